@@ -1,0 +1,32 @@
+"""The door: foreign logs come in here and leave as a Trace; nothing behind it knows a dataset by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from fleetlab.traces import openb2023
+from fleetlab.traces._format import Format, Peek
+from fleetlab.traces._intake import Intake, Tell, silent
+from fleetlab.workload import Trace, TraceError
+
+READERS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in (openb2023,)}
+
+
+def read(path: Path | str, format: str, *, tell: Tell = silent) -> Trace:
+    """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason."""
+    path = Path(path)
+    reader = _reader(format)
+    peek = Peek(path)
+    if not reader.fits(peek) and (others := [f.name for f in READERS.values() if f.fits(peek)]):
+        msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
+        raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
+    return reader.read(path, Intake(tell))
+
+
+def _reader(name: str) -> Format:
+    if name in READERS:
+        return READERS[name]
+    near = get_close_matches(name, READERS, 1)
+    msg = f"no trace format by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
+    raise TraceError(msg, hint=f"there are {', '.join(READERS)}; `fleetlab traces` tells more")

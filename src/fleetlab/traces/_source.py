@@ -1,0 +1,151 @@
+"""Foreign files as streams of bytes: plain, gzipped, or one member of a tar; nothing is ever unpacked to disk.
+
+An archive from a stranger is read as data. A member that would leave its folder, a link or a device is refused, not
+skipped: somebody made it so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+from zlib import error as zlib_error
+
+from isal import igzip, isal_zlib
+
+from fleetlab.workload import TraceError
+
+TAR = (".tar.gz", ".tgz", ".tar")
+BROKEN: Any = (EOFError, gzip.BadGzipFile, isal_zlib.error, zlib_error, tarfile.TarError)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One foreign file: where it lies, and how its bytes are had."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return self.path.name
+
+    @property
+    def stem(self) -> str:
+        """Its name without the endings that say how it is packed: `pai_task_table` of `pai_task_table.tar.gz`."""
+        name = self.path.name.lower()
+        for ending in (*TAR, ".gz"):
+            name = name.removesuffix(ending)
+        return PurePosixPath(name).stem
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, packed as they are: what progress is measured against."""
+        return self.path.stat().st_size
+
+    @contextmanager
+    def open(self) -> Iterator[Stream]:
+        """Its bytes, unpacked on the way; a broken archive or file becomes a TraceError."""
+        try:
+            with self.path.open("rb") as raw:
+                yield Stream(_unpacked(raw, self.path.name), raw)
+        except BROKEN as e:
+            msg = f"{self.name}: the archive is cut off or damaged: {e}"
+            raise TraceError(
+                msg, hint="download it again; `fleetlab fetch` verifies checksums where they are published"
+            ) from None
+        except IsADirectoryError:
+            msg = f"a folder, where a file was expected: {self.path}"
+            raise TraceError(msg, hint="`fleetlab traces` says what each format expects") from None
+        except OSError as e:
+            msg = f"cannot read {self.path}: {e.strerror or e}"
+            raise TraceError(msg, hint="look at the path and its permissions") from None
+
+
+@dataclass
+class Stream:
+    """Unpacked bytes, and how far into the packed file they reach."""
+
+    unpacked: IO[bytes]
+    raw: IO[bytes]
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` unpacked bytes; empty at the end."""
+        return self.unpacked.read(size)
+
+    def position(self) -> int:
+        """Bytes of the packed file used up so far."""
+        return self.raw.tell()
+
+
+def _unpacked(raw: IO[bytes], name: str) -> IO[bytes]:
+    lower = name.lower()
+    # By content and not by name: a browser may have unpacked it and kept the name.
+    zipped = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    plain = cast("IO[bytes]", igzip.open(raw, "rb")) if zipped else raw
+    if lower.endswith(TAR) and _looks_like_tar(plain):
+        plain.seek(0)
+        return cast("IO[bytes]", _Member(plain, name))
+    plain.seek(0)
+    return plain
+
+
+def _looks_like_tar(plain: IO[bytes]) -> bool:
+    return plain.read(512)[257:262] == b"ustar"
+
+
+class _Member:
+    """The one table in a tar, read as a stream; whatever else the tar holds must be harmless."""
+
+    def __init__(self, plain: IO[bytes], archive: str) -> None:
+        self._archive = archive
+        self._tar = tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20)  # noqa: SIM115  closed with `plain`
+        found = self._next()
+        if found is None:
+            msg = f"{archive}: no table in the archive"
+            raise TraceError(msg, hint="it should hold one .csv or .json file")
+        self._file = found
+
+    def _next(self) -> IO[bytes] | None:
+        while (member := self._tar.next()) is not None:
+            refuse_hostile(member, self._archive)
+            # macOS adds a `._name` beside each file, for its own attributes.
+            if member.isreg() and not PurePosixPath(member.name).name.startswith("."):
+                return self._tar.extractfile(member)
+        return None
+
+    def read(self, size: int) -> bytes:
+        if block := self._file.read(size):
+            return block
+        if self._next() is not None:
+            msg = f"{self._archive}: more than one table in the archive"
+            raise TraceError(msg, hint="unpack it into a folder and read that")
+        return b""
+
+
+def refuse_hostile(member: tarfile.TarInfo, archive: str) -> None:
+    """Raise if a member of a tar is not a plain file or folder inside the archive's own folder."""
+    parts = PurePosixPath(member.name)
+    if parts.is_absolute() or ".." in parts.parts:
+        msg = f"{archive}: a member would leave its folder: `{member.name}`"
+    elif not (member.isreg() or member.isdir()):
+        msg = f"{archive}: a member is a link or a device: `{member.name}`"
+    else:
+        return
+    raise TraceError(msg, hint="nothing was written; do not trust this archive")
+
+
+def sources(path: Path) -> list[Source]:
+    """Every readable file at `path`: itself, or those right inside the folder, by name."""
+    if path.is_dir():
+        inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+        return [Source(p) for p in inside]
+    if not path.exists():
+        msg = f"no such file or folder: {path}"
+        raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+    return [Source(path)]

@@ -1,0 +1,25 @@
+"""The hall: the nouns that every room shares, each checked once when it is made."""
+
+from fleetlab.workload.cluster import Cluster
+from fleetlab.workload.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
+from fleetlab.workload.jobs import Workload
+from fleetlab.workload.result import Estimate, Provenance, Result, as_json, say
+from fleetlab.workload.slowdown import Slowdown
+from fleetlab.workload.trace import Trace
+
+__all__ = [
+    "Cluster",
+    "DeviceError",
+    "Estimate",
+    "FleetlabError",
+    "PolicyError",
+    "Provenance",
+    "Result",
+    "Slowdown",
+    "Trace",
+    "TraceError",
+    "Workload",
+    "WorkloadError",
+    "as_json",
+    "say",
+]

@@ -1,0 +1,154 @@
+"""The cluster: one row a node."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.workload.errors import WorkloadError
+
+SCHEMA: dict[str, pl.DataType] = {
+    "node": pl.String(),
+    "pool": pl.String(),
+    "gpu_type": pl.String(),
+    "gpus": pl.Int32(),
+    "gpu_memory_mib": pl.Int64(),
+    "cpu_milli": pl.Int64(),
+    "memory_mib": pl.Int64(),
+    "rdma_milli": pl.Int64(),
+    "disk_mib": pl.Int64(),
+}
+
+DEFAULTS: dict[str, pl.Expr] = {
+    "pool": pl.lit("default"),
+    "gpu_type": pl.lit(None),
+    "gpus": pl.lit(0),
+    "gpu_memory_mib": pl.lit(0),
+    "cpu_milli": pl.lit(0),
+    "memory_mib": pl.lit(0),
+    "rdma_milli": pl.lit(0),
+    "disk_mib": pl.lit(0),
+}
+
+AMOUNTS = ("gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes, checked once; `gpu_memory_mib` is that of each of a node's GPUs, the rest is of the whole node."""
+
+    frame: pl.DataFrame
+    source: str
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, *, source: str) -> Cluster:
+        """Build one from a table with a unique `node` in each row; other columns take their defaults."""
+        if unknown := [c for c in frame.columns if c not in SCHEMA]:
+            msg = f"{source}: no such column in a cluster: {unknown}"
+            raise WorkloadError(msg, hint=f"there are {', '.join(SCHEMA)}")
+        if "node" not in frame.columns:
+            msg = f"{source}: a cluster needs the column: `node`"
+            raise WorkloadError(msg, hint="a name for each node, none twice")
+        frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
+        try:
+            frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
+        except pl.exceptions.PolarsError as e:
+            msg = f"{source}: a column cannot be what a cluster asks for: {str(e).splitlines()[0]}"
+            raise WorkloadError(msg, hint="amounts are whole numbers: milli-CPUs, MiB, GPUs") from None
+        _obeys(frame, source)
+        return cls(frame, source)
+
+    @classmethod
+    def uniform(
+        cls,
+        nodes: int,
+        gpus: int,
+        *,
+        gpu_type: str = "GPU",
+        gpu_memory_mib: int = 81_920,
+        cpu_milli: int = 128_000,
+        memory_mib: int = 1_048_576,
+        rdma_milli: int = 0,
+        disk_mib: int = 0,
+    ) -> Cluster:
+        """Make `nodes` nodes of one kind.
+
+        >>> Cluster.uniform(2, 8)
+        <Cluster 2 nodes, 16 GPUs, uniform>
+        """
+        row = {"gpu_type": gpu_type if gpus else None, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib if gpus else 0}
+        row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, "rdma_milli": rdma_milli, "disk_mib": disk_mib}
+        return cls.of(_repeat(row, nodes, "node"), source="uniform")
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Cluster:
+        """Read `[[node]]` entries, each with a `count` and the columns of a cluster."""
+        try:
+            entries = tomllib.loads(path.read_text("utf-8")).get("node")
+        except OSError as e:
+            msg = f"cannot read the cluster file: {path}: {e.strerror}"
+            raise WorkloadError(msg, hint="pass a TOML file with [[node]] entries") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+            msg = f"{path.name}: not TOML: {e}"
+            raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on") from None
+        if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
+            msg = f"{path.name}: no [[node]] entry in it"
+            raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on")
+        frames = [_entry(entry, k, path.name) for k, entry in enumerate(entries)]
+        return cls.of(pl.concat(frames, how="diagonal_relaxed"), source=path.name)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __repr__(self) -> str:
+        return f"<Cluster {len(self):,} nodes, {self.gpus:,} GPUs, {self.source}>"
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs all nodes have together."""
+        return int(self.frame["gpus"].sum())
+
+
+def _entry(entry: dict[str, Any], k: int, source: str) -> pl.DataFrame:
+    count = entry.get("count", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= 1_000_000:
+        msg = f"{source}: `count` of [[node]] entry {k + 1} is not a number from 1 to 1,000,000: {count!r}"
+        raise WorkloadError(msg, hint="count = 40 makes forty such nodes")
+    row = {name: value for name, value in entry.items() if name not in ("count", "node")}
+    if unknown := [name for name in row if name not in SCHEMA]:
+        msg = f"{source}: no such key in [[node]] entry {k + 1}: {unknown}"
+        raise WorkloadError(msg, hint=f"there are count, {', '.join(SCHEMA)}")
+    if wrong := [n for n in row if n in AMOUNTS and (not isinstance(row[n], int) or isinstance(row[n], bool))]:
+        msg = f"{source}: not a whole number in [[node]] entry {k + 1}: {wrong}"
+        raise WorkloadError(msg, hint="milli-CPUs, MiB and GPUs are counted, so that they add up")
+    return _repeat(row, count, str(entry.get("node", f"node-{k}")))
+
+
+def _repeat(row: dict[str, Any], count: int, name: str) -> pl.DataFrame:
+    if count < 1:
+        msg = f"a cluster needs at least one node, not: {count}"
+        raise WorkloadError(msg)
+    names = pl.Series("node", [name] if count == 1 and name != "node" else [f"{name}-{i}" for i in range(count)])
+    return pl.DataFrame(names).with_columns(**{k: pl.lit(v) for k, v in row.items()})
+
+
+def _obeys(frame: pl.DataFrame, source: str) -> None:
+    if frame["node"].null_count() or frame["node"].n_unique() != frame.height:
+        twice = frame["node"].filter(frame["node"].is_duplicated()).first()
+        msg = f"{source}: a node is named twice or not at all: {twice!r}"
+        raise WorkloadError(msg, hint="each node needs a name of its own")
+    for name in ("pool", *AMOUNTS):
+        if frame[name].null_count():
+            msg = f"{source}: column `{name}` has missing values: {frame[name].null_count()}"
+            raise WorkloadError(msg, hint="give every node a value, or leave the column out to take its default")
+    for name in AMOUNTS:
+        if frame.height and (below := frame.filter(pl.col(name) < 0)).height:
+            msg = f"{source}: `{name}` is negative in node: {below['node'][0]}"
+            raise WorkloadError(msg)
+    if frame.filter((pl.col("gpus") > 0) & pl.col("gpu_type").is_null()).height:
+        msg = f"{source}: a node with GPUs does not say of which type"
+        raise WorkloadError(msg, hint="give `gpu_type` a name, any name")

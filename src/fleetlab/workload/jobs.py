@@ -1,0 +1,179 @@
+"""The workload: one row a task, checked once and never changed after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from fleetlab.workload.errors import WorkloadError
+
+STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
+
+SCHEMA: dict[str, pl.DataType] = {
+    "task": pl.Int64(),
+    "job": pl.Int64(),
+    "user": pl.Categorical(),
+    "group": pl.Categorical(),
+    "app": pl.Categorical(),
+    "submit": pl.Float64(),
+    "service": pl.Float64(),
+    "instances": pl.Int32(),
+    "cpu_milli": pl.Int64(),
+    "memory_mib": pl.Int64(),
+    "gpu_milli": pl.Int32(),
+    "gpu_memory_mib": pl.Int64(),
+    "rdma_milli": pl.Int64(),
+    "disk_mib": pl.Int64(),
+    "gpu_types": pl.List(pl.String()),
+    "max_per_node": pl.Int32(),
+    "priority": pl.Int32(),
+    "status": STATUS,
+    "start": pl.Float64(),
+    "end": pl.Float64(),
+}
+
+NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
+
+# What a log that does not say is taken to mean. `job` is absent here: without one, each task is a job of its own.
+DEFAULTS: dict[str, pl.Expr] = {
+    "user": pl.lit(None),
+    "group": pl.lit(None),
+    "app": pl.lit(None),
+    "service": pl.lit(None),
+    "instances": pl.lit(1),
+    "cpu_milli": pl.lit(0),
+    "memory_mib": pl.lit(0),
+    "gpu_milli": pl.lit(0),
+    "gpu_memory_mib": pl.lit(0),
+    "rdma_milli": pl.lit(0),
+    "disk_mib": pl.lit(0),
+    "gpu_types": NO_TYPES,
+    "max_per_node": pl.lit(0),
+    "priority": pl.lit(0),
+    "status": pl.lit("completed"),
+    "start": pl.lit(None),
+    "end": pl.lit(None),
+}
+
+TIMES = ("submit", "service", "start", "end")
+NULL_ALLOWED = {"user", "group", "app", "service", "start", "end"}
+
+
+def _gpu_demand() -> pl.Expr:
+    return (pl.col("gpu_milli") < 1000) | (pl.col("gpu_milli") % 1000 == 0)
+
+
+# Each law: what to say of a row that breaks it, and the expression that holds for every good row.
+LAWS: list[tuple[str, str, pl.Expr]] = [
+    *[(name, "is not finite", pl.col(name).is_finite()) for name in TIMES],
+    *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "service")],
+    ("end", "is before its start", pl.col("end") >= pl.col("start")),
+    ("instances", "is below 1", pl.col("instances") >= 1),
+    *[
+        (name, "is negative", pl.col(name) >= 0)
+        for name in (
+            "cpu_milli",
+            "memory_mib",
+            "gpu_milli",
+            "gpu_memory_mib",
+            "rdma_milli",
+            "disk_mib",
+            "max_per_node",
+        )
+    ],
+    ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Tasks in arrival order, checked once and never changed after.
+
+    `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
+    give an hour of the day and a weekday to every `submit`.
+    """
+
+    frame: pl.DataFrame
+    source: str
+    epoch: float | None = None
+    zone: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        frame: pl.DataFrame,
+        *,
+        source: str,
+        epoch: float | None = None,
+        zone: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Workload:
+        """Build one: cast to the schema, order by (submit, source order), number the tasks, refuse what cannot be.
+
+        Only `submit` must be there; other columns take their defaults. Times count from the first submission.
+
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand")
+        >>> w
+        <Workload 2 tasks, 2 instances, by hand>
+        """
+        _known(frame, source)
+        frame = _cast(_filled(frame), source)
+        frame = frame.sort("submit", maintain_order=True)
+        frame = frame.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
+        _obeys(frame, source)
+        return cls(frame, source, epoch, zone, notes)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __repr__(self) -> str:
+        return f"<Workload {len(self):,} tasks, {self.instances:,} instances, {self.source}>"
+
+    @property
+    def instances(self) -> int:
+        """How many instances all tasks have together."""
+        return int(self.frame["instances"].sum())
+
+
+def _known(frame: pl.DataFrame, source: str) -> None:
+    if unknown := [c for c in frame.columns if c not in SCHEMA]:
+        msg = f"{source}: no such column in a workload: {unknown}"
+        raise WorkloadError(msg, hint=f"there are {', '.join(SCHEMA)}")
+    if "submit" not in frame.columns:
+        msg = f"{source}: a workload needs the column: `submit`"
+        raise WorkloadError(msg, hint="seconds from the first submission, as a number")
+
+
+def _filled(frame: pl.DataFrame) -> pl.DataFrame:
+    frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
+    if "job" not in frame.columns:
+        frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    return frame
+
+
+def _cast(frame: pl.DataFrame, source: str) -> pl.DataFrame:
+    try:
+        return frame.cast({name: kind for name, kind in SCHEMA.items() if name in frame.columns})
+    except pl.exceptions.PolarsError as e:
+        msg = f"{source}: a column cannot be what a workload asks for: {str(e).splitlines()[0]}"
+        raise WorkloadError(msg, hint="DESIGN.md lists the columns and their types") from None
+
+
+def _obeys(frame: pl.DataFrame, source: str) -> None:
+    for name in SCHEMA:
+        if name not in NULL_ALLOWED and frame[name].null_count():
+            msg = f"{source}: column `{name}` has missing values: {frame[name].null_count()}"
+            raise WorkloadError(msg, hint="give every task a value, or leave the column out to take its default")
+    broken = frame.select([law.not_().sum().alias(str(k)) for k, (_, _, law) in enumerate(LAWS)]).row(0)
+    for count, (name, what, law) in zip(broken, LAWS, strict=True):
+        if count:
+            first = frame.filter(law.not_()).row(0, named=True)
+            msg = f"{source}: `{name}` {what} in {count:,} tasks, first in task {first['task']}: {first[name]}"
+            raise WorkloadError(
+                msg, hint="a reader puts such rows into `rejects`; a table made by hand must not have them"
+            )
+    if frame.height and frame["submit"][0] != 0:
+        msg = f"{source}: times do not count from the first submission, which is at: {frame['submit'][0]}"
+        raise WorkloadError(msg, hint="subtract the earliest `submit` from submit, start and end")

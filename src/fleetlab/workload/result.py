@@ -1,0 +1,107 @@
+"""Numbers that know how sure they are, and results that know how they came to be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+
+
+class Estimate(NamedTuple):
+    """A number that knows how sure it is; an exact count has `low == value == high`."""
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    unit: str
+
+    @classmethod
+    def exact(cls, metric: str, value: float, unit: str = "") -> Estimate:
+        """A number that was counted, not estimated.
+
+        >>> Estimate.exact("tasks", 3)
+        Estimate(metric='tasks', value=3, low=3, high=3, unit='')
+        """
+        return cls(metric, value, value, value, unit)
+
+
+def say(e: Estimate) -> str:
+    """Give the number with as many digits as its interval has earned.
+
+    >>> say(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
+    'mean wait 0.83 s (0.69 to 0.97)'
+    >>> say(Estimate.exact("tasks", 1260920))
+    'tasks 1,260,920'
+    """
+    unit = f" {e.unit}" if e.unit else ""
+    if not math.isfinite(e.high - e.low) or e.high == e.low:
+        return f"{e.metric} {_plain(e.value)}{unit}"
+    # Two digits of the interval's half width, and no more, mean something.
+    digits = max(0, 1 - math.floor(math.log10((e.high - e.low) / 2)))
+    return f"{e.metric} {e.value:,.{digits}f}{unit} ({e.low:,.{digits}f} to {e.high:,.{digits}f})"
+
+
+def _plain(value: float) -> str:
+    whole = math.isfinite(value) and float(value).is_integer()
+    return f"{int(value):,}" if whole else f"{value:,.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How a result came to be: enough to run it again."""
+
+    verb: str
+    source: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    version: str = field(default_factory=lambda: version("fleetlab"))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, ready for `json.dumps`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Provenance:
+        """Undo `to_json`."""
+        return cls(**values)
+
+
+class Result(Protocol):
+    """All that `report` and the command line know of a room."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """How it came to be."""
+
+    def summary(self) -> list[Estimate]:
+        """The few numbers to say first."""
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The rest, by name."""
+
+
+def as_json(result: Result) -> str:
+    """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null."""
+    return json.dumps(
+        {
+            "provenance": result.provenance.to_json(),
+            "summary": [{k: _finite(v) for k, v in e._asdict().items()} for e in result.summary()],
+            "tables": {
+                name: [{k: _finite(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+                for name, frame in result.tables().items()
+            },
+        },
+        ensure_ascii=False,
+        default=str,
+    )
+
+
+def _finite(value: object) -> object:
+    # JSON has no NaN: a reader in another language would stumble over it.
+    return None if isinstance(value, float) and not math.isfinite(value) else value

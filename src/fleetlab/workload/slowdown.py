@@ -1,0 +1,125 @@
+"""How fast a kind of work runs on a GPU that it shares: what `bench` measures and `sim` consumes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.workload._files import replace
+from fleetlab.workload.errors import WorkloadError
+from fleetlab.workload.result import Estimate, Provenance
+
+MODES = ("exclusive", "time-slicing", "mps", "mig")
+
+SCHEMA: dict[str, pl.DataType] = {
+    "mode": pl.Enum(MODES),
+    "workload": pl.String(),
+    "neighbour": pl.String(),  # null: alone on the card, or on its slice of one
+    "speed": pl.Float64(),  # 1 is the speed on a whole GPU of its own
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
+
+    frame: pl.DataFrame
+    device: str
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Slowdown:
+        """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour)."""
+        try:
+            frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
+        except pl.exceptions.PolarsError as e:
+            msg = f"not a slowdown profile: {str(e).splitlines()[0]}"
+            raise WorkloadError(msg, hint=f"columns are {', '.join(SCHEMA)}; modes are {', '.join(MODES)}") from None
+        _obeys(frame)
+        return cls(frame, device, provenance, notes)
+
+    @classmethod
+    def default(cls) -> Slowdown:
+        """The profile that ships with the package: made from published figures, not measured on your card.
+
+        >>> Slowdown.default().speed("time-slicing", "heavy", "heavy").value
+        0.699
+        """
+        return cls._from(json.loads(files("fleetlab.workload").joinpath("slowdown.json").read_text("utf-8")), "default")
+
+    @classmethod
+    def load(cls, path: Path | str) -> Slowdown:
+        """Read a profile that `save` wrote."""
+        path = Path(path)
+        try:
+            about = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as e:
+            msg = f"cannot read the slowdown profile: {path}: {e}"
+            raise WorkloadError(msg, hint="a profile is one JSON file, as `Slowdown.save` writes it") from None
+        return cls._from(about, path.name)
+
+    @classmethod
+    def _from(cls, about: Any, source: str) -> Slowdown:  # noqa: ANN401  JSON may hold anything until it is checked
+        try:
+            frame = pl.DataFrame(
+                about["speeds"], schema={k: pl.String if k == "mode" else v for k, v in SCHEMA.items()}
+            )
+            provenance = Provenance.from_json(about["provenance"])
+            return cls.of(frame, device=about["device"], provenance=provenance, notes=tuple(about["notes"]))
+        except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as e:
+            msg = f"{source}: not a slowdown profile: {e!r}"
+            raise WorkloadError(msg, hint="it needs device, provenance, notes and speeds") from None
+
+    def save(self, path: Path | str) -> Path:
+        """Write the profile as JSON, beside and then renamed."""
+        path = Path(path)
+        about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
+        rows = self.frame.with_columns(pl.col("mode").cast(pl.String)).to_dicts()
+        replace(path, json.dumps(about | {"speeds": rows}, indent=1, ensure_ascii=False))
+        return path
+
+    def speed(self, mode: str, workload: str, neighbour: str | None = None) -> Estimate:
+        """How fast `workload` runs in `mode`, alone or next to `neighbour`."""
+        beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
+        found = self.frame.filter((pl.col("mode").cast(pl.String) == mode) & (pl.col("workload") == workload) & beside)
+        if found.is_empty():
+            msg = f"no speed in the profile of {self.device}: {mode}, {workload} next to {neighbour or 'nothing'}"
+            raise WorkloadError(msg, hint=f"it has {', '.join(sorted(set(self.frame['workload'])))}")
+        row = found.row(0, named=True)
+        return Estimate("speed", row["speed"], row["low"], row["high"], "of alone")
+
+    def __repr__(self) -> str:
+        kinds = self.frame["workload"].n_unique()
+        modes = ", ".join(self.frame["mode"].cast(pl.String).unique(maintain_order=True))
+        return f"<Slowdown {self.device}, {kinds} classes, {modes}>"
+
+    def summary(self) -> list[Estimate]:
+        """The mean speed next to another, by mode."""
+        pairs = self.frame.filter(pl.col("neighbour").is_not_null())
+        means = pairs.group_by(pl.col("mode").cast(pl.String), maintain_order=True).agg(
+            pl.col("speed", "low", "high").mean()
+        )
+        return [Estimate(f"mean speed, {m}", v, lo, hi, "of alone") for m, v, lo, hi in means.rows()]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Every speed."""
+        return {"speeds": self.frame}
+
+
+def _obeys(frame: pl.DataFrame) -> None:
+    numbers = pl.all_horizontal(pl.col("speed", "low", "high").is_finite().fill_null(value=False))
+    good = numbers & (pl.col("low") <= pl.col("speed")) & (pl.col("speed") <= pl.col("high")) & (pl.col("low") > 0)
+    if (bad := frame.filter(good.fill_null(value=False).not_())).height:
+        msg = f"a speed that is not above 0 and inside its interval: {bad.row(0)}"
+        raise WorkloadError(msg, hint="low ≤ speed ≤ high, all finite")
+    if frame.select("mode", "workload", "neighbour").is_duplicated().any():
+        msg = "a speed is given twice for one mode, workload and neighbour"
+        raise WorkloadError(msg)

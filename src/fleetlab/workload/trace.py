@@ -1,0 +1,266 @@
+"""A trace: what a log says, in the house's words, with every row that could not be kept.
+
+On disk it is a folder: `trace.json` and, in a folder that it names, one Parquet file a table. Saving writes a new
+folder of tables and then replaces `trace.json`, in one step of the file system: a process killed at any moment
+leaves the old trace or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.workload._files import replace
+from fleetlab.workload.cluster import Cluster
+from fleetlab.workload.errors import FleetlabError, TraceError
+from fleetlab.workload.jobs import Workload
+from fleetlab.workload.result import Estimate, Provenance
+
+LAYOUT = 1  # of the folder; a later house that changes it reads the older ones too
+
+PLACEMENTS: dict[str, pl.DataType] = {
+    "task": pl.Int64(),
+    "worker": pl.UInt64(),  # names the instance inside this trace: joins `usage` by (task, worker)
+    "node": pl.Categorical(),
+    "status": pl.String(),
+    "start": pl.Float64(),
+    "end": pl.Float64(),
+}
+REJECTS: dict[str, pl.DataType] = {
+    "table": pl.String(),
+    "file": pl.String(),
+    "line": pl.Int64(),
+    "reason": pl.String(),
+}
+COUNTS: dict[str, pl.DataType] = {
+    "table": pl.String(),
+    "rows": pl.Int64(),
+    "kept": pl.Int64(),
+    "rejected": pl.Int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A workload, the cluster it ran on, and what else the log tells.
+
+    `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
+    name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each task.
+    """
+
+    workload: Workload
+    provenance: Provenance
+    cluster: Cluster | None = None
+    usage: pl.LazyFrame | None = None
+    placements: pl.LazyFrame | None = None
+    names: pl.LazyFrame | None = None
+    series: Mapping[str, pl.LazyFrame] = field(default_factory=dict)
+    rejects: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REJECTS))
+    counts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COUNTS))
+    notes: tuple[str, ...] = ()
+    scratch: object = field(default=None, repr=False, compare=False)  # keeps staged files alive as long as the trace
+
+    def __post_init__(self) -> None:
+        # A reader that loses a row is broken, and must not be able to hide it.
+        lost = self.counts.filter(pl.col("rows") != pl.col("kept") + pl.col("rejected"))
+        assert lost.is_empty(), f"rows lost at the door: {lost.rows()}"
+
+    def __repr__(self) -> str:
+        nodes = f"{len(self.cluster):,} nodes" if self.cluster else "no cluster"
+        return f"<Trace {len(self.workload):,} tasks, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
+
+    def summary(self) -> list[Estimate]:
+        """How much there is of what."""
+        w = self.workload.frame
+        span = float(w["submit"][-1]) / 86_400 if w.height else 0.0
+        found = [
+            Estimate.exact("tasks", w.height),
+            Estimate.exact("instances", self.workload.instances),
+            Estimate.exact("jobs", w["job"].n_unique()),
+            Estimate.exact("users", w["user"].drop_nulls().n_unique()),
+            Estimate.exact("submissions span", span, "days"),
+        ]
+        if self.cluster:
+            found += [Estimate.exact("nodes", len(self.cluster)), Estimate.exact("GPUs", self.cluster.gpus)]
+        return [*found, Estimate.exact("rows rejected", self.rejects.height)]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Rows read, kept and rejected by source table, and why they were rejected; tasks by status; nodes by type."""
+        tables = {"rows": self.counts, "rejects": _by_reason(self.rejects), "status": _by_status(self.workload)}
+        if self.cluster:
+            tables["nodes"] = _by_type(self.cluster)
+        return tables
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the trace into `folder`, all of it or nothing; a trace that is there is replaced."""
+        folder = Path(folder)
+        _may_hold_trace(folder)
+        before = _tables_of(folder)
+        name = f"tables-{uuid.uuid4().hex[:12]}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).mkdir()
+            try:
+                about = self._write(folder / name)
+                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1, ensure_ascii=False))
+            except BaseException:
+                shutil.rmtree(folder / name, ignore_errors=True)
+                raise
+        except OSError as e:
+            msg = f"cannot save the trace in {folder}: {e.strerror or e}"
+            raise FleetlabError(
+                msg, hint="look at free space and permissions; what was there before is untouched"
+            ) from None
+        _sweep(folder, before)
+        return folder
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        lazy = {"workload": self.workload.frame.lazy(), "rejects": self.rejects.lazy(), "counts": self.counts.lazy()}
+        if self.cluster:
+            lazy["cluster"] = self.cluster.frame.lazy()
+        lazy |= {k: v for k in ("usage", "placements", "names") if (v := getattr(self, k)) is not None}
+        lazy |= {f"series.{name}": frame for name, frame in self.series.items()}
+        for name, frame in lazy.items():
+            _sink(frame, folder / f"{name}.parquet")
+        w = self.workload
+        return {
+            "layout": LAYOUT,
+            "provenance": self.provenance.to_json(),
+            "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
+            "cluster": self.cluster and {"source": self.cluster.source},
+            "notes": self.notes,
+            "tables": sorted(lazy),
+        }
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Trace:
+        """Open a saved trace; large tables stay on disk until asked for."""
+        folder = Path(folder)
+        about = _about(folder)
+        try:
+            return cls._opened(folder / about["folder"], about)
+        except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as e:
+            msg = f"{folder}: a saved trace, but damaged: {str(e).splitlines()[0] if str(e) else e!r}"
+            raise TraceError(msg, hint="save it again from its source") from None
+
+    @classmethod
+    def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
+        there = set(about["tables"])
+
+        def lazy(name: str) -> pl.LazyFrame | None:
+            return pl.scan_parquet(tables / f"{name}.parquet") if name in there else None
+
+        w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
+        return cls(
+            # Checked when it was saved, so not again.
+            workload=Workload(pl.read_parquet(tables / "workload.parquet"), **w),
+            provenance=Provenance.from_json(about["provenance"]),
+            cluster=Cluster(pl.read_parquet(tables / "cluster.parquet"), **about["cluster"])
+            if about["cluster"]
+            else None,
+            usage=lazy("usage"),
+            placements=lazy("placements"),
+            names=lazy("names"),
+            series={
+                n.removeprefix("series."): pl.scan_parquet(tables / f"{n}.parquet")
+                for n in sorted(there)
+                if n.startswith("series.")
+            },
+            rejects=pl.read_parquet(tables / "rejects.parquet"),
+            counts=pl.read_parquet(tables / "counts.parquet"),
+            notes=tuple(about["notes"]),
+        )
+
+
+def _by_reason(rejects: pl.DataFrame) -> pl.DataFrame:
+    # Reasons end in the offending value after a colon: the part before it is the kind.
+    kind = pl.col("reason").str.split(": ").list.first()
+    first = pl.concat_str("file", pl.lit(":"), pl.col("line").cast(pl.String)).first()
+    return (
+        rejects.group_by("table", kind.alias("reason"), maintain_order=True)
+        .agg(pl.len().alias("rows"), first.alias("first"))
+        .sort("rows", descending=True, maintain_order=True)
+    )
+
+
+def _by_status(workload: Workload) -> pl.DataFrame:
+    status = pl.col("status").cast(pl.String)
+    return (
+        workload.frame.group_by(status)
+        .agg(pl.len().alias("tasks"), pl.col("instances").cast(pl.Int64).sum())
+        .sort("tasks", descending=True)
+    )
+
+
+def _by_type(cluster: Cluster) -> pl.DataFrame:
+    amounts = [pl.col(c).cast(pl.Int64).sum() for c in ("gpus", "cpu_milli", "memory_mib")]
+    return (
+        cluster.frame.group_by("gpu_type")
+        .agg(pl.len().alias("nodes"), *amounts)
+        .sort("gpus", "gpu_type", descending=True)
+    )
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / "trace.json").read_text("utf-8"))
+    except OSError:
+        msg = f"no saved trace in: {folder}"
+        raise TraceError(
+            msg, hint="`fleetlab read FORMAT PATH --out DIR` makes one; `builtin` names the built-in one"
+        ) from None
+    except ValueError as e:
+        msg = f"{folder / 'trace.json'}: not JSON: {e}"
+        raise TraceError(msg, hint="save the trace again from its source") from None
+    layout = about.get("layout") if isinstance(about, dict) else None
+    if layout != LAYOUT:
+        msg = f"{folder}: saved by another version of fleetlab, in layout: {layout}"
+        raise TraceError(msg, hint=f"this version reads layout {LAYOUT}: save the trace again from its source")
+    return about  # type: ignore[no-any-return]
+
+
+def _may_hold_trace(folder: Path) -> None:
+    if (
+        folder.is_dir()
+        and any(folder.iterdir())
+        and not (folder / "trace.json").exists()
+        and not any(folder.glob("tables-*"))
+    ):
+        msg = f"not empty, and not a saved trace: {folder}"
+        raise FleetlabError(msg, hint="name a new folder, so that nothing of yours is overwritten")
+    if folder.exists() and not folder.is_dir():
+        msg = f"not a folder: {folder}"
+        raise FleetlabError(msg, hint="name a folder to write the trace into")
+
+
+def _sink(frame: pl.LazyFrame, path: Path) -> None:
+    try:
+        frame.sink_parquet(path, compression="zstd", compression_level=1)
+    except pl.exceptions.PolarsError as e:
+        # A full disk comes out of the frame library as an error of its own kind.
+        raise OSError(None, str(e).splitlines()[0]) from None
+    with path.open("rb") as f:
+        os.fsync(f.fileno())
+
+
+def _tables_of(folder: Path) -> str | None:
+    try:
+        return str(_about(folder)["folder"])
+    except (FleetlabError, KeyError):
+        return None
+
+
+def _sweep(folder: Path, before: str | None) -> None:
+    # The tables just replaced, and what a writer killed long ago left: a younger one may still be at work.
+    for old in folder.glob("tables-*"):
+        if old.name == before or old.stat().st_mtime < time.time() - 86_400:
+            shutil.rmtree(old, ignore_errors=True)
