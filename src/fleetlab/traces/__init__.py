@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,15 +14,34 @@ from fleetlab.workload import Trace, TraceError
 READERS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in (openb2023,)}
 
 
-def read(path: Path | str, format: str, *, tell: Tell = silent) -> Trace:
-    """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason."""
+def read(
+    path: Path | str,
+    format: str,
+    *,
+    map: Mapping[str, str] | None = None,
+    zone: str | None = None,
+    tell: Tell = silent,
+) -> Trace:
+    """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason.
+
+    `map` says how a table of your own becomes a workload, `zone` by which clock a log without time zones was written.
+    """
     path = Path(path)
     reader = _reader(format)
     peek = Peek(path)
     if not reader.fits(peek) and (others := [f.name for f in READERS.values() if f.fits(peek)]):
         msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
-    return reader.read(path, Intake(tell))
+    return reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone}))
+
+
+def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:
+    asked = {name: value for name, value in given.items() if value is not None}
+    if unknown := sorted(asked.keys() - reader.options):
+        msg = f"{reader.name} does not take the option: {', '.join(unknown)}"
+        takers = [f.name for f in READERS.values() if asked.keys() <= f.options]
+        raise TraceError(msg, hint=f"it is for {', '.join(takers)}" if takers else None)
+    return asked
 
 
 def _reader(name: str) -> Format:

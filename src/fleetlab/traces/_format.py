@@ -55,8 +55,9 @@ class Format:
     expects: str
     licence: str
     origin: str
-    read: Callable[[Path, Intake], Trace]
+    read: Callable[..., Trace]  # (path, intake) and, by keyword, what `options` names
     fits: Callable[[Peek], bool]
+    options: frozenset[str] = frozenset()  # of `map`, `zone`
 
 
 def finish(
