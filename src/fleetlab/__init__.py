@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.traces import read
+    from fleetlab.traces import fetch, read, synthesize
     from fleetlab.workload import (
         Cluster,
         DeviceError,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "fleetlab.traces": ("read",),
+    "fleetlab.traces": ("fetch", "read", "synthesize"),
     "fleetlab.workload": (
         "Cluster",
         "DeviceError",
@@ -54,7 +54,9 @@ __all__ = [
     "TraceError",
     "Workload",
     "WorkloadError",
+    "fetch",
     "read",
+    "synthesize",
 ]
 
 

@@ -6,12 +6,43 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from fleetlab.traces import openb2023
-from fleetlab.traces._format import Format, Peek
+from fleetlab.traces import (
+    acme,
+    dlrm2025,
+    genai2026,
+    helios,
+    kubernetes,
+    openb2023,
+    pai2020,
+    philly,
+    slurm,
+    spot2026,
+    swf,
+    table,
+)
+from fleetlab.traces._format import Format, Formats, Peek
 from fleetlab.traces._intake import Intake, Tell, silent
+from fleetlab.traces.fetch import fetch
+from fleetlab.traces.synthesize import synthesize
 from fleetlab.workload import Trace, TraceError
 
-READERS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in (openb2023,)}
+__all__ = ["READERS", "Tell", "fetch", "formats", "read", "synthesize"]
+
+_MODULES = (
+    pai2020,
+    openb2023,
+    dlrm2025,
+    spot2026,
+    genai2026,
+    philly,
+    helios,
+    acme,
+    swf,
+    slurm,
+    kubernetes,
+    table,
+)
+READERS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in _MODULES}
 
 
 def read(
@@ -29,10 +60,16 @@ def read(
     path = Path(path)
     reader = _reader(format)
     peek = Peek(path)
-    if not reader.fits(peek) and (others := [f.name for f in READERS.values() if f.fits(peek)]):
+    others = [] if reader.any_table or reader.fits(peek) else [f.name for f in READERS.values() if f.fits(peek)]
+    if others:
         msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
     return reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone}))
+
+
+def formats() -> Formats:
+    """Every format that can be read."""
+    return Formats(tuple(READERS.values()))
 
 
 def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import Cluster, Provenance, Trace, TraceError, Workload
+from fleetlab.workload import Cluster, Estimate, Provenance, Trace, TraceError, Workload
 
 PEEK = 65_536
 
@@ -58,6 +58,28 @@ class Format:
     read: Callable[..., Trace]  # (path, intake) and, by keyword, what `options` names
     fits: Callable[[Peek], bool]
     options: frozenset[str] = frozenset()  # of `map`, `zone`
+    any_table: bool = False  # takes what other formats would take too, if asked to
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """What can be read: the result of asking for it."""
+
+    formats: tuple[Format, ...]
+    provenance: Provenance = field(default_factory=lambda: Provenance("traces", "fleetlab"))
+
+    def summary(self) -> list[Estimate]:
+        """How many formats there are."""
+        return [Estimate.exact("formats", len(self.formats))]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """One row a format."""
+        words = ("title", "expects", "licence", "origin")
+        rows = [
+            {"format": f.name, **{w: getattr(f, w) for w in words}, "options": ", ".join(sorted(f.options)) or None}
+            for f in self.formats
+        ]
+        return {"formats": pl.DataFrame(rows)}
 
 
 def finish(

@@ -7,6 +7,7 @@ skipped: somebody made it so.
 from __future__ import annotations
 
 import gzip
+import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Source:
     def open(self) -> Iterator[Stream]:
         """Its bytes, unpacked on the way; a broken archive or file becomes a TraceError."""
         try:
+            _refuse_strange(self.path)
             with self.path.open("rb") as raw:
                 yield Stream(_unpacked(raw, self.path.name), raw)
         except BROKEN as e:
@@ -96,15 +98,18 @@ def _unpacked(raw: IO[bytes], name: str) -> IO[bytes]:
 
 
 def _looks_like_tar(plain: IO[bytes]) -> bool:
-    return plain.read(512)[257:262] == b"ustar"
+    first = plain.read(512)
+    return first[257:262] == b"ustar" or first == bytes(512)  # the latter is the end of an archive of nothing
 
 
 class _Member:
     """The one table in a tar, read as a stream; whatever else the tar holds must be harmless."""
 
     def __init__(self, plain: IO[bytes], archive: str) -> None:
+        self._plain = plain
         self._archive = archive
-        self._tar = tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20)  # noqa: SIM115  closed with `plain`
+        with _numbers_checked():
+            self._tar = tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20)  # noqa: SIM115  closed with `plain`
         found = self._next()
         if found is None:
             msg = f"{archive}: no table in the archive"
@@ -112,12 +117,16 @@ class _Member:
         self._file = found
 
     def _next(self) -> IO[bytes] | None:
-        while (member := self._tar.next()) is not None:
+        while (member := self._header()) is not None:
             refuse_hostile(member, self._archive)
             # macOS adds a `._name` beside each file, for its own attributes.
             if member.isreg() and not PurePosixPath(member.name).name.startswith("."):
                 return self._tar.extractfile(member)
         return None
+
+    def _header(self) -> tarfile.TarInfo | None:
+        with _numbers_checked():
+            return self._tar.next()
 
     def read(self, size: int) -> bytes:
         if block := self._file.read(size):
@@ -125,7 +134,18 @@ class _Member:
         if self._next() is not None:
             msg = f"{self._archive}: more than one table in the archive"
             raise TraceError(msg, hint="unpack it into a folder and read that")
+        while self._plain.read(1 << 20):
+            pass  # a tar ends before its file does, and the checksum of a gzip stands at the very end
         return b""
+
+
+@contextmanager
+def _numbers_checked() -> Iterator[None]:
+    # `tarfile` leaves some numbers of extended headers unchecked.
+    try:
+        yield
+    except ValueError as e:
+        raise tarfile.ReadError(str(e)) from None
 
 
 def refuse_hostile(member: tarfile.TarInfo, archive: str) -> None:
@@ -135,6 +155,9 @@ def refuse_hostile(member: tarfile.TarInfo, archive: str) -> None:
         msg = f"{archive}: a member would leave its folder: `{member.name}`"
     elif not (member.isreg() or member.isdir()):
         msg = f"{archive}: a member is a link or a device: `{member.name}`"
+    elif member.issparse():
+        # A few bytes that claim to be a terabyte of nothing.
+        msg = f"{archive}: a member is a file with holes: `{member.name}`"
     else:
         return
     raise TraceError(msg, hint="nothing was written; do not trust this archive")
@@ -142,10 +165,23 @@ def refuse_hostile(member: tarfile.TarInfo, archive: str) -> None:
 
 def sources(path: Path) -> list[Source]:
     """Every readable file at `path`: itself, or those right inside the folder, by name."""
-    if path.is_dir():
-        inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-        return [Source(p) for p in inside]
-    if not path.exists():
+    try:
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+            return [Source(p) for p in inside]
+        _refuse_strange(path)
+    except FileNotFoundError:
         msg = f"no such file or folder: {path}"
-        raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+        raise TraceError(msg, hint="`fleetlab traces` says what each format expects") from None
+    except (OSError, ValueError) as e:  # the latter for a name that no file can have
+        msg = f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or e}"
+        raise TraceError(msg, hint="look at the path and its permissions") from None
     return [Source(path)]
+
+
+def _refuse_strange(path: Path) -> None:
+    # A pipe or a device may never end, and cannot be read twice.
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        msg = f"neither a file nor a folder: {path}"
+        raise TraceError(msg, hint="save it as a file first")

@@ -2,9 +2,9 @@
 
 The task table makes the tasks; without it the instance table does. Times, run times and waits are derived as the
 trace's authors do: a task is submitted when its row starts, starts with its first instance, and runs for the mean of
-its instances. A row that belongs to no task goes to the rejects. The large tables (7.5 million instances) pass through in
-blocks and are staged as Parquet; names of jobs, tasks and workers meet by 64-bit hashes, which confuse two of so many
-with a chance of about one in 10⁵.
+its instances. A row that belongs to no task goes to the rejects. The large tables (7.5 million instances) pass through
+in blocks and are staged as Parquet; names of jobs, tasks and workers meet by 64-bit hashes, which confuse two of so
+many with a chance of about one in 10⁵.
 """
 
 from __future__ import annotations
@@ -76,8 +76,16 @@ class _Visit:
                 frame = self.intake.sieve(frame.with_columns(number(frame)), table.name, source.name, ORPHAN)
             if frame.height:
                 parts.append(Path(self.intake.scratch.name) / f"{table.name}-{len(parts):05}.parquet")
-                frame.select(select).write_parquet(parts[-1], compression="lz4", statistics=False)
+                _leave(frame.select(select), parts[-1])
         return parts
+
+
+def _leave(frame: pl.DataFrame, part: Path) -> None:
+    try:
+        frame.write_parquet(part, compression="lz4", statistics=False)
+    except (OSError, pl.exceptions.PolarsError) as e:
+        msg = f"cannot put a large table aside in {part.parent}: {str(e).splitlines()[0]}"
+        raise TraceError(msg, hint="it needs about a gigabyte there; TMPDIR names another place") from None
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -172,7 +180,7 @@ def _without_repeats(visit: _Visit, parts: list[Path]) -> list[Path]:
         if not mine.all():
             lines = [(line, "the instance stands twice") for line in frame.filter(~mine)["line"]]
             visit.intake.refuse(INSTANCE.name, visit.files[INSTANCE.name].name, lines)
-            frame.filter(mine).write_parquet(part, compression="lz4", statistics=False)
+            _leave(frame.filter(mine), part)
     return parts
 
 

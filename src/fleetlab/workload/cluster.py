@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.workload import _columns
 from fleetlab.workload.errors import WorkloadError
 
 SCHEMA: dict[str, pl.DataType] = {
@@ -54,11 +55,7 @@ class Cluster:
             msg = f"{source}: a cluster needs the column: `node`"
             raise WorkloadError(msg, hint="a name for each node, none twice")
         frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
-        try:
-            frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
-        except pl.exceptions.PolarsError as e:
-            msg = f"{source}: a column cannot be what a cluster asks for: {str(e).splitlines()[0]}"
-            raise WorkloadError(msg, hint="amounts are whole numbers: milli-CPUs, MiB, GPUs") from None
+        frame = _columns.cast(frame.select(list(SCHEMA)), SCHEMA, source=source, noun="cluster")
         _obeys(frame, source)
         return cls(frame, source)
 
@@ -85,21 +82,23 @@ class Cluster:
         return cls.of(_repeat(row, nodes, "node"), source="uniform")
 
     @classmethod
-    def from_toml(cls, path: Path) -> Cluster:
+    def from_toml(cls, path: Path | str) -> Cluster:
         """Read `[[node]]` entries, each with a `count` and the columns of a cluster."""
+        path = Path(path)
         try:
             entries = tomllib.loads(path.read_text("utf-8")).get("node")
         except OSError as e:
             msg = f"cannot read the cluster file: {path}: {e.strerror}"
             raise WorkloadError(msg, hint="pass a TOML file with [[node]] entries") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
             msg = f"{path.name}: not TOML: {e}"
             raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on") from None
         if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
             msg = f"{path.name}: no [[node]] entry in it"
             raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on")
-        frames = [_entry(entry, k, path.name) for k, entry in enumerate(entries)]
-        return cls.of(pl.concat(frames, how="diagonal_relaxed"), source=path.name)
+        # Each entry takes its own defaults: one may leave out what another gives.
+        frames = [cls.of(_entry(e, k, path.name), source=path.name).frame for k, e in enumerate(entries)]
+        return cls.of(pl.concat(frames), source=path.name)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -110,7 +109,7 @@ class Cluster:
     @property
     def gpus(self) -> int:
         """How many GPUs all nodes have together."""
-        return int(self.frame["gpus"].sum())
+        return int(self.frame["gpus"].cast(pl.Int64).sum())  # polars adds up in the column's own width
 
 
 def _entry(entry: dict[str, Any], k: int, source: str) -> pl.DataFrame:
@@ -125,7 +124,10 @@ def _entry(entry: dict[str, Any], k: int, source: str) -> pl.DataFrame:
     if wrong := [n for n in row if n in AMOUNTS and (not isinstance(row[n], int) or isinstance(row[n], bool))]:
         msg = f"{source}: not a whole number in [[node]] entry {k + 1}: {wrong}"
         raise WorkloadError(msg, hint="milli-CPUs, MiB and GPUs are counted, so that they add up")
-    return _repeat(row, count, str(entry.get("node", f"node-{k}")))
+    if wrong := [n for n in ("node", "pool", "gpu_type") if not isinstance(entry.get(n, ""), str)]:
+        msg = f"{source}: not a name in [[node]] entry {k + 1}: {wrong}"
+        raise WorkloadError(msg, hint='names stand in quotes: gpu_type = "V100"')
+    return _repeat(row, count, entry.get("node", f"node-{k}"))
 
 
 def _repeat(row: dict[str, Any], count: int, name: str) -> pl.DataFrame:
@@ -133,7 +135,11 @@ def _repeat(row: dict[str, Any], count: int, name: str) -> pl.DataFrame:
         msg = f"a cluster needs at least one node, not: {count}"
         raise WorkloadError(msg)
     names = pl.Series("node", [name] if count == 1 and name != "node" else [f"{name}-{i}" for i in range(count)])
-    return pl.DataFrame(names).with_columns(**{k: pl.lit(v) for k, v in row.items()})
+    try:
+        return pl.DataFrame(names).with_columns(**{k: pl.lit(v) for k, v in row.items()})
+    except pl.exceptions.PolarsError as e:  # a number of more digits than any column holds
+        msg = f"a node cannot have that: {row}: {str(e).splitlines()[0]}"
+        raise WorkloadError(msg, hint="milli-CPUs, MiB and GPUs are whole numbers below 2^63") from None
 
 
 def _obeys(frame: pl.DataFrame, source: str) -> None:

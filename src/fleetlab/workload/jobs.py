@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from fleetlab.workload import _columns
 from fleetlab.workload.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
@@ -83,6 +86,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
         )
     ],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
+    ("gpu_types", "names a type that is missing", pl.col("gpu_types").list.eval(pl.element().is_not_null()).list.all()),
 ]
 
 
@@ -119,7 +123,8 @@ class Workload:
         <Workload 2 tasks, 2 instances, by hand>
         """
         _known(frame, source)
-        frame = _cast(_filled(frame), source)
+        _clock(epoch, zone, source)
+        frame = _columns.cast(_filled(frame), SCHEMA, source=source, noun="workload")
         frame = frame.sort("submit", maintain_order=True)
         frame = frame.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
         _obeys(frame, source)
@@ -134,7 +139,7 @@ class Workload:
     @property
     def instances(self) -> int:
         """How many instances all tasks have together."""
-        return int(self.frame["instances"].sum())
+        return int(self.frame["instances"].cast(pl.Int64).sum())  # polars adds up in the column's own width
 
 
 def _known(frame: pl.DataFrame, source: str) -> None:
@@ -153,12 +158,15 @@ def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _cast(frame: pl.DataFrame, source: str) -> pl.DataFrame:
+def _clock(epoch: float | None, zone: str | None, source: str) -> None:
+    if epoch is not None and not math.isfinite(epoch):
+        msg = f"{source}: the Unix time of second 0 is not finite: {epoch}"
+        raise WorkloadError(msg, hint="leave `epoch` out where the log does not tell it")
     try:
-        return frame.cast({name: kind for name, kind in SCHEMA.items() if name in frame.columns})
-    except pl.exceptions.PolarsError as e:
-        msg = f"{source}: a column cannot be what a workload asks for: {str(e).splitlines()[0]}"
-        raise WorkloadError(msg, hint="DESIGN.md lists the columns and their types") from None
+        ZoneInfo(zone or "UTC")
+    except (OSError, ValueError, KeyError):  # a folder of zones, a path, a name that is none
+        msg = f"{source}: no time zone by that name: `{zone}`"
+        raise WorkloadError(msg, hint="an IANA name, such as Asia/Shanghai or UTC") from None
 
 
 def _obeys(frame: pl.DataFrame, source: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
 
@@ -43,13 +43,16 @@ def say(e: Estimate) -> str:
     if not math.isfinite(e.high - e.low) or e.high == e.low:
         return f"{e.metric} {_plain(e.value)}{unit}"
     # Two digits of the interval's half width, and no more, mean something.
-    digits = max(0, 1 - math.floor(math.log10((e.high - e.low) / 2)))
-    return f"{e.metric} {e.value:,.{digits}f}{unit} ({e.low:,.{digits}f} to {e.high:,.{digits}f})"
+    digits = 1 - math.floor(math.log10(e.high - e.low) - math.log10(2))
+    value, low, high = (f"{round(x, digits):,.{max(0, digits)}f}" for x in (e.value, e.low, e.high))
+    return f"{e.metric} {value}{unit} ({low} to {high})"
 
 
 def _plain(value: float) -> str:
     whole = math.isfinite(value) and float(value).is_integer()
-    return f"{int(value):,}" if whole else f"{value:,.4g}"
+    if whole:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if math.isfinite(value) and abs(value) >= 1000 else f"{value:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Provenance:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, ready for `json.dumps`."""
-        return asdict(self)
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Provenance:
@@ -90,11 +93,10 @@ def as_json(result: Result) -> str:
     """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null."""
     return json.dumps(
         {
-            "provenance": result.provenance.to_json(),
-            "summary": [{k: _finite(v) for k, v in e._asdict().items()} for e in result.summary()],
+            "provenance": _finite(result.provenance.to_json()),
+            "summary": [_finite(e._asdict()) for e in result.summary()],
             "tables": {
-                name: [{k: _finite(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
-                for name, frame in result.tables().items()
+                name: [_finite(row) for row in frame.iter_rows(named=True)] for name, frame in result.tables().items()
             },
         },
         ensure_ascii=False,
@@ -104,4 +106,8 @@ def as_json(result: Result) -> str:
 
 def _finite(value: object) -> object:
     # JSON has no NaN: a reader in another language would stumble over it.
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

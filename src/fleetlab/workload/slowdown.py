@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.workload._files import replace
-from fleetlab.workload.errors import WorkloadError
+from fleetlab.workload.errors import FleetlabError, WorkloadError
 from fleetlab.workload.result import Estimate, Provenance
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
@@ -61,7 +61,7 @@ class Slowdown:
         path = Path(path)
         try:
             about = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError, RecursionError) as e:
             msg = f"cannot read the slowdown profile: {path}: {e}"
             raise WorkloadError(msg, hint="a profile is one JSON file, as `Slowdown.save` writes it") from None
         return cls._from(about, path.name)
@@ -74,7 +74,7 @@ class Slowdown:
             )
             provenance = Provenance.from_json(about["provenance"])
             return cls.of(frame, device=about["device"], provenance=provenance, notes=tuple(about["notes"]))
-        except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as e:
+        except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as e:
             msg = f"{source}: not a slowdown profile: {e!r}"
             raise WorkloadError(msg, hint="it needs device, provenance, notes and speeds") from None
 
@@ -83,7 +83,11 @@ class Slowdown:
         path = Path(path)
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
         rows = self.frame.with_columns(pl.col("mode").cast(pl.String)).to_dicts()
-        replace(path, json.dumps(about | {"speeds": rows}, indent=1, ensure_ascii=False))
+        try:
+            replace(path, json.dumps(about | {"speeds": rows}, indent=1, ensure_ascii=False))
+        except OSError as e:
+            msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
+            raise FleetlabError(msg, hint="look at free space and permissions") from None
         return path
 
     def speed(self, mode: str, workload: str, neighbour: str | None = None) -> Estimate:
@@ -120,6 +124,9 @@ def _obeys(frame: pl.DataFrame) -> None:
     if (bad := frame.filter(good.fill_null(value=False).not_())).height:
         msg = f"a speed that is not above 0 and inside its interval: {bad.row(0)}"
         raise WorkloadError(msg, hint="low ≤ speed ≤ high, all finite")
+    if frame["mode"].null_count() or frame["workload"].null_count():
+        msg = "a speed does not say of which mode and workload it is"
+        raise WorkloadError(msg, hint=f"modes are {', '.join(MODES)}; a workload may have any name")
     if frame.select("mode", "workload", "neighbour").is_duplicated().any():
         msg = "a speed is given twice for one mode, workload and neighbour"
         raise WorkloadError(msg)

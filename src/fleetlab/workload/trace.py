@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -20,12 +21,18 @@ from typing import Any
 import polars as pl
 
 from fleetlab.workload._files import replace
+from fleetlab.workload.cluster import SCHEMA as NODES
 from fleetlab.workload.cluster import Cluster
 from fleetlab.workload.errors import FleetlabError, TraceError
+from fleetlab.workload.jobs import SCHEMA as TASKS
 from fleetlab.workload.jobs import Workload
 from fleetlab.workload.result import Estimate, Provenance
 
 LAYOUT = 1  # of the folder; a later house that changes it reads the older ones too
+
+# What `save` makes in a folder, besides trace.json: nothing else there is ever touched.
+OURS = re.compile(r"tables-[0-9a-f]{12}|\.trace\.json\.[0-9a-f]{8}")
+DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, AssertionError, pl.exceptions.PolarsError)
 
 PLACEMENTS: dict[str, pl.DataType] = {
     "task": pl.Int64(),
@@ -75,7 +82,7 @@ class Trace:
         assert lost.is_empty(), f"rows lost at the door: {lost.rows()}"
 
     def __repr__(self) -> str:
-        nodes = f"{len(self.cluster):,} nodes" if self.cluster else "no cluster"
+        nodes = f"{len(self.cluster):,} nodes" if self.cluster is not None else "no cluster"
         return f"<Trace {len(self.workload):,} tasks, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
 
     def summary(self) -> list[Estimate]:
@@ -89,24 +96,24 @@ class Trace:
             Estimate.exact("users", w["user"].drop_nulls().n_unique()),
             Estimate.exact("submissions span", span, "days"),
         ]
-        if self.cluster:
+        if self.cluster is not None:
             found += [Estimate.exact("nodes", len(self.cluster)), Estimate.exact("GPUs", self.cluster.gpus)]
         return [*found, Estimate.exact("rows rejected", self.rejects.height)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Rows read, kept and rejected by source table, and why they were rejected; tasks by status; nodes by type."""
         tables = {"rows": self.counts, "rejects": _by_reason(self.rejects), "status": _by_status(self.workload)}
-        if self.cluster:
+        if self.cluster is not None:
             tables["nodes"] = _by_type(self.cluster)
         return tables
 
     def save(self, folder: Path | str) -> Path:
         """Write the trace into `folder`, all of it or nothing; a trace that is there is replaced."""
         folder = Path(folder)
-        _may_hold_trace(folder)
-        before = _tables_of(folder)
         name = f"tables-{uuid.uuid4().hex[:12]}"
         try:
+            _may_hold_trace(folder)
+            before = _tables_of(folder)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).mkdir()
             try:
@@ -125,7 +132,7 @@ class Trace:
 
     def _write(self, folder: Path) -> dict[str, Any]:
         lazy = {"workload": self.workload.frame.lazy(), "rejects": self.rejects.lazy(), "counts": self.counts.lazy()}
-        if self.cluster:
+        if self.cluster is not None:
             lazy["cluster"] = self.cluster.frame.lazy()
         lazy |= {k: v for k in ("usage", "placements", "names") if (v := getattr(self, k)) is not None}
         lazy |= {f"series.{name}": frame for name, frame in self.series.items()}
@@ -136,7 +143,7 @@ class Trace:
             "layout": LAYOUT,
             "provenance": self.provenance.to_json(),
             "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
-            "cluster": self.cluster and {"source": self.cluster.source},
+            "cluster": None if self.cluster is None else {"source": self.cluster.source},
             "notes": self.notes,
             "tables": sorted(lazy),
         }
@@ -148,7 +155,9 @@ class Trace:
         about = _about(folder)
         try:
             return cls._opened(folder / about["folder"], about)
-        except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as e:
+        except DAMAGE as e:
+            if _tables_of(folder) not in (None, about["folder"]):
+                return cls.load(folder)  # another process saved a new one just now
             msg = f"{folder}: a saved trace, but damaged: {str(e).splitlines()[0] if str(e) else e!r}"
             raise TraceError(msg, hint="save it again from its source") from None
 
@@ -157,28 +166,42 @@ class Trace:
         there = set(about["tables"])
 
         def lazy(name: str) -> pl.LazyFrame | None:
-            return pl.scan_parquet(tables / f"{name}.parquet") if name in there else None
+            return _scan(tables / f"{name}.parquet") if name in there else None
 
         w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
         return cls(
             # Checked when it was saved, so not again.
-            workload=Workload(pl.read_parquet(tables / "workload.parquet"), **w),
+            workload=Workload(_whole(tables / "workload.parquet", TASKS), **w),
             provenance=Provenance.from_json(about["provenance"]),
-            cluster=Cluster(pl.read_parquet(tables / "cluster.parquet"), **about["cluster"])
+            cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
             if about["cluster"]
             else None,
             usage=lazy("usage"),
             placements=lazy("placements"),
             names=lazy("names"),
             series={
-                n.removeprefix("series."): pl.scan_parquet(tables / f"{n}.parquet")
+                n.removeprefix("series."): _scan(tables / f"{n}.parquet")
                 for n in sorted(there)
                 if n.startswith("series.")
             },
-            rejects=pl.read_parquet(tables / "rejects.parquet"),
-            counts=pl.read_parquet(tables / "counts.parquet"),
+            rejects=_whole(tables / "rejects.parquet", REJECTS),
+            counts=_whole(tables / "counts.parquet", COUNTS),
             notes=tuple(about["notes"]),
         )
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    frame = pl.scan_parquet(path, glob=False)
+    frame.collect_schema()  # reads the file's end, so that one that is cut off is found now
+    return frame
+
+
+def _whole(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    frame = pl.read_parquet(path, glob=False)
+    if dict(frame.schema) != schema:
+        msg = f"{path.name} has other columns than it should"
+        raise ValueError(msg)
+    return frame
 
 
 def _by_reason(rejects: pl.DataFrame) -> pl.DataFrame:
@@ -218,28 +241,28 @@ def _about(folder: Path) -> dict[str, Any]:
         raise TraceError(
             msg, hint="`fleetlab read FORMAT PATH --out DIR` makes one; `builtin` names the built-in one"
         ) from None
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         msg = f"{folder / 'trace.json'}: not JSON: {e}"
-        raise TraceError(msg, hint="save the trace again from its source") from None
+        raise TraceError(msg, hint="save the trace again from its source, in a new folder") from None
     layout = about.get("layout") if isinstance(about, dict) else None
     if layout != LAYOUT:
         msg = f"{folder}: saved by another version of fleetlab, in layout: {layout}"
         raise TraceError(msg, hint=f"this version reads layout {LAYOUT}: save the trace again from its source")
+    if not OURS.fullmatch(str(about.get("folder"))):
+        msg = f"{folder}: a saved trace, but damaged: its tables are said to be in {about.get('folder')!r}"
+        raise TraceError(msg, hint="save it again from its source, in a new folder")
     return about  # type: ignore[no-any-return]
 
 
 def _may_hold_trace(folder: Path) -> None:
-    if (
-        folder.is_dir()
-        and any(folder.iterdir())
-        and not (folder / "trace.json").exists()
-        and not any(folder.glob("tables-*"))
-    ):
-        msg = f"not empty, and not a saved trace: {folder}"
-        raise FleetlabError(msg, hint="name a new folder, so that nothing of yours is overwritten")
     if folder.exists() and not folder.is_dir():
         msg = f"not a folder: {folder}"
         raise FleetlabError(msg, hint="name a folder to write the trace into")
+    # Others call their files trace.json too: it must be one of ours, or there is nothing but what a killed save left.
+    ours = _tables_of(folder) is not None
+    if folder.is_dir() and not ours and not all(OURS.fullmatch(p.name) for p in folder.iterdir()):
+        msg = f"not empty, and not a saved trace: {folder}"
+        raise FleetlabError(msg, hint="name a new folder, so that nothing of yours is overwritten")
 
 
 def _sink(frame: pl.LazyFrame, path: Path) -> None:
@@ -255,12 +278,19 @@ def _sink(frame: pl.LazyFrame, path: Path) -> None:
 def _tables_of(folder: Path) -> str | None:
     try:
         return str(_about(folder)["folder"])
-    except (FleetlabError, KeyError):
+    except TraceError:
         return None
 
 
 def _sweep(folder: Path, before: str | None) -> None:
     # The tables just replaced, and what a writer killed long ago left: a younger one may still be at work.
-    for old in folder.glob("tables-*"):
-        if old.name == before or old.stat().st_mtime < time.time() - 86_400:
-            shutil.rmtree(old, ignore_errors=True)
+    for old in folder.iterdir():
+        if OURS.fullmatch(old.name) and (old.name == before or _age(old) > 86_400):
+            old.unlink(missing_ok=True) if old.is_file() else shutil.rmtree(old, ignore_errors=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:  # another process has swept it
+        return 0.0

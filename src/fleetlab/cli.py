@@ -1,0 +1,246 @@
+"""The reception: words to nouns, one verb, print.
+
+Rooms are imported inside the commands, so that `fleetlab --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+import fleetlab
+
+
+def _examples(*lines: str) -> str:
+    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
+
+
+app = App(
+    name="fleetlab",
+    help="A laboratory for GPU clusters: read a cluster's log, see what happened, ask what would have.",
+    help_epilogue=_examples(
+        "fleetlab synthesize pai2020 --tasks 100000 --out my-trace",
+        "fleetlab read slurm sacct.txt --zone Europe/Berlin --out my-trace",
+        "fleetlab show my-trace",
+    ),
+    help_format="plaintext",
+    version=lambda: __import__("importlib.metadata").metadata.version("fleetlab"),
+)
+
+Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object, for machines.")]
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab read pai2020 downloads/pai --out pai",
+        "fleetlab read csv jobs.csv --map submit=created --map gpu_milli=gpus*1000 --out mine",
+    )
+)
+def read(
+    format: str,
+    path: Path,
+    *,
+    out: Path,
+    map: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    zone: str | None = None,
+    json: Json = False,
+) -> None:
+    """Read a foreign log and save it as a trace; every row is kept or listed in its rejects.
+
+    Parameters
+    ----------
+    format
+        One of those that `fleetlab traces` lists.
+    path
+        A file, or a folder with the format's files.
+    out
+        The folder to save the trace in; a trace that is there is replaced.
+    map
+        For csv: COLUMN=EXPRESSION over the file's own columns; may be given many times.
+    zone
+        The clock by which a log without time zones was written, such as Europe/Berlin.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress() as tell:
+        trace = fleetlab.read(path, format, map=_pairs(map), zone=zone, tell=tell)
+        trace.save(out)
+    show(trace, json=json)
+    _say_saved(trace, out, json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab synthesize pai2020 --tasks 100000 --seed 1 --out my-trace",
+        "fleetlab synthesize pai2020 --tasks 100000 --check",
+    )
+)
+def synthesize(
+    name: str = "pai2020",
+    *,
+    tasks: int | None = None,
+    days: float | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    check: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
+) -> None:
+    """Make a synthetic trace from published statistics, save it, or check it against them.
+
+    Parameters
+    ----------
+    name
+        What to imitate: pai2020.
+    tasks
+        How many tasks; 100,000 unless told.
+    days
+        Over how many days; as many as the real cluster would have taken unless told.
+    seed
+        The same seed gives the same trace, bit for bit.
+    out
+        The folder to save it in.
+    check
+        Print every published target beside what was achieved; the exit status is 1 if one is missed.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.traces.synthesize import check as checked
+
+    with progress("tasks") as tell:
+        wanted = {} if tasks is None else {"tasks": tasks}
+        trace = fleetlab.synthesize(name, **wanted, days=days, seed=seed, tell=tell)
+        if out is not None:
+            trace.save(out)
+    if check:
+        found = checked(trace)
+        show(found, json=json, most=1000)
+        sys.exit(0 if found.passed else 1)
+    show(trace, json=json)
+    if out is not None:
+        _say_saved(trace, out, json=json)
+
+
+@app.command(help_epilogue=_examples("fleetlab fetch pai2020 --into downloads/pai"))
+def fetch(name: str, *, into: Path, json: Json = False) -> None:
+    """Download a public trace, resuming what was begun and verifying published checksums.
+
+    Parameters
+    ----------
+    name
+        One of those that `fleetlab traces` lists with an address.
+    into
+        The folder for the files.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("bytes") as tell:
+        got = fleetlab.fetch(name, into=into, tell=tell)
+    show(got, json=json)
+
+
+@app.command(help_epilogue=_examples("fleetlab traces"))
+def traces(*, json: Json = False) -> None:
+    """List the formats that can be read: what each expects, its licence, and where it comes from."""
+    from fleetlab._screen import show
+    from fleetlab.traces import formats
+
+    listed = formats()
+    if json:
+        show(listed, json=True)
+        return
+    for row in listed.tables()["formats"].iter_rows(named=True):
+        print(f"{row['format']:12}{row['title']}")
+        for word in ("expects", "options", "licence", "origin"):
+            if row[word]:
+                print(f"{'':12}{word}: {row[word]}")
+
+
+@app.command(name="show", help_epilogue=_examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
+def show_trace(trace: str, *, cluster: Path | None = None, json: Json = False) -> None:
+    """Say what is in a trace: tasks, nodes, rows kept and rejected.
+
+    Parameters
+    ----------
+    trace
+        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
+    cluster
+        A TOML file of [[node]] entries to use in place of the trace's cluster.
+    """
+    from dataclasses import replace
+
+    from fleetlab._screen import progress, show
+    from fleetlab.traces.builtin import open_trace
+
+    with progress("tasks") as tell:
+        opened = open_trace(trace, tell=tell)
+    if cluster is not None:
+        opened = replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
+    show(opened, json=json)
+    if not json:
+        _say_notes(opened)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str] | None:
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, equals, expression = word.partition("=")
+        if not equals or not name.strip() or not expression.strip():
+            msg = f"--map takes COLUMN=EXPRESSION, not: `{word}`"
+            raise fleetlab.TraceError(msg, hint="--map submit=created_at --map 'gpu_milli=gpus*1000'")
+        if name.strip() in pairs:
+            msg = f"--map names a column twice: `{name.strip()}`"
+            raise fleetlab.TraceError(msg, hint="say once how each column is made")
+        pairs[name.strip()] = expression
+    return pairs or None
+
+
+def _say_notes(trace: fleetlab.Trace) -> None:
+    if notes := (*trace.workload.notes, *trace.notes):
+        print("\nnotes\n" + "\n".join(f"- {note}" for note in notes))
+
+
+def _say_saved(trace: fleetlab.Trace, out: Path, *, json: bool) -> None:
+    if not json:
+        _say_notes(trace)
+    print(f"\nsaved in {out}", file=sys.stderr)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run a command; what the user can mend ends in `error: …`, `hint: …` and status 2."""
+    try:
+        app(words, exit_on_error=False, print_error=False)
+    except CycloptsError as e:
+        _leave(" ".join(str(e).split()), "`fleetlab --help`, or --help after a command, shows what it takes")
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not stumble over it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as e:
+        _leave(f"{e.filename or 'the system'}: {e.strerror or e}", "look at the path, its permissions and free space")
+    except MemoryError:
+        _leave("not enough memory for this", "a smaller trace, or a machine with more")
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except Exception as e:
+        # Known by name: importing the class beforehand would make `--help` wait for the frame library.
+        from fleetlab.workload import FleetlabError
+
+        if not isinstance(e, FleetlabError):
+            raise
+        _leave(str(e), e.hint)
+
+
+def _leave(message: str, hint: str | None) -> None:
+    from fleetlab._screen import complain
+
+    complain(message, hint)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The rows of a delimited table, settled: what their times say of each task's state, and of one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from fleetlab.traces._cells import NAME
+from fleetlab.traces._intake import Intake, Rule
+from fleetlab.traces._mapping import AMOUNTS, TIMES, Plan
+from fleetlab.traces._moments import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE
+from fleetlab.traces._source import Source
+
+WHERE_EMPTY = {"instances": 1}  # else 0
+
+
+@dataclass
+class About:
+    """What was found out on the way, for the notes."""
+
+    dated: bool
+    forms: dict[str, set[int]]
+    zeros: int = 0
+    passed_over: int = 0
+    empty: dict[str, int] = field(default_factory=dict)
+
+    def notes(self, plan: Plan, *, told: bool) -> tuple[str, ...]:
+        """What a reader of the trace should know of it; `told` if the user said by which clock it was written."""
+        return (*self._clocks(plan, told=told), *self._cells(), *_absent(plan))
+
+    def _clocks(self, plan: Plan, *, told: bool) -> list[str]:
+        found = []
+        for unit, (name, _, _) in SIZES.items():
+            if targets := [t for t, forms in self.forms.items() if unit in forms]:
+                found.append(f"{', '.join(targets)}: Unix time in {name}, by its size")
+        every = set().union(*self.forms.values())
+        if every & {LOCAL, TWICE} and not told:
+            found.append("times without a zone are taken as UTC; `zone` says by which clock they were written")
+        if TWICE in every:
+            found.append(f"an hour that the clock of {plan.zone} went through twice is taken as the earlier one")
+        if not self.dated:
+            found.append("times are seconds from an unknown moment: no hour of the day, no weekday")
+        return found
+
+    def _cells(self) -> list[str]:
+        found = [f"empty cells of `{n}` are taken as {WHERE_EMPTY.get(n, 0)}: {k:,}" for n, k in self.empty.items()]
+        if self.zeros:
+            found.append(f"0 or -1 as a start or an end means that there was none: {self.zeros:,}")
+        if self.passed_over:
+            found.append(f"a service or an end of tasks that have not ended is passed over: {self.passed_over:,}")
+        return found
+
+
+def _absent(plan: Plan) -> list[str]:
+    found = []
+    if "status" not in plan.nodes:
+        found.append("no status: a task without an end is taken as running, one without a start as waiting")
+    if not plan.nodes.keys() & {"service", "end"}:
+        found.append("no service and no end: how long tasks ran is unknown")
+    if "gpu_milli" not in plan.nodes:
+        found.append("no gpu_milli: no task asks for a GPU")
+    return found
+
+
+def settled(rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan) -> tuple[pl.DataFrame, About]:
+    """Tasks as a workload asks for them, with a `name`; rows that contradict themselves or others are turned away."""
+    about = About(_dated(rows), {t: set(rows[f"{t}?"].unique()) for t in TIMES})
+    if about.dated:
+        rows = _without_zeros(rows, about)
+    rows = rows.with_columns(status=pl.col("status") if "status" in plan.nodes else _told_by_times(plan))
+    ended = ~pl.col("status").is_in(["running", "waiting"])
+    about.passed_over = rows.filter(~ended & (pl.col("service").is_not_null() | pl.col("end").is_not_null())).height
+    rows = rows.with_columns(
+        start=pl.when(pl.col("status") != "waiting").then(pl.col("start")),
+        end=pl.when(ended).then(pl.col("end")),
+        service=pl.when(ended).then(pl.coalesce("service", pl.col("end") - pl.col("start"))),
+    )
+    rows = intake.sieve(rows, NAME, source.name, _rules(plan, dated=about.dated))
+    about.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
+    return _as_workload(rows), about
+
+
+def _dated(rows: pl.DataFrame) -> bool:
+    """Do the times of this table stand in a calendar? Most of them decide."""
+    forms = pl.concat([rows[f"{t}?"].rename("form") for t in TIMES])
+    counted = rows.filter(pl.col("submit?") == SECONDS)["submit"].median()
+    return int((forms >= MILLI).sum()) > int((forms == SECONDS).sum()) or (
+        isinstance(counted, float) and counted >= EPOCH
+    )
+
+
+def _without_zeros(rows: pl.DataFrame, about: About) -> pl.DataFrame:
+    # Among Unix times, 0 and -1 are how programs write that it has not happened.
+    for t in ("start", "end"):
+        none = rows[t].is_in([0.0, -1.0]).fill_null(value=False)
+        about.zeros += int(none.sum())
+        rows = rows.with_columns(rows[t].set(none, None))
+    return rows
+
+
+def _told_by_times(plan: Plan) -> pl.Expr:
+    over = pl.col("end").is_not_null() | pl.col("service").is_not_null()
+    waits = pl.col("start").is_null() & pl.lit("start" in plan.nodes)
+    open_ended = pl.lit(bool(plan.nodes.keys() & {"end", "service"}))
+    return (
+        pl.when(over).then(pl.lit("completed"))
+        .when(waits).then(pl.lit("waiting"))
+        .when(open_ended).then(pl.lit("running"))
+        .otherwise(pl.lit("completed"))
+    )  # fmt: skip
+
+
+def _rules(plan: Plan, *, dated: bool) -> list[Rule]:
+    again = pl.col("task").is_duplicated() & ~pl.col("task").is_first_distinct()
+    return [
+        *(_unlike(t, dated=dated) for t in TIMES),
+        ("started before it was submitted", pl.col("start") < pl.col("submit"), "start"),
+        ("ended before it started", pl.col("end") < pl.col("start"), "end"),
+        ("ended before it was submitted", pl.col("end") < pl.col("submit"), "end"),
+        ("`service` is negative", pl.col("service") < 0, "service"),
+        *([("the task stands twice", again, "task")] if "task" in plan.nodes else []),
+    ]
+
+
+def _unlike(t: str, *, dated: bool) -> Rule:
+    if dated:
+        return (f"`{t}` is no Unix time, as others here are", pl.col(t) < EPOCH, t)
+    return (
+        f"`{t}` is a date, where others here are seconds",
+        (pl.col(f"{t}?") >= MILLI) & pl.col(t).is_not_null(),
+        t,
+    )
+
+
+def _as_workload(rows: pl.DataFrame) -> pl.DataFrame:
+    rows = rows.with_columns(pl.col(n).fill_null(WHERE_EMPTY.get(n, 0)) for n in AMOUNTS if n in rows.columns)
+    if "gpu_types" in rows.columns:
+        types = pl.col("gpu_types").fill_null("").str.replace_all(";", "|", literal=True).str.split("|")
+        rows = rows.with_columns(types.list.eval(pl.element().str.strip_chars()).list.filter(pl.element() != ""))
+    if "job" in rows.columns:
+        rows = rows.with_columns(job=_jobs(rows["job"]))
+    name = pl.col("task") if "task" in rows.columns else pl.lit(None, dtype=pl.String)
+    return rows.with_columns(name=name).drop("line", "task", *(f"{t}?" for t in TIMES), strict=False)
+
+
+def _jobs(text: pl.Series) -> pl.Series:
+    """Numbers as they are, words numbered from 0; a row that names no job is one of its own."""
+    number = text.cast(pl.Int64, strict=False)
+    if text.null_count() == 0 and (number.cast(pl.String) == text).fill_null(value=False).all():
+        return number
+    alone = pl.concat_str(pl.lit("\0"), pl.int_range(pl.len()))
+    ranks = pl.coalesce("job", alone).rank("dense").cast(pl.Int64) - 1
+    return pl.DataFrame({"job": text}).select(ranks.alias("job"))["job"]

@@ -1,0 +1,210 @@
+"""The jobs of a Slurm log (`sacct -P`), row by row: who, when, how it ended, what it held and where.
+
+A log repeats itself, so what is costly to read (resources, lists of nodes) is read once for each distinct text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+
+import polars as pl
+
+from fleetlab.traces._intake import Intake, Rule, Table
+from fleetlab.traces._nodelist import expand
+from fleetlab.traces._source import Source
+from fleetlab.traces._stamps import LATEST
+from fleetlab.traces._tres import Demand, PerGpu, demand
+
+ASKED = (
+    "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "AllocCPUS", "NCPUS", "ReqCPUS",
+    "AllocNodes", "NNodes", "ReqNodes", "ReqMem",
+)  # fmt: skip
+OPTIONAL = ("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList", *ASKED)
+SACCT = Table(
+    "jobs",
+    dict.fromkeys(("JobID", "Submit", "State", *OPTIONAL), pl.String),
+    optional=frozenset(OPTIONAL),
+    separator="|",
+    quote=False,  # sacct quotes nothing, and a job may be named `"`
+)
+
+STATES = {
+    "completed": ("COMPLETED",),
+    "failed": ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"),
+    # It was taken off its nodes, and not for a fault of its own.
+    "cancelled": ("CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED"),
+    "running": ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STOPPED", "SIGNALING", "STAGE_OUT"),
+    "waiting": ("PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
+}
+STATUS = {state: status for status, states in STATES.items() for state in states}
+MOST_NAMED = 20_000_000  # nodes in all distinct lists: beyond, they are counted and not kept
+
+NO_TIME = ["", "Unknown", "None", "N/A", "(null)"]
+RULES: list[Rule] = [
+    ("no submit time", pl.col("Submit").is_in(NO_TIME)),
+    *[
+        (f"`{c}` is not a time", pl.col(c.lower()).is_null() & pl.col(c).is_in(NO_TIME).not_(), c)
+        for c in ("Submit", "Start", "End")
+    ],
+    ("no such state", pl.col("status").is_null(), "State"),
+    (
+        "`ElapsedRaw` is not a number of seconds",
+        (pl.col("ElapsedRaw") != "") & pl.col("elapsed").is_between(0, LATEST).fill_null(value=False).not_(),
+        "ElapsedRaw",
+    ),
+    ("`Priority` is not a number", (pl.col("Priority") != "") & pl.col("priority").is_null(), "Priority"),
+]
+# Of the times that count: a job that waits has no start yet, whatever is expected.
+ORDER_RULES: list[Rule] = [
+    ("starts before it was submitted", pl.col("start") < pl.col("submit"), "Start"),
+    ("ends before it starts", pl.col("end") < pl.col("start"), "End"),
+    ("ends before it was submitted", pl.col("end") < pl.col("submit"), "End"),
+]
+# 123, 123_4, 123_[5-9%2], 123+0; and a step of any of them after a dot.
+ID = r"^\d+(?:_\d+|_\[[^\]]*\]?|\+\d+)?(?:\..+)?$"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of a log, how many steps went into them, and the nodes that each distinct list names."""
+
+    frame: pl.DataFrame
+    steps: int
+    lists: pl.DataFrame | None  # NodeList, node: list; None where there are too many to keep
+
+
+def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu) -> Jobs:
+    """Read logs one after the other; a job that stands in several is taken from the last."""
+    parts = [_read(source, intake, zone, per_gpu) for source in logs]
+    jobs = _newest(pl.concat([part[0] for part in parts]), intake)
+    steps = pl.concat([part[1] for part in parts])
+    folded = steps.join(jobs.select("name").unique(), on="name", how="semi")
+    _refuse(steps.join(jobs, on="name", how="anti"), "a step of no job that was kept: ", "JobID", intake)
+    return Jobs(jobs, folded.height, _lists(jobs))
+
+
+def _lists(jobs: pl.DataFrame) -> pl.DataFrame | None:
+    distinct = jobs.unique("NodeList", maintain_order=True)
+    if distinct["hosts"].sum() > MOST_NAMED:
+        return None
+    nodes = [expand(text) for text in distinct["NodeList"]]
+    return distinct.select("NodeList", node=pl.Series(nodes, dtype=pl.List(pl.String)))
+
+
+def _read(source: Source, intake: Intake, zone: str, per_gpu: PerGpu) -> tuple[pl.DataFrame, pl.DataFrame]:
+    rows = intake.table(source, SACCT).with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
+    rows = intake.sieve(
+        rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
+    )
+    rows = rows.with_columns(name=_name(), file=pl.lit(source.name))
+    steps = rows.filter(pl.col("JobID").str.contains(".", literal=True)).select("file", "line", "JobID", "name")
+    jobs = rows.filter(~pl.col("JobID").str.contains(".", literal=True)).with_columns(
+        **_moments(zone),
+        status=pl.col("State").str.extract(r"^([A-Za-z_]+)").str.to_uppercase().replace_strict(STATUS, default=None),
+        elapsed=pl.col("ElapsedRaw").cast(pl.Float64, strict=False),
+        priority=pl.col("Priority").cast(pl.Float64, strict=False).clip(-(2**31), 2**31 - 1).fill_nan(None),
+    )
+    jobs = intake.sieve(jobs, "jobs", source.name, RULES)
+    jobs = intake.sieve(_seen(jobs, zone), "jobs", source.name, ORDER_RULES)
+    return _held(_placed(jobs, intake), per_gpu, intake), steps
+
+
+def _name() -> pl.Expr:
+    job = pl.col("JobID").str.split(".").list.first()
+    return pl.when(pl.col("Cluster") == "").then(job).otherwise(pl.concat_str("Cluster", pl.lit("/"), job))
+
+
+# -- when ----------------------------------------------------------------------------------------------------------
+
+
+def _moments(zone: str) -> dict[str, pl.Expr]:
+    return {c.lower(): _moment(c, zone) for c in ("Submit", "Start", "End")}
+
+
+def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
+    """When it was, in Unix seconds: by the clock of `zone`, by an offset of its own, or counted already.
+
+    Where clocks are set back an hour comes twice, and a stamp means the first, or `again` the second.
+    """
+    text = pl.col(column)
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
+    local = local.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
+    offset = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%z", strict=False, time_unit="us")
+    counted = text.cast(pl.Float64, strict=False)
+    seconds = pl.coalesce(local.dt.timestamp("us") / 1e6, offset.dt.timestamp("us") / 1e6, counted)
+    return pl.when((seconds > 0) & (seconds < LATEST)).then(seconds)
+
+
+def _seen(jobs: pl.DataFrame, zone: str) -> pl.DataFrame:
+    """Times as the log saw them: no start of what waits or never ran, no end of what runs."""
+    going, waiting = pl.col("status") == "running", pl.col("status") == "waiting"
+    # A job cancelled in the queue is logged as starting the moment it is cancelled, on no node.
+    no_node = (pl.col("NodeList").str.to_lowercase() == "none assigned") | (pl.col("AllocNodes") == "0")
+    no_node |= (pl.col("AllocTRES") == "") & (pl.col("AllocTRES") != "").any() & (pl.col("status") == "cancelled")
+    jobs = jobs.with_columns(start=pl.when(~(waiting | no_node)).then(_not_before("Start", "submit", zone)))
+    jobs = jobs.with_columns(end=pl.when(~(waiting | going)).then(_not_before("End", "start", zone)))
+    # What was suspended for a while ran for less than from start to end.
+    ran = pl.when(pl.col("ElapsedRaw") != "").then("elapsed").otherwise(pl.col("end") - pl.col("start"))
+    return jobs.with_columns(service=pl.when(pl.col("end").is_not_null() & pl.col("start").is_not_null()).then(ran))
+
+
+def _not_before(column: str, before: str, zone: str) -> pl.Expr:
+    once = pl.col(column.lower())
+    return pl.when(once < pl.col(before)).then(_moment(column, zone, again=True)).otherwise(once)
+
+
+# -- where and what ------------------------------------------------------------------------------------------------
+
+
+def _placed(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    """Count the nodes of each list, and turn away jobs whose list cannot be read."""
+    known = [(text, *_counted(text)) for text in jobs["NodeList"].unique()]
+    table = pl.DataFrame(known, schema={"NodeList": pl.String, "hosts": pl.Int64, "wrong": pl.String}, orient="row")
+    return _good(jobs.join(table, on="NodeList", how="left", maintain_order="left"), intake)
+
+
+def _counted(text: str) -> tuple[int, str | None]:
+    try:
+        return len(expand(text)), None
+    except ValueError as e:
+        return 0, f"{e}: {text[:80]}"
+
+
+def _held(jobs: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
+    """Give each job its demand, and turn away those whose resources cannot be read."""
+    distinct = jobs.select(*ASKED, "hosts").unique(maintain_order=True)
+    known = [row | _demanded(row, per_gpu) for row in distinct.iter_rows(named=True)]
+    table = pl.DataFrame(known, schema=dict(distinct.schema) | _DEMAND | {"wrong": pl.String})
+    return _good(jobs.join(table, on=[*ASKED, "hosts"], how="left", maintain_order="left"), intake).drop(ASKED)
+
+
+_DEMAND = {f.name: pl.Boolean if f.type == "bool" else pl.Int64 for f in fields(Demand)}
+_DEMAND |= {"gpu_types": pl.List(pl.String)}  # type: ignore[dict-item]
+
+
+def _demanded(row: dict[str, object], per_gpu: PerGpu) -> dict[str, object]:
+    hosts = row["hosts"]
+    assert isinstance(hosts, int)
+    try:
+        found = demand({c: str(row[c]) for c in ASKED}, hosts, per_gpu)
+    except ValueError as e:
+        return dict.fromkeys(_DEMAND) | {"wrong": str(e)}
+    return asdict(found) | {"gpu_types": list(found.gpu_types), "wrong": None}
+
+
+def _good(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    _refuse(jobs.filter(pl.col("wrong").is_not_null()), "", "wrong", intake)
+    return jobs.filter(pl.col("wrong").is_null()).drop("wrong")
+
+
+def _newest(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    # A job that is put back into the queue keeps its id and gets a new time of submission.
+    last = jobs.select(pl.struct("name", "submit").is_last_distinct().alias("last"))["last"]
+    _refuse(jobs.filter(~last), "the job stands again further on: ", "JobID", intake)
+    return jobs.filter(last)
+
+
+def _refuse(rows: pl.DataFrame, reason: str, column: str, intake: Intake) -> None:
+    for (file,), part in rows.group_by("file", maintain_order=True):
+        lines = [(line, f"{reason}{value}") for line, value in part.select("line", column).iter_rows()]
+        intake.refuse("jobs", str(file), lines)

@@ -1,0 +1,94 @@
+"""Shanghai AI Lab's Acme trace (NSDI'24): the jobs of two clusters for large language models, March to August 2023.
+
+The `type` of a job (Pretrain, SFT, Eval, …) becomes its `group`. Stamps carry their offset: +08:00 in Seren, +00:00 in
+Kalos; the clock people lived by is that of Shanghai in both. In Kalos, `mem_per_pod_GB` is the memory of one node's
+part, and `duration` counts from the submission, whatever its description says: run times are end less start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.traces import _joblist
+from fleetlab.traces._format import Format, Peek, finish, from_first
+from fleetlab.traces._intake import Intake, Rule, Table
+from fleetlab.traces._source import Source, sources
+from fleetlab.traces._stamps import with_offset
+from fleetlab.workload import Trace, TraceError, Workload
+
+ZONE = "Asia/Shanghai"
+JOBS = Table(
+    "jobs",
+    _joblist.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
+    optional=frozenset({"mem_per_pod_GB"}),
+)
+MEMORY_RULES: list[Rule] = [
+    ("`mem_per_pod_GB` is not finite", pl.col("mem_per_pod_GB").is_finite().not_(), "mem_per_pod_GB"),
+    ("`mem_per_pod_GB` is negative", pl.col("mem_per_pod_GB") < 0, "mem_per_pod_GB"),
+    ("`mem_per_pod_GB` is more than any node has", pl.col("mem_per_pod_GB") > 1e6, "mem_per_pod_GB"),
+]
+NO_NODES = "the log lists no nodes: bring a cluster of your own to replay it"
+NO_MEMORY = "the log does not say how much memory jobs ask for: it stands as 0"
+
+
+def read(path: Path, intake: Intake) -> Trace:
+    """Read `trace_seren.csv` or `trace_kalos.csv`, itself or the one that is in the folder."""
+    log = _file(path)
+    jobs = _joblist.without_gaps(intake.table(log, JOBS))
+    jobs = jobs.with_columns(with_offset(f"{t}_time").alias(t) for t in _joblist.TIMES)
+    jobs = intake.sieve(jobs, "jobs", log.name, [*_joblist.RULES, *MEMORY_RULES])
+    tasks, zero = from_first(_joblist.tasks(jobs))
+    source = f"acme:{log.stem.removeprefix('trace_')}"
+    workload = Workload.of(_columns(tasks), source=source, epoch=zero if tasks.height else None, zone=ZONE)
+    intake.keep("jobs", len(workload))
+    return finish(
+        intake,
+        workload,
+        source=source,
+        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
+        notes=(NO_NODES, *_lacking(tasks)),
+        settings={"zero": zero},
+    )
+
+
+def _file(path: Path) -> Source:
+    logs = [s for s in sources(path) if s.stem in ("trace_seren", "trace_kalos")] if path.is_dir() else [Source(path)]
+    if len(logs) > 1:
+        msg = f"{path.name}: two clusters of their own, of which one can be read at a time: Seren, Kalos"
+        raise TraceError(msg, hint=f"name one of them: {' or '.join(str(s.path) for s in logs)}")
+    if not logs:
+        msg = f"neither trace_seren.csv nor trace_kalos.csv in: {path}"
+        raise TraceError(msg, hint="they lie in data/job_trace of the published archive")
+    return logs[0]
+
+
+def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
+    # A pod is a node's part; where an instance is one GPU instead, the parts are shared out among the GPUs.
+    memory = pl.col("mem_per_pod_GB").fill_null(0) * 1024 * pl.max_horizontal("node_num", 1) / pl.col("instances")
+    return tasks.select(
+        *("user", "submit", "service", "instances", "cpu_milli", "gpu_milli", "status", "start", "end"),
+        group="type",
+        memory_mib=memory.cast(pl.Int64),
+    )
+
+
+def _lacking(tasks: pl.DataFrame) -> list[str]:
+    unsaid = tasks["mem_per_pod_GB"].null_count()
+    return [*_joblist.lacking(tasks), *([NO_MEMORY] if unsaid and unsaid == tasks.height else [])]
+
+
+def _fits(peek: Peek) -> bool:
+    return peek.has_columns("job_id", "type", "gpu_num", "node_num", "state", "submit_time")
+
+
+FORMAT = Format(
+    name="acme",
+    title="Shanghai AI Lab 2023, large language models (Acme)",
+    expects="trace_seren.csv or trace_kalos.csv, or a folder with one of them",
+    licence="CC-BY-4.0",
+    origin="github.com/InternLM/AcmeTrace (NSDI'24)",
+    read=read,
+    fits=_fits,
+)

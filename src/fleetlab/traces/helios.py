@@ -1,0 +1,103 @@
+"""SenseTime's Helios trace (SC'21): every job of four Slurm clusters from April to September 2020.
+
+A virtual cluster (`vc`) becomes the `app` of its jobs. Jobs that ask for no GPU are kept. No stamp has a time zone; the
+clusters stood in China, so they are read on the clock of Shanghai. `cluster_gpu_number.csv`, where it lies beside the
+log, tells how many GPUs each virtual cluster had on each day: the series `vc_gpus`.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.traces import _joblist
+from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces._intake import Intake, Rule, Table
+from fleetlab.traces._source import Source, sources
+from fleetlab.traces._stamps import local
+from fleetlab.workload import Trace, TraceError, Workload
+
+ZONE = "Asia/Shanghai"
+JOBS = Table("jobs", _joblist.COLUMNS | {"vc": pl.String})
+NO_NODES = "the log lists no nodes: bring a cluster of your own to replay it"
+
+
+def read(path: Path, intake: Intake) -> Trace:
+    """Read a cluster's `cluster_log.csv` and, beside it or in the same folder, `cluster_gpu_number.csv`."""
+    log, sizes = _files(path)
+    jobs = _joblist.without_gaps(intake.table(log, JOBS))
+    jobs = jobs.with_columns(local(f"{t}_time", ZONE).alias(t) for t in _joblist.TIMES)
+    jobs = intake.sieve(jobs, "jobs", log.name, _joblist.RULES)
+    tasks, zero = from_first(_joblist.tasks(jobs))
+    workload = Workload.of(_columns(tasks), source="helios", epoch=zero if tasks.height else None, zone=ZONE)
+    intake.keep("jobs", len(workload))
+    return finish(
+        intake,
+        workload,
+        source="helios",
+        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
+        series={"vc_gpus": _vc_gpus(sizes, intake, zero).lazy()} if sizes else {},
+        notes=(NO_NODES, *_joblist.lacking(tasks)),
+        settings={"zero": zero},
+    )
+
+
+def _files(path: Path) -> tuple[Source, Source | None]:
+    there = sources(path if path.is_dir() else path.parent)
+    logs = [s for s in there if s.stem == "cluster_log"] if path.is_dir() else [Source(path)]
+    if len(logs) != 1:
+        msg = f"not one cluster_log.csv in: {path}"
+        raise TraceError(msg, hint="name the folder of one cluster (Earth, Saturn, Uranus or Venus), or its log")
+    return logs[0], next((s for s in there if s.stem == "cluster_gpu_number"), None)
+
+
+def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
+    return tasks.select(
+        "user", "submit", "service", "instances", "cpu_milli", "gpu_milli", "status", "start", "end", app="vc"
+    )
+
+
+def _vc_gpus(source: Source, intake: Intake, zero: float) -> pl.DataFrame:
+    """One row a day and virtual cluster: the GPUs it had from that midnight on."""
+    vcs = [name for name in _header(source) if name.startswith("vc")]
+    if not vcs:
+        msg = f"{source.name}: no column of a virtual cluster in its first line"
+        raise TraceError(msg, hint="it should be date,vc…,vc…,total; move it away to read the log alone")
+    table = Table("vc_gpus", {"date": pl.String, **dict.fromkeys(vcs, pl.Int64)})
+    days = intake.table(source, table).with_columns(midnight=pl.concat_str("date", pl.lit(" 00:00:00")))
+    days = days.with_columns(time=local("midnight", ZONE))
+    days = intake.sieve(days, "vc_gpus", source.name, _day_rules(vcs))
+    intake.keep("vc_gpus", days.height)
+    long = days.unpivot(vcs, index="time", variable_name="app", value_name="gpus")
+    return long.select(pl.col("time") - zero, "app", pl.col("gpus").cast(pl.Int64)).sort("time", maintain_order=True)
+
+
+def _header(source: Source) -> list[str]:
+    with source.open() as stream:
+        first = stream.read(PEEK).decode("utf-8-sig", "replace").split("\n", 1)[0]
+    return [name.strip() for name in next(csv.reader([first.rstrip("\r")]), [])]
+
+
+def _day_rules(vcs: list[str]) -> list[Rule]:
+    return [
+        ("`date` is not a day", pl.col("time").is_null(), "date"),
+        ("the day stands twice", ~pl.col("date").is_first_distinct(), "date"),
+        *[(f"`{vc}` is missing or negative", (pl.col(vc) < 0).fill_null(value=True), vc) for vc in vcs],
+    ]
+
+
+def _fits(peek: Peek) -> bool:
+    return peek.has_columns("job_id", "vc", "gpu_num", "node_num", "state", "submit_time")
+
+
+FORMAT = Format(
+    name="helios",
+    title="SenseTime 2020, four Slurm clusters (Helios)",
+    expects="cluster_log.csv, or the folder of one cluster with it and cluster_gpu_number.csv",
+    licence="CC-BY-4.0",
+    origin="github.com/S-Lab-System-Group/HeliosData (SC'21)",
+    read=read,
+    fits=_fits,
+)

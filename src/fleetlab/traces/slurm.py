@@ -1,0 +1,149 @@
+"""A Slurm cluster's own log: what `sacct -P` prints, and beside it what `scontrol show node` or `sinfo` does.
+
+A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
+their job. Times are those of the cluster's wall clock, which the log does not name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces._intake import Intake
+from fleetlab.traces._slurm_jobs import Jobs, read_jobs
+from fleetlab.traces._slurm_lists import KINDS, kind_of
+from fleetlab.traces._slurm_nodes import Nodes, read_nodes
+from fleetlab.traces._source import Source, sources
+from fleetlab.traces._stamps import asked_for
+from fleetlab.traces._tres import PerGpu
+from fleetlab.workload import Trace, TraceError, Workload
+from fleetlab.workload.trace import PLACEMENTS
+
+DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
+
+
+def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
+    """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
+    clock = asked_for(zone or "UTC")
+    logs, lists, others = _files(path)
+    nodes = read_nodes(*lists[0], intake) if lists else None
+    jobs = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu())
+    tasks, zero = from_first(_tasks(jobs.frame))
+    tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+    source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
+    workload = Workload.of(
+        tasks.drop("task", "name", "NodeList"), source=source, epoch=zero if len(tasks) else None, zone=clock
+    )
+    intake.keep("jobs", len(workload) + jobs.steps)
+    return finish(
+        intake,
+        workload,
+        source=source,
+        cluster=nodes.cluster if nodes else None,
+        placements=_placements(tasks, jobs.lists),
+        names=tasks.select("task", "name").lazy(),
+        notes=(*_notes(jobs, nodes, zone), *_unread(lists[1:], others)),
+        settings={"zone": clock, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
+    )
+
+
+def _files(path: Path) -> tuple[list[Source], list[tuple[Source, str]], list[Source]]:
+    """The logs of jobs, the lists of nodes with the best first, and what is neither."""
+    here = sources(path)
+    beside = here if path.is_dir() else sources(path.parent)
+    peek = Peek(path)
+    begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
+    logs = [source for source in here if _is_log(begins[source])]
+    if not logs:
+        for source in here:
+            with source.open() as stream:
+                stream.read(PEEK)  # a damaged archive says so itself
+        msg = f"{path.name}: no log of jobs, whose first line names JobID, Submit and State between bars"
+        hint = (
+            "sacct -a -P -S 2024-01-01 -o JobID,User,Account,JobName,Submit,Start,End,State,AllocTRES,ReqTRES,NodeList"
+        )
+        raise TraceError(msg, hint=hint)
+    lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
+    lists.sort(key=lambda found: (KINDS.index(found[1]), found[0].name))
+    others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
+    return logs, lists, others
+
+
+def _is_log(beginning: str) -> bool:
+    names = {name.strip() for name in beginning.split("\n", 1)[0].split("|")}
+    return {"JobID", "Submit", "State"} <= names
+
+
+def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+    # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
+    job = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
+    text = {"user": "User", "group": "JobName", "app": "Account"}
+    return jobs.select(
+        "name",
+        "NodeList",
+        "submit",
+        "start",
+        "end",
+        "service",
+        "status",
+        *DEMAND,
+        job=job,
+        priority=pl.col("priority").fill_null(0).cast(pl.Int32),
+        **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
+    )
+
+
+def _placements(tasks: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
+    """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
+    if lists is None or not lists["node"].list.len().sum():
+        return None
+    held = tasks.lazy().filter(pl.col("start").is_not_null()).select("task", "NodeList", "status", "start", "end")
+    named = lists.lazy().filter(pl.col("node").list.len() > 0)
+    named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
+    spread = held.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
+    return spread.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
+
+
+def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
+    frame = jobs.frame
+    arrays = int(frame["JobID"].str.contains("[", literal=True).sum())
+    told = {
+        "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
+        f"{jobs.steps:,} steps are part of their jobs": jobs.steps,
+        f"{arrays:,} rows stand for several tasks of an array that had not started: each is one task here": arrays,
+        f"{frame['uneven'].sum():,} jobs had GPUs that do not divide by their nodes: "
+        "one instance is one GPU there": frame["uneven"].any(),
+        f"{frame['got'].sum():,} jobs do not say which GPU they asked for: the type they got is taken for it": frame[
+            "got"
+        ].any(),
+        f"{frame['unsized'].sum():,} jobs had shares of unknown size: a whole GPU is counted; "
+        "a list of nodes would tell": frame["unsized"].any(),
+        "no job had a GPU: AccountingStorageTRES in slurm.conf must name gres/gpu for the log to tell": frame.height
+        and not frame["gpu_milli"].sum(),
+        "the lists of nodes are too long in all to be kept: no placements": jobs.lists is None,
+        "no list of nodes beside the log: `scontrol show node > nodes.txt` makes one": nodes is None,
+    }
+    return (*(note for note, holds in told.items() if holds), *(nodes.notes if nodes else ()))
+
+
+def _unread(lists: list[tuple[Source, str]], others: list[Source]) -> tuple[str, ...]:
+    passed = [source.name for source, _ in lists] + [source.name for source in others]
+    return (f"not read: {', '.join(passed[:10])}",) if passed else ()
+
+
+def _fits(peek: Peek) -> bool:
+    return peek.has_columns("JobID", "Submit", "State", separator="|")
+
+
+FORMAT = Format(
+    name="slurm",
+    title="Slurm's own log",
+    expects="what `sacct -a -P` prints, JobID, Submit and State at least; beside it `scontrol show node` or `sinfo`",
+    licence="yours",
+    origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
+    read=read,
+    fits=_fits,
+    options=frozenset({"zone"}),
+)

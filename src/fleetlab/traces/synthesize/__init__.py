@@ -1,0 +1,164 @@
+"""The built-in trace: a workload like that of Alibaba's PAI cluster in 2020, made from published statistics alone."""
+
+from __future__ import annotations
+
+import math
+from difflib import get_close_matches
+
+import numpy as np
+import polars as pl
+
+from fleetlab.traces._intake import Tell, silent
+from fleetlab.traces.synthesize._arrivals import submissions
+from fleetlab.traces.synthesize._groups import Groups, groups, task_shapes
+from fleetlab.traces.synthesize._joint import Bools, Floats, Ints
+from fleetlab.traces.synthesize._laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, cluster
+from fleetlab.traces.synthesize._requests import Shapes, shapes
+from fleetlab.traces.synthesize._runtimes import services
+from fleetlab.traces.synthesize._usage import usage
+from fleetlab.traces.synthesize._waits import waits
+from fleetlab.workload import Provenance, Trace, TraceError, Workload
+
+NAMES = ("pai2020",)
+TASKS = 100_000
+MOST_TASKS = 20_000_000
+MOST_DAYS = 36_500.0
+HOUR = 1 / 24
+
+NOTES = (
+    "synthetic: made from published statistics of the PAI trace, no row of it is real",
+    "`start` and `end` follow waits drawn from published quantiles, not a schedule: they may ask for more than there is",
+    "`running` tasks never closed their log, all through the trace: their run time is unknown",
+    "every GPU task may run on one type only, the one that the real log assigned it",
+    "each task is a job of its own; a group's tasks all ask for the same; `usage` is one row a task, the mean of its instances",
+    "GPU memory, disk, network and priority are not published: none is asked for",
+)
+
+
+def synthesize(
+    name: str = "pai2020",
+    *,
+    tasks: int = TASKS,
+    days: float | None = None,
+    seed: int = 0,
+    tell: Tell = silent,
+) -> Trace:
+    """Make a trace with the published laws of a real one; without `days`, tasks come as often as they did there.
+
+    >>> synthesize("pai2020", tasks=1000, seed=7)
+    <Trace 1,000 tasks, 1,897 nodes, 0 rejects, synthesize:pai2020>
+    """
+    _known(name)
+    span = _asked(tasks, days, seed)
+    frame, first = _tasks(tasks, span, seed, tell)
+    used = [c for c in frame.columns if c.startswith("used_")]
+    source = f"synthesize:{name}"
+    workload = Workload.of(frame.drop(used), source=source, epoch=EPOCH + first, zone=ZONE)
+    tell("tasks", tasks, 1.0)
+    return Trace(
+        workload,
+        Provenance("synthesize", name, {"tasks": tasks, "days": days}, seed=seed),
+        cluster=cluster(),
+        usage=_used(frame.select("instances", "status", *used)),
+        notes=NOTES,
+    )
+
+
+def _known(name: str) -> None:
+    if name in NAMES:
+        return
+    near = get_close_matches(str(name), NAMES, 1)
+    msg = f"no synthetic trace by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
+    raise TraceError(msg, hint=f"there is {', '.join(NAMES)}")
+
+
+def _asked(tasks: int, days: float | None, seed: int) -> float:
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or not 1 <= tasks <= MOST_TASKS:
+        msg = f"`tasks` is not a whole number from 1 to {MOST_TASKS:,}: {tasks!r}"
+        raise TraceError(msg, hint="the real trace has 1,260,920")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+        msg = f"`seed` is not a whole number from 0: {seed!r}"
+        raise TraceError(msg, hint="any will do: the same seed makes the same trace")
+    if days is None:
+        return max(HOUR, tasks / A_DAY)
+    number = isinstance(days, int | float) and not isinstance(days, bool) and math.isfinite(days)
+    if not number or not 1e-6 <= days <= MOST_DAYS:
+        msg = f"`days` is not a number above 0 and up to {MOST_DAYS:,.0f}: {days!r}"
+        raise TraceError(msg, hint="leave it out, and tasks come as often as in the real trace")
+    return float(days)
+
+
+def _tasks(tasks: int, days: float, seed: int, tell: Tell) -> tuple[pl.DataFrame, float]:
+    """Make each part from a stream of chance of its own, so that changing one leaves the others as they are."""
+    who, when, how_long, ended, waited, *used = np.random.default_rng(seed).spawn(8)
+    tell("shapes", 0, 0.0)
+    law = shapes()
+    found = groups(tasks, law, who)
+    group = np.repeat(np.arange(len(found.tasks)), found.tasks)
+    shape = task_shapes(found, law, who)
+    tell("submissions", tasks, 0.3)
+    submit = submissions(group, days, when)
+    first = float(submit.min())
+    tell("run times", tasks, 0.4)
+    running, waiting = _open(tasks, ended)
+    service, failed = services(found, law, group, ~(running | waiting), how_long)
+    tell("waits", tasks, 0.6)
+    wait = waits(law, shape, waited)
+    tell("usage", tasks, 0.7)
+    frame = pl.DataFrame(
+        {
+            "submit": submit - first,
+            "service": service,
+            "start": np.where(waiting, np.nan, submit - first + wait),
+            "instances": law.instances[shape].astype(np.int32),
+            "cpu_milli": law.cpu_milli[shape],
+            "memory_mib": law.memory_mib[shape],
+            "gpu_milli": law.gpu_milli[shape].astype(np.int32),
+            **{f"used_{w}": usage(w, law, shape, group, rng) for w, rng in zip(("cpu", "gpu", "memory"), used, strict=True)},
+        }
+    )
+    frame = frame.with_columns(
+        _status(running, waiting, failed), *_names(found, group, law.type[shape])
+    ).with_columns(pl.col("service", "start").fill_nan(None))
+    frame = frame.with_columns(end=pl.col("start") + pl.col("service"))
+    return frame.sort("submit", maintain_order=True), first
+
+
+def _open(tasks: int, rng: np.random.Generator) -> tuple[Bools, Bools]:
+    """Which tasks the log never saw end, and which it never saw start: as many as in the real table, anywhere."""
+    order = rng.permutation(tasks)
+    running, waiting = (round(tasks * TABLE["status"][s] / TABLE["rows"]) for s in ("running", "waiting"))
+    is_running, is_waiting = np.zeros(tasks, dtype=bool), np.zeros(tasks, dtype=bool)
+    is_running[order[:running]] = True
+    is_waiting[order[running : running + waiting]] = True
+    return is_running, is_waiting
+
+
+def _status(running: Bools, waiting: Bools, failed: Bools) -> pl.Series:
+    code = np.select([running, waiting, failed], [2, 3, 1], 0)
+    return pl.Series("status", ["completed", "failed", "running", "waiting"]).gather(code)
+
+
+def _names(found: Groups, group: Ints, type: Ints) -> list[pl.Series]:
+    """Names for users and groups, and the type that each task may run on."""
+    users = pl.Series("user", [f"user-{k}" for k in range(int(found.user.max()) + 1)], dtype=pl.Categorical)
+    groups = pl.Series("group", [f"group-{k}" for k in range(len(found.tasks))], dtype=pl.Categorical)
+    types = pl.Series("gpu_types", [[t] for t in TYPES] + [[]], dtype=pl.List(pl.String))
+    return [users.gather(found.user[group]), groups.gather(group), types.gather(type)]
+
+
+def _used(frame: pl.DataFrame) -> pl.LazyFrame:
+    """What each task used; one that never started used nothing that a sensor saw."""
+    return (
+        frame.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+        .filter(pl.col("status") != "waiting")
+        .select(
+            "task",
+            "instances",
+            *[pl.col(f"used_{w}").alias(c) for w, c in (("cpu", "cpu_milli"), ("gpu", "gpu_milli"), ("memory", "memory_mib"))],
+        )
+        .lazy()
+    )
+
+
+__all__ = ["synthesize"]

@@ -1,0 +1,70 @@
+"""Is the built-in trace what was published? Every number it was made to have, beside the one it has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import polars as pl
+
+from fleetlab.traces.synthesize._laws import LAWS
+from fleetlab.traces.synthesize._measure import Target
+from fleetlab.traces.synthesize._targets import targets
+from fleetlab.workload import Estimate, Provenance, Trace, TraceError
+
+# Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
+CONFLICTS: dict[str, str] = {
+    "instances a task": "7.5 million instances count retries; the law of sizes and the share of single instances give 5.46",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Each published number, what the trace has, and the verdict."""
+
+    frame: pl.DataFrame
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        count = Counter(self.frame["verdict"])
+        return f"<Check {count['met']} met, {count['missed']} missed, {count['conflict']} conflict, {count['too few']} too few>"
+
+    def summary(self) -> list[Estimate]:
+        """How many there are of each verdict."""
+        count = Counter(self.frame["verdict"])
+        return [Estimate.exact(f"targets {v}", count[v]) for v in ("met", "missed", "conflict", "too few")]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Every target."""
+        return {"targets": self.frame}
+
+
+def check(trace: Trace) -> Check:
+    """Hold a trace that `synthesize` made against what was published; each row says how sure its number is."""
+    if trace.provenance.verb != "synthesize" or trace.usage is None or trace.cluster is None:
+        msg = f"not a trace that `synthesize` made: {trace.workload.source}"
+        raise TraceError(msg, hint="the published numbers are of one cluster; no other trace is bound by them")
+    rows = [_row(t, len(trace.workload)) for t in targets(trace)]
+    return Check(pl.DataFrame(rows, infer_schema_length=None), Provenance("check", trace.workload.source, trace.provenance.settings, trace.provenance.seed))
+
+
+def _row(t: Target, tasks: int) -> dict[str, object]:
+    return {
+        "target": t.target,
+        "published": float(t.published),
+        "achieved": float(t.achieved),
+        "low": float(t.low),
+        "high": float(t.high),
+        "tolerance": t.tolerance,
+        "source": LAWS["sources"][t.source],
+        "verdict": _verdict(t, tasks),
+        "why": CONFLICTS.get(t.target) or (f"needs {t.needs:,} tasks" if tasks < t.needs else None),
+    }
+
+
+def _verdict(t: Target, tasks: int) -> str:
+    if tasks < t.needs:
+        return "too few"
+    if t.low <= t.achieved <= t.high:
+        return "met"
+    return "conflict" if t.target in CONFLICTS else "missed"

@@ -1,0 +1,395 @@
+"""Any delimited table, by a map."""
+
+import math
+import string
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab.traces import _expression, table
+from fleetlab.traces._intake import Intake
+
+GOOD = {
+    "job": "id",
+    "user": "owner",
+    "submit": "`created at`",
+    "start": "began",
+    "end": "finished",
+    "instances": "pods",
+    "cpu_milli": "cores * 1000",
+    "memory_mib": "mem_gb*1024",
+    "gpu_milli": "gpus*1000",
+    "gpu_types": "card",
+    "priority": "qos",
+    "status": "state",
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a table and read it."""
+
+    def read(text, *, zone=None, **map):
+        path = tmp_path / "jobs.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return fleetlab.read(path, "csv", map=map, zone=zone)
+
+    return read
+
+
+def column(trace, name):
+    return trace.workload.frame[name].to_list()
+
+
+# -- a whole table -------------------------------------------------------------------------------------------------
+
+
+def test_a_mapped_table_is_read_in_the_house_s_units(fixtures):
+    frame = fleetlab.read(fixtures / "csv" / "good" / "jobs.csv", "csv", map=GOOD).workload.frame
+    assert frame["gpu_milli"].to_list() == [8000, 250, 1000, 0, 2000]
+    assert frame["memory_mib"].to_list() == [524_288, 16_896, 65_536, 4096, 65_536]
+    assert frame["gpu_types"].to_list() == [["A100", "H100"], ["T4"], ["A100", "H100"], [], []]
+    assert frame["user"].to_list() == ["ann", "bob", "ann", None, "eve;x"]
+
+
+def test_a_good_table_has_no_rejects(fixtures):
+    assert fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).rejects.is_empty()
+
+
+def test_tasks_of_one_job_share_its_number(fixtures):
+    frame = fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).workload.frame
+    assert frame["job"].to_list() == [0, 1, 0, 2, 3]
+
+
+def test_a_task_that_has_not_ended_is_kept_without_a_service(fixtures):
+    frame = fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).workload.frame
+    assert frame["status"].to_list() == ["completed", "failed", "running", "waiting", "cancelled"]
+    assert frame["service"].to_list() == [600, 30.5, None, None, None]
+
+
+def test_an_empty_cell_is_taken_as_none_and_said_so(fixtures):
+    notes = fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).notes
+    assert "empty cells of `gpu_milli` are taken as 0: 1" in notes
+
+
+def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
+    trace = fleetlab.read(fixtures / "csv" / "bad", "csv", map={"gpu_milli": "gpus*1000"})
+    assert trace.rejects.select("line", "reason").rows() == [
+        (3, "11 columns expected, found: 3"),
+        (4, "`submit` is not a time: yesterday"),
+        (5, "`submit` is missing"),
+        (6, "`submit` is not finite: NaN"),
+        (7, "`submit` is beyond all calendars: 1.0000000000000001e+21"),
+        (8, "`submit` is no Unix time, as others here are: 12.0"),
+        (9, "started before it was submitted: 1714550399.0"),
+        (10, "ended before it started: 1714550409.0"),
+        (11, "ended before it was submitted: 1714550399.0"),
+        (12, "`service` is negative: -5.0"),
+        (13, "`gpus` is not a number: many"),
+        (14, "`instances` is below 1: 0.0"),
+        (15, "neither a share of one GPU nor a multiple of 1000: 1500.0"),
+        (16, "a share of less than a thousandth of a GPU: 0.00009999999999999999"),
+        (17, "`cpu_milli` is negative: -1.0"),
+        (18, "`instances` is too large: 9999999999.0"),
+        (19, "`memory_mib` is too large: 1e+300"),
+        (20, "`cpu_milli` is not finite: inf"),
+        (21, "no such status: exploded"),
+        (22, "`status` is missing"),
+        (23, "the task stands twice: good"),
+        (24, "`task` is missing"),
+        (25, "`priority` is too large: 3000000000.0"),
+    ]
+
+
+def test_a_column_of_a_workload_s_name_needs_no_map(written):
+    trace = written("submit,gpu_milli,user\n5,1000,ann\n7,500,bob\n")
+    assert (column(trace, "submit"), column(trace, "gpu_milli")) == ([0, 2], [1000, 500])
+
+
+def test_a_mapped_task_gives_the_names(written):
+    trace = written("id,t\nb,5\na,3\n", submit="t", task="id")
+    assert trace.names.collect().rows() == [(0, "a"), (1, "b")]
+
+
+def test_the_log_of_another_format_may_be_read_as_a_table(fixtures):
+    path = fixtures / "openb2023" / "good" / "openb_pod_list_default.csv"
+    trace = fleetlab.read(path, "csv", map={"submit": "creation_time", "gpu_milli": "num_gpu*gpu_milli"})
+    assert column(trace, "gpu_milli") == [1000, 0, 460, 8000, 250]
+
+
+def test_a_table_without_rows_is_a_trace_without_tasks(written):
+    assert len(written("submit,gpu_milli,job,gpu_types,status\n").workload) == 0
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";", "|"])
+def test_the_separator_is_found_in_the_header(written, separator):
+    text = separator.join(["submit", '"a,b;c"', "gpu_milli"]) + "\n" + separator.join(["0", "x", "250"]) + "\n"
+    assert column(written(text), "gpu_milli") == [250]
+
+
+def test_numbers_of_jobs_stay_as_they_are(written):
+    assert column(written("submit,job\n0,77\n1,12\n2,77\n"), "job") == [77, 12, 77]
+
+
+def test_a_row_that_names_no_job_is_a_job_of_its_own(written):
+    assert len(set(column(written("submit,job\n0,\n1,a\n2,\n3,a\n"), "job"))) == 3
+
+
+def test_a_quoted_word_is_the_same_in_every_row(written):
+    assert column(written("submit\n0\n1\n", gpu_types="'A100;H100'"), "gpu_types") == [["A100", "H100"]] * 2
+
+
+# -- times ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "1714550400",
+        "1714550400.0",
+        "1714550400000",
+        "1714550400000000",
+        "1714550400000000000",
+        "2024-05-01T08:00:00Z",
+        "2024-05-01 08:00:00",
+        "2024-05-01T08:00",
+        "2024-05-01T08:00:00.000000000+00:00",
+        "2024-05-01T16:00:00+08:00",
+        "2024-05-01T03:30:00,0 -0430",
+        "2024-05-01 09:00:00+01",
+    ],
+)
+def test_a_moment_is_known_by_how_it_looks(written, moment):
+    assert written(f'submit\n"{moment}"\n').workload.epoch == 1714550400
+
+
+def test_milliseconds_are_said_in_the_notes(written):
+    assert "submit: Unix time in milliseconds, by its size" in written("submit\n1714550400123\n").notes
+
+
+def test_small_numbers_are_seconds_of_no_known_day(written):
+    trace = written("submit,start,end\n100,110,250\n200,200,201\n")
+    assert trace.workload.epoch is None
+    assert column(trace, "service") == [140, 1]
+
+
+def test_a_date_among_seconds_is_turned_away(written):
+    trace = written("submit\n1\n2\n2024-05-01\n")
+    assert trace.rejects["reason"].to_list() == ["`submit` is a date, where others here are seconds: 1714521600.0"]
+
+
+def test_dates_and_unix_times_may_stand_together(written):
+    trace = written("submit\n2024-05-01T08:00:00Z\n1714550401\n1714550402000\n")
+    assert column(trace, "submit") == [0, 1, 2]
+
+
+def test_a_time_without_a_zone_is_by_the_clock_named(written):
+    trace = written("submit\n2024-05-01 08:00:00\n", zone="Asia/Shanghai")
+    assert (trace.workload.epoch, trace.workload.zone) == (1714521600, "Asia/Shanghai")
+
+
+def test_a_time_without_a_zone_is_else_taken_as_utc_and_said_so(written):
+    notes = written("submit\n2024-05-01 08:00:00\n").notes
+    assert any("taken as UTC" in note for note in notes)
+
+
+def test_an_hour_that_never_was_is_turned_away(written):
+    trace = written("submit\n2024-03-31 02:30:00\n2024-03-31 03:30:00\n", zone="Europe/Berlin")
+    assert trace.rejects["reason"].to_list() == ["`submit` is not a time: 2024-03-31 02:30:00"]
+
+
+def test_zero_among_unix_times_means_that_it_has_not_happened(written):
+    trace = written("submit,start,end\n1714550400,1714550401,0\n1714550400,-1,0\n1714550400,1714550400,1714550409\n")
+    assert column(trace, "status") == ["running", "waiting", "completed"]
+    assert column(trace, "start") == [1, None, 0]
+
+
+def test_service_is_reckoned_in_seconds_whatever_the_clock_counts_in(written):
+    text = "submit,a,b\n1714550400000,1714550401000,1714550403500\n"
+    assert column(written(text, start="a", end="b", service="b-a"), "service") == [2.5]
+
+
+def test_dates_can_be_reckoned_with(written):
+    text = "submit,a,b\n2024-05-01,2024-05-01 00:00:01,2024-05-02 00:00:01\n"
+    assert column(written(text, service="(b - a)/2"), "service") == [43_200]
+
+
+def test_a_large_amount_is_not_mistaken_for_a_time(written):
+    assert column(written("submit,bytes\n0,549755813888\n", memory_mib="bytes/1048576"), "memory_mib") == [524_288]
+
+
+def test_the_end_of_a_task_still_running_is_passed_over(written):
+    trace = written("submit,start,end,service,status\n0,1,9,8,RUNNING\n")
+    assert (column(trace, "service"), column(trace, "end")) == ([None], [None])
+
+
+# -- bad maps, bad files -------------------------------------------------------------------------------------------
+
+
+def test_a_division_by_zero_turns_the_row_away(written):
+    trace = written("submit,a,b\n0,1,0\n0,4,2\n", service="a/b")
+    assert trace.rejects["reason"].to_list() == ["`service` is not finite: inf"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("gpus*(1000", "map of `gpu_milli`: a parenthesis is opened here and not closed\n  gpus*(1000\n       ^"),
+        ("gpus 1000", "map of `gpu_milli`: a sign + - * / is missing\n  gpus 1000\n       ^"),
+        ("gpus * ", "map of `gpu_milli`: it ends too early\n  gpus * \n         ^"),
+        ("gpus $ 2", "map of `gpu_milli`: no such sign in an expression: $\n  gpus $ 2\n       ^"),
+        ("abs(gpus)", "map of `gpu_milli`: there are no functions\n  abs(gpus)\n     ^"),
+        ("'x'*2", "map of `gpu_milli`: a quoted word cannot be reckoned with\n  'x'*2\n  ^"),
+        ("'x'", "map of `gpu_milli`: `gpu_milli` is a number, not a word\n  'x'\n  ^"),
+        ("`gpus", "map of `gpu_milli`: a quote is opened and not closed\n  `gpus\n  ^"),
+        ("GPU", "map of `gpu_milli`: no such column in the file: `GPU`; did you mean `gpus`?"),
+    ],
+)
+def test_a_bad_map_is_shown_where_it_fails(written, expression, what):
+    with pytest.raises(fleetlab.TraceError) as e:
+        written("submit,gpus\n0,1\n", gpu_milli=expression)
+    assert str(e.value) == what
+
+
+@pytest.mark.parametrize("expression", ["(" * 10_000 + "1" + ")" * 10_000, "-" * 400 + "1", "1" + "+1" * 10_000])
+def test_a_map_too_large_is_refused(written, expression):
+    with pytest.raises(fleetlab.TraceError, match=r"longer than|inside one another"):
+        written("submit\n0\n", service=expression)
+
+
+def test_the_longest_map_is_still_reckoned(written):
+    assert column(written("submit\n0\n", service="1" + "+1" * 249), "service") == [250]
+
+
+def test_a_column_that_no_workload_has_is_refused_with_the_nearest(written):
+    with pytest.raises(
+        fleetlab.TraceError, match=r"no such column in a workload: `gpu_mili`; did you mean gpu_milli\?"
+    ):
+        written("submit\n0\n", gpu_mili="1")
+
+
+def test_a_table_without_submit_says_which_columns_look_like_times(written):
+    with pytest.raises(fleetlab.TraceError) as e:
+        written("name,when,gpus\na,2024-05-01T08:00:00Z,1\n")
+    assert e.value.hint == "it has name, when, gpus; these look like times: when; --map submit=when"
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"\xff\xfe\x00submit\n1\n", b"submit,submit\n1,2\n", b"PK\x03\x04\x00"])
+def test_what_is_no_table_is_refused(written, text):
+    with pytest.raises(fleetlab.TraceError):
+        written(text, submit="0")
+
+
+def test_an_unknown_zone_is_refused(written):
+    with pytest.raises(fleetlab.TraceError, match="no time zone by that name: `Mars/Base`"):
+        written("submit\n0\n", zone="Mars/Base")
+
+
+def test_a_folder_of_several_files_is_refused(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("submit\n0\n")
+    with pytest.raises(fleetlab.TraceError, match="not one file, but 2"):
+        fleetlab.read(tmp_path, "csv")
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["", "0", "-1", "1e30", "nan", "inf", "1714550400", "9" * 25, "2024-05-01", "0001-01-01T00:00:00Z"]
+    ),
+    st.floats().map(str),
+    st.integers().map(str),
+    st.text(string.printable + "é\0", max_size=8),
+)
+HEADER = ["submit", "start", "end", "service", "gpu_milli", "instances", "job", "task", "status", "gpu_types", "user"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.lists(CELLS, min_size=len(HEADER), max_size=len(HEADER)), max_size=6))
+def test_whatever_stands_in_a_table_every_row_is_kept_or_turned_away(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("any") / "any.csv"
+    path.write_text("\n".join(",".join(row) for row in [HEADER, *rows]), "utf-8", newline="")
+    trace = fleetlab.read(path, "csv")  # a row lost, or an error of another kind, would raise
+    assert trace.counts.row(0)[1] == len(trace.workload) + trace.rejects.height
+
+
+# -- the little language ------------------------------------------------------------------------------------------
+
+VALUES = {"a": 3.5, "b c": -2.0, "zero": 0.0, "big": 1e300}
+
+
+def expressions():
+    leaves = st.one_of(
+        st.sampled_from(["a", "`b c`", "zero", "big"]).map(lambda n: (n, ("column", n.strip("`")))),
+        st.floats(0, 1e6).map(lambda x: (repr(x), ("number", x))),
+    )
+
+    def grown(inner):
+        signs = st.sampled_from("+-*/")
+        joined = st.tuples(inner, signs, inner).map(
+            lambda t: (f"({t[0][0]}) {t[1]}({t[2][0]})", (t[1], t[0][1], t[2][1]))
+        )
+        minus = inner.map(lambda t: (f"-({t[0]})", ("minus", t[1])))
+        return st.one_of(joined, minus)
+
+    return st.recursive(leaves, grown, max_leaves=12)
+
+
+def plain(tree):
+    """What the expression is, reckoned with Python's own floats."""
+    if tree[0] == "column":
+        return VALUES[tree[1]]
+    if tree[0] == "number":
+        return tree[1]
+    if tree[0] == "minus":
+        return -plain(tree[1])
+    left, right = plain(tree[1]), plain(tree[2])
+    if tree[0] == "/":
+        return _divided(left, right)
+    return {"+": left + right, "-": left - right, "*": left * right}[tree[0]]
+
+
+def _divided(left, right):
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left) or math.isnan(right):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)
+
+
+@settings(max_examples=200, deadline=None)
+@given(expressions())
+def test_an_expression_is_reckoned_as_floats_are(made):
+    text, tree = made
+    if len(text) > _expression.LONGEST:
+        return
+    found = _expression.evaluate(_expression.parse(text), lambda name: pl.Series([VALUES[name]]), 1)
+    assert found[0] == pytest.approx(plain(tree), rel=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1+2*3", 7), ("8/4/2", 1), ("1-2-3", -4), ("-2*-3", 6), ("2*(1+3)", 8), ("1e3+.5", 1000.5)]
+)
+def test_signs_bind_as_on_paper(text, value):
+    assert _expression.evaluate(_expression.parse(text), pl.Series, 1)[0] == value
+
+
+# -- real tables --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_a_published_request_log_is_read_by_a_map(data):
+    path = data / "azure-llm-2023" / "AzureLLMInferenceTrace_code.csv"
+    trace = table.read(path, Intake(), map={"submit": "TIMESTAMP", "gpu_milli": "1000"})
+    assert (len(trace.workload), trace.rejects.height) == (8819, 0)  # as its README counts them
+
+
+@pytest.mark.data
+def test_a_published_sample_of_tasks_is_read_by_a_map(data):
+    path = data / "alibaba-pai-v2020" / "task_sample_60105" / "alibaba_trace_sub.csv"
+    map = {"task": "job_id", "submit": "arrival_s", "service": "service_sec", "gpu_milli": "gpu_count*1000"}
+    trace = table.read(path, Intake(), map=map)
+    assert len(trace.workload) + trace.rejects.height == 60_105
+    assert trace.rejects.is_empty()

@@ -1,0 +1,83 @@
+"""Numbers that know how sure they are, and how they are said."""
+
+import json
+import math
+from types import MappingProxyType
+
+import polars as pl
+import pytest
+
+from fleetlab.workload import Estimate, FleetlabError, Provenance, TraceError, WorkloadError, as_json, say
+
+
+class Found:
+    """A result with every kind of value in it."""
+
+    def __init__(self, value: object, number: float = 1.0) -> None:
+        self.provenance = Provenance("try", "hand", {"value": value}, seed=3)
+        self._frame = pl.DataFrame({"x": [value]}, strict=False)
+        self._number = number
+
+    def summary(self) -> list[Estimate]:
+        return [Estimate("m", self._number, 0.0, math.inf, "s")]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        return {"t": self._frame}
+
+
+def strict(text: str) -> dict[str, object]:
+    """As a reader sees it that knows no NaN."""
+
+    def never(word: str) -> object:
+        raise AssertionError(word)
+
+    return json.loads(text, parse_constant=never)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "said"),
+    [
+        (Estimate("wait", 0.8321, 0.6912, 0.9730, "s"), "wait 0.83 s (0.69 to 0.97)"),
+        (Estimate("wait", 123456.7, 118456.0, 128456.0, "s"), "wait 123,500 s (118,500 to 128,500)"),
+        (Estimate("wait", 12.0, 2.0, 22.0, "s"), "wait 12 s (2 to 22)"),
+        (Estimate("share", 0.00012345, 0.000121, 0.000125, ""), "share 0.0001234 (0.0001210 to 0.0001250)"),
+        (Estimate("wait", -1.5, -2.0, -1.0, "s"), "wait -1.50 s (-2.00 to -1.00)"),
+        (Estimate("wait", 5.0, math.nan, math.nan, "s"), "wait 5 s"),
+        (Estimate("wait", 5.0, 0.0, math.inf, "s"), "wait 5 s"),
+        (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait nan s"),
+        (Estimate.exact("tasks", 1260920), "tasks 1,260,920"),
+        (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
+        (Estimate.exact("span", 123456.78, "s"), "span 123,457 s"),
+        (Estimate.exact("ratio", math.inf), "ratio inf"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_number_is_said_with_the_digits_it_has_earned(estimate, said):
+    assert say(estimate) == said
+
+
+def test_the_narrowest_interval_there_is_can_be_said():
+    assert say(Estimate("x", 0.0, 0.0, 5e-324, "")).startswith("x 0.000")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, math.nan], {"a": math.nan}, [{"a": [math.inf]}]], ids=str)
+def test_json_has_no_word_for_what_is_no_number(value):
+    found = strict(as_json(Found(value, number=math.nan)))
+    assert found["summary"] == [{"metric": "m", "value": None, "low": 0.0, "high": None, "unit": "s"}]
+
+
+def test_json_has_provenance_summary_and_tables():
+    found = strict(as_json(Found("é")))
+    assert (list(found), found["tables"]) == (["provenance", "summary", "tables"], {"t": [{"x": "é"}]})
+
+
+@pytest.mark.parametrize("settings", [{}, {"a": [1, "b", None]}, MappingProxyType({"a": 1})], ids=str)
+def test_provenance_comes_back_as_it_went(settings):
+    went = Provenance("read", "hand", settings, seed=7)
+    assert Provenance.from_json(json.loads(json.dumps(went.to_json()))) == Provenance("read", "hand", dict(settings), 7)
+
+
+@pytest.mark.parametrize("kind", [TraceError, WorkloadError])
+def test_an_error_carries_what_to_do_next(kind):
+    error = kind("what", hint="do this")
+    assert (isinstance(error, FleetlabError), str(error), error.hint) == (True, "what", "do this")
