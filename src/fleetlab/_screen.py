@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,8 @@ def show(result: Result, *, json: bool = False, most: int = MOST) -> None:
         if frame.height:
             print(f"\n{name}")
             print(table(frame, most))
+    if notes := getattr(result, "notes", ()):
+        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in notes))
 
 
 def table(frame: pl.DataFrame, most: int = MOST) -> str:
@@ -46,7 +47,7 @@ def table(frame: pl.DataFrame, most: int = MOST) -> str:
     return "\n".join(line.rstrip() for line in text)
 
 
-def cell(value: object) -> str:
+def cell(value: object, widest: int = WIDEST) -> str:
     """One value; what a log brought in is text, never control codes."""
     if value is None:
         return "–"
@@ -57,7 +58,7 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     text = "".join(c if c.isprintable() else "?" for c in str(value))
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return text if len(text) <= widest else text[: widest - 1] + "…"
 
 
 def complain(message: str, hint: str | None) -> None:
@@ -88,8 +89,3 @@ def progress(unit: str = "rows") -> Iterator[Tell]:
             bar.update(bars[what], completed=share, said=f"{done:,} {unit}{speed}")
 
         yield tell
-
-
-def wide() -> int:
-    """How many characters a line of help may have."""
-    return min(110, shutil.get_terminal_size((100, 24)).columns)

@@ -71,7 +71,7 @@ def read(
         trace = fleetlab.read(path, format, map=_pairs(map), zone=zone, tell=tell)
         trace.save(out)
     show(trace, json=json)
-    _say_saved(trace, out, json=json)
+    _say_saved(out)
 
 
 @app.command(
@@ -121,7 +121,7 @@ def synthesize(
         sys.exit(0 if found.passed else 1)
     show(trace, json=json)
     if out is not None:
-        _say_saved(trace, out, json=json)
+        _say_saved(out)
 
 
 @app.command(help_epilogue=_examples("fleetlab fetch pai2020 --into downloads/pai"))
@@ -180,8 +180,6 @@ def show_trace(trace: str, *, cluster: Path | None = None, json: Json = False) -
     if cluster is not None:
         opened = replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
     show(opened, json=json)
-    if not json:
-        _say_notes(opened)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str] | None:
@@ -198,14 +196,8 @@ def _pairs(words: Sequence[str]) -> dict[str, str] | None:
     return pairs or None
 
 
-def _say_notes(trace: fleetlab.Trace) -> None:
-    if notes := (*trace.workload.notes, *trace.notes):
-        print("\nnotes\n" + "\n".join(f"- {note}" for note in notes))
-
-
-def _say_saved(trace: fleetlab.Trace, out: Path, *, json: bool) -> None:
-    if not json:
-        _say_notes(trace)
+def _say_saved(out: Path) -> None:
+    # On stderr: stdout is for what was asked for, and may be one JSON object.
     print(f"\nsaved in {out}", file=sys.stderr)
 
 

@@ -12,7 +12,7 @@ from fleetlab.traces.synthesize._laws import A_DAY, DAY, LAWS
 FIRST_WEEKDAY = 2  # a Wednesday, Monday being 0
 HOURS = 24
 SWAY = 0.6  # of what makes an hour differ from day to day, how much the whole day shares
-NOISE = 1.0  # of that difference, what the weekend does not explain
+NOISE = 0.75  # of that difference, what the weekend does not explain
 LONGEST = 0.6  # of the way from median to quartile, by which the emptiest hour is below the lower quartile
 
 AGAIN = 0.97  # the chance that a group's next task comes in the same burst as its last

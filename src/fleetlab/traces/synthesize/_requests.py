@@ -117,7 +117,7 @@ def _gangs() -> Floats:
     mass = np.array(list(LAWS["size_mass"].values())) / SIZES
     rare = np.where((milli > 1000) & (size > 64), 1e-6, 1.0) * np.where(size * milli > 500_000, 1e-9, 1.0)
     prior = mass[:, None] * np.array([counted.get(int(m), 0.003) for m in MILLI]) * rare
-    return fit(prior / prior.sum(), wishes)
+    return fit("gangs", prior / prior.sum(), wishes)
 
 
 def _types(law: Floats) -> Floats:
@@ -130,7 +130,7 @@ def _types(law: Floats) -> Floats:
         Wish(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4) for k, share in enumerate(LAWS["type_share"].values())
     ]
     typed = np.zeros((*law.shape, CPU_ONLY + 1))
-    typed[:, 1:, :CPU_ONLY] = fit(prior, wishes, given=gpu)
+    typed[:, 1:, :CPU_ONLY] = fit("types", prior, wishes, given=gpu)
     typed[:, 0, CPU_ONLY] = law[:, 0]
     return typed
 
@@ -150,7 +150,7 @@ def _cpus(law: Floats) -> Floats:
     some = (MILLI > 0)[None, :, None] / law[:, 1:].sum()
     wishes += [Wish(some * cpus, CPUS_PER_GPU_TASK, 50.0), Wish(some * (cpus < 6000), 0.42, 0.02)]
     prior = np.broadcast_to(_near(cpus / heart, 0.9), (*law.shape, len(CPUS)))
-    return fit(prior, wishes, given=law)
+    return fit("cpus", prior, wishes, given=law)
 
 
 def _memory(law: Floats) -> Floats:
@@ -165,7 +165,7 @@ def _memory(law: Floats) -> Floats:
         for upto, percent in zip(*curve(LAWS["task_total_cdf"]["memory"]), strict=True)
     ]
     prior = np.broadcast_to(_near(memory / (5 * CPUS[None, :, None]), 0.9), (*law.shape, len(MEMORY)))
-    return fit(prior, wishes, given=law)
+    return fit("memory", prior, wishes, given=law)
 
 
 def _near(ratio: Floats, spread: float) -> Floats:

@@ -22,8 +22,8 @@ POOLS = (CPU_ONLY + 1) * len(GANGS)
 DIGITISED, SURE = 3e-3, 5e-4
 
 # Kinds of groups: their share, and how far a task's run time is from its group's, in logarithms.
-STEADINESS = np.array([0.52, 0.28, 0.20])
-SPREAD = np.array([0.03, 0.15, 0.8])
+STEADINESS = np.array([0.43, 0.35, 0.22])
+SPREAD = np.array([0.05, 0.15, 0.8])
 ALIKE = 64  # groups of about one weight that share out the quantiles among them
 
 
@@ -73,7 +73,7 @@ def run_times() -> Floats:
         of_type = of_type / (share[np.arange(POOLS) // len(GANGS) == k].sum() * (1 - failed))
         for percent, value in zip(*curve(LAWS["run_time"]["type"][name]), strict=True):
             wishes.append(Wish(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
-    law = fit(_prior(failed), wishes, given=share)
+    law = fit("run times", _prior(failed), wishes, given=share)
     return law
 
 
@@ -93,11 +93,13 @@ def services(
     both = law.sum(axis=1)
     row = shapes.first[groups.kind]
     pool = pools(shapes.type[row], shapes.instances[row])
-    base = _bases(groups, pool, groups.tasks * shapes.instances[row], rng)
-    heart = np.log(drawn(both, EDGES, pool, base)[0])
-    kind = rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)
+    base, part = _bases(groups, pool, groups.tasks * shapes.instances[row], rng)
+    heart, low, high = (np.log(drawn(both, EDGES, pool, at)[0]) for at in (base, base - part / 2, base + part / 2))
+    spread = SPREAD[rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)]
+    # Ranking will spread a group over its own part of the law: that much of its spread is there already.
+    spread = np.sqrt(np.maximum(spread**2 - (high - low) ** 2 / 12, 0.0))
     mine = of[known]
-    score = heart[mine] + SPREAD[kind][mine] * rng.standard_normal(len(mine))
+    score = heart[mine] + spread[mine] * rng.standard_normal(len(mine))
     value, bin = drawn(both, EDGES, pool[mine], ranked(pool[mine], score))
     chance = law[:, 1] / np.maximum(both, 1e-300)
     service, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
@@ -106,8 +108,8 @@ def services(
     return service, failed
 
 
-def _bases(groups: Groups, pool: Ints, weight: Floats, rng: np.random.Generator) -> Floats:
-    """Give each group a quantile of its pool, where all groups lie side by side in some order.
+def _bases(groups: Groups, pool: Ints, weight: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Give each group a quantile and a part of its pool, where all groups lie side by side in some order.
 
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
     """
@@ -120,4 +122,4 @@ def _bases(groups: Groups, pool: Ints, weight: Floats, rng: np.random.Generator)
     total = np.bincount(pool, weights=groups.tasks, minlength=POOLS)
     base = np.empty(len(pool))
     base[order] = np.cumsum(groups.tasks[order]) - groups.tasks[order] / 2
-    return (base - (np.cumsum(total) - total)[pool]) / total[pool]
+    return (base - (np.cumsum(total) - total)[pool]) / total[pool], groups.tasks / total[pool]

@@ -64,7 +64,7 @@ def usage_law(what: str) -> Floats:
     ]
     for percent, value in zip(*curve(LAWS["usage"][what]), strict=True):
         wishes.append(Wish(by_instance * below(edges, value * UNIT[what]), percent / 100, DIGITISED))
-    return fit(_prior(edges, asked, what), wishes, given=share)
+    return fit(f"usage of {what}", _prior(edges, asked, what), wishes, given=share)
 
 
 def _prior(edges: Floats, asked: Ints, what: str) -> Floats:

@@ -56,7 +56,7 @@ def wait_law() -> Floats:
             wishes += _curve(mine / (mine @ share), LAWS["wait"][key][name], slack)
             by_instance = mine * size / (mine @ sizes)
             wishes += _curve(by_instance, LAWS["wait"][f"instance_{key}"][name], BY_INSTANCE)
-    return fit(np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, wishes, given=share)
+    return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, wishes, given=share)
 
 
 def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Wish]:
