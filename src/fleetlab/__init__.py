@@ -22,25 +22,6 @@ if TYPE_CHECKING:
         WorkloadError,
     )
 
-_HOMES = {
-    "fleetlab.traces": ("fetch", "read", "synthesize"),
-    "fleetlab.workload": (
-        "Cluster",
-        "DeviceError",
-        "Estimate",
-        "FleetlabError",
-        "PolicyError",
-        "Provenance",
-        "Result",
-        "Slowdown",
-        "Trace",
-        "TraceError",
-        "Workload",
-        "WorkloadError",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
 __all__ = [
     "Cluster",
     "DeviceError",
@@ -58,14 +39,16 @@ __all__ = [
     "read",
     "synthesize",
 ]
+# Where each verb lives; every other name is a noun of the hall.
+_ROOM = {"fetch": "fleetlab.traces", "read": "fleetlab.traces", "synthesize": "fleetlab.traces"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     # A command that only prints its help must not pay for frames and compilers.
-    if name not in _HOME_OF:
+    if name not in __all__:
         msg = f"module 'fleetlab' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_HOME_OF[name]), name)
+    return getattr(import_module(_ROOM.get(name, "fleetlab.workload")), name)
 
 
 def __dir__() -> list[str]:

@@ -10,10 +10,11 @@ import polars as pl
 
 from fleetlab.traces._intake import Tell, silent
 from fleetlab.traces.synthesize._arrivals import submissions
+from fleetlab.traces.synthesize._check import Check, check
 from fleetlab.traces.synthesize._groups import Groups, groups, task_shapes
-from fleetlab.traces.synthesize._joint import Bools, Floats, Ints
+from fleetlab.traces.synthesize._joint import Bools, Ints
 from fleetlab.traces.synthesize._laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, cluster
-from fleetlab.traces.synthesize._requests import Shapes, shapes
+from fleetlab.traces.synthesize._requests import shapes
 from fleetlab.traces.synthesize._runtimes import services
 from fleetlab.traces.synthesize._usage import usage
 from fleetlab.traces.synthesize._waits import waits
@@ -27,10 +28,10 @@ HOUR = 1 / 24
 
 NOTES = (
     "synthetic: made from published statistics of the PAI trace, no row of it is real",
-    "`start` and `end` follow waits drawn from published quantiles, not a schedule: they may ask for more than there is",
+    "`start` and `end` follow waits drawn from published quantiles, not a schedule: they may overfill the cluster",
     "`running` tasks never closed their log, all through the trace: their run time is unknown",
     "every GPU task may run on one type only, the one that the real log assigned it",
-    "each task is a job of its own; a group's tasks all ask for the same; `usage` is one row a task, the mean of its instances",
+    "each task is a job of its own; `usage` is one row a task, the mean of its instances",
     "GPU memory, disk, network and priority are not published: none is asked for",
 )
 
@@ -114,12 +115,15 @@ def _tasks(tasks: int, days: float, seed: int, tell: Tell) -> tuple[pl.DataFrame
             "cpu_milli": law.cpu_milli[shape],
             "memory_mib": law.memory_mib[shape],
             "gpu_milli": law.gpu_milli[shape].astype(np.int32),
-            **{f"used_{w}": usage(w, law, shape, group, rng) for w, rng in zip(("cpu", "gpu", "memory"), used, strict=True)},
+            **{
+                f"used_{w}": usage(w, law, shape, group, rng)
+                for w, rng in zip(("cpu", "gpu", "memory"), used, strict=True)
+            },
         }
     )
-    frame = frame.with_columns(
-        _status(running, waiting, failed), *_names(found, group, law.type[shape])
-    ).with_columns(pl.col("service", "start").fill_nan(None))
+    frame = frame.with_columns(_status(running, waiting, failed), *_names(found, group, law.type[shape])).with_columns(
+        pl.col("service", "start").fill_nan(None)
+    )
     frame = frame.with_columns(end=pl.col("start") + pl.col("service"))
     return frame.sort("submit", maintain_order=True), first
 
@@ -155,10 +159,13 @@ def _used(frame: pl.DataFrame) -> pl.LazyFrame:
         .select(
             "task",
             "instances",
-            *[pl.col(f"used_{w}").alias(c) for w, c in (("cpu", "cpu_milli"), ("gpu", "gpu_milli"), ("memory", "memory_mib"))],
+            *[
+                pl.col(f"used_{w}").alias(c)
+                for w, c in (("cpu", "cpu_milli"), ("gpu", "gpu_milli"), ("memory", "memory_mib"))
+            ],
         )
         .lazy()
     )
 
 
-__all__ = ["synthesize"]
+__all__ = ["Check", "check", "synthesize"]

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize._joint import Bools, Floats, Ints
+from fleetlab.traces.synthesize._joint import Floats, Ints
 from fleetlab.traces.synthesize._laws import A_DAY, DAY, LAWS
 
 FIRST_WEEKDAY = 2  # a Wednesday, Monday being 0
@@ -30,7 +30,7 @@ def submissions(group: Ints, days: float, rng: np.random.Generator) -> Floats:
     gaps = np.where(fresh, 0, rng.choice(len(GAPS), size=tasks, p=GAPS))
     upto = np.cumsum(gaps)
     since = upto - upto[np.flatnonzero(fresh)][burst]
-    return np.minimum(np.floor(start[burst]) + since, np.floor(days * DAY))
+    return np.asarray(np.minimum(np.floor(start[burst]) + since, np.floor(days * DAY)))
 
 
 def _starts(sizes: Ints, hours: Floats, days: float, rng: np.random.Generator) -> Floats:

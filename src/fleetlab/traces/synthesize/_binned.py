@@ -29,6 +29,11 @@ def means(edges: Floats) -> Floats:
     return mean
 
 
+def summed(at: Ints, weight: Floats | Ints, size: int = 0) -> Floats:
+    """The sum of the weights at each place."""
+    return np.asarray(np.bincount(at, weights=weight.astype(np.float64), minlength=size), dtype=np.float64)
+
+
 def ranked(pool: Ints, score: Floats) -> Floats:
     """Where each stands in its pool by score, evenly over (0, 1)."""
     order = np.lexsort((score, pool))

@@ -14,8 +14,11 @@ from fleetlab.workload import Estimate, Provenance, Trace, TraceError
 
 # Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
 CONFLICTS: dict[str, str] = {
-    "instances a task": "7.5 million instances count retries; the law of sizes and the share of single instances give 5.46",
+    "instances a task": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
 }
+
+
+VERDICTS = ("met", "missed", "conflict", "too few")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,12 @@ class Check:
 
     def __repr__(self) -> str:
         count = Counter(self.frame["verdict"])
-        return f"<Check {count['met']} met, {count['missed']} missed, {count['conflict']} conflict, {count['too few']} too few>"
+        return f"<Check {', '.join(f'{count[v]} {v}' for v in VERDICTS)}>"
 
     def summary(self) -> list[Estimate]:
         """How many there are of each verdict."""
         count = Counter(self.frame["verdict"])
-        return [Estimate.exact(f"targets {v}", count[v]) for v in ("met", "missed", "conflict", "too few")]
+        return [Estimate.exact(f"targets {v}", count[v]) for v in VERDICTS]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Every target."""
@@ -45,7 +48,10 @@ def check(trace: Trace) -> Check:
         msg = f"not a trace that `synthesize` made: {trace.workload.source}"
         raise TraceError(msg, hint="the published numbers are of one cluster; no other trace is bound by them")
     rows = [_row(t, len(trace.workload)) for t in targets(trace)]
-    return Check(pl.DataFrame(rows, infer_schema_length=None), Provenance("check", trace.workload.source, trace.provenance.settings, trace.provenance.seed))
+    return Check(
+        pl.DataFrame(rows, infer_schema_length=None),
+        Provenance("check", trace.workload.source, trace.provenance.settings, trace.provenance.seed),
+    )
 
 
 def _row(t: Target, tasks: int) -> dict[str, object]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetlab.traces.synthesize._binned import summed
 from fleetlab.traces.synthesize._joint import Floats, Ints
 from fleetlab.traces.synthesize._laws import FULL, LAWS, PRINTED, curve
 from fleetlab.traces.synthesize._requests import Shapes
@@ -37,7 +38,7 @@ class Groups:
 def groups(tasks: int, shapes: Shapes, rng: np.random.Generator) -> Groups:
     """Make groups with `tasks` tasks in all, give each a size, GPU share and type, and a user."""
     sizes = group_sizes(tasks)
-    kind = deal(sizes, np.bincount(shapes.kind, weights=shapes.share), rng)
+    kind = deal(sizes, summed(shapes.kind, shapes.share), rng)
     gang = shapes.instances[shapes.first[kind]] > 1
     users, share = _users(tasks, int(sizes[gang].sum()))
     user = np.empty(len(sizes), dtype=np.int64)
@@ -54,14 +55,14 @@ def task_shapes(found: Groups, shapes: Shapes, rng: np.random.Generator) -> Ints
     stretch = np.cumsum(fresh) - 1
     sizes, kind = np.bincount(stretch), found.kind[group[fresh]]
     order = np.lexsort((rng.random(len(sizes)), kind))
-    total = np.bincount(kind, weights=sizes, minlength=len(shapes.first) - 1)
+    total = summed(kind, sizes, len(shapes.first) - 1)
     # The middle of a stretch, as a part of all tasks of its kind, laid along the shapes of that kind.
     middle = np.cumsum(sizes[order]) - sizes[order] / 2 - (np.cumsum(total) - total)[kind[order]]
-    share = np.bincount(shapes.kind, weights=shapes.share)
+    share = summed(shapes.kind, shapes.share)
     at = (np.cumsum(share) - share)[kind[order]] + middle / total[kind[order]] * share[kind[order]]
     shape = np.empty(len(sizes), dtype=np.int64)
     shape[order] = np.searchsorted(np.cumsum(shapes.share), at, side="right")
-    return np.clip(shape, shapes.first[kind], shapes.first[kind + 1] - 1)[stretch]
+    return np.asarray(np.clip(shape, shapes.first[kind], shapes.first[kind + 1] - 1)[stretch])
 
 
 def group_sizes(tasks: int) -> Ints:
@@ -88,12 +89,12 @@ def _between(a: float, b: float, mass: float) -> Ints:
         return np.full(int(mass / b), int(b), dtype=np.int64)
     low = a + 1
     mean = np.log(b / low) / (1 / low - 1 / b)
-    count = max(int(round(mass / mean)), int(mass >= low))
+    count = max(round(mass / mean), int(mass >= low))
     at = (np.arange(count) + 0.5) / max(count, 1)
     sizes = np.rint(1 / (1 / low - at * (1 / low - 1 / b)))
     # The few of a high class would miss its mass by much: stretch them onto it.
     stretched = np.rint(sizes * mass / max(sizes.sum(), 1.0))
-    return np.clip(stretched, low, b).astype(np.int64)
+    return np.asarray(np.clip(stretched, low, b), dtype=np.int64)
 
 
 def deal(sizes: Ints, room: Floats, rng: np.random.Generator) -> Ints:
@@ -111,7 +112,7 @@ def deal(sizes: Ints, room: Floats, rng: np.random.Generator) -> Ints:
         # Evenly through the places: each gets what it should, to one group.
         at = (rng.permutation(len(hand)) + rng.random()) / len(hand) * upto[-1]
         place[start:stop] = np.minimum(np.searchsorted(upto, at, side="right"), len(room) - 1)
-        left -= np.bincount(place[start:stop], weights=hand, minlength=len(room))
+        left -= summed(place[start:stop], hand, len(room))
         start = stop
     return place
 
@@ -146,7 +147,7 @@ def _user_tasks(users: int) -> Floats:
     """Tasks of each user at full size: published quantiles, and a top that makes the sum right."""
     percent, tasks = curve(LAWS["user_tasks"])
     at = (np.arange(users) + 0.5) / users * 100
-    lower = np.exp(np.interp(at, np.append(0, percent), np.append(0, np.log(tasks))))
+    lower: Floats = np.exp(np.interp(at, np.append(0, percent), np.append(0, np.log(tasks))))
     edge, top = percent[-2], at > percent[-2]
     part = (at[top] - edge) / (at[-1] - edge)
 

@@ -68,18 +68,22 @@ class Sample:
         return float(np.sqrt(max(level * (1 - level), 0.0) / max(self.count, 1.0)))
 
 
-def share(name: str, published: float, achieved: float, count: float, *, how: str, source: str, needs: int = 0) -> Target:
+def share(
+    name: str, published: float, achieved: float, count: float, *, how: str, source: str, needs: int = 0
+) -> Target:
     """Hold a share of tasks or instances against a published one."""
     margin = {SHARE: 0.01 * published, BAR: 0.003, CDF: 0.01, TOLD: 0.02}[how]
     room = margin + ERRORS * float(np.sqrt(max(published * (1 - published), 0) / max(count, 1.0)))
     return Target(name, published, achieved, published - room, published + room, how, source, needs)
 
 
-def quantile(name: str, sample: Sample, percent: float, published: float, *, source: str, needs: int = 0, grain: float = 0.0) -> Target:
+def quantile(
+    name: str, sample: Sample, percent: float, published: float, *, source: str, needs: int = 0, grain: float = 0.0
+) -> Target:
     """Hold a quantile against one read off a curve, which may be misread along it or across it."""
     level = percent / 100
     how, part, slip = (LOW, 0.08, 0.01) if percent <= 95 else (HIGH, 0.15, 0.1 * (1 - level))
-    slip = min(slip, 0.1 * (1 - level) * 4) + ERRORS * sample.error(level)
+    slip += ERRORS * sample.error(level)
     achieved = sample.quantile(level)
     # The published value would do if it were the trace's at a level nearby, or near to one that is.
     below, above = sample.quantile(level - slip), sample.quantile(level + slip)
@@ -89,7 +93,15 @@ def quantile(name: str, sample: Sample, percent: float, published: float, *, sou
 
 
 def number(
-    name: str, published: float, achieved: float, part: float, *, how: str, source: str, error: float = 0.0, needs: int = 0
+    name: str,
+    published: float,
+    achieved: float,
+    part: float,
+    *,
+    how: str,
+    source: str,
+    error: float = 0.0,
+    needs: int = 0,
 ) -> Target:
     """Hold a plain number against a published one."""
     room = part * abs(published) + ERRORS * error

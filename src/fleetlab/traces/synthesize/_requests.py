@@ -79,9 +79,7 @@ def shapes() -> Shapes:
     joint *= (typed / np.maximum(joint.sum(axis=(3, 4)), 1e-300))[..., None, None]
     at = np.nonzero(joint > 1e-13)
     share = joint[at] / joint[at].sum()
-    _, first, kind = np.unique(
-        np.ravel_multi_index(at[:3], joint.shape[:3]), return_index=True, return_inverse=True
-    )
+    _, first, kind = np.unique(np.ravel_multi_index(at[:3], joint.shape[:3]), return_index=True, return_inverse=True)
     return Shapes(
         np.round(share, 14),
         SIZES[at[0]],
@@ -101,10 +99,10 @@ def _gangs() -> Floats:
     gpu, some = 1 - counted[0], (milli > 0) * 1.0
     wishes = [
         Wish((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
-        Wish(size * 1.0, PER_TASK, 0.01),
+        Wish(size.astype(float), PER_TASK, 0.01),
         Wish(some * size, PER_GPU_TASK * gpu, 0.1),
         Wish(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
-        Wish(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
+        Wish(some * (milli < 250) * 1.0, LAWS["request_share"]["<0.25"] * gpu, 1e-3),
         Wish((milli > 1000) * 1.0, LAWS["request_share"][">1"] * gpu, 5e-4),
         *[Wish((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
     ]
@@ -180,7 +178,9 @@ def _fits() -> Bools:
     milli, cpus, memory = MILLI[:, None, None], CPUS[None, :, None], MEMORY[None, None, :]
     room = np.zeros((CPU_ONLY + 1, len(MILLI), len(CPUS), len(MEMORY)), dtype=np.int64)
     for m in LAWS["machines"]:
-        a_gpu = np.where(milli < 1000, 1000 // np.maximum(milli, 1) * m["gpus"], m["gpus"] * 1000 // np.maximum(milli, 1))
+        a_gpu = np.where(
+            milli < 1000, 1000 // np.maximum(milli, 1) * m["gpus"], m["gpus"] * 1000 // np.maximum(milli, 1)
+        )
         by_gpu = np.where(milli == 0, 1 << 20, a_gpu)
         on_node = np.minimum(by_gpu, np.minimum(m["cpus"] * 1000 // cpus, m["memory_gb"] * 1024 // memory))
         at = TYPES.index(m["gpu_type"]) if m["gpu_type"] else CPU_ONLY

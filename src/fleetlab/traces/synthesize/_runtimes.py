@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize._binned import below, drawn, grid, means, ranked
+from fleetlab.traces.synthesize._binned import below, drawn, grid, means, ranked, summed
 from fleetlab.traces.synthesize._groups import Groups
 from fleetlab.traces.synthesize._joint import Bools, Floats, Ints, Wish, fit
 from fleetlab.traces.synthesize._laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, TABLE, TYPES, curve
@@ -45,8 +45,8 @@ def pooled() -> Pooled:
     """Sum the law of shapes over pools."""
     law = shapes()
     pool = pools(law.type, law.instances)
-    share = np.bincount(pool, weights=law.share, minlength=POOLS)
-    sizes = np.bincount(pool, weights=law.share * law.instances, minlength=POOLS)
+    share = summed(pool, law.share, POOLS)
+    sizes = summed(pool, law.share * law.instances, POOLS)
     return Pooled(share, sizes / np.maximum(share, 1e-300))
 
 
@@ -73,8 +73,7 @@ def run_times() -> Floats:
         of_type = of_type / (share[np.arange(POOLS) // len(GANGS) == k].sum() * (1 - failed))
         for percent, value in zip(*curve(LAWS["run_time"]["type"][name]), strict=True):
             wishes.append(Wish(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
-    law = fit("run times", _prior(failed), wishes, given=share)
-    return law
+    return fit("run times", _prior(failed), wishes, given=share)
 
 
 def _prior(failed: float) -> Floats:
@@ -85,9 +84,7 @@ def _prior(failed: float) -> Floats:
     return np.broadcast_to(weight, (POOLS, *weight.shape)) * 1.0
 
 
-def services(
-    groups: Groups, shapes: Shapes, of: Ints, known: Bools, rng: np.random.Generator
-) -> tuple[Floats, Bools]:
+def services(groups: Groups, shapes: Shapes, of: Ints, known: Bools, rng: np.random.Generator) -> tuple[Floats, Bools]:
     """Run time of each task (`of` its group), and whether it failed; not a number where it is not `known`."""
     law = run_times()
     both = law.sum(axis=1)
@@ -108,7 +105,7 @@ def services(
     return service, failed
 
 
-def _bases(groups: Groups, pool: Ints, weight: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _bases(groups: Groups, pool: Ints, weight: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Give each group a quantile and a part of its pool, where all groups lie side by side in some order.
 
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
@@ -119,7 +116,7 @@ def _bases(groups: Groups, pool: Ints, weight: Floats, rng: np.random.Generator)
     block[by_weight] = np.arange(len(pool)) // ALIKE
     _, block = np.unique(block * POOLS + pool, return_inverse=True)
     order = np.lexsort((ranked(block, rng.random(len(pool))), pool))
-    total = np.bincount(pool, weights=groups.tasks, minlength=POOLS)
+    total = summed(pool, groups.tasks, POOLS)
     base = np.empty(len(pool))
     base[order] = np.cumsum(groups.tasks[order]) - groups.tasks[order] / 2
     return (base - (np.cumsum(total) - total)[pool]) / total[pool], groups.tasks / total[pool]

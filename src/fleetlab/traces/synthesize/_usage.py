@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize._binned import below, drawn, grid, ranked
+from fleetlab.traces.synthesize._binned import below, drawn, grid, ranked, summed
 from fleetlab.traces.synthesize._joint import Floats, Ints, Wish, fit
 from fleetlab.traces.synthesize._laws import GANG_EDGES, GANGS, LAWS, PRINTED, curve
 from fleetlab.traces.synthesize._requests import CPUS, MEMORY, MILLI, Shapes, shapes
@@ -53,11 +53,11 @@ def usage_law(what: str) -> Floats:
     law, edges = shapes(), EDGES[what]
     some = _asked(what, law) > 0
     pool, count = _pools(what, _asked(what, law)[some], law.instances[some]), len(ASKED[what]) * len(GANGS)
-    share = np.bincount(pool, weights=law.share[some], minlength=count) / law.share[some].sum()
-    sizes = np.bincount(pool, weights=(law.share * law.instances)[some], minlength=count)
+    share = summed(pool, law.share[some], count) / law.share[some].sum()
+    sizes = summed(pool, (law.share * law.instances)[some], count)
     by_instance = (sizes / sizes.sum() / np.maximum(share, 1e-300))[:, None]
     asked = np.repeat(ASKED[what], len(GANGS))[:, None]
-    over = (edges[None, :-1] >= asked) * 1.0
+    over = (edges[None, :-1] >= asked).astype(float)
     wishes = [
         Wish(over, PRINTED["over_request_tasks"][what], SURE),
         Wish(by_instance * over, PRINTED["over_request_instances"][what], TOLD),

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize._binned import below, drawn, grid, means, ranked
+from fleetlab.traces.synthesize._binned import below, drawn, grid, means, ranked, summed
 from fleetlab.traces.synthesize._joint import Floats, Ints, Wish, fit
 from fleetlab.traces.synthesize._laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, REQUESTS, TYPES, curve
 from fleetlab.traces.synthesize._requests import Shapes, request_class, shapes
@@ -42,8 +42,8 @@ def wait_law() -> Floats:
     law = shapes()
     gpu = law.type < CPU_ONLY
     pool = _pools(law.type[gpu], law.gpu_milli[gpu], law.instances[gpu])
-    share = np.bincount(pool, weights=law.share[gpu], minlength=POOLS) / law.share[gpu].sum()
-    sizes = np.bincount(pool, weights=(law.share * law.instances)[gpu], minlength=POOLS) / law.share[gpu].sum()
+    share = summed(pool, law.share[gpu], POOLS) / law.share[gpu].sum()
+    sizes = summed(pool, (law.share * law.instances)[gpu], POOLS) / law.share[gpu].sum()
     type, request = np.divmod(np.arange(POOLS) // len(GANGS), len(REQUESTS))
     wishes = [
         Wish(below(EDGES, PRINTED["gpu_wait_median"])[None, :], 0.5, SURE),

@@ -1,0 +1,75 @@
+"""A trace by its words: the folder of a saved one, or `builtin`, made on first use and kept in the user's cache."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.traces._intake import Tell, silent
+from fleetlab.traces.synthesize import TASKS, synthesize
+from fleetlab.workload import FleetlabError, Trace, TraceError
+
+WORD = "builtin"
+NAME = "pai2020"
+DIGITS = 18  # more than any number of tasks or seed needs
+
+
+def open_trace(words: str | Path, tell: Tell = silent) -> Trace:
+    """Open what a TRACE on the command line names: `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED` or a folder."""
+    said = str(words)
+    if said != WORD and not said.startswith(f"{WORD}:"):
+        return Trace.load(words)
+    tasks, seed = _numbers(said)
+    folder = _folder(tasks, seed)
+    found = _cached(folder, tasks, seed)
+    if found is not None:
+        return found
+    made = synthesize(NAME, tasks=tasks, seed=seed, tell=tell)
+    _keep(made, folder)
+    return made
+
+
+def _numbers(said: str) -> tuple[int, int]:
+    parts = said.split(":")[1:]
+    good = len(parts) <= 2 and all(p.isascii() and p.isdigit() and len(p) <= DIGITS for p in parts)
+    if not good:
+        msg = f"not a built-in trace: `{said}`"
+        raise TraceError(msg, hint="`builtin`, `builtin:20000` for 20,000 tasks, `builtin:20000:7` with seed 7")
+    tasks, seed = (*[int(p) for p in parts], *(TASKS, 0)[len(parts) :])
+    return tasks, seed
+
+
+def _folder(tasks: int, seed: int) -> Path | None:
+    """Where it is kept; nowhere, if there is no place of the user's own."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return cache / "fleetlab" / f"builtin-{NAME}-{tasks}-{seed}-v{version('fleetlab')}"
+
+
+def _cached(folder: Path | None, tasks: int, seed: int) -> Trace | None:
+    """Open what is kept, if it is there, whole, and what its name says."""
+    if folder is None:
+        return None
+    try:
+        trace = Trace.load(folder)
+        if trace.usage is not None:
+            trace.usage.select(pl.len()).collect()
+    except (FleetlabError, OSError, pl.exceptions.PolarsError):
+        return None
+    whole = len(trace.workload) == tasks and trace.usage is not None and trace.cluster is not None
+    return trace if whole and trace.provenance.seed == seed else None
+
+
+def _keep(trace: Trace, folder: Path | None) -> None:
+    """Keep it for the next time; where that cannot be, it is made again."""
+    if folder is None:
+        return
+    try:
+        trace.save(folder)
+    except (FleetlabError, OSError):
+        return
