@@ -64,6 +64,8 @@ GPU = Ask(Fraction(1000))
 def asked(requests: Mapping[str, Fraction], card: Card) -> Ask:
     """What one container asks for in all."""
     total = Ask()
+    if not any("/" in name for name in requests):
+        return total  # most ask for CPU and memory alone
     for name, n in requests.items():
         if name in WHOLE:
             total += GPU.times(n)

@@ -110,7 +110,10 @@ _NO_NAME = "no `metadata.name`"
 
 
 def _owner(about: Object) -> Object:
-    owners = [members(o, "metadata.ownerReferences") for o in elements(about.get("ownerReferences"), "ownerReferences")]
+    owners = [
+        members(o, "metadata.ownerReferences")
+        for o in elements(about.get("ownerReferences"), "metadata.ownerReferences")
+    ]
     # A static pod's owner is its node, which says only where it runs.
     owners = [owner for owner in owners if owner.get("kind") != "Node"]
     return next((o for o in owners if o.get("controller") is True), owners[0] if owners else {})

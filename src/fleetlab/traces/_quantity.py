@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import isfinite
 
 from fleetlab.traces._kube_json import Malformed, shown
@@ -36,6 +37,7 @@ def quantity(value: object, where: str) -> Fraction:
     return found
 
 
+@lru_cache(65_536)
 def _parsed(text: str) -> Fraction | None:
     form = _FORM.fullmatch(text.strip())
     if not form:

@@ -5,7 +5,7 @@ A log repeats itself, so what is costly to read (resources, lists of nodes) is r
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 import polars as pl
 
@@ -189,7 +189,7 @@ def _demanded(row: dict[str, object], per_gpu: PerGpu) -> dict[str, object]:
         found = demand({c: str(row[c]) for c in ASKED}, hosts, per_gpu)
     except ValueError as e:
         return dict.fromkeys(_DEMAND) | {"wrong": str(e)}
-    return asdict(found) | {"gpu_types": list(found.gpu_types), "wrong": None}
+    return vars(found) | {"gpu_types": list(found.gpu_types), "wrong": None}
 
 
 def _good(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:

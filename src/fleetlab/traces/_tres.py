@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 MOST = {"cpu": 10**9, "mem": 10**12, "node": 10**6, "gpu": 10**6, "mps": 10**8, "shard": 10**8}
@@ -72,12 +73,14 @@ def tres(text: str) -> dict[str, str]:
     return {name.lower(): value for name, _, value in parts}
 
 
+@lru_cache(65_536)
 def count(name: str, text: str) -> int:
     """A number of things, with Slurm's binary suffixes."""
     number, unit = _number(name, text)
     return _bounded(name, text, number * _TIMES[unit])
 
 
+@lru_cache(65_536)
 def mebibytes(name: str, text: str) -> int:
     """A size in MiB, rounded up: `64G`, `1000M`, `62.50G`.
 

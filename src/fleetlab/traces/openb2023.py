@@ -42,6 +42,8 @@ PHASES = ["Succeeded", "Failed", "Running", "Pending"]
 # Latency-sensitive pods go before best-effort ones.
 PRIORITY = {"Guaranteed": 3, "LS": 2, "Burstable": 1, "BE": 0}
 
+MOST_GPUS = 1024  # of one node: beyond that a number is a slip
+
 POD_RULES: list[Rule] = [
     ("no name", pl.col("name").is_null()),
     ("the name stands twice", pl.col("name").is_duplicated() & ~pl.col("name").is_first_distinct(), "name"),
@@ -56,7 +58,7 @@ POD_RULES: list[Rule] = [
     ],
     ("a share of more than one GPU", (pl.col("num_gpu") > 1) & (pl.col("gpu_milli") != 1000), "gpu_milli"),
     ("more than a GPU of each GPU", pl.col("gpu_milli") > 1000, "gpu_milli"),
-    ("more GPUs than any node has", pl.col("num_gpu") > 1024, "num_gpu"),
+    ("more GPUs than any node has", pl.col("num_gpu") > MOST_GPUS, "num_gpu"),
     ("scheduled before it was created", pl.col("scheduled_time") < pl.col("creation_time"), "scheduled_time"),
     ("deleted before it was scheduled", pl.col("deletion_time") < pl.col("scheduled_time"), "deletion_time"),
     ("deleted before it was created", pl.col("deletion_time") < pl.col("creation_time"), "deletion_time"),
@@ -69,6 +71,7 @@ NODE_RULES: list[Rule] = [
         (f"`{c}` is missing or negative", (pl.col(c) < 0).fill_null(value=True), c)
         for c in ("cpu_milli", "memory_mib", "gpu")
     ],
+    ("more GPUs than any node has", pl.col("gpu") > MOST_GPUS, "gpu"),
     ("GPUs of no model", (pl.col("gpu") > 0) & pl.col("model").is_null()),
 ]
 

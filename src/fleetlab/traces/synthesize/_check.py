@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetlab.traces.synthesize._laws import LAWS
-from fleetlab.traces.synthesize._measure import Target
-from fleetlab.traces.synthesize._targets import targets
+from fleetlab.traces.synthesize._measure import FEW, Target
+from fleetlab.traces.synthesize._rhythm import rhythm
+from fleetlab.traces.synthesize._targets import demand
+from fleetlab.traces.synthesize._view import View
 from fleetlab.workload import Estimate, Provenance, Trace, TraceError
 
 # Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
@@ -18,6 +20,7 @@ CONFLICTS: dict[str, str] = {
 }
 
 
+LEAST = 10_000  # tasks: with fewer, nearly every number would be within its sampling error
 VERDICTS = ("met", "missed", "conflict", "too few")
 
 
@@ -47,10 +50,14 @@ def check(trace: Trace) -> Check:
     if trace.provenance.verb != "synthesize" or trace.usage is None or trace.cluster is None:
         msg = f"not a trace that `synthesize` made: {trace.workload.source}"
         raise TraceError(msg, hint="the published numbers are of one cluster; no other trace is bound by them")
-    rows = [_row(t, len(trace.workload)) for t in targets(trace)]
+    if len(trace.workload) < LEAST:
+        msg = f"too few tasks to hold against what was published of a million: {len(trace.workload):,}"
+        raise TraceError(msg, hint=f"make {LEAST:,} or more")
+    view = View.of(trace)
+    rows = [_row(t, len(trace.workload)) for t in (*demand(trace, view), *rhythm(view))]
+    made = trace.provenance
     return Check(
-        pl.DataFrame(rows, infer_schema_length=None),
-        Provenance("check", trace.workload.source, trace.provenance.settings, trace.provenance.seed),
+        pl.DataFrame(rows, infer_schema_length=None), Provenance("check", made.source, made.settings, made.seed)
     )
 
 
@@ -64,13 +71,19 @@ def _row(t: Target, tasks: int) -> dict[str, object]:
         "tolerance": t.tolerance,
         "source": LAWS["sources"][t.source],
         "verdict": _verdict(t, tasks),
-        "why": CONFLICTS.get(t.target) or (f"needs {t.needs:,} tasks" if tasks < t.needs else None),
+        "why": CONFLICTS.get(t.target) or _short_of(t, tasks),
     }
 
 
 def _verdict(t: Target, tasks: int) -> str:
-    if tasks < t.needs:
+    if _short_of(t, tasks):
         return "too few"
     if t.low <= t.achieved <= t.high:
         return "met"
     return "conflict" if t.target in CONFLICTS else "missed"
+
+
+def _short_of(t: Target, tasks: int) -> str | None:
+    if tasks < t.needs:
+        return f"needs {t.needs:,} tasks"
+    return None if t.seen >= FEW else f"no more than {t.seen:.0f} beyond that quantile"

@@ -103,9 +103,11 @@ def deal(sizes: Ints, room: Floats, rng: np.random.Generator) -> Ints:
     place = np.empty(len(sizes), dtype=np.int64)
     start = 0
     while start < len(sizes):
-        fits = np.where(left >= sizes[start], left, 0.0)
+        # The last ones, of a single task, also go where less than one is expected: there, now and then, there is one.
+        enough = sizes[start] if sizes[start] > 1 else 0.0
+        fits = np.where(left >= enough, left, 0.0)
         if not fits.any():
-            fits = np.where(left >= min(left.max(), 1.0) * 0.999, np.maximum(left, 1e-12), 0.0)
+            fits = (left >= left.max()).astype(float)
         stop = _hand(sizes, start, float(fits.sum()))
         hand = sizes[start:stop]
         upto = np.cumsum(fits)

@@ -20,6 +20,9 @@ TABLE: Mapping[str, Any] = LAWS["task_table"]
 FULL: int = PRINTED["tasks"]
 A_DAY = FULL / float(PRINTED["days"])  # tasks a day: the load of the real cluster
 
+# Tasks a second whose run time the log knows: what a simulator has to run.
+KNOWN_A_SECOND = A_DAY / 86_400 * (TABLE["status"]["completed"] + TABLE["status"]["failed"]) / TABLE["rows"]
+
 TYPES: tuple[str, ...] = tuple(LAWS["type_share"])
 CPU_ONLY = len(TYPES)  # stands for the type of a task without a GPU
 
@@ -32,6 +35,11 @@ GANGS = ("1", "2 to 9", "10 to 49", "50 and more")
 DAY = 86_400.0
 ZONE = "Asia/Shanghai"
 EPOCH = 1_593_532_800.0  # Wednesday 2020-07-01 00:00 in Shanghai, the first day of the trace
+
+
+def gpus(type: str) -> int:
+    """How many GPUs of a type there are."""
+    return sum(m["nodes"] * m["gpus"] for m in LAWS["machines"] if m["gpu_type"] == type)
 
 
 def curve(points: Mapping[str, float]) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetlab.traces.synthesize._joint import Bools, Floats
 
+FEW = 10  # values beyond a quantile, with fewer of which it is none
 ERRORS = 3.0  # standard errors of a sample of this size, allowed on top of what the source allows
 
 SHARE = "printed: 1 % of it"
@@ -30,6 +31,7 @@ class Target:
     tolerance: str
     source: str
     needs: int = 0  # tasks below which the number cannot hold
+    seen: float = np.inf  # values beyond a quantile, on its thinner side
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def quantile(
     below, above = sample.quantile(level - slip), sample.quantile(level + slip)
     low = published / (1 + part) - (above - achieved) - grain
     high = published * (1 + part) + (achieved - below) + grain
-    return Target(name, published, achieved, low, high, how, source, needs)
+    seen = sample.count * min(level, 1 - level) if percent < 100 else np.inf
+    return Target(name, published, achieved, low, high, how, source, needs, seen)
 
 
 def number(

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from fleetlab.traces.synthesize._joint import Bools, Floats, Ints, Wish, fit
-from fleetlab.traces.synthesize._laws import CPU_ONLY, LAWS, PRINTED, REQUEST_EDGES, TABLE, TYPES, curve
+from fleetlab.traces.synthesize._laws import CPU_ONLY, KNOWN_A_SECOND, LAWS, PRINTED, REQUEST_EDGES, TABLE, TYPES, curve, gpus
 
 SIZES: Ints = np.array([int(size) for size in LAWS["size_mass"]])
 MILLI: Ints = np.array([0, 50, 100, 150, 200, 250, 300, 500, 800, 1000, 2000, 4000, 6000, 8000])
@@ -39,6 +39,9 @@ LEANING: Floats = np.array(
         [0.10, 0.25, 0.05, 0.350, 0.250],
     ]
 )
+# Seconds that a GPU of a type is held, by the fitted law of run times: with them the published allocation asks for so
+# many GPUs a task. Were gangs spread over types by chance, MISC would be full and V100 empty.
+RUN_TIME = {"MISC": 6779.0, "V100": 8886.0, "V100M32": 11_133.0}
 ROOM = 2  # a gang asks for no more than this part of its pool: else the simulator could never start it
 
 EXACT, DIGITISED, LOOSE = 1e-4, 3e-3, 6e-3
@@ -96,14 +99,14 @@ def _gangs() -> Floats:
     """Fit gang size × GPU share to what is known of each by tasks, by instances, and of their product."""
     size, milli = SIZES[:, None], MILLI[None, :]
     counted = {int(m): n / TABLE["rows"] for m, n in TABLE["gpu_milli"].items()}
-    gpu, some = 1 - counted[0], (milli > 0) * 1.0
+    gpu, some = 1 - counted[0], (milli > 0).astype(float)
     wishes = [
         Wish((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
         Wish(size.astype(float), PER_TASK, 0.01),
         Wish(some * size, PER_GPU_TASK * gpu, 0.1),
         Wish(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
-        Wish(some * (milli < 250) * 1.0, LAWS["request_share"]["<0.25"] * gpu, 1e-3),
-        Wish((milli > 1000) * 1.0, LAWS["request_share"][">1"] * gpu, 5e-4),
+        Wish(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
+        Wish((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
         *[Wish((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
     ]
     for below, percent in zip(*curve(LAWS["size_below"]), strict=True):
@@ -127,6 +130,10 @@ def _types(law: Floats) -> Floats:
     wishes = [
         Wish(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4) for k, share in enumerate(LAWS["type_share"].values())
     ]
+    asked = (SIZES[:, None] * MILLI[None, 1:] / 1000)[:, :, None]
+    for name, part in PRINTED["gpus_allocated"].items():
+        held = part * gpus(name) / KNOWN_A_SECOND / RUN_TIME[name]
+        wishes.append(Wish(asked * np.eye(len(TYPES))[TYPES.index(name)], held, 0.01 * held))
     typed = np.zeros((*law.shape, CPU_ONLY + 1))
     typed[:, 1:, :CPU_ONLY] = fit("types", prior, wishes, given=gpu)
     typed[:, 0, CPU_ONLY] = law[:, 0]

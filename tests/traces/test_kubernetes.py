@@ -1,0 +1,393 @@
+"""A Kubernetes cluster's own lists."""
+
+import copy
+import gzip
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab.traces._kube_gpus import Card, asked, slice_of
+from fleetlab.traces._kube_json import Malformed
+from fleetlab.traces._quantity import quantity
+from fleetlab.workload import TraceError
+
+A100 = Card(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
+
+
+@pytest.fixture
+def good(fixtures):
+    return fleetlab.read(fixtures / "kubernetes" / "good", "kubernetes")
+
+
+def pod(name="p", phase="Succeeded", **other):
+    about = {"name": name, "namespace": "ml", "uid": name, "creationTimestamp": "2024-05-01T10:00:00Z"}
+    ended = {"state": {"terminated": {"finishedAt": "2024-05-01T10:01:10Z"}}}
+    status = {"phase": phase, "startTime": "2024-05-01T10:00:10Z", "containerStatuses": [ended]}
+    spec = {"nodeName": "n1", "containers": [{"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}
+    return {"kind": "Pod", "metadata": about, "spec": spec | other, "status": status}
+
+
+def requests(**resources):
+    return {"containers": [{"resources": {"requests": resources}}]}
+
+
+def listed(*items):
+    return json.dumps({"apiVersion": "v1", "items": items, "kind": "List"})
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write objects, or the text of a file, and read them."""
+
+    def write(*items, name="all.json"):
+        data = items[0] if isinstance(items[0], bytes) else listed(*items).encode()
+        (tmp_path / name).write_bytes(data)
+        return fleetlab.read(tmp_path / name, "kubernetes")
+
+    return write
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_of_every_make_become_milli(good):
+    names = dict(good.names.collect().iter_rows())
+    frame = good.workload.frame.select("task", "gpu_milli", "gpu_memory_mib")
+    assert {names[task]: (milli, memory) for task, milli, memory in frame.iter_rows() if milli} == {
+        "ml/train": (4000, 0),
+        "ml/web-5d8f7c9b6d-x2x7z": (250, 0),  # one of four shares
+        "ml/two-shares": (750, 0),
+        "ml/slice": (142, 9536),  # 1g.10gb
+        "ml/on-single": (428, 19_073),  # 3g.20gb, which the device plugin calls a GPU there
+        "ml/cores": (300, 8192),
+        "ml/by-memory": (245, 8000),  # of 32,768
+        "ml/fraction": (500, 0),
+        "ml/pulling": (2000, 0),
+        "ml/pushed-out": (1000, 0),
+    }
+
+
+def test_pods_of_a_group_that_ask_for_the_same_are_a_gang_and_the_others_tasks_of_its_job(good):
+    frame = good.workload.frame.select("job", "instances", "gpu_milli", "start", "service", "app")
+    assert frame.rows()[:2] == [(0, 2, 4000, 120, 3540, "llm"), (0, 1, 0, 60, 3600, None)]
+
+
+def test_sidecars_stay_initialisers_pass_and_overhead_is_added(good):
+    # CPU: the initialiser's 1000 beside the sidecar's 200, and 10; memory: both containers' and 64 MiB.
+    assert good.workload.frame.select("cpu_milli", "memory_mib").row(2) == (1210, 2077)
+
+
+def test_what_runs_or_waits_has_no_end(good):
+    frame = good.workload.frame.select("status", "start", "end")
+    assert [row for row in frame.iter_rows() if row[2] is None] == [
+        ("running", 185, None),
+        ("waiting", None, None),
+        ("running", 605, None),  # it pulls its images and holds its node
+        ("running", 630, None),
+    ]
+
+
+def test_a_pod_that_was_pushed_out_is_cancelled_and_one_that_broke_is_failed(good):
+    names = dict(good.names.collect().iter_rows())
+    found = {names[task]: status for task, status in good.workload.frame.select("task", "status").iter_rows()}
+    assert (found["ml/pushed-out"], found["ml/slice"]) == ("cancelled", "failed")
+
+
+def test_a_static_pod_was_there_when_it_started_and_not_when_the_server_heard_of_it(good):
+    frame = good.workload.frame.select("user", "submit", "start", "group")
+    assert frame.row(10) == ("kube-system", 630, 630, None)
+
+
+def test_who_made_it_is_named_without_what_changes_each_time(good):
+    assert good.workload.frame["group"].to_list()[:3] == ["train", "train", "web"]
+
+
+def test_types_of_gpu_are_called_as_the_nodes_that_have_them(good):
+    assert good.workload.frame["gpu_types"].to_list()[8] == ["NVIDIA-H100-80GB-HBM3", "Tesla-T4"]
+
+
+def test_each_pod_that_was_bound_is_a_placement(good):
+    placed = good.placements.collect()
+    assert placed.select("task", "worker", "node").rows()[:3] == [(0, 0, "a100"), (0, 1, "a100"), (1, 0, "cpu")]
+    assert placed.height == 12
+
+
+def test_nothing_is_lost(good):
+    assert sorted(good.counts.rows()) == [("nodes", 6, 6, 0), ("pods", 13, 13, 0)]
+
+
+def test_each_bad_object_is_turned_away_for_its_own_reason(fixtures):
+    trace = fleetlab.read(fixtures / "kubernetes" / "bad", "kubernetes")
+    requests = "spec.containers.resources.requests"
+    assert trace.rejects.select("table", "line", "reason").rows() == [
+        ("nodes", 22, "it stands again further on: n1"),
+        ("nodes", 24, "`status.allocatable.cpu` is not a quantity: lots"),
+        ("nodes", 25, "`status.allocatable` is not an object: a list"),
+        ("nodes", 26, "`gpus` is more than any node has: 1000000000"),
+        ("other objects", 17, "neither a pod nor a node: Service"),
+        ("other objects", 18, "neither a pod nor a node: nothing"),
+        ("pods", 1, "it stands again further on: ml/ok"),
+        ("pods", 3, "`metadata.labels` is not an object: a list"),
+        ("pods", 4, "no `metadata.creationTimestamp`"),
+        ("pods", 5, "`metadata.creationTimestamp` is not a time: yesterday"),
+        ("pods", 6, "`spec.containers` is not a list: many"),
+        ("pods", 7, f"`{requests}.cpu` is not a quantity: banana"),
+        ("pods", 8, f"`{requests}.cpu` is below zero or beyond count: -1"),
+        ("pods", 9, f"`{requests}.memory` is below zero or beyond count: 1e999"),
+        ("pods", 10, "`gpus` is more than any node has: 1000000000000"),
+        ("pods", 11, "no such phase: Exploded"),
+        ("pods", 12, "scheduled before it was created: by 60 s"),
+        ("pods", 13, "ended before it started: by 30 s"),
+        ("pods", 14, "`spec.priority` is not a whole number: high"),
+        ("pods", 15, "`metadata.ownerReferences` is not a list: an object"),
+        ("pods", 16, "it only holds a GPU for others, which are counted: gpu-reservation-1"),
+        ("pods", 19, "no `metadata.name`"),
+        ("pods", 20, "`spec.nodeSelector.nvidia.com/gpu.product` is not a text: 7"),
+        ("pods", 21, "`metadata.annotations.gpu-fraction` is not a quantity: half"),
+    ]
+
+
+def test_a_pod_asking_for_shares_of_more_than_a_gpu_gets_whole_ones_and_it_is_said(read):
+    trace = read(pod(**requests(**{"nvidia.com/gpu": "2", "nvidia.com/gpucores": "60"})))
+    assert trace.workload.frame["gpu_milli"].to_list() == [2000]
+    assert any("rounded up" in note for note in trace.notes)
+
+
+def test_a_share_by_memory_of_a_gpu_of_unknown_size_is_a_whole_one_and_it_is_said(read):
+    trace = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})))
+    assert trace.workload.frame.select("gpu_milli", "gpu_memory_mib").rows() == [(1000, 4096)]
+    assert any("unknown size" in note for note in trace.notes)
+
+
+def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):
+    trace = read(pod(resourceClaims=[{"name": "gpu"}], **requests(**{"example.com/my-gpu": "1"})))
+    told = " ".join(trace.notes)
+    assert ("1 pods ask for devices by ResourceClaim" in told, "example.com/my-gpu" in told) == (True, True)
+
+
+def test_a_pod_that_ended_without_saying_when_is_kept(read):
+    lost = pod(phase="Failed")
+    lost["status"]["containerStatuses"] = None
+    frame = read(lost).workload.frame
+    assert frame.select("status", "start", "end", "service").rows() == [("failed", 10, None, None)]
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_are_counted_whatever_they_are_advertised_as(good):
+    columns = ("node", "gpu_type", "gpus", "gpu_memory_mib")
+    assert good.cluster.frame.select(columns).rows() == [
+        ("a100", "NVIDIA-A100-SXM4-80GB", 8, 81_920),
+        ("t4", "Tesla-T4", 2, 15_360),  # eight shares
+        ("mig", "NVIDIA-H100-80GB-HBM3", 2, 81_559),  # seven slices of one and two of the other
+        ("single", "NVIDIA-A100-SXM4-40GB", 8, 39_936),  # sixteen slices
+        ("hami", "V100", 2, 32_768),  # twenty by its scheduler
+        ("cpu", None, 0, 0),
+    ]
+
+
+def test_the_rest_of_a_node_is_what_it_has_to_give(good):
+    frame = good.cluster.frame.select("cpu_milli", "memory_mib", "disk_mib", "rdma_milli", "pool")
+    assert frame.rows()[:2] == [
+        (127_500, 1_031_798, 2**20, 4000, "NVIDIA-A100-SXM4-80GB"),
+        (16_000, 65_536, 0, 0, "small"),
+    ]
+
+
+def test_nodes_are_found_beside_the_pods(fixtures):
+    trace = fleetlab.read(fixtures / "kubernetes" / "good" / "pods.json", "kubernetes")
+    assert len(trace.cluster) == 6
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_list_may_hold_pods_and_nodes(read):
+    trace = read({"kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4"}}}, pod())
+    assert (len(trace.workload), trace.cluster.frame["cpu_milli"].to_list()) == (1, [4000])
+
+
+def test_a_list_as_the_server_itself_writes_it_names_no_kinds_in_it(read):
+    bare = pod()
+    del bare["kind"]
+    assert len(read(json.dumps({"kind": "PodList", "items": [bare]}).encode()).workload) == 1
+
+
+def test_objects_may_follow_one_another(read):
+    before, after = pod(phase="Running"), pod()
+    frame = read(json.dumps(before).encode() + b"\n" + json.dumps(after, indent=2).encode()).workload.frame
+    assert frame["status"].to_list() == ["completed"]
+
+
+@pytest.mark.parametrize("encode", [gzip.compress, lambda data: data.decode().encode("utf-16")])
+def test_a_list_may_be_gzipped_or_from_a_windows_shell(read, encode):
+    assert len(read(encode(listed(pod()).encode())).workload) == 1
+
+
+DEEP = b'{"kind": "List", "items": [{"kind": "Pod", "metadata": ' + b'{"a":' * 100_000
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (listed(pod()).encode()[:-40], "not JSON, or cut off"),
+        (listed(pod()).encode().replace(b'"uid"', b'"\xff"'), "not text"),
+        (gzip.compress(listed(pod()).encode())[:60], "cut off or damaged"),
+        (DEEP, "nested too deep"),
+        (b'{"kind": "Pod" "metadata"', "`}` expected"),
+        (b"kind: Pod\n", "no list of pods"),
+        (b"", "no list of pods"),
+        (listed().encode(), "no pods in it"),
+        (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or cut off"),
+    ],
+)
+def test_a_file_that_is_no_list_is_a_trace_error_that_says_why(read, data, said):
+    with pytest.raises(TraceError, match=said):
+        read(data)
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["1e30", "-1", "7"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, path=()):
+    """Every place in an object."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_stands_in_an_object_it_is_kept_or_turned_away(fixtures, tmp_path, data):
+    everything = []
+    for name in ("pods", "nodes"):
+        everything += json.loads((fixtures / "kubernetes" / "good" / f"{name}.json").read_text())["items"]
+    items = copy.deepcopy(everything)
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(list(places(items))))
+        at = items
+        for key in way:
+            at = at[key]
+        at[last] = data.draw(anything)
+    (tmp_path / "all.json").write_text(listed(*items, pod("sound")))
+    trace = fleetlab.read(tmp_path, "kubernetes")
+    assert trace.counts["rows"].sum() == len(everything) + 1
+
+
+# -- quantities and shares -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("100m", Fraction(1, 10)),
+        ("1.5", Fraction(3, 2)),
+        ("2Gi", 2**31),
+        ("1G", 10**9),
+        ("500M", 5 * 10**8),
+        ("1e3", 1000),
+        ("129e6", 129_000_000),
+        ("128974848000m", 128_974_848),
+        ("1E", 10**18),
+        ("1E2", 100),
+        ("1Ei", 2**60),
+        ("5k", 5000),
+        (".5", Fraction(1, 2)),
+        ("3.", 3),
+        ("+2", 2),
+        (7, 7),
+        (0.5, Fraction(1, 2)),
+    ],
+)
+def test_a_quantity_is_read_exactly(text, value):
+    assert quantity(text, "here") == value
+
+
+@pytest.mark.parametrize(
+    "value", ["", "banana", "1K", "-1", "1e999", "9" * 30, "1 Gi", None, True, [], float("inf"), 2**64]
+)
+def test_what_is_no_quantity_says_where(value):
+    with pytest.raises(Malformed, match="`here` is"):
+        quantity(value, "here")
+
+
+SUFFIXES = {
+    "": 1,
+    "m": Fraction(1, 1000),
+    "k": 1000,
+    "M": 10**6,
+    "Ki": 1024,
+    "Mi": 2**20,
+    "e3": 1000,
+    "E-3": Fraction(1, 1000),
+}
+
+
+@given(st.integers(0, 10**9), st.integers(0, 999), st.sampled_from(sorted(SUFFIXES)))
+def test_a_quantity_is_its_number_times_its_suffix(number, thousandths, suffix):
+    found = quantity(f"{number}.{thousandths:03d}{suffix}", "here")
+    assert found == (number + Fraction(thousandths, 1000)) * SUFFIXES[suffix]
+
+
+@given(st.text(max_size=12) | st.from_regex(r"[+-]?[0-9.]{1,6}[a-zA-Z]{0,2}[0-9]{0,3}", fullmatch=True))
+def test_any_text_is_a_quantity_that_counts_or_malformed(text):
+    try:
+        found = quantity(text, "here")
+    except Malformed:
+        return
+    assert 0 <= found < 2**63
+
+
+@pytest.mark.parametrize(
+    ("resources", "milli", "memory"),
+    [
+        ({"nvidia.com/gpu": 2}, 2000, 0),
+        ({"amd.com/gpu": 1, "gpu.intel.com/i915": 1}, 2000, 0),
+        ({"nvidia.com/mig-2g.10gb": 1}, 285, 9536),
+        ({"nvidia.com/mig-1g.5gb.me": 2}, 284, 9536),
+        ({"nvidia.com/mig-7g.40gb": 1}, 1000, 0),
+        ({"nvidia.com/mig-1c.3g.20gb": 1}, 142, 19_073),
+        ({"nvidia.com/mig-1g.6gb": 1}, 250, 5722),  # of an A30, which has four slices
+        ({"nvidia.com/gpumem": 10_000}, 250, 10_000),
+        ({"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 50}, 500, 20_000),
+        ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 30}, 600, 8000),
+        ({"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 4000, "volcano.sh/vgpu-cores": 50}, 500, 4000),
+        ({"aliyun.com/gpu-mem": 10}, 256, 10_240),
+        ({"aliyun.com/gpu-mem": 10, "aliyun.com/gpu-core.percentage": 30}, 300, 10_240),
+        ({"cpu": 4, "memory": 2**30}, 0, 0),
+    ],
+)
+def test_each_stack_s_words_for_a_share(resources, milli, memory):
+    found = asked({name: Fraction(n) for name, n in resources.items()}, A100)
+    assert (found.milli, found.memory) == (milli, memory)
+
+
+@pytest.mark.parametrize(("shared", "milli"), [(1, 250), (3, 750), (4, 1000)])
+def test_a_replica_is_that_part_of_a_gpu_by_either_name(shared, milli):
+    card = Card(replicas=4)
+    by_name = [asked({name: Fraction(shared)}, card).milli for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared")]
+    assert by_name == [milli, milli]
+
+
+LAYOUTS = [["1g.5gb"] * 7, ["3g.20gb", "4g.20gb"], ["2g.10gb", "2g.10gb", "3g.20gb"], ["3g.20gb"] * 2, ["7g.40gb"]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slices_that_fit_on_a_gpu_still_do(layout):
+    parts = [slice_of(profile, A100.product) for profile in layout]
+    assert (sum(p.milli for p in parts) <= 1000, sum(p.memory for p in parts) <= 40_960) == (True, True)

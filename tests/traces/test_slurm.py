@@ -1,0 +1,380 @@
+"""A Slurm cluster's own log."""
+
+import gzip
+import json
+from collections import defaultdict
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab.traces._nodelist import MOST, expand
+from fleetlab.traces._tres import PerGpu, demand, mebibytes, tres
+from fleetlab.workload import TraceError
+
+HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
+
+
+@pytest.fixture
+def good(fixtures):
+    return fleetlab.read(fixtures / "slurm" / "good", "slurm")
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write a log of jobs, by its rows; give the folder it lies in."""
+
+    def write(*rows, header=HEADER, name="sacct.txt"):
+        (tmp_path / name).write_text(header + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def job(name="1", submit="2024-05-01T10:00:00", start="2024-05-01T10:00:10", end="2024-05-01T10:01:00", **other):
+    given = {"state": "COMPLETED", "tres": "cpu=1,node=1", "nodes": "n1"} | other
+    return f"{name}|{submit}|{start}|{end}|{given['state']}|{given['tres']}|{given['nodes']}"
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_a_gang_of_one_instance_a_node_or_where_that_does_not_divide_a_gpu(good):
+    frame = good.workload.frame.select("instances", "cpu_milli", "memory_mib", "gpu_milli")
+    assert frame.rows() == [
+        (2, 8000, 65536, 4000),
+        (3, 2334, 3414, 1000),
+        (1, 2000, 500, 125),
+        (1, 2000, 500, 125),
+        (1, 4000, 64000, 375),
+        (1, 4000, 4096, 1000),
+        (1, 3000, 1, 0),
+        (1, 2000, 8192, 0),
+    ]
+
+
+def test_steps_are_part_of_their_jobs_and_nothing_is_lost(good):
+    assert good.counts.rows() == [("nodes", 4, 4, 0), ("jobs", 11, 11, 0)]
+    assert "3 steps are part of their jobs" in good.notes
+
+
+def test_what_runs_has_no_end_and_what_never_ran_has_no_start(good):
+    frame = good.workload.frame.select("status", "start", "end", "service")
+    assert frame.rows() == [
+        ("completed", 60, 7260, 7200),
+        ("failed", 120, 720, 600),
+        ("failed", 180, 240, 60),
+        ("waiting", None, None, None),
+        ("running", 130, None, None),
+        ("cancelled", None, 300, None),
+        ("cancelled", 300, 390, 60),  # suspended for half a minute
+        ("failed", 300, 390, 60),
+    ]
+
+
+def test_tasks_of_an_array_and_parts_of_a_heterogeneous_job_are_one_job(good):
+    names = dict(good.names.collect().iter_rows())
+    jobs = good.workload.frame["job"].to_list()
+    assert [names[2], names[3], names[6], names[7]] == ["102_1", "102_[2-9%2]", "105+0", "105+1"]
+    assert (jobs[2] == jobs[3], jobs[6] == jobs[7], len(set(jobs))) == (True, True, 6)
+
+
+def test_the_type_of_gpu_is_the_one_asked_for_not_the_one_got(good):
+    assert good.workload.frame["gpu_types"].to_list()[:2] == [["a100"], []]
+
+
+def test_a_priority_beyond_what_a_column_holds_is_the_highest(good):
+    assert good.workload.frame["priority"].to_list()[:2] == [2**31 - 1, 10]
+
+
+def test_each_node_of_a_job_is_a_placement(good):
+    placed = good.placements.collect().filter(pl.col("task") < 2)
+    assert placed.select("task", "worker", "node").rows() == [
+        (0, 0, "gpu01"),
+        (0, 1, "gpu02"),
+        (1, 0, "gpu01"),
+        (1, 1, "gpu03"),
+    ]
+
+
+def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
+    trace = fleetlab.read(fixtures / "slurm" / "bad", "slurm")
+    assert trace.rejects.select("table", "line", "reason").rows() == [
+        ("jobs", 4, "10 columns expected, found: 9"),
+        ("jobs", 5, "not the id of a job: what"),
+        ("jobs", 6, "no submit time"),
+        ("jobs", 7, "`Start` is not a time: yesterday"),
+        ("jobs", 8, "`Submit` is not a time: 1e30"),
+        ("jobs", 9, "no such state: EXPLODED"),
+        ("jobs", 10, "`ElapsedRaw` is not a number of seconds: -5"),
+        ("jobs", 11, "`ElapsedRaw` is not a number of seconds: nan"),
+        ("jobs", 12, "`Priority` is not a number: high"),
+        ("jobs", 13, "starts before it was submitted: 2024-05-01T09:59:00"),
+        ("jobs", 14, "ends before it starts: 2024-05-01T10:00:30"),
+        ("jobs", 15, "ends before it was submitted: 2024-05-01T09:00:00"),
+        ("jobs", 16, "not a list of nodes: gpu[1-"),
+        ("jobs", 17, "more than 100,000 nodes in a list: n[0-999999999]"),
+        ("jobs", 18, "not resources as Slurm writes them: banana"),
+        ("jobs", 19, "`gpu` is not an amount: -4"),
+        ("jobs", 20, "`mem` is more than any cluster has: 99999999999P"),
+        ("jobs", 21, "a step of no job that was kept: 216.batch"),
+        ("jobs", 22, "the job stands again further on: 217"),
+        ("nodes", 2, "the node stands twice: gpu01"),
+        ("nodes", 3, "`cpu` is not an amount: many"),
+        ("nodes", 4, "`mem` is not an amount: -1"),
+        ("nodes", 5, "not a list of nodes: gpu[04"),
+        ("nodes", 6, "`gpu` is more than any cluster has: 99999999999"),
+    ]
+
+
+def test_a_job_in_two_logs_is_taken_from_the_later_one(log):
+    log(job(end="Unknown", state="RUNNING"), name="2024-04.txt")
+    trace = fleetlab.read(log(job(), job("2"), name="2024-05.txt"), "slurm")
+    assert trace.workload.frame["status"].to_list() == ["completed", "completed"]
+    assert trace.rejects.rows() == [("jobs", "2024-04.txt", 2, "the job stands again further on: 1")]
+
+
+def test_a_job_that_was_put_back_is_two_tasks_of_one_job(log):
+    back = job(end="2024-05-01T10:00:20", state="REQUEUED")
+    again = job(submit="2024-05-01T10:00:20", start="2024-05-01T10:00:30")
+    frame = fleetlab.read(log(back, again), "slurm").workload.frame
+    assert frame.select("job", "status").rows() == [(0, "cancelled"), (0, "completed")]
+
+
+def test_the_form_with_a_bar_at_the_end_reads_the_same(log):
+    folder = log(job() + "|", header=HEADER.replace("\n", "|\n"))
+    assert len(fleetlab.read(folder, "slurm").workload) == 1
+
+
+def test_a_gzipped_log_reads_the_same(tmp_path):
+    (tmp_path / "sacct.txt.gz").write_bytes(gzip.compress((HEADER + job() + "\n").encode()))
+    assert len(fleetlab.read(tmp_path / "sacct.txt.gz", "slurm").workload) == 1
+
+
+def test_a_log_that_is_cut_off_says_so(tmp_path):
+    (tmp_path / "sacct.gz").write_bytes(gzip.compress((HEADER + job() + "\n").encode())[:40])
+    with pytest.raises(TraceError, match="cut off or damaged"):
+        fleetlab.read(tmp_path, "slurm")
+
+
+def test_a_folder_without_a_log_says_how_to_make_one(tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing\n")
+    with pytest.raises(TraceError, match="no log of jobs") as caught:
+        fleetlab.read(tmp_path, "slurm")
+    assert "sacct -a -P" in caught.value.hint
+
+
+def test_a_log_with_no_row_is_an_empty_trace(log):
+    assert len(fleetlab.read(log(), "slurm").workload) == 0
+
+
+def test_the_fewest_columns_are_enough(log):
+    folder = log("7|2024-05-01T10:00:00|PENDING", header="JobID|Submit|State\n")
+    frame = fleetlab.read(folder, "slurm").workload.frame
+    assert frame.select("status", "instances", "gpu_milli").rows() == [("waiting", 1, 0)]
+
+
+# -- clocks --------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_those_of_the_zone_that_is_named(log):
+    folder = log(job())
+    assert fleetlab.read(folder, "slurm", zone="Europe/Berlin").workload.epoch == 1_714_550_400  # 08:00 in UTC
+    assert fleetlab.read(folder, "slurm").workload.epoch == 1_714_557_600
+
+
+def test_a_log_whose_clock_is_not_named_says_that_it_is_read_as_utc(log):
+    assert "UTC" in fleetlab.read(log(job()), "slurm").notes[0]
+
+
+def test_counted_seconds_and_stamps_with_an_offset_need_no_zone(log):
+    row = job(submit="1714557600", start="2024-05-01T12:00:10+0200", end="1714557660")
+    trace = fleetlab.read(log(row), "slurm", zone="Asia/Tokyo")
+    assert trace.workload.frame.select("start", "end").rows() == [(10, 60)]
+
+
+def test_a_job_over_the_hour_that_comes_twice_ends_after_it_starts(log):
+    row = job(submit="2024-10-27T02:40:00", start="2024-10-27T02:50:00", end="2024-10-27T02:10:00")
+    frame = fleetlab.read(log(row), "slurm", zone="Europe/Berlin").workload.frame
+    assert frame.select("start", "service").rows() == [(600, 1200)]
+
+
+def test_an_hour_that_never_came_is_no_time(log):
+    row = job(submit="2024-03-31T02:30:00", start="2024-03-31T03:00:00", end="2024-03-31T04:00:00")
+    trace = fleetlab.read(log(row, job()), "slurm", zone="Europe/Berlin")
+    assert trace.rejects["reason"].to_list() == ["`Submit` is not a time: 2024-03-31T02:30:00"]
+
+
+@pytest.mark.parametrize("zone", ["Mars/Phobos", " ", "../etc/passwd", "\0"])
+def test_a_zone_that_is_none_is_refused(log, zone):
+    with pytest.raises(TraceError, match="no time zone"):
+        fleetlab.read(log(job()), "slurm", zone=zone)
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_and_lines_of_scontrol_are_nodes(good):
+    columns = ("node", "pool", "gpu_type", "gpus", "cpu_milli", "memory_mib", "disk_mib")
+    assert good.cluster.frame.select(columns).rows() == [
+        ("gpu01", "gpu", "a100", 8, 62_000, 1_031_000, 900_000),
+        ("gpu02", "gpu", "a100", 8, 64_000, 1_031_000, 0),
+        ("gpu03", "gpu", "v100", 4, 32_000, 257_000, 0),
+        ("cpu1", "cpu", None, 0, 32_000, 257_000, 0),
+    ]
+
+
+SINFO = """Wed May 01 10:00:00 2024
+NODELIST   NODES PARTITION  CPUS MEMORY  GRES                STATE
+gpu[1-2]       2      gpu*    64 1031000 gpu:a100:8(S:0-1)   mixed
+gpu1           1       all    64 1031000 gpu:a100:8(S:0-1)   mixed
+cpu1           1       all   32+ 257000+ (null)              idle
+"""
+
+
+def test_a_table_of_sinfo_is_read_and_a_node_in_two_partitions_is_one(log):
+    folder = log(job())
+    (folder / "sinfo.txt").write_text(SINFO)
+    trace = fleetlab.read(folder / "sacct.txt", "slurm")
+    assert trace.cluster.frame.select("node", "pool", "gpus", "memory_mib").rows() == [
+        ("gpu1", "gpu", 8, 1_031_000),
+        ("gpu2", "gpu", 8, 1_031_000),
+        ("cpu1", "all", 0, 257_000),
+    ]
+    assert trace.counts.row(0) == ("nodes", 3, 3, 0)
+
+
+SCONTROL_JSON = {"name": "g1", "cpus": 64, "real_memory": 1000, "gres": "gpu:h100:4(S:0)", "partitions": ["gpu", "all"]}
+SINFO_JSON = {
+    "nodes": {"nodes": ["g1"]},
+    "cpus": {"minimum": 64, "maximum": 64, "total": 64},
+    "memory": {"minimum": 1000},
+    "gres": {"total": "gpu:h100:4"},
+    "partition": {"name": "gpu"},
+}
+
+
+@pytest.mark.parametrize("about", [{"nodes": [SCONTROL_JSON]}, {"sinfo": [SINFO_JSON]}])
+def test_nodes_may_be_json(log, about):
+    folder = log(job())
+    (folder / "nodes.json").write_text(json.dumps(about))
+    frame = fleetlab.read(folder, "slurm").cluster.frame
+    assert frame.select("node", "pool", "gpu_type", "gpus", "cpu_milli").rows() == [("g1", "gpu", "h100", 4, 64_000)]
+
+
+@pytest.mark.parametrize("text", ['{"nodes": [', '{"nodes": ' + "[" * 100_000, '{"nodes": 7}'])
+def test_nodes_in_broken_json_are_a_trace_error(log, text):
+    folder = log(job())
+    (folder / "nodes.json").write_text(text)
+    with pytest.raises(TraceError, match=r"nodes\.json"):
+        fleetlab.read(folder, "slurm")
+
+
+def test_scontrol_is_believed_before_sinfo(log):
+    folder = log(job())
+    (folder / "a.txt").write_text(SINFO)
+    (folder / "b.txt").write_text("NodeName=only CPUTot=2 RealMemory=100\n")
+    trace = fleetlab.read(folder, "slurm")
+    assert trace.cluster.frame["node"].to_list() == ["only"]
+    assert "not read: a.txt" in trace.notes
+
+
+def test_shards_without_nodes_count_as_whole_gpus_and_it_is_said(log):
+    trace = fleetlab.read(log(job(tres="cpu=1,gres/shard=2,node=1")), "slurm")
+    assert trace.workload.frame["gpu_milli"].to_list() == [1000]
+    assert any("unknown size" in note for note in trace.notes)
+
+
+# -- lists of nodes, and resources ---------------------------------------------------------------------------------
+
+
+names = st.from_regex(r"[a-z][a-z-]{0,5}", fullmatch=True)
+spans = st.tuples(st.integers(0, 99_000), st.integers(0, 50), st.integers(1, 6))
+
+
+def spelt(span):
+    first, more, width = span
+    return [f"{n:0{width}d}" for n in range(first, first + more + 1)]
+
+
+@given(st.lists(st.tuples(names, st.lists(spans, max_size=4), st.sampled_from(["", "-ib"])), min_size=1, max_size=5))
+def test_a_list_of_nodes_names_what_it_was_made_of(parts):
+    written, meant = [], []
+    for name, ranges, ending in parts:
+        inside = [spelt(span) for span in ranges]
+        texts = [f"{s[0]}-{s[-1]}" if len(s) > 1 else s[0] for s in inside]
+        written.append(f"{name}[{','.join(texts)}]{ending}" if ranges else f"{name}{ending}")
+        meant += [f"{name}{n}{ending}" for s in inside for n in s] if ranges else [f"{name}{ending}"]
+    assert expand(",".join(written)) == meant
+
+
+@given(st.text(alphabet="n0189[]-,| \n", max_size=40))
+def test_any_text_is_a_bounded_list_of_nodes_or_a_value_error(text):
+    try:
+        found = expand(text)
+    except ValueError:
+        return
+    assert len(found) <= MOST
+
+
+def test_brackets_multiply():
+    assert expand("r[0-1]n[08-09]") == ["r0n08", "r0n09", "r1n08", "r1n09"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("1024K", 1), ("500M", 500), ("62.50G", 64_000), ("2T", 2**21), ("1P", 2**30), ("7", 7), ("1K", 1), ("0", 0)],
+)
+def test_sizes_are_binary_and_in_mebibytes(text, mib):
+    assert mebibytes("mem", text) == mib
+
+
+amounts = st.integers(0, 4000)
+
+
+@given(gpus=amounts, cpus=amounts, memory=amounts, nodes=st.integers(1, 64), order=st.randoms())
+def test_a_gang_asks_for_what_its_job_did(gpus, cpus, memory, nodes, order):
+    parts = [f"gres/gpu={gpus}", f"gres/gpu:a100={gpus}", f"cpu={cpus}", f"mem={memory}G", f"node={nodes}", "billing=9"]
+    order.shuffle(parts)
+    found = demand(defaultdict(str, AllocTRES=",".join(parts)), 0, PerGpu())
+    assert found.instances * found.gpu_milli == 1000 * gpus
+    assert 0 <= found.instances * found.cpu_milli - 1000 * cpus < found.instances
+    assert 0 <= found.instances * found.memory_mib - 1024 * memory < found.instances
+
+
+@given(st.text(alphabet="cpumem=gres/:,0129.GK-node", max_size=40))
+def test_any_text_is_a_demand_or_a_value_error(text):
+    try:
+        found = demand(defaultdict(str, AllocTRES=text, ReqMem=text), 0, PerGpu())
+    except ValueError:
+        return
+    assert (found.instances >= 1, found.gpu_milli % 1000 == 0 or found.gpu_milli < 1000) == (True, True)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["cpu", "mem", "gres/gpu:a100", "node"]), st.from_regex("[0-9]{1,4}G?", fullmatch=True)
+    )
+)
+def test_resources_come_apart_as_they_were_put_together(parts):
+    assert tres(",".join(f"{name}={value}" for name, value in parts.items())) == parts
+
+
+@pytest.mark.parametrize(
+    ("mps", "per_gpu", "milli"), [(25, None, 250), (25, 200, 125), (100, None, 1000), (150, None, 2000)]
+)
+def test_mps_is_a_share_in_percent_unless_nodes_say_otherwise(mps, per_gpu, milli):
+    found = demand(defaultdict(str, AllocTRES=f"gres/mps={mps},node=1"), 0, PerGpu(mps=per_gpu))
+    assert found.gpu_milli == milli
+
+
+@pytest.mark.parametrize(("memory", "mib"), [("4Gn", 4096), ("4Gc", 8192), ("4G", 2048), ("4000M", 2000)])
+def test_memory_may_be_of_a_node_or_a_cpu_or_the_job(memory, mib):
+    assert demand(defaultdict(str, ReqMem=memory, ReqCPUS="4", NNodes="2"), 0, PerGpu()).memory_mib == mib
+
+
+def test_gpus_of_before_they_were_tracked_count_too():
+    found = demand(defaultdict(str, ReqGRES="gpu:v100:2", NNodes="2"), 0, PerGpu())
+    assert (found.instances, found.gpu_milli, found.gpu_types) == (2, 2000, ("v100",))
