@@ -60,7 +60,7 @@ def test_gpus_of_every_make_become_milli(good):
     assert {names[task]: (milli, memory) for task, milli, memory in frame.iter_rows() if milli} == {
         "ml/train": (4000, 0),
         "ml/web-5d8f7c9b6d-x2x7z": (250, 0),  # one of four shares
-        "ml/two-shares": (750, 0),
+        "ml/three-shares": (750, 0),
         "ml/slice": (142, 9536),  # 1g.10gb
         "ml/on-single": (428, 19_073),  # 3g.20gb, which the device plugin calls a GPU there
         "ml/cores": (300, 8192),

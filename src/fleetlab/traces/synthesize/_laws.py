@@ -20,6 +20,8 @@ TABLE: Mapping[str, Any] = LAWS["task_table"]
 FULL: int = PRINTED["tasks"]
 A_DAY = FULL / float(PRINTED["days"])  # tasks a day: the load of the real cluster
 
+MONTH = int(28 * A_DAY)  # tasks in four weeks: fewer days have no quartiles to speak of
+
 # Tasks a second whose run time the log knows: what a simulator has to run.
 KNOWN_A_SECOND = A_DAY / 86_400 * (TABLE["status"]["completed"] + TABLE["status"]["failed"]) / TABLE["rows"]
 

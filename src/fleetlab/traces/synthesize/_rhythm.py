@@ -9,12 +9,11 @@ import numpy as np
 from fleetlab.traces.synthesize._arrivals import FIRST_WEEKDAY, HOURS
 from fleetlab.traces.synthesize._binned import summed
 from fleetlab.traces.synthesize._joint import Floats, Ints
-from fleetlab.traces.synthesize._laws import A_DAY, FULL, LAWS, PRINTED, curve
+from fleetlab.traces.synthesize._laws import A_DAY, FULL, LAWS, MONTH, PRINTED, curve
 from fleetlab.traces.synthesize._measure import CDF, ERRORS, TOLD, Sample, Target, number, share
 from fleetlab.traces.synthesize._targets import STATUS, curves
 from fleetlab.traces.synthesize._view import View
 
-MONTH = int(28 * A_DAY)  # tasks in four weeks: fewer days have no quartiles to speak of
 SOME = 50_000  # tasks below which bursts and predictions hang on a few groups
 OFTEN = 5  # runs of a group before it is asked to predict
 QUARTILES = {"q1": 25, "median": 50, "q3": 75}

@@ -1,0 +1,319 @@
+"""The built-in trace: it has the published numbers, it is the same each time, and a simulator can run it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fleetlab.traces.builtin import open_trace
+from fleetlab.traces.synthesize import check, synthesize
+from fleetlab.traces.synthesize._binned import drawn, grid, ranked
+from fleetlab.traces.synthesize._check import CONFLICTS
+from fleetlab.traces.synthesize._groups import deal, group_sizes
+from fleetlab.traces.synthesize._joint import Wish, fit, multipliers
+from fleetlab.traces.synthesize._laws import FULL
+from fleetlab.traces.synthesize._refit import refit
+from fleetlab.workload import Trace, TraceError
+
+DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return synthesize("pai2020", tasks=100_000, seed=0)
+
+
+@pytest.fixture(scope="module")
+def verdicts(trace):
+    return check(trace).frame
+
+
+# -- what was published ------------------------------------------------------------------------------------------
+
+
+def test_no_published_number_is_missed_by_a_hundred_thousand_tasks(verdicts):
+    assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
+
+
+@pytest.mark.slow
+def test_no_published_number_is_missed_at_full_size():
+    verdicts = check(synthesize("pai2020", tasks=FULL, seed=0)).frame
+    assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
+
+
+def test_most_published_numbers_can_be_held_against_a_hundred_thousand_tasks(verdicts):
+    assert (verdicts["verdict"] == "met").sum() > 380
+
+
+def test_numbers_that_contradict_others_are_those_that_the_docs_name(verdicts):
+    in_conflict = set(verdicts.filter(pl.col("verdict") == "conflict")["target"])
+    told = {line.split("`")[1] for line in DOCS.read_text("utf-8").splitlines() if line.startswith("- conflict: `")}
+    assert in_conflict == set(CONFLICTS) == told
+
+
+def test_a_check_that_finds_a_trace_changed_says_missed(trace):
+    slower = trace.workload.frame.with_columns(pl.col("service") * 1.3)
+    workload = type(trace.workload)(slower, trace.workload.source, trace.workload.epoch, trace.workload.zone)
+    frame = check(Trace(workload, trace.provenance, cluster=trace.cluster, usage=trace.usage)).frame
+    missed = frame.filter(pl.col("verdict") == "missed")["target"]
+    assert missed.str.starts_with("run time").sum() > 20
+
+
+def test_a_check_says_of_each_number_where_it_is_from_and_how_sure_it_is(verdicts):
+    assert verdicts.select("tolerance", "source").null_count().row(0) == (0, 0)
+
+
+def test_other_traces_are_not_bound_by_these_numbers(trace):
+    other = Trace(trace.workload, type(trace.provenance)("read", "elsewhere"))
+    with pytest.raises(TraceError, match="not a trace that `synthesize` made"):
+        check(other)
+
+
+def test_a_handful_of_tasks_is_not_held_against_a_million():
+    with pytest.raises(TraceError, match="too few tasks"):
+        check(synthesize("pai2020", tasks=9_999))
+
+
+# -- what every trace must be ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 50, 1234])
+def test_any_number_of_tasks_makes_a_trace(tasks):
+    assert len(synthesize("pai2020", tasks=tasks, seed=tasks).workload) == tasks
+
+
+def test_the_same_seed_makes_the_same_trace():
+    one, two = (synthesize("pai2020", tasks=5000, seed=3) for _ in range(2))
+    assert one.workload.frame.equals(two.workload.frame)
+    assert one.usage.collect().equals(two.usage.collect())
+
+
+def test_another_seed_makes_another_trace():
+    one, two = (synthesize("pai2020", tasks=5000, seed=s) for s in (3, 4))
+    assert not one.workload.frame["submit"].equals(two.workload.frame["submit"])
+
+
+def test_tasks_come_as_often_as_in_the_real_trace_unless_days_are_given(trace):
+    days = trace.workload.frame["submit"].max() / 86_400
+    assert days == pytest.approx(100_000 / FULL * 62, rel=0.01)
+
+
+def test_days_stretch_the_same_tasks():
+    assert synthesize("pai2020", tasks=2000, days=10).workload.frame["submit"].max() / 86_400 == pytest.approx(10, 0.05)
+
+
+def test_the_busiest_hour_of_the_day_is_a_working_hour_or_midnight_in_shanghai(trace):
+    w = trace.workload
+    clock = pl.from_epoch((w.frame["submit"] + w.epoch).cast(pl.Int64)).dt.replace_time_zone("UTC")
+    assert int(clock.dt.convert_time_zone(w.zone).dt.hour().mode()[0]) in {0, 10, 11, 14, 15, 16, 17}
+
+
+def test_what_the_log_does_not_know_is_null(trace):
+    f = trace.workload.frame
+    open_ended = f.filter(pl.col("status").is_in(["running", "waiting"]))
+    assert open_ended["service"].null_count() == open_ended["end"].null_count() == open_ended.height
+    assert f.filter(pl.col("start").is_null())["status"].unique().to_list() == ["waiting"]
+
+
+def test_a_task_ends_its_run_time_after_it_starts(trace):
+    f = trace.workload.frame.drop_nulls("end")
+    assert f.filter(pl.col("end") != pl.col("start") + pl.col("service")).is_empty()
+
+
+def test_every_gang_could_start_on_the_empty_nodes_of_its_type(trace):
+    nodes = trace.cluster.frame.group_by("gpu_type", "gpus", "cpu_milli", "memory_mib").len()
+    f = trace.workload.frame.filter(pl.col("gpu_milli") > 0).with_columns(type=pl.col("gpu_types").list.first())
+    shapes = f.select("instances", "gpu_milli", "cpu_milli", "memory_mib", "type").unique()
+    rooms = shapes.join(nodes, left_on="type", right_on="gpu_type", suffix="_node").with_columns(
+        room=pl.min_horizontal(
+            pl.when(pl.col("gpu_milli") < 1000)
+            .then(1000 // pl.col("gpu_milli") * pl.col("gpus"))
+            .otherwise(pl.col("gpus") * 1000 // pl.col("gpu_milli")),
+            pl.col("cpu_milli_node") // pl.col("cpu_milli"),
+            pl.col("memory_mib_node") // pl.col("memory_mib"),
+        )
+        * pl.col("len")
+    )
+    room = rooms.group_by("instances", "gpu_milli", "cpu_milli", "memory_mib", "type").agg(pl.col("room").sum())
+    assert room.height == shapes.height
+    assert room.filter(pl.col("room") < pl.col("instances")).is_empty()
+
+
+def test_nothing_uses_more_gpu_than_its_gpus_have(trace):
+    used = trace.usage.collect().join(trace.workload.frame.select("task", asked="gpu_milli"), on="task")
+    assert used.filter(pl.col("gpu_milli") > pl.max_horizontal("asked", 1000)).is_empty()
+
+
+def test_a_trace_can_be_saved_and_opened(trace, tmp_path):
+    assert check(Trace.load(trace.save(tmp_path / "kept"))).frame["achieved"].is_not_null().all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"name": "pai2021"}, "did you mean pai2020"),
+        ({"tasks": 0}, "`tasks` is not a whole number"),
+        ({"tasks": 10**12}, "`tasks` is not a whole number"),
+        ({"tasks": 1.5}, "`tasks` is not a whole number"),
+        ({"tasks": True}, "`tasks` is not a whole number"),
+        ({"days": 0}, "`days` is not a number above 0"),
+        ({"days": -1.0}, "`days` is not a number above 0"),
+        ({"days": float("nan")}, "`days` is not a number above 0"),
+        ({"days": float("inf")}, "`days` is not a number above 0"),
+        ({"days": 1e30}, "`days` is not a number above 0"),
+        ({"days": "two"}, "`days` is not a number above 0"),
+        ({"seed": -1}, "`seed` is not a whole number"),
+        ({"seed": 0.5}, "`seed` is not a whole number"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_a_hint(asked, said):
+    with pytest.raises(TraceError, match=said) as refused:
+        synthesize(**{"name": "pai2020", "tasks": 10} | asked)
+    assert refused.value.hint
+
+
+def test_progress_is_told_from_nothing_to_all():
+    heard = []
+    synthesize("pai2020", tasks=100, tell=lambda what, rows, share: heard.append(share))
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+
+
+# -- how it is made ----------------------------------------------------------------------------------------------
+
+
+def test_a_fitted_law_keeps_what_is_given_and_grants_the_wish():
+    given = np.array([0.25, 0.75])
+    law = fit("a test", np.ones((2, 3)), [Wish(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], given=given)
+    assert law.sum(axis=1) == pytest.approx(given)
+    assert (law @ [0.0, 1.0, 2.0]).sum() == pytest.approx(1.4)
+
+
+def test_wishes_that_contradict_one_another_are_each_missed_a_little():
+    one = np.array([[1.0, 0.0]])
+    law = fit("another test", np.ones((1, 2)), [Wish(one, 0.4, 0.01), Wish(one, 0.6, 0.01)])
+    assert law[0, 0] == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+def test_the_multipliers_on_disk_are_those_of_the_published_laws():
+    kept = {name: list(found) for name, found in multipliers().items() if "test" not in name}
+    again = refit()
+    assert {n: pytest.approx(again[n], rel=1e-3, abs=1e-3) for n in again} == {n: kept[n] for n in again}
+
+
+def test_dealt_groups_fill_each_place_as_asked():
+    room = np.array([500.0, 300.0, 200.0])
+    sizes = np.sort(np.random.default_rng(0).integers(1, 20, 100))[::-1]
+    sizes = np.append(sizes, np.ones(1000 - sizes.sum() % 1000, dtype=np.int64))
+    place = deal(sizes, room, np.random.default_rng(1))
+    filled = np.bincount(place, weights=sizes) / sizes.sum()
+    assert filled == pytest.approx(room / room.sum(), abs=2 / len(room) / 100)
+
+
+@pytest.mark.parametrize("tasks", [1, 10, 999, 100_000, FULL])
+def test_groups_hold_every_task(tasks):
+    assert group_sizes(tasks).sum() == tasks
+
+
+def test_ranked_values_have_their_law_whatever_the_scores():
+    law, edges = np.array([[0.5, 0.5]]), grid(1.0, 100.0, 2)
+    pool = np.zeros(1000, dtype=np.int64)
+    value, _ = drawn(law, edges, pool, ranked(pool, np.random.default_rng(0).random(1000) ** 5))
+    assert np.median(value) == pytest.approx(10.0, rel=0.01)
+
+
+# -- a trace by its words ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "fleetlab"
+
+
+def test_builtin_words_name_tasks_and_seed(cache):
+    trace = open_trace("builtin:500:7")
+    assert (len(trace.workload), trace.provenance.seed) == (500, 7)
+
+
+def test_a_built_in_trace_is_kept_and_found_again(cache):
+    first = open_trace("builtin:500")
+    stamp = next(cache.glob("*/trace.json")).stat().st_mtime_ns
+    again = open_trace("builtin:500")
+    assert next(cache.glob("*/trace.json")).stat().st_mtime_ns == stamp
+    assert again.workload.frame.equals(first.workload.frame)
+
+
+@pytest.mark.parametrize("damaged", ["trace.json", "tables-*/workload.parquet", "tables-*/usage.parquet"])
+def test_a_damaged_cache_is_made_again(cache, damaged):
+    made = open_trace("builtin:300").workload.frame
+    next(cache.glob(f"*/{damaged}")).write_bytes(b"{}")
+    assert open_trace("builtin:300").workload.frame.equals(made)
+    assert json.loads(next(cache.glob("*/trace.json")).read_text("utf-8"))["layout"]
+
+
+def test_a_cache_that_cannot_be_written_only_means_that_nothing_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert len(open_trace("builtin:200").workload) == 200
+
+
+def test_a_folder_is_opened_as_a_saved_trace(tmp_path):
+    kept = synthesize("pai2020", tasks=100).save(tmp_path / "mine")
+    assert len(open_trace(kept).workload) == 100
+
+
+@pytest.mark.parametrize(
+    "words", ["builtin:", "builtin:many", "builtin:1:2:3", "builtin:-5", "builtin:²", "builtin:" + "9" * 5000]
+)
+def test_built_in_words_that_make_no_sense_are_refused(words, cache):
+    with pytest.raises(TraceError, match="not a built-in trace"):
+        open_trace(words)
+
+
+# -- beside real samples -----------------------------------------------------------------------------------------
+
+
+def distance(one, two) -> float:
+    """Kolmogorov and Smirnov's: the widest gap between two distribution functions."""
+    one, two = np.sort(one), np.sort(two)
+    at = np.unique(np.concatenate([one, two]))
+    parts = (np.searchsorted(x, at, side="right") / len(x) for x in (one, two))
+    return float(np.abs(next(parts) - next(parts)).max())
+
+
+@pytest.fixture
+def sample(data) -> pl.DataFrame:
+    return pl.read_csv(data / "alibaba-pai-v2020" / "task_sample_60105" / "alibaba_trace_sub.csv")
+
+
+def completed(trace) -> pl.DataFrame:
+    return trace.workload.frame.filter((pl.col("status") == "completed") & (pl.col("gpu_milli") > 0))
+
+
+@pytest.mark.data
+def test_run_times_are_like_those_of_a_real_sample(trace, sample):
+    longest = sample["service_sec"].max()
+    assert distance(sample["service_sec"], completed(trace)["service"].clip(0, longest)) < 0.08
+
+
+@pytest.mark.data
+def test_gangs_hold_gpus_like_those_of_a_real_sample(trace, sample):
+    done = completed(trace)
+    held = done["instances"].to_numpy() * np.maximum(1, done["gpu_milli"].to_numpy() // 1000)
+    assert distance(sample["gpu_count"], held) < 0.06
+
+
+@pytest.mark.data
+def test_bursts_are_like_those_of_a_real_sample(trace, sample):
+    done = completed(trace)["submit"].to_numpy()
+    # The same part of all tasks, and the same part of the days: thinning makes bursts look smaller.
+    part = sample.height / (FULL * 0.702 * 0.8225)
+    thin = done[np.random.default_rng(0).random(len(done)) < part]
+    real = sample["arrival_s"].to_numpy()
+    for seconds in (1, 10, 60):
+        seen, ours = (np.bincount(((t - t.min()) // seconds).astype(int)) for t in (real, thin))
+        assert ours.var() / ours.mean() == pytest.approx(seen.var() / seen.mean(), rel=0.25)
