@@ -70,6 +70,8 @@ def _keep(trace: Trace, folder: Path | None) -> None:
     if folder is None:
         return
     try:
+        # What could not be opened is not taken for a trace, and would stay in the way.
+        (folder / "trace.json").unlink(missing_ok=True)
         trace.save(folder)
     except (FleetlabError, OSError):
         return

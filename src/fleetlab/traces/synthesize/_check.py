@@ -35,6 +35,11 @@ class Check:
         count = Counter(self.frame["verdict"])
         return f"<Check {', '.join(f'{count[v]} {v}' for v in VERDICTS)}>"
 
+    @property
+    def passed(self) -> bool:
+        """Is no number missed?"""
+        return "missed" not in set(self.frame["verdict"])
+
     def summary(self) -> list[Estimate]:
         """How many there are of each verdict."""
         count = Counter(self.frame["verdict"])

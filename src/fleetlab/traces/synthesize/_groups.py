@@ -20,7 +20,7 @@ USERS_GROW = np.log(577 / PRINTED["users"]) / np.log(100_000 / FULL)
 
 # Share of a user's tasks that are gangs, by the user's tasks (at full size): small users hardly run any.
 GANG_TASKS = np.log([20.0, 76.0, 400.0, 2018.0, 13_450.0])
-GANG_SHARE = np.array([0.05, 0.06, 0.22, 0.40, 0.30])
+GANG_SHARE = np.array([0.06, 0.075, 0.22, 0.40, 0.30])
 
 
 STAYS = 16  # tasks of a group after which its CPUs and memory may change

@@ -9,7 +9,7 @@ import numpy as np
 from fleetlab.traces.synthesize._arrivals import FIRST_WEEKDAY, HOURS
 from fleetlab.traces.synthesize._binned import summed
 from fleetlab.traces.synthesize._joint import Floats, Ints
-from fleetlab.traces.synthesize._laws import A_DAY, FULL, LAWS, MONTH, PRINTED, curve
+from fleetlab.traces.synthesize._laws import FULL, LAWS, MONTH, PRINTED, curve
 from fleetlab.traces.synthesize._measure import CDF, ERRORS, TOLD, Sample, Target, number, share
 from fleetlab.traces.synthesize._targets import STATUS, curves
 from fleetlab.traces.synthesize._view import View
@@ -26,7 +26,8 @@ def rhythm(view: View) -> Iterator[Target]:
 
 
 def _users(v: View) -> Iterator[Target]:
-    tasks, held = summed(v.user, np.ones(len(v.user))), np.sort(summed(v.user, v.instances))[::-1]
+    more = max(1.0, len(v.user) / FULL)  # a trace longer than the real one has as many users, who submit more
+    tasks, held = summed(v.user, np.ones(len(v.user))) / more, np.sort(summed(v.user, v.instances))[::-1] / more
     top = held[: max(1, round(0.05 * len(held)))].sum() / held.sum()
     bound = "told as a bound: 15 %"
     facts = [
@@ -91,9 +92,8 @@ def _so_far(key: Ints, values: Floats) -> tuple[Ints, Floats]:
 
 def _hours(v: View) -> Iterator[Target]:
     whole = int(v.days)
-    rate = A_DAY / (len(v.submit) / v.days)  # a denser or thinner trace keeps the rhythm
     hour = (v.submit // 3600).astype(np.int64)
-    count = np.bincount(hour, minlength=whole * HOURS)[: whole * HOURS].reshape(whole, HOURS) * rate
+    count = np.bincount(hour, minlength=whole * HOURS)[: whole * HOURS].reshape(whole, HOURS) * v.thinner
     weekend = (FIRST_WEEKDAY + np.arange(whole)) % 7 >= 5
     days = count.sum(axis=1)
     ratio = float(days[weekend].mean() / days[~weekend].mean()) if weekend.any() else float("nan")

@@ -127,7 +127,7 @@ def _run_times(v: View) -> Iterator[Target]:
 
 def _held(v: View) -> Iterator[Target]:
     """GPUs that tasks with a known run time hold, on a mean day, of those of their type."""
-    held = np.nan_to_num(v.service) * v.instances * v.milli / 1000 / (v.days * DAY)
+    held = np.nan_to_num(v.service) * v.instances * v.milli / 1000 / (v.days * DAY) * v.thinner
     how = "told, and of tasks still running nothing is known: 5 points"
     for name, published in PRINTED["gpus_allocated"].items():
         mine = v.type == TYPES.index(name)
