@@ -79,10 +79,8 @@ def main() -> None:
         rows.append({"what": name, **measure(code, source, out)})
         print("{what:32} {wall_s:7.1f} s wall {cpu_s:7.1f} s CPU {peak_gib:6.2f} GiB".format(**rows[-1]), flush=True)
     for a, b in ((0, 1), (2, 3)):
-        ratios = {k: rows[b][k] / rows[a][k] for k in ("wall_s", "cpu_s")}
-        print(
-            f"{rows[b]['what']}: {ratios['wall_s']:.2f} × the bare conversion on the wall, {ratios['cpu_s']:.2f} × in CPU"
-        )
+        wall, cpu = (rows[b][k] / rows[a][k] for k in ("wall_s", "cpu_s"))
+        print(f"{rows[b]['what']}: {wall:.2f} × the bare conversion on the wall, {cpu:.2f} × in CPU")
     (BUILD / "figures.json").write_text(json.dumps(rows, indent=1))
 
 
