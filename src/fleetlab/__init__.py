@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetlab.sim import pack
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.workload import (
         Cluster,
@@ -36,11 +37,17 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "fetch",
+    "pack",
     "read",
     "synthesize",
 ]
 # Where each verb lives; every other name is a noun of the hall.
-_ROOM = {"fetch": "fleetlab.traces", "read": "fleetlab.traces", "synthesize": "fleetlab.traces"}
+_ROOM = {
+    "fetch": "fleetlab.traces",
+    "pack": "fleetlab.sim",
+    "read": "fleetlab.traces",
+    "synthesize": "fleetlab.traces",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,14 @@ MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
 
 
-def show(result: Result, *, json: bool = False, most: int = MOST) -> None:
-    """Print a result: as one JSON object, or as a summary and its tables."""
+def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence[str] = ()) -> None:
+    """Print a result: as one JSON object, or as a summary and its tables, or `only` some of them."""
     if json:
         print(as_json(result))
         return
     print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
-        if frame.height:
+        if frame.height and (not only or name in only):
             print(f"\n{name}")
             print(table(frame, most))
     if notes := getattr(result, "notes", ()):

@@ -9,11 +9,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
 import fleetlab
+
+if TYPE_CHECKING:
+    from fleetlab.traces import Tell
 
 
 def _examples(*lines: str) -> str:
@@ -170,16 +173,72 @@ def show_trace(trace: str, *, cluster: Path | None = None, json: Json = False) -
     cluster
         A TOML file of [[node]] entries to use in place of the trace's cluster.
     """
-    from dataclasses import replace
-
     from fleetlab._screen import progress, show
-    from fleetlab.traces.builtin import open_trace
 
     with progress("tasks") as tell:
-        opened = open_trace(trace, tell=tell)
-    if cluster is not None:
-        opened = replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
+        opened = _opened(trace, cluster, tell)
     show(opened, json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab pack my-trace --place fgd,best_fit,random --seeds 42-51",
+        "fleetlab pack builtin:20000 --json",
+    )
+)
+def pack(
+    trace: str,
+    *,
+    place: str = "fgd,best_fit",
+    seeds: str = "42-51",
+    cluster: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Fill a cluster with tasks drawn from a trace until they no longer fit: how much of it can each policy give away?
+
+    Parameters
+    ----------
+    trace
+        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
+    place
+        Place policies, with commas between: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
+        first_fit, worst_fit.
+    seeds
+        Runs of each, as FIRST-LAST or a list with commas.
+    cluster
+        A TOML file of [[node]] entries to use in place of the trace's cluster.
+    """
+    from fleetlab._screen import progress, show
+
+    wanted = [word.strip() for word in place.split(",") if word.strip()]
+    with progress("runs") as tell:
+        opened = _opened(trace, cluster, tell)
+        if opened.cluster is None:
+            msg = f"the trace has no cluster: {trace}"
+            raise fleetlab.TraceError(msg, hint="--cluster FILE.toml gives it one")
+        found = fleetlab.pack(opened.workload, opened.cluster, place=wanted, seeds=_seeds(seeds), tell=tell)
+    show(found, json=json, only=("summary",))
+
+
+def _opened(trace: str, cluster: Path | None, tell: Tell) -> fleetlab.Trace:
+    from dataclasses import replace
+
+    from fleetlab.traces.builtin import open_trace
+
+    opened = open_trace(trace, tell=tell)
+    return opened if cluster is None else replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
+
+
+def _seeds(words: str) -> list[int]:
+    first, dash, last = words.partition("-")
+    try:
+        seeds = list(range(int(first), int(last) + 1)) if dash else [int(word) for word in words.split(",")]
+    except ValueError:
+        seeds = []
+    if not 1 <= len(seeds) <= 10_000 or min(seeds) < 0:
+        msg = f"--seeds takes FIRST-LAST or a list with commas, not: `{words}`"
+        raise fleetlab.WorkloadError(msg, hint="--seeds 42-51, or --seeds 1,2,3")
+    return seeds
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str] | None:

@@ -1,0 +1,211 @@
+"""The packing study: how much of a cluster can be given away before pods no longer fit, by place policy.
+
+After the FGD paper (Weng et al., ATC'23): every pod of the list comes once, in random order, then pods are drawn with
+replacement until the GPU demand that has arrived would pass 130 % of capacity. None departs; one that fits nowhere
+fails and is gone. A task stands for its instances, which come one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim import _packing
+from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.workload import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
+
+UPTO = 130  # percent of GPU capacity that arrives
+COVER = 0.95  # of the pods, by the shapes that stand for the workload
+MOST_TYPES = 62  # GPU types in one cluster: a bit each
+# Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
+
+Tell = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
+
+    curves: pl.DataFrame
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        best = self._at_100().sort("value", descending=True).row(0, named=True)
+        return (
+            f"<Packing {self.curves['place'].n_unique()} places, best {best['place']}, {best['value']:.2f} % allocated>"
+        )
+
+    def _at_100(self) -> pl.DataFrame:
+        full = self.curves.filter(pl.col("arrived") == 100).group_by("place", maintain_order=True)
+        return full.agg(pl.col("allocated").mean().alias("value"), pl.col("allocated").std().alias("sd"), pl.len())
+
+    def summary(self) -> list[Estimate]:
+        """Allocated GPU at 100 % arrived demand, with its interval over the seeds."""
+        found = []
+        for place, value, sd, seeds in self._at_100().iter_rows():
+            t = STUDENT[min(seeds, len(STUDENT) + 1) - 2] if seeds > 1 else float("nan")
+            half = t * (sd or 0.0) / seeds**0.5 if seeds > 1 else float("nan")
+            found.append(Estimate(f"allocated by {place}", value, value - half, value + half, "% of GPUs"))
+        return found
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """One row a place, and the mean curves."""
+        means = self.curves.group_by("place", "arrived", maintain_order=True).agg(
+            pl.col("allocated", "fragmented", "failed").mean()
+        )
+
+        def at(column: str, arrived: int) -> pl.Expr:
+            return pl.col(column).filter(pl.col("arrived") == arrived).mean().alias(f"{column}_at_{arrived}")
+
+        ends = [at("allocated", 100), at("allocated", UPTO), at("fragmented", 100)]
+        short = self.curves.group_by("place", maintain_order=True).agg(pl.col("seed").n_unique().alias("seeds"), *ends)
+        return {"summary": short, "curves": means}
+
+
+def pack(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    place: Sequence[str] = ("fgd", "best_fit"),
+    seeds: Sequence[int] = tuple(range(42, 52)),
+    tell: Tell | None = None,
+) -> Packing:
+    """Fill a cluster with pods drawn from a workload until they no longer fit, by each place policy."""
+    _known(place)
+    if not seeds:
+        msg = "a packing study needs a seed"
+        raise WorkloadError(msg, hint="seeds=range(42, 52) is the ten of the FGD paper")
+    study = _study(workload, cluster)
+    runs = []
+    for k, (name, seed) in enumerate((p, s) for p in place for s in seeds):
+        runs.append(study.run(name, seed))
+        if tell:
+            tell("runs", k + 1, (k + 1) / (len(place) * len(seeds)))
+    settings = {"place": list(place), "seeds": list(seeds), "upto": UPTO}
+    return Packing(pl.concat(runs), Provenance("pack", workload.source, settings), study.notes)
+
+
+def _known(place: Sequence[str]) -> None:
+    for name in place or [""]:
+        if name not in PLACES:
+            near = get_close_matches(name, PLACES, 1)
+            msg = f"no place policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
+            raise PolicyError(msg, hint=f"there are {', '.join(PLACES)}")
+
+
+@dataclass
+class _Study:
+    """A workload and a cluster as the compiled loop takes them."""
+
+    cluster: pl.DataFrame
+    bits: dict[str, int]
+    shape: Ints  # of each pod of the list
+    pods: Pods
+    usual: Usual
+    notes: tuple[str, ...]
+
+    def run(self, place: str, seed: int) -> pl.DataFrame:
+        rng = np.random.default_rng(seed)
+        gpus = _ints(self.cluster["gpus"])
+        capacity = int(gpus.sum()) * WHOLE
+        stream = self._stream(rng, capacity)
+        order = rng.permutation(len(gpus))
+        marks = np.arange(UPTO + 1) * capacity // 100
+        code = PLACES.index(place)
+        draws = rng.random((len(stream), 2))
+        allocated, fragments, failed, _, _ = _packing.pack(
+            code, stream, draws, order, self.pods, self.nodes(), self.usual, marks
+        )
+        return pl.DataFrame(
+            {
+                "place": place,
+                "seed": seed,
+                "arrived": np.arange(UPTO + 1),
+                "allocated": allocated / capacity * 100,
+                "fragmented": fragments / capacity * 100,
+                "failed": failed,
+            }
+        )
+
+    def _stream(self, rng: np.random.Generator, capacity: int) -> Ints:
+        """The list once, in random order, then again and again by lot, up to the last pod that stays below the end."""
+        stream = self.shape[rng.permutation(len(self.shape))]
+        demand = self.pods.gpus * self.pods.milli
+        while (arrived := np.cumsum(demand[stream]))[-1] <= capacity * UPTO // 100:
+            stream = np.append(stream, self.shape[rng.integers(0, len(self.shape), len(self.shape))])
+        return stream[: np.searchsorted(arrived, capacity * UPTO // 100, side="right")]
+
+    def nodes(self) -> Nodes:
+        """All nodes empty."""
+        c = self.cluster
+        gpus = _ints(c["gpus"])
+        return Nodes(
+            first=np.append(0, np.cumsum(gpus)),
+            type=np.array([self.bits[t] for t in c["gpu_type"]], dtype=np.int64),
+            cpu=_ints(c["cpu_milli"]),
+            memory=_ints(c["memory_mib"]),
+            gpu=np.full(int(gpus.sum()), WHOLE, dtype=np.int64),
+            held=np.zeros((len(gpus), KINDS), dtype=np.int64),
+            most_cpu=max(1, int(c["cpu_milli"].max())),  # type: ignore[arg-type]
+            most_gpu=int(gpus.max()) * WHOLE,
+        )
+
+
+def _study(workload: Workload, cluster: Cluster) -> _Study:
+    nodes = cluster.frame.filter(pl.col("gpus") > 0)
+    if nodes.is_empty() or not (workload.frame["gpu_milli"] > 0).any():
+        msg = f"{workload.source}: a packing study needs a cluster with GPUs and tasks that ask for some"
+        raise WorkloadError(msg, hint="another trace, or --cluster FILE.toml")
+    bits = {name: 1 << k for k, name in enumerate(sorted(set(nodes["gpu_type"])))}
+    if len(bits) > MOST_TYPES:
+        msg = f"{cluster.source}: more GPU types than a packing study holds: {len(bits)}"
+        raise WorkloadError(msg, hint=f"at most {MOST_TYPES}: merge those that pods do not tell apart")
+    shapes, shape = _shapes(workload, bits)
+    pods = Pods(*(_ints(shapes[c]) for c in ("cpu_milli", "memory_mib", "milli", "gpus", "types")))
+    left = len(cluster) - nodes.height
+    notes = (f"{left:,} nodes without a GPU are left out, as in the FGD study",) if left else ()
+    return _Study(nodes, bits, shape, pods, _usual(shapes, shape), notes)
+
+
+def _shapes(workload: Workload, bits: dict[str, int]) -> tuple[pl.DataFrame, Ints]:
+    """The distinct shapes of pods, and the shape of every instance."""
+    anything = sum(bits.values())
+    names = workload.frame["gpu_types"]
+    mask = {t: sum(bits.get(name, 0) for name in t) or (0 if t else anything) for t in {tuple(t) for t in names}}
+    gpu = pl.col("gpu_milli")
+    asked = workload.frame.select(
+        "cpu_milli",
+        "memory_mib",
+        milli=pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu),
+        gpus=pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE),
+        types=pl.Series([mask[tuple(t)] for t in names], dtype=pl.Int64),
+    )
+    shapes = asked.unique(maintain_order=True).with_row_index("shape")
+    mine = asked.join(shapes, on=asked.columns, how="left", maintain_order="left")["shape"]
+    return shapes, np.repeat(_ints(mine), workload.frame["instances"].to_numpy())
+
+
+def _usual(shapes: pl.DataFrame, shape: Ints) -> Usual:
+    """The shapes that stand for the workload: most frequent first until they cover 95 % of the pods; memory aside."""
+    count = pl.Series("count", np.bincount(shape, minlength=shapes.height))
+    kinds = (
+        shapes.with_columns(count)
+        .group_by("cpu_milli", "milli", "gpus", "types", maintain_order=True)
+        .agg(pl.col("count").sum())
+        .sort("count", descending=True, maintain_order=True)
+    )
+    covered = kinds["count"].cum_sum() / kinds["count"].sum()
+    kinds = kinds.head(int((covered < COVER).sum()) + 1)
+    share = (kinds["count"] / kinds["count"].sum()).to_numpy()
+    cpu, milli, gpus, types = (_ints(kinds[c]) for c in ("cpu_milli", "milli", "gpus", "types"))
+    return Usual(cpu, milli, gpus, types, share)
+
+
+def _ints(column: pl.Series) -> Ints:
+    return column.to_numpy().astype(np.int64)
