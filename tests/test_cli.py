@@ -3,8 +3,11 @@
 import inspect
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -14,7 +17,7 @@ from fleetlab._screen import cell, table
 
 # Words that only a person needs: where to put things, and how to print them.
 OF_THE_RECEPTION = {"json", "out", "check"}
-OF_THE_FUNCTION = {"tell", "base"}
+OF_THE_FUNCTION = {"tell"}
 
 
 def run(*words, **env):
@@ -91,7 +94,7 @@ def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path):
             "--map",
         ),
         (["synthesize", "pai2021"], "pai2021", "pai2020"),
-        (["synthesize", "pai2020", "--tasks", "-4"], "tasks", "tasks"),
+        (["synthesize", "pai2020", "--tasks", "-4"], "tasks", "1,260,920"),
         (["fetch", "nothing", "--into", "y"], "no published trace by that name: `nothing`", "pai2020"),
         (["show", "x", "--cluster", "y"], "no saved trace", "builtin"),
     ],
@@ -125,6 +128,68 @@ def test_every_format_is_listed_with_licence_and_origin():
     rows = json.loads(run("traces", "--json").stdout)["tables"]["formats"]
     assert len(rows) == 12
     assert all(row["expects"] and row["licence"] and row["origin"] for row in rows)
+
+
+def test_a_read_that_keeps_nothing_leaves_the_trace_that_was_there(saved, tmp_path):
+    (tmp_path / "jobs.csv").write_text("owner,submit\nann,never\nbob,never\n")
+    done = run("read", "csv", tmp_path / "jobs.csv", "--out", saved)
+    assert done.returncode == 2
+    assert "not one of 2 rows could be kept; jobs.csv, line 2" in done.stderr
+    assert len(fleetlab.Trace.load(saved).workload) == 5
+
+
+def test_a_folder_that_cannot_take_the_trace_is_found_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = run("read", "openb2023", tmp_path / "nowhere", "--out", tmp_path / "file")
+    assert "not a folder" in done.stderr
+
+
+def test_rows_turned_away_can_be_listed(fixtures, tmp_path):
+    run("read", "openb2023", fixtures / "openb2023" / "bad", "--out", tmp_path / "t")
+    rows = json.loads(run("show", tmp_path / "t", "--rejects", "--json").stdout)["tables"]["rejects"]
+    assert rows[0] == {
+        "table": "nodes",
+        "file": "openb_node_list_all_node.csv",
+        "line": 3,
+        "reason": "the name stands twice: node-0",
+    }
+
+
+def test_notes_reach_machines_too(fixtures, tmp_path):
+    run("read", "slurm", fixtures / "slurm" / "good", "--out", tmp_path / "t")
+    found = json.loads(run("show", tmp_path / "t", "--json").stdout)
+    assert any("UTC" in row["note"] for row in found["tables"]["notes"])
+
+
+def test_a_name_that_is_not_utf8_is_no_traceback(fixtures, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/j\xff.csv"
+    shutil.copy(os.fsencode(fixtures / "csv" / "good" / "jobs.csv"), odd)
+    done = run("read", "csv", os.fsdecode(odd), "--map", "submit=`created at`", "--out", tmp_path / "t")
+    assert "Traceback" not in done.stderr
+    assert run("show", tmp_path / "t").returncode == 0
+
+
+def test_a_terminal_that_is_not_utf8_is_no_traceback(saved):
+    done = run("show", saved, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_read_that_is_stopped_leaves_no_trace_no_scratch_and_no_traceback(tmp_path, number):
+    row = "job-{0},worker,inst-{0},worker-{0},id-{0},Terminated,100.0,340.0,machine-a\n"
+    (tmp_path / "pai_instance_table.csv").write_text("".join(row.format(k) for k in range(1_000_000)))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "fleetlab.cli", "read", "pai2020", tmp_path, "--out", tmp_path / "t"]
+    reading = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(scratch)})
+    while not list(scratch.glob("*/*.parquet")) and reading.poll() is None:
+        time.sleep(0.01)
+    reading.send_signal(number)
+    _, said = reading.communicate(timeout=60)
+    assert reading.returncode == 128 + number
+    assert "Traceback" not in said
+    assert list(scratch.iterdir()) == []
+    assert not (tmp_path / "t" / "trace.json").exists()
 
 
 def test_what_a_log_brought_in_is_never_a_control_code():

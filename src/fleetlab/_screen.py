@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleetlab.workload import Result, as_json, say
+from fleetlab.workload import Estimate, Provenance, Result, as_json, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,6 +17,23 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One table of a result by itself."""
+
+    name: str
+    frame: pl.DataFrame
+    provenance: Provenance
+
+    def summary(self) -> list[Estimate]:
+        """How many rows there are."""
+        return [Estimate.exact(self.name, self.frame.height)]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The rows."""
+        return {self.name: self.frame}
 
 
 def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence[str] = ()) -> None:

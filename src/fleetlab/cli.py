@@ -6,8 +6,10 @@ Rooms are imported inside the commands, so that `fleetlab --help` answers at onc
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +34,7 @@ app = App(
         "fleetlab show my-trace",
     ),
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,
     version=lambda: __import__("importlib.metadata").metadata.version("fleetlab"),
 )
 
@@ -69,7 +72,9 @@ def read(
         The clock by which a log without time zones was written, such as Europe/Berlin.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.workload.trace import may_hold
 
+    may_hold(out)
     with progress() as tell:
         trace = fleetlab.read(path, format, map=_pairs(map), zone=zone, tell=tell)
         trace.save(out)
@@ -112,7 +117,10 @@ def synthesize(
     """
     from fleetlab._screen import progress, show
     from fleetlab.traces.synthesize import check as checked
+    from fleetlab.workload.trace import may_hold
 
+    if out is not None:
+        may_hold(out)
     with progress("tasks") as tell:
         wanted = {} if tasks is None else {"tasks": tasks}
         trace = fleetlab.synthesize(name, **wanted, days=days, seed=seed, tell=tell)
@@ -128,20 +136,22 @@ def synthesize(
 
 
 @app.command(help_epilogue=_examples("fleetlab fetch pai2020 --into downloads/pai"))
-def fetch(name: str, *, into: Path, json: Json = False) -> None:
+def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False) -> None:
     """Download a public trace, resuming what was begun and verifying published checksums.
 
     Parameters
     ----------
     name
-        One of those that `fleetlab traces` lists with an address.
+        One of those that `fleetlab traces` says can be fetched.
     into
         The folder for the files.
+    base
+        A mirror that has the same files: https://mirror.example/pai.
     """
     from fleetlab._screen import progress, show
 
     with progress("bytes") as tell:
-        got = fleetlab.fetch(name, into=into, tell=tell)
+        got = fleetlab.fetch(name, into=into, base=base, tell=tell)
     show(got, json=json)
 
 
@@ -157,13 +167,19 @@ def traces(*, json: Json = False) -> None:
         return
     for row in listed.tables()["formats"].iter_rows(named=True):
         print(f"{row['format']:12}{row['title']}")
-        for word in ("expects", "options", "licence", "origin"):
+        for word in ("expects", "options", "licence", "origin", "fetch"):
             if row[word]:
                 print(f"{'':12}{word}: {row[word]}")
 
 
 @app.command(name="show", help_epilogue=_examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
-def show_trace(trace: str, *, cluster: Path | None = None, json: Json = False) -> None:
+def show_trace(
+    trace: str,
+    *,
+    cluster: Path | None = None,
+    rejects: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
+) -> None:
     """Say what is in a trace: tasks, nodes, rows kept and rejected.
 
     Parameters
@@ -172,12 +188,14 @@ def show_trace(trace: str, *, cluster: Path | None = None, json: Json = False) -
         The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
     cluster
         A TOML file of [[node]] entries to use in place of the trace's cluster.
+    rejects
+        List the rows that were turned away, with file, line and reason; with --json all of them.
     """
-    from fleetlab._screen import progress, show
+    from fleetlab._screen import Rows, progress, show
 
     with progress("tasks") as tell:
         opened = _opened(trace, cluster, tell)
-    show(opened, json=json)
+    show(Rows("rejects", opened.rejects, opened.provenance) if rejects else opened, json=json)
 
 
 @app.command(
@@ -262,6 +280,7 @@ def _say_saved(out: Path) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run a command; what the user can mend ends in `error: …`, `hint: …` and status 2."""
+    _prepare()
     try:
         app(words, exit_on_error=False, print_error=False)
     except CycloptsError as e:
@@ -284,6 +303,24 @@ def main(words: Sequence[str] | None = None) -> None:
         if not isinstance(e, FleetlabError):
             raise
         _leave(str(e), e.hint)
+
+
+def _prepare() -> None:
+    # A name in a log, or a terminal, that is not UTF-8 must not end in a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # Ended from outside, leave as from inside, so that folders for large tables are cleaned up.
+    for name in ("SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+    # One Ctrl-C reaches us twice, from the frame library and from Python: the second may fall into a clean-up.
+    sys.unraisablehook = _quiet
+
+
+def _quiet(unraisable: sys.UnraisableHookArgs) -> None:
+    if not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
+        sys.__unraisablehook__(unraisable)
 
 
 def _leave(message: str, hint: str | None) -> None:

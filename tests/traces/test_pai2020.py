@@ -71,10 +71,22 @@ def test_every_instance_has_a_placement_retries_and_waiting_ones_too(trace):
 
 def test_usage_meets_its_placement_by_task_and_worker(trace):
     both = trace.usage.join(trace.placements, on=["task", "worker"]).collect().sort("task")
-    assert both.select("task", "cpu_milli", "gpu_milli", "memory_mib").rows() == [
-        (0, 800.0, None, 512.0),
-        (1, 1405.0, 162.5, 1536.0),
+    amounts = ["cpu_milli", "gpu_milli", "memory_mib", "max_memory_mib", "gpu_memory_mib", "max_gpu_memory_mib"]
+    assert both.select("task", *amounts).rows() == [
+        (0, 800.0, None, 512.0, 768.0, None, None),
+        (1, 1405.0, 162.5, 1536.0, 2560.0, 1280.0, 2048.0),
     ]
+
+
+def test_a_retry_that_names_no_worker_is_no_repeat(tmp_path):
+    (tmp_path / "pai_instance_table.csv").write_text(
+        "job-1,worker,inst-1,,id-1,Failed,100.0,340.0,machine-a\n"
+        "job-1,worker,inst-1,,id-1,Terminated,400.0,800.0,machine-a\n"
+        "job-1,worker,inst-1,,id-1,Terminated,400.0,800.0,machine-a\n"
+    )
+    trace = fleetlab.read(tmp_path, "pai2020")
+    assert trace.rejects.select("line", "reason").rows() == [(3, "the instance stands twice")]
+    assert trace.workload.frame["service"].to_list() == [320]
 
 
 def test_what_machines_measured_is_kept_in_the_trace_s_own_time(trace):

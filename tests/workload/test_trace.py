@@ -73,6 +73,15 @@ def test_a_trace_may_be_saved_over_itself(tmp_path):
     assert contents(Trace.load(folder)) == contents(went)
 
 
+def test_a_trace_saved_over_where_it_came_from_can_still_be_read(tmp_path):
+    folder = made().save(tmp_path / "trace")
+    trace = Trace.load(folder)
+    before = contents(trace)
+    trace.save(folder)
+    trace.save(folder)
+    assert contents(trace) == before
+
+
 def test_a_trace_that_is_replaced_leaves_nothing_behind(tmp_path):
     folder = made(["old"]).save(tmp_path / "trace")
     made(["new"]).save(folder)

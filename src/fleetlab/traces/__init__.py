@@ -22,6 +22,7 @@ from fleetlab.traces import (
 )
 from fleetlab.traces._format import Format, Formats, Peek
 from fleetlab.traces._intake import Intake, Tell, silent
+from fleetlab.traces._published import PUBLISHED
 from fleetlab.traces.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
 from fleetlab.workload import Trace, TraceError
@@ -64,12 +65,23 @@ def read(
     if others:
         msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
-    return reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone}))
+    trace = reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone}))
+    _something(trace)
+    return trace
+
+
+def _something(trace: Trace) -> None:
+    """A log of which nothing could be kept is the wrong log, or the wrong way to read it."""
+    if trace.counts["rows"].sum() and not trace.counts["kept"].sum():
+        first = trace.rejects.row(0, named=True)
+        msg = f"not one of {trace.rejects.height:,} rows could be kept; {first['file']}, line {first['line']}"
+        msg += f": {first['reason']}"
+        raise TraceError(msg, hint="is it that format, and the right --map? `fleetlab traces` says what each expects")
 
 
 def formats() -> Formats:
-    """Every format that can be read."""
-    return Formats(tuple(READERS.values()))
+    """Every format that can be read, and whether it can be fetched."""
+    return Formats(tuple(READERS.values()), frozenset(PUBLISHED))
 
 
 def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Thread
@@ -70,7 +70,7 @@ def _shorn(block: Block) -> Block:
     return block
 
 
-def ahead(blocks: Iterator[Block]) -> Iterator[Block]:
+def ahead(blocks: Iterator[Block]) -> Generator[Block]:
     """Unpack the next block while this one is being parsed."""
     queue: Queue[Block | BaseException | None] = Queue(maxsize=1)
     stopped: list[Literal[True]] = []

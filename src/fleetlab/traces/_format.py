@@ -66,6 +66,7 @@ class Formats:
     """What can be read: the result of asking for it."""
 
     formats: tuple[Format, ...]
+    fetched: frozenset[str]
     provenance: Provenance = field(default_factory=lambda: Provenance("traces", "fleetlab"))
 
     def summary(self) -> list[Estimate]:
@@ -76,7 +77,12 @@ class Formats:
         """One row a format."""
         words = ("title", "expects", "licence", "origin")
         rows = [
-            {"format": f.name, **{w: getattr(f, w) for w in words}, "options": ", ".join(sorted(f.options)) or None}
+            {
+                "format": f.name,
+                **{word: getattr(f, word) for word in words},
+                "options": ", ".join(sorted(f.options)) or None,
+                "fetch": f"fleetlab fetch {f.name} --into DIR" if f.name in self.fetched else None,
+            }
             for f in self.formats
         ]
         return {"formats": pl.DataFrame(rows)}

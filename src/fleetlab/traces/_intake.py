@@ -6,6 +6,7 @@ Memory holds a few blocks of a file, never all of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -51,16 +52,17 @@ class Intake:
         before = self.rows.setdefault(table.name, 0)
         layout: Layout | None = None
         rest: Block | None = None
-        for block in ahead(blocks(source)):
-            if layout is None:
-                layout, block = opening(block, source, table)
-            self._too_long(block, source, table)
-            if not block.data:
-                continue
-            rows = parse(block.after(rest), layout, ended=False)
-            rest = rows.rest
-            yield from self._counted(rows, source, table)
-            self.tell(table.name, self.rows[table.name] - before, block.share)
+        with closing(ahead(blocks(source))) as coming:
+            for block in coming:
+                if layout is None:
+                    layout, block = opening(block, source, table)
+                self._too_long(block, source, table)
+                if not block.data:
+                    continue
+                rows = parse(block.after(rest), layout, ended=False)
+                rest = rows.rest
+                yield from self._counted(rows, source, table)
+                self.tell(table.name, self.rows[table.name] - before, block.share)
         if layout is None:
             msg = f"{source.name}: the file is empty"
             raise TraceError(msg, hint="`fleetlab traces` says what each format expects")

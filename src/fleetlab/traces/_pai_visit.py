@@ -16,7 +16,15 @@ from fleetlab.workload import TraceError
 
 # Job and task names together; seeds keep `a, b` from meeting `b, a`.
 KEY = pl.col("job_name").hash(1) ^ pl.col("task_name").hash(2)
-WHOLE_KEY = KEY ^ pl.col("inst_name").hash(3) ^ pl.col("worker_name").hash(4)
+# One row of an instance: a retry has another worker. Where no worker is named, only a row that is the same all through
+# is the same row.
+WHOLE_KEY = (
+    KEY
+    ^ pl.col("inst_name").hash(3)
+    ^ pl.when(pl.col("worker_name").is_not_null())
+    .then(pl.col("worker_name").hash(4))
+    .otherwise(pl.struct("status", "start_time", "end_time", "machine").hash(5))
+)
 
 
 ORPHAN: list[Rule] = [("no such task", pl.col("task").is_null(), "job_name")]

@@ -90,18 +90,19 @@ class Result(Protocol):
 
 
 def as_json(result: Result) -> str:
-    """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null."""
-    return json.dumps(
-        {
-            "provenance": _finite(result.provenance.to_json()),
-            "summary": [_finite(e._asdict()) for e in result.summary()],
-            "tables": {
-                name: [_finite(row) for row in frame.iter_rows(named=True)] for name, frame in result.tables().items()
-            },
-        },
-        ensure_ascii=False,
-        default=str,
-    )
+    """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null.
+
+    Notes, where a result has some, are a table too.
+    """
+    tables = {name: list(frame.iter_rows(named=True)) for name, frame in result.tables().items()}
+    if notes := getattr(result, "notes", ()):
+        tables["notes"] = [{"note": note} for note in notes]
+    found = {
+        "provenance": result.provenance.to_json(),
+        "summary": [e._asdict() for e in result.summary()],
+        "tables": tables,
+    }
+    return json.dumps(_finite(found), ensure_ascii=False, default=str)
 
 
 def _finite(value: object) -> object:

@@ -84,7 +84,7 @@ class Slowdown:
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
         rows = self.frame.with_columns(pl.col("mode").cast(pl.String)).to_dicts()
         try:
-            replace(path, json.dumps(about | {"speeds": rows}, indent=1, ensure_ascii=False))
+            replace(path, json.dumps(about | {"speeds": rows}, indent=1))
         except OSError as e:
             msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at free space and permissions") from None

@@ -74,12 +74,15 @@ class Trace:
     rejects: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REJECTS))
     counts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COUNTS))
     notes: tuple[str, ...] = ()
-    scratch: object = field(default=None, repr=False, compare=False)  # keeps staged files alive as long as the trace
+    # Where large tables lie that are not in memory: keeps staged files alive as long as the trace, or names a folder.
+    scratch: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # A reader that loses a row is broken, and must not be able to hide it.
         lost = self.counts.filter(pl.col("rows") != pl.col("kept") + pl.col("rejected"))
-        assert lost.is_empty(), f"rows lost at the door: {lost.rows()}"
+        if lost.height:
+            msg = f"rows lost at the door: {lost.rows()}"
+            raise AssertionError(msg)  # said outright: `python -O` must not let it pass
 
     def __repr__(self) -> str:
         nodes = f"{len(self.cluster):,} nodes" if self.cluster is not None else "no cluster"
@@ -112,13 +115,13 @@ class Trace:
         folder = Path(folder)
         name = f"tables-{uuid.uuid4().hex[:12]}"
         try:
-            _may_hold_trace(folder)
+            may_hold(folder)
             before = _tables_of(folder)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).mkdir()
             try:
                 about = self._write(folder / name)
-                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1, ensure_ascii=False))
+                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
             except BaseException:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 raise
@@ -127,8 +130,19 @@ class Trace:
             raise FleetlabError(
                 msg, hint="look at free space and permissions; what was there before is untouched"
             ) from None
+        if isinstance(self.scratch, Path) and self.scratch.parent.resolve() == folder.resolve():
+            self._lean_on(folder / name)
         _sweep(folder, before)
         return folder
+
+    def _lean_on(self, tables: Path) -> None:
+        """Read large tables from where they were just saved: those that they were read from are about to go."""
+        for name in ("usage", "placements", "names"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _scan(tables / f"{name}.parquet"))
+        series = {name: _scan(tables / f"series.{name}.parquet") for name in self.series}
+        object.__setattr__(self, "series", series)
+        object.__setattr__(self, "scratch", tables)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         lazy = {"workload": self.workload.frame.lazy(), "rejects": self.rejects.lazy(), "counts": self.counts.lazy()}
@@ -187,6 +201,7 @@ class Trace:
             rejects=_whole(tables / "rejects.parquet", REJECTS),
             counts=_whole(tables / "counts.parquet", COUNTS),
             notes=tuple(about["notes"]),
+            scratch=tables,
         )
 
 
@@ -220,7 +235,7 @@ def _by_status(workload: Workload) -> pl.DataFrame:
     return (
         workload.frame.group_by(status)
         .agg(pl.len().alias("tasks"), pl.col("instances").cast(pl.Int64).sum())
-        .sort("tasks", descending=True)
+        .sort("tasks", "status", descending=[True, False])
     )
 
 
@@ -254,7 +269,8 @@ def _about(folder: Path) -> dict[str, Any]:
     return about  # type: ignore[no-any-return]
 
 
-def _may_hold_trace(folder: Path) -> None:
+def may_hold(folder: Path) -> None:
+    """Raise if a trace cannot be saved in `folder`: to be asked before an hour of work, not after."""
     if folder.exists() and not folder.is_dir():
         msg = f"not a folder: {folder}"
         raise FleetlabError(msg, hint="name a folder to write the trace into")
@@ -263,6 +279,10 @@ def _may_hold_trace(folder: Path) -> None:
     if folder.is_dir() and not ours and not all(OURS.fullmatch(p.name) for p in folder.iterdir()):
         msg = f"not empty, and not a saved trace: {folder}"
         raise FleetlabError(msg, hint="name a new folder, so that nothing of yours is overwritten")
+    nearest = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        msg = f"cannot write into: {nearest}"
+        raise FleetlabError(msg, hint="name a folder that you may write into")
 
 
 def _sink(frame: pl.LazyFrame, path: Path) -> None:
