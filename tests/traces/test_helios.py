@@ -33,6 +33,18 @@ def test_states_of_slurm_become_those_of_the_house(good):
     ]
 
 
+@pytest.mark.parametrize("format", ["helios", "slurm"])
+def test_a_job_that_was_preempted_is_cancelled_in_every_log_of_slurm_s(tmp_path, format):
+    jobs = {
+        "helios": "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time\n"
+        "1,u,v,1,1,1,PREEMPTED,2020-06-09 18:41:00,2020-06-09 18:41:10,2020-06-09 18:43:10\n",
+        "slurm": "JobID|Submit|Start|End|State\n"
+        "1|2020-06-09T18:41:00|2020-06-09T18:41:10|2020-06-09T18:43:10|PREEMPTED\n",
+    }
+    (tmp_path / "cluster_log.csv").write_text(jobs[format])
+    assert fleetlab.read(tmp_path, format).workload.frame["status"].to_list() == ["cancelled"]
+
+
 def test_the_first_submission_has_its_hour_in_shanghai(good):
     assert (good.workload.epoch, good.workload.zone) == (1_591_699_260, "Asia/Shanghai")  # 18:41 on 9 June 2020 there
 
@@ -81,6 +93,14 @@ def test_a_folder_of_clusters_is_refused_with_a_word_on_which_to_name(tmp_path, 
     with pytest.raises(fleetlab.TraceError, match="not one cluster_log") as e:
         fleetlab.read(tmp_path, "helios")
     assert "Venus" in e.value.hint
+
+
+def test_sizes_alone_are_known_as_helios_and_said_to_lack_their_log(fixtures):
+    path = fixtures / "helios" / "good" / "cluster_gpu_number.csv"
+    with pytest.raises(fleetlab.TraceError, match="but like: helios"):
+        fleetlab.read(path, "slurm")
+    with pytest.raises(fleetlab.TraceError, match="no log of jobs"):
+        fleetlab.read(path, "helios")
 
 
 def test_a_list_of_sizes_without_virtual_clusters_is_refused(tmp_path, fixtures):

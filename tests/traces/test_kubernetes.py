@@ -124,35 +124,58 @@ def test_each_bad_object_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "kubernetes" / "bad", "kubernetes")
     requests = "spec.containers.resources.requests"
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("nodes", 22, "it stands again further on: n1"),
-        ("nodes", 24, "`status.allocatable.cpu` is not a quantity: lots"),
-        ("nodes", 25, "`status.allocatable` is not an object: a list"),
-        ("nodes", 26, "`gpus` is more than any node has: 1000000000"),
-        ("other objects", 17, "neither a pod nor a node: Service"),
-        ("other objects", 18, "neither a pod nor a node: nothing"),
-        ("pods", 1, "it stands again further on: ml/ok"),
-        ("pods", 3, "`metadata.labels` is not an object: a list"),
-        ("pods", 4, "no `metadata.creationTimestamp`"),
-        ("pods", 5, "`metadata.creationTimestamp` is not a time: yesterday"),
-        ("pods", 6, "`spec.containers` is not a list: many"),
-        ("pods", 7, f"`{requests}.cpu` is not a quantity: banana"),
-        ("pods", 8, f"`{requests}.cpu` is below zero or beyond count: -1"),
-        ("pods", 9, f"`{requests}.memory` is below zero or beyond count: 1e999"),
-        ("pods", 10, "`gpus` is more than any node has: 1000000000000"),
-        ("pods", 11, "no such phase: Exploded"),
-        ("pods", 12, "scheduled before it was created: by 60 s"),
-        ("pods", 13, "ended before it started: by 30 s"),
-        ("pods", 14, "`spec.priority` is not a whole number: high"),
-        ("pods", 15, "`metadata.ownerReferences` is not a list: an object"),
-        ("pods", 16, "it only holds a GPU for others, which are counted: gpu-reservation-1"),
-        ("pods", 19, "no `metadata.name`"),
-        ("pods", 20, "`spec.nodeSelector.nvidia.com/gpu.product` is not a text: 7"),
-        ("pods", 21, "`metadata.annotations.gpu-fraction` is not a quantity: half"),
+        ("nodes", 25, "it stands again further on: n1"),
+        ("nodes", 27, "`status.allocatable.cpu` is not a quantity: lots (n3)"),
+        ("nodes", 28, "`status.allocatable` is not an object: a list (n4)"),
+        ("nodes", 29, "`gpus` is more than any node has: 1000000000 (n5)"),
+        ("other objects", 20, "neither a pod nor a node: Service (web)"),
+        ("other objects", 21, "neither a pod nor a node: nothing"),
+        ("pods", 4, "it stands again further on: ml/ok"),
+        ("pods", 6, "`metadata.labels` is not an object: a list (ml/p3)"),
+        ("pods", 7, "no `metadata.creationTimestamp`: ml/p4"),
+        ("pods", 8, "`metadata.creationTimestamp` is not a time: yesterday (ml/p5)"),
+        ("pods", 9, "`spec.containers` is not a list: many (ml/p6)"),
+        ("pods", 10, f"`{requests}.cpu` is not a quantity: banana (ml/p7)"),
+        ("pods", 11, f"`{requests}.cpu` is below zero or beyond count: -1 (ml/p8)"),
+        ("pods", 12, f"`{requests}.memory` is below zero or beyond count: 1e999 (ml/p9)"),
+        ("pods", 13, "`gpus` is more than any node has: 1000000000000 (ml/p10)"),
+        ("pods", 14, "no such phase: Exploded (ml/p11)"),
+        ("pods", 15, "scheduled before it was created: by 60 s (ml/p12)"),
+        ("pods", 16, "ended before it started: by 30 s (ml/p13)"),
+        ("pods", 17, "`spec.priority` is not a whole number: high (ml/p14)"),
+        ("pods", 18, "`metadata.ownerReferences` is not a list: an object (ml/p15)"),
+        ("pods", 19, "it only holds a GPU for others, which are counted: kai-resource-reservation/gpu-reservation-1"),
+        ("pods", 22, "no `metadata.name`"),
+        ("pods", 23, "`spec.nodeSelector.nvidia.com/gpu.product` is not a text: 7 (ml/p20)"),
+        ("pods", 24, "`metadata.annotations.gpu-fraction` is not a quantity: half (ml/p21)"),
     ]
 
 
 def test_a_pod_asking_for_shares_of_more_than_a_gpu_gets_whole_ones_and_it_is_said(read):
     trace = read(pod(**requests(**{"nvidia.com/gpu": "2", "nvidia.com/gpucores": "60"})))
+    assert trace.workload.frame["gpu_milli"].to_list() == [2000]
+    assert any("rounded up" in note for note in trace.notes)
+
+
+HAMI = {"nvidia.com/gpumem": "20000", "nvidia.com/gpucores": "30"}
+TWO_V100 = {
+    "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.memory": "32768"}},
+    "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "2"}},
+}
+
+
+@pytest.mark.parametrize("containers", [[{"nvidia.com/gpu": "2"} | HAMI], [{"nvidia.com/gpu": "1"} | HAMI] * 2])
+def test_shares_of_two_gpus_are_two_whole_ones_with_the_memory_of_each(read, containers):
+    trace = read(TWO_V100, pod(containers=[{"resources": {"limits": c}} for c in containers]))
+    assert trace.workload.frame.select("gpu_milli", "gpu_memory_mib").rows() == [(2000, 20_000)]
+    assert any("rounded up" in note for note in trace.notes)
+
+
+def test_a_fraction_of_each_of_two_devices_is_two_whole_gpus_and_it_is_said(read):
+    kai = pod(**requests(cpu="1"))
+    kai["metadata"]["annotations"] = {"gpu-fraction": "0.4", "gpu-fraction-num-devices": "2"}
+    trace = read(kai)
     assert trace.workload.frame["gpu_milli"].to_list() == [2000]
     assert any("rounded up" in note for note in trace.notes)
 
@@ -164,9 +187,29 @@ def test_a_share_by_memory_of_a_gpu_of_unknown_size_is_a_whole_one_and_it_is_sai
 
 
 def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):
-    trace = read(pod(resourceClaims=[{"name": "gpu"}], **requests(**{"example.com/my-gpu": "1"})))
-    told = " ".join(trace.notes)
-    assert ("1 pods ask for devices by ResourceClaim" in told, "example.com/my-gpu" in told) == (True, True)
+    trace = read(pod(resourceClaims=[{"name": "gpu"}]))
+    assert any("1 pods ask for devices by ResourceClaim" in note for note in trace.notes)
+
+
+def test_every_resource_that_is_not_known_is_named_with_how_many_pods_ask_for_it(read):
+    common = {"cpu": "1", "hugepages-2Mi": "4Mi", "rdma/hca": "1", "nvidia.com/mig-1g.5gb": "1", "nvidia.com/gpu": "1"}
+    ascend, gaudi = {"huawei.com/Ascend910": "8"}, {"habana.ai/gaudi": "2", "example.com/none": "0"}
+    trace = read(pod("a", **requests(**common, **ascend)), pod("b", **requests(**common, **ascend, **gaudi)))
+    told = "resources not understood, counted as none: huawei.com/Ascend910 (2 pods), habana.ai/gaudi (1 pods)"
+    assert told in trace.notes
+
+
+def test_a_list_on_one_line_still_tells_which_pod_was_turned_away(read):
+    trace = read(pod("a"), pod("b", phase="Exploded"))
+    assert trace.rejects.select("line", "reason").rows() == [(1, "no such phase: Exploded (ml/b)")]
+
+
+def test_an_object_is_turned_away_by_the_line_it_begins_on_in_whichever_list(read):
+    first, second = ({"kind": "List", "items": [pod(n), pod(n, phase="Exploded")]} for n in "ab")
+    text = json.dumps(first, indent=1) + "\n" + json.dumps(second, indent=1)
+    lines = text.split("\n")
+    began = [k for k, line in enumerate(lines, 1) if line == "  {"]
+    assert read(text.encode()).rejects["line"].to_list() == [began[1], began[3]]
 
 
 def test_a_pod_that_ended_without_saying_when_is_kept(read):
@@ -365,7 +408,9 @@ def test_any_text_is_a_quantity_that_counts_or_malformed(text):
         ({"nvidia.com/mig-1g.6gb": 1}, 250, 5722),  # of an A30, which has four slices
         ({"nvidia.com/gpumem": 10_000}, 250, 10_000),
         ({"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 50}, 500, 20_000),
-        ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 30}, 600, 8000),
+        ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 30}, 2000, 8000),
+        ({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4000}, 2000, 8000),
+        ({"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 50}, 2000, 40_000),
         ({"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 4000, "volcano.sh/vgpu-cores": 50}, 500, 4000),
         ({"aliyun.com/gpu-mem": 10}, 256, 10_240),
         ({"aliyun.com/gpu-mem": 10, "aliyun.com/gpu-core.percentage": 30}, 300, 10_240),

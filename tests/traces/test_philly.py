@@ -45,7 +45,7 @@ def test_a_job_whose_last_attempt_has_no_end_is_running_whatever_its_status_says
         ("failed", 60),
         ("cancelled", None),
         ("running", None),
-        ("completed", None),
+        ("completed", 60),  # its first attempt held nothing
     ]
 
 
@@ -70,35 +70,42 @@ def test_machines_are_told_apart_by_the_memory_of_their_gpus(good):
     ]
 
 
+@pytest.mark.parametrize("lacking", [attempt("None", "None", m1=1), attempt("2017-10-07 02:00:00", "None", m1=1)])
+def test_a_job_with_an_attempt_that_ran_for_an_unknown_time_has_an_unknown_service(tmp_path, lacking):
+    tried = [lacking, attempt("2017-10-07 03:00:00", "2017-10-07 03:10:00", m1=1)]
+    trace = fleetlab.read(log(tmp_path, {"attempts": tried}), "philly")
+    assert trace.workload.frame.select("end", "service").rows() == [(7800, None)]
+    assert "ended jobs that lack a time of an attempt, whose `service` is unknown: 1" in trace.notes
+
+
 def test_what_the_log_cannot_tell_is_counted_in_the_notes(good):
     assert [note for note in good.notes if note.rsplit(": ", 1)[-1].isdigit()] == [
         "jobs tried more than once, whose `service` is what all attempts ran: 2",
         "jobs that never held a GPU, so that what they asked for is unknown and stands as 0: 1",
-        "ended jobs that lack a time of an attempt, whose `service` is unknown: 1",
     ]
 
 
 def test_each_bad_record_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "philly" / "bad", "philly")
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("jobs", 2, "the jobid stands twice: a"),
-        ("jobs", 3, "not a job: 17.0"),
-        ("jobs", 4, "the job has no: attempts, user"),
-        ("jobs", 5, "`jobid` is not a text: 1e+32"),
-        ("jobs", 6, "no such status: Lost"),
-        ("jobs", 7, "no submitted_time"),
-        ("jobs", 8, "`submitted_time` is not a time: last week"),
-        ("jobs", 9, "a time of an attempt is not a time: 2017-10-07 25:00:00"),
-        ("jobs", 10, "an attempt ends before it starts: 2017-10-07 01:01:00"),
-        ("jobs", 11, "started before it was submitted: 2017-10-07 00:59:00"),
-        ("jobs", 12, "the last attempt ends before the first starts: 2017-10-07 02:01:00"),
-        ("jobs", 13, "`attempts` is not a list: 'none'"),
-        ("jobs", 14, "not an attempt: 7.0"),
-        ("jobs", 15, "`start_time` is not a text: 1507366800.0"),
-        ("jobs", 16, "not a machine with its GPUs: {'ip': 'm1', 'gpus': 8.0}"),
-        ("jobs", 17, "`detail` is not a list: {'ip': 'm1'}"),
-        ("jobs", 18, "`jobid` is not a text: 'o\\ud800'"),
-        ("jobs", 19, "`vc` is not a text: ['v']"),
+        ("jobs", 3, "the jobid stands twice: a"),
+        ("jobs", 4, "not a job: 17.0"),
+        ("jobs", 5, "the job has no: attempts, user"),
+        ("jobs", 6, "`jobid` is not a text: 1e+32"),
+        ("jobs", 7, "no such status: Lost"),
+        ("jobs", 8, "no submitted_time"),
+        ("jobs", 9, "`submitted_time` is not a time: last week"),
+        ("jobs", 10, "a time of an attempt is not a time: 2017-10-07 25:00:00"),
+        ("jobs", 11, "an attempt ends before it starts: 2017-10-07 01:01:00"),
+        ("jobs", 12, "started before it was submitted: 2017-10-07 00:59:00"),
+        ("jobs", 13, "the last attempt ends before the first starts: 2017-10-07 02:01:00"),
+        ("jobs", 14, "`attempts` is not a list: 'none'"),
+        ("jobs", 15, "not an attempt: 7.0"),
+        ("jobs", 16, "`start_time` is not a text: 1507366800.0"),
+        ("jobs", 17, "not a machine with its GPUs: {'ip': 'm1', 'gpus': 8.0}"),
+        ("jobs", 18, "`detail` is not a list: {'ip': 'm1'}"),
+        ("jobs", 19, "`jobid` is not a text: 'o\\ud800'"),
+        ("jobs", 20, "`vc` is not a text: ['v']"),
         ("machines", 3, "the name stands twice: m1"),
         ("machines", 4, "`number of GPUs` is not from 0 to 1024: -1"),
         ("machines", 5, "`single GPU mem` is not a number of GB:  much"),
@@ -118,6 +125,20 @@ def test_an_end_in_the_hour_that_comes_twice_is_after_its_start(tmp_path):
     tried = attempt("2017-11-05 01:50:00", "2017-11-05 01:10:00", m1=1)
     path = log(tmp_path, {"submitted_time": "2017-11-05 01:40:00", "attempts": [tried]})
     assert fleetlab.read(path, "philly").workload.frame["service"].to_list() == [20 * 60]
+
+
+def test_a_job_whose_first_attempt_has_no_times_starts_with_the_next(tmp_path):
+    tried = [attempt("None", "None"), attempt("2017-10-07 03:00:00", "2017-10-07 03:10:00", m1=1)]
+    frame = fleetlab.read(log(tmp_path, {"attempts": tried}), "philly").workload.frame
+    assert frame.select("start", "end", "service").rows() == [(7200, 7800, 600)]
+
+
+def test_jobs_on_one_line_keep_their_own_attempts(tmp_path):
+    tried = [[attempt("2017-10-07 03:00:00", f"2017-10-07 03:{m}:00", m1=1)] for m in (10, 20)]
+    path = log(tmp_path, {"jobid": "a", "attempts": tried[0]}, {"jobid": "b", "attempts": tried[1]}, {"status": "?"})
+    trace = fleetlab.read(path, "philly")
+    assert trace.workload.frame["service"].to_list() == [600, 1200]
+    assert trace.rejects["line"].to_list() == [1]
 
 
 def test_a_zone_that_does_not_exist_is_named(tmp_path):
@@ -160,10 +181,11 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path, fixtures):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (b'[{"status": "Pass", "vc"', "not JSON at line 1, column 25"),
-        (b"", "not JSON at line 1, column 1"),
+        (b'[{"status": "Pass", "vc"', "not JSON, or cut off, at line 1, column 25"),
+        (b"", "not JSON, or cut off, at line 1, column 1"),
         (b'{"jobs": []}', "not a list of jobs but: dict"),
-        (b"[" * 100_000, "deeper than any job log has"),
+        (b"[" * 100_000, "nested too deep"),
+        (b"[] []", "more than one list"),
         (b'["\xff\xfe"]', "not UTF-8 at byte: 2"),
     ],
 )

@@ -48,6 +48,7 @@ def test_a_job_is_a_gang_of_one_instance_a_node_or_where_that_does_not_divide_a_
         (3, 2334, 3414, 1000),
         (1, 2000, 500, 125),
         (1, 2000, 500, 125),
+        (1, 2000, 500, 125),
         (1, 4000, 64000, 375),
         (1, 4000, 4096, 1000),
         (1, 3000, 1, 0),
@@ -67,6 +68,7 @@ def test_what_runs_has_no_end_and_what_never_ran_has_no_start(good):
         ("failed", 120, 720, 600),
         ("failed", 180, 240, 60),
         ("waiting", None, None, None),
+        ("waiting", None, None, None),
         ("running", 130, None, None),
         ("cancelled", None, 300, None),
         ("cancelled", 300, 390, 60),  # suspended for half a minute
@@ -77,8 +79,80 @@ def test_what_runs_has_no_end_and_what_never_ran_has_no_start(good):
 def test_tasks_of_an_array_and_parts_of_a_heterogeneous_job_are_one_job(good):
     names = dict(good.names.collect().iter_rows())
     jobs = good.workload.frame["job"].to_list()
-    assert [names[2], names[3], names[6], names[7]] == ["102_1", "102_[2-9%2]", "105+0", "105+1"]
-    assert (jobs[2] == jobs[3], jobs[6] == jobs[7], len(set(jobs))) == (True, True, 6)
+    assert [names[k] for k in (2, 3, 4, 7, 8)] == ["102_1", "102_2", "102_3", "105+0", "105+1"]
+    assert (jobs[2] == jobs[3] == jobs[4], jobs[7] == jobs[8], len(set(jobs))) == (True, True, 6)
+
+
+def test_a_row_of_tasks_that_wait_is_as_many_tasks_and_counts_as_one_row(good):
+    assert "1 rows stood for tasks of an array that had not started: they are 2 tasks" in good.notes
+    assert (len(good.workload), good.counts["kept"].to_list()) == (9, [4, 11])
+
+
+def waiting(name):
+    return job(name, start="Unknown", end="Unknown", state="PENDING", nodes="None assigned")
+
+
+def test_tasks_of_an_array_that_have_started_since_are_taken_from_the_later_log(log):
+    log(waiting("7_[1-2]"), waiting("8_[1-2]"), name="2024-04.txt")
+    trace = fleetlab.read(log(job("7_1"), job("8_1"), job("8_2"), name="2024-05.txt"), "slurm")
+    names = trace.names.collect()["name"].to_list()
+    assert dict(zip(names, trace.workload.frame["status"], strict=True)) == {
+        "7_2": "waiting",
+        "7_1": "completed",
+        "8_1": "completed",
+        "8_2": "completed",
+    }
+    assert trace.rejects.rows() == [("jobs", "2024-04.txt", 3, "the job stands again further on: 8_[1-2]")]
+
+
+@pytest.mark.parametrize("tasks", ["0-99999999", "1-100001", "1-5,...", "1-5,7...", "0x3F", "5-1", "1-9:0", ""])
+def test_a_row_of_too_many_or_untold_tasks_is_one_task_and_it_is_said(log, tasks):
+    trace = fleetlab.read(log(waiting(f"7_[{tasks}]")), "slurm")
+    assert trace.names.collect()["name"].to_list() == [f"7_[{tasks}]"]
+    assert "1 rows stand for more tasks of an array than can be told: each is one task here" in trace.notes
+
+
+def test_all_rows_together_name_no_more_tasks_than_a_cluster_can_hold(log):
+    trace = fleetlab.read(log(*(waiting(f"{k}_[1-100000]") for k in range(11))), "slurm")
+    assert len(trace.workload) == 10 * 100_000 + 1
+
+
+def test_what_users_asked_for_in_time_is_a_series(good):
+    assert good.series["requested"].collect().rows() == [
+        (0, 86_400),
+        (1, 600),
+        (2, 3600),
+        (3, 3600),
+        (4, 3600),
+        (7, 1800),
+    ]
+
+
+def test_a_log_without_limits_has_no_such_series(log):
+    assert fleetlab.read(log(job()), "slurm").series == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "seconds"),
+    [
+        ("Timelimit", "2-00:00:30", 172_830),
+        ("Timelimit", "10:00:00", 36_000),
+        ("Timelimit", "30:15", 1815),
+        ("Timelimit", "1-6", 108_000),
+        ("TimelimitRaw", "1440", 86_400),
+    ],
+)
+def test_a_limit_is_read_as_slurm_writes_it(log, column, text, seconds):
+    folder = log(f"7|2024-05-01T10:00:00|PENDING|{text}", header=f"JobID|Submit|State|{column}\n")
+    assert fleetlab.read(folder, "slurm").series["requested"].collect().rows() == [(0, seconds)]
+
+
+@pytest.mark.parametrize("text", ["soon", "-5", "nan", "1e30", "999999999-00:00:00"])
+def test_a_limit_that_is_no_length_of_time_is_turned_away(log, text):
+    rows = [f"7|2024-05-01T10:00:00|PENDING|{text}", "8|2024-05-01T10:00:00|PENDING|UNLIMITED"]
+    trace = fleetlab.read(log(*rows, header="JobID|Submit|State|Timelimit\n"), "slurm")
+    assert trace.rejects["reason"].to_list() == [f"`Timelimit` is not a length of time: {text}"]
+    assert trace.series == {}
 
 
 def test_the_type_of_gpu_is_the_one_asked_for_not_the_one_got(good):
@@ -164,6 +238,15 @@ def test_a_folder_without_a_log_says_how_to_make_one(tmp_path):
     with pytest.raises(TraceError, match="no log of jobs") as caught:
         fleetlab.read(tmp_path, "slurm")
     assert "sacct -a -P" in caught.value.hint
+
+
+@pytest.mark.parametrize("nodes", ["NodeName=n1 CPUTot=2 RealMemory=100\n", "NODELIST CPUS MEMORY\nn1 2 100\n"])
+def test_a_list_of_nodes_alone_is_known_as_slurm_s_and_said_to_lack_its_log(tmp_path, nodes):
+    (tmp_path / "nodes.txt").write_text(nodes)
+    with pytest.raises(TraceError, match="but like: slurm"):
+        fleetlab.read(tmp_path / "nodes.txt", "helios")
+    with pytest.raises(TraceError, match="a list of nodes, but no log of jobs"):
+        fleetlab.read(tmp_path / "nodes.txt", "slurm")
 
 
 def test_a_log_with_no_row_is_an_empty_trace(log):
@@ -264,7 +347,15 @@ def test_nodes_may_be_json(log, about):
     assert frame.select("node", "pool", "gpu_type", "gpus", "cpu_milli").rows() == [("g1", "gpu", "h100", 4, 64_000)]
 
 
-@pytest.mark.parametrize("text", ['{"nodes": [', '{"nodes": ' + "[" * 100_000, '{"nodes": 7}'])
+def test_a_node_in_json_is_turned_away_by_the_line_it_begins_on(log):
+    folder = log(job())
+    nodes = [SCONTROL_JSON, SCONTROL_JSON | {"name": "g2", "cpus": "many"}]
+    (folder / "nodes.json").write_text('{"nodes": [\n' + ",\n".join(map(json.dumps, nodes)) + "\n]}")
+    rejects = fleetlab.read(folder, "slurm").rejects
+    assert rejects.select("line", "reason").rows() == [(3, "`cpu` is not an amount: many")]
+
+
+@pytest.mark.parametrize("text", ['{"nodes": [', '{"nodes": []} x', '{"nodes": ' + "[" * 100_000, '{"nodes": 7}'])
 def test_nodes_in_broken_json_are_a_trace_error(log, text):
     folder = log(job())
     (folder / "nodes.json").write_text(text)
@@ -373,6 +464,20 @@ def test_mps_is_a_share_in_percent_unless_nodes_say_otherwise(mps, per_gpu, mill
 @pytest.mark.parametrize(("memory", "mib"), [("4Gn", 4096), ("4Gc", 8192), ("4G", 2048), ("4000M", 2000)])
 def test_memory_may_be_of_a_node_or_a_cpu_or_the_job(memory, mib):
     assert demand(defaultdict(str, ReqMem=memory, ReqCPUS="4", NNodes="2"), 0, PerGpu()).memory_mib == mib
+
+
+@pytest.mark.parametrize(
+    ("columns", "nodes"),
+    [
+        ({"AllocNodes": "2", "NNodes": "3", "ReqNodes": "4"}, 2),
+        ({"AllocNodes": "0", "NNodes": "3", "ReqNodes": "4"}, 3),
+        ({"AllocNodes": "", "NNodes": "", "ReqNodes": "4"}, 4),
+    ],
+)
+def test_what_a_job_got_counts_before_what_it_asked_for(columns, nodes):
+    cpus = {name.replace("Nodes", "CPUS").replace("NNCPUS", "NCPUS"): n for name, n in columns.items()}
+    found = demand(defaultdict(str, columns | cpus), 0, PerGpu())
+    assert (found.instances, found.instances * found.cpu_milli) == (nodes, 1000 * nodes)
 
 
 def test_gpus_of_before_they_were_tracked_count_too():

@@ -240,4 +240,4 @@ def test_a_line_of_half_a_gigabyte_costs_a_few_blocks_of_memory(tmp_path):
     said = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True).stdout
     rows, peak = said.splitlines()
     assert rows == "[('x', 1, 1), ('y', 2, 3)] [2]"
-    assert int(peak) << 10 < LIMIT + 8 * _blocks.BLOCK
+    assert int(peak) << 10 < LIMIT + 10 * _blocks.BLOCK

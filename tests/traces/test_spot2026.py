@@ -76,7 +76,8 @@ def test_jobs_without_nodes_have_no_cluster(fixtures, tmp_path):
     assert (len(trace.workload), trace.cluster) == (5, None)
 
 
-def test_nodes_that_are_all_turned_away_make_no_cluster(tmp_path):
+def test_nodes_that_are_all_turned_away_make_no_cluster(fixtures, tmp_path):
+    shutil.copy(fixtures / "spot2026" / "good" / "job_info_df.csv", tmp_path)
     (tmp_path / "node_info_df.csv").write_text("gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,-1,128,0\n")
     assert fleetlab.Trace.load(fleetlab.read(tmp_path, "spot2026").save(tmp_path / "saved")).cluster is None
 

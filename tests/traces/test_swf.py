@@ -1,6 +1,7 @@
 """Logs of the Parallel Workloads Archive."""
 
 import gzip
+import random
 
 import pytest
 
@@ -125,9 +126,26 @@ def test_a_line_without_an_end_is_turned_away_by_its_number(tmp_path):
     assert trace.counts.rows() == [("jobs", 3, 2, 1)]
 
 
-def test_an_empty_file_is_refused(tmp_path):
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_refused(tmp_path, text):
     with pytest.raises(fleetlab.TraceError, match="the file is empty"):
-        fleetlab.read(log(tmp_path, ""), "swf")
+        fleetlab.read(log(tmp_path, text), "swf")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"id,when\n1,2\n", random.Random(1).randbytes(100_000), b"; MaxProcs: 8\n1 2 3\n", b"7" * 2_000_000 + b"\n"],
+    ids=["csv", "noise", "short", "long"],
+)
+def test_what_has_no_line_of_18_numbers_is_refused(tmp_path, data):
+    (tmp_path / "lab.swf").write_bytes(data)
+    with pytest.raises(fleetlab.TraceError, match="not a log in the Standard Workload Format"):
+        fleetlab.read(tmp_path / "lab.swf", "swf")
+
+
+def test_a_log_of_comments_alone_is_an_empty_trace(tmp_path):
+    trace = fleetlab.read(log(tmp_path, "; MaxProcs: 64\n"), "swf")
+    assert (len(trace.workload), trace.cluster.frame["cpu_milli"].to_list()) == (0, [64_000])
 
 
 def test_a_log_is_known_by_its_lines(tmp_path):

@@ -1,6 +1,7 @@
 """Any delimited table, by a map."""
 
 import math
+import shlex
 import string
 
 import polars as pl
@@ -226,6 +227,43 @@ def test_the_end_of_a_task_still_running_is_passed_over(written):
     assert (column(trace, "service"), column(trace, "end")) == ([None], [None])
 
 
+@pytest.mark.parametrize(
+    ("header", "note", "status"),
+    [
+        ("submit", "no status, start or end: all tasks are taken as completed", "completed"),
+        ("submit,start", "no status and no end: a task without a start is taken as waiting", "waiting"),
+        ("submit,end", "no status: a task without an end is taken as running", "running"),
+        ("submit,service", "no status: a task without a service is taken as running", "running"),
+        ("submit,start,end", "no status: a task without an end is taken as running, or as waiting if", "waiting"),
+    ],
+)
+def test_what_is_said_of_a_missing_status_is_what_was_done(written, header, note, status):
+    trace = written(f"{header},x\n0{',' * header.count(',')},1\n")
+    assert any(told.startswith(note) for told in trace.notes)
+    assert column(trace, "status") == [status]
+
+
+# -- slips ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "advice"),
+    [
+        ("gpus", "gpus", "--map gpu_milli=gpus*1000"),
+        ("GPU count", "`GPU count`", "--map 'gpu_milli=`GPU count`*1000'"),
+        ("gpus", "gpus*1", "multiply them by 1000"),
+    ],
+)
+def test_gpus_that_are_taken_for_thousandths_are_noticed(written, name, expression, advice):
+    trace = written(f"submit,{name}\n0,1\n1,8\n2,0\n", gpu_milli=expression)
+    assert f"gpu_milli never exceeds 8: if these are GPUs, {advice}" in trace.notes
+
+
+@pytest.mark.parametrize("most", [0, 17, 1000])
+def test_thousandths_that_can_be_meant_are_let_be(written, most):
+    assert not any("never exceeds" in note for note in written(f"submit,gpu_milli\n0,0\n1,{most}\n").notes)
+
+
 # -- bad maps, bad files -------------------------------------------------------------------------------------------
 
 
@@ -277,6 +315,28 @@ def test_a_table_without_submit_says_which_columns_look_like_times(written):
     assert e.value.hint == "it has name, when, gpus; these look like times: when; --map submit=when"
 
 
+@pytest.mark.parametrize("name", ["submit time", "1st seen", "a,b", "seen it's", "zeit_für"])
+def test_a_hint_that_is_followed_works(written, name):
+    text = f'"{name}",gpus\n2024-05-01T08:00:00Z,1\n'
+    with pytest.raises(fleetlab.TraceError) as e:
+        written(text)
+    option, given = shlex.split(e.value.hint.rpartition("; ")[2])
+    target, _, expression = given.partition("=")
+    assert (option, len(written(text, **{target: expression}).workload)) == ("--map", 1)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"kind": "List"}', "{\n", '[{"a": 1}]', "[\n", "[1, 2]", "<html>", '<?xml version="1.0"?>']
+)
+def test_json_and_pages_are_said_to_be_no_tables(written, text):
+    with pytest.raises(fleetlab.TraceError, match="not a delimited table"):
+        written(text, submit="0")
+
+
+def test_names_in_brackets_are_names(written):
+    assert column(written("[id],[t]\n7,1\n8,3\n", submit="`[t]`"), "submit") == [0, 2]
+
+
 @pytest.mark.parametrize("text", [b"", b"\n", b"\xff\xfe\x00submit\n1\n", b"submit,submit\n1,2\n", b"PK\x03\x04\x00"])
 def test_what_is_no_table_is_refused(written, text):
     with pytest.raises(fleetlab.TraceError):
@@ -311,7 +371,7 @@ HEADER = ["submit", "start", "end", "service", "gpu_milli", "instances", "job", 
 def test_whatever_stands_in_a_table_every_row_is_kept_or_turned_away(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("any") / "any.csv"
     path.write_text("\n".join(",".join(row) for row in [HEADER, *rows]), "utf-8", newline="")
-    trace = fleetlab.read(path, "csv")  # a row lost, or an error of another kind, would raise
+    trace = table.read(path, Intake())  # a row lost, or an error of another kind, would raise
     assert trace.counts.row(0)[1] == len(trace.workload) + trace.rejects.height
 
 

@@ -17,10 +17,11 @@ import polars as pl
 LONGEST = 500  # characters of an expression
 DEEPEST = 50  # parentheses and signs inside one another
 
+WORD = r"[^\W\d][\w.]*"  # a name that needs no backquotes
 TOKEN = re.compile(
-    r"""\s*(?:
+    rf"""\s*(?:
       (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
-    | (?P<word>[^\W\d][\w.]*)
+    | (?P<word>{WORD})
     | `(?P<quoted>[^`]+)`
     | '(?P<single>[^']*)'
     | "(?P<double>[^"]*)"
@@ -95,6 +96,15 @@ def parse(text: str) -> Node:
         what = f"longer than {LONGEST:,} characters"
         raise Malformed(what, LONGEST)
     return _Reader(list(_tokens(text))).all()
+
+
+def named(column: str) -> str:
+    """A column's name as an expression has it.
+
+    >>> named("gpus"), named("GPU count")
+    ('gpus', '`GPU count`')
+    """
+    return column if re.fullmatch(WORD, column) else f"`{column}`"
 
 
 def columns(node: Node) -> list[str]:

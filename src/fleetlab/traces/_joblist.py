@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from fleetlab.traces._intake import Rule
+from fleetlab.traces._slurm_states import STATUS
 
 COLUMNS: dict[str, type[pl.DataType]] = {
     "job_id": pl.String,
@@ -24,21 +25,6 @@ COLUMNS: dict[str, type[pl.DataType]] = {
     "end_time": pl.String,
 }
 
-STATES = {
-    "COMPLETED": "completed",
-    "CANCELLED": "cancelled",
-    "FAILED": "failed",
-    "TIMEOUT": "failed",
-    "NODE_FAIL": "failed",
-    "OUT_OF_MEMORY": "failed",
-    "BOOT_FAIL": "failed",
-    "DEADLINE": "failed",
-    "PREEMPTED": "failed",
-    "RUNNING": "running",
-    "COMPLETING": "running",
-    "SUSPENDED": "running",
-    "PENDING": "waiting",
-}
 NO_TIME = ["None", "Unknown", "NaT", "nan", "NaN"]
 TIMES = ("submit", "start", "end")
 MOST = {"gpu_num": 1_000_000, "node_num": 1_000_000, "cpu_num": 1_000_000_000}
@@ -65,7 +51,7 @@ RULES: list[Rule] = [
     *[(f"`{c}` is not a whole number", (pl.col(c).is_finite() & (pl.col(c) % 1 == 0)).not_(), c) for c in MOST],
     *[(f"`{c}` is negative", pl.col(c) < 0, c) for c in MOST],
     *[(f"`{c}` is more than any cluster has", pl.col(c) > most, c) for c, most in MOST.items()],
-    ("no such state", pl.col("state").is_in(list(STATES)).fill_null(value=False).not_(), "state"),
+    ("no such state", pl.col("state").is_in(list(STATUS)).fill_null(value=False).not_(), "state"),
     *_read_as_time(),
     ("no submit_time", pl.col("submit").is_null()),
     ("started before it was submitted", pl.col("start") < pl.col("submit"), "start_time"),
@@ -77,7 +63,7 @@ RULES: list[Rule] = [
 def tasks(jobs: pl.DataFrame) -> pl.DataFrame:
     """The columns of a workload that both have, times still as they are; `job_id` is kept for `names`."""
     counts = jobs.with_columns(pl.col(c).cast(pl.Int64) for c in MOST)
-    gang = counts.with_columns(instances=_instances(), status=pl.col("state").replace_strict(STATES))
+    gang = counts.with_columns(instances=_instances(), status=pl.col("state").replace_strict(STATUS))
     ended = pl.col("status").is_in(["running", "waiting"]).not_()
     end = pl.when(ended).then(pl.col("end"))
     return gang.with_columns(

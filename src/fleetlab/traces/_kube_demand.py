@@ -18,10 +18,10 @@ def demand(pod: Pod, fleet: Fleet) -> dict[str, Any]:
     names = {name for part in (*pod.containers, *(i for i, _ in pod.inits)) for name in part}
     card = fleet.card(pod.node, shared=SHARED in names)
     total = _together(pod, card)
-    gpu = _annotated(pod.fractions, card) + Ask(total.get("gpu", NONE), total.get("gpu_memory", NONE))
+    gpu = _annotated(pod.fractions, card) + _summed(total)
     milli = ceil(gpu.milli)
-    gpus = -(-milli // 1000)
-    many = gpu.milli >= 1000
+    gpus = max(-(-milli // 1000), _filled(gpu, card))
+    many = gpu.milli >= 1000 or gpus > 1
     return {
         "cpu_milli": limited("cpu", ceil(total.get("cpu", NONE) * 1000)),
         "memory_mib": limited("memory", ceil(total.get("memory", NONE) / 2**20)),
@@ -31,15 +31,25 @@ def demand(pod: Pod, fleet: Fleet) -> dict[str, Any]:
         # Of each GPU, where there are several.
         "gpu_memory_mib": limited("gpu memory", ceil(gpu.memory / gpus)) if gpus else 0,
         "gpu_types": tuple(fleet.types(pod.selects)) if milli else (),
-        "rounded": many and gpu.milli % 1000 != 0,
-        "unsized": bool(total.get("unsized")) or gpu.unsized,
+        "rounded": gpu.rounded or (many and gpu.milli != 1000 * gpus),
+        "unsized": gpu.unsized,
     }
+
+
+def _summed(total: Requests) -> Ask:
+    flags = (bool(total.get(name)) for name in ("unsized", "rounded"))
+    return Ask(total.get("gpu", NONE), total.get("gpu_memory", NONE), *flags)
+
+
+def _filled(gpu: Ask, card: Card) -> int:
+    """How many GPUs the memory alone takes: small shares of two containers may have more of it than one GPU."""
+    return ceil(gpu.memory / card.memory) if card.memory else 0
 
 
 def _annotated(fractions: Fractions, card: Card) -> Ask:
     if fractions.memory and not fractions.share:
-        return by_memory(fractions.memory, card).times(fractions.devices)
-    return Ask(fractions.share * 1000 * fractions.devices)
+        return by_memory(fractions.memory, card).of_each(fractions.devices)
+    return Ask(fractions.share * 1000).of_each(fractions.devices)
 
 
 def _together(pod: Pod, card: Card) -> Requests:
@@ -63,7 +73,8 @@ def _plain(requests: Requests, card: Card) -> Requests:
     gpu = asked(requests, card)
     found = {name: requests[name] for name in ("cpu", "memory", "ephemeral-storage") if name in requests}
     rdma = sum((n for name, n in requests.items() if name.startswith("rdma/")), NONE)
-    extra = {"gpu": gpu.milli, "gpu_memory": gpu.memory, "rdma": rdma, "unsized": Fraction(gpu.unsized)}
+    extra = {"gpu": gpu.milli, "gpu_memory": gpu.memory, "rdma": rdma}
+    extra |= {"unsized": Fraction(gpu.unsized), "rounded": Fraction(gpu.rounded)}
     return found | {name: n for name, n in extra.items() if n}
 
 
@@ -71,7 +82,8 @@ def _added(one: Requests, other: Requests) -> Requests:
     return {name: one.get(name, NONE) + other.get(name, NONE) for name in {*one, *other}}
 
 
-def unknown_gpus(pod: Pod) -> set[str]:
-    """Resources that look like GPUs and are none that we know."""
-    names = {name for part in (*pod.containers, *(i for i, _ in pod.inits)) for name in part}
-    return {n for n in names if "/" in n and "gpu" in n.lower() and n not in KNOWN and not MIG.fullmatch(n)}
+def strange(pod: Pod) -> set[str]:
+    """What a pod asks for that is none of the resources known here: a GPU by another name, or no GPU at all."""
+    parts = (*pod.containers, *(init for init, _ in pod.inits))
+    extended = {name for part in parts for name, n in part.items() if n and "/" in name}
+    return {n for n in extended if n not in KNOWN and not MIG.fullmatch(n) and not n.startswith("rdma/")}

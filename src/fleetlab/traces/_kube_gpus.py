@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 WHOLE = (
     "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "aliyun.com/gpu", "aliyun.com/gpu-count",
@@ -49,13 +50,22 @@ class Ask:
     milli: Fraction = Fraction(0)
     memory: Fraction = Fraction(0)  # MiB
     unsized: bool = False  # the size of a share is not known: the whole GPU is counted
+    rounded: bool = False  # shares of several GPUs: whole ones are counted
 
     def __add__(self, other: Ask) -> Ask:
-        return Ask(self.milli + other.milli, self.memory + other.memory, self.unsized or other.unsized)
+        unsized, rounded = self.unsized or other.unsized, self.rounded or other.rounded
+        return Ask(self.milli + other.milli, self.memory + other.memory, unsized, rounded)
 
     def times(self, n: Fraction) -> Ask:
-        """That much, `n` times."""
-        return Ask(self.milli * n, self.memory * n, self.unsized and n > 0)
+        """That much, `n` times, wherever it fits."""
+        return Ask(self.milli * n, self.memory * n, self.unsized and n > 0, self.rounded and n > 0)
+
+    def of_each(self, n: Fraction) -> Ask:
+        """That much of each of `n` GPUs: a workload knows shares of one only, so several are taken whole."""
+        if n <= 1:
+            return self.times(n)
+        whole = Fraction(1000 * ceil(self.milli / 1000))
+        return Ask(whole * n, self.memory * n, self.unsized, self.rounded or whole != self.milli)
 
 
 GPU = Ask(Fraction(1000))
@@ -90,10 +100,10 @@ def _virtual(requests: Mapping[str, Fraction], name: str, card: Card) -> Ask:
     if percent and card.memory:
         memory = percent * card.memory / 100
     if cores:
-        return Ask(min(cores * 10, Fraction(1000)), memory).times(n)
+        return Ask(min(cores * 10, Fraction(1000)), memory).of_each(n)
     if percent:
-        return Ask(min(percent * 10, Fraction(1000)), memory).times(n)
-    return (by_memory(memory, card) if memory else _advertised(card)).times(n)
+        return Ask(min(percent * 10, Fraction(1000)), memory).of_each(n)
+    return by_memory(memory, card).of_each(n) if memory else _advertised(card).times(n)
 
 
 def _advertised(card: Card) -> Ask:

@@ -1,25 +1,23 @@
 """What `kubectl get … -o json` writes, one object at a time, and safe ways to look into one.
 
-Of a list only the object at hand is held as such: a cluster's pods as Python objects take ten times their text. Nothing
-is taken for granted of an object; what is not as Kubernetes writes it raises Malformed, which names the place.
+Nothing is taken for granted of an object; what is not as Kubernetes writes it raises Malformed, which names the place.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import Source
 from fleetlab.traces._stamps import LATEST
 from fleetlab.workload import TraceError
 
+HINT = "kubectl get pods,nodes -A -o json"
 LARGEST = 4 << 30  # bytes of one file, unpacked
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Object = dict[str, Any]
@@ -35,16 +33,14 @@ class Malformed(ValueError):
 
 
 def items(source: Source) -> Iterator[tuple[int, object, float]]:
-    """Each object of a file, in lists or one after the other: its number from 1, itself, and the share read so far."""
-    walk = _Walk(_text(source), source.name)
-    number = 0
-    while walk.next():
-        for item in walk.document():
-            number += 1
-            yield number, item, walk.at / len(walk.text)
-    if not number and not walk.lists:
+    """Each object of a file, in lists or one after the other: its line, itself, and the share read so far."""
+    walk = Walk(_text(source), source.name, hint=f"write it again: {HINT}")
+    if not walk.next():
         msg = f"{source.name}: the file is empty"
-        raise TraceError(msg, hint="kubectl get pods,nodes -A -o json")
+        raise TraceError(msg, hint=HINT)
+    while walk.next():
+        for line, item in _document(walk):
+            yield line, item, walk.at / len(walk.text)
 
 
 def _text(source: Source) -> str:
@@ -61,78 +57,22 @@ def _text(source: Source) -> str:
         return data.decode(json.detect_encoding(data)).lstrip("\ufeff")
     except UnicodeDecodeError as e:
         msg = f"{source.name}: not text: {e.reason} at byte {e.start:,}"
-        raise TraceError(msg, hint="kubectl get pods,nodes -A -o json") from None
+        raise TraceError(msg, hint=HINT) from None
 
 
-class _Walk:
-    """A position in the text of a file, and the steps that JSON allows from there."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.text, self.name, self.at, self.lists = text, name, 0, 0
-
-    def next(self) -> str:
-        space = _SPACE.match(self.text, self.at)
-        self.at = space.end() if space else self.at
-        return self.text[self.at : self.at + 1]
-
-    def take(self, sign: str) -> None:
-        if self.next() != sign:
-            why = f"`{sign}` expected"
-            raise self.broken(why)
-        self.at += 1
-
-    def value(self) -> Any:  # noqa: ANN401  JSON may hold anything
-        self.next()
-        try:
-            found, self.at = _DECODER.raw_decode(self.text, self.at)
-        except RecursionError:
-            why = "nested too deep"
-            raise self.broken(why) from None
-        except ValueError as e:
-            raise self.broken(str(e)[:80]) from None
-        return found
-
-    def document(self) -> Iterator[object]:
-        """The objects of a list, or the object itself if it is none."""
-        whole: Object = {}
-        listed = False
-        for key in self._keys():
-            if key == "items" and self.next() == "[":
-                listed = True
-                yield from self._elements()
-            else:
-                whole[key] = self.value()
-        self.lists += listed
-        if not listed:
-            yield whole
-
-    def _keys(self) -> Iterator[str]:
-        self.take("{")
-        if self.next() != "}":
-            yield self._key()
-            while self.next() == ",":
-                self.at += 1
-                yield self._key()
-        self.take("}")
-
-    def _key(self) -> str:
-        key = self.value()
-        self.take(":")
-        return str(key)
-
-    def _elements(self) -> Iterator[object]:
-        self.take("[")
-        if self.next() != "]":
-            yield self.value()
-            while self.next() == ",":
-                self.at += 1
-                yield self.value()
-        self.take("]")
-
-    def broken(self, why: str) -> TraceError:
-        line = self.text.count("\n", 0, self.at) + 1
-        msg = f"{self.name}: not JSON, or cut off, at line {line:,}: {why}"
-        return TraceError(msg, hint="write it again: kubectl get pods,nodes -A -o json")
+def _document(walk: Walk) -> Iterator[tuple[int, object]]:
+    """The objects of a list, or the object itself if it is none; each with the line it begins on."""
+    begun = walk.line
+    whole: Object = {}
+    listed = False
+    for key in walk.members():
+        if key == "items" and walk.next() == "[":
+            listed = True
+            yield from walk.elements()
+        else:
+            whole[key] = walk.value()
+    if not listed:
+        yield begun, whole
 
 
 # -- looking into an object ----------------------------------------------------------------------------------------

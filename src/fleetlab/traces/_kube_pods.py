@@ -80,7 +80,7 @@ def pod_of(item: Object) -> Pod:
     if not name:
         raise Malformed(_NO_NAME)
     if namespace in PLACEHOLDERS:
-        msg = f"it only holds a GPU for others, which are counted: {name}"
+        msg = f"it only holds a GPU for others, which are counted: {namespace}/{name}"
         raise Malformed(msg)
     full = f"{namespace or 'default'}/{name}"
     key = words(about.get("uid"), "metadata.uid") or full

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from shlex import quote
 
-from fleetlab.traces._expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, parse
+from fleetlab.traces._expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, named, parse
 from fleetlab.workload import TraceError
 from fleetlab.workload.jobs import SCHEMA
 
@@ -93,6 +94,12 @@ def _must_be_there(target: str, name: str, there: Sequence[str]) -> None:
     if name == "line":
         msg = "a column that is named `line` cannot be read: that is what rows are counted by"
         raise TraceError(msg, hint="give it another name in the first line of the file")
+
+
+def suggested(target: str, column: str, then: str = "") -> str:
+    """The option that maps a column of the file, as a shell takes it: --map submit=created_at."""
+    bare = named(column) == column and column.isascii()
+    return f"--map {target}={column}{then}" if bare else f"--map {quote(f'{target}={named(column)}{then}')}"
 
 
 def listed(names: Sequence[str], most: int = 30) -> str:

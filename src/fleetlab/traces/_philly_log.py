@@ -15,6 +15,7 @@ import polars as pl
 from isal import igzip
 
 from fleetlab.traces._intake import Intake
+from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import TAR, Source, Stream, refuse_hostile, sources
 from fleetlab.workload import TraceError
 
@@ -22,6 +23,7 @@ LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
 WANTED = ("cluster_job_log", "cluster_machine_list")
 KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
 NO_TIME = (None, "", "None")
+CUT_OFF = "a file that was cut off ends so: download it again"
 EXPECTS = "`fleetlab traces` says what each format expects"
 
 
@@ -108,34 +110,35 @@ def _bounded(file: IO[bytes] | Stream, name: str) -> bytes:
 # -- records -----------------------------------------------------------------------------------------------------
 
 
-def records(source: Source) -> list[Any]:
-    """The list that a job log is; where it is not JSON, an error that says at which line and column."""
+def records(source: Source) -> Iterator[tuple[int, Any]]:
+    """What the list that a job log is holds, each with the line it begins on."""
+    # No field holds a number: one of a million digits must be a bad record and not an error of its own kind.
+    walk = Walk(_text(source), source.name, hint=CUT_OFF, decoder=json.JSONDecoder(parse_int=float))
+    if walk.next() not in ("[", ""):
+        msg = f"{source.name}: not a list of jobs but: {type(walk.value()).__name__}"
+        raise TraceError(msg, hint="the file is one JSON list: [{…}, {…}, …]")
+    yield from walk.elements()
+    if walk.next():
+        why = "more than one list"
+        raise walk.broken(why, walk.at)
+
+
+def _text(source: Source) -> str:
     with source.open() as stream:
         data = _bounded(stream, source.name)
     try:
-        # No field holds a number: one of a million digits must be a bad record and not an error of its own kind.
-        found = json.loads(data, parse_int=float)
-    except json.JSONDecodeError as e:
-        msg = f"{source.name}: not JSON at line {e.lineno}, column {e.colno}: {e.msg}"
-        raise TraceError(msg, hint="a file that was cut off ends so: download it again") from None
+        return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as e:
         msg = f"{source.name}: not UTF-8 at byte: {e.start:,}"
         raise TraceError(msg, hint=EXPECTS) from None
-    except RecursionError:
-        msg = f"{source.name}: lists inside lists, deeper than any job log has"
-        raise TraceError(msg, hint=EXPECTS) from None
-    if not isinstance(found, list):
-        msg = f"{source.name}: not a list of jobs but: {type(found).__name__}"
-        raise TraceError(msg, hint="the file is one JSON list: [{…}, {…}, …]")
-    return found
 
 
 @dataclass(frozen=True)
 class Log:
-    """What the job log says, as tables: `line` is the number of a record, from 1."""
+    """What the job log says, as tables: a record has a number from 0, and a line on which it begins."""
 
-    jobs: pl.DataFrame  # line, jobid, user, vc, status, submitted_time, instances, gpu_milli
-    attempts: pl.DataFrame  # line, attempt, start_time, end_time
+    jobs: pl.DataFrame  # record, line, jobid, user, vc, status, submitted_time, instances, gpu_milli
+    attempts: pl.DataFrame  # record, attempt, start_time, end_time, machines: whether it held any
     held: pl.DataFrame  # attempt, node: the machines of an attempt
 
 
@@ -145,25 +148,28 @@ def tables(source: Source, intake: Intake) -> Log:
     attempts: list[tuple[object, ...]] = []
     held: list[tuple[object, ...]] = []
     bad: list[tuple[int, str]] = []
-    found = records(source)
-    for line, job in enumerate(found, 1):
+    record = -1
+    for record, (line, job) in enumerate(records(source)):
         if wrong := _wrong_job(job):
             bad.append((line, wrong))
             continue
         machines = [_machines(attempt) for attempt in job["attempts"]]
         for attempt, names in zip(job["attempts"], machines, strict=True):
             held += [(len(attempts), name) for name in names]
-            attempts.append((line, len(attempts), _time(attempt, "start_time"), _time(attempt, "end_time")))
+            times = (_time(attempt, "start_time"), _time(attempt, "end_time"))
+            attempts.append((record, len(attempts), *times, bool(names)))
         said = (job["jobid"], job["user"], job["vc"], job["status"], _time(job, "submitted_time"))
-        jobs.append((line, *said, *_gang(machines)))
-    intake.read("jobs", len(found))
+        jobs.append((record, line, *said, *_gang(machines)))
+    intake.read("jobs", record + 1)
     intake.refuse("jobs", source.name, bad)
-    intake.tell("jobs", len(found), 1.0)
-    text, number = pl.String, pl.Int64
+    intake.tell("jobs", record + 1, 1.0)
+    text, number, either = pl.String, pl.Int64, pl.Boolean
     said_of = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
     return Log(
-        _frame(jobs, {"line": number, **said_of, "instances": number, "gpu_milli": number}),
-        _frame(attempts, {"line": number, "attempt": number, "start_time": text, "end_time": text}),
+        _frame(jobs, {"record": number, "line": number, **said_of, "instances": number, "gpu_milli": number}),
+        _frame(
+            attempts, {"record": number, "attempt": number, "start_time": text, "end_time": text, "machines": either}
+        ),
         _frame(held, {"attempt": number, "node": text}),
     )
 

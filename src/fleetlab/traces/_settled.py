@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from fleetlab.traces._cells import NAME
+from fleetlab.traces._expression import Column
 from fleetlab.traces._intake import Intake, Rule
-from fleetlab.traces._mapping import AMOUNTS, TIMES, Plan
+from fleetlab.traces._mapping import AMOUNTS, TIMES, Plan, suggested
 from fleetlab.traces._moments import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE
 from fleetlab.traces._source import Source
 
 WHERE_EMPTY = {"instances": 1}  # else 0
+MOST_ON_A_NODE = 16  # GPUs; as thousandths of one they would be hardly any
 
 
 @dataclass
@@ -23,11 +25,12 @@ class About:
     forms: dict[str, set[int]]
     zeros: int = 0
     passed_over: int = 0
+    most_gpu: int = 0  # the largest `gpu_milli`
     empty: dict[str, int] = field(default_factory=dict)
 
     def notes(self, plan: Plan, *, told: bool) -> tuple[str, ...]:
         """What a reader of the trace should know of it; `told` if the user said by which clock it was written."""
-        return (*self._clocks(plan, told=told), *self._cells(), *_absent(plan))
+        return (*self._clocks(plan, told=told), *self._cells(), *self._slips(plan), *_absent(plan))
 
     def _clocks(self, plan: Plan, *, told: bool) -> list[str]:
         found = []
@@ -51,16 +54,35 @@ class About:
             found.append(f"a service or an end of tasks that have not ended is passed over: {self.passed_over:,}")
         return found
 
+    def _slips(self, plan: Plan) -> list[str]:
+        """The likeliest slip of a map: GPUs where thousandths are asked for."""
+        if not 0 < self.most_gpu <= MOST_ON_A_NODE:
+            return []
+        node = plan.nodes["gpu_milli"]
+        times = suggested("gpu_milli", node.name, "*1000") if isinstance(node, Column) else "multiply them by 1000"
+        return [f"gpu_milli never exceeds {self.most_gpu}: if these are GPUs, {times}"]
+
 
 def _absent(plan: Plan) -> list[str]:
     found = []
     if "status" not in plan.nodes:
-        found.append("no status: a task without an end is taken as running, one without a start as waiting")
+        found.append(_no_status(plan))
     if not plan.nodes.keys() & {"service", "end"}:
         found.append("no service and no end: how long tasks ran is unknown")
     if "gpu_milli" not in plan.nodes:
         found.append("no gpu_milli: no task asks for a GPU")
     return found
+
+
+def _no_status(plan: Plan) -> str:
+    """What `_told_by_times` makes of a table that tells no status."""
+    over = " or ".join(word for n, word in (("end", "an end"), ("service", "a service")) if n in plan.nodes)
+    if not over and "start" not in plan.nodes:
+        return "no status, start or end: all tasks are taken as completed"
+    if not over:
+        return "no status and no end: a task without a start is taken as waiting, any other as completed"
+    waits = ", or as waiting if it has no start either" if "start" in plan.nodes else ""
+    return f"no status: a task without {over} is taken as running{waits}"
 
 
 def settled(rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan) -> tuple[pl.DataFrame, About]:
@@ -77,6 +99,8 @@ def settled(rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan) -> t
         service=pl.when(ended).then(pl.coalesce("service", pl.col("end") - pl.col("start"))),
     )
     rows = intake.sieve(rows, NAME, source.name, _rules(plan, dated=about.dated))
+    if "gpu_milli" in rows.columns:
+        about.most_gpu = rows.select(pl.col("gpu_milli").max().fill_null(0)).item()
     about.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
     return _as_workload(rows), about
 

@@ -11,6 +11,9 @@ import polars as pl
 
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._nodelist import expand
+from fleetlab.traces._slurm_array import spread
+from fleetlab.traces._slurm_limit import limit
+from fleetlab.traces._slurm_states import STATUS
 from fleetlab.traces._source import Source
 from fleetlab.traces._stamps import LATEST
 from fleetlab.traces._tres import Demand, PerGpu, demand
@@ -19,7 +22,12 @@ ASKED = (
     "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "AllocCPUS", "NCPUS", "ReqCPUS",
     "AllocNodes", "NNodes", "ReqNodes", "ReqMem",
 )  # fmt: skip
-OPTIONAL = ("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList", *ASKED)
+LIMITS = ("Timelimit", "TimelimitRaw")
+OPTIONAL = (
+    *("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList"),
+    *LIMITS,
+    *ASKED,
+)
 SACCT = Table(
     "jobs",
     dict.fromkeys(("JobID", "Submit", "State", *OPTIONAL), pl.String),
@@ -28,15 +36,6 @@ SACCT = Table(
     quote=False,  # sacct quotes nothing, and a job may be named `"`
 )
 
-STATES = {
-    "completed": ("COMPLETED",),
-    "failed": ("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"),
-    # It was taken off its nodes, and not for a fault of its own.
-    "cancelled": ("CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED"),
-    "running": ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STOPPED", "SIGNALING", "STAGE_OUT"),
-    "waiting": ("PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
-}
-STATUS = {state: status for status, states in STATES.items() for state in states}
 MOST_NAMED = 20_000_000  # nodes in all distinct lists: beyond, they are counted and not kept
 
 NO_TIME = ["", "Unknown", "None", "N/A", "(null)"]
@@ -62,13 +61,16 @@ ORDER_RULES: list[Rule] = [
 ]
 # 123, 123_4, 123_[5-9%2], 123+0; and a step of any of them after a dot.
 ID = r"^\d+(?:_\d+|_\[[^\]]*\]?|\+\d+)?(?:\..+)?$"
+JOB = r"^([^.\[]*(?:\[[^\]]*\]?)?)"  # what is before that dot: a long list of tasks ends in dots of its own
+STEP = r"^[^.\[]*(?:\[[^\]]*\])?\."
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs of a log, how many steps went into them, and the nodes that each distinct list names."""
+    """The tasks of a log, how many steps went into them, and the nodes that each distinct list names."""
 
     frame: pl.DataFrame
+    rows: int  # of the log that are in `frame`: less than its tasks, where a row stood for several
     steps: int
     lists: pl.DataFrame | None  # NodeList, node: list; None where there are too many to keep
 
@@ -76,11 +78,11 @@ class Jobs:
 def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu) -> Jobs:
     """Read logs one after the other; a job that stands in several is taken from the last."""
     parts = [_read(source, intake, zone, per_gpu) for source in logs]
-    jobs = _newest(pl.concat([part[0] for part in parts]), intake)
+    jobs = _newest(spread(pl.concat([part[0] for part in parts])), intake)
     steps = pl.concat([part[1] for part in parts])
     folded = steps.join(jobs.select("name").unique(), on="name", how="semi")
     _refuse(steps.join(jobs, on="name", how="anti"), "a step of no job that was kept: ", "JobID", intake)
-    return Jobs(jobs, folded.height, _lists(jobs))
+    return Jobs(jobs, jobs.select(pl.struct("file", "line").n_unique()).item(), folded.height, _lists(jobs))
 
 
 def _lists(jobs: pl.DataFrame) -> pl.DataFrame | None:
@@ -97,8 +99,9 @@ def _read(source: Source, intake: Intake, zone: str, per_gpu: PerGpu) -> tuple[p
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
     )
     rows = rows.with_columns(name=_name(), file=pl.lit(source.name))
-    steps = rows.filter(pl.col("JobID").str.contains(".", literal=True)).select("file", "line", "JobID", "name")
-    jobs = rows.filter(~pl.col("JobID").str.contains(".", literal=True)).with_columns(
+    step = pl.col("JobID").str.contains(STEP)
+    steps = rows.filter(step).select("file", "line", "JobID", "name")
+    jobs = rows.filter(~step).with_columns(
         **_moments(zone),
         status=pl.col("State").str.extract(r"^([A-Za-z_]+)").str.to_uppercase().replace_strict(STATUS, default=None),
         elapsed=pl.col("ElapsedRaw").cast(pl.Float64, strict=False),
@@ -106,11 +109,11 @@ def _read(source: Source, intake: Intake, zone: str, per_gpu: PerGpu) -> tuple[p
     )
     jobs = intake.sieve(jobs, "jobs", source.name, RULES)
     jobs = intake.sieve(_seen(jobs, zone), "jobs", source.name, ORDER_RULES)
-    return _held(_placed(jobs, intake), per_gpu, intake), steps
+    return _held(_limited(_placed(jobs, intake), intake), per_gpu, intake), steps
 
 
 def _name() -> pl.Expr:
-    job = pl.col("JobID").str.split(".").list.first()
+    job = pl.col("JobID").str.extract(JOB)
     return pl.when(pl.col("Cluster") == "").then(job).otherwise(pl.concat_str("Cluster", pl.lit("/"), job))
 
 
@@ -170,6 +173,24 @@ def _counted(text: str) -> tuple[int, str | None]:
         return 0, f"{e}: {text[:80]}"
 
 
+def _limited(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    """Give each job the time that was asked for, and turn away those of which it cannot be read."""
+    known = [(*texts, *_limit(*texts)) for texts in jobs.select(LIMITS).unique().iter_rows()]
+    schema = dict.fromkeys(LIMITS, pl.String) | {"limit": pl.Float64, "wrong": pl.String}
+    table = pl.DataFrame(known, schema=schema, orient="row")
+    return _good(jobs.join(table, on=LIMITS, how="left", maintain_order="left"), intake).drop(LIMITS)
+
+
+def _limit(*texts: str) -> tuple[float | None, str | None]:
+    for column, text in zip(LIMITS, texts, strict=True):
+        try:
+            if found := limit(text):
+                return found, None
+        except ValueError as e:
+            return None, f"`{column}` is {e}"
+    return None, None
+
+
 def _held(jobs: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
     """Give each job its demand, and turn away those whose resources cannot be read."""
     distinct = jobs.select(*ASKED, "hosts").unique(maintain_order=True)
@@ -200,8 +221,12 @@ def _good(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
 def _newest(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     # A job that is put back into the queue keeps its id and gets a new time of submission.
     last = jobs.select(pl.struct("name", "submit").is_last_distinct().alias("last"))["last"]
-    _refuse(jobs.filter(~last), "the job stands again further on: ", "JobID", intake)
-    return jobs.filter(last)
+    kept = jobs.filter(last)
+    # A row of several tasks goes only when each of them stands again.
+    gone = jobs.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
+    gone = gone.unique(["file", "line"], keep="first", maintain_order=True)
+    _refuse(gone, "the job stands again further on: ", "JobID", intake)
+    return kept
 
 
 def _refuse(rows: pl.DataFrame, reason: str, column: str, intake: Intake) -> None:

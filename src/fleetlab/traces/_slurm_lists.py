@@ -5,11 +5,11 @@ Whatever wrote a list, its rows become the same few words: name, cpus, memory, g
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import Source
 from fleetlab.workload import TraceError
 
@@ -52,7 +52,7 @@ def kind_of(beginning: str) -> str | None:
 
 
 def rows_of(source: Source, kind: str) -> Iterator[tuple[int, Words]]:
-    """Each row of a list with the line it begins on, or in JSON its number."""
+    """Each row of a list with the line it begins on."""
     return {"scontrol": _scontrol, "json": _json, "sinfo": _sinfo}[kind](source.name, _text(source))
 
 
@@ -104,17 +104,22 @@ def _pick(row: Words, names: dict[str, tuple[str, ...]]) -> Words:
 
 
 def _json(name: str, text: str) -> Iterator[tuple[int, Words]]:
-    try:
-        about = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        msg = f"{name}: not JSON: {str(e)[:120]}"
-        raise TraceError(msg, hint="write it again: scontrol show nodes --json") from None
-    rows = (about.get("nodes") or about.get("sinfo")) if isinstance(about, dict) else None
-    if not isinstance(rows, list):
+    hint = "write it again: scontrol show nodes --json"
+    walk = Walk(text, name, hint=hint)
+    listed = False
+    for key in walk.members():
+        if key not in ("nodes", "sinfo") or walk.next() != "[":
+            walk.value()
+            continue
+        listed = True
+        for line, row in walk.elements():
+            yield line, (_of_sinfo(row) if "nodes" in row else _of_scontrol(row)) if isinstance(row, dict) else {}
+    if walk.next():
+        why = "more than one object"
+        raise walk.broken(why, walk.at)
+    if not listed:
         msg = f"{name}: no list of nodes in it"
-        raise TraceError(msg, hint="write it again: scontrol show nodes --json")
-    for k, row in enumerate(rows, 1):
-        yield k, (_of_sinfo(row) if "nodes" in row else _of_scontrol(row)) if isinstance(row, dict) else {}
+        raise TraceError(msg, hint=hint)
 
 
 def _of_scontrol(row: dict[str, Any]) -> Words:

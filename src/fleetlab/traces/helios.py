@@ -45,6 +45,9 @@ def read(path: Path, intake: Intake) -> Trace:
 
 def _files(path: Path) -> tuple[Source, Source | None]:
     there = sources(path if path.is_dir() else path.parent)
+    if not path.is_dir() and Source(path).stem == "cluster_gpu_number":
+        msg = f"{path.name}: the sizes of virtual clusters, but no log of jobs"
+        raise TraceError(msg, hint="cluster_log.csv of the same cluster is the log; sizes are read from beside it")
     logs = [s for s in there if s.stem == "cluster_log"] if path.is_dir() else [Source(path)]
     if len(logs) != 1:
         msg = f"not one cluster_log.csv in: {path}"
@@ -88,7 +91,8 @@ def _day_rules(vcs: list[str]) -> list[Rule]:
 
 
 def _fits(peek: Peek) -> bool:
-    return peek.has_columns("job_id", "vc", "gpu_num", "node_num", "state", "submit_time")
+    sizes = any(line.startswith("date,vc") for line in peek.first_lines)
+    return sizes or peek.has_columns("job_id", "vc", "gpu_num", "node_num", "state", "submit_time")
 
 
 FORMAT = Format(

@@ -2,11 +2,15 @@
 
 A pod is a task. Pods of one pod group that ask for the same are one task, a gang; those that ask for different things
 are tasks of one job. A list is a snapshot: pods that were deleted before it was taken are in none.
+
+In the rejects, `line` is the line on which the object begins, and the reason ends with the object's name: some tools
+write all of a list on one line.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,16 +18,14 @@ import polars as pl
 
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake
-from fleetlab.traces._kube_demand import unknown_gpus
-from fleetlab.traces._kube_json import Malformed, items, members
+from fleetlab.traces._kube_demand import strange
+from fleetlab.traces._kube_json import HINT, Malformed, items, members
 from fleetlab.traces._kube_nodes import Fleet, Node, node_of
 from fleetlab.traces._kube_pods import Pod, pod_of
 from fleetlab.traces._kube_tasks import Row, gangs_of, placements_of, row_of, tasks_of
 from fleetlab.traces._source import Source, sources
 from fleetlab.workload import Cluster, Trace, TraceError, Workload
 from fleetlab.workload.cluster import SCHEMA as CLUSTER
-
-HINT = "kubectl get pods,nodes -A -o json"
 
 
 @dataclass
@@ -107,18 +109,33 @@ def _kind_in(beginning: str) -> str | None:
 
 
 def _collect(source: Source, lists: Lists, intake: Intake, *, only: str | None) -> None:
-    for number, item, share in items(source):
+    for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
         if only and kind != only:
             continue
         table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
         intake.read(table, 1)
-        if number % 1000 == 1:
+        if number % 1000 == 0:
             intake.tell(table, intake.rows[table], share)
         try:
-            _put(kind, item, lists, source.name, number, intake)
+            _put(kind, item, lists, source.name, line, intake)
         except Malformed as e:
-            intake.refuse(table, source.name, [(number, str(e))])
+            intake.refuse(table, source.name, [(line, _of(_name(item), str(e)))])
+
+
+def _name(item: object) -> str:
+    """What an object is called, if that can be said."""
+    about = item.get("metadata") if isinstance(item, dict) else None
+    namespace, name = (about.get(key) for key in ("namespace", "name")) if isinstance(about, dict) else ("", "")
+    if not isinstance(name, str) or not name:
+        return ""
+    return (f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)[:160]
+
+
+def _of(name: str, reason: str) -> str:
+    if not name or reason.endswith(name):
+        return reason
+    return str(Malformed(f"{reason} ({name})" if ": " in reason else f"{reason}: {name}"))
 
 
 def _kind(item: object) -> str:
@@ -133,16 +150,16 @@ def _kind(item: object) -> str:
     return "Node" if isinstance(status, dict) and {"capacity", "allocatable"} & status.keys() else "nothing"
 
 
-def _put(kind: str, item: object, lists: Lists, file: str, number: int, intake: Intake) -> None:
+def _put(kind: str, item: object, lists: Lists, file: str, line: int, intake: Intake) -> None:
     if kind == "Pod":
         pod = pod_of(members(item, "pod"))
         _again(lists.pods.get(pod.key), "pods", pod.name, intake)
         lists.pods.pop(pod.key, None)
-        lists.pods[pod.key] = (pod, file, number)
+        lists.pods[pod.key] = (pod, file, line)
     elif kind == "Node":
         node = node_of(members(item, "node"))
         _again(lists.nodes.get(node.name), "nodes", node.name, intake)
-        lists.nodes[node.name] = (node, file, number)
+        lists.nodes[node.name] = (node, file, line)
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
         raise Malformed(msg)
@@ -172,11 +189,11 @@ def _rows(lists: Lists, intake: Intake) -> list[Row]:
     """Each pod with its demand; that some have none that can be only shows when all nodes are known."""
     fleet = Fleet(node for node, _, _ in lists.nodes.values())
     rows: list[Row] = []
-    for pod, file, number in lists.pods.values():
+    for pod, file, line in lists.pods.values():
         try:
             rows.append(row_of(pod, fleet))
         except Malformed as e:
-            intake.refuse("pods", file, [(number, str(e))])
+            intake.refuse("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
 
 
@@ -184,14 +201,15 @@ def _notes(rows: list[Row], pods: list[Pod], cluster: Cluster | None) -> tuple[s
     claims = sum(pod.claims for pod in pods)
     rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
     gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
-    strange = sorted(set().union(*(unknown_gpus(pod) for pod in pods)))
+    unknown = Counter(name for pod in pods for name in strange(pod))
+    named = ", ".join(f"{name} ({k:,} pods)" for name, k in sorted(unknown.items(), key=lambda n: (-n[1], n[0]))[:20])
     told = {
         "a list is a snapshot: pods deleted before it was taken are not in it": True,
         f"{claims:,} pods ask for devices by ResourceClaim, which is not in the list: not counted": claims,
         f"{rounded:,} pods ask for shares of more than one GPU: counted as whole GPUs, rounded up": rounded,
         f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; a list of nodes would tell": unsized,
         f"{gone:,} pods ended and do not say when: their service is not known": gone,
-        f"resources that may be GPUs and are not counted: {', '.join(strange[:10])}": strange,
+        f"resources not understood, counted as none: {named}": unknown,
         "no nodes in the list: `kubectl get nodes -o json` prints them": cluster is None,
     }
     return tuple(note for note, holds in told.items() if holds)

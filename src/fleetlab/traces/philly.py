@@ -1,9 +1,10 @@
 """Microsoft's Philly trace (ATC'19): the training jobs of a GPU cluster, August to December 2017.
 
-A record of the job log is a job with its attempts; in the rejects, `line` is the number of the record. A job that
-was tried again is one task: its start is that of the first attempt, its end that of the last, its `service` the
-time that all of them ran. The virtual cluster (`vc`) becomes the `app`. A job whose last attempt has no end was
-running when the log was taken, whatever its `status` says: so the owners describe it.
+A record of the job log is a job with its attempts; in the rejects, `line` is the line on which it begins. A job that
+was tried again is one task: its start is that of the first attempt that has one, its end that of the last, its
+`service` the time that all of them ran. An attempt without times and without machines never ran. The virtual cluster
+(`vc`) becomes the `app`. A job whose last attempt has no end was running when the log was taken, whatever its `status`
+says: so the owners describe it.
 
 Demand is what the log saw: the GPUs of the first attempt that held any. Spread evenly, an instance is one machine's
 part; unevenly, it is one GPU.
@@ -112,19 +113,23 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
 def _timed(log: Log, zone: str) -> Log:
     """Put moments to the stamps, and to each job what its attempts say of it."""
     jobs = log.jobs.with_columns(submit=local("submitted_time", zone))
-    attempts = log.attempts.join(jobs.select("line", "submit"), on="line", how="left", maintain_order="left")
+    attempts = log.attempts.join(jobs.select("record", "submit"), on="record", how="left", maintain_order="left")
     attempts = attempts.with_columns(start=local_after("start_time", zone, "submit"))
     attempts = attempts.with_columns(end=local_after("end_time", zone, "start"))
-    told = attempts.group_by("line", maintain_order=True).agg(
+    told = attempts.group_by("record", maintain_order=True).agg(
         pl.len().alias("tries"),
-        pl.col("start", "start_time").first(),
+        pl.col("start", "start_time").drop_nulls().first(),
         pl.col("end", "end_time").last(),
         (pl.col("end") - pl.col("start")).sum().alias("ran"),
-        (pl.col("end") - pl.col("start")).is_null().any().alias("gap"),
+        (_ran() & (pl.col("end") - pl.col("start")).is_null()).any().alias("gap"),
         _first_where(*[(f"{t}_time", _unreadable(t)) for t in ("start", "end")]).alias("no_time"),
         _first_where(("end_time", pl.col("end") < pl.col("start"))).alias("reversed"),
     )
-    return Log(jobs.join(told, on="line", how="left", maintain_order="left"), attempts, log.held)
+    return Log(jobs.join(told, on="record", how="left", maintain_order="left"), attempts, log.held)
+
+
+def _ran() -> pl.Expr:
+    return pl.col("machines") | pl.col("start").is_not_null() | pl.col("end").is_not_null()
 
 
 def _unreadable(time: str) -> pl.Expr:
@@ -149,9 +154,9 @@ def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
 
 def _placements(log: Log, tasks: pl.DataFrame, zero: float) -> pl.DataFrame:
     """One row an attempt and machine; how an attempt ended that was not the last, the log does not say."""
-    last = pl.col("attempt") == pl.col("attempt").max().over("line")
+    last = pl.col("attempt") == pl.col("attempt").max().over("record")
     attempts = log.attempts.join(
-        tasks.select("line", "task", "status"), on="line", how="inner", maintain_order="left"
+        tasks.select("record", "task", "status"), on="record", how="inner", maintain_order="left"
     ).with_columns(status=pl.when(last).then(pl.col("status")))
     rows = log.held.join(attempts, on="attempt", how="inner", maintain_order="left").sort("task", maintain_order=True)
     placed = rows.select(

@@ -1,7 +1,8 @@
 """A Slurm cluster's own log: what `sacct -P` prints, and beside it what `scontrol show node` or `sinfo` does.
 
 A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
-their job. Times are those of the cluster's wall clock, which the log does not name.
+their job. Tasks of an array that have not started stand in one row, `103_[1-5%2]`, and come apart here. Times are those
+of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fleetlab.traces._tres import PerGpu
 from fleetlab.workload import Trace, TraceError, Workload
 from fleetlab.workload.trace import PLACEMENTS
 
+COLUMNS = "JobID,User,Account,JobName,Submit,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"  # worth asking for
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
 
 
@@ -34,9 +36,11 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
     tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
-        tasks.drop("task", "name", "NodeList"), source=source, epoch=zero if len(tasks) else None, zone=clock
+        tasks.drop("task", "name", "NodeList", "limit"), source=source, epoch=zero if len(tasks) else None, zone=clock
     )
-    intake.keep("jobs", len(workload) + jobs.steps)
+    more = tasks.height - jobs.rows  # tasks of an array, beyond the one that its row counts for
+    intake.keep("jobs", len(workload) - more + jobs.steps)
+    asked = tasks.filter(pl.col("limit").is_not_null()).select("task", seconds="limit")
     return finish(
         intake,
         workload,
@@ -44,6 +48,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
         cluster=nodes.cluster if nodes else None,
         placements=_placements(tasks, jobs.lists),
         names=tasks.select("task", "name").lazy(),
+        series={"requested": asked.lazy()} if asked.height else {},
         notes=(*_notes(jobs, nodes, zone), *_unread(lists[1:], others)),
         settings={"zone": clock, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
@@ -60,11 +65,9 @@ def _files(path: Path) -> tuple[list[Source], list[tuple[Source, str]], list[Sou
         for source in here:
             with source.open() as stream:
                 stream.read(PEEK)  # a damaged archive says so itself
-        msg = f"{path.name}: no log of jobs, whose first line names JobID, Submit and State between bars"
-        hint = (
-            "sacct -a -P -S 2024-01-01 -o JobID,User,Account,JobName,Submit,Start,End,State,AllocTRES,ReqTRES,NodeList"
-        )
-        raise TraceError(msg, hint=hint)
+        nodes = "a list of nodes, but " if any(kind_of(begins[source]) for source in here) else ""
+        msg = f"{path.name}: {nodes}no log of jobs, whose first line names JobID, Submit and State between bars"
+        raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
     lists.sort(key=lambda found: (KINDS.index(found[1]), found[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
@@ -83,6 +86,7 @@ def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
     return jobs.select(
         "name",
         "NodeList",
+        "limit",
         "submit",
         "start",
         "end",
@@ -108,11 +112,13 @@ def _placements(tasks: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame
 
 def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
     frame = jobs.frame
-    arrays = int(frame["JobID"].str.contains("[", literal=True).sum())
+    apart = frame.filter("array")
+    rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
     told = {
         "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
         f"{jobs.steps:,} steps are part of their jobs": jobs.steps,
-        f"{arrays:,} rows stand for several tasks of an array that had not started: each is one task here": arrays,
+        f"{rows:,} rows stood for tasks of an array that had not started: they are {apart.height:,} tasks": rows,
+        f"{untold:,} rows stand for more tasks of an array than can be told: each is one task here": untold,
         f"{frame['uneven'].sum():,} jobs had GPUs that do not divide by their nodes: "
         "one instance is one GPU there": frame["uneven"].any(),
         f"{frame['got'].sum():,} jobs do not say which GPU they asked for: the type they got is taken for it": frame[
@@ -134,7 +140,9 @@ def _unread(lists: list[tuple[Source, str]], others: list[Source]) -> tuple[str,
 
 
 def _fits(peek: Peek) -> bool:
-    return peek.has_columns("JobID", "Submit", "State", separator="|")
+    # A list of nodes alone is Slurm's too: its reader tells what is missing.
+    lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
+    return peek.has_columns("JobID", "Submit", "State", separator="|") or any(lists)
 
 
 FORMAT = Format(

@@ -107,14 +107,19 @@ def _batches(source: Source, intake: Intake, header: dict[str, str]) -> Iterator
     intake.read("jobs", 0)
     empty = True
     for block in ahead(blocks(source)):
-        empty = False
+        before = intake.rows["jobs"]
         text = block.data.decode("utf-8", "replace").removeprefix("\ufeff")
         for word, value in HEADER.findall(text):
             header.setdefault(word, value)
         intake.read("jobs", len(block.too_long))
         reason = f"the line is longer than {LONGEST:,} bytes"
         intake.refuse("jobs", source.name, [(line, reason) for line in block.too_long])
-        yield intake.sieve(_numbers(_rows(text, block), source, intake), "jobs", source.name, RULES)
+        numbers = _numbers(_rows(text, block), source, intake)
+        if intake.rows["jobs"] and not before and numbers.is_empty():
+            msg = f"{source.name}: not a log in the Standard Workload Format: none of its first lines is 18 numbers"
+            raise TraceError(msg, hint="`fleetlab traces` says what each format expects; `csv` reads any table")
+        empty = empty and not text.strip()
+        yield intake.sieve(numbers, "jobs", source.name, RULES)
         intake.tell("jobs", intake.rows["jobs"], block.share)
     if empty:
         msg = f"{source.name}: the file is empty"

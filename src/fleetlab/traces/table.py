@@ -7,6 +7,7 @@ cell, and words such as NULL, N/A or Unknown, mean that nothing is there: no sta
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from fleetlab.traces import _cells
 from fleetlab.traces._blocks import LONGEST
 from fleetlab.traces._format import Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake, Table
-from fleetlab.traces._mapping import TIMES, Plan, listed, planned
+from fleetlab.traces._mapping import TIMES, Plan, listed, planned, suggested
 from fleetlab.traces._moments import moments
 from fleetlab.traces._settled import settled
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import asked_for
 from fleetlab.workload import Trace, TraceError, Workload
 
+# How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
+NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")
 SEPARATORS = (",", "\t", ";", "|")
 
 
@@ -79,6 +82,9 @@ def _beginning(source: Source) -> list[str]:
     if not header.strip() or not header.replace("\t", " ").isprintable():
         msg = f"{source.name}: its first line does not name columns in UTF-8"
         raise TraceError(msg, hint="save the table as CSV in UTF-8, with the names of its columns in its first line")
+    if NO_TABLE.match(header):
+        msg = f"{source.name}: not a delimited table, but JSON or a page: it begins with {header.lstrip()[:20]!r}"
+        raise TraceError(msg, hint="`kubernetes` and `philly` read JSON of their own; of any other make a table first")
     return [header, *(line.decode("utf-8", "replace").rstrip("\r") for line in more)]
 
 
@@ -100,7 +106,8 @@ def _no_submit(source: Source, header: list[str], rows: list[list[str]]) -> Trac
     msg = f"{source.name}: no column `submit` in it, and no map that gives it"
     hint = f"it has {listed(header)}; "
     hint += f"these look like times: {listed(likely)}; " if likely else "say when each task was submitted: "
-    return TraceError(msg, hint=hint + f"--map submit={likely[0] if likely else 'COLUMN'}")
+    sayable = [name for name in likely if "`" not in name]  # a backquote cannot stand between backquotes
+    return TraceError(msg, hint=hint + suggested("submit", sayable[0] if sayable else "COLUMN"))
 
 
 def _looks_like_time(name: str, values: list[str]) -> bool:
