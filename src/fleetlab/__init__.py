@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.sim import pack
+    from fleetlab.sim import pack, simulate
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.workload import (
         Cluster,
@@ -39,6 +39,7 @@ __all__ = [
     "fetch",
     "pack",
     "read",
+    "simulate",
     "synthesize",
 ]
 # Where each verb lives; every other name is a noun of the hall.
@@ -46,6 +47,7 @@ _ROOM = {
     "fetch": "fleetlab.traces",
     "pack": "fleetlab.sim",
     "read": "fleetlab.traces",
+    "simulate": "fleetlab.sim",
     "synthesize": "fleetlab.traces",
 }
 

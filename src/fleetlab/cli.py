@@ -231,11 +231,63 @@ def pack(
     wanted = [word.strip() for word in place.split(",") if word.strip()]
     with progress("runs") as tell:
         opened = _opened(trace, cluster, tell)
-        if opened.cluster is None:
-            msg = f"the trace has no cluster: {trace}"
-            raise fleetlab.TraceError(msg, hint="--cluster FILE.toml gives it one")
-        found = fleetlab.pack(opened.workload, opened.cluster, place=wanted, seeds=_seeds(seeds), tell=tell)
+        on = _cluster_of(opened, trace)
+        found = fleetlab.pack(opened.workload, on, place=wanted, seeds=_seeds(seeds), tell=tell)
     show(found, json=json, only=("summary",))
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab simulate builtin:20000 --order sjf",
+        "fleetlab simulate my-trace --discipline strict --place worst_fit --cluster bigger.toml",
+    )
+)
+def simulate(
+    trace: str,
+    *,
+    order: str = "fifo",
+    discipline: str = "skip",
+    place: str = "best_fit",
+    estimate: str = "oracle",
+    cluster: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Replay a workload on a cluster: when and where does each task run?
+
+    Parameters
+    ----------
+    trace
+        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
+    order
+        Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority.
+    discipline
+        If the first does not fit: strict (all wait behind it), skip (it is passed over).
+    place
+        Where: first_fit, best_fit, worst_fit, dot_product.
+    estimate
+        Of run time: oracle, or the mean of finished tasks of the same user, user+gpu, group, group+gpu.
+    cluster
+        A TOML file of [[node]] entries to use in place of the trace's cluster.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.sim.replay import compiled
+
+    with progress("tasks") as tell:
+        opened = _opened(trace, cluster, tell)
+        on = _cluster_of(opened, trace)
+        if not compiled():
+            print("compiling the simulator: the first run takes about half a minute longer", file=sys.stderr)
+        found = fleetlab.simulate(
+            opened.workload, on, order=order, discipline=discipline, place=place, estimate=estimate
+        )
+    show(found, json=json)
+
+
+def _cluster_of(opened: fleetlab.Trace, trace: str) -> fleetlab.Cluster:
+    if opened.cluster is None:
+        msg = f"the trace has no cluster: {trace}"
+        raise fleetlab.TraceError(msg, hint="--cluster FILE.toml gives it one")
+    return opened.cluster
 
 
 def _opened(trace: str, cluster: Path | None, tell: Tell) -> fleetlab.Trace:

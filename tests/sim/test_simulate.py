@@ -1,0 +1,274 @@
+"""The event loop against exact theory, and its laws on small random worlds."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab import Cluster, Workload
+from fleetlab.sim._engine import DISCIPLINES, ORDERS, PLACES
+from fleetlab.sim.replay import ESTIMATES, simulate
+
+
+def erlang_c_wait(servers, load):
+    """Mean wait of M/M/c at unit service."""
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = servers * load * blocked / (n + servers * load * blocked)
+    return blocked / (1 - load * (1 - blocked)) / (servers * (1 - load))
+
+
+def poisson(count, rate, service, seed, **columns):
+    rng = np.random.default_rng(seed)
+    submit = np.cumsum(rng.exponential(1 / rate, count))
+    frame = {"submit": submit - submit[0], "service": service(rng, count), "gpu_milli": np.full(count, 1000)}
+    return Workload.of(pl.DataFrame(frame | columns), source="M/G/c")
+
+
+def exponential(rng, count):
+    return rng.exponential(1.0, count)
+
+
+def over_seeds(run, seeds=12):
+    """Mean over independent runs, and the half-width of its 95 % interval."""
+    means = np.array([run(seed) for seed in range(seeds)])
+    return means.mean(), 2.201 * means.std(ddof=1) / seeds**0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.7), (2, 0.7), (8, 0.7), (8, 0.9), (64, 0.9)])
+def test_fifo_waits_as_erlang_c_says(servers, load, discipline):
+    cluster = Cluster.uniform(max(1, servers // 8), min(servers, 8))
+
+    def run(seed):
+        workload = poisson(100_000, servers * load, exponential, seed)
+        return simulate(workload, cluster, discipline=discipline).tasks["wait"].mean()
+
+    mean, half = over_seeds(run)
+    assert abs(mean - erlang_c_wait(servers, load)) <= 1.3 * half  # one in a hundred would miss, not one in twenty
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("service", "second"),
+    [
+        (lambda rng, n: np.ones(n), 1.0),
+        (exponential, 2.0),
+        (lambda rng, n: np.where(rng.random(n) < 0.9, rng.exponential(0.5, n), rng.exponential(5.5, n)), 6.5),
+    ],
+    ids=["deterministic", "exponential", "hyper-exponential"],
+)
+def test_one_server_waits_as_pollaczek_and_khinchine_say(service, second):
+    def run(seed):
+        return simulate(poisson(100_000, 0.7, service, seed), Cluster.uniform(1, 1)).tasks["wait"].mean()
+
+    mean, half = over_seeds(run)
+    assert abs(mean - 0.7 * second / (2 * 0.3)) <= 1.3 * half
+
+
+@pytest.mark.slow
+def test_two_priorities_wait_as_cobham_says():
+    def run(seed, high):
+        rng = np.random.default_rng(seed)
+        workload = poisson(100_000, 0.8, exponential, seed, priority=(rng.random(100_000) < 0.5).astype(int))
+        found = simulate(workload, Cluster.uniform(1, 1), order="priority").tasks["wait"].to_numpy()
+        return found[workload.frame["priority"].to_numpy() == high].mean()
+
+    for high, theory in ((1, 0.8 / 0.6), (0, 0.8 / (0.6 * 0.2))):
+        mean, half = over_seeds(lambda seed, high=high: run(seed, high))
+        assert abs(mean - theory) <= 1.3 * half
+
+
+@pytest.mark.slow
+def test_gangs_that_block_the_head_run_at_the_published_throughput():
+    """Four servers, half the jobs need all of them: FACTS of multiserver jobs give 1.177914 jobs a second at most."""
+
+    def run(seed):
+        rng = np.random.default_rng(seed)
+        gpus = np.where(rng.random(60_000) < 0.5, 1000, 4000)
+        workload = Workload.of(
+            pl.DataFrame({"submit": np.zeros(60_000), "service": rng.exponential(1, 60_000), "gpu_milli": gpus}),
+            source="saturated",
+        )
+        return 60_000 / simulate(workload, Cluster.uniform(1, 4), discipline="strict").tasks["end"].max()
+
+    mean, half = over_seeds(run)
+    assert abs(mean - 1.177914) <= 1.3 * half + 1e-4
+
+
+# -- laws --------------------------------------------------------------------------------------------------------
+
+TASK = st.fixed_dictionaries(
+    {
+        "submit": st.integers(0, 12).map(float),
+        "service": st.integers(0, 9).map(float),
+        "instances": st.integers(1, 3),
+        "cpu_milli": st.sampled_from([0, 500, 2000]),
+        "memory_mib": st.sampled_from([0, 40]),
+        "gpu_milli": st.sampled_from([0, 250, 500, 700, 1000, 2000]),
+        "gpu_memory_mib": st.sampled_from([0, 0, 6]),
+        "gpu_types": st.sampled_from([[], ["A"], ["B"], ["A", "B"]]),
+        "max_per_node": st.sampled_from([0, 0, 1]),
+        "app": st.sampled_from(["x", "y"]),
+        "priority": st.integers(0, 2),
+        "user": st.sampled_from(["u", "v"]),
+    }
+)
+
+
+def small(rows):
+    zero = min(row["submit"] for row in rows)
+    rows = [row | {"submit": row["submit"] - zero} for row in rows]
+    return Workload.of(pl.DataFrame(rows), source="small")
+
+
+WORKLOADS = st.lists(TASK, min_size=1, max_size=14).map(small)
+CLUSTER = Cluster.of(
+    pl.DataFrame(
+        {
+            "node": ["n0", "n1", "n2"],
+            "gpu_type": ["A", "B", None],
+            "gpus": [2, 3, 0],
+            "gpu_memory_mib": [10, 10, 0],
+            "cpu_milli": [4000, 4000, 2000],
+            "memory_mib": [100, 100, 100],
+        }
+    ),
+    source="three nodes",
+)
+
+
+def overfull(result, frame):
+    """Moments and nodes at which more is held than there is, by another way of adding up than the loop's."""
+    held = result.placements.join(result.tasks.select("task", "start", "end"), on="task").join(
+        frame.select("task", "cpu_milli", "memory_mib", "gpu_milli", "app", "max_per_node"), on="task"
+    )
+    for now in set(result.tasks["start"]):
+        live = held.filter((pl.col("start") <= now) & (pl.col("end") > now))
+        sums = live.group_by("node").agg(pl.col("cpu_milli", "memory_mib", "gpu_milli").cast(pl.Int64).sum())
+        both = sums.join(CLUSTER.frame, on="node", suffix="_there")
+        yield from both.filter(
+            (pl.col("cpu_milli") > pl.col("cpu_milli_there"))
+            | (pl.col("memory_mib") > pl.col("memory_mib_there"))
+            | (pl.col("gpu_milli") > pl.col("gpus") * 1000)
+        ).rows()
+        alike = live.filter(pl.col("max_per_node") > 0).group_by("node", "app").len()
+        yield from alike.filter(pl.col("len") > 1).rows()
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(workload=WORKLOADS)
+def test_the_laws_hold_whatever_the_policy(order, discipline, place, workload):
+    result = simulate(workload, CLUSTER, order=order, discipline=discipline, place=place)
+    frame, tasks = workload.frame, result.tasks
+    assert tasks.height + result.refused.height == frame.height
+    assert (tasks["start"] >= tasks["submit"]).all()
+    assert tasks["end"].to_list() == (tasks["start"] + tasks["service"]).to_list()
+    per_task = dict(result.placements.group_by("task").len().iter_rows())
+    assert all(per_task[task] == count for task, count in tasks.select("task", "instances").iter_rows())
+    typed = result.placements.join(frame.select("task", "gpu_types", "gpu_milli"), on="task").join(
+        CLUSTER.frame, on="node"
+    )
+    for types, milli, kind in typed.select("gpu_types", "gpu_milli", "gpu_type").iter_rows():
+        assert not milli or (kind is not None and (not types or kind in types))
+    assert list(overfull(result, frame)) == []
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(workload=WORKLOADS)
+def test_under_skip_a_task_that_fits_an_idle_cluster_never_waits_for_nobody(workload):
+    tasks = simulate(workload, CLUSTER).tasks
+    for row in tasks.iter_rows(named=True):
+        if row["wait"] > 0:
+            others = tasks.filter(pl.col("task") != row["task"])
+            busy = others.filter((pl.col("start") < row["start"]) & (pl.col("end") >= row["start"]))
+            assert busy.height, row
+
+
+def test_gpus_are_freed_before_a_newcomer_asks_for_them():
+    frame = pl.DataFrame({"submit": [0.0, 5.0], "service": [5.0, 1.0], "gpu_milli": [1000, 1000]})
+    assert simulate(Workload.of(frame, source="two"), Cluster.uniform(1, 1)).tasks["wait"].to_list() == [0, 0]
+
+
+def test_strict_blocks_behind_the_head_and_skip_passes_it_over():
+    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "service": [9.0, 9.0, 1.0], "gpu_milli": [1000, 2000, 1000]})
+    workload = Workload.of(frame, source="three")
+    starts = {d: simulate(workload, Cluster.uniform(1, 2), discipline=d).tasks["start"].to_list() for d in DISCIPLINES}
+    assert starts == {"strict": [0, 9, 18], "skip": [0, 9, 2]}
+
+
+def test_an_estimate_is_learnt_from_finished_tasks_only():
+    frame = pl.DataFrame(
+        {
+            "submit": [0.0, 0.0, 20.0, 21.0, 22.0],
+            "service": [1.0, 9.0, 10.0, 9.0, 1.0],
+            "gpu_milli": [1000] * 5,
+            "user": ["quick", "slow", "quick", "slow", "quick"],
+        }
+    )
+    workload = Workload.of(frame, source="five")
+    tasks = simulate(workload, Cluster.uniform(1, 1), order="sjf", estimate="user").tasks
+    # Task 2 holds the GPU; of 3 and 4, whoever's finished tasks were shorter goes first.
+    assert tasks["start"].to_list()[3:] == [31, 30]
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
+def test_every_estimate_runs_the_built_in_trace(estimate):
+    trace = fleetlab.synthesize("pai2020", tasks=1000, seed=2)
+    result = simulate(trace.workload, trace.cluster, order="sjf", estimate=estimate)
+    known = trace.workload.frame["service"].is_not_null().sum()
+    assert result.tasks.height == known
+    assert set(result.refused["reason"]) == {"its run time is not known"}
+
+
+def test_a_task_that_can_never_run_is_refused_with_its_reason():
+    frame = pl.DataFrame(
+        {
+            "submit": [0.0] * 4,
+            "service": [1.0, 1.0, 1.0, None],
+            "gpu_milli": [9000, 1000, 500, 500],
+            "instances": [1, 17, 16, 1],
+        }
+    )
+    result = simulate(Workload.of(frame, source="too big"), Cluster.uniform(2, 8))
+    assert result.refused["reason"].to_list() == [
+        "an instance fits on no node",
+        "its instances do not all fit at once",
+        "its run time is not known",
+    ]
+
+
+def test_compiled_and_plain_python_agree_bit_for_bit():
+    code = (
+        "import json, fleetlab\n"
+        "from fleetlab.sim.replay import simulate\n"
+        "t = fleetlab.synthesize('pai2020', tasks=150, seed=3)\n"
+        "c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')\n"
+        "runs = [simulate(t.workload, c, order='sjf', estimate='group', discipline=d) for d in ('strict', 'skip')]\n"
+        "print(json.dumps([[r.tasks['start'].to_list(), r.placements['node'].to_list()] for r in runs]))\n"
+    )
+    answers = []
+    for off in ("0", "1"):
+        env = os.environ | {"NUMBA_DISABLE_JIT": off}
+        answers.append(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+        )
+    assert json.loads(answers[0].stdout) == json.loads(answers[1].stdout)
+
+
+@pytest.mark.parametrize("word", ["order", "discipline", "place", "estimate"])
+def test_a_policy_that_does_not_exist_is_named_with_those_that_do(word):
+    workload = Workload.of(pl.DataFrame({"submit": [0.0], "service": [1.0]}), source="one")
+    with pytest.raises(fleetlab.PolicyError, match=f"no {word} by that name: `nonsense`"):
+        simulate(workload, Cluster.uniform(1, 1), **{word: "nonsense"})
