@@ -68,8 +68,9 @@ class SimResult:
         for name, unit, least in (("wait", "s", 0.0), ("completion", "s", 0.0), ("slowdown", "", 1.0)):
             values = self.tasks[name].to_numpy()
             found.append(_batched(f"mean {name}", values, np.mean, unit, least))
-            for q in QUANTILES:
-                found.append(_batched(f"P{q * 100:.0f} {name}", values, partial(np.quantile, q=q), unit, least))
+            found += [
+                _batched(f"P{q * 100:.0f} {name}", values, partial(np.quantile, q=q), unit, least) for q in QUANTILES
+            ]
         return found
 
     def tables(self) -> dict[str, pl.DataFrame]:
