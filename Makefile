@@ -7,9 +7,9 @@ SOURCES := pyproject.toml
 .PHONY: demo test check bench clean
 
 demo: .venv/.core
-	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --days 5 --seed 1 --out build/demo
+	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --seed 1 --out build/demo --brief
 	$(BIN)/fleetlab show build/demo
-	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --days 5 --seed 1 --check
+	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --seed 1 --check --brief
 
 test: check .venv/.dev
 	$(BIN)/python -m pytest

@@ -17,6 +17,26 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
+# Of the published numbers of PAI, those that people know.
+BEST_KNOWN = [
+    "nodes",
+    "GPUs",
+    "tasks, completed",
+    "tasks, failed",
+    "tasks of one instance",
+    "GPU tasks, request 1",
+    "GPU tasks, MISC",
+    "GPU tasks, T4",
+    "GPUs an instance, mean over GPU tasks",
+    "run time of GPU tasks, mean",
+    "run time of GPU tasks, median",
+    "run time of instances, P50",
+    "run time of completed tasks, V100, P50",
+    "wait of GPU tasks, median",
+    "GPUs used by instances, P50",
+    "GPUs used by instances, P90",
+    "tasks that run 5 times or more",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,21 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
             print(table(frame, most))
     if notes := getattr(result, "notes", ()):
         print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in notes))
+
+
+def show_check(found: Result, *, json: bool, brief: bool) -> None:
+    """Print a check: what was published, what was achieved, how far it may be off; the counts last, where eyes end."""
+    import polars as pl
+
+    if json:
+        print(as_json(found))
+        return
+    rows = found.tables()["targets"].drop("source")
+    if brief:
+        rows = rows.filter(pl.col("target").is_in(BEST_KNOWN) | pl.col("verdict").is_in(["missed", "conflict"]))
+        rows = rows.drop("tolerance", "why")
+    print(table(rows, most=rows.height))
+    print("\nof all targets: " + ", ".join(say(e).removeprefix("targets ") for e in found.summary()))
 
 
 def table(frame: pl.DataFrame, most: int = MOST) -> str:

@@ -96,6 +96,7 @@ def synthesize(
     seed: int = 0,
     out: Path | None = None,
     check: Annotated[bool, Parameter(negative=())] = False,
+    brief: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
     """Make a synthetic trace from published statistics, save it, or check it against them.
@@ -114,8 +115,10 @@ def synthesize(
         The folder to save it in.
     check
         Print every published target beside what was achieved; the exit status is 1 if one is missed.
+    brief
+        Of a trace only one line, of a check only the best-known targets and those that are not met.
     """
-    from fleetlab._screen import progress, show
+    from fleetlab._screen import progress, show, show_check
     from fleetlab.traces.synthesize import check as checked
     from fleetlab.workload.trace import may_hold
 
@@ -128,9 +131,12 @@ def synthesize(
             trace.save(out)
     if check:
         found = checked(trace)
-        show(found, json=json, most=1000)
+        show_check(found, json=json, brief=brief)
         sys.exit(0 if found.passed else 1)
-    show(trace, json=json)
+    if brief and not json:
+        print(trace)
+    else:
+        show(trace, json=json)
     if out is not None:
         _say_saved(out)
 
