@@ -102,7 +102,7 @@ def _tasks(tasks: int, days: float, seed: int, tell: Tell) -> tuple[pl.DataFrame
     first = float(submit.min())
     tell("run times", tasks, 0.4)
     running, waiting = _open(tasks, ended)
-    service, failed = services(found, law, group, ~(running | waiting), how_long)
+    service, failed = services(found, law, shape, ~(running | waiting), how_long)
     tell("waits", tasks, 0.6)
     wait = waits(law, shape, waited)
     tell("usage", tasks, 0.7)

@@ -20,6 +20,7 @@ TABLE: Mapping[str, Any] = LAWS["task_table"]
 FULL: int = PRINTED["tasks"]
 A_DAY = FULL / float(PRINTED["days"])  # tasks a day: the load of the real cluster
 
+SOME = 50_000  # tasks below which what is held, bursts and predictions hang on a few groups
 MONTH = int(28 * A_DAY)  # tasks in four weeks: fewer days have no quartiles to speak of
 
 # Tasks a second whose run time the log knows: what a simulator has to run.
@@ -42,6 +43,11 @@ EPOCH = 1_593_532_800.0  # Wednesday 2020-07-01 00:00 in Shanghai, the first day
 def gpus(type: str) -> int:
     """How many GPUs of a type there are."""
     return sum(m["nodes"] * m["gpus"] for m in LAWS["machines"] if m["gpu_type"] == type)
+
+
+def cores(type: str) -> int:
+    """How many CPUs the nodes of a type have."""
+    return sum(m["nodes"] * m["cpus"] for m in LAWS["machines"] if m["gpu_type"] == type)
 
 
 def curve(points: Mapping[str, float]) -> tuple[Floats, Floats]:

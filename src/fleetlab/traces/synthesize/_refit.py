@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetlab.traces.synthesize._joint import multipliers
 from fleetlab.traces.synthesize._requests import shapes
-from fleetlab.traces.synthesize._runtimes import run_times
+from fleetlab.traces.synthesize._runtimes import held_a_task, pooled, run_times
 from fleetlab.traces.synthesize._usage import ASKED, usage_law
 from fleetlab.traces.synthesize._waits import wait_law
 
@@ -16,14 +16,24 @@ def refit() -> dict[str, list[float]]:
     """Fit every law from nothing, and once more from there, so that a look at them gains nothing."""
     multipliers().clear()
     for _ in range(2):
-        for law in (shapes, run_times, wait_law, usage_law):
-            law.cache_clear()
+        _forget()
         shapes()
         run_times()
         wait_law()
         for what in ASKED:
             usage_law(what)
     return multipliers()
+
+
+def restore() -> None:
+    """Go back to the multipliers on disk, and to the laws that they make."""
+    multipliers.cache_clear()
+    _forget()
+
+
+def _forget() -> None:
+    for law in (shapes, pooled, run_times, held_a_task, wait_law, usage_law):
+        law.cache_clear()
 
 
 if __name__ == "__main__":

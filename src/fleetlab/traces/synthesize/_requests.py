@@ -14,12 +14,14 @@ import numpy as np
 from fleetlab.traces.synthesize._joint import Bools, Floats, Ints, Wish, fit
 from fleetlab.traces.synthesize._laws import (
     CPU_ONLY,
+    FULL,
     KNOWN_A_SECOND,
     LAWS,
     PRINTED,
     REQUEST_EDGES,
     TABLE,
     TYPES,
+    cores,
     curve,
     gpus,
 )
@@ -29,6 +31,7 @@ MILLI: Ints = np.array([0, 50, 100, 150, 200, 250, 300, 500, 800, 1000, 2000, 40
 CPUS: Ints = np.array([500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 12000, 16000, 18000, 32000, 64000])
 # Requests are round in decimal megabytes: the figure's 29.3 GiB is 30,000.
 MEMORY: Ints = np.array([2, 4, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 50, 60, 80, 120, 200]) * 1000
+USUAL_CPUS, USUAL_MEMORY = 6000, 30_000  # the medians
 READ = 1024 * 1.03  # GiB of the figure to MiB, and the pixel by which it may be misread
 
 # Instances a task: what the figure's law of sizes and the counted share of single instances imply together.
@@ -49,9 +52,13 @@ LEANING: Floats = np.array(
         [0.10, 0.25, 0.05, 0.350, 0.250],
     ]
 )
-# Seconds that a GPU of a type is held, by the fitted law of run times: with them the published allocation asks for so
-# many GPUs a task. Were gangs spread over types by chance, MISC would be full and V100 empty.
-RUN_TIME = {"MISC": 6779.0, "V100": 9213.0, "V100M32": 12_200.0}
+# Seconds that a GPU and a CPU of a type are held, by the fitted law of run times: with them the published allocation
+# asks for so many a task. Were gangs spread over types by chance, MISC would be full and V100 empty.
+RUN_TIME = {"MISC": 6470.0, "V100": 9421.0, "V100M32": 12227.0}
+CPU_RUN_TIME = {"MISC": 6614.0, "V100": 9347.0, "V100M32": 12104.0}
+# Types whose nodes have more CPUs held a GPU: what a task there asks for before the fit, in milli at one GPU.
+PLENTY, PLENTIFUL = ("V100", "V100M32"), 9000
+THOUSAND_GPUS = 4.0  # tasks of the whole trace that ask for more than 1,000: «some» did
 ROOM = 2  # a gang asks for no more than this part of its pool: else the simulator could never start it
 
 EXACT, DIGITISED, LOOSE = 1e-4, 3e-3, 6e-3
@@ -81,12 +88,12 @@ def shapes() -> Shapes:
     """Join the laws: size and GPU share, type given those, CPUs given those, memory given size and CPUs."""
     law = _gangs()
     typed = _types(law)
-    cpus = _cpus(law)
-    memory = _memory(cpus.sum(axis=1))
+    cpus = _cpus(typed)
+    of_size = cpus.sum(axis=(1, 2))
+    memory = _memory(of_size)
     with np.errstate(invalid="ignore", divide="ignore"):
-        cpu_part = np.nan_to_num(cpus / law[:, :, None])
-        memory_part = np.nan_to_num(memory / cpus.sum(axis=1)[:, :, None])
-    joint = typed[:, :, :, None, None] * cpu_part[:, :, None, :, None] * memory_part[:, None, None, :, :]
+        memory_part = np.nan_to_num(memory / of_size[:, :, None])
+    joint = cpus[..., None] * memory_part[:, None, None, :, :]
     joint *= _fits()
     # What does not fit on a node is asked for in another shape of the same size, share and type.
     joint *= (typed / np.maximum(joint.sum(axis=(3, 4)), 1e-300))[..., None, None]
@@ -125,8 +132,15 @@ def _gangs() -> Floats:
         wishes.append(Wish(some * ((milli <= upto * 1000) - percent / 100) * size / PER_TASK, 0.0, DIGITISED))
     for upto, percent in zip(*curve(LAWS["task_total_cdf"]["gpu"]), strict=True):
         wishes.append(Wish(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
+    of_gangs = ((size > 1) - PRINTED["gang_demand"]) * size * milli / 1000
+    # Loosely, by a part of the GPUs a task asks for: more firmly, it would be had of gangs of hundreds of GPUs.
+    wishes.append(Wish(of_gangs, 0.0, 0.2))
+    wishes.append(Wish(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
     mass = np.array(list(LAWS["size_mass"].values())) / SIZES
-    rare = np.where((milli > 1000) & (size > 64), 1e-6, 1.0) * np.where(size * milli > 500_000, 1e-9, 1.0)
+    # Large gangs ask for single GPUs or shares of one; of those that ask for more than 500 a real sample has none.
+    total = size * milli
+    rare = np.where((milli > 1000) & (size > 64), 1e-6, 1.0) * np.where(total > 500_000, 1e-9, 1.0)
+    rare = np.where(total > 1_000_000, (milli == 1000) * 1.0, rare)
     prior = mass[:, None] * np.array([counted.get(int(m), 0.003) for m in MILLI]) * rare
     return fit("gangs", prior / prior.sum(), wishes)
 
@@ -135,8 +149,10 @@ def _types(law: Floats) -> Floats:
     """Fit the type, given size and share, to the published shares of types; a task without a GPU has none."""
     gpu = law[:, 1:]
     lean = LEANING[request_class(MILLI[1:])]
-    fits = _fits()[:, 1:, :CPU_ONLY].any(axis=(3, 4))
-    prior = np.broadcast_to(lean, (*gpu.shape, len(TYPES))) * fits
+    fits = _fits()[:, 1:, :CPU_ONLY]
+    # A gang goes where it has room with the CPUs and memory that most ask for: elsewhere it would have to ask for less.
+    usual = fits[..., CPUS == USUAL_CPUS, MEMORY == USUAL_MEMORY]
+    prior = lean * fits.any(axis=(3, 4)) * np.where(usual[..., 0], 1.0, 1e-9)
     wishes = [
         Wish(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4) for k, share in enumerate(LAWS["type_share"].values())
     ]
@@ -151,9 +167,8 @@ def _types(law: Floats) -> Floats:
 
 
 def _cpus(law: Floats) -> Floats:
-    """Fit CPUs, given size and share: more GPUs come with more CPUs."""
-    size, cpus = SIZES[:, None, None], CPUS[None, None, :]
-    heart = 6000 * np.maximum(1, MILLI / 1000)[None, :, None] ** 0.6
+    """Fit CPUs, given size, share and type: more GPUs come with more CPUs, and on V100 nodes still more."""
+    size, cpus = SIZES[:, None, None, None], CPUS[None, None, None, :]
     wishes = [
         Wish((cpus <= upto * 1000) * size / PER_TASK, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["cpu_request_cdf"]), strict=True)
@@ -162,10 +177,17 @@ def _cpus(law: Floats) -> Floats:
         Wish((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
         for upto, percent in zip(*curve(LAWS["task_total_cdf"]["cpu"]), strict=True)
     ]
-    some = (MILLI > 0)[None, :, None] / law[:, 1:].sum()
+    some = (MILLI > 0)[None, :, None, None] / law[:, 1:].sum()
     wishes += [Wish(some * cpus, CPUS_PER_GPU_TASK, 50.0), Wish(some * (cpus < 6000), 0.42, 0.02)]
-    prior = np.broadcast_to(_near(cpus / heart, 0.9), (*law.shape, len(CPUS)))
-    return fit("cpus", prior, wishes, given=law)
+    for name, part in PRINTED["cpus_allocated"].items():
+        held = 1000 * part * cores(name) / KNOWN_A_SECOND / CPU_RUN_TIME[name]
+        mine = np.eye(CPU_ONLY + 1)[TYPES.index(name)][:, None]
+        wishes.append(Wish(size * cpus * mine, held, 0.01 * held))
+    plenty = np.array([name in PLENTY for name in (*TYPES, None)])
+    whole = np.maximum(1, MILLI / 1000)[:, None]
+    heart = np.where(plenty, PLENTIFUL * whole**0.8, 6000 * whole**0.6)[None, :, :, None]
+    fits = np.where(_fits().any(axis=4), 1.0, 1e-12)
+    return fit("cpus", _near(cpus / heart, 0.9) * fits, wishes, given=law)
 
 
 def _memory(law: Floats) -> Floats:

@@ -26,6 +26,12 @@ STEADINESS = np.array([0.43, 0.35, 0.22])
 SPREAD = np.array([0.05, 0.15, 0.8])
 ALIKE = 64  # groups of about one weight that share out the quantiles among them
 
+NEAR = 0.1  # how far the groups of a user lie about the user's own place, of the way from the shortest to the longest
+HELD = tuple(TYPES.index(name) for name in PRINTED["gpus_allocated"])  # types of which it is published
+EVEN = 0.04  # the part by which what a type's tasks hold may miss its mean
+# How often run times are drawn for that: at least, at most, and how many in all; of fewer tasks more is left to chance.
+LEAST, MOST, WORK = 4, 100, 2_000_000
+
 
 def pools(type: Ints, instances: Ints) -> Ints:
     """Number the pool of type and class of gang that a task runs in."""
@@ -84,39 +90,95 @@ def _prior(failed: float) -> Floats:
     return np.broadcast_to(weight, (POOLS, *weight.shape)) * 1.0
 
 
-def services(groups: Groups, shapes: Shapes, of: Ints, known: Bools, rng: np.random.Generator) -> tuple[Floats, Bools]:
-    """Run time of each task (`of` its group), and whether it failed; not a number where it is not `known`."""
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """The groups that run on one type, one entry a group."""
+
+    tasks: Ints
+    pool: Ints
+    instances: Ints
+    user: Ints
+
+
+def services(
+    groups: Groups, shapes: Shapes, shape: Ints, known: Bools, rng: np.random.Generator
+) -> tuple[Floats, Bools]:
+    """Run time of each task, and whether it failed; not a number where it is not `known`. Tasks stand by group."""
     law = run_times()
-    both = law.sum(axis=1)
-    row = shapes.first[groups.kind]
-    pool = pools(shapes.type[row], shapes.instances[row])
-    base, part = _bases(groups, pool, groups.tasks * shapes.instances[row], rng)
-    heart, low, high = (np.log(drawn(both, EDGES, pool, at)[0]) for at in (base, base - part / 2, base + part / 2))
-    spread = SPREAD[rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)]
-    # Ranking will spread a group over its own part of the law: that much of its spread is there already.
-    spread = np.sqrt(np.maximum(spread**2 - (high - low) ** 2 / 12, 0.0))
-    mine = of[known]
-    score = heart[mine] + spread[mine] * rng.standard_normal(len(mine))
-    value, bin = drawn(both, EDGES, pool[mine], ranked(pool[mine], score))
-    chance = law[:, 1] / np.maximum(both, 1e-300)
+    chance = law[:, 1] / np.maximum(law.sum(axis=1), 1e-300)
+    row, of = shapes.first[groups.kind], np.repeat(np.arange(len(groups.tasks)), groups.tasks)
+    type, instances = shapes.type[row], shapes.instances[row]
+    asked, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_task()
     service, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
-    service[known] = np.maximum(1.0, np.rint(value))
-    failed[known] = rng.random(len(mine)) < chance[pool[mine], bin]
+    for k, stream in enumerate(rng.spawn(CPU_ONLY + 1)):
+        mine, which = type == k, np.flatnonzero((type[of] == k) & known)
+        if not len(which):
+            continue
+        kin = Kin(groups.tasks[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
+        mine_of = (np.cumsum(mine) - 1)[of[which]]
+        wanted = due[:, k] * np.count_nonzero(known) if k in HELD else None
+        service[which], bin = _evenly(kin, mine_of, asked[:, shape[which]], wanted, stream)
+        failed[which] = stream.random(len(which)) < chance[kin.pool[mine_of], bin]
     return service, failed
 
 
-def _bases(groups: Groups, pool: Ints, weight: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
+@cache
+def held_a_task() -> Floats:
+    """Milli-seconds of GPUs and of CPUs that each type is held for, a task of any type, as the laws have it."""
+    law, both = shapes(), run_times().sum(axis=1)
+    mean = both @ means(EDGES) / np.maximum(both.sum(axis=1), 1e-300)
+    seconds = law.share * law.instances * mean[pools(law.type, law.instances)]
+    return np.stack([summed(law.type, seconds * asked, CPU_ONLY + 1) for asked in (law.gpu_milli, law.cpu_milli)])
+
+
+def _evenly(kin: Kin, of: Ints, asked: Ints, wanted: Floats | None, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """Draw run times until the GPUs and CPUs `asked` for are held about as long as `wanted`, or take the nearest.
+
+    A few groups of large gangs hold a good part of a small pool: left to chance, one seed has it a third full and
+    another two thirds.
+    """
+    if wanted is None:
+        return _drawn(kin, of, rng)
+    nearest = np.inf
+    for _ in range(min(max(WORK // len(of), LEAST), MOST)):
+        value, bin = _drawn(kin, of, rng)
+        miss = float(np.abs(asked @ value / wanted - 1).max())
+        if miss < nearest:
+            nearest, kept = miss, (value, bin)
+        if miss <= EVEN:
+            break
+    return kept
+
+
+def _drawn(kin: Kin, of: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """Whole seconds that each task runs, and the bin of the law that they are in."""
+    both = run_times().sum(axis=1)
+    base, part = _bases(kin, rng)
+    heart, low, high = (np.log(drawn(both, EDGES, kin.pool, at)[0]) for at in (base, base - part / 2, base + part / 2))
+    spread = SPREAD[rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)]
+    # Ranking will spread a group over its own part of the law: that much of its spread is there already.
+    spread = np.sqrt(np.maximum(spread**2 - (high - low) ** 2 / 12, 0.0))
+    score = heart[of] + spread[of] * rng.standard_normal(len(of))
+    pool = kin.pool[of]
+    value, bin = drawn(both, EDGES, pool, ranked(pool, score))
+    return np.maximum(1.0, np.rint(value)), bin
+
+
+def _bases(kin: Kin, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Give each group a quantile and a part of its pool, where all groups lie side by side in some order.
 
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
     """
-    by_weight = np.lexsort((rng.random(len(pool)), -weight, pool))
+    pool = kin.pool
+    by_weight = np.lexsort((rng.random(len(pool)), -kin.tasks * kin.instances, pool))
     block = np.empty(len(pool), dtype=np.int64)
     # Blocks must not cross pools.
     block[by_weight] = np.arange(len(pool)) // ALIKE
     _, block = np.unique(block * POOLS + pool, return_inverse=True)
-    order = np.lexsort((ranked(block, rng.random(len(pool))), pool))
-    total = summed(pool, groups.tasks, POOLS)
+    # Each user has a place of its own, which the user's groups are near: some run short tasks and some run long ones.
+    score = rng.random(int(kin.user.max()) + 1)[kin.user] + NEAR * rng.random(len(pool))
+    order = np.lexsort((ranked(block, score), pool))
+    total = summed(pool, kin.tasks, POOLS)
     base = np.empty(len(pool))
-    base[order] = np.cumsum(groups.tasks[order]) - groups.tasks[order] / 2
-    return (base - (np.cumsum(total) - total)[pool]) / total[pool], groups.tasks / total[pool]
+    base[order] = np.cumsum(kin.tasks[order]) - kin.tasks[order] / 2
+    return (base - (np.cumsum(total) - total)[pool]) / total[pool], kin.tasks / total[pool]

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from fleetlab.traces.synthesize._binned import summed
 from fleetlab.traces.synthesize._joint import Bools, Floats
-from fleetlab.traces.synthesize._laws import DAY, FULL, LAWS, MONTH, PRINTED, REQUESTS, TABLE, TYPES, curve, gpus
-from fleetlab.traces.synthesize._measure import BAR, CDF, ERRORS, SHARE, TOLD, Sample, Target, number, quantile, share
+from fleetlab.traces.synthesize._laws import DAY, FULL, LAWS, PRINTED, REQUESTS, SOME, TABLE, TYPES, cores, curve, gpus
+from fleetlab.traces.synthesize._measure import BAR, CDF, SHARE, TOLD, Sample, Target, number, quantile, share
 from fleetlab.traces.synthesize._requests import READ, request_class
 from fleetlab.traces.synthesize._view import View
 from fleetlab.workload import Cluster, Trace
@@ -18,6 +17,7 @@ from fleetlab.workload import Cluster, Trace
 SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: half of one
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")
 GPUS = {"MISC": 2240, "P100": 1596, "T4": 994, "V100": 832, "V100M32": 1080}
+POINTS = 0.05  # of what is held: what the source's round numbers and the tasks still running leave open
 A_HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
 
 
@@ -25,7 +25,7 @@ def demand(trace: Trace, view: View) -> Iterator[Target]:
     """Measure machines, requests, run times, waits and use."""
     assert trace.cluster is not None
     yield from _machines(trace.cluster)
-    for topic in (_counts, _types, _sizes, _requests, _run_times, _held, _waits, _usage):
+    for topic in (_counts, _types, _sizes, _requests, _gangs, _run_times, _held, _waits, _usage):
         yield from topic(view)
 
 
@@ -33,8 +33,8 @@ def curves(
     name: str, sample: Sample, points: Mapping[str, float], *, needs: int = 0, grain: float = 0.0
 ) -> Iterator[Target]:
     """Hold each quantile of a sample against a published curve."""
-    for percent, value in zip(*curve(points), strict=True):
-        yield quantile(f"{name}, P{percent:.0f}", sample, percent, value, source="figure", needs=needs, grain=grain)
+    for percent in curve(points)[0]:
+        yield quantile(f"{name}, P{percent:.0f}", sample, points, percent, source="figure", needs=needs, grain=grain)
 
 
 def _machines(cluster: Cluster) -> Iterator[Target]:
@@ -126,16 +126,36 @@ def _run_times(v: View) -> Iterator[Target]:
 
 
 def _held(v: View) -> Iterator[Target]:
-    """GPUs that tasks with a known run time hold, on a mean day, of those of their type."""
-    held = np.nan_to_num(v.service) * v.instances * v.milli / 1000 / (v.days * DAY) * v.thinner
+    """What tasks with a known run time hold on a mean day, of the GPUs and CPUs of their type."""
+    seconds = np.nan_to_num(v.service) * v.instances / (v.days * DAY) * v.thinner
     how = "told, and of tasks still running nothing is known: 5 points"
-    for name, published in PRINTED["gpus_allocated"].items():
-        mine = v.type == TYPES.index(name)
-        there, of_group = gpus(name), summed(v.group[mine], held[mine])
-        # A few groups of long, large gangs hold much of a small pool, or happen not to be there.
-        error = 0.05 / ERRORS + float(np.sqrt((of_group**2).sum())) / there
-        part = float(of_group.sum()) / there
-        yield number(f"GPUs held, {name}", published, part, 0, how=how, source="paper", error=error, needs=MONTH)
+    kinds = (
+        ("GPUs held, {}", "gpus_allocated", v.milli, gpus),
+        ("CPUs held on {} nodes", "cpus_allocated", v.cpu, cores),
+    )
+    for name, key, asked, there in kinds:
+        for type, published in PRINTED[key].items():
+            part = float((seconds * asked)[v.type == TYPES.index(type)].sum()) / 1000 / there(type)
+            room = published - POINTS, published + POINTS
+            yield Target(name.format(type), published, part, *room, how, "summary", SOME)
+    shared = float(seconds @ v.milli) / 1000
+    alone = float(seconds @ np.where(v.milli > 0, np.maximum(v.milli, 1000), 0)) / 1000
+    how = "read off a box plot of hours: 8 %"
+    for name, achieved in (("shares of one added up", shared), ("shared by none", alone)):
+        published = PRINTED["gpus_held"][name]
+        yield number(f"GPUs held in all, {name}", published, achieved, 0.08, how=how, source="figure", needs=SOME)
+
+
+def _gangs(v: View) -> Iterator[Target]:
+    """How much of the demand is of gangs, and of large ones."""
+    asked = v.instances * v.milli / 1000
+    demand, instances = Sample.of(v.instances, asked, v.gpu), Sample.of(asked, v.instances)
+    name, published = "GPUs asked for by gangs", PRINTED["gang_demand"]
+    yield share(name, published, 1 - demand.below(1), demand.count, how=TOLD, source="summary")
+    name, published = "instances in tasks of more than 100 GPUs", PRINTED["instances_over_100_gpus"]
+    yield share(name, published, 1 - instances.below(100), instances.count, how=TOLD, source="summary")
+    name, least, how = "GPUs of the largest task, at least", PRINTED["largest_task_gpus"], "told as a bound: at least"
+    yield Target(name, least, float(asked.max(initial=0.0)), least, np.inf, how, "summary", FULL)
 
 
 def _waits(v: View) -> Iterator[Target]:

@@ -14,6 +14,7 @@ from fleetlab.traces.synthesize._requests import CPUS, MEMORY, MILLI, Shapes, sh
 
 GPU_MILLI = MILLI[MILLI > 0]
 DIGITISED, SURE, TOLD = 3e-3, 3e-4, 5e-3
+DIGITS = 3  # of a milli or a MiB
 ALIKE = 0.3  # how far a task's use is from its group's, of how far groups are from one another
 
 # Bins of what is used: of a milli-GPU, a milli-CPU, a MiB; each request is an edge, so that more than asked is a bin.
@@ -34,7 +35,8 @@ def usage(what: str, shapes: Shapes, shape: Ints, group: Ints, rng: np.random.Ge
     like = rng.standard_normal(int(group.max()) + 1)[group[some]]
     score = like + ALIKE * rng.standard_normal(len(like))
     used = np.zeros(len(shape))
-    used[some] = drawn(usage_law(what), EDGES[what], pool, ranked(pool, score))[0]
+    # No sensor is so fine; and the last bits of a law depend on the machine that fits it.
+    used[some] = np.round(drawn(usage_law(what), EDGES[what], pool, ranked(pool, score))[0], DIGITS)
     return used
 
 
