@@ -216,7 +216,7 @@ def test_a_stem_is_the_name_without_its_packing(name, stem):
 
 # -- a bomb ------------------------------------------------------------------------------------------------------
 
-LIMIT = 450 << 20
+LIMIT = 450 << 20  # bytes that Python and polars take by themselves, and then some
 READ = """
 import sys, pathlib
 from fleetlab.traces._intake import Intake, Table
@@ -225,11 +225,13 @@ import polars as pl
 intake = Intake()
 frame = intake.table(Source(pathlib.Path(sys.argv[1])), Table("t", {"a": pl.String, "b": pl.Int64}, header=False))
 print(frame.rows(), intake.rejects()["line"].to_list())
-import resource
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not `ru_maxrss`: a child begins with the peak of whoever started it, and a test run can be large by then.
+status = pathlib.Path("/proc/self/status").read_text()
+print(status.split("VmHWM:")[1].split()[0])
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_a_line_of_half_a_gigabyte_costs_a_few_blocks_of_memory(tmp_path):
     path = tmp_path / "bomb.csv.gz"
     with gzip.open(path, "wb", compresslevel=1) as f:
@@ -240,4 +242,4 @@ def test_a_line_of_half_a_gigabyte_costs_a_few_blocks_of_memory(tmp_path):
     said = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True).stdout
     rows, peak = said.splitlines()
     assert rows == "[('x', 1, 1), ('y', 2, 3)] [2]"
-    assert int(peak) << 10 < LIMIT + 10 * _blocks.BLOCK
+    assert int(peak) << 10 < LIMIT + 4 * _blocks.BLOCK

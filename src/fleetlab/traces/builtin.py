@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -48,7 +49,16 @@ def _folder(tasks: int, seed: int) -> Path | None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    return cache / "fleetlab" / f"builtin-{NAME}-{tasks}-{seed}-v{version('fleetlab')}"
+    return cache / "fleetlab" / f"builtin-{NAME}-{tasks}-{seed}-{_made_by()}"
+
+
+def _made_by() -> str:
+    """What makes it, as a digest of the code and the numbers: a trace of an older generator is not this one's."""
+    parts = sorted(
+        (p for p in files("fleetlab.traces.synthesize").iterdir() if p.name.endswith((".py", ".json"))),
+        key=lambda p: p.name,
+    )
+    return hashlib.sha256(b"".join(p.read_bytes() for p in parts)).hexdigest()[:12]
 
 
 def _cached(folder: Path | None, tasks: int, seed: int) -> Trace | None:
