@@ -38,6 +38,12 @@ app = App(
     version=lambda: __import__("importlib.metadata").metadata.version("fleetlab"),
 )
 
+TraceWords = Annotated[
+    str, Parameter(help="The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.")
+]
+ClusterFile = Annotated[
+    Path | None, Parameter(help="A TOML file of [[node]] entries to use in place of the trace's cluster.")
+]
 Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object, for machines.")]
 
 
@@ -180,9 +186,9 @@ def traces(*, json: Json = False) -> None:
 
 @app.command(name="show", help_epilogue=_examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
 def show_trace(
-    trace: str,
+    trace: TraceWords,
     *,
-    cluster: Path | None = None,
+    cluster: ClusterFile = None,
     rejects: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
@@ -190,10 +196,6 @@ def show_trace(
 
     Parameters
     ----------
-    trace
-        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
-    cluster
-        A TOML file of [[node]] entries to use in place of the trace's cluster.
     rejects
         List the rows that were turned away, with file, line and reason; with --json all of them.
     """
@@ -211,26 +213,22 @@ def show_trace(
     )
 )
 def pack(
-    trace: str,
+    trace: TraceWords,
     *,
     place: str = "fgd,best_fit",
     seeds: str = "42-51",
-    cluster: Path | None = None,
+    cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
     """Fill a cluster with tasks drawn from a trace until they no longer fit: how much of it can each policy give away?
 
     Parameters
     ----------
-    trace
-        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
     place
         Place policies, with commas between: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
         first_fit, worst_fit.
     seeds
         Runs of each, as FIRST-LAST or a list with commas.
-    cluster
-        A TOML file of [[node]] entries to use in place of the trace's cluster.
     """
     from fleetlab._screen import progress, show
 
@@ -249,21 +247,19 @@ def pack(
     )
 )
 def simulate(
-    trace: str,
+    trace: TraceWords,
     *,
     order: str = "fifo",
     discipline: str = "skip",
     place: str = "best_fit",
     estimate: str = "oracle",
-    cluster: Path | None = None,
+    cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
     """Replay a workload on a cluster: when and where does each task run?
 
     Parameters
     ----------
-    trace
-        The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.
     order
         Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority.
     discipline
@@ -272,8 +268,6 @@ def simulate(
         Where: first_fit, best_fit, worst_fit, dot_product.
     estimate
         Of run time: oracle, or the mean of finished tasks of the same user, user+gpu, group, group+gpu.
-    cluster
-        A TOML file of [[node]] entries to use in place of the trace's cluster.
     """
     from fleetlab._screen import progress, show
     from fleetlab.sim.replay import compiled
