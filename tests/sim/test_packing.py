@@ -154,6 +154,13 @@ def test_arrived_demand_stops_just_short_of_130_percent():
     assert 1.3 - 8 / 32 < arrived <= 1.3
 
 
+def test_one_small_task_fills_a_large_cluster():
+    workload = Workload.of(pl.DataFrame({"submit": [0.0], "gpu_milli": [10]}), source="one")
+    study = packing._study(workload, Cluster.uniform(200, 8))
+    stream = study._stream(np.random.default_rng(0), 1_600_000)
+    assert len(stream) == 1_600_000 * 130 // 100 // 10
+
+
 def test_the_same_seed_gives_the_same_study_and_another_another():
     small = world([(500, 40, 700, 2), (0, 0, 400, 0), (0, 40, 2000, 2)], [("A", 4), ("B", 2), ("A", 3)], 1)
     one, same = (fleetlab.pack(*small, place=["fgd"], seeds=[5, 6]).curves for _ in range(2))

@@ -138,7 +138,8 @@ class _Study:
         stream = self.shape[rng.permutation(len(self.shape))]
         demand = self.pods.gpus * self.pods.milli
         while (arrived := np.cumsum(demand[stream]))[-1] <= capacity * UPTO // 100:
-            stream = np.append(stream, self.shape[rng.integers(0, len(self.shape), len(self.shape))])
+            # As many again as there are: a few small tasks on a large cluster must not be drawn one by one.
+            stream = np.append(stream, self.shape[rng.integers(0, len(self.shape), len(stream))])
         return stream[: np.searchsorted(arrived, capacity * UPTO // 100, side="right")]
 
     def nodes(self) -> Nodes:
