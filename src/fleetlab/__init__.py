@@ -6,7 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.sim import pack, simulate
+    from fleetlab.sim import (
+        Drain,
+        Elastic,
+        Faults,
+        Outage,
+        Prices,
+        Recovery,
+        Spot,
+        check_order,
+        check_place,
+        order,
+        pack,
+        place,
+        simulate,
+    )
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.workload import (
         Cluster,
@@ -26,26 +40,48 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "DeviceError",
+    "Drain",
+    "Elastic",
     "Estimate",
+    "Faults",
     "FleetlabError",
+    "Outage",
     "PolicyError",
+    "Prices",
     "Provenance",
+    "Recovery",
     "Result",
     "Slowdown",
+    "Spot",
     "Trace",
     "TraceError",
     "Workload",
     "WorkloadError",
+    "check_order",
+    "check_place",
     "fetch",
+    "order",
     "pack",
+    "place",
     "read",
     "simulate",
     "synthesize",
 ]
-# Where each verb lives; every other name is a noun of the hall.
+# Where each verb lives, and the nouns of one room; every other name is a noun of the hall.
 _ROOM = {
+    "Drain": "fleetlab.sim",
+    "Elastic": "fleetlab.sim",
+    "Faults": "fleetlab.sim",
+    "Outage": "fleetlab.sim",
+    "Prices": "fleetlab.sim",
+    "Recovery": "fleetlab.sim",
+    "Spot": "fleetlab.sim",
+    "check_order": "fleetlab.sim",
+    "check_place": "fleetlab.sim",
     "fetch": "fleetlab.traces",
+    "order": "fleetlab.sim",
     "pack": "fleetlab.sim",
+    "place": "fleetlab.sim",
     "read": "fleetlab.traces",
     "simulate": "fleetlab.sim",
     "synthesize": "fleetlab.traces",

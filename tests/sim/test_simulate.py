@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
-from fleetlab.sim._engine import DISCIPLINES, ORDERS, PLACES
-from fleetlab.sim.replay import ESTIMATES, simulate
+from fleetlab.sim._tables import ESTIMATES
+from fleetlab.sim.load import NAMES
+from fleetlab.sim.quick import DISCIPLINES, ORDERS
+from fleetlab.sim.replay import simulate
+
+PLACES = NAMES["place"]
 
 
 def erlang_c_wait(servers, load):
@@ -175,6 +179,8 @@ def test_the_laws_hold_whatever_the_policy(order, discipline, place, workload):
     assert tasks.height + result.refused.height == frame.height
     assert (tasks["start"] >= tasks["submit"]).all()
     assert tasks["end"].to_list() == (tasks["start"] + tasks["service"]).to_list()
+    assert result.ledger.select(pl.sum_horizontal(pl.exclude("task"))).to_series().to_list() == tasks["wait"].to_list()
+    result.timeline(every=5.0)  # audits: raises where anything is given away twice
     per_task = dict(result.placements.group_by("task").len().iter_rows())
     assert all(per_task[task] == count for task, count in tasks.select("task", "instances").iter_rows())
     typed = result.placements.join(frame.select("task", "gpu_types", "gpu_milli"), on="task").join(
@@ -270,5 +276,5 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
 @pytest.mark.parametrize("word", ["order", "discipline", "place", "estimate"])
 def test_a_policy_that_does_not_exist_is_named_with_those_that_do(word):
     workload = Workload.of(pl.DataFrame({"submit": [0.0], "service": [1.0]}), source="one")
-    with pytest.raises(fleetlab.PolicyError, match=f"no {word} by that name: `nonsense`"):
+    with pytest.raises(fleetlab.PolicyError, match=rf"no {word}( policy)? by that name: `nonsense`"):
         simulate(workload, Cluster.uniform(1, 1), **{word: "nonsense"})

@@ -1,6 +1,6 @@
-"""The simulator's room: what would happen to these tasks on that cluster.
+"""The simulator: what would have happened, under which policy; and own policies.
 
-The compiled loops are imported when a verb is called, not before: asking for help compiles nothing.
+Each name is imported when first asked for: nothing is compiled before somebody simulates.
 """
 
 from __future__ import annotations
@@ -9,16 +9,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.sim.packing import pack
+    from fleetlab.sim.accounts import Prices
+    from fleetlab.sim.check import check_order, check_place
+    from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
+    from fleetlab.sim.packing import Packing, pack
+    from fleetlab.sim.policy import State, order, place
     from fleetlab.sim.replay import simulate
+    from fleetlab.sim.result import SimResult
 
-__all__ = ["pack", "simulate"]
+_MODULE = {
+    "Drain": "events",
+    "Elastic": "events",
+    "Faults": "events",
+    "Outage": "events",
+    "Packing": "packing",
+    "Prices": "accounts",
+    "Recovery": "events",
+    "SimResult": "result",
+    "Spot": "events",
+    "State": "policy",
+    "check_order": "check",
+    "check_place": "check",
+    "order": "policy",
+    "pack": "packing",
+    "place": "policy",
+    "simulate": "replay",
+}
 
-_HOME = {"pack": "fleetlab.sim.packing", "simulate": "fleetlab.sim.replay"}
+__all__ = [
+    "Drain",
+    "Elastic",
+    "Faults",
+    "Outage",
+    "Packing",
+    "Prices",
+    "Recovery",
+    "SimResult",
+    "Spot",
+    "State",
+    "check_order",
+    "check_place",
+    "order",
+    "pack",
+    "place",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _HOME:
+    if name not in _MODULE:
         msg = f"module 'fleetlab.sim' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(f"fleetlab.sim.{_MODULE[name]}"), name)

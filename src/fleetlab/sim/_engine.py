@@ -1,12 +1,12 @@
-"""The compiled event loop: what happens when, and nothing else.
+"""The quick loop: tasks whose rank is fixed when they arrive, and that run to their end once they have begun.
 
-At one instant: completions, then arrivals, then one scheduling pass. The loop owns the truth: it asks a place policy
+At one instant: completions, then arrivals, then one scheduling pass. The loop owns the truth: a place policy is asked
 only about nodes that can hold an instance, so nothing is ever given away twice. Everything here also runs as plain
-Python, with the same answer.
+Python, with the same answer; `_full` says the same more slowly, and a test holds the two together.
 
-Two ideas make it quick. Tasks that ask for the same are a *class*: they fit or fail together, so a pass under `skip`
-looks at classes, not at tasks, and only at those that a node freed since could help. And the score of a shape on a
-node is kept until that node changes.
+Three ideas make it quick. An index finds the best-fitting node. Tasks that ask for the same are a *kind*: they fit or
+fail together, so a pass under `skip` looks at kinds, not at tasks, and only at those that a node freed since could
+help. And what a kind has waited for is kept for the kind: a task takes the difference between its coming and its going.
 """
 
 from __future__ import annotations
@@ -14,54 +14,33 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Scores = NDArray[np.float64]
+from fleetlab.sim._compile import loop, step
+from fleetlab.sim._gangs import Memo, back, indexed, offered, reason, scored, settle, slots
+from fleetlab.sim._index import Bits
+from fleetlab.sim._nodes import (
+    BY_HEAD,
+    BY_ORDER,
+    CPU,
+    GPUS,
+    IDLE,
+    MEMORY,
+    MILLI,
+    MOST,
+    REASONS,
+    TYPE,
+    TYPES,
+    WHOLE,
+    Floats,
+    Ints,
+    holds,
+    pop,
+    push,
+    room,
+)
 
-PLACES = ("first_fit", "best_fit", "worst_fit", "dot_product")
-FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT = range(len(PLACES))
-DISCIPLINES = ("strict", "skip")
-STRICT, SKIP = range(len(DISCIPLINES))
-ORDERS = ("fifo", "sjf", "smallest", "largest", "priority")
-FIFO, SJF, SMALLEST, LARGEST, PRIORITY = range(len(ORDERS))
-WHOLE = 1000
-UNFIT = np.inf  # a score: the lowest is taken
-
-
-class Shapes(NamedTuple):
-    """What instances ask for: one entry a distinct demand."""
-
-    cpu: Ints  # milli
-    memory: Ints  # MiB
-    milli: Ints  # of each GPU: a share, or 1000
-    gpus: Ints  # how many GPUs, 0 for CPU alone
-    gpu_memory: Ints  # MiB of each GPU
-    rdma: Ints
-    disk: Ints
-    types: Ints  # bits: the GPU types it may run on
-    limit: Ints  # instances of its app on one node, 0 for none
-    app: Ints
-    first: Ints  # where the nodes begin that could ever hold it, one more entry than shapes
-    candidates: Ints
-
-
-class Nodes(NamedTuple):
-    """What is free, changed in place."""
-
-    first: Ints  # index of each node's first GPU, one more entry than nodes
-    type: Ints  # bit of its GPU type
-    cpu: Ints
-    memory: Ints
-    rdma: Ints
-    disk: Ints
-    gpu: Ints  # milli of each GPU
-    gpu_memory: Ints  # MiB of each GPU
-    apps: Ints  # [apps, nodes] instances there; [0, 0] where no task has a limit
-    most_cpu: int  # of the largest node
-    most_gpu: int
+WHY = len(REASONS)
+ALL = 1 << 40  # more than there can be
 
 
 class Tasks(NamedTuple):
@@ -69,304 +48,363 @@ class Tasks(NamedTuple):
 
     submit: Floats
     service: Floats
-    key: Floats  # rank, the lowest first; nan: the estimate when it arrives
-    kind: Ints  # its class: tasks that ask for the same
-    learns: Ints  # whose finished tasks its estimate is the mean of; -1: `key` stands
-    first: Ints  # index of its first instance, one more entry than tasks
-
-
-class Kinds(NamedTuple):
-    """Classes of tasks: a shape, so many times."""
-
+    estimate: Floats  # filled in at arrival where it is learnt
+    key: Floats  # rank, the lowest first; where `learnt`, the estimate is added to it on arrival
     shape: Ints
     instances: Ints
-    first: Ints  # where each class's queue begins, one more entry than classes
+    kind: Ints
+    first: Ints  # [tasks + 1]
+    learns: Ints
 
 
-@njit(cache=True)
-def holds(s: int, n: int, shapes: Shapes, nodes: Nodes) -> bool:
-    """Can node `n` take an instance of shape `s` now?"""
-    if nodes.cpu[n] < shapes.cpu[s] or nodes.memory[n] < shapes.memory[s]:
-        return False
-    if nodes.rdma[n] < shapes.rdma[s] or nodes.disk[n] < shapes.disk[s]:
-        return False
-    if shapes.limit[s] and nodes.apps[shapes.app[s], n] >= shapes.limit[s]:
-        return False
-    if shapes.gpus[s] == 0:
-        return True
-    if shapes.types[s] & nodes.type[n] == 0:
-        return False
-    found = 0
-    for g in range(nodes.first[n], nodes.first[n + 1]):
-        found += nodes.gpu[g] >= shapes.milli[s] and nodes.gpu_memory[g] >= shapes.gpu_memory[s]
-    return found >= shapes.gpus[s]
+class Land(NamedTuple):
+    """Nodes and the shapes that ask for them: see `_nodes`."""
+
+    S: Ints
+    N: Ints
+    G: Ints
+    apps: Ints
+    C: Ints
+    most: Ints
+    U: Ints
+    share: Floats
+    draws: Ints
+    free: Ints  # [types]: GPU milli
+    X: Ints  # the index: see `_index`; B is empty where the policy does not go by it
+    B: Bits
 
 
-@njit(cache=True)
-def score(place: int, s: int, n: int, shapes: Shapes, nodes: Nodes) -> float:
-    """How good a node is for an instance, the lowest best; UNFIT where it does not fit."""
-    if not holds(s, n, shapes, nodes):
-        return UNFIT
-    if place == FIRST_FIT:
-        return 0.0
-    gpu = 0
-    for g in range(nodes.first[n], nodes.first[n + 1]):
-        gpu += nodes.gpu[g]
-    if place == DOT_PRODUCT:
-        cpu = nodes.cpu[n] / nodes.most_cpu * shapes.cpu[s] / nodes.most_cpu
-        return cpu + gpu / nodes.most_gpu * (shapes.gpus[s] * shapes.milli[s]) / nodes.most_gpu
-    left = nodes.cpu[n] / nodes.most_cpu + gpu / nodes.most_gpu
-    return -left if place == WORST_FIT else left
+@step
+def believe(j: int, learns: Ints, estimate: Floats, mean: Floats, seen: Ints) -> None:
+    """What is believed of a task's run time when it arrives: the mean of its like, or of all, that have finished."""
+    if learns[j] >= 0:
+        of = learns[j] if seen[learns[j]] else len(mean) - 1
+        estimate[j] = mean[of]
 
 
-@njit(cache=True)
-def take(s: int, n: int, shapes: Shapes, nodes: Nodes) -> int:
-    """Give an instance what it asks for on node `n`; the GPUs it got, as bits."""
-    nodes.cpu[n] -= shapes.cpu[s]
-    nodes.memory[n] -= shapes.memory[s]
-    nodes.rdma[n] -= shapes.rdma[s]
-    nodes.disk[n] -= shapes.disk[s]
-    if shapes.limit[s]:
-        nodes.apps[shapes.app[s], n] += 1
-    begin, end = nodes.first[n], nodes.first[n + 1]
-    got, left = 0, shapes.gpus[s]
-    while left:
-        # Of the GPUs that hold it the one with the least free: shares fill up what is broken, whole GPUs are all alike.
-        best = -1
-        for g in range(begin, end):
-            room = nodes.gpu[g] >= shapes.milli[s] and nodes.gpu_memory[g] >= shapes.gpu_memory[s]
-            if room and not got >> (g - begin) & 1 and (best < 0 or nodes.gpu[g] < nodes.gpu[best]):
-                best = g
-        nodes.gpu[best] -= shapes.milli[s]
-        nodes.gpu_memory[best] -= shapes.gpu_memory[s]
-        got |= 1 << (best - begin)
-        left -= 1
-    return got
+@step
+def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> None:
+    """Remember how long a finished task ran."""
+    if learns[j] >= 0:
+        for of in (learns[j], len(mean) - 1):
+            seen[of] += 1
+            mean[of] += (service[j] - mean[of]) / seen[of]
 
 
-@njit(cache=True)
-def give_back(s: int, n: int, got: int, shapes: Shapes, nodes: Nodes) -> None:
-    """Undo `take`."""
-    nodes.cpu[n] += shapes.cpu[s]
-    nodes.memory[n] += shapes.memory[s]
-    nodes.rdma[n] += shapes.rdma[s]
-    nodes.disk[n] += shapes.disk[s]
-    if shapes.limit[s]:
-        nodes.apps[shapes.app[s], n] -= 1
-    for g in range(nodes.first[n], nodes.first[n + 1]):
-        if got >> (g - nodes.first[n]) & 1:
-            nodes.gpu[g] += shapes.milli[s]
-            nodes.gpu_memory[g] += shapes.gpu_memory[s]
-
-
-# -- heaps: (key, task), the lowest first ------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def push(keys: Floats, heap: Ints, at: int, size: int, key: float, task: int) -> None:
-    """Add a task to the heap that begins at `at` and has `size` entries."""
-    i = size
-    while i > 0:
-        up = (i - 1) >> 1
-        if keys[at + up] < key or (keys[at + up] == key and heap[at + up] < task):
-            break
-        keys[at + i], heap[at + i] = keys[at + up], heap[at + up]
-        i = up
-    keys[at + i], heap[at + i] = key, task
-
-
-@njit(cache=True)
-def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
-    """Take the first out of the heap that begins at `at` and has `size` entries."""
-    size -= 1
-    key, task = keys[at + size], heap[at + size]
-    i = 0
-    while True:
-        down = 2 * i + 1
-        if down >= size:
-            break
-        if down + 1 < size:
-            a, b = keys[at + down], keys[at + down + 1]
-            down += b < a or (b == a and heap[at + down + 1] < heap[at + down])
-        if key < keys[at + down] or (key == keys[at + down] and task < heap[at + down]):
-            break
-        keys[at + i], heap[at + i] = keys[at + down], heap[at + down]
-        i = down
-    keys[at + i], heap[at + i] = key, task
-
-
-# -- the loop ----------------------------------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def gang(
-    place: int, k: int, shapes: Shapes, kinds: Kinds, nodes: Nodes, memo: tuple[Scores, Ints, Ints],
-    where: Ints, got: Ints,
-) -> bool:  # fmt: skip
-    """Place all instances of a task of class `k`, or none; `where` and `got` take their nodes and GPUs."""
-    s = kinds.shape[k]
-    # A call hands over every array there is: what the inner loop looks at is taken out of it first.
-    scores, known, version = memo[0][s], memo[1][s], memo[2]
-    candidates = shapes.candidates[shapes.first[s] : shapes.first[s + 1]]
-    # Under these a node that took one instance ranks before all others for the next, as long as it holds another.
-    stays = place in (BEST_FIT, FIRST_FIT)
-    best = -1
-    for i in range(kinds.instances[k]):
-        if stays and best >= 0:
-            scores[best] = score(place, s, best, shapes, nodes)
-            known[best] = version[best]
-        if not stays or best < 0 or scores[best] == UNFIT:
-            best, least = -1, UNFIT
-            for n in candidates:
-                if known[n] != version[n]:
-                    scores[n] = score(place, s, n, shapes, nodes)
-                    known[n] = version[n]
-                if scores[n] < least:
-                    best, least = n, scores[n]
-        if best < 0:
-            for j in range(i):
-                give_back(s, where[j], got[j], shapes, nodes)
-                version[where[j]] += 1
-            return False
-        where[i], got[i] = best, take(s, best, shapes, nodes)
-        version[best] += 1
-    return True
-
-
-@njit(cache=True)
-def helped(
-    place: int, k: int, since: int, freed: Ints, count: int, shapes: Shapes, kinds: Kinds, nodes: Nodes,
-    memo: tuple[Scores, Ints, Ints],
-) -> bool:  # fmt: skip
-    """Could a node freed `since` hold an instance of class `k`? If none can, what failed then fails still."""
-    s = kinds.shape[k]
-    scores, known, version = memo[0][s], memo[1][s], memo[2]
-    if count - since > len(version):
-        return True
-    for i in range(since, count):
-        n = freed[i % len(freed)]
-        if known[n] != version[n]:
-            scores[n] = score(place, s, n, shapes, nodes)
-            known[n] = version[n]
-        if scores[n] < UNFIT:
+@step
+def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int) -> bool:
+    """Could one of the nodes just freed hold an instance? If none can, what failed before fails still."""
+    for i in range(count):
+        if holds(S, s, N, freed[i], G, apps):
             return True
     return False
 
 
-@njit(cache=True)
-def run(
-    place: int, discipline: int, tasks: Tasks, shapes: Shapes, kinds: Kinds, nodes: Nodes, learners: int
-) -> tuple[Floats, Ints, Ints]:
-    """Play all events; when each task started, and where its instances ran and on which GPUs."""
-    total, many = len(tasks.submit), len(kinds.shape)
-    start = np.full(total, np.nan)
-    where, got = np.full(tasks.first[-1], -1, np.int64), np.zeros(tasks.first[-1], np.int64)
-    count = len(nodes.cpu)
-    memo = (
-        np.empty((len(shapes.cpu), count)),
-        np.full((len(shapes.cpu), count), -1, np.int64),
-        np.zeros(count, np.int64),
-    )
-    ends, running, active = np.empty(total), np.empty(total, np.int64), 0  # completions to come
-    # Waiting tasks: a heap a class, or under `strict` one for all.
-    keys, queue = np.empty(total), np.empty(total, np.int64)
-    size = np.zeros(many, np.int64)
-    all_keys, all_queue, all_size = np.empty(total), np.empty(total, np.int64), 0
-    waiting, lines = np.empty(many, np.int64), 0  # classes with tasks that wait
-    tried = np.full(many, -1, np.int64)  # how many nodes had been freed when a class last failed
-    asked = np.zeros(many, np.bool_)
-    freed, frees = np.zeros(2 * count + 2, np.int64), 0
-    mean, seen = np.zeros(learners + 1), np.zeros(learners + 1, np.int64)
-    arrived, blocked = 0, False
+@loop
+def run_strict(
+    place: int, tasks: Tasks, land: Land, memo: Memo, learnt: bool, sorted_keys: bool, until: float
+) -> tuple[Floats, Ints, Ints, Floats]:
+    """Play all events where the first in line blocks those behind it: starts, nodes, GPUs and the ledger."""
+    submit, service, estimate, key, shape, instances, _, first, learns = tasks
+    S, N, G, apps, C, most, U, share, draws, free, X, B = land
+    row, owner, scores, cards, known, near, heap = memo
+    total = len(submit)
+    start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
+    where, got = np.full(first[-1], -1, np.int64), np.zeros(first[-1], np.int64)
+    ends, running, active = np.empty(total), np.empty(total, np.int64), 0
+    size = 0 if sorted_keys else total
+    keys, queue, waiting = np.empty(size), np.empty(size, np.int64), 0
+    line = 0  # where keys come sorted, who waits is who has arrived and not begun: from here on
+    mean, seen = np.zeros(learns.max() + 2 if total else 1), np.zeros(learns.max() + 2 if total else 1, np.int64)
+    stamp, freed, frees = np.full(len(N), -1, np.int64), np.empty(len(N), np.int64), 0
+    blocked, since, cause = -1, 0.0, 0  # the head that does not fit, from when on, and why
+    arrived, turn, lacks = 0, 0, np.zeros(3, np.int64)
     while arrived < total or active:
         now = ends[0] if active else np.inf
-        if arrived < total:
-            now = min(now, tasks.submit[arrived])
-        new = False
+        if arrived < total and submit[arrived] < now:
+            now = submit[arrived]
+        if now > until:
+            break
+        turn += 1
+        frees = 0
         while active and ends[0] == now:  # GPUs are freed before a newcomer asks for them
             j = running[0]
             pop(ends, running, 0, active)
             active -= 1
-            s = kinds.shape[tasks.kind[j]]
-            for i in range(tasks.first[j], tasks.first[j + 1]):
-                give_back(s, where[i], got[i], shapes, nodes)
-                memo[2][where[i]] += 1
-                freed[frees % len(freed)] = where[i]
-                frees += 1
-            for of in (tasks.learns[j], learners):
-                if of >= 0:
-                    seen[of] += 1
-                    mean[of] += (tasks.service[j] - mean[of]) / seen[of]
-            blocked = False
-            new = True
-        while arrived < total and tasks.submit[arrived] == now:
+            back(S, shape[j], instances[j], N, G, apps, X, B, free, where, got, first[j])
+            learn(j, learns, service, mean, seen)
+            if blocked >= 0:
+                for i in range(first[j], first[j + 1]):
+                    if stamp[where[i]] != turn:
+                        stamp[where[i]] = turn
+                        freed[frees] = where[i]
+                        frees += 1
+        while arrived < total and submit[arrived] == now:
             j = arrived
             arrived += 1
-            key = tasks.key[j]
-            if tasks.learns[j] >= 0:
-                of = tasks.learns[j] if seen[tasks.learns[j]] else learners
-                key = mean[of]
-            k = tasks.kind[j]
-            if discipline == STRICT:
-                if all_size == 0 or key < all_keys[0]:
-                    blocked = False
-                push(all_keys, all_queue, 0, all_size, key, j)
-                all_size += 1
-                continue
-            push(keys, queue, kinds.first[k], size[k], key, j)
-            size[k] += 1
-            if size[k] == 1:
-                waiting[lines] = k
-                lines += 1
-                tried[k] = -1
-                asked[k] = True
-                new = True
-        if discipline == STRICT:
-            while all_size and not blocked:
-                j = all_queue[0]
-                i = tasks.first[j]
-                if not gang(place, tasks.kind[j], shapes, kinds, nodes, memo, where[i:], got[i:]):
-                    blocked = True
-                    break
-                pop(all_keys, all_queue, 0, all_size)
-                all_size -= 1
-                start[j] = now
-                push(ends, running, 0, active, now + tasks.service[j], j)
-                active += 1
-            continue
-        if not new:
-            continue
-        for w in range(lines):
-            k = waiting[w]
-            asked[k] = tried[k] < 0 or (
-                tried[k] < frees and helped(place, k, tried[k], freed, frees, shapes, kinds, nodes, memo)
-            )
-            if not asked[k]:
-                tried[k] = frees
-        while True:  # the best-ranked of the classes that may fit, until none does
-            best = -1
-            for w in range(lines):
-                k = waiting[w]
-                if asked[k]:
-                    at, of = kinds.first[k], kinds.first[waiting[best]] if best >= 0 else 0
-                    if best < 0 or keys[at] < keys[of] or (keys[at] == keys[of] and queue[at] < queue[of]):
-                        best = w
-            if best < 0:
+            waiting += 1
+            if learnt:
+                believe(j, learns, estimate, mean, seen)
+                key[j] += estimate[j]
+            if not sorted_keys:
+                push(keys, queue, 0, waiting - 1, key[j], j)
+        while waiting:
+            j = line if sorted_keys else queue[0]
+            if j == blocked and not helps(S, shape[j], N, G, apps, freed, frees):
                 break
-            k = waiting[best]
-            j = queue[kinds.first[k]]
-            i = tasks.first[j]
-            if not gang(place, k, shapes, kinds, nodes, memo, where[i:], got[i:]):
-                asked[k] = False
-                tried[k] = frees
-                continue
-            pop(keys, queue, kinds.first[k], size[k])
-            size[k] -= 1
+            if blocked >= 0:
+                ledger[blocked, cause] += now - since
+                blocked = -1
+            s, count, at = shape[j], instances[j], first[j]
+            placed = 0
+            if count * S[s, GPUS] * S[s, MILLI] <= offered(S, s, free):
+                if len(B):
+                    placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
+                else:
+                    placed = scored(
+                        place, S, s, count, N, G, apps, C, most, U, share, draws, row, owner, scores, cards, known,
+                        near, heap, where, got, at,
+                    )  # fmt: skip
+                settle(S, s, placed, N, free, where, at)
+            if placed < count:
+                back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+                fits = slots(S, s, count, N, G, apps, X) if count > 1 else 0
+                blocked, since, cause = j, now, reason(S, s, count, N, G, apps, X, free, fits, lacks)
+                break
+            if sorted_keys:
+                line += 1
+            else:
+                pop(keys, queue, 0, waiting)
+            waiting -= 1
             start[j] = now
-            push(ends, running, 0, active, now + tasks.service[j], j)
+            push(ends, running, 0, active, now + service[j], j)
             active += 1
+    end = until if arrived < total or active else 0.0
+    if blocked >= 0:
+        ledger[blocked, cause] += end - since
+    for j in range(arrived):  # whatever it did not wait as the head itself, it waited behind one
+        waited = (start[j] if start[j] == start[j] else end) - submit[j]
+        if waited > 0:
+            for r in range(WHY):
+                if r != BY_HEAD:
+                    waited -= ledger[j, r]
+            ledger[j, BY_HEAD] = waited
+    return start, where, got, ledger
+
+
+@step
+def charge(k: int, now: float, spent: Floats, since: Floats, cause: Ints) -> None:
+    """Charge what kind `k` has waited since the last look to the cause it waited for."""
+    spent[k, cause[k]] += now - since[k]
+    since[k] = now
+
+
+@step
+def largest(freed: Ints, frees: int, N: Ints, top: Ints) -> None:
+    """The most CPU, memory, GPU and idle GPUs on one of the freed nodes, and all their types."""
+    top[:] = 0
+    for i in range(frees):
+        n = freed[i]
+        top[0] = max(top[0], N[n, CPU])
+        top[1] = max(top[1], N[n, MEMORY])
+        top[2] = max(top[2], N[n, MOST])
+        top[3] = max(top[3], N[n, IDLE])
+        top[4] |= N[n, TYPE]
+
+
+@step
+def hopeless(S: Ints, s: int, top: Ints) -> bool:
+    """Does a shape ask for more than any freed node has?"""
+    if S[s, CPU] > top[0] or S[s, MEMORY] > top[1]:
+        return True
+    if S[s, GPUS] == 0:
+        return False
+    if S[s, TYPES] & top[4] == 0:
+        return True
+    return S[s, MILLI] > top[2] or (S[s, MILLI] == WHOLE and S[s, GPUS] > top[3])
+
+
+@step
+def hopes(S: Ints, N: Ints, G: Ints, apps: Ints, shapes: Ints, lines: int, freed: Ints, frees: int, top: Ints,
+          hope: Ints) -> None:  # fmt: skip
+    """For every shape that waits: at most so many instances may fit, now that nodes were freed."""
+    for i in range(lines):
+        s = shapes[i]
+        if not hopeless(S, s, top):
+            for f in range(frees):
+                hope[s] += room(S, s, N, freed[f], G, apps)
+
+
+@loop
+def run_skip(
+    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo, learnt: bool, until: float
+) -> tuple[Floats, Ints, Ints, Floats]:
+    """Play all events where a task that does not fit is passed over: starts, nodes, GPUs and the ledger."""
+    submit, service, estimate, key, _, _, kind, first, learns = tasks
+    S, N, G, apps, C, most, U, share, draws, free, X, B = land
+    row, owner, scores, cards, known, near, heap = memo
+    total, many = len(submit), len(kinds)
+    start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
+    where, got = np.full(first[-1], -1, np.int64), np.zeros(first[-1], np.int64)
+    ends, running, active = np.empty(total), np.empty(total, np.int64), 0
+    # A line a kind: a heap in its own part of two long arrays.
+    begin = np.zeros(many + 1, np.int64)
+    for j in range(total):
+        begin[kind[j] + 1] += 1
+    for k in range(many):
+        begin[k + 1] += begin[k]
+    keys, queue, size = np.empty(total), np.empty(total, np.int64), np.zeros(many, np.int64)
+    # Kinds that wait, by shape: shapes with any in a list, the kinds of a shape in a chain.
+    shapes, lines, place_of = np.empty(len(S), np.int64), 0, np.full(len(S), -1, np.int64)
+    chain, after, ahead = np.full(len(S), -1, np.int64), np.full(many, -1, np.int64), np.full(many, -1, np.int64)
+    waits = np.zeros(many, np.bool_)
+    # What a kind has waited for in all, from when on it waits for the present cause, and which.
+    spent, since, cause = np.zeros((many, WHY)), np.zeros(many), np.zeros(many, np.int64)
+    # At most so many instances of a shape fit: counted when one last failed, and what was freed on top of that since.
+    hope = np.zeros(len(S), np.int64)
+    asked, asks, fitted = np.empty(many, np.int64), 0, np.zeros(many, np.bool_)  # fitted: when the pass began
+    ranks, best = np.empty(many), np.empty(many, np.int64)
+    mean, seen = np.zeros(learns.max() + 2 if total else 1), np.zeros(learns.max() + 2 if total else 1, np.int64)
+    stamp, freed, frees = np.full(len(N), -1, np.int64), np.empty(len(N), np.int64), 0
+    top, lacks = np.zeros(5, np.int64), np.zeros(3, np.int64)
+    arrived, turn = 0, 0
+    while arrived < total or active:
+        now = ends[0] if active else np.inf
+        if arrived < total and submit[arrived] < now:
+            now = submit[arrived]
+        if now > until:
+            break
+        turn += 1
+        frees, asks = 0, 0
+        while active and ends[0] == now:  # GPUs are freed before a newcomer asks for them
+            j = running[0]
+            pop(ends, running, 0, active)
+            active -= 1
+            k = kind[j]
+            back(S, kinds[k, 0], kinds[k, 1], N, G, apps, X, B, free, where, got, first[j])
+            learn(j, learns, service, mean, seen)
+            if lines:
+                for i in range(first[j], first[j + 1]):
+                    if stamp[where[i]] != turn:
+                        stamp[where[i]] = turn
+                        freed[frees] = where[i]
+                        frees += 1
+        if frees:
+            largest(freed, frees, N, top)
+            hopes(S, N, G, apps, shapes, lines, freed, frees, top, hope)
+            for i in range(lines):
+                k = chain[shapes[i]]
+                while k >= 0:
+                    if kinds[k, 1] <= hope[shapes[i]]:
+                        asked[asks] = k
+                        asks += 1
+                    k = after[k]
+        while arrived < total and submit[arrived] == now:
+            j = arrived
+            arrived += 1
+            k = kind[j]
+            if learnt:
+                believe(j, learns, estimate, mean, seen)
+                key[j] += estimate[j]
             if size[k] == 0:
-                lines -= 1
-                waiting[best] = waiting[lines]
-                asked[k] = False
-    return start, where, got
+                asked[asks] = k
+                asks += 1
+                since[k], cause[k] = now, 0
+            elif waits[k]:
+                charge(k, now, spent, since, cause)
+            for r in range(WHY):
+                ledger[j, r] -= spent[k, r]
+            push(keys, queue, begin[k], size[k], key[j], j)
+            size[k] += 1
+        if asks == 0:
+            continue
+        trying = 0
+        for i in range(asks):
+            k = asked[i]
+            s = kinds[k, 0]
+            # What a node just freed can hold fitted when the pass began; a gang must be counted, and a newcomer if it
+            # is not alone.
+            fitted[k] = waits[k]
+            if kinds[k, 1] > 1 or not waits[k]:
+                fits = slots(S, s, kinds[k, 1], N, G, apps, X) if waits[k] or asks > 1 else 0
+                fitted[k] = fits >= kinds[k, 1]
+                if waits[k] and not fitted[k]:
+                    hope[s] = fits
+            if fitted[k] or not waits[k]:
+                push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
+                trying += 1
+        while trying:  # the best-ranked of the kinds that may fit, until none does
+            j = best[0]
+            k = kind[j]
+            s, count, at = kinds[k, 0], kinds[k, 1], first[j]
+            pop(ranks, best, 0, trying)
+            trying -= 1
+            placed = 0
+            # One that waited can only be helped by a node that was freed: those are quickly looked through.
+            if waits[k] and (hopeless(S, s, top) or not helps(S, s, N, G, apps, freed, frees)):
+                continue
+            if count * S[s, GPUS] * S[s, MILLI] <= offered(S, s, free):
+                if len(B):
+                    placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
+                else:
+                    placed = scored(
+                        place, S, s, count, N, G, apps, C, most, U, share, draws, row, owner, scores, cards, known,
+                        near, heap, where, got, at,
+                    )  # fmt: skip
+                settle(S, s, placed, N, free, where, at)
+            if placed < count:
+                back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+                continue
+            fitted[k] = True
+            if waits[k]:
+                charge(k, now, spent, since, cause)
+            for r in range(WHY):
+                ledger[j, r] += spent[k, r]
+            start[j] = now
+            push(ends, running, 0, active, now + service[j], j)
+            active += 1
+            pop(keys, queue, begin[k], size[k])
+            size[k] -= 1
+            if size[k]:
+                push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
+                trying += 1
+            if frees and trying:
+                largest(freed, frees, N, top)
+        for i in range(asks):
+            k = asked[i]
+            s = kinds[k, 0]
+            if size[k] and not waits[k]:
+                waits[k] = True
+                if chain[s] < 0:
+                    shapes[lines], place_of[s] = s, lines
+                    lines += 1
+                else:
+                    ahead[chain[s]] = k
+                after[k], ahead[k], chain[s] = chain[s], -1, k
+            elif size[k] == 0 and waits[k]:
+                waits[k] = False
+                if ahead[k] >= 0:
+                    after[ahead[k]] = after[k]
+                else:
+                    chain[s] = after[k]
+                if after[k] >= 0:
+                    ahead[after[k]] = ahead[k]
+                if chain[s] < 0:
+                    lines -= 1
+                    shapes[place_of[s]] = shapes[lines]
+                    place_of[shapes[lines]] = place_of[s]
+            if size[k] == 0:
+                continue
+            hope[s] = slots(S, s, ALL, N, G, apps, X) if kinds[k, 1] > 1 else 0
+            if not (fitted[k] and cause[k] == BY_ORDER):
+                charge(k, now, spent, since, cause)
+                cause[k] = BY_ORDER
+                if not fitted[k]:
+                    cause[k] = reason(S, s, kinds[k, 1], N, G, apps, X, free, hope[s], lacks)
+    for k in range(many):
+        if size[k]:
+            charge(k, until, spent, since, cause)
+            for i in range(begin[k], begin[k] + size[k]):
+                for r in range(WHY):
+                    ledger[queue[i], r] += spent[k, r]
+    return start, where, got, ledger

@@ -1,104 +1,258 @@
-"""What a replay gives: when each task started, and what that means, with honest intervals."""
+"""What a replay found: when each task ran, why it waited, and what that means, with honest intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from fleetlab.workload import Cluster, Estimate, Provenance, say
+from fleetlab.sim import _classes, accounts
+from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
+from fleetlab.sim._nodes import REASONS, WHOLE, Floats
+from fleetlab.sim._played import DONE, Played
+from fleetlab.sim._tables import World
+from fleetlab.sim.accounts import HOUR, Prices
+from fleetlab.sim.timeline import ALL, Usage, timeline, usage
+from fleetlab.workload import Cluster, Estimate, Provenance, WorkloadError, say
 
-Floats = NDArray[np.float64]
-
-BATCHES = 20
-STUDENT = 2.093  # of 19 degrees of freedom: the half-width of a 95 % interval in standard errors
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
-QUANTILES = (0.5, 0.9, 0.99)
+POINTS = 500  # of a timeline, where nobody says how many
+MOST_POINTS = 100_000
+FEW = 100  # of the one among the tables
+ASKED = ("instances", "gpu_milli", "gpu_types", "user", "group", "app")
+STATUS = ("waiting", "running", "done")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimResult:
-    """One row a task that could run: `task, start, end, wait, slowdown`; where its instances ran; who was refused."""
+    """Who ran when and where, why they waited, and who was refused; tables are made when they are asked for."""
 
-    tasks: pl.DataFrame
-    placements: pl.DataFrame
-    refused: pl.DataFrame
+    world: World
+    played: Played
+    cluster: Cluster
     provenance: Provenance
+    prices: Prices = field(default_factory=Prices)
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        frame: pl.DataFrame,
-        start: Floats,
-        where: NDArray[np.int64],
+        world: World,
+        played: Played,
         cluster: Cluster,
-        refused: pl.DataFrame,
         provenance: Provenance,
+        *,
+        prices: Prices | None = None,
+        notes: Sequence[str] = (),
     ) -> SimResult:
-        """Put the loop's arrays into words."""
-        begun = pl.Series("start", start)
-        tasks = frame.select("task", "submit", "service", "instances", "gpu_milli", "gpu_types").with_columns(begun)
-        tasks = tasks.with_columns(end=pl.col("start") + pl.col("service"), wait=pl.col("start") - pl.col("submit"))
-        longer = pl.max_horizontal("service", pl.lit(BOUND))
-        bounded = pl.max_horizontal((pl.col("wait") + pl.col("service")) / longer, pl.lit(1.0))
-        tasks = tasks.with_columns(completion=pl.col("end") - pl.col("submit"), slowdown=bounded)
-        counts = frame["instances"].to_numpy()
-        placed = pl.DataFrame({"task": np.repeat(frame["task"].to_numpy(), counts), "node": where})
-        names = pl.DataFrame({"node": np.arange(len(cluster)), "name": cluster.frame["node"]})
-        placed = placed.join(names, on="node", how="left", maintain_order="left").select("task", node="name")
-        said = (f"{refused.height:,} tasks are refused: see the table",) if refused.height else ()
-        return cls(tasks, placed, refused, provenance, said)
+        """Take what a loop hands back, and say what a reader must know of it."""
+        said = list(notes)
+        if refused := world.refused.height:
+            said.append(f"{refused:,} tasks are refused: see the table")
+        if left := int((played.status != DONE).sum()):
+            said.append(f"{left:,} tasks were not done when it stopped: means and quantiles are of the others")
+        if prices is None:
+            said.append(
+                "energy is by a model with assumed powers, cost by the GPU-hour at 1 each: `Prices` takes your own"
+            )
+        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said))
 
     def __repr__(self) -> str:
         s = self.provenance.settings
-        first = say(self.summary()[0]) if self.tasks.height else "nothing ran"
-        return f"<SimResult {self.tasks.height:,} tasks, {s['order']}/{s['discipline']}/{s['place']}, {first}>"
+        words = "/".join(str(s[k]) for k in ("order", "discipline", "place") if k in s)
+        first = say(self.summary()[0]) if self._done.height else "nothing ran"
+        return f"<SimResult {self.tasks.height:,} tasks, {words + ', ' if words else ''}{first}>"
+
+    # -- tables, one row a task --------------------------------------------------------------------------------------
+
+    @cached_property
+    def tasks(self) -> pl.DataFrame:
+        """One row a task that could run; times are rounded to the simulator's tick, 60 ns.
+
+        `wait` is all its waiting, `completion` the time from submit to end, `slowdown` completion by service (null
+        where service is 0), `bounded_slowdown` the same with a service of at least 10 s; `lost` are seconds of run time
+        done in vain, or spent on saving and restarting. What did not happen is null.
+        """
+        world, played = self.world, self.played
+        times = {"submit": world.submit, "service": world.service, "start": played.start, "end": played.end}
+        columns = {name: pl.Series(name, values, nan_to_null=True) for name, values in times.items()}
+        wait = np.zeros(len(world.submit))
+        for reason in range(len(REASONS)):  # a row of ten adds up slowly, ten columns quickly
+            wait += played.ledger[:, reason]
+        service, completion = pl.col("service"), pl.col("end") - pl.col("submit")
+        bounded = pl.max_horizontal(completion / pl.max_horizontal(service, BOUND), pl.lit(1.0))
+        status = pl.Series(played.status, dtype=pl.Int64).replace_strict(
+            list(range(len(STATUS))), STATUS, return_dtype=pl.Enum(STATUS)
+        )
+        return self.world.frame.select("task", *ASKED).with_columns(**columns).select(
+            "task", "submit", "service", *ASKED, "start", "end",
+            wait=pl.Series(wait),
+            completion=completion,
+            slowdown=pl.when(service > 0).then(completion / service),
+            bounded_slowdown=pl.when(completion.is_not_null()).then(bounded),
+            preemptions=pl.Series(played.preemptions, dtype=pl.Int64),
+            failures=pl.Series(played.failures, dtype=pl.Int64),
+            lost=pl.Series(played.lost, dtype=pl.Float64),
+            status=status,
+        )  # fmt: skip
+
+    @cached_property
+    def ledger(self) -> pl.DataFrame:
+        """The seconds each task waited, by reason; they sum to its `wait`."""
+        seconds = {reason: self.played.ledger[:, k] for k, reason in enumerate(REASONS)}
+        return self.world.frame.select("task").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
+
+    @property
+    def placements(self) -> pl.DataFrame:
+        """Where each instance ran (at last): `gpus` has a bit for each of the node's GPUs, 1 for its first.
+
+        It is made anew whenever asked for: at millions of rows it is not worth keeping.
+        """
+        played, count = self.played, self.world.instances
+        task = np.repeat(np.arange(len(count)), count)
+        instance = np.arange(len(task)) - np.repeat(self.world.first[:-1], count)
+        ran = played.where >= 0
+        task, instance, where, got = (x if ran.all() else x[ran] for x in (task, instance, played.where, played.got))
+        return pl.DataFrame(
+            {
+                "task": self.world.frame["task"].gather(task),
+                "instance": pl.Series(instance, dtype=pl.Int64).cast(pl.Int32),
+                "node": self.cluster.frame["node"].gather(where),
+                "gpus": got,
+            }
+        )
+
+    @property
+    def refused(self) -> pl.DataFrame:
+        """The tasks that could never run on this cluster, with the reason."""
+        return self.world.refused
+
+    # -- over time ---------------------------------------------------------------------------------------------------
+
+    def timeline(self, *, every: float | None = None) -> pl.DataFrame:
+        """The cluster and the queue at instants `every` so many seconds (500 of them if not told), by GPU type.
+
+        `up`: GPUs that are switched on; `allocated`: what tasks hold of them; `used`: GPUs that anyone holds some of;
+        `fragmented`: what is free but of no use to the usual tasks (FGD's measure): all in GPUs. The rows for all types
+        also have the tasks, instances and GPUs that wait. The schedule is audited on the way: an AssertionError says
+        that something is held twice.
+        """
+        stopped = self.played.stopped
+        if every is not None and not 0 < every < float("inf"):
+            msg = f"a timeline needs a number of seconds above 0 between its points: {every}"
+            raise WorkloadError(msg)
+        if every is not None and stopped / every > MOST_POINTS:
+            msg = f"a timeline has at most {MOST_POINTS:,} points, not: {stopped / every:,.0f}"
+            raise WorkloadError(msg, hint=f"the run took {stopped:,.0f} s: take longer steps")
+        times = np.linspace(0.0, stopped, POINTS + 1) if every is None else np.arange(0.0, stopped + every, every)
+        return timeline(self.world, self.played, self.cluster, times if stopped else np.zeros(1))
+
+    @cached_property
+    def _usage(self) -> Usage:
+        """What was held, in batches while tasks arrive, and in one piece after."""
+        stopped = self.played.stopped
+        arriving = min(float(self.world.submit.max(initial=0.0)), stopped) or stopped
+        edges = np.linspace(0.0, arriving, BATCHES + 1)
+        return usage(self.world, self.played, self.cluster, np.append(edges, stopped) if stopped > arriving else edges)
+
+    # -- in short ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _done(self) -> pl.DataFrame:
+        return self.tasks.filter(pl.col("status") == "done")
+
+    @cached_property
+    def _estimates(self) -> list[Estimate]:
+        found = []
+        for name, unit, least in (
+            ("wait", "s", 0.0), ("completion", "s", 0.0), ("slowdown", "", 1.0), ("bounded_slowdown", "", 1.0)
+        ):  # fmt: skip
+            values = self._done[name].drop_nulls().to_numpy()
+            found += spread(name.replace("_", " "), values, unit=unit, least=least)
+        return [*found, *self._allocation(), *self._fairness(), *self._accounts()]
 
     def summary(self) -> list[Estimate]:
-        """Wait, completion and bounded slowdown: means and quantiles with intervals from batch means."""
-        if not self.tasks.height:
+        """How tasks fared (intervals from batch means), how full the GPUs were, how fair, and what it cost.
+
+        Fairness is Jain's index over users of their mean bounded slowdown, its interval a bootstrap over users. Energy
+        and cost are exact for the model of `Prices`.
+        """
+        return list(self._estimates)
+
+    def _allocation(self) -> list[Estimate]:
+        """Of the GPUs that are switched on: while tasks arrive, in time batches; and over the whole run, exactly."""
+        there, allocated = (x.sum(axis=1) for x in self._usage.both)
+        if not there.sum():
             return []
-        found = []
-        for name, unit, least in (("wait", "s", 0.0), ("completion", "s", 0.0), ("slowdown", "", 1.0)):
-            values = self.tasks[name].to_numpy()
-            found.append(_batched(f"mean {name}", values, np.mean, unit, least))
-            found += [
-                _batched(f"P{q * 100:.0f} {name}", values, partial(np.quantile, q=q), unit, least) for q in QUANTILES
-            ]
-        return found
+        name, batches = "GPU allocation", slice(0, BATCHES)
+        value = 100 * allocated[batches].sum() / max(there[batches].sum(), 1e-9)
+        each = 100 * allocated[batches] / np.maximum(there[batches], 1e-9)
+        half = float(half_width(each))
+        arriving = Estimate(f"{name} while tasks arrive", value, max(0.0, value - half), min(100.0, value + half), "%")
+        return [arriving, Estimate.exact(f"{name} over the whole run", 100 * allocated.sum() / there.sum(), "%")]
+
+    def _fairness(self) -> list[Estimate]:
+        mean = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
+        if mean.height < 2:
+            return []
+        return [fairness("Jain fairness over users", mean["bounded_slowdown"].to_numpy())]
+
+    def _accounts(self) -> list[Estimate]:
+        gpus = self.tasks["gpu_milli"].cast(pl.Int64) * self.tasks["instances"] / WHOLE
+        wasted = float((self.tasks["lost"] * gpus).sum()) / HOUR
+        count = Estimate.exact("tasks done", self._done.height)
+        left = self.tasks.height - self._done.height
+        return [
+            Estimate.exact("GPU-hours wasted", wasted, "h"),
+            self.energy_kwh,
+            self.cost,
+            count,
+            *([Estimate.exact("tasks not done", left)] if left else []),
+        ]
+
+    @property
+    def energy_kwh(self) -> Estimate:
+        """What the site drew from the first submission to the end, by the model of `Prices`."""
+        return Estimate.exact("energy", accounts.energy_kwh(self._usage.held(), self.prices), "kWh")
+
+    @property
+    def cost(self) -> Estimate:
+        """What that cost, by the same model; in GPU-hours, where no price is given."""
+        return Estimate.exact("cost", accounts.cost(self._usage.held(), self.prices), self.prices.unit)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Waits by what was asked for, and why tasks were refused."""
-        gpu = pl.col("gpu_milli")
-        asks = (
-            pl.when(gpu == 0).then(pl.lit("no GPU"))
-            .when(gpu < 1000).then(pl.lit("a share"))
-            .when(gpu == 1000).then(pl.lit("one GPU"))
-            .otherwise(pl.lit("more GPUs"))
-        )  # fmt: skip
-        mean = [pl.col(c).mean() for c in ("wait", "completion", "slowdown")]
-        by = self.tasks.group_by(asks.alias("asks for"), maintain_order=True).agg(
-            pl.len().alias("tasks"), *mean, pl.col("wait").quantile(0.9).alias("P90 wait")
+        """Tasks by class, what they waited for, how full each GPU type was over time, and who was refused."""
+        return {
+            **_classes.by_class(self._done),
+            "waiting": _classes.waiting(self.ledger),
+            "waiting by request": _classes.waiting_by_request(self.tasks, self.ledger),
+            "allocation": self._by_type(),
+            "timeline": self._coarse(),
+            "refused": _classes.refusals(self.refused),
+        }
+
+    def _by_type(self) -> pl.DataFrame:
+        """GPU-hours there and allocated over the whole run, and the share of them while tasks arrive, by GPU type."""
+        there, allocated = self._usage.both
+        return pl.DataFrame(
+            {
+                "gpu_type": self._usage.types,
+                "hours": there.sum(axis=0) / HOUR,
+                "allocated": allocated.sum(axis=0) / HOUR,
+                "share": _share(allocated.sum(axis=0), there.sum(axis=0)),
+                "while tasks arrive": _share(allocated[:BATCHES].sum(axis=0), there[:BATCHES].sum(axis=0)),
+            },
+            schema_overrides={"gpu_type": pl.String},
         )
-        why = (
-            self.refused.group_by("reason")
-            .agg(pl.len().alias("tasks"))
-            .sort("tasks", "reason", descending=[True, False])
-        )
-        return {"by request": by.sort("asks for"), "refused": why}
+
+    def _coarse(self) -> pl.DataFrame:
+        stopped = self.played.stopped
+        times = np.linspace(0.0, stopped, FEW + 1) if stopped else np.zeros(1)
+        return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
 
 
-def _batched(metric: str, values: Floats, of: Callable[[Floats], Any], unit: str, least: float) -> Estimate:
-    """A statistic and its interval: waits hang together, so batches of neighbours are compared, not single tasks."""
-    value = float(of(values))
-    if len(values) < 10 * BATCHES:
-        return Estimate(metric, value, float("nan"), float("nan"), unit)
-    means = np.array([of(part) for part in np.array_split(values, BATCHES)])
-    half = STUDENT * float(means.std(ddof=1)) / BATCHES**0.5
-    return Estimate(metric, value, max(least, value - half), value + half, unit)
+def _share(part: Floats, whole: Floats) -> Floats:
+    return np.asarray(np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0))

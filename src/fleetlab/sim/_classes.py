@@ -1,0 +1,116 @@
+"""Tasks by class: by what they ask for, how long they run, who they are of; and what kept each class waiting."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fleetlab.sim._intervals import mean_between
+from fleetlab.sim._nodes import REASONS
+
+MOST = 20  # rows of a class that has no end of values: the others are one row together
+OTHERS = "others"
+FARED = ("wait", "low", "high", "P90 wait", "completion", "bounded_slowdown")  # low to high: of the mean wait
+GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their least
+
+
+def requests() -> pl.Expr:
+    """What an instance asks for, of GPUs."""
+    gpu = pl.col("gpu_milli")
+    return (
+        pl.when(gpu == 0).then(pl.lit("no GPU"))
+        .when(gpu < 1000).then(pl.lit("a share"))
+        .when(gpu == 1000).then(pl.lit("one GPU"))
+        .otherwise(pl.lit("more GPUs"))
+        .alias("asks for")
+    )  # fmt: skip
+
+
+def by_class(done: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Waits, completions and slowdowns of tasks that are done, by several ways to class them."""
+    named = _classed(done)
+    return {
+        "by request": _told(named, "asks for").sort("asks for"),
+        "by run time": _told(named, "run time").sort("run time", descending=True),
+        "by GPU type": _told(_foremost(named, "GPU type", pl.len()), "GPU type"),
+        "by gang": _told(named, "instances").sort(pl.col("instances").replace_strict(GANGS, default=0)),
+        "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), "user"),
+    }
+
+
+def _classed(done: pl.DataFrame) -> pl.DataFrame:
+    gpu = pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances")
+    # Few lists are distinct: as text, each is joined once.
+    lists = done["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
+    types = done.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
+    short = pl.col("service") <= pl.col("service").median()
+    gang = pl.lit("1")
+    for name, least in GANGS.items():
+        gang = pl.when(pl.col("instances") >= least).then(pl.lit(name)).otherwise(gang)
+    return done.select(
+        "wait",
+        "completion",
+        "bounded_slowdown",
+        requests(),
+        gang.alias("instances"),
+        pl.when(short).then(pl.lit("short")).otherwise(pl.lit("long")).alias("run time"),
+        pl.when(gpu == 0).then(pl.lit("no GPU")).when(types == "").then(pl.lit("any")).otherwise(types)
+        .alias("GPU type"),
+        pl.col("user").cast(pl.String).fill_null("nobody"),
+        (gpu * pl.col("service")).alias("GPU time"),
+    )  # fmt: skip
+
+
+def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
+    """Leave the classes with the most, and make all others one."""
+    ranked = named.group_by(title).agg(most.alias("most")).sort("most", title, descending=[True, False])
+    if ranked.height <= MOST:
+        return named
+    kept = pl.col(title).is_in(ranked[title].head(MOST).to_list())
+    return named.with_columns(pl.when(kept).then(title).otherwise(pl.lit(OTHERS)).alias(title))
+
+
+def _told(named: pl.DataFrame, title: str) -> pl.DataFrame:
+    """A row for each class: how many, and how they fared; the interval of the mean is from batch means."""
+    parts = named.select(title, "wait", "completion", "bounded_slowdown").partition_by(
+        title, as_dict=True, maintain_order=True
+    )
+    rows = [(name, *_row(part)) for (name,), part in parts.items()]
+    schema = {title: pl.String, "tasks": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
+    found = pl.DataFrame(rows, schema=schema, orient="row")
+    return found.sort(pl.col(title) == OTHERS, -pl.col("tasks"), title)
+
+
+def _row(part: pl.DataFrame) -> tuple[object, ...]:
+    wait = part["wait"]
+    means = (part["completion"].mean(), part["bounded_slowdown"].mean())
+    return part.height, wait.mean(), *mean_between(wait.to_numpy()), wait.quantile(0.9, "linear"), *means
+
+
+def waiting(ledger: pl.DataFrame) -> pl.DataFrame:
+    """Waited seconds by reason, their share of all waiting, and the tasks that waited for that reason most."""
+    seconds = ledger.select(pl.col(REASONS).sum())
+    largest = ledger.select(pl.col(REASONS)).with_columns(most=pl.max_horizontal(REASONS))
+    first = pl.coalesce(pl.when((pl.col("most") > 0) & (pl.col(r) == pl.col("most"))).then(pl.lit(r)) for r in REASONS)
+    tasks = dict(largest.select(first.alias("reason")).group_by("reason").len().iter_rows())
+    frame = pl.DataFrame({"reason": REASONS, "seconds": seconds.row(0)}, schema_overrides={"seconds": pl.Float64})
+    frame = frame.with_columns(share=_of_all(pl.col("seconds"), pl.col("seconds").sum()))
+    counted = pl.Series("tasks", [tasks.get(r, 0) for r in REASONS], dtype=pl.Int64)
+    return frame.with_columns(counted).sort("seconds", descending=True, maintain_order=True)
+
+
+def waiting_by_request(tasks: pl.DataFrame, ledger: pl.DataFrame) -> pl.DataFrame:
+    """What each kind of request waited for: the share of its waiting, by reason."""
+    both = pl.concat([tasks.select(requests()), ledger.select(REASONS)], how="horizontal")
+    sums = both.group_by("asks for").agg(pl.col(REASONS).sum()).sort("asks for")
+    total = pl.sum_horizontal(REASONS)
+    return sums.select("asks for", total.alias("seconds"), *(_of_all(pl.col(r), total).alias(r) for r in REASONS))
+
+
+def _of_all(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part / whole)
+
+
+def refusals(refused: pl.DataFrame) -> pl.DataFrame:
+    """How many tasks could never run, and why."""
+    counted = refused.group_by("reason").agg(pl.len().alias("tasks"))
+    return counted.sort("tasks", "reason", descending=[True, False])

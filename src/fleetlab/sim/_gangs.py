@@ -1,0 +1,312 @@
+"""Gangs in and out of the nodes, for the quick loop: all of a task's instances, or none.
+
+`best_fit` goes by the index. Under every other policy the score of a shape on a node is kept until the node changes,
+so that a task looks at stored numbers and asks only about nodes that changed since the last one of its shape.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetlab.sim._compile import step
+from fleetlab.sim._index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
+from fleetlab.sim._nodes import (
+    BY_CPU,
+    BY_FRAGMENT,
+    BY_GANG,
+    BY_GPU,
+    BY_MEMORY,
+    BY_OTHER,
+    BY_TYPE,
+    CPU,
+    FIRST,
+    FREE,
+    GPUS,
+    IDLE,
+    LAST,
+    MEMORY,
+    MILLI,
+    MOST,
+    ORDINAL,
+    OWNER,
+    TYPES,
+    VERSION,
+    WHOLE,
+    Floats,
+    Ints,
+    give_back,
+    holds,
+    pop,
+    room,
+    take,
+)
+from fleetlab.sim._places import BEST_FIT, RANDOM, any_gpu, lot, score
+
+MOST_SCORES = 20_000_000  # kept at once: about 360 MB
+
+
+class Memo(NamedTuple):
+    """Scores of shapes on nodes, each good as long as the node has the version it had."""
+
+    row: Ints  # [shapes + 1]: the row of scores a shape has, -1: none; last, the row to give away next
+    owner: Ints  # [rows]: the shape that has it
+    scores: Floats  # [rows, nodes]; inf: does not fit
+    cards: NDArray[np.int16]  # [rows, nodes]: the GPU for a share, from the node's first; -1: the tightest
+    known: Ints  # [rows, nodes]: the version a score is of
+    keys: Floats  # [nodes]: of the heap that a gang picks from
+    heap: Ints  # [nodes]
+
+
+def memo_of(place: int, shapes: int, nodes: int) -> Memo:
+    """Room for the scores of as many shapes as memory allows; best_fit needs none."""
+    rows = 1 if place == BEST_FIT else max(1, min(shapes, MOST_SCORES // max(1, nodes)))
+    wide = 1 if place == BEST_FIT else nodes
+    row = np.full(shapes + 1, -1, dtype=np.int64)
+    row[-1] = 0
+    return Memo(
+        row,
+        np.full(rows, -1, dtype=np.int64),
+        np.empty((rows, wide)),
+        np.empty((rows, wide), dtype=np.int16),
+        np.full((rows, wide), -1, dtype=np.int64),
+        np.empty(wide),
+        np.empty(wide, dtype=np.int64),
+    )
+
+
+@step
+def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
+    """The row of scores of shape `s`; where it has none, the one given away longest ago."""
+    r = row[s]
+    if r < 0:
+        r = row[-1]
+        row[-1] = (r + 1) % len(owner)
+        if owner[r] >= 0:
+            row[owner[r]] = -1
+            known[r, :] = -1
+        row[s], owner[r] = r, s
+    return r
+
+
+@step
+def refresh(
+    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    r: int, scores: Floats, cards: Ints, known: Ints,
+) -> None:  # fmt: skip
+    """Score shape `s` on node `n` anew."""
+    value, card = np.inf, -1
+    if holds(S, s, N, n, G, apps):
+        value, g = score(place, S, s, N, n, G, C, most, U, share)
+        card = g - N[n, FIRST] if g >= 0 else -1
+    scores[r, n], cards[r, n], known[r, n] = value, card, N[n, VERSION]
+
+
+@step
+def scored(
+    place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Ints, known: Ints, keys: Floats, heap: Ints,
+    where: Ints, got: Ints, at: int,
+) -> int:  # fmt: skip
+    """Place up to `count` instances by stored scores; how many it could."""
+    r = row_of(s, row, owner, known)
+    best, least, size = -1, np.inf, 0
+    for n in range(len(N)):
+        if known[r, n] != N[n, VERSION]:
+            refresh(place, S, s, N, n, G, apps, C, most, U, share, r, scores, cards, known)
+        if scores[r, n] < least:
+            best, least = n, scores[r, n]
+        if count > 1 and scores[r, n] < np.inf:
+            keys[size], heap[size] = scores[r, n], n
+            size += 1
+    if best < 0:
+        return 0
+    if place == RANDOM:
+        return by_lot(S, s, count, N, G, apps, draws, where, got, at)
+    if count > 1:
+        for i in range(size // 2 - 1, -1, -1):  # a heap of the nodes that hold one, in place
+            sink(keys, heap, i, size)
+    for i in range(count):
+        if i:
+            if size == 0:
+                return i
+            best = heap[0]
+        where[at + i] = best
+        card = cards[r, best]
+        got[at + i] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
+        if count > 1:
+            refresh(place, S, s, N, best, G, apps, C, most, U, share, r, scores, cards, known)
+            keys[0] = scores[r, best]
+            if keys[0] == np.inf:
+                pop(keys, heap, 0, size)
+                size -= 1
+            else:
+                sink(keys, heap, 0, size)
+    return count
+
+
+@step
+def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
+    """Let entry `i` of a heap find its place further down."""
+    key, item = keys[i], heap[i]
+    while True:
+        down = 2 * i + 1
+        if down >= size:
+            break
+        if down + 1 < size:
+            a, b = keys[down], keys[down + 1]
+            down += b < a or (b == a and heap[down + 1] < heap[down])
+        if key < keys[down] or (key == keys[down] and item < heap[down]):
+            break
+        keys[i], heap[i] = keys[down], heap[down]
+        i = down
+    keys[i], heap[i] = key, item
+
+
+@step
+def by_lot(
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, draws: Ints, where: Ints, got: Ints, at: int
+) -> int:
+    """Place up to `count` instances each on any node that holds it; how many it could."""
+    for i in range(count):
+        able = 0
+        for n in range(len(N)):
+            able += holds(S, s, N, n, G, apps)
+        if able == 0:
+            return i
+        skip, n = lot(draws) % able, -1
+        while skip >= 0:
+            n += 1
+            skip -= holds(S, s, N, n, G, apps)
+        g = any_gpu(S, s, N, n, G, draws) if S[s, GPUS] and S[s, MILLI] < WHOLE else -1
+        where[at + i], got[at + i] = n, take(S, s, N, n, G, apps, g)
+    return count
+
+
+@step
+def indexed(
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, where: Ints, got: Ints, at: int
+) -> int:
+    """Place up to `count` instances where each fits best, by the index; how many it could."""
+    for i in range(at, at + count):
+        g, n = -1, -1
+        if S[s, GPUS] == 0:
+            n = best_cpu(S, s, N, apps, X)
+        elif S[s, MILLI] < WHOLE:
+            g = best_share(S, s, N, G, apps, X, B)
+            if g >= 0:
+                n = G[g, OWNER]
+        else:
+            n = best_whole(S, s, N, G, apps, X, B)
+        if n < 0:
+            return i - at
+        idle = N[n, IDLE]
+        where[i], got[i] = n, take(S, s, N, n, G, apps, g)
+        moved(N, n, G, X, B, got[i], S[s, MILLI], idle)
+    return count
+
+
+@step
+def settle(S: Ints, s: int, placed: int, N: Ints, free: Ints, where: Ints, at: int) -> None:
+    """Keep the books of what is free by type after `placed` instances have come."""
+    each = S[s, GPUS] * S[s, MILLI]
+    if each:
+        for i in range(at, at + placed):
+            free[N[where[i], ORDINAL]] -= each
+
+
+@step
+def back(
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, free: Ints, where: Ints, got: Ints,
+    at: int,
+) -> None:  # fmt: skip
+    """Take `count` instances off their nodes; where B is empty there is no index to tell."""
+    milli = S[s, MILLI]
+    for i in range(at, at + count):
+        n = where[i]
+        idle = N[n, IDLE]
+        give_back(S, s, N, n, G, apps, got[i])
+        if got[i]:
+            free[N[n, ORDINAL]] += S[s, GPUS] * milli
+        if len(B):
+            moved(N, n, G, X, B, got[i], -milli, idle)
+
+
+@step
+def offered(S: Ints, s: int, free: Ints) -> int:
+    """The GPU milli that are free on the types a shape may run on."""
+    total = 0
+    for t in range(len(free)):
+        if S[s, TYPES] >> t & 1:
+            total += free[t]
+    return total
+
+
+@step
+def slots(S: Ints, s: int, enough: int, N: Ints, G: Ints, apps: Ints, X: Ints) -> int:
+    """How many instances of shape `s` fit now, counted up to `enough`? Only nodes of its types are looked at."""
+    found = 0
+    if S[s, GPUS] == 0:
+        for n in range(len(N)):
+            found += room(S, s, N, n, G, apps)
+            if found >= enough:
+                break
+        return found
+    for t in range(X[KNOWN]):
+        if S[s, TYPES] >> t & 1:
+            for i in range(X[X[AT_TYPES] + 2 * t], X[X[AT_TYPES] + 2 * t + 1]):
+                if N[X[i], MOST] >= S[s, MILLI]:
+                    found += room(S, s, N, X[i], G, apps)
+                    if found >= enough:
+                        return found
+    return found
+
+
+@step
+def usable(S: Ints, s: int, N: Ints, n: int, G: Ints, lacks: Ints, count: int) -> None:
+    """Add to `lacks` how many instances a node has GPUs for, then CPU too, then memory too."""
+    units = count
+    if S[s, GPUS]:
+        units = 0
+        for g in range(N[n, FIRST], N[n, LAST]):
+            units += G[g, FREE] // S[s, MILLI]
+        units = min(units // S[s, GPUS], count)
+    lacks[0] += units
+    if S[s, CPU]:
+        units = min(units, N[n, CPU] // S[s, CPU])
+    lacks[1] += units
+    if S[s, MEMORY]:
+        units = min(units, N[n, MEMORY] // S[s, MEMORY])
+    lacks[2] += units
+
+
+@step
+def reason(
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, free: Ints, fits: int, lacks: Ints
+) -> int:
+    """What `why` says, where `fits` of the `count` instances would fit: it looks no further than it must."""
+    need, total = count * S[s, GPUS] * S[s, MILLI], 0
+    for t in range(len(free)):
+        total += free[t]
+    if need > total:
+        return BY_GPU
+    if need > offered(S, s, free):
+        return BY_TYPE
+    if fits:
+        return BY_GANG
+    lacks[:] = 0
+    if S[s, GPUS] == 0:
+        for n in range(len(N)):
+            usable(S, s, N, n, G, lacks, count)
+    else:
+        for t in range(X[KNOWN]):
+            if S[s, TYPES] >> t & 1:
+                for i in range(X[X[AT_TYPES] + 2 * t], X[X[AT_TYPES] + 2 * t + 1]):
+                    usable(S, s, N, X[i], G, lacks, count)
+    if lacks[0] < count:
+        return BY_FRAGMENT
+    if lacks[1] < count:
+        return BY_CPU
+    return BY_MEMORY if lacks[2] < count else BY_OTHER

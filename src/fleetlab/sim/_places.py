@@ -1,0 +1,222 @@
+"""Where does an instance go? The built-in place policies, as scores: the lowest is taken, ties go to the first node.
+
+`pick` asks every node and is what a place policy means. The quick loop finds the same node by an index where it can.
+A policy is asked only about nodes that can hold the instance, so none can give away what is not there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.sim._compile import step
+from fleetlab.sim._nodes import (
+    COUNT,
+    CPU,
+    FIRST,
+    FREE,
+    GPU,
+    GPU_MEMORY,
+    GPUS,
+    HELD,
+    IDLE,
+    KIND,
+    KINDS,
+    LAST,
+    MEMORY,
+    MILLI,
+    TYPE,
+    VRAM,
+    WHOLE,
+    Floats,
+    Ints,
+    holds,
+    tightest,
+)  # fmt: skip
+
+PLACES = (
+    "first_fit", "best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack",
+    "spread", "random", "own",
+)  # fmt: skip
+(
+    FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK,
+    SPREAD, RANDOM, OWN,
+) = range(len(PLACES))  # fmt: skip
+
+# A row of `U`, the usual shapes that fragments are measured against; their shares of the workload stand beside it.
+USUAL_CPU, USUAL_MILLI, USUAL_GPUS, USUAL_TYPES = range(4)
+# A row of `C`: what a node has when it is empty.
+HAS_CPU, HAS_MEMORY, HAS_GPU, TIER = range(4)  # milli, MiB, milli, and how high-end its GPUs are: 0 the weakest
+
+
+@step
+def fragment(N: Ints, n: int, G: Ints, cpu: int, U: Ints, share: Floats) -> float:
+    """How much of a node's free GPU, in milli, the usual shapes cannot use: F_n(M) of the FGD paper, equations 1 to 4.
+
+    `cpu` is the free CPU to reckon with; the GPUs are as `G` has them.
+    """
+    free, idle, most = 0, 0, 0
+    for g in range(N[n, FIRST], N[n, LAST]):
+        free += G[g, FREE]
+        idle += G[g, FREE] == WHOLE
+        most = max(most, G[g, FREE])
+    lost = 0.0
+    if free == 0:
+        return lost
+    for m in range(len(share)):
+        need = U[m, USUAL_MILLI]
+        if (
+            U[m, USUAL_GPUS] == 0
+            or cpu < U[m, USUAL_CPU]
+            or U[m, USUAL_TYPES] & N[n, TYPE] == 0
+            or (idle < U[m, USUAL_GPUS] if need == WHOLE else most < need)
+        ):
+            lost += share[m] * free
+            continue
+        for g in range(N[n, FIRST], N[n, LAST]):
+            if G[g, FREE] < need:
+                lost += share[m] * G[g, FREE]
+    return lost
+
+
+@step
+def growth(S: Ints, s: int, N: Ints, n: int, G: Ints, U: Ints, share: Floats) -> tuple[float, int]:
+    """How many milli of fragments an instance would add to a node at least, and on which GPU a share does that."""
+    before = fragment(N, n, G, N[n, CPU], U, share)
+    cpu, milli = N[n, CPU] - S[s, CPU], S[s, MILLI]
+    if S[s, GPUS] == 0:
+        return fragment(N, n, G, cpu, U, share) - before, -1
+    best, at = np.inf, -1
+    if milli < WHOLE:
+        for g in range(N[n, FIRST], N[n, LAST]):
+            if G[g, FREE] >= milli and G[g, VRAM] >= S[s, GPU_MEMORY]:
+                G[g, FREE] -= milli
+                after = fragment(N, n, G, cpu, U, share)
+                G[g, FREE] += milli
+                if after < best:
+                    best, at = after, g
+        return best - before, at
+    taken, left = 0, S[s, GPUS]
+    for g in range(N[n, FIRST], N[n, LAST]):
+        if left and G[g, FREE] == WHOLE and G[g, VRAM] >= S[s, GPU_MEMORY]:
+            G[g, FREE] = 0
+            taken |= 1 << (g - N[n, FIRST])
+            left -= 1
+    after = fragment(N, n, G, cpu, U, share)
+    for g in range(N[n, FIRST], N[n, LAST]):
+        if taken >> (g - N[n, FIRST]) & 1:
+            G[g, FREE] = WHOLE
+    return after - before, -1
+
+
+@step
+def tightness(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
+    """How little is left beside: what the GPU for a share has free, the idle GPUs of a node, or its GPUs at all."""
+    if S[s, GPUS] == 0:
+        return N[n, LAST] - N[n, FIRST]
+    return G[tightest(S, s, N, n, G), FREE] if S[s, MILLI] < WHOLE else N[n, IDLE]
+
+
+@step
+def packing(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
+    """Occupied GPUs before idle GPUs of occupied nodes before idle nodes: the score of the FGD study, 0 to 100."""
+    if S[s, GPUS] == 0:
+        return 0
+    idle = N[n, IDLE]
+    if idle == N[n, LAST] - N[n, FIRST]:
+        return max(33 - idle, idle)
+    if S[s, MILLI] == WHOLE:
+        return max(50 - S[s, GPUS], 33)
+    free = G[tightest(S, s, N, n, G), FREE]
+    return 49 if free == WHOLE else max(100 - free // 100, 50)
+
+
+@step
+def clustering(S: Ints, s: int, N: Ints, n: int, most_gpu: int) -> int:
+    """Requests of one kind together: the score of the FGD study, 0 to 100."""
+    if S[s, GPUS] == 0:
+        return 0
+    base = 25 * (most_gpu - N[n, GPU]) // most_gpu
+    others = 0
+    for kind in range(KINDS):
+        others += kind != S[s, KIND] and N[n, HELD + kind] > 0
+    if N[n, HELD + S[s, KIND]]:
+        return base + (50 if others else 75)
+    return base + (0 if others else 25)
+
+
+@step
+def score(
+    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, C: Ints, most: Ints, U: Ints, share: Floats
+) -> tuple[float, int]:
+    """How good a node that holds the instance is, the lowest best, and the GPU for a share; -1: the tightest.
+
+    `most` has the CPU and the GPU milli of the largest node.
+    """
+    if place == BEST_FIT:
+        return float(tightness(S, s, N, n, G)), -1
+    if place == WORST_FIT:  # PAI's load balancing: what is allocated of CPU, memory and GPU, each of what there is
+        load = 0.0
+        if C[n, HAS_CPU]:
+            load += (C[n, HAS_CPU] - N[n, CPU]) / C[n, HAS_CPU]
+        if C[n, HAS_MEMORY]:
+            load += (C[n, HAS_MEMORY] - N[n, MEMORY]) / C[n, HAS_MEMORY]
+        if C[n, HAS_GPU]:
+            load += (C[n, HAS_GPU] - N[n, GPU]) / C[n, HAS_GPU]
+        return load, -1
+    if place == DOT_PRODUCT:
+        cpu = N[n, CPU] / most[0] * S[s, CPU] / most[0]
+        return cpu + N[n, GPU] / most[1] * (S[s, GPUS] * S[s, MILLI]) / most[1], -1
+    if place == GPU_PACKING:
+        return -float(packing(S, s, N, n, G)), -1
+    if place == GPU_CLUSTERING:
+        return -float(clustering(S, s, N, n, most[1])), -1
+    if place == FGD:
+        return growth(S, s, N, n, G, U, share)
+    if place == RESERVE_AND_PACK:  # weak GPUs first, and of those the tightest
+        return float(C[n, TIER] * 2 * WHOLE + tightness(S, s, N, n, G)), -1
+    if place == SPREAD:
+        return float(N[n, COUNT]), -1
+    return 0.0, -1
+
+
+@step
+def lot(draws: Ints) -> int:
+    """The next of a row of random whole numbers; `draws` holds the last, from 1 to 2^31 - 2."""
+    draws[0] = draws[0] * 48271 % 2147483647
+    return draws[0]
+
+
+@step
+def any_gpu(S: Ints, s: int, N: Ints, n: int, G: Ints, draws: Ints) -> int:
+    """One of the GPUs of a node that hold a share, by lot."""
+    count, found = 0, -1
+    for g in range(N[n, FIRST], N[n, LAST]):
+        if G[g, FREE] >= S[s, MILLI] and G[g, VRAM] >= S[s, GPU_MEMORY]:
+            count += 1
+            if lot(draws) % count == 0:
+                found = g
+    return found
+
+
+@step
+def pick(
+    place: int, S: Ints, s: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats, draws: Ints
+) -> tuple[int, int]:
+    """The node for an instance and the GPU for its share (-1: the tightest); node -1 where none holds it."""
+    best, at, least, able = -1, -1, np.inf, 0
+    for n in range(len(N)):
+        if not holds(S, s, N, n, G, apps):
+            continue
+        able += 1
+        if place != RANDOM:
+            value, g = score(place, S, s, N, n, G, C, most, U, share)
+            if value < least:
+                best, at, least = n, g, value
+    if place == RANDOM and able:
+        skip = lot(draws) % able
+        while skip >= 0:
+            best += 1
+            skip -= holds(S, s, N, best, G, apps)
+        if S[s, GPUS] and S[s, MILLI] < WHOLE:
+            at = any_gpu(S, s, N, best, G, draws)
+    return best, at

@@ -1,0 +1,125 @@
+"""Is this policy a pure ranking? Asked on small made-up states, before a run and in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fleetlab.sim._nodes import WHOLE, Floats, Ints
+from fleetlab.sim.policy import FLOATS, Policy, State, order, place, read_only
+from fleetlab.workload import PolicyError
+
+# Tasks, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
+MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
+ASKED = 8  # tasks of each state that a place policy is asked about
+
+
+def check_order(policy: order | Callable[..., Any]) -> None:
+    """Refuse an order that is not a pure ranking: a PolicyError says what is wrong with it.
+
+    >>> @order
+    ... def hasty(s, task, now):
+    ...     return 1 / (now - s.submit[task])
+    >>> check_order(hasty)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    fleetlab.workload.errors.PolicyError: order policy `hasty` divides by 0, asked for task 0 ...
+    """
+    mine = _as(order, policy)
+    for s in _states():
+        tasks = np.arange(len(s.submit))
+        for now in (float(s.submit[-1]), float(s.submit[-1]) + 86_400.0):
+            _check(mine, s, tasks, now)
+
+
+def check_place(policy: place | Callable[..., Any]) -> None:
+    """Refuse a place policy that is not a pure ranking: a PolicyError says what is wrong with it.
+
+    >>> @place
+    ... def tight(s, task, node):
+    ...     return s.free_gpu[node] - s.gpu_milli[task]
+    >>> check_place(tight)
+    """
+    mine = _as(place, policy)
+    for s in _states():
+        for task in range(min(ASKED, len(s.submit))):
+            _check(mine, s, _able(s, task), task)
+
+
+def _as(kind: type[Policy], policy: object) -> Policy:
+    if isinstance(policy, Policy) and not isinstance(policy, kind):
+        msg = f"here an {kind.kind} is asked for, not: {policy}".replace("an p", "a p")
+        raise PolicyError(msg, hint=f"`check_{policy.kind}` checks it")
+    return policy if isinstance(policy, Policy) else kind(policy)  # type: ignore[arg-type]
+
+
+def _check(policy: Policy, s: State, items: Ints, beside: float) -> None:
+    """Ask twice as it will be asked, and once as plain Python: the same numbers, and nothing else changed?"""
+    fill, before = policy.compiled(), [column.tobytes() for column in s]
+    answers: list[Floats] = [np.empty(len(items)), np.empty(len(items))]
+    for answer in answers:
+        if not fill(s, items, len(items), beside, answer):
+            raise policy.refusal(s, items, beside)
+    if before != [column.tobytes() for column in s]:
+        msg = f"{policy} writes to the state"
+        raise PolicyError(msg, hint="the state is the simulator's: read it, and return a number")
+    for k, item in enumerate(items):
+        _agree(policy, int(item), answers[0][k], answers[1][k], policy.ask(s, int(item), beside))
+
+
+def _agree(policy: Policy, item: int, first: float, second: float, plain: float | str) -> None:
+    if first != second:
+        msg = f"{policy} is not deterministic: asked twice for the same, it says {first} and {second}"
+        raise PolicyError(msg, hint="leave out chance, time and all that remembers: the same state, the same number")
+    if first != plain:
+        said = f"it {plain}" if isinstance(plain, str) else f"it says {plain}"
+        msg = f"{policy} says {first} when compiled, but as plain Python {said}"
+        raise PolicyError(msg, hint="numbers may be too large for 64 bits; or use `math.exp`, not `np.exp`")
+
+
+# -- made-up states ------------------------------------------------------------------------------------------------
+
+
+def _states() -> Iterator[State]:
+    for seed, (tasks, nodes, scale) in enumerate(MADE_UP):
+        yield _made_up(np.random.default_rng(seed), tasks, nodes, scale)
+
+
+def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float) -> State:
+    """A state as a run could show it: nobody holds what is not there, and some have nothing."""
+    gpus = rng.integers(0, 9, nodes)
+    idle = rng.integers(0, gpus + 1)
+    cpu, memory = rng.integers(1, 128_000, nodes), rng.integers(1, 1 << 20, nodes)
+    milli = rng.choice([0, 100, 500, 1000, 2000, 8000], tasks)
+    times = {name: rng.exponential(3600.0, tasks) * rng.integers(0, 2, tasks) * scale for name in FLOATS[1:4]}
+    columns = {
+        "submit": np.sort(rng.integers(0, 100_000, tasks)) * scale,
+        **times,
+        "instances": 1 + (rng.integers(0, 100, tasks) * scale),
+        "cpu_milli": rng.integers(0, 8000, tasks) * scale,
+        "memory_mib": rng.integers(0, 1 << 16, tasks) * scale,
+        "gpu_milli": milli,
+        "priority": rng.integers(-5, 6, tasks) * scale,
+        "user": rng.integers(0, 5, tasks),
+        "usage": np.append(rng.random(4), 0.0) * min(1.0, scale),
+        "free_cpu": rng.integers(0, cpu + 1) * scale,
+        "free_memory": rng.integers(0, memory + 1) * scale,
+        "free_gpu": idle * WHOLE + (idle < gpus) * 300,
+        "idle": idle,
+        "most": np.where(idle > 0, WHOLE, (gpus > 0) * 300),
+        "gpus": gpus,
+        "gpu_type": np.where(gpus > 0, gpus % 3, -1),
+        "capacity_cpu": cpu * scale,
+        "capacity_memory": memory * scale,
+    }
+    kinds = {name: np.float64 if name in FLOATS else np.int64 for name in State._fields}
+    return State(**{name: read_only(columns[name].astype(kind)) for name, kind in kinds.items()})
+
+
+def _able(s: State, task: int) -> Ints:
+    """The nodes that could take an instance of the task: a policy is asked about no others."""
+    need = s.gpu_milli[task]
+    gpu = s.most >= need if need < WHOLE else s.idle * WHOLE >= need
+    fits = gpu & (s.free_cpu >= s.cpu_milli[task]) & (s.free_memory >= s.memory_mib[task])
+    return np.flatnonzero(fits).astype(np.int64)

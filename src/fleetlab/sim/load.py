@@ -1,0 +1,98 @@
+"""From words to a policy: a built-in name, or `my_module:mine` for one of your own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import FunctionType, ModuleType
+
+from fleetlab.sim._places import PLACES
+from fleetlab.sim.orders import BY_NAME, SETS
+from fleetlab.sim.policy import Policy, order, place
+from fleetlab.workload import FleetlabError, PolicyError
+
+KINDS: dict[str, type[Policy]] = {"order": order, "place": place}
+NAMES = {"order": (*BY_NAME, *SETS), "place": tuple(name for name in PLACES if name != "own")}
+
+
+def load(words: str, kind: str) -> Policy | str:
+    """The policy that is meant: built-in orders are policies too, what is known by its name alone stays a name.
+
+    >>> load("sjf", "order")
+    <order policy `sjf`>
+    >>> load("best_fit", "place")
+    'best_fit'
+    """
+    module, colon, name = words.partition(":")
+    if not colon:
+        known(words, kind)
+        return BY_NAME.get(words, words) if kind == "order" else words
+    if not module.replace(".", "_").isidentifier() or not name.isidentifier() or module.endswith(".py"):
+        told = f"{Path(module).stem or 'my_module'}:{name or 'mine'}"
+        msg = f"a policy of your own is named MODULE:NAME, not: `{words}`"
+        raise PolicyError(msg, hint=f"as one would import it, without `.py` and from the current folder: `{told}`")
+    return _policy_in(_imported(module), name, kind)
+
+
+def known(name: str, kind: str) -> None:
+    """Refuse a name that is none of the built-in ones."""
+    if name not in NAMES[kind]:
+        near = get_close_matches(name, NAMES[kind], 1)
+        msg = f"no {kind} policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
+        own = f"or one of your own, made with `@{kind}`: `my_module:mine`"
+        raise PolicyError(msg, hint=f"there are {', '.join(NAMES[kind])}; {own}")
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        with _from_here():
+            return import_module(module)
+    except FleetlabError:
+        raise
+    except ModuleNotFoundError as e:
+        if e.name is None or not f"{module}.".startswith(f"{e.name}."):
+            raise _on_import(module, e) from None
+        msg = f"no module by that name: `{e.name}`"
+        raise PolicyError(msg, hint=f"is {e.name.replace('.', '/')}.py in the current folder?") from None
+    except (Exception, SystemExit) as e:
+        raise _on_import(module, e) from None
+
+
+@contextmanager
+def _from_here() -> Iterator[None]:
+    """Look for modules in the current folder first, but only as long as this lasts."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _on_import(module: str, e: BaseException) -> PolicyError:
+    at = e.lineno if isinstance(e, SyntaxError) else extract_tb(e.__traceback__)[-1].lineno
+    msg = f"module `{module}` cannot be imported: {type(e).__name__}: {e}"
+    return PolicyError(
+        msg, hint=f"look at line {at} of what it runs; `python -c 'import {module}'` shows the way there"
+    )
+
+
+def _policy_in(module: ModuleType, name: str, kind: str) -> Policy:
+    found = getattr(module, name, None)
+    if isinstance(found, KINDS[kind]):
+        return found
+    if isinstance(found, FunctionType):
+        return KINDS[kind](found)
+    if isinstance(found, Policy):
+        msg = f"{module.__name__}:{name} is an {found.kind}, not a {kind}".replace("an p", "a p").replace("a o", "an o")
+        raise PolicyError(msg, hint=f"pass it as --{found.kind}, or decorate it with `@{kind}`")
+    mine = [word for word, value in vars(module).items() if isinstance(value, KINDS[kind])]
+    what = "is not a policy" if hasattr(module, name) else "is not there"
+    msg = f"{module.__name__}:{name} {what}"
+    has = f"that module has {', '.join(mine)}" if mine else f"that module has no function with `@{kind}` above it"
+    raise PolicyError(msg, hint=has)

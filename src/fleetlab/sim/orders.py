@@ -1,0 +1,90 @@
+"""Who is next? The built-in orders, each as a policy of a few lines: the lowest key first, ties to who came first.
+
+The simulator knows these by name and has quicker ways for them; what they mean is here.
+"""
+
+from __future__ import annotations
+
+from fleetlab.sim.policy import State, order
+
+ENOUGH = 3600.0  # GPU-seconds: whoever has had less goes first under `las`
+
+
+@order
+def fifo(s: State, task: int, now: float) -> float:
+    """First come, first served."""
+    return s.submit[task]
+
+
+@order
+def sjf(s: State, task: int, now: float) -> float:
+    """Shortest believed run time first."""
+    return s.estimate[task]
+
+
+@order
+def smallest(s: State, task: int, now: float) -> float:
+    """The fewest GPUs first, those of the whole gang."""
+    return s.instances[task] * s.gpu_milli[task]
+
+
+@order
+def largest(s: State, task: int, now: float) -> float:
+    """The most GPUs first, those of the whole gang."""
+    return -s.instances[task] * s.gpu_milli[task]
+
+
+@order
+def priority(s: State, task: int, now: float) -> float:
+    """The highest priority first."""
+    return -s.priority[task]
+
+
+@order
+def fair(s: State, task: int, now: float) -> float:
+    """The user who holds least first, by dominant share."""
+    return s.usage[s.user[task]]
+
+
+@order
+def srpt(s: State, task: int, now: float) -> float:
+    """Least believed time still to run first."""
+    return s.remaining[task]
+
+
+def aging(weight: float = 1.0) -> order:
+    """Shortest first, but each second of waiting takes `weight` seconds off."""
+
+    # All wait at the same pace, so who leads whom never changes: the same ranking as estimate - weight × waited.
+    @order
+    def aging(s: State, task: int, now: float) -> float:
+        """Shortest first, but waiting counts."""
+        return s.estimate[task] + weight * s.submit[task]
+
+    return aging
+
+
+def las(enough: float = ENOUGH) -> order:
+    """Least attained service first, in two queues: who has had fewer than `enough` GPU-seconds goes first."""
+
+    @order
+    def las(s: State, task: int, now: float) -> float:
+        """Least attained service first, in two queues."""
+        return s.attained[task] >= enough
+
+    return las
+
+
+BY_NAME = {
+    "fifo": fifo,
+    "sjf": sjf,
+    "smallest": smallest,
+    "largest": largest,
+    "priority": priority,
+    "aging": aging(),
+    "las": las(),
+    "fair": fair,
+    "srpt": srpt,
+}
+# These choose a set of tasks that fills the cluster, not one task after the other: the simulator has them by name only.
+SETS = ("server_filling", "server_filling_srpt")

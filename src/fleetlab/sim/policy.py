@@ -1,0 +1,374 @@
+"""Policies of one's own: a function that ranks, and what makes it fit the compiled loops.
+
+A policy gets what a scheduler could know, gives back a number, and the lowest goes first. It never loops over tasks,
+places, or writes. The loop around it is ours and has one fixed signature, so the simulator is compiled once for all
+policies and a policy alone takes half a second. What a policy may not do is found before a run, not in it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numba import config, njit, types
+from numba.core.errors import NumbaError
+from numba.core.types import CompileResultWAP, WrapperAddressProtocol
+from numba.core.typing.templates import Signature
+from numba.extending import typeof_impl
+from numpy.typing import NDArray
+
+from fleetlab.sim._boil import in_a_line
+from fleetlab.sim._nodes import CPU, FIRST, GPU, GPUS, IDLE, LAST, MEMORY, MILLI, MOST, Floats, Ints
+from fleetlab.sim._places import HAS_CPU, HAS_MEMORY, TIER
+from fleetlab.sim._reading import moves, must_be_pure
+from fleetlab.sim._tables import World
+from fleetlab.workload import PolicyError
+
+
+class State(NamedTuple):
+    """What a scheduler could know, as read-only columns; never how long a task will really run."""
+
+    # Of tasks; those per instance are so for each instance of the gang.
+    submit: Floats  # seconds
+    estimate: Floats  # believed run time, seconds; known from its arrival on
+    instances: Ints
+    cpu_milli: Ints  # per instance
+    memory_mib: Ints  # per instance
+    gpu_milli: Ints  # per instance: a share of one GPU, or 1000 times the number of whole ones
+    priority: Ints
+    user: Ints  # an index into `usage`
+    attained: Floats  # GPU-seconds it has had so far
+    remaining: Floats  # believed seconds still to run
+    # Of users.
+    usage: Floats  # dominant share now: the largest part of the cluster's CPU, memory or GPU that the user holds
+    # Of nodes.
+    free_cpu: Ints  # milli
+    free_memory: Ints  # MiB
+    free_gpu: Ints  # milli, on all its GPUs
+    idle: Ints  # GPUs that nobody holds any of
+    most: Ints  # the most that is free on one GPU, milli
+    gpus: Ints
+    gpu_type: Ints  # 0 the weakest type of the cluster, 1 the next; -1 without GPUs
+    capacity_cpu: Ints  # milli of the empty node
+    capacity_memory: Ints  # MiB of the empty node
+
+
+def _column(name: str) -> types.Array[Any]:
+    return types.Array(
+        types.float64 if name in FLOATS else types.int64, 1, "A" if name in NODE_COLUMNS else "C", readonly=True
+    )
+
+
+# Columns of tasks and users are arrays of their own; those of nodes may be columns of a table, a stride apart.
+NODE_COLUMNS = State._fields[State._fields.index("free_cpu") :]
+FLOATS = ("submit", "estimate", "attained", "remaining", "usage")
+STATE_TYPE = types.NamedTuple([_column(name) for name in State._fields], State)  # type: ignore[no-untyped-call]
+_INTS = types.Array(types.int64, 1, "C")
+_KEYS = types.Array(types.float64, 1, "C")
+# (s, tasks, n, now, keys) and (s, nodes, n, task, scores): 1, or 0 where an answer is not a number.
+ORDER_SIGNATURE = types.int64(STATE_TYPE, _INTS, types.int64, types.float64, _KEYS)
+PLACE_SIGNATURE = types.int64(STATE_TYPE, _INTS, types.int64, types.int64, _KEYS)
+
+
+def _one_type(_state: State, _context: object) -> types.Type:
+    # A cluster of one node has contiguous columns: taken as another type, the loops would be compiled again for it.
+    return STATE_TYPE
+
+
+typeof_impl.register(State)(_one_type)
+
+
+def state_of(world: World, N: Ints, *, estimate: Floats, attained: Floats, remaining: Floats, usage: Floats) -> State:
+    """What policies see of a loop's own arrays: views, so they change as the loop changes them."""
+    S, shape, gpus = world.S, world.shape, N[:, LAST] - N[:, FIRST]
+    columns = (
+        world.submit,
+        estimate,
+        world.instances,
+        S[shape, CPU],
+        S[shape, MEMORY],
+        S[shape, MILLI] * S[shape, GPUS],
+        world.priority,
+        world.user,
+        attained,
+        remaining,
+        usage,
+        N[:, CPU],
+        N[:, MEMORY],
+        N[:, GPU],
+        N[:, IDLE],
+        N[:, MOST],
+        gpus,
+        np.where(gpus > 0, world.C[:, TIER], -1),
+        world.C[:, HAS_CPU],
+        world.C[:, HAS_MEMORY],
+    )
+    s = State(*(read_only(column) for column in columns))
+    assert all(_is_as_declared(getattr(s, name), kind) for name, kind in zip(s._fields, STATE_TYPE.types, strict=True))
+    return s
+
+
+def _is_as_declared(column: NDArray[Any], kind: types.Array[Any]) -> bool:
+    # Compiled code believes the declaration: a column of another type would be misread, not refused.
+    return str(column.dtype) == str(kind.dtype) and (kind.layout == "A" or column.flags.c_contiguous)
+
+
+def read_only(column: NDArray[Any]) -> Any:  # noqa: ANN401
+    """A view that cannot be written through."""
+    view = column.view()
+    view.flags.writeable = False
+    return view
+
+
+class Nobody(WrapperAddressProtocol):
+    """Stands where a loop takes a policy and is told not to ask one: nothing to compile, never called."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+
+    def __wrapper_address__(self) -> int:
+        return -1
+
+    def signature(self) -> Signature:
+        """The type a loop sees."""
+        return self._signature
+
+
+NO_ORDER, NO_PLACE = Nobody(ORDER_SIGNATURE), Nobody(PLACE_SIGNATURE)
+
+
+# Only our loop asks a policy, and only the simulator asks that: what Python would call them by takes half the time.
+INSIDE: dict[str, Any] = {"no_cpython_wrapper": True}
+
+
+class Loop(CompileResultWAP):
+    """A policy's compiled loop, as a value of the one signature that the simulator takes."""
+
+    def __call__(self, s: State, items: Ints, n: int, beside: Any, keys: Floats) -> int:  # noqa: ANN401
+        """Ask it from Python."""
+        return int(_ask(self, s, items, n, beside, keys))
+
+
+@njit(cache=True)
+def _ask(fill: Loop, s: State, items: Ints, n: int, beside: float, keys: Floats) -> int:
+    return fill(s, items, n, beside, keys)
+
+
+Rank = Callable[[State, int, Any], float]
+Fill = Callable[[State, Ints, int, Any, Floats], int]
+
+
+class Policy:
+    """A function that ranks, and its compiled form."""
+
+    kind: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]]
+    signature: ClassVar[Signature]
+    _asks: ClassVar[tuple[types.Type, ...]]  # what the function itself is compiled for
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = _function(rank, self)
+        self.name = self.rank.__name__
+        self.doc = inspect.getdoc(self.rank) or ""
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __str__(self) -> str:
+        return f"{self.kind} policy `{self.name}`"
+
+    def compiled(self) -> Fill:
+        """The loop around the function that the simulator asks: made once, when first wanted.
+
+        It fills keys for `n` items and gives back 1, or 0 where an answer is not a number or there is none.
+        """
+        if self._fill is None:
+            must_be_pure(self.rank, str(self))
+            self._fill = _plain(self._around(self.rank)) if _is_plain() else self._compile()
+        return self._fill
+
+    def refusal(self, s: State, items: Sequence[int] | Ints, beside: float) -> PolicyError:
+        """Why this policy's loop gave back 0, asked again for the same items: tasks and now, or nodes and a task."""
+        for item in items:
+            answer = self.ask(s, int(item), beside)
+            if isinstance(answer, str):
+                return PolicyError(f"{self} {answer}, asked for {self._said(s, int(item), beside)}", hint=GUARD)
+        return PolicyError(f"{self} gave no number in the run", hint=GUARD)
+
+    def ask(self, s: State, item: int, beside: float) -> float | str:
+        """What the function says as plain Python, or what is wrong with that, in words."""
+        try:
+            with np.errstate(all="ignore", divide="raise"):
+                answer = self._asked(s, np.int64(item), beside)
+        except (ZeroDivisionError, FloatingPointError):
+            return "divides by 0"
+        except Exception as e:  # whatever a user's function raises, the user gets to know
+            return f"raises {type(e).__name__}: {e}"
+        if not isinstance(answer, int | float | np.number | np.bool_) or isinstance(answer, np.complexfloating):
+            return f"returns something that is not a number, but a {type(answer).__name__}"
+        return "returns NaN" if answer != answer else float(answer)
+
+    def _compile(self) -> Fill:
+        rank = njit(boundscheck=True, **INSIDE)(self.rank)
+        try:
+            rank.compile(self._asks)
+            answer = rank.nopython_signatures[0].return_type
+            if not isinstance(answer, types.Integer | types.Float | types.Boolean):
+                msg = f"{self} returns {_in_words(answer)}"
+                raise PolicyError(msg, hint="return one number from every branch: the lowest goes first")
+            fill = njit(self.signature, **INSIDE)(self._around(rank))
+        except NumbaError as e:
+            what, hint = in_a_line(str(e), State._fields)
+            msg = f"{self} does not compile: {what}"
+            raise PolicyError(msg, hint=hint) from None
+        # Taken as a value of that one signature, not as a function of its own type: so the simulator compiles once.
+        return Loop(fill.get_compile_result(self.signature))
+
+    def _asked(self, s: State, item: np.int64, beside: Any) -> Any:  # noqa: ANN401
+        raise NotImplementedError
+
+    def _around(self, rank: Rank) -> Fill:
+        raise NotImplementedError
+
+    def _said(self, s: State, item: int, beside: Any) -> str:  # noqa: ANN401
+        raise NotImplementedError
+
+
+class order(Policy):
+    """Who is next: the lowest key goes first, and ties go to the task that came first.
+
+    >>> @order
+    ... def patient(s, task, now):
+    ...     return s.estimate[task] - (now - s.submit[task])
+    >>> patient, patient.moves
+    (<order policy `patient`>, True)
+    """
+
+    kind = "order"
+    takes = ("s", "task", "now")
+    signature = ORDER_SIGNATURE
+    _asks = (STATE_TYPE, types.int64, types.float64)
+
+    def __init__(self, rank: Rank) -> None:
+        super().__init__(rank)
+        self.moves = moves(self.rank)  # may a key change while its task waits? If not, it is asked for once
+
+    def __call__(self, s: State, task: int, now: float) -> float:
+        """What the function says, as plain Python."""
+        return self.rank(s, task, now)  # type: ignore[no-any-return]
+
+    def _asked(self, s: State, item: np.int64, beside: float) -> Any:  # noqa: ANN401
+        return self.rank(s, item, beside)
+
+    def _around(self, rank: Rank) -> Fill:
+        def fill(s: State, tasks: Ints, n: int, now: float, keys: Floats) -> int:
+            for k in range(n):
+                # An exception cannot pass through a first-class function. The block holds this one call and no
+                # `return`: with one inside, the compiler lets what is raised in the first turn slip by.
+                try:
+                    key = 1.0 * rank(s, tasks[k], now)  # as float(), which compiled code has not for booleans
+                except Exception:
+                    key = np.nan
+                if key != key:
+                    return 0
+                keys[k] = key
+            return 1
+
+        return fill
+
+    def _said(self, s: State, item: int, beside: float) -> str:
+        return f"task {item} at {float(beside)} s: {_row(s, item, of=10)}"
+
+
+class place(Policy):
+    """Where an instance goes: of the nodes that can hold it the lowest score, and ties go to the first node.
+
+    >>> @place
+    ... def tight(s, task, node):
+    ...     return s.free_gpu[node]
+    >>> tight
+    <place policy `tight`>
+    """
+
+    kind = "place"
+    takes = ("s", "task", "node")
+    signature = PLACE_SIGNATURE
+    _asks = (STATE_TYPE, types.int64, types.int64)
+    moves = True  # nodes change all the time
+
+    def __call__(self, s: State, task: int, node: int) -> float:
+        """What the function says, as plain Python."""
+        return self.rank(s, task, node)  # type: ignore[no-any-return]
+
+    def _asked(self, s: State, item: np.int64, beside: float) -> Any:  # noqa: ANN401
+        return self.rank(s, np.int64(beside), item)
+
+    def _around(self, rank: Rank) -> Fill:
+        def fill(s: State, nodes: Ints, n: int, task: int, scores: Floats) -> int:
+            for k in range(n):
+                try:
+                    score = 1.0 * rank(s, task, nodes[k])
+                except Exception:
+                    score = np.nan
+                if score != score:
+                    return 0
+                scores[k] = score
+            return 1
+
+        return fill
+
+    def _said(self, s: State, item: int, beside: float) -> str:
+        return f"task {int(beside)} on node {item}: {_row(s, item, of=-len(NODE_COLUMNS))}"
+
+
+GUARD = "answer for every task: guard divisions and logarithms, as in `x / max(1.0, y)`, and stay inside the columns"
+
+
+def _row(s: State, item: int, *, of: int) -> str:
+    """What the state says of one task (the first columns) or of one node (the last), to be read in an error."""
+    names = State._fields[:of] if of > 0 else State._fields[of:]
+    return ", ".join(f"{name} {getattr(s, name)[item]}" for name in names)
+
+
+def _in_words(answer: types.Type) -> str:
+    if isinstance(answer, types.NoneType | types.Optional):
+        return "nothing" if isinstance(answer, types.NoneType) else "nothing in some of its branches"
+    return f"something that is not a number: {types.unliteral(answer)}"  # type: ignore[no-untyped-call]
+
+
+def _is_plain() -> bool:
+    return bool(getattr(config, "DISABLE_JIT", 0))
+
+
+def _plain(fill: Fill) -> Fill:
+    def quiet(s: State, items: Ints, n: int, beside: Any, keys: Floats) -> int:  # noqa: ANN401
+        # Compiled code overflows silently and raises where something is divided by 0: here the same.
+        try:
+            with np.errstate(all="ignore", divide="raise"):
+                return fill(s, items, n, beside, keys)
+        except (TypeError, ValueError):  # an answer that is no key: a complex number, a column
+            return 0
+
+    return quiet
+
+
+def _function(rank: object, policy: Policy) -> FunctionType:
+    """The plain function behind what was decorated, if it takes what such a policy takes."""
+    takes = f"`def mine({', '.join(policy.takes)})`"
+    rank = getattr(rank, "py_func", rank)
+    if isinstance(rank, Policy) or not isinstance(rank, FunctionType):
+        msg = f"`@{policy.kind}` takes a function, not: `{rank!r}`"
+        raise PolicyError(msg, hint=f"write it as {takes}")
+    code = rank.__code__
+    if code.co_argcount != len(policy.takes) or code.co_kwonlyargcount or code.co_flags & _STARS:
+        found = inspect.signature(rank)
+        msg = f"a policy of kind {policy.kind} takes {', '.join(policy.takes)}, not: `{rank.__name__}{found}`"
+        raise PolicyError(msg, hint=f"write it as {takes}; the names are free, their number is not")
+    return rank
+
+
+_STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS

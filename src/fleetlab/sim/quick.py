@@ -1,0 +1,88 @@
+"""The quick loop from Python: a world in, what was played out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fleetlab.sim import _engine
+from fleetlab.sim._engine import Land, Tasks
+from fleetlab.sim._gangs import memo_of
+from fleetlab.sim._index import index_of, tiers_of
+from fleetlab.sim._nodes import GPU, GPUS, MILLI, ORDINAL, Floats
+from fleetlab.sim._places import BEST_FIT, PLACES
+from fleetlab.sim._played import DONE, RUNNING, WAITING, Played
+from fleetlab.sim._tables import World
+
+ORDERS = ("fifo", "sjf", "smallest", "largest", "priority", "aging")  # their ranks are fixed when a task arrives
+BY_ESTIMATE = ("sjf", "aging")
+DISCIPLINES = ("strict", "skip")
+
+
+def play(
+    world: World, *, order: str | Floats, discipline: str, place: str, seed: int = 0, until: float | None = None
+) -> Played:
+    """Play a world by rules that the quick loop knows; an order may be given as the rank of each task."""
+    learnt = isinstance(order, str) and order in BY_ESTIMATE and world.learners > 0
+    keys = ranks(world, order) if isinstance(order, str) else order
+    tasks = Tasks(
+        world.submit, world.service, _own(world.estimate), _own(keys), world.shape, world.instances, world.kind,
+        world.first, world.learns,
+    )  # fmt: skip
+    land = land_of(world, place, seed)
+    memo = memo_of(PLACES.index(place), len(world.S), len(world.N))
+    code, stop = PLACES.index(place), math.inf if until is None else float(until)
+    if discipline == "strict":
+        sorted_keys = not learnt and bool((np.diff(keys) >= 0).all())
+        start, where, got, ledger = _engine.run_strict(code, tasks, land, memo, learnt, sorted_keys, stop)
+    else:
+        start, where, got, ledger = _engine.run_skip(code, tasks, world.kinds, land, memo, learnt, stop)
+    return _played(world, start, where, got, ledger, until)
+
+
+def ranks(world: World, order: str) -> Floats:
+    """The rank of each task by a built-in order, the lowest first; without the estimate where that is learnt."""
+    need = world.S[world.shape, GPUS] * world.S[world.shape, MILLI] * world.instances
+    known = world.estimate if world.learners == 0 else np.zeros(len(need))
+    return {
+        "fifo": np.zeros(len(need)),
+        "sjf": known,
+        "smallest": need.astype(np.float64),
+        "largest": -need.astype(np.float64),
+        "priority": -world.priority.astype(np.float64),
+        "aging": known + world.submit,
+    }[order]
+
+
+def land_of(world: World, place: str, seed: int) -> Land:
+    """Nodes of a world as the loop changes them, with an index where the policy goes by one."""
+    N, G = _own(world.N), _own(world.G)
+    X, B = index_of(N, G, tiers_of(world.S, np.bincount(world.shape, minlength=len(world.S)), N))
+    if PLACES.index(place) != BEST_FIT:
+        B = np.zeros(0, dtype=np.uint64)
+    free = np.zeros(int(X[0]), dtype=np.int64)
+    np.add.at(free, N[N[:, ORDINAL] >= 0, ORDINAL], N[N[:, ORDINAL] >= 0, GPU])
+    draws = np.array([1 + seed % 2_147_483_646], dtype=np.int64)
+    return Land(
+        _own(world.S), N, G, _own(world.apps), _own(world.C), _own(world.most), _own(world.U), _own(world.share), draws,
+        free, X, B,
+    )  # fmt: skip
+
+
+def _played(
+    world: World, start: Floats, where: np.ndarray, got: np.ndarray, ledger: Floats, until: float | None
+) -> Played:  # type: ignore[type-arg]
+    end = start + world.service
+    status = np.where(np.isnan(start), WAITING, DONE)
+    if until is not None:
+        late = end > until
+        end[late], status[late] = np.nan, RUNNING
+    nothing = np.zeros(len(start), dtype=np.int64)
+    stopped = None if until is None or (status == DONE).all() else float(until)
+    return Played(start, end, status, where, got, ledger, nothing, nothing, np.zeros(len(start)), until=stopped)
+
+
+def _own(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """A copy that may be written: so that every world has the same types, and a loop is compiled once."""
+    return np.array(array, order="C")

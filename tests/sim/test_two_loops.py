@@ -1,0 +1,85 @@
+"""Two loops, written apart, one meaning: where both know the rules, they give the same schedule, bit for bit."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab import Cluster, Workload
+from fleetlab.sim import full, quick
+from fleetlab.sim._tables import world
+from fleetlab.sim.load import NAMES
+
+TASK = st.fixed_dictionaries(
+    {
+        "submit": st.integers(0, 12).map(float),
+        "service": st.integers(0, 9).map(float),
+        "instances": st.sampled_from([1, 1, 1, 2, 3, 5]),
+        "cpu_milli": st.sampled_from([0, 500, 2000]),
+        "memory_mib": st.sampled_from([0, 40]),
+        "gpu_milli": st.sampled_from([0, 250, 500, 700, 1000, 2000]),
+        "gpu_memory_mib": st.sampled_from([0, 0, 6]),
+        "gpu_types": st.sampled_from([[], ["A"], ["B"], ["A", "B"]]),
+        "max_per_node": st.sampled_from([0, 0, 1]),
+        "app": st.sampled_from(["x", "y"]),
+        "priority": st.integers(0, 2),
+        "user": st.sampled_from(["u", "v"]),
+    }
+)
+CLUSTER = Cluster.of(
+    pl.DataFrame(
+        {
+            "node": ["n0", "n1", "n2", "n3"],
+            "gpu_type": ["A", "B", None, "A"],
+            "gpus": [2, 3, 0, 1],
+            "gpu_memory_mib": [10, 10, 0, 20],
+            "cpu_milli": [4000, 4000, 2000, 9000],
+            "memory_mib": [100, 100, 100, 90],
+        }
+    ),
+    source="four nodes",
+)
+
+
+def small(rows):
+    zero = min(row["submit"] for row in rows)
+    return Workload.of(pl.DataFrame([row | {"submit": row["submit"] - zero} for row in rows]), source="small")
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.start, two.start)
+    np.testing.assert_array_equal(one.end, two.end)
+    np.testing.assert_array_equal(one.where, two.where)
+    np.testing.assert_array_equal(one.got, two.got)
+    np.testing.assert_array_equal(one.status, two.status)
+
+
+@pytest.mark.parametrize("discipline", quick.DISCIPLINES)
+@pytest.mark.parametrize("place", NAMES["place"])
+@pytest.mark.parametrize("order", quick.ORDERS)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(
+    workload=st.lists(TASK, min_size=1, max_size=24).map(small),
+    estimate=st.sampled_from(["oracle", "user"]),
+    until=st.sampled_from([None, None, 7.0]),
+)
+def test_the_quick_loop_plays_what_the_full_one_plays(order, place, discipline, workload, estimate, until):
+    found = world(workload, CLUSTER, estimate=estimate)
+    rules = {"order": order, "discipline": discipline, "place": place, "seed": 3, "until": until}
+    one, two = quick.play(found, **rules), full.play(found, **rules)
+    same(one, two)
+    np.testing.assert_array_equal(one.ledger, two.ledger)
+
+
+@pytest.mark.parametrize("discipline", quick.DISCIPLINES)
+@pytest.mark.parametrize("place", ["best_fit", "fgd"])
+def test_both_loops_play_the_built_in_trace_alike(place, discipline):
+    trace = fleetlab.synthesize("pai2020", tasks=3000, seed=5)
+    tight = Cluster.of(trace.cluster.frame[::9], source="a ninth")
+    found = world(trace.workload, tight, estimate="group")
+    rules = {"order": "sjf", "discipline": discipline, "place": place}
+    one, two = quick.play(found, **rules), full.play(found, **rules)
+    same(one, two)
+    assert one.ledger.sum() > 0
