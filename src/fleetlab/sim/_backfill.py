@@ -27,8 +27,8 @@ from fleetlab.sim._books import (
     inner_step,
     on_tick,
 )  # fmt: skip
-from fleetlab.sim._moves import begin, copy, fits, meet, occupy, release, settle, slots
-from fleetlab.sim._nodes import Floats, Ints, give_back, pop, push, room
+from fleetlab.sim._moves import begin, copy, fits, lift, meet, occupy, settle, slots
+from fleetlab.sim._nodes import Floats, Ints, pop, push
 from fleetlab.sim._work import believed_left, next_run
 from fleetlab.sim.policy import Fill, State
 
@@ -58,7 +58,6 @@ def running_by_end(book: Book, now: float) -> tuple[Floats, Ints]:
 @inner_loop
 def reserve(book: Book, rules: Rules, ask: Fill, state: State, t: int, future: Ground) -> float:
     """When the first in line will fit, as is believed; `future` becomes what is free then beside it."""
-    S, N, G, apps = future.S, future.N, future.G, future.apps
     now, s, count = book.clock[NOW], book.T[t, SHAPE], book.T[t, GANG]
     ends, heap = running_by_end(book, now)
     size, found, when = len(heap), slots(future, s), now
@@ -66,11 +65,7 @@ def reserve(book: Book, rules: Rules, ask: Fill, state: State, t: int, future: G
         when, r = ends[0], heap[0]
         pop(ends, heap, 0, size)
         size -= 1
-        for i in range(book.T[r, AT], book.T[r, AT] + book.T[r, GANG]):
-            n = book.I[i, HERE]
-            found -= room(S, s, N, n, G, apps)
-            give_back(S, book.T[r, SHAPE], N, n, G, apps, book.I[i, HERE + 1])
-            found += room(S, s, N, n, G, apps)
+        found += lift(book, future, s, r, HERE, 1)
     if found < count:
         return np.inf  # not before nodes come back: nothing can delay it
     settle(book, future, rules, ask, state, t, PLANNED)
@@ -104,7 +99,7 @@ def meet_at(book: Book, t: int, both: Ground, ground: Ground) -> None:
 
 # -- a plan over time ------------------------------------------------------------------------------------------------
 
-RELEASE, OCCUPY = 0, 1
+RELEASE, OCCUPY = 0, 1  # in a plan; at one time in this order
 
 
 @inner_step
@@ -119,32 +114,23 @@ def note(times: Floats, what: Ints, size: int, time: float, act: int, t: int) ->
 
 
 @inner_step
-def play_act(book: Book, ground: Ground, act: int, t: int) -> None:
-    """Do on `ground` what the plan says."""
-    if act == RELEASE:
-        release(book, ground, t, PLANNED)
-    else:
-        occupy(book, ground, t, PLANNED)
-
-
-@inner_step
 def lasts(
     book: Book, t: int, ahead: Ground, free: Ground, times: Floats, what: Ints, k: int, size: int, end: float
 ) -> bool:
     """Does a task that fits in `free` fit there until `end`? `free` is left with what is free all that time."""
+    s = book.T[t, SHAPE]
     while k < size and times[k] < end:
         time, taken = times[k], 0
         while k < size and times[k] == time:
-            play_act(book, ahead, what[k, 0], what[k, 1])
-            taken += what[k, 0] == OCCUPY
+            lift(book, ahead, s, what[k, 1], PLANNED, 1 - 2 * what[k, 0])
+            taken += what[k, 0]
             k += 1
-        if taken:
-            for back in range(k - taken, k):
-                r = what[back, 1]
-                for i in range(book.T[r, AT], book.T[r, AT] + book.T[r, GANG]):
-                    meet(free, ahead, book.I[i, PLANNED])
-            if not fits(free, book.T[t, SHAPE], book.T[t, GANG]):
-                return False
+        for back in range(k - taken, k):
+            r = what[back, 1]
+            for i in range(book.T[r, AT], book.T[r, AT] + book.T[r, GANG]):
+                meet(free, ahead, book.I[i, PLANNED])
+        if taken and not fits(free, s, book.T[t, GANG]):
+            return False
     return True
 
 
@@ -155,9 +141,9 @@ def earliest(
     """The first time from which on a task fits for as long as it is believed to run; its place goes into the plan."""
     s, count, at, k = book.T[t, SHAPE], book.T[t, GANG], book.clock[NOW], 0
     long = max(TICK, believed_length(book, rules, t))
-    then = copy(ground)
+    then, found = copy(ground), slots(ground, s)
     while True:
-        if fits(then, s, count):
+        if found >= count:
             free = copy(then)
             if lasts(book, t, copy(then), free, times, what, k, size, at + long):
                 settle(book, free, rules, ask, state, t, PLANNED)
@@ -166,7 +152,7 @@ def earliest(
             return np.inf
         at = times[k]
         while k < size and times[k] == at:
-            play_act(book, then, what[k, 0], what[k, 1])
+            found += lift(book, then, s, what[k, 1], PLANNED, 1 - 2 * what[k, 0])
             k += 1
 
 

@@ -16,7 +16,6 @@ from fleetlab.sim._books import (
     ABLE,
     ARRIVED,
     ASKED,
-    AT,
     BAD,
     BARRED,
     DONE,
@@ -72,8 +71,24 @@ from fleetlab.sim._books import (
     value,
 )  # fmt: skip
 from fleetlab.sim._compile import loop
-from fleetlab.sim._moves import close, copy, cross, fits, log_run, release, send_back, slots, start, take_these
-from fleetlab.sim._nodes import BY_HEAD, BY_ORDER, BY_QUOTA, Ints, give_back, holds, push, room, why
+from fleetlab.sim._moves import close, copy, cross, fits, lift, log_run, release, send_back, slots, start
+from fleetlab.sim._nodes import (
+    BY_GPU,
+    BY_HEAD,
+    BY_ORDER,
+    BY_QUOTA,
+    BY_TYPE,
+    GPU,
+    GPUS,
+    MILLI,
+    TYPE,
+    TYPES,
+    UP,
+    Ints,
+    holds,
+    push,
+    why,
+)  # fmt: skip
 from fleetlab.sim._pools import RING, STRIKE, TEND, Pools
 from fleetlab.sim._ranks import key_at_arrival, line_up, next_in_line, rank_all, worst_first
 from fleetlab.sim._work import in_vain, next_run
@@ -138,10 +153,36 @@ def try_able(book: Book) -> None:
         book.Q[book.Q[k, LISTED], TRY] = book.Q[book.Q[k, LISTED], ABLE]
 
 
+@inner_loop
+def free_by_type(ground: Ground) -> Ints:
+    """Free GPU milli on nodes that are up, by the bit of their type."""
+    free = np.zeros(64, np.int64)
+    for n in range(len(ground.N)):
+        kind, bit = ground.N[n, TYPE], 0
+        while kind > 1:
+            kind >>= 1
+            bit += 1
+        if ground.N[n, UP]:
+            free[bit] += ground.N[n, GPU]
+    return free
+
+
 @inner_step
+def lacks(ground: Ground, s: int, count: int, free: Ints) -> int:
+    """What `why` says, quickly where too little is free in all."""
+    need, anywhere, typed = count * ground.S[s, GPUS] * ground.S[s, MILLI], 0, 0
+    for bit in range(len(free)):
+        anywhere += free[bit]
+        typed += free[bit] if ground.S[s, TYPES] >> bit & 1 else 0
+    if typed < need:
+        return BY_TYPE if anywhere >= need else BY_GPU
+    return why(ground.S, s, count, ground.N, ground.G, ground.apps)
+
+
+@inner_loop
 def give_reasons(book: Book, ground: Ground, rules: Rules) -> None:
     """After a pass: what does each group wait for?"""
-    Q, now = book.Q, book.clock[NOW]
+    Q, now, free = book.Q, book.clock[NOW], free_by_type(ground)
     for k in range(book.K[OPEN]):
         g = book.Q[k, LISTED]
         s, count = Q[g, OF_SHAPE], Q[g, OF_GANG]
@@ -157,7 +198,7 @@ def give_reasons(book: Book, ground: Ground, rules: Rules) -> None:
             elif Q[g, ABLE]:
                 reason = BY_ORDER
             else:
-                reason = why(ground.S, s, count, ground.N, ground.G, ground.apps)
+                reason = lacks(ground, s, count, free)
         blame(book, g, reason, now)
         Q[g, BARRED] = 1 if reason == BY_QUOTA else 0
         Q[g, NEW] = Q[g, ASKED] = 0
@@ -307,36 +348,22 @@ def count_able(book: Book, ground: Ground) -> int:
 
 
 @inner_step
-def lift_off(book: Book, ground: Ground, t: int, v: int, sign: int) -> int:
-    """Take task `v` off its nodes (1) or put it back (-1); how many more instances of task `t` fit then."""
-    S, N, G, apps, s, more = ground.S, ground.N, ground.G, ground.apps, book.T[t, SHAPE], 0
-    for i in range(book.T[v, AT], book.T[v, AT] + book.T[v, GANG]):
-        n, got = book.I[i, HERE], book.I[i, HERE + 1]
-        more -= room(S, s, N, n, G, apps)
-        if sign > 0:
-            give_back(S, book.T[v, SHAPE], N, n, G, apps, got)
-        else:
-            take_these(ground, book.T[v, SHAPE], n, got)
-        more += room(S, s, N, n, G, apps)
-    return more
-
-
-@inner_step
 def make_room(book: Book, ground: Ground, t: int, worst: Ints, victims: Ints) -> int:
     """Take off those ranked after `t`, the worst first, until it fits, none in vain; how many, -1: it never does."""
-    found, count, n = slots(ground, book.T[t, SHAPE]), book.T[t, GANG], 0
+    s, count, n = book.T[t, SHAPE], book.T[t, GANG], 0
+    found = slots(ground, s)
     for v in worst:
         if found >= count or not ranked_after(book, v, t):
             break
         if book.T[v, STATUS] == RUNNING:
-            found += lift_off(book, ground, t, v, 1)
+            found += lift(book, ground, s, v, HERE, 1)
             victims[n] = v
             n += 1
     enough, gone = found >= count, 0
     for k in range(n - 1, -1, -1):  # the best-ranked stay if they can
-        more = lift_off(book, ground, t, victims[k], -1)
+        more = lift(book, ground, s, victims[k], HERE, -1)
         if enough and found + more < count:
-            lift_off(book, ground, t, victims[k], 1)
+            lift(book, ground, s, victims[k], HERE, 1)
             victims[n - 1 - gone] = victims[k]  # never before one that is still to be looked at
             gone += 1
         else:

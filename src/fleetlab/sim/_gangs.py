@@ -111,6 +111,8 @@ def scored(
     where: Ints, got: Ints, at: int,
 ) -> int:  # fmt: skip
     """Place up to `count` instances by stored scores; how many it could."""
+    if place == RANDOM:
+        return by_lot(S, s, count, N, G, apps, draws, where, got, at)
     r = row_of(s, row, owner, known)
     best, least, size = -1, np.inf, 0
     for n in range(len(N)):
@@ -123,8 +125,6 @@ def scored(
             size += 1
     if best < 0:
         return 0
-    if place == RANDOM:
-        return by_lot(S, s, count, N, G, apps, draws, where, got, at)
     if count > 1:
         for i in range(size // 2 - 1, -1, -1):  # a heap of the nodes that hold one, in place
             sink(keys, heap, i, size)
@@ -169,13 +169,16 @@ def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
 def by_lot(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, draws: Ints, where: Ints, got: Ints, at: int
 ) -> int:
-    """Place up to `count` instances each on any node that holds it; how many it could."""
+    """Place all `count` instances, each on any node that holds it, or none: lots are drawn for those that start."""
+    found = 0
+    for n in range(len(N)):
+        found += room(S, s, N, n, G, apps)
+    if found < count:
+        return 0
     for i in range(count):
         able = 0
         for n in range(len(N)):
             able += holds(S, s, N, n, G, apps)
-        if able == 0:
-            return i
         skip, n = lot(draws) % able, -1
         while skip >= 0:
             n += 1

@@ -175,6 +175,21 @@ def release(book: Book, ground: Ground, t: int, at: int) -> None:
 
 
 @inner_step
+def lift(book: Book, ground: Ground, s: int, t: int, at: int, sign: int) -> int:
+    """Take a task off its places of column `at` (1) or put it there (-1); how many more of shape `s` fit then."""
+    S, N, G, apps, more = ground.S, ground.N, ground.G, ground.apps, 0
+    for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
+        n, got = book.I[i, at], book.I[i, at + 1]
+        more -= room(S, s, N, n, G, apps)
+        if sign > 0:
+            give_back(S, book.T[t, SHAPE], N, n, G, apps, got)
+        else:
+            take_these(ground, book.T[t, SHAPE], n, got)
+        more += room(S, s, N, n, G, apps)
+    return more
+
+
+@inner_step
 def occupy(book: Book, ground: Ground, t: int, at: int) -> None:
     """Take for a task the very places of column `at`."""
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):

@@ -78,6 +78,8 @@ def _played(
     if until is not None:
         late = end > until
         end[late], status[late] = np.nan, RUNNING
+        never = np.repeat(np.isnan(start), world.instances)
+        where[never], got[never] = -1, 0  # what was tried for those that still wait
     nothing = np.zeros(len(start), dtype=np.int64)
     stopped = None if until is None or (status == DONE).all() else float(until)
     return Played(start, end, status, where, got, ledger, nothing, nothing, np.zeros(len(start)), until=stopped)
