@@ -43,7 +43,6 @@ from fleetlab.sim._books import (
     OPEN,
     OUTRANKED,
     REASON,
-    RUNNING,
     RUNS,
     SHAPE,
     SIZE,
@@ -71,7 +70,7 @@ from fleetlab.sim._books import (
     value,
 )  # fmt: skip
 from fleetlab.sim._compile import loop
-from fleetlab.sim._moves import close, copy, cross, fits, lift, log_run, release, send_back, slots, start
+from fleetlab.sim._moves import close, copy, cross, fits, lift, log_run, occupy, release, send_back, slots, start
 from fleetlab.sim._nodes import (
     BY_GPU,
     BY_HEAD,
@@ -347,41 +346,59 @@ def count_able(book: Book, ground: Ground) -> int:
 # -- preemption ------------------------------------------------------------------------------------------------------
 
 
+@inner_loop
+def bare_for(book: Book, ground: Ground, t: int, worst: Ints) -> tuple[Ground, int]:
+    """What would be free if all ranked after `t` were gone, and the place in `worst` of the best of them."""
+    bare, k = copy(ground), 0
+    while k < len(worst) and (worst[k] < 0 or ranked_after(book, worst[k], t)):
+        if worst[k] >= 0:
+            release(book, bare, worst[k], HERE)
+        k += 1
+    return bare, k - 1
+
+
+@inner_step
+def dress(book: Book, bare: Ground, t: int, worst: Ints, best: int) -> int:
+    """Put those of `worst` back into `bare` who are not ranked after `t`, as the line goes on to who is worse."""
+    while best >= 0 and (worst[best] < 0 or not ranked_after(book, worst[best], t)):
+        if worst[best] >= 0:
+            occupy(book, bare, worst[best], HERE)
+        best -= 1
+    return best
+
+
 @inner_step
 def make_room(book: Book, ground: Ground, t: int, worst: Ints, victims: Ints) -> int:
-    """Take off those ranked after `t`, the worst first, until it fits, none in vain; how many, -1: it never does."""
-    s, count, n = book.T[t, SHAPE], book.T[t, GANG], 0
+    """Take off those ranked after `t`, the worst first, until it fits, as it will; how many of them it really needs."""
+    s, count, n, gone = book.T[t, SHAPE], book.T[t, GANG], 0, 0
     found = slots(ground, s)
-    for v in worst:
-        if found >= count or not ranked_after(book, v, t):
-            break
-        if book.T[v, STATUS] == RUNNING:
-            found += lift(book, ground, s, v, HERE, 1)
-            victims[n] = v
-            n += 1
-    enough, gone = found >= count, 0
+    while found < count:
+        if worst[n] >= 0:
+            found += lift(book, ground, s, worst[n], HERE, 1)
+        n += 1
     for k in range(n - 1, -1, -1):  # the best-ranked stay if they can
-        more = lift(book, ground, s, victims[k], HERE, -1)
-        if enough and found + more < count:
-            lift(book, ground, s, victims[k], HERE, 1)
-            victims[n - 1 - gone] = victims[k]  # never before one that is still to be looked at
-            gone += 1
-        else:
-            found += more
-    for k in range(gone):
-        victims[k] = victims[n - gone + k]
-    return gone if enough else -1
+        if worst[k] >= 0:
+            more = lift(book, ground, s, worst[k], HERE, -1)
+            if found + more >= count:
+                found += more
+            else:
+                lift(book, ground, s, worst[k], HERE, 1)
+                victims[gone], worst[k] = worst[k], -1
+                gone += 1
+    return gone
 
 
 @inner_step
-def evict(book: Book, ground: Ground, rules: Rules, v: int) -> None:
-    """A running task whose place is gone waits again, and may be tried again in this pass."""
+def evict(book: Book, ground: Ground, rules: Rules, v: int, size: int) -> int:
+    """A running task whose place is gone waits again, and may be tried again in this pass; how many are in line."""
     Q, g = book.Q, book.T[v, GROUP]
     if Q[g, SIZE] == 0:
         Q[g, TRY] = 1
     send_back(book, ground, rules, v, book.clock[NOW], 1)
     book.T[v, EVICTIONS] += 1
     Q[g, ASKED] = Q[g, ABLE] = 1  # someone ahead of it was served
+    push(book.keys, book.heap, 0, size, book.V[v, KEY], v)
+    return size + 1
 
 
 @value
@@ -392,24 +409,27 @@ def pass_preempt(book: Book, ground: Ground, rules: Rules, fill: Fill, ask: Fill
     try_all(book)
     size = rank_all(book, rules, fill, state)
     worst = worst_first(book)
-    victims = np.empty(len(worst), np.int64)
+    victims, bare, best = np.empty(len(worst), np.int64), ground, -2  # -2: there is no `bare` yet
     while size:
         t, size = next_in_line(book, rules, size)
         g, s, count = book.T[t, GROUP], book.T[t, SHAPE], book.T[t, GANG]
-        if not book.Q[g, TRY] or over_quota(book, book.T[t, GROUP]):
+        if not book.Q[g, TRY] or over_quota(book, g):
             continue
-        gone = make_room(book, ground, t, worst, victims)
-        if gone < 0:
-            book.Q[g, TRY] = 0
-            if rules.discipline == STRICT:
-                head, reason = t, why(ground.S, s, count, ground.N, ground.G, ground.apps)
-                break
-            continue
-        for k in range(gone):
-            evict(book, ground, rules, victims[k])
-            push(book.keys, book.heap, 0, size, book.V[victims[k], KEY], victims[k])
-            size += 1
+        if not fits(ground, s, count):
+            if best == -2:
+                bare, best = bare_for(book, ground, t, worst)
+            best = dress(book, bare, t, worst, best)
+            if not fits(bare, s, count):
+                book.Q[g, TRY] = 0
+                if rules.discipline == STRICT:
+                    head, reason = t, why(ground.S, s, count, ground.N, ground.G, ground.apps)
+                    break
+                continue
+            for k in range(make_room(book, ground, t, worst, victims)):
+                size = evict(book, ground, rules, victims[k], size)
         start(book, ground, rules, ask, state, t)
+        if best > -2:
+            occupy(book, bare, t, HERE)
     if rules.discipline == STRICT:
         set_head(book, head, reason, book.clock[NOW])
     give_reasons(book, ground, rules)

@@ -264,7 +264,7 @@ def _groups(world: World, *, by_user: bool) -> tuple[Ints, Ints]:
 
 
 def _plug_in(book: Book, ground: Ground, growth: Growth) -> None:
-    """Tell the books which nodes are on, and make room for the timers of nodes and pools."""
+    """Tell the books which nodes are on, and with which pool each is switched."""
     book.P[:, _books.POOL] = growth.pool
     book.P[:, _books.POWER] = np.where(ground.N[:, UP], _pools.ON, _pools.OFF)
 

@@ -95,6 +95,8 @@ def _quickly(
 
     if discipline not in quick.DISCIPLINES or not isinstance(place, str):
         return None
+    if discipline == "easy" and place == "random":
+        return None  # a reservation by lot is more than it knows
     if isinstance(order, str):
         if order not in quick.ORDERS:
             return None
@@ -103,7 +105,7 @@ def _quickly(
         return None
     else:
         rank = _fixed(order, found)
-    _tell_compiling("fleetlab.sim._engine", f"run_{discipline}")
+    _tell_compiling(f"fleetlab.sim.{'_easy' if discipline == 'easy' else '_engine'}", f"run_{discipline}")
     return quick.play(found, order=rank, discipline=discipline, place=place, seed=seed, until=until)
 
 
