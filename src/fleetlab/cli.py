@@ -18,6 +18,8 @@ from cyclopts import App, CycloptsError, Parameter
 import fleetlab
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fleetlab.traces import Tell
 
 
@@ -243,7 +245,9 @@ def pack(
 @app.command(
     help_epilogue=_examples(
         "fleetlab simulate builtin:20000 --order sjf",
-        "fleetlab simulate my-trace --discipline strict --place worst_fit --cluster bigger.toml",
+        "fleetlab simulate my-trace --discipline easy --place worst_fit --cluster bigger.toml",
+        "fleetlab simulate my-trace --order my_module:mine --estimate group",
+        "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
     )
 )
 def simulate(
@@ -253,34 +257,86 @@ def simulate(
     discipline: str = "skip",
     place: str = "best_fit",
     estimate: str = "oracle",
+    sharing: str = "shares",
+    slowdown: Path | None = None,
+    preempt: Annotated[bool, Parameter(negative=())] = False,
+    events: Path | None = None,
+    quota: float | None = None,
+    until: float | None = None,
+    seed: int = 0,
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Replay a workload on a cluster: when and where does each task run?
+    """Replay a workload on a cluster: when and where does each task run, and why did it wait?
 
     Parameters
     ----------
     order
-        Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority.
+        Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority, aging, las, fair, and, by
+        putting others off, srpt, server_filling, server_filling_srpt; or MODULE:NAME for one of your own.
     discipline
-        If the first does not fit: strict (all wait behind it), skip (it is passed over).
+        If the first does not fit: strict (all wait behind it), skip (it is passed over), easy (others may go before it
+        if that does not delay it), conservative (if that delays nobody before them).
     place
-        Where: first_fit, best_fit, worst_fit, dot_product.
+        Where: best_fit, first_fit, worst_fit, dot_product, gpu_packing, gpu_clustering, fgd, reserve_and_pack, spread,
+        random; or MODULE:NAME for one of your own.
     estimate
-        Of run time: oracle, or the mean of finished tasks of the same user, user+gpu, group, group+gpu.
+        Of run time: oracle; the mean of finished tasks of the same user, user+gpu, group, group+gpu; or, where the
+        trace has a series of seconds by task, its name, such as requested.
+    sharing
+        Of a GPU: shares (as fast as a whole one), exclusive (shares take whole GPUs), or a mode of a slowdown profile:
+        time-slicing, mps, mig.
+    slowdown
+        A profile, as JSON, in place of the one made from published figures.
+    preempt
+        A task may put off others that rank after it.
+    events
+        A TOML file of what happens to nodes: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], [recovery].
+    quota
+        GPUs that a user may hold at once.
+    until
+        Stop the clock at that second.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.sim.replay import compiled
+    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.workload import Slowdown
 
     with progress("tasks") as tell:
         opened = _opened(trace, cluster, tell)
         on = _cluster_of(opened, trace)
-        if not compiled():
-            print("compiling the simulator: the first run takes about half a minute longer", file=sys.stderr)
+        happens, recovery = from_toml(events) if events else ((), None)
         found = fleetlab.simulate(
-            opened.workload, on, order=order, discipline=discipline, place=place, estimate=estimate
+            opened.workload,
+            on,
+            order=order,
+            discipline=discipline,
+            place=place,
+            estimate=_column(opened, estimate),
+            sharing=sharing,
+            slowdown=Slowdown.load(slowdown) if slowdown else None,
+            preempt=preempt,
+            recovery=recovery,
+            events=happens,
+            quota=quota,
+            seed=seed,
+            until=until,
         )
-    show(found, json=json)
+    show(found, json=json, only=("by request", "waiting", "refused"))
+
+
+def _column(opened: fleetlab.Trace, estimate: str) -> str | pl.Series:
+    """An estimate by name, or the series of the trace that has it: seconds by task."""
+    series = opened.series.get(estimate)
+    if series is None:
+        return estimate
+    from polars import Float64
+
+    told = series.collect()
+    if not {"task", "seconds"} <= set(told.columns):
+        msg = f"the series `{estimate}` does not have seconds by task: {told.columns}"
+        raise fleetlab.TraceError(msg, hint="an estimate is a series with the columns task and seconds")
+    tasks = opened.workload.frame.select("task")
+    return tasks.join(told, on="task", how="left", maintain_order="left")["seconds"].cast(Float64)
 
 
 def _cluster_of(opened: fleetlab.Trace, trace: str) -> fleetlab.Cluster:

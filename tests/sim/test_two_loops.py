@@ -59,10 +59,10 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("discipline", quick.DISCIPLINES)
-@pytest.mark.parametrize("place", NAMES["place"])
 @pytest.mark.parametrize("order", quick.ORDERS)
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
+    place=st.sampled_from(NAMES["place"]),
     workload=st.lists(TASK, min_size=1, max_size=24).map(small),
     estimate=st.sampled_from(["oracle", "user"]),
     until=st.sampled_from([None, None, 7.0]),

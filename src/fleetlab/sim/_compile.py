@@ -35,7 +35,7 @@ def _sources(module: str) -> frozenset[Path]:
 
 @cache
 def folder(module: str) -> Path:
-    """Where a module's compiled code is kept: beside the sources, or, where nobody may write, among the user's files."""
+    """Where a module's compiled code is kept: beside the sources, or, where nobody may write, in the user's cache."""
     text = b"".join(path.read_bytes() for path in sorted(_sources(module)))
     name = f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -53,14 +53,16 @@ def folder(module: str) -> Path:
 
 
 def _kept(**options: Any) -> Callable[[F], F]:  # noqa: ANN401
+    config: Any = numba.config
+
     def compiled(function: F) -> F:
-        before = numba.config.CACHE_DIR
+        before = config.CACHE_DIR
         # Looked at when a function is decorated, and only then.
-        numba.config.CACHE_DIR = str(folder(function.__module__.rsplit(".", 1)[-1]))
+        config.CACHE_DIR = str(folder(function.__module__.rsplit(".", 1)[-1]))
         try:
             return numba.njit(cache=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
         finally:
-            numba.config.CACHE_DIR = before
+            config.CACHE_DIR = before
 
     return compiled
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.sim._compile import step
+from fleetlab.sim._fragments import Uses, grown, lay_out, uses_of
 from fleetlab.sim._index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
 from fleetlab.sim._nodes import (
     BY_CPU,
@@ -43,21 +44,32 @@ from fleetlab.sim._nodes import (
     room,
     take,
 )
-from fleetlab.sim._places import BEST_FIT, RANDOM, any_gpu, lot, score
+from fleetlab.sim._places import BEST_FIT, FGD, RANDOM, any_gpu, lot, score
 
 MOST_SCORES = 20_000_000  # kept at once: about 360 MB
+MOST_TYPES = 62  # of GPUs, a bit each
+
+
+class Desk(NamedTuple):
+    """Nodes by GPU type, and what a gang picks from."""
+
+    order: Ints  # [nodes]: those without GPUs, then type by type, the first of a type first
+    spot: Ints  # [nodes]: where a node stands in that order
+    begin: Ints  # [types + 2]: where those without GPUs and then each type begin; all 0 as long as nothing is in order
+    keys: Floats  # [nodes]: of the heap that a gang picks from
+    heap: Ints  # [nodes]
 
 
 class Memo(NamedTuple):
-    """Scores of shapes on nodes, each good as long as the node has the version it had."""
+    """Scores of shapes on nodes, each good as long as the node has the version it had. Nodes are in `Desk.order`."""
 
     row: Ints  # [shapes + 1]: the row of scores a shape has, -1: none; last, the row to give away next
     owner: Ints  # [rows]: the shape that has it
     scores: Floats  # [rows, nodes]; inf: does not fit
     cards: NDArray[np.int16]  # [rows, nodes]: the GPU for a share, from the node's first; -1: the tightest
     known: Ints  # [rows, nodes]: the version a score is of
-    keys: Floats  # [nodes]: of the heap that a gang picks from
-    heap: Ints  # [nodes]
+    desk: Desk
+    uses: Uses
 
 
 def memo_of(place: int, shapes: int, nodes: int) -> Memo:
@@ -66,15 +78,33 @@ def memo_of(place: int, shapes: int, nodes: int) -> Memo:
     wide = 1 if place == BEST_FIT else nodes
     row = np.full(shapes + 1, -1, dtype=np.int64)
     row[-1] = 0
+    ints = [np.zeros(size, dtype=np.int64) for size in (wide, wide, MOST_TYPES + 2, wide)]
     return Memo(
         row,
         np.full(rows, -1, dtype=np.int64),
         np.empty((rows, wide)),
         np.empty((rows, wide), dtype=np.int16),
         np.full((rows, wide), -1, dtype=np.int64),
-        np.empty(wide),
-        np.empty(wide, dtype=np.int64),
+        Desk(*ints[:3], np.empty(wide), ints[3]),
+        uses_of(shapes),
     )
+
+
+@step
+def sort_nodes(N: Ints, order: Ints, spot: Ints, begin: Ints) -> None:
+    """Put the nodes in order of their GPU types."""
+    for n in range(len(N)):
+        begin[N[n, ORDINAL] + 2] += 1
+    for t in range(1, len(begin)):
+        begin[t] += begin[t - 1]
+    for n in range(len(N)):
+        t = N[n, ORDINAL] + 1
+        spot[n] = begin[t]
+        order[begin[t]] = n
+        begin[t] += 1
+    for t in range(len(begin) - 1, 0, -1):  # each has moved on to where the next begins
+        begin[t] = begin[t - 1]
+    begin[0] = 0
 
 
 @step
@@ -94,51 +124,64 @@ def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
 @step
 def refresh(
     place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    r: int, scores: Floats, cards: Ints, known: Ints,
+    r: int, i: int, scores: Floats, cards: Ints, known: Ints, lines: Floats, marks: Ints,
 ) -> None:  # fmt: skip
-    """Score shape `s` on node `n` anew."""
+    """Score shape `s` on node `n`, which stands at `i`, anew."""
     value, card = np.inf, -1
     if holds(S, s, N, n, G, apps):
-        value, g = score(place, S, s, N, n, G, C, most, U, share)
+        if place == FGD:
+            value, g = grown(S, s, N, n, G, U, share, lines, marks)
+        else:
+            value, g = score(place, S, s, N, n, G, C, most, U, share)
         card = g - N[n, FIRST] if g >= 0 else -1
-    scores[r, n], cards[r, n], known[r, n] = value, card, N[n, VERSION]
+    scores[r, i], cards[r, i], known[r, i] = value, card, N[n, VERSION]
 
 
 @step
 def scored(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Ints, known: Ints, keys: Floats, heap: Ints,
+    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Ints, known: Ints, desk: Desk, uses: Uses,
     where: Ints, got: Ints, at: int,
 ) -> int:  # fmt: skip
     """Place up to `count` instances by stored scores; how many it could."""
+    order, spot, begin, keys, heap = desk
+    lines, marks = uses
     if place == RANDOM:
-        return by_lot(S, s, count, N, G, apps, draws, where, got, at)
+        return by_lot(S, s, count, N, G, apps, draws, heap, where, got, at)
+    if begin[-1] == 0:
+        sort_nodes(N, order, spot, begin)
+        lay_out(N, U, share, lines, marks)
     r = row_of(s, row, owner, known)
     best, least, size = -1, np.inf, 0
-    for n in range(len(N)):
-        if known[r, n] != N[n, VERSION]:
-            refresh(place, S, s, N, n, G, apps, C, most, U, share, r, scores, cards, known)
-        if scores[r, n] < least:
-            best, least = n, scores[r, n]
-        if count > 1 and scores[r, n] < np.inf:
-            keys[size], heap[size] = scores[r, n], n
-            size += 1
+    for t in range(len(begin) - 1):
+        if S[s, GPUS] and (t == 0 or S[s, TYPES] >> (t - 1) & 1 == 0):
+            continue
+        for i in range(begin[t], begin[t + 1]):
+            n = order[i]
+            if known[r, i] != N[n, VERSION]:
+                refresh(place, S, s, N, n, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+            value = scores[r, i]
+            if value < least or (value == least and n < best):
+                best, least = n, value
+            if count > 1 and value < np.inf:
+                keys[size], heap[size] = value, n
+                size += 1
     if best < 0:
         return 0
     if count > 1:
         for i in range(size // 2 - 1, -1, -1):  # a heap of the nodes that hold one, in place
             sink(keys, heap, i, size)
-    for i in range(count):
-        if i:
+    for k in range(count):
+        if k:
             if size == 0:
-                return i
+                return k
             best = heap[0]
-        where[at + i] = best
-        card = cards[r, best]
-        got[at + i] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
+        i = spot[best]
+        where[at + k], card = best, cards[r, i]
+        got[at + k] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
         if count > 1:
-            refresh(place, S, s, N, best, G, apps, C, most, U, share, r, scores, cards, known)
-            keys[0] = scores[r, best]
+            refresh(place, S, s, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+            keys[0] = scores[r, i]
             if keys[0] == np.inf:
                 pop(keys, heap, 0, size)
                 size -= 1
@@ -167,24 +210,27 @@ def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
 
 @step
 def by_lot(
-    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, draws: Ints, where: Ints, got: Ints, at: int
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, draws: Ints, able: Ints, where: Ints, got: Ints, at: int
 ) -> int:
     """Place all `count` instances, each on any node that holds it, or none: lots are drawn for those that start."""
-    found = 0
+    found, size = 0, 0
     for n in range(len(N)):
-        found += room(S, s, N, n, G, apps)
+        if holds(S, s, N, n, G, apps):
+            able[size] = n
+            size += 1
+            if found < count:
+                found += room(S, s, N, n, G, apps)
     if found < count:
         return 0
-    for i in range(count):
-        able = 0
-        for n in range(len(N)):
-            able += holds(S, s, N, n, G, apps)
-        skip, n = lot(draws) % able, -1
-        while skip >= 0:
-            n += 1
-            skip -= holds(S, s, N, n, G, apps)
+    for k in range(at, at + count):
+        i = lot(draws) % size
+        n = able[i]
         g = any_gpu(S, s, N, n, G, draws) if S[s, GPUS] and S[s, MILLI] < WHOLE else -1
-        where[at + i], got[at + i] = n, take(S, s, N, n, G, apps, g)
+        where[k], got[k] = n, take(S, s, N, n, G, apps, g)
+        if not holds(S, s, N, n, G, apps):
+            size -= 1
+            for later in range(i, size):
+                able[later] = able[later + 1]
     return count
 
 

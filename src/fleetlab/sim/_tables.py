@@ -39,7 +39,22 @@ MOST_GPUS = 62  # on one node: a bit each
 COVER = 0.95  # of the instances, by the shapes that stand for the workload in a fragment
 ASKS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
-STRENGTH = ("MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40")
+STRENGTH: tuple[str, ...] = (
+    "MISC",
+    "K40",
+    "K80",
+    "M60",
+    "P4",
+    "T4",
+    "P40",
+    "P100",
+    "A10",
+    "L4",
+    "V100",
+    "V100M16",
+    "V100M32",
+    "L40",
+)
 STRENGTH += ("A30", "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB200")
 
 
@@ -304,8 +319,8 @@ def _capacity(cluster: Cluster) -> Ints:
 
 
 def _strength(name: str, nodes: pl.DataFrame) -> tuple[int, int, str]:
-    memory = nodes.filter(pl.col("gpu_type") == name)["gpu_memory_mib"].max()
-    return STRENGTH.index(name) if name in STRENGTH else len(STRENGTH), int(memory or 0), name  # type: ignore[call-overload]
+    memory = int(_ints(nodes.filter(pl.col("gpu_type") == name)["gpu_memory_mib"]).max(initial=0))
+    return STRENGTH.index(name) if name in STRENGTH else len(STRENGTH), memory, name
 
 
 def _ints(column: pl.Series) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from fleetlab.sim import _easy, _engine
 from fleetlab.sim._engine import Land, Tasks
 from fleetlab.sim._gangs import memo_of
 from fleetlab.sim._index import index_of, tiers_of
-from fleetlab.sim._nodes import GPU, GPUS, MILLI, ORDINAL, Floats
+from fleetlab.sim._nodes import GPU, GPUS, MILLI, ORDINAL, Floats, Ints
 from fleetlab.sim._places import BEST_FIT, PLACES
 from fleetlab.sim._played import DONE, RUNNING, WAITING, Played
 from fleetlab.sim._tables import World
@@ -48,14 +49,15 @@ def ranks(world: World, order: str) -> Floats:
     """The rank of each task by a built-in order, the lowest first; without the estimate where that is learnt."""
     need = world.S[world.shape, GPUS] * world.S[world.shape, MILLI] * world.instances
     known = world.estimate if world.learners == 0 else np.zeros(len(need))
-    return {
+    keys: dict[str, Floats] = {
         "fifo": np.zeros(len(need)),
         "sjf": known,
         "smallest": need.astype(np.float64),
         "largest": -need.astype(np.float64),
         "priority": -world.priority.astype(np.float64),
         "aging": known + world.submit,
-    }[order]
+    }
+    return keys[order]
 
 
 def land_of(world: World, place: str, seed: int) -> Land:
@@ -73,9 +75,7 @@ def land_of(world: World, place: str, seed: int) -> Land:
     )  # fmt: skip
 
 
-def _played(
-    world: World, start: Floats, where: np.ndarray, got: np.ndarray, ledger: Floats, until: float | None
-) -> Played:  # type: ignore[type-arg]
+def _played(world: World, start: Floats, where: Ints, got: Ints, ledger: Floats, until: float | None) -> Played:
     end = start + world.service
     status = np.where(np.isnan(start), WAITING, DONE)
     if until is not None:
@@ -88,6 +88,6 @@ def _played(
     return Played(start, end, status, where, got, ledger, nothing, nothing, np.zeros(len(start)), until=stopped)
 
 
-def _own(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _own(array: Any) -> Any:  # noqa: ANN401
     """A copy that may be written: so that every world has the same types, and a loop is compiled once."""
     return np.array(array, order="C")
