@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
-from fleetlab.sim import full, quick
 from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
 from fleetlab.sim._ranks import ORDERS, PREEMPTIVE
 from fleetlab.sim._tables import world
@@ -261,17 +260,6 @@ def test_neighbours_slow_each_other_and_all_work_is_done(workload, speed):
         for t in live:
             done[t] += (then - now) * slow[t]
     assert np.allclose(done, w.service, atol=1e-6)
-
-
-@pytest.mark.parametrize("discipline", quick.DISCIPLINES)
-@pytest.mark.parametrize("order", quick.ORDERS)
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(workload=WORKLOADS, place=st.sampled_from(["best_fit", "worst_fit", "fgd", "spread"]))
-def test_the_quick_loop_makes_the_same_schedule(order, discipline, workload, place):
-    w = world(workload, CLUSTER, estimate="user")
-    one, other = (loop.play(w, order=order, discipline=discipline, place=place) for loop in (quick, full))
-    for name in ("start", "end", "status", "where", "got"):
-        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
 
 
 # -- disciplines by hand ---------------------------------------------------------------------------------------------
