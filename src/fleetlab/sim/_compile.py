@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import Any, TypeVar
 
 import numba
@@ -22,6 +23,7 @@ import numba
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROOM = Path(__file__).parent
+STARTED = time.time()
 
 
 @cache
@@ -38,6 +40,9 @@ def folder(module: str) -> Path:
     """Where a module's compiled code is kept: beside the sources, or, where nobody may write, in the user's cache."""
     text = b"".join(path.read_bytes() for path in sorted(_sources(module)))
     name = f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
+    if max(path.stat().st_mtime for path in _sources(module)) >= STARTED:
+        # A file was changed while we read it: what was imported may not be what is written there now.
+        return Path(mkdtemp(prefix="fleetlab-"))
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for parent in (ROOM / "__pycache__", Path(home) / "fleetlab", Path(gettempdir()) / "fleetlab"):
         try:
@@ -52,7 +57,7 @@ def folder(module: str) -> Path:
     return ROOM / "__pycache__" / name
 
 
-def _kept(**options: Any) -> Callable[[F], F]:  # noqa: ANN401
+def kept(**options: Any) -> Callable[[F], F]:  # noqa: ANN401
     config: Any = numba.config
 
     def compiled(function: F) -> F:
@@ -69,8 +74,8 @@ def _kept(**options: Any) -> Callable[[F], F]:  # noqa: ANN401
 
 # A loop may make arrays. A step may not: then the compiler counts no references to those it is handed, which took ten
 # times as long as the step itself (60 ns against 6 for a node's test).
-loop = _kept()
-step = _kept(_nrt=False)
+loop = kept()
+step = kept(_nrt=False)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

@@ -11,8 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from fleetlab.sim._compile import loop, step
-from fleetlab.sim._engine import ALL, WHY, Land, Tasks, believe, charge, hopeless, largest, learn
-from fleetlab.sim._gangs import Memo, back, indexed, offered, reason, scored, settle, sink, slots
+from fleetlab.sim._engine import (
+    ALL,
+    WHY,
+    Land,
+    Tasks,
+    believe,
+    charge,
+    hopeless,
+    largest,
+    learn,
+    part_of_each,
+    pay,
+    put,
+)
+from fleetlab.sim._gangs import Memo, back, reason, sink, slots
 from fleetlab.sim._index import moved
 from fleetlab.sim._nodes import (
     APP,
@@ -184,17 +197,13 @@ def run_easy(
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first that does not fit has a reservation: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, _, _, kind, first, learns = tasks
-    S, N, G, apps, C, most, U, share, draws, free, X, B = land
-    row, owner, scores, cards, known, near, heap = memo
+    S, N, G, apps, C, most, U, share, _, free, X, B = land
     total, many = len(submit), len(kinds)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
     where, got = np.full(first[-1], -1, np.int64), np.zeros(first[-1], np.int64)
     ends, running, active = np.empty(total), np.empty(total, np.int64), 0
     begin = np.zeros(many + 1, np.int64)
-    for j in range(total):
-        begin[kind[j] + 1] += 1
-    for k in range(many):
-        begin[k + 1] += begin[k]
+    part_of_each(kind, begin)
     keys, queue, size = np.empty(total), np.empty(total, np.int64), np.zeros(many, np.int64)
     opened, lines, at_line = np.empty(many, np.int64), 0, np.full(many, -1, np.int64)  # kinds that wait
     spent, since, cause = np.zeros((many, WHY)), np.zeros(many), np.zeros(many, np.int64)
@@ -266,8 +275,7 @@ def run_easy(
             if not is_asked[k] and (at_line[k] < 0 or held[k]):
                 asked[asks], is_asked[k] = k, True
                 asks += 1
-            for r in range(WHY):
-                ledger[j, r] -= spent[k, r]
+            pay(j, k, -1, ledger, spent)
             shortest[k] = min(shortest[k], estimate[j])
             push(keys, queue, begin[k], size[k], key[j], j)
             size[k] += 1
@@ -299,17 +307,7 @@ def run_easy(
                 within = ahead or now + estimate[j] <= when
                 placed = 0
                 if within:
-                    if count * S[s, GPUS] * S[s, MILLI] <= offered(S, s, free):
-                        if len(B):
-                            placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
-                        else:
-                            placed = scored(
-                                place, S, s, count, N, G, apps, C, most, U, share, draws, row, owner, scores, cards,
-                                known, near, heap, where, got, at,
-                            )  # fmt: skip
-                        settle(S, s, placed, N, free, where, at)
-                    if placed < count:
-                        back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+                    placed = count if put(place, s, count, land, memo, where, got, at) else 0
                 elif slots(S, s, count, BN, BG, Bapps, X) >= count:
                     seat(place, S, s, count, BN, BG, Bapps, C, most, U, share, seats, numbers, where, got, at)
                     for i in range(at, at + count):
@@ -330,8 +328,7 @@ def run_easy(
                     size[k] -= 1
                     if at_line[k] >= 0:
                         charge(k, now, spent, since, cause)
-                    for r in range(WHY):
-                        ledger[j, r] += spent[k, r]
+                    pay(j, k, 1, ledger, spent)
                     start[j] = now
                     push(ends, running, 0, active, now + service[j], j)
                     active += 1
@@ -410,6 +407,5 @@ def run_easy(
         if size[k]:
             charge(k, until, spent, since, cause)
             for i in range(begin[k], begin[k] + size[k]):
-                for r in range(WHY):
-                    ledger[queue[i], r] += spent[k, r]
+                pay(queue[i], k, 1, ledger, spent)
     return start, where, got, ledger

@@ -92,9 +92,28 @@ def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> No
 
 
 @step
+def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> bool:
+    """Place all instances of a task, or none; `where` and `got` take their nodes and GPUs from `at` on."""
+    S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
+    if count * S[s, GPUS] * S[s, MILLI] > offered(S, s, free):  # fewer milli free in all: no need to look
+        return False
+    if len(B):
+        placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
+    else:
+        placed = scored(
+            place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo.row, memo.owner,
+            memo.scores, memo.cards, memo.known, memo.desk, memo.uses, where, got, at,
+        )  # fmt: skip
+    settle(S, s, placed, N, free, where, at)
+    if placed < count:
+        back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+    return placed == count
+
+
+@step
 def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int) -> bool:
     """Could one of the nodes just freed hold an instance? If none can, what failed before fails still."""
-    for i in range(count):
+    for i in range(count):  # noqa: SIM110  compiled, a loop is quicker than a generator
         if holds(S, s, N, freed[i], G, apps):
             return True
     return False
@@ -102,12 +121,11 @@ def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int
 
 @loop
 def run_strict(
-    place: int, tasks: Tasks, land: Land, memo: Memo, learnt: bool, sorted_keys: bool, until: float
+    place: int, tasks: Tasks, land: Land, memo: Memo, learnt: int, sorted_keys: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first in line blocks those behind it: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, shape, instances, _, first, learns = tasks
-    S, N, G, apps, C, most, U, share, draws, free, X, B = land
-    row, owner, scores, cards, known, near, heap = memo
+    S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
     total = len(submit)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
     where, got = np.full(first[-1], -1, np.int64), np.zeros(first[-1], np.int64)
@@ -156,18 +174,7 @@ def run_strict(
                 ledger[blocked, cause] += now - since
                 blocked = -1
             s, count, at = shape[j], instances[j], first[j]
-            placed = 0
-            if count * S[s, GPUS] * S[s, MILLI] <= offered(S, s, free):
-                if len(B):
-                    placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
-                else:
-                    placed = scored(
-                        place, S, s, count, N, G, apps, C, most, U, share, draws, row, owner, scores, cards, known,
-                        near, heap, where, got, at,
-                    )  # fmt: skip
-                settle(S, s, placed, N, free, where, at)
-            if placed < count:
-                back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+            if not put(place, s, count, land, memo, where, got, at):
                 fits = slots(S, s, count, N, G, apps, X) if count > 1 else 0
                 blocked, since, cause = j, now, reason(S, s, count, N, G, apps, X, free, fits, lacks)
                 break
@@ -235,24 +242,64 @@ def hopes(S: Ints, N: Ints, G: Ints, apps: Ints, shapes: Ints, lines: int, freed
                 hope[s] += room(S, s, N, freed[f], G, apps)
 
 
+@step
+def join(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, after: Ints, ahead: Ints) -> int:
+    """A kind waits: put it first in the chain of its shape, and the shape into the list; how long that is now."""
+    if chain[s] < 0:
+        shapes[lines], place_of[s] = s, lines
+        lines += 1
+    else:
+        ahead[chain[s]] = k
+    after[k], ahead[k], chain[s] = chain[s], -1, k
+    return lines
+
+
+@step
+def part(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, after: Ints, ahead: Ints) -> int:
+    """Undo `join`."""
+    if ahead[k] >= 0:
+        after[ahead[k]] = after[k]
+    else:
+        chain[s] = after[k]
+    if after[k] >= 0:
+        ahead[after[k]] = ahead[k]
+    if chain[s] < 0:
+        lines -= 1
+        shapes[place_of[s]] = shapes[lines]
+        place_of[shapes[lines]] = place_of[s]
+    return lines
+
+
+@step
+def part_of_each(kind: Ints, begin: Ints) -> None:
+    """Where the part of each kind begins, if all tasks stand in one long row, kind by kind."""
+    for j in range(len(kind)):
+        begin[kind[j] + 1] += 1
+    for k in range(len(begin) - 1):
+        begin[k + 1] += begin[k]
+
+
+@step
+def pay(j: int, k: int, sign: int, ledger: Floats, spent: Floats) -> None:
+    """What a task has waited for is what its kind has, from its coming (-1) to its going (1)."""
+    for r in range(WHY):
+        ledger[j, r] += sign * spent[k, r]
+
+
 @loop
 def run_skip(
-    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo, learnt: bool, until: float
+    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo, learnt: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where a task that does not fit is passed over: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, _, _, kind, first, learns = tasks
-    S, N, G, apps, C, most, U, share, draws, free, X, B = land
-    row, owner, scores, cards, known, near, heap = memo
+    S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
     total, many = len(submit), len(kinds)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
     where, got = np.full(first[-1], -1, np.int64), np.zeros(first[-1], np.int64)
     ends, running, active = np.empty(total), np.empty(total, np.int64), 0
     # A line a kind: a heap in its own part of two long arrays.
     begin = np.zeros(many + 1, np.int64)
-    for j in range(total):
-        begin[kind[j] + 1] += 1
-    for k in range(many):
-        begin[k + 1] += begin[k]
+    part_of_each(kind, begin)
     keys, queue, size = np.empty(total), np.empty(total, np.int64), np.zeros(many, np.int64)
     # Kinds that wait, by shape: shapes with any in a list, the kinds of a shape in a chain.
     shapes, lines, place_of = np.empty(len(S), np.int64), 0, np.full(len(S), -1, np.int64)
@@ -312,8 +359,7 @@ def run_skip(
                 since[k], cause[k] = now, 0
             elif waits[k]:
                 charge(k, now, spent, since, cause)
-            for r in range(WHY):
-                ledger[j, r] -= spent[k, r]
+            pay(j, k, -1, ledger, spent)
             push(keys, queue, begin[k], size[k], key[j], j)
             size[k] += 1
         if asks == 0:
@@ -339,27 +385,15 @@ def run_skip(
             s, count, at = kinds[k, 0], kinds[k, 1], first[j]
             pop(ranks, best, 0, trying)
             trying -= 1
-            placed = 0
             # One that waited can only be helped by a node that was freed: those are quickly looked through.
             if waits[k] and (hopeless(S, s, top) or not helps(S, s, N, G, apps, freed, frees)):
                 continue
-            if count * S[s, GPUS] * S[s, MILLI] <= offered(S, s, free):
-                if len(B):
-                    placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
-                else:
-                    placed = scored(
-                        place, S, s, count, N, G, apps, C, most, U, share, draws, row, owner, scores, cards, known,
-                        near, heap, where, got, at,
-                    )  # fmt: skip
-                settle(S, s, placed, N, free, where, at)
-            if placed < count:
-                back(S, s, placed, N, G, apps, X, B, free, where, got, at)
+            if not put(place, s, count, land, memo, where, got, at):
                 continue
             fitted[k] = True
             if waits[k]:
                 charge(k, now, spent, since, cause)
-            for r in range(WHY):
-                ledger[j, r] += spent[k, r]
+            pay(j, k, 1, ledger, spent)
             start[j] = now
             push(ends, running, 0, active, now + service[j], j)
             active += 1
@@ -375,24 +409,10 @@ def run_skip(
             s = kinds[k, 0]
             if size[k] and not waits[k]:
                 waits[k] = True
-                if chain[s] < 0:
-                    shapes[lines], place_of[s] = s, lines
-                    lines += 1
-                else:
-                    ahead[chain[s]] = k
-                after[k], ahead[k], chain[s] = chain[s], -1, k
+                lines = join(k, s, shapes, lines, place_of, chain, after, ahead)
             elif size[k] == 0 and waits[k]:
                 waits[k] = False
-                if ahead[k] >= 0:
-                    after[ahead[k]] = after[k]
-                else:
-                    chain[s] = after[k]
-                if after[k] >= 0:
-                    ahead[after[k]] = ahead[k]
-                if chain[s] < 0:
-                    lines -= 1
-                    shapes[place_of[s]] = shapes[lines]
-                    place_of[shapes[lines]] = place_of[s]
+                lines = part(k, s, shapes, lines, place_of, chain, after, ahead)
             if size[k] == 0:
                 continue
             hope[s] = slots(S, s, ALL, N, G, apps, X) if kinds[k, 1] > 1 else 0
@@ -405,6 +425,5 @@ def run_skip(
         if size[k]:
             charge(k, until, spent, since, cause)
             for i in range(begin[k], begin[k] + size[k]):
-                for r in range(WHY):
-                    ledger[queue[i], r] += spent[k, r]
+                pay(queue[i], k, 1, ledger, spent)
     return start, where, got, ledger

@@ -26,12 +26,12 @@ UP = 7  # 1: takes instances; 0: down, drained or not booted
 FIRST, LAST = 8, 9  # its GPUs are the rows FIRST to LAST - 1 of G
 TYPE = 10  # the bit of its GPU type, 0 without GPUs
 COUNT = 11  # instances on it
-HELD = 12  # and KINDS - 1 more: its instances with GPUs by kind of request
+VERSION = 12  # counts its changes
+LIST, PLACE, RANK = 13, 14, 15  # where the index keeps it: see `_index`
+ORDINAL = 16  # which of the types its GPUs are of, -1 without GPUs
+HELD = 17  # and KINDS - 1 more: its instances with GPUs by kind of request
 KINDS = 10  # of request: 0 a share, 1 to 8 whole GPUs, 9 more
-VERSION = HELD + KINDS  # counts its changes
-PLACE, RANK, LIST = VERSION + 1, VERSION + 2, VERSION + 3  # where the index keeps it: see `_index`
-ORDINAL = LIST + 1  # which of the types its GPUs are of, -1 without GPUs
-NODE_FIELDS = ORDINAL + 1
+NODE_FIELDS = 32  # four cache lines: what every step needs lies in the first two
 
 # A row of G: what is free on a GPU.
 FREE, VRAM = 0, 1  # milli, MiB

@@ -36,12 +36,12 @@ def play(
     code, stop = PLACES.index(place), math.inf if until is None else float(until)
     if discipline == "strict":
         sorted_keys = not learnt and bool((np.diff(keys) >= 0).all())
-        start, where, got, ledger = _engine.run_strict(code, tasks, land, memo, learnt, sorted_keys, stop)
+        start, where, got, ledger = _engine.run_strict(code, tasks, land, memo, int(learnt), int(sorted_keys), stop)
     elif discipline == "easy":
         exact = world.learners == 0 and bool((world.estimate == world.service).all())
         start, where, got, ledger = _easy.run_easy(code, tasks, world.kinds, land, memo, int(learnt), int(exact), stop)
     else:
-        start, where, got, ledger = _engine.run_skip(code, tasks, world.kinds, land, memo, learnt, stop)
+        start, where, got, ledger = _engine.run_skip(code, tasks, world.kinds, land, memo, int(learnt), stop)
     return _played(world, start, where, got, ledger, until)
 
 

@@ -1,0 +1,252 @@
+"""How fast the simulator is: beside a bare loop, on the whole two months, with a long queue, and from a cold start.
+
+`python -m bench.simulate` does all of it, `python -m bench.simulate whole queue` some. Times are CPU seconds of one
+process, loops compiled before; of repeated ones the best is taken, for the noise of a machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import fleetlab
+from fleetlab import Cluster, Workload
+from fleetlab.sim import quick
+from fleetlab.sim._tables import TICK, world
+from fleetlab.traces.builtin import open_trace
+
+BUILD = Path("build/bench")
+BARE = Path(__file__).parents[2] / "shared/tools/bare_loop.py"  # not part of the project: skipped where it is absent
+JOBS, REPEATS, LOADS = 1_000_000, 5, (0.5, 0.8)
+TWO_MONTHS = "builtin:1260920:0"
+RULES = {  # order, discipline, place; the most CPU seconds that the two months may take
+    "fifo/skip/best_fit": 15,
+    "sjf/skip/best_fit": 20,
+    "fifo/easy/best_fit": 60,
+    "fifo/skip/fgd": 60,
+}
+ALSO = ("fifo/strict/best_fit", "sjf/easy/best_fit", "fifo/skip/worst_fit")
+
+# One process of its own: words of a trace, rules, by what factor submissions are pressed together.
+CHILD = """
+import json, sys, time, fleetlab, polars as pl
+from fleetlab.traces.builtin import open_trace
+words, rules, faster = sys.argv[1], sys.argv[2].split("/"), float(sys.argv[3])
+rules = dict(zip(("order", "discipline", "place"), rules))
+small = open_trace("builtin:2000:0")
+fleetlab.simulate(small.workload, small.cluster, **rules)
+trace = open_trace(words)
+told = trace.workload
+if faster != 1:
+    frame = told.frame.with_columns(pl.col("submit") / faster).drop("start", "end")
+    told = fleetlab.Workload.of(frame, source=told.source)
+took = []
+for _ in range(int(sys.argv[4])):
+    begin = time.process_time()
+    result = fleetlab.simulate(told, trace.cluster, **rules)
+    took.append(time.process_time() - begin)
+begin = time.process_time()
+wait = result.summary()[0].value
+told = {"cpu_s": min(took), "summary_s": time.process_time() - begin, "tasks": len(result.world.submit)}
+peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1]
+print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wait, "peak_gib": int(peak) / (1 << 20)}))
+"""
+# From the first line of a new process to the first event, and a little further: a world of one task.
+START = """
+import sys, polars as pl, fleetlab
+one = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "service": [1.0], "gpu_milli": [1000]}), source="one")
+fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), discipline=sys.argv[1], preempt=sys.argv[2] == "preempt")
+"""
+STARTS = ("strict/quick", "skip/quick", "easy/quick", "skip/preempt")
+
+
+def main(asked: list[str] | None = None) -> None:
+    """Measure what is asked for, or everything; print it and keep the figures."""
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "start": start,
+    }  # fmt: skip
+    BUILD.mkdir(parents=True, exist_ok=True)
+    kept = BUILD / "simulate.json"
+    figures = json.loads(kept.read_text()) if kept.exists() else {}
+    for name in asked or parts:
+        figures[name] = parts[name]()
+        kept.write_text(json.dumps(figures, indent=1))
+
+
+# -- beside a bare loop ----------------------------------------------------------------------------------------------
+
+
+def beside_bare() -> list[dict[str, Any]]:
+    """The same million jobs through both, in one process, turn by turn."""
+    if not BARE.exists():
+        return [_say({"what": "beside a bare loop", "skipped": "there is no bare loop beside the checkout"})]
+    bare = _loaded(BARE)
+    rows = [_compared(bare, load) for load in LOADS]
+    return [*rows, *(_same(bare, load) for load in LOADS)]
+
+
+def _compared(bare: ModuleType, load: float) -> dict[str, Any]:
+    nodes, jobs = bare.make_cluster(), _on_tick(bare.make_jobs(JOBS, load))
+    cluster, workload = _as_ours(nodes, jobs)
+    _bare(bare, nodes, _on_tick(bare.make_jobs(2000, load)))
+    ways: dict[str, Callable[[], object]] = {
+        "bare": lambda: _bare(bare, nodes, jobs),
+        "loop": lambda: quick.play(prepared, order="fifo", discipline="strict", place="best_fit"),
+        "prepared": lambda: _play(workload, cluster),
+        "simulate": lambda: fleetlab.simulate(workload, cluster, discipline="strict"),
+    }
+    prepared = world(workload, cluster)
+    ways["loop"]()
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(REPEATS):
+        for name, way in ways.items():
+            best[name] = min(best[name], _cpu(way))
+    row = {"what": f"strict FIFO, best fit, {JOBS:,} jobs at load {load}"}
+    row |= {f"{name}_s": took for name, took in best.items()}
+    return _say(row | {f"{name} over bare": best["bare"] / best[name] for name in ways if name != "bare"})
+
+
+def _same(bare: ModuleType, load: float) -> dict[str, Any]:
+    """Do both find the same schedule? Jobs without a GPU are left out: the bare loop takes the first node for them."""
+    nodes, jobs = bare.make_cluster(), _on_tick(bare.make_jobs(JOBS, load))
+    jobs = tuple(column[jobs[2] > 0] for column in jobs)
+    cluster, workload = _as_ours(nodes, jobs)
+    ours = _play(workload, cluster).start + jobs[0][0]
+    apart = np.abs(ours - _bare(bare, nodes, jobs))
+    return _say(
+        {
+            "what": f"the same schedule at load {load}",
+            "jobs": len(ours),
+            "waited": int((ours > jobs[0]).sum()),
+            "differ": int((apart > TICK).sum()),
+        }
+    )
+
+
+def _loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # its compiled code is kept on disk by this name
+    spec.loader.exec_module(module)
+    return module
+
+
+def _on_tick(jobs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Times as both can add them up without rounding: else sums drift apart."""
+    return (*(np.rint(column / TICK) * TICK for column in jobs[:2]), *jobs[2:])
+
+
+def _as_ours(nodes: tuple[Any, ...], jobs: tuple[Any, ...]) -> tuple[Cluster, Workload]:
+    gpus, kind, cpu, memory = nodes[:4]
+    submit, service, milli, cores, asked, want = jobs
+    table = {"gpu_type": [f"t{k}" for k in kind], "gpus": gpus, "cpu_milli": cpu, "memory_mib": memory}
+    cluster = Cluster.of(pl.DataFrame({"node": [f"n{k}" for k in range(len(gpus))], **table}), source="bare")
+    types = pl.Series([[f"t{k}"] if k >= 0 else [] for k in want], dtype=pl.List(pl.String))
+    asks = {"gpu_milli": milli, "cpu_milli": cores, "memory_mib": asked, "gpu_types": types}
+    frame = pl.DataFrame({"submit": submit - submit[0], "service": service, **asks})
+    return cluster, Workload.of(frame, source="bare")
+
+
+def _bare(bare: ModuleType, nodes: tuple[Any, ...], jobs: tuple[Any, ...]) -> np.ndarray:  # type: ignore[type-arg]
+    n = len(jobs[0])
+    begun, node, mask = np.empty(n), np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    bare.sim(*jobs, *nodes, True, begun, node, mask)  # noqa: FBT003  with its index
+    return begun
+
+
+def _play(workload: Workload, cluster: Cluster) -> Any:  # noqa: ANN401
+    return quick.play(world(workload, cluster), order="fifo", discipline="strict", place="best_fit")
+
+
+# -- the built-in trace ----------------------------------------------------------------------------------------------
+
+
+def whole() -> list[dict[str, Any]]:
+    """The two months under each of the rules, each in a process of its own."""
+    open_trace(TWO_MONTHS)
+    rows = []
+    for rules in (*RULES, *ALSO):
+        row = {"what": f"two months, {rules}", **_child(TWO_MONTHS, rules, repeats=1)}
+        rows.append(_say(row | ({"at_most_s": RULES[rules]} if rules in RULES else {})))
+    return rows
+
+
+def twice() -> list[dict[str, Any]]:
+    """Twice the tasks at the same load: the built-in trace goes on for twice as long."""
+    rows = []
+    for rules in RULES:
+        one, two = (_child(f"builtin:{n}:0", rules, repeats=3)["cpu_s"] for n in (100_000, 200_000))
+        rows.append(_say({"what": f"twice 100,000 tasks, {rules}", "one_s": one, "two_s": two, "ratio": two / one}))
+    return rows
+
+
+def queue() -> list[dict[str, Any]]:
+    """So many tasks at once that nearly all of them wait; a time that grows with the square shows as a ratio of 4."""
+    rows = []
+    for rules in (*RULES, "fifo/strict/best_fit"):
+        took = {n: _child(f"builtin:{n}:0", rules, faster=1e4)["cpu_s"] / n * 1e6 for n in (30_000, 120_000)}
+        short = _child("builtin:120000:0", rules)["cpu_s"] / 120_000 * 1e6
+        row = {"what": f"all at once, {rules}", "us_a_task_30k": took[30_000], "us_a_task_120k": took[120_000]}
+        rows.append(_say({**row, "ratio": took[120_000] / took[30_000], "us_a_task_as_they_came": short}))
+    return rows
+
+
+def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1) -> dict[str, Any]:
+    command = [sys.executable, "-c", CHILD, words, rules, str(faster), str(repeats)]
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(found.stdout))
+
+
+# -- from a start ----------------------------------------------------------------------------------------------------
+
+
+def start() -> list[dict[str, Any]]:
+    """A new process until its first task has run: with what is kept on disk, and with nothing kept."""
+    rows = []
+    for loop in STARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(fleetlab.__file__).parent
+            shutil.copytree(package, Path(folder) / "fleetlab", ignore=shutil.ignore_patterns("__pycache__"))
+            cold = _started(loop, folder)
+            warm = min(_started(loop, folder) for _ in range(REPEATS))
+        rows.append(_say({"what": f"start, {loop}", "cached_s": warm, "first_s": cold}))
+    return rows
+
+
+def _started(loop: str, folder: str) -> float:
+    begin = time.perf_counter()
+    command = [sys.executable, "-c", START, *loop.split("/")]
+    environment = {**os.environ, "PYTHONPATH": folder}
+    subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
+def _cpu(way: Callable[[], object]) -> float:
+    begin = time.process_time()
+    way()
+    return time.process_time() - begin
+
+
+def _say(row: dict[str, Any]) -> dict[str, Any]:
+    words = [f"{k} {v:,.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what"]
+    print(f"{row['what']}: {', '.join(words)}", flush=True)
+    return row
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or None)
