@@ -9,7 +9,7 @@ import heapq
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -306,7 +306,7 @@ def found_by_one_server(_tasks, put, case):
     return walk - np.minimum.accumulate(walk)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A system with a mean that theory knows, for each priority from the highest."""
 
@@ -320,7 +320,7 @@ class Case:
     rules: tuple[dict[str, Any], ...]  # the runs take turns
     metric: str = "completion"
     found: Callable[..., Any] = found_in_line
-    endless: bool = field(default=False)  # control by what M/G/∞ would hold, too
+    endless: bool = False  # control by what M/G/∞ would hold, too
 
     def run(self, k):
         """The mean of one run, for each priority, and its controls."""

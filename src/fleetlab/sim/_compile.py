@@ -76,6 +76,7 @@ def kept(**options: Any) -> Callable[[F], F]:  # noqa: ANN401
 # times as long as the step itself (60 ns against 6 for a node's test).
 loop = kept()
 step = kept(_nrt=False)
+inner = kept(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # a step that only compiled code calls
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

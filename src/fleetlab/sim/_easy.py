@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._compile import loop, step
+from fleetlab.sim._compile import inner, loop
 from fleetlab.sim._engine import (
     ALL,
     WHY,
@@ -60,7 +60,7 @@ from fleetlab.sim._places import score
 TICK = 2.0**-24
 
 
-@step
+@inner
 def claim(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, got: int) -> None:
     """Give an instance very GPUs of a node."""
     for field in range(4):
@@ -78,7 +78,7 @@ def claim(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, got: int) -> No
         survey(N, n, G)
 
 
-@step
+@inner
 def meet(
     n: int, N: Ints, G: Ints, apps: Ints, FN: Ints, FG: Ints, Fapps: Ints, BN: Ints, BG: Ints, Bapps: Ints
 ) -> None:
@@ -95,7 +95,7 @@ def meet(
     survey(BN, n, BG)
 
 
-@step
+@inner
 def seat(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     near: Floats, heap: Ints, where: Ints, got: Ints, at: int,
@@ -120,7 +120,7 @@ def seat(
             size -= 1
 
 
-@step
+@inner
 def release(S: Ints, of: int, count: int, s: int, N: Ints, G: Ints, apps: Ints, where: Ints, got: Ints, at: int) -> int:
     """Take a gang of shape `of` off its nodes; how many more of shape `s` fit then."""
     more = 0
@@ -132,7 +132,7 @@ def release(S: Ints, of: int, count: int, s: int, N: Ints, G: Ints, apps: Ints, 
     return more
 
 
-@step
+@inner
 def falls_due(
     S: Ints, s: int, count: int, X: Ints, FN: Ints, FG: Ints, Fapps: Ints, running: Ints, active: int, start: Floats,
     estimate: Floats, kind: Ints, kinds: Ints, first: Ints, where: Ints, got: Ints, now: float, ends: Floats,
@@ -153,7 +153,7 @@ def falls_due(
     return when
 
 
-@step
+@inner
 def first_within(keys: Floats, queue: Ints, at: int, size: int, estimate: Floats, window: float) -> int:
     """Where in a line stands the best-ranked task that is believed to run no longer than `window`? -1: none does."""
     best = -1
@@ -165,7 +165,7 @@ def first_within(keys: Floats, queue: Ints, at: int, size: int, estimate: Floats
     return best
 
 
-@step
+@inner
 def leave(keys: Floats, queue: Ints, at: int, size: int, i: int) -> None:
     """Take entry `i` out of the heap that begins at `at`: the last takes its place and finds its own."""
     key, item = keys[at + size - 1], queue[at + size - 1]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import loop, step
+from fleetlab.sim._compile import inner, loop
 from fleetlab.sim._gangs import Memo, back, indexed, offered, reason, scored, settle, slots
 from fleetlab.sim._index import Bits
 from fleetlab.sim._nodes import (
@@ -74,7 +74,7 @@ class Land(NamedTuple):
     B: Bits
 
 
-@step
+@inner
 def believe(j: int, learns: Ints, estimate: Floats, mean: Floats, seen: Ints) -> None:
     """What is believed of a task's run time when it arrives: the mean of its like, or of all, that have finished."""
     if learns[j] >= 0:
@@ -82,7 +82,7 @@ def believe(j: int, learns: Ints, estimate: Floats, mean: Floats, seen: Ints) ->
         estimate[j] = mean[of]
 
 
-@step
+@inner
 def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> None:
     """Remember how long a finished task ran."""
     if learns[j] >= 0:
@@ -91,7 +91,7 @@ def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> No
             mean[of] += (service[j] - mean[of]) / seen[of]
 
 
-@step
+@inner
 def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> bool:
     """Place all instances of a task, or none; `where` and `got` take their nodes and GPUs from `at` on."""
     S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
@@ -110,7 +110,7 @@ def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got
     return placed == count
 
 
-@step
+@inner
 def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int) -> bool:
     """Could one of the nodes just freed hold an instance? If none can, what failed before fails still."""
     for i in range(count):  # noqa: SIM110  compiled, a loop is quicker than a generator
@@ -199,14 +199,14 @@ def run_strict(
     return start, where, got, ledger
 
 
-@step
+@inner
 def charge(k: int, now: float, spent: Floats, since: Floats, cause: Ints) -> None:
     """Charge what kind `k` has waited since the last look to the cause it waited for."""
     spent[k, cause[k]] += now - since[k]
     since[k] = now
 
 
-@step
+@inner
 def largest(freed: Ints, frees: int, N: Ints, top: Ints) -> None:
     """The most CPU, memory, GPU and idle GPUs on one of the freed nodes, and all their types."""
     top[:] = 0
@@ -219,7 +219,7 @@ def largest(freed: Ints, frees: int, N: Ints, top: Ints) -> None:
         top[4] |= N[n, TYPE]
 
 
-@step
+@inner
 def hopeless(S: Ints, s: int, top: Ints) -> bool:
     """Does a shape ask for more than any freed node has?"""
     if S[s, CPU] > top[0] or S[s, MEMORY] > top[1]:
@@ -231,7 +231,7 @@ def hopeless(S: Ints, s: int, top: Ints) -> bool:
     return S[s, MILLI] > top[2] or (S[s, MILLI] == WHOLE and S[s, GPUS] > top[3])
 
 
-@step
+@inner
 def hopes(S: Ints, N: Ints, G: Ints, apps: Ints, shapes: Ints, lines: int, freed: Ints, frees: int, top: Ints,
           hope: Ints) -> None:  # fmt: skip
     """For every shape that waits: at most so many instances may fit, now that nodes were freed."""
@@ -242,7 +242,7 @@ def hopes(S: Ints, N: Ints, G: Ints, apps: Ints, shapes: Ints, lines: int, freed
                 hope[s] += room(S, s, N, freed[f], G, apps)
 
 
-@step
+@inner
 def join(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, after: Ints, ahead: Ints) -> int:
     """A kind waits: put it first in the chain of its shape, and the shape into the list; how long that is now."""
     if chain[s] < 0:
@@ -254,7 +254,7 @@ def join(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, 
     return lines
 
 
-@step
+@inner
 def part(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, after: Ints, ahead: Ints) -> int:
     """Undo `join`."""
     if ahead[k] >= 0:
@@ -270,7 +270,7 @@ def part(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, 
     return lines
 
 
-@step
+@inner
 def part_of_each(kind: Ints, begin: Ints) -> None:
     """Where the part of each kind begins, if all tasks stand in one long row, kind by kind."""
     for j in range(len(kind)):
@@ -279,7 +279,7 @@ def part_of_each(kind: Ints, begin: Ints) -> None:
         begin[k + 1] += begin[k]
 
 
-@step
+@inner
 def pay(j: int, k: int, sign: int, ledger: Floats, spent: Floats) -> None:
     """What a task has waited for is what its kind has, from its coming (-1) to its going (1)."""
     for r in range(WHY):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import step
+from fleetlab.sim._compile import inner
 from fleetlab.sim._nodes import (
     CPU,
     FIRST,
@@ -52,7 +52,7 @@ def uses_of(shapes: int) -> Uses:
     return Uses(np.full(MOST_USES, -1.0), np.zeros(CPUS + shapes, dtype=np.int64))
 
 
-@step
+@inner
 def lay_out(N: Ints, U: Ints, share: Floats, lines: Floats, marks: Ints) -> None:
     """Learn which amounts of CPU and of GPU matter, and how long a line is."""
     biggest, steps = 0, 0
@@ -72,7 +72,7 @@ def lay_out(N: Ints, U: Ints, share: Floats, lines: Floats, marks: Ints) -> None
     marks[LINES] = (len(lines) - 1) // marks[WIDTH]
 
 
-@step
+@inner
 def put_step(marks: Ints, steps: int, cpu: int) -> int:
     """Add an amount of CPU to those that are known; how many there are now."""
     i = steps
@@ -86,7 +86,7 @@ def put_step(marks: Ints, steps: int, cpu: int) -> int:
     return steps + 1
 
 
-@step
+@inner
 def line_of(N: Ints, n: int, cpu: int, U: Ints, share: Floats, lines: Floats, marks: Ints) -> int:
     """Where the line of a node with so much CPU begins."""
     rank = marks[STEPS]
@@ -100,7 +100,7 @@ def line_of(N: Ints, n: int, cpu: int, U: Ints, share: Floats, lines: Floats, ma
     return at + 1
 
 
-@step
+@inner
 def write(kind: int, cpu: int, U: Ints, share: Floats, lines: Floats, marks: Ints, at: int) -> None:
     """Fill in a line: the weight of what can run on that type of GPU beside so much CPU."""
     bands, end = marks[IDLES], marks[WIDTH] - 1
@@ -118,7 +118,7 @@ def write(kind: int, cpu: int, U: Ints, share: Floats, lines: Floats, marks: Int
                 lines[at + bands + i] += weight(share[m]) * (i * WHOLE)
 
 
-@step
+@inner
 def useful(N: Ints, n: int, G: Ints, lines: Floats, marks: Ints, at: int) -> float:
     """How much of a node's free GPU the usual shapes can use, in milli, by the line that begins at `at`."""
     total = lines[at + marks[IDLES] + N[n, IDLE]]
@@ -127,7 +127,7 @@ def useful(N: Ints, n: int, G: Ints, lines: Floats, marks: Ints, at: int) -> flo
     return total
 
 
-@step
+@inner
 def grown(
     S: Ints, s: int, N: Ints, n: int, G: Ints, U: Ints, share: Floats, lines: Floats, marks: Ints
 ) -> tuple[float, int]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import step
+from fleetlab.sim._compile import inner
 from fleetlab.sim._fragments import Uses, grown, lay_out, uses_of
 from fleetlab.sim._index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
 from fleetlab.sim._nodes import (
@@ -90,7 +90,7 @@ def memo_of(place: int, shapes: int, nodes: int) -> Memo:
     )
 
 
-@step
+@inner
 def sort_nodes(N: Ints, order: Ints, spot: Ints, begin: Ints) -> None:
     """Put the nodes in order of their GPU types."""
     for n in range(len(N)):
@@ -107,7 +107,7 @@ def sort_nodes(N: Ints, order: Ints, spot: Ints, begin: Ints) -> None:
     begin[0] = 0
 
 
-@step
+@inner
 def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
     """The row of scores of shape `s`; where it has none, the one given away longest ago."""
     r = row[s]
@@ -121,7 +121,7 @@ def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
     return r
 
 
-@step
+@inner
 def refresh(
     place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     r: int, i: int, scores: Floats, cards: Ints, known: Ints, lines: Floats, marks: Ints,
@@ -137,7 +137,7 @@ def refresh(
     scores[r, i], cards[r, i], known[r, i] = value, card, N[n, VERSION]
 
 
-@step
+@inner
 def scored(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Ints, known: Ints, desk: Desk, uses: Uses,
@@ -190,7 +190,7 @@ def scored(
     return count
 
 
-@step
+@inner
 def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
     """Let entry `i` of a heap find its place further down."""
     key, item = keys[i], heap[i]
@@ -208,7 +208,7 @@ def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
     keys[i], heap[i] = key, item
 
 
-@step
+@inner
 def by_lot(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, draws: Ints, able: Ints, where: Ints, got: Ints, at: int
 ) -> int:
@@ -234,7 +234,7 @@ def by_lot(
     return count
 
 
-@step
+@inner
 def indexed(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, where: Ints, got: Ints, at: int
 ) -> int:
@@ -257,7 +257,7 @@ def indexed(
     return count
 
 
-@step
+@inner
 def settle(S: Ints, s: int, placed: int, N: Ints, free: Ints, where: Ints, at: int) -> None:
     """Keep the books of what is free by type after `placed` instances have come."""
     each = S[s, GPUS] * S[s, MILLI]
@@ -266,7 +266,7 @@ def settle(S: Ints, s: int, placed: int, N: Ints, free: Ints, where: Ints, at: i
             free[N[where[i], ORDINAL]] -= each
 
 
-@step
+@inner
 def back(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, free: Ints, where: Ints, got: Ints,
     at: int,
@@ -283,7 +283,7 @@ def back(
             moved(N, n, G, X, B, got[i], -milli, idle)
 
 
-@step
+@inner
 def offered(S: Ints, s: int, free: Ints) -> int:
     """The GPU milli that are free on the types a shape may run on."""
     total = 0
@@ -293,7 +293,7 @@ def offered(S: Ints, s: int, free: Ints) -> int:
     return total
 
 
-@step
+@inner
 def slots(S: Ints, s: int, enough: int, N: Ints, G: Ints, apps: Ints, X: Ints) -> int:
     """How many instances of shape `s` fit now, counted up to `enough`? Only nodes of its types are looked at."""
     found = 0
@@ -313,7 +313,7 @@ def slots(S: Ints, s: int, enough: int, N: Ints, G: Ints, apps: Ints, X: Ints) -
     return found
 
 
-@step
+@inner
 def usable(S: Ints, s: int, N: Ints, n: int, G: Ints, lacks: Ints, count: int) -> None:
     """Add to `lacks` how many instances a node has GPUs for, then CPU too, then memory too."""
     units = count
@@ -331,7 +331,7 @@ def usable(S: Ints, s: int, N: Ints, n: int, G: Ints, lacks: Ints, count: int) -
     lacks[2] += units
 
 
-@step
+@inner
 def reason(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, free: Ints, fits: int, lacks: Ints
 ) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import step
+from fleetlab.sim._compile import inner, loop
 from fleetlab.sim._nodes import (
     APP,
     CPU,
@@ -66,7 +66,7 @@ IDLES = 10
 ROW = 11
 
 
-@step
+@inner
 def lowest(word: Bits) -> int:
     """The number of the lowest bit that is set."""
     n = 0
@@ -90,7 +90,7 @@ def lowest(word: Bits) -> int:
     return n
 
 
-@step
+@inner
 def put_in(B: Bits, begin: int, sums: int, i: int) -> None:
     """Add slot `i` to a list."""
     w = i >> 6
@@ -98,7 +98,7 @@ def put_in(B: Bits, begin: int, sums: int, i: int) -> None:
     B[sums + (w >> 6)] |= ONE << np.uint64(w & 63)
 
 
-@step
+@inner
 def take_out(B: Bits, begin: int, sums: int, i: int) -> None:
     """Remove slot `i` from a list."""
     w = i >> 6
@@ -108,7 +108,7 @@ def take_out(B: Bits, begin: int, sums: int, i: int) -> None:
         B[sums + (w >> 6)] &= ~(ONE << np.uint64(w & 63))
 
 
-@step
+@inner
 def next_level(B: Bits, t: int, level: int) -> int:
     """The first list of GPUs of group `t` that is not empty, from `level` on; LEVELS where there is none."""
     w, at = level >> 6, t * LEVEL_WORDS
@@ -122,7 +122,7 @@ def next_level(B: Bits, t: int, level: int) -> int:
     return (w << 6) + lowest(word)
 
 
-@step
+@inner
 def fuller(X: Ints, B: Bits, t: int, level: int) -> None:
     """One GPU more in a list."""
     at = X[AT_COUNT] + t * LEVELS + level
@@ -132,7 +132,7 @@ def fuller(X: Ints, B: Bits, t: int, level: int) -> None:
     X[at] += 1
 
 
-@step
+@inner
 def emptier(X: Ints, B: Bits, t: int, level: int) -> None:
     """One GPU less in a list."""
     at = X[AT_COUNT] + t * LEVELS + level
@@ -144,7 +144,7 @@ def emptier(X: Ints, B: Bits, t: int, level: int) -> None:
             B[t * LEVEL_WORDS + LEVEL_WORDS - 1] &= ~(ONE << np.uint64(level >> 6))
 
 
-@step
+@inner
 def tier_of(X: Ints, cpu: int) -> int:
     """In which tier is a node with so much CPU free? One that holds so much is in this or a higher one."""
     tier = 0
@@ -153,7 +153,7 @@ def tier_of(X: Ints, cpu: int) -> int:
     return tier
 
 
-@step
+@inner
 def beside(S: Ints, s: int, N: Ints, n: int, apps: Ints) -> bool:
     """Does node `n` have what an instance needs beside GPUs?"""
     if N[n, CPU] < S[s, CPU] or N[n, MEMORY] < S[s, MEMORY]:
@@ -163,7 +163,7 @@ def beside(S: Ints, s: int, N: Ints, n: int, apps: Ints) -> bool:
     return S[s, LIMIT] == 0 or apps[S[s, APP], n] < S[s, LIMIT]
 
 
-@step
+@inner
 def share_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, level: int, below: int) -> int:
     """The first GPU of a list, with a number below `below`, whose node has room beside it; -1 where there is none."""
     row = HEADER + t * ROW
@@ -189,7 +189,7 @@ def share_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t:
     return -1
 
 
-@step
+@inner
 def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
     """The GPU with the least free that holds a share, the first of equals; -1 where there is none."""
     level, none, tiers, wanted = S[s, MILLI], len(G), X[TIERS], S[s, TYPES]
@@ -216,7 +216,7 @@ def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) 
     return -1
 
 
-@step
+@inner
 def whole_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, idle: int, below: int) -> int:
     """The first node of a list, with a number below `below`, that holds an instance; -1 where there is none."""
     row = HEADER + t * ROW
@@ -238,7 +238,7 @@ def whole_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t:
     return -1
 
 
-@step
+@inner
 def best_whole(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
     """The node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
     wanted, none, tiers = S[s, TYPES], len(N), X[TIERS]
@@ -267,7 +267,7 @@ def best_whole(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) 
     return -1
 
 
-@step
+@inner
 def best_cpu(S: Ints, s: int, N: Ints, apps: Ints, X: Ints) -> int:
     """The node with the fewest GPUs that holds an instance of CPU alone, the first of equals; -1: none."""
     need, leaves, tree = S[s, CPU], X[LEAVES], X[AT_TREE]
@@ -290,7 +290,7 @@ def best_cpu(S: Ints, s: int, N: Ints, apps: Ints, X: Ints) -> int:
                 break
 
 
-@step
+@inner
 def lift(X: Ints, rank: int, cpu: int) -> None:
     """Say how much CPU the node of that rank has free."""
     tree, i = X[AT_TREE], rank + X[LEAVES]
@@ -303,7 +303,7 @@ def lift(X: Ints, rank: int, cpu: int) -> None:
         X[tree + i] = most
 
 
-@step
+@inner
 def enlist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     """Put node `n` into the list of those with `idle` GPUs."""
     row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
@@ -313,7 +313,7 @@ def enlist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     X[row + IDLES] |= 1 << idle
 
 
-@step
+@inner
 def delist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     """Undo `enlist`."""
     row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
@@ -324,7 +324,7 @@ def delist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
         X[row + IDLES] &= ~(1 << idle)
 
 
-@step
+@inner
 def relist(G: Ints, g: int, X: Ints, B: Bits, group: int, old: int, new_group: int, new: int) -> None:
     """Move a GPU from one list to another."""
     row, i = HEADER + group * ROW, G[g, SLOT]
@@ -335,7 +335,7 @@ def relist(G: Ints, g: int, X: Ints, B: Bits, group: int, old: int, new_group: i
     fuller(X, B, new_group, new)
 
 
-@step
+@inner
 def moved(N: Ints, n: int, G: Ints, X: Ints, B: Bits, got: int, more: int, idle: int) -> None:
     """Put GPUs `got` of node `n`, which had `more` milli free, and the node, which had `idle`, into their lists."""
     lift(X, N[n, RANK], N[n, CPU])
@@ -411,7 +411,7 @@ def index_of(N: Ints, G: Ints, steps: Ints) -> tuple[Ints, Bits]:
     return X, B
 
 
-@step
+@loop
 def fill(N: Ints, G: Ints, X: Ints, B: Bits) -> None:
     """Put every GPU and node into its list."""
     for n in range(len(N)):
