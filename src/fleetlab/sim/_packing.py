@@ -11,8 +11,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from fleetlab.sim._compile import loop, step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ class Usual(NamedTuple):
     share: Floats
 
 
-@njit(cache=True)
+@step
 def fragment(gpu: Ints, cpu: int, kind: int, usual: Usual) -> float:
     """How much of a node's free GPU, in milli, the usual pods cannot use: F_n(M) of the FGD paper, equations 1 to 4."""
     free, whole, most = 0, 0, 0
@@ -83,7 +84,7 @@ def fragment(gpu: Ints, cpu: int, kind: int, usual: Usual) -> float:
     return lost
 
 
-@njit(cache=True)
+@step
 def fits(p: int, n: int, pods: Pods, nodes: Nodes) -> bool:
     """Can node `n` hold pod `p` now? A pod of CPU alone may run beside any GPU."""
     if nodes.cpu[n] < pods.cpu[p] or nodes.memory[n] < pods.memory[p]:
@@ -99,7 +100,7 @@ def fits(p: int, n: int, pods: Pods, nodes: Nodes) -> bool:
     return found >= pods.gpus[p]
 
 
-@njit(cache=True)
+@step
 def tightest(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     """The GPU of a node with the least free that still holds a share."""
     best = -1
@@ -109,7 +110,7 @@ def tightest(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     return best - nodes.first[n]
 
 
-@njit(cache=True)
+@step
 def free_gpu(n: int, nodes: Nodes) -> int:
     """All GPU that is free on a node, in milli."""
     free = 0
@@ -118,7 +119,7 @@ def free_gpu(n: int, nodes: Nodes) -> int:
     return free
 
 
-@njit(cache=True)
+@step
 def by_remains(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     """Best fit: the less CPU and GPU would remain, the better."""
     cpu = (nodes.cpu[n] - pods.cpu[p]) / nodes.most_cpu
@@ -126,7 +127,7 @@ def by_remains(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     return int(np.floor(100 * (1 - 0.5 * cpu - 0.5 * gpu)))
 
 
-@njit(cache=True)
+@step
 def by_product(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     """The smaller the dot product of what is free and what is asked for, the better."""
     cpu = nodes.cpu[n] / nodes.most_cpu * pods.cpu[p] / nodes.most_cpu
@@ -134,7 +135,7 @@ def by_product(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     return int(np.floor(100 * (1 - 0.5 * (cpu + gpu))))
 
 
-@njit(cache=True)
+@step
 def by_packing(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     """Occupied GPUs before idle GPUs of occupied nodes before idle nodes."""
     if pods.gpus[p] == 0:
@@ -151,13 +152,13 @@ def by_packing(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     return 49 if free == WHOLE else max(100 - free // 10 // 10, 50)
 
 
-@njit(cache=True)
+@step
 def kind_of(p: int, pods: Pods) -> int:
     """What clustering calls alike: a share, or the same number of whole GPUs."""
     return 0 if pods.milli[p] < WHOLE else min(pods.gpus[p], KINDS - 1)
 
 
-@njit(cache=True)
+@step
 def by_clustering(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     """Requests of one kind together."""
     if pods.gpus[p] == 0:
@@ -172,11 +173,11 @@ def by_clustering(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
     return base + (0 if others else 25)
 
 
-@njit(cache=True)
+@step
 def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before: float) -> tuple[int, int]:
     """FGD: the less the fragments of a node would grow, the better; and the GPU for a share where they grow least."""
     cpu = nodes.cpu[n] - pods.cpu[p]
-    gpu = nodes.gpu[nodes.first[n] : nodes.first[n + 1]].copy()
+    gpu = nodes.gpu[nodes.first[n] : nodes.first[n + 1]]  # changed to see what comes of it, and put back
     best, where = np.inf, 0
     if pods.gpus[p] and pods.milli[p] < WHOLE:
         for g in range(len(gpu)):
@@ -187,16 +188,20 @@ def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before:
                 if after < best:
                     best, where = after, g
     else:
-        left = pods.gpus[p]
+        left, taken = pods.gpus[p], 0
         for g in range(len(gpu)):
             if left and gpu[g] == WHOLE:
                 gpu[g] = 0
+                taken |= 1 << g
                 left -= 1
         best = fragment(gpu, cpu, nodes.type[n], usual)
+        for g in range(len(gpu)):
+            if taken >> g & 1:
+                gpu[g] = WHOLE
     return int(np.floor(100 / (1 + math.exp(-(before - best) / 1000)))), where
 
 
-@njit(cache=True)
+@step
 def score(place: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, lost: float) -> tuple[int, int]:
     """How good node `n` is for pod `p`, and which of its GPUs a share would take; UNFIT where it does not fit."""
     if not fits(p, n, pods, nodes):
@@ -217,7 +222,7 @@ def score(place: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, lo
     return 0, at
 
 
-@njit(cache=True)
+@step
 def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
     """Take what pod `p` asks for from node `n`; a share from GPU `at`, whole GPUs from idle ones in order."""
     nodes.cpu[n] -= pods.cpu[p]
@@ -235,7 +240,7 @@ def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
             left -= 1
 
 
-@njit(cache=True)
+@step
 def _any_gpu(p: int, n: int, draw: float, pods: Pods, nodes: Nodes) -> int:
     """One of the GPUs that hold a share, by chance."""
     count = 0
@@ -250,7 +255,7 @@ def _any_gpu(p: int, n: int, draw: float, pods: Pods, nodes: Nodes) -> int:
     return 0
 
 
-@njit(cache=True)
+@step
 def _any_node(scores: Scores, order: Ints, skip: int) -> int:
     """The node that fits after `skip` others that do."""
     for n in order:
@@ -261,7 +266,7 @@ def _any_node(scores: Scores, order: Ints, skip: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@step
 def _sum(values: Floats) -> float:
     # One after the other: numpy adds in another order than compiled code does, and the last bits would differ.
     total = 0.0
@@ -270,7 +275,7 @@ def _sum(values: Floats) -> float:
     return total
 
 
-@njit(cache=True)
+@loop
 def pack(
     place: int, stream: Ints, draws: Floats, order: Ints, pods: Pods, nodes: Nodes, usual: Usual, marks: Ints
 ) -> tuple[Ints, Floats, Ints, Ints, Ints]:
