@@ -1,4 +1,4 @@
-"""`make bench`: reading all of PAI, side by side with a bare conversion of the same files.
+"""`make bench`: reading all of PAI, side by side with a bare conversion of the same files; then the simulator.
 
 Each measurement is a process of its own, so that its peak memory is its own. What is compared is the ratio: machines
 are noisy, and a time alone says more about the machine than about the code.
@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench import simulate
 from bench.pai_tables import generate, pack
 
 BUILD = Path("build/bench")
@@ -82,6 +83,7 @@ def main() -> None:
         wall, cpu = (rows[b][k] / rows[a][k] for k in ("wall_s", "cpu_s"))
         print(f"{rows[b]['what']}: {wall:.2f} × the bare conversion on the wall, {cpu:.2f} × in CPU")
     (BUILD / "figures.json").write_text(json.dumps(rows, indent=1))
+    simulate.main()
 
 
 if __name__ == "__main__":

@@ -384,7 +384,12 @@ def controlled(means, controls=None):
 
 EITHER = ({"discipline": "strict"}, {"discipline": "skip"})
 LENGTHS = {0.7: (20_000, 1_000), 0.9: (30_000, 6_000), 0.95: (50_000, 15_000)}
-MORE = {(64, 0.7): 150_000, (64, 0.9): 60_000, (64, 0.95): 80_000}
+MOVING = {0.5: (6_000, 1_500), 0.7: (6_000, 1_500), 0.8: (9_000, 2_000), 0.9: (14_000, 3_000), 0.95: (16_000, 5_000)}
+LONG = {0.7: 30_000, 0.9: 80_000}
+MORE: dict[Any, int] = {  # where chance is great, or few tasks wait
+    (64, 0.7): 150_000, (64, 0.9): 60_000, (64, 0.95): 80_000,
+    "k=8, slow elephants": 100_000, "k=8, 1-2-4-8": 90_000, "k=10, one size": 80_000,
+}  # fmt: skip
 
 
 def many_servers(servers, rho):
@@ -399,7 +404,7 @@ def many_servers(servers, rho):
 def one_server(word, service, rho):
     exact = pollaczek_khinchine(rho, service.moment(1), service.moment(2))
     kinds = (Kind(service=service),)
-    return Case(f"M/{word}/1, ρ {rho}", lambda: (exact,), kinds, 1, rho, 40_000, 6_000, EITHER, "wait")
+    return Case(f"M/{word}/1, ρ {rho}", lambda: (exact,), kinds, 1, rho, LONG[rho], 6_000, EITHER, "wait")
 
 
 def priorities(servers, rho):
@@ -411,7 +416,7 @@ def priorities(servers, rho):
 
 def put_off(rho):
     return Case(
-        f"M/M/1, the second put off, ρ {rho}", lambda: preempted(rho, 0.4), TWO, 1, rho, 12_000, 3_000,
+        f"M/M/1, the second put off, ρ {rho}", lambda: preempted(rho, 0.4), TWO, 1, rho, *MOVING[rho],
         ({"order": "priority", "preempt": True},), "completion", found_by_one_server,
     )  # fmt: skip
 
@@ -419,14 +424,14 @@ def put_off(rho):
 def shortest_left(word, service, rho):
     kinds = (Kind(service=service),)
     return Case(
-        f"M/{word}/1, SRPT, ρ {rho}", lambda: (srpt(rho, service.parts),), kinds, 1, rho, 12_000, 3_000,
+        f"M/{word}/1, SRPT, ρ {rho}", lambda: (srpt(rho, service.parts),), kinds, 1, rho, *MOVING[rho],
         ({"order": "srpt"},), "completion", found_by_one_server,
     )  # fmt: skip
 
 
 def blocking(name, share):
     servers, kinds, limit = GANGS[name]
-    count = {0.5: 15_000, 0.8: 30_000, 0.9: 50_000}[share]
+    count = {0.5: 15_000, 0.8: 30_000, 0.9: MORE.get(name, 40_000)}[share]
     return Case(
         f"gangs {name}, {share} of the limit", lambda: (gang_completion(name, share),), kinds, servers, share * limit,
         count, count // 6, EITHER[:1],
@@ -436,7 +441,7 @@ def blocking(name, share):
 def filling(order, rho, theory):
     rate = rho * FILLED / load(POWERS)
     return Case(
-        f"{order}, ρ {rho}", lambda: (theory(rate),), POWERS, FILLED, rate, 12_000, 4_000, ({"order": order},),
+        f"{order}, ρ {rho}", lambda: (theory(rate),), POWERS, FILLED, rate, *MOVING[rho], ({"order": order},),
         "completion", found_by_one_server,
     )  # fmt: skip
 
@@ -445,7 +450,7 @@ EXACT = [
     *(many_servers(servers, rho) for servers in (1, 2, 8, 64) for rho in (0.7, 0.9, 0.95)),
     *(
         one_server(word, service, rho)
-        for word, service in (("D", Service(constant=True)), ("M", Service()), ("H", HYPER))
+        for word, service in (("D", Service(constant=True)), ("H", HYPER))
         for rho in (0.7, 0.9)
     ),
     *(priorities(servers, rho) for servers, rho in ((1, 0.7), (1, 0.9), (8, 0.9))),
@@ -474,7 +479,7 @@ def test_means_are_as_theory_says(case):
 @pytest.mark.slow
 def test_no_more_intervals_miss_the_theory_than_should():
     offs = [found.off for case in EXACT for found in measured(case)]
-    assert sum(off > 1 for off in offs) <= 9  # of sixty at 95 %: three; ten or more once in a thousand
+    assert sum(off > 1 for off in offs) <= 9  # of 57 at 95 %: three; ten or more once in a thousand
 
 
 # For ServerFilling-SRPT there are bounds (Grosof, Harchol-Balter and Scully), and what another simulator found in 2.4
@@ -587,11 +592,15 @@ def filled(line, needs, servers):
     return served
 
 
-def bursts(count, seed):
+def steadily(count, servers):
+    return poisson(ONE, 0.95 * servers, count, 1)
+
+
+def in_bursts(count, _servers):
     """Whole seconds, many at once, and run times with a heavy tail, some zero."""
-    rng = np.random.default_rng(seed)
-    put = poisson(ONE, 1.0, count, seed)
-    return put._replace(gap=rng.integers(0, 2, count), service=np.floor(rng.pareto(1.5, count)))
+    rng = np.random.default_rng(2)
+    whole = {"gap": rng.integers(0, 2, count), "service": np.floor(rng.pareto(1.5, count))}
+    return steadily(count, 1)._replace(**whole)
 
 
 ANY_LINE = [{"discipline": d} for d in ("strict", "skip", "easy", "conservative")] + [{"preempt": True}]
@@ -599,7 +608,7 @@ ANY_LINE = [{"discipline": d} for d in ("strict", "skip", "easy", "conservative"
 
 @pytest.mark.parametrize("rules", ANY_LINE, ids=lambda rules: "-".join(map(str, rules.values())))
 @pytest.mark.parametrize("servers", [1, 2, 8, 64])
-@pytest.mark.parametrize("come", [lambda n, servers: poisson(ONE, 0.95 * servers, n, 1), lambda n, _: bursts(n, 2)])
+@pytest.mark.parametrize("come", [steadily, in_bursts])
 def test_alike_tasks_start_as_the_recursion_says(come, servers, rules):
     count = 500 if "conservative" in rules.values() else 4000
     tasks = simulate(come(count, servers).workload(), cluster(servers), **rules).tasks
