@@ -70,6 +70,7 @@ GANGS = {
     "k=10, one size": (10, gangs((0.1, 1, 10), (0.9, 10, 1)), 0.54105),
     "k=30": (30, gangs((0.5, 3, 1), (0.5, 10, 1)), 4.068348),
 }
+ANSWERED = ("k=2", "k=4", "k=8, slow elephants", "k=8, 1-2-4-8", "k=10, one size", "k=30")  # for completion times
 FILLED, POWERS = 8, GANGS["k=8, 1-2-4-8"][1]
 
 
@@ -385,7 +386,6 @@ def controlled(means, controls=None):
 EITHER = ({"discipline": "strict"}, {"discipline": "skip"})
 LENGTHS = {0.7: (20_000, 1_000), 0.9: (30_000, 6_000), 0.95: (50_000, 15_000)}
 MOVING = {0.5: (6_000, 1_500), 0.7: (6_000, 1_500), 0.8: (9_000, 2_000), 0.9: (14_000, 3_000), 0.95: (16_000, 5_000)}
-LONG = {0.7: 30_000, 0.9: 80_000}
 MORE: dict[Any, int] = {  # where chance is great, or few tasks wait
     (64, 0.7): 150_000, (64, 0.9): 60_000, (64, 0.95): 80_000,
     "k=8, slow elephants": 100_000, "k=8, 1-2-4-8": 90_000, "k=10, one size": 80_000,
@@ -404,7 +404,17 @@ def many_servers(servers, rho):
 def one_server(word, service, rho):
     exact = pollaczek_khinchine(rho, service.moment(1), service.moment(2))
     kinds = (Kind(service=service),)
-    return Case(f"M/{word}/1, ρ {rho}", lambda: (exact,), kinds, 1, rho, LONG[rho], 6_000, EITHER, "wait")
+    return Case(
+        f"M/{word}/1, ρ {rho}",
+        lambda: (exact,),
+        kinds,
+        1,
+        rho,
+        30_000 if rho < 0.9 or service.constant else 80_000,
+        6_000,
+        EITHER,
+        "wait",
+    )
 
 
 def priorities(servers, rho):
@@ -454,9 +464,10 @@ EXACT = [
         for rho in (0.7, 0.9)
     ),
     *(priorities(servers, rho) for servers, rho in ((1, 0.7), (1, 0.9), (8, 0.9))),
-    *(put_off(rho) for rho in (0.7, 0.9)),
-    *(shortest_left(*of) for of in (("M", Service(), 0.7), ("M", Service(), 0.9), ("H", HYPER, 0.8))),
-    *(blocking(name, share) for name in GANGS for share in (0.5, 0.8, 0.9)),
+    put_off(0.9),
+    shortest_left("M", Service(), 0.9),
+    shortest_left("H", HYPER, 0.8),
+    *(blocking(name, share) for name in ANSWERED for share in (0.5, 0.8, 0.9)),
     *(
         filling("server_filling", rho, lambda rate: Line(server_filling(FILLED), POWERS).completion(rate))
         for rho in (0.5, 0.8, 0.9, 0.95)
@@ -479,7 +490,7 @@ def test_means_are_as_theory_says(case):
 @pytest.mark.slow
 def test_no_more_intervals_miss_the_theory_than_should():
     offs = [found.off for case in EXACT for found in measured(case)]
-    assert sum(off > 1 for off in offs) <= 9  # of 57 at 95 %: three; ten or more once in a thousand
+    assert sum(off > 1 for off in offs) <= 8  # of 48 at 95 %: two; nine or more once in a thousand
 
 
 # For ServerFilling-SRPT there are bounds (Grosof, Harchol-Balter and Scully), and what another simulator found in 2.4

@@ -46,6 +46,8 @@ from fleetlab.sim._nodes import (
 )
 from fleetlab.sim._places import BEST_FIT, FGD, RANDOM, any_gpu, lot, score
 
+Cards = NDArray[np.int16]
+
 MOST_SCORES = 20_000_000  # kept at once: about 360 MB
 MOST_TYPES = 62  # of GPUs, a bit each
 
@@ -66,7 +68,7 @@ class Memo(NamedTuple):
     row: Ints  # [shapes + 1]: the row of scores a shape has, -1: none; last, the row to give away next
     owner: Ints  # [rows]: the shape that has it
     scores: Floats  # [rows, nodes]; inf: does not fit
-    cards: NDArray[np.int16]  # [rows, nodes]: the GPU for a share, from the node's first; -1: the tightest
+    cards: Cards  # [rows, nodes]: the GPU for a share, from the node's first; -1: the tightest
     known: Ints  # [rows, nodes]: the version a score is of
     desk: Desk
     uses: Uses
@@ -78,14 +80,14 @@ def memo_of(place: int, shapes: int, nodes: int) -> Memo:
     wide = 1 if place == BEST_FIT else nodes
     row = np.full(shapes + 1, -1, dtype=np.int64)
     row[-1] = 0
-    ints = [np.zeros(size, dtype=np.int64) for size in (wide, wide, MOST_TYPES + 2, wide)]
+    order, spot, begin, heap = (np.zeros(size, dtype=np.int64) for size in (wide, wide, MOST_TYPES + 2, wide))
     return Memo(
         row,
         np.full(rows, -1, dtype=np.int64),
         np.empty((rows, wide)),
         np.empty((rows, wide), dtype=np.int16),
         np.full((rows, wide), -1, dtype=np.int64),
-        Desk(*ints[:3], np.empty(wide), ints[3]),
+        Desk(order, spot, begin, np.empty(wide), heap),
         uses_of(shapes),
     )
 
@@ -124,7 +126,7 @@ def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
 @inner
 def refresh(
     place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    r: int, i: int, scores: Floats, cards: Ints, known: Ints, lines: Floats, marks: Ints,
+    r: int, i: int, scores: Floats, cards: Cards, known: Ints, lines: Floats, marks: Ints,
 ) -> None:  # fmt: skip
     """Score shape `s` on node `n`, which stands at `i`, anew."""
     value, card = np.inf, -1
@@ -140,7 +142,7 @@ def refresh(
 @inner
 def scored(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Ints, known: Ints, desk: Desk, uses: Uses,
+    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Cards, known: Ints, desk: Desk, uses: Uses,
     where: Ints, got: Ints, at: int,
 ) -> int:  # fmt: skip
     """Place up to `count` instances by stored scores; how many it could."""
