@@ -67,14 +67,16 @@ def fragment(N: Ints, n: int, G: Ints, cpu: int, U: Ints, share: Floats) -> floa
 
     `cpu` is the free CPU to reckon with; the GPUs are as `G` has them.
     """
-    free, idle, most = 0, 0, 0
+    free, idle, most, least = 0, 0, 0, WHOLE
     for g in range(N[n, FIRST], N[n, LAST]):
         free += G[g, FREE]
         idle += G[g, FREE] == WHOLE
         most = max(most, G[g, FREE])
-    lost = 0.0
+        if G[g, FREE]:
+            least = min(least, G[g, FREE])
     if free == 0:
-        return lost
+        return 0.0
+    lost, unable = 0.0, 0.0  # milli that are too small, and the weight of those that can use none at all
     for m in range(len(share)):
         need = U[m, USUAL_MILLI]
         if (
@@ -83,14 +85,25 @@ def fragment(N: Ints, n: int, G: Ints, cpu: int, U: Ints, share: Floats) -> floa
             or U[m, USUAL_TYPES] & N[n, TYPE] == 0
             or (idle < U[m, USUAL_GPUS] if need == WHOLE else most < need)
         ):
-            lost += weight(share[m]) * free
-            continue
-        small = 0
-        for g in range(N[n, FIRST], N[n, LAST]):
-            if G[g, FREE] < need:
-                small += G[g, FREE]
-        lost += weight(share[m]) * small
-    return lost
+            unable += weight(share[m])
+        elif need == WHOLE:
+            lost += weight(share[m]) * (free - idle * WHOLE)
+        elif need > least:
+            small = 0
+            for g in range(N[n, FIRST], N[n, LAST]):
+                if G[g, FREE] < need:
+                    small += G[g, FREE]
+            lost += weight(share[m]) * small
+    return lost + unable * free
+
+
+@step
+def met_before(G: Ints, first: int, g: int, memory: int) -> bool:
+    """Has one of the GPUs before `g`, with as much free, been asked already?"""
+    met = False
+    for other in range(first, g):
+        met |= G[other, FREE] == G[g, FREE] and G[other, VRAM] >= memory
+    return met
 
 
 @step
@@ -104,6 +117,8 @@ def growth(S: Ints, s: int, N: Ints, n: int, G: Ints, U: Ints, share: Floats) ->
     if milli < WHOLE:
         for g in range(N[n, FIRST], N[n, LAST]):
             if G[g, FREE] >= milli and G[g, VRAM] >= S[s, GPU_MEMORY]:
+                if met_before(G, N[n, FIRST], g, S[s, GPU_MEMORY]):
+                    continue
                 G[g, FREE] -= milli
                 after = fragment(N, n, G, cpu, U, share)
                 G[g, FREE] += milli
