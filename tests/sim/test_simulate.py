@@ -117,11 +117,14 @@ def test_gpus_are_freed_before_a_newcomer_asks_for_them():
     assert simulate(Workload.of(frame, source="two"), Cluster.uniform(1, 1)).tasks["wait"].to_list() == [0, 0]
 
 
-def test_strict_blocks_behind_the_head_and_skip_passes_it_over():
-    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "service": [9.0, 9.0, 1.0], "gpu_milli": [1000, 2000, 1000]})
-    workload = Workload.of(frame, source="three")
+def test_strict_blocks_behind_the_head_skip_passes_it_over_and_easy_does_not_delay_it():
+    # The third is gone before the second could begin; the fourth is not.
+    frame = pl.DataFrame(
+        {"submit": [0.0, 1.0, 2.0, 3.0], "service": [9.0, 9.0, 1.0, 9.0], "gpu_milli": [1000, 2000, 1000, 1000]}
+    )
+    workload = Workload.of(frame, source="four")
     starts = {d: simulate(workload, Cluster.uniform(1, 2), discipline=d).tasks["start"].to_list() for d in DISCIPLINES}
-    assert starts == {"strict": [0, 9, 18], "skip": [0, 9, 2]}
+    assert starts == {"strict": [0, 9, 18, 18], "skip": [0, 12, 2, 3], "easy": [0, 9, 2, 18]}
 
 
 def test_an_estimate_is_learnt_from_finished_tasks_only():
