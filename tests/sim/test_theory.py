@@ -59,7 +59,7 @@ def gangs(*kinds):
     return tuple(Kind(chance, need, Service(((1.0, mean),))) for chance, need, mean in kinds)
 
 
-# Published constants of multiserver jobs: servers, tasks (chance, GPUs, mean run time), most tasks a second.
+# Known constants of multiserver jobs: servers, tasks (chance, GPUs, mean run time), most tasks a second.
 GANGS = {
     "k=2": (2, gangs((2 / 3, 1, 1), (1 / 3, 2, 2)), 0.9),
     "k=4": (4, gangs((0.5, 1, 1), (0.5, 4, 1)), 1.177914),
