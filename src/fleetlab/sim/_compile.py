@@ -7,6 +7,7 @@ of all files of this room that it imports.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ROOM = Path(__file__).parent
 STARTED = time.time()
+OLD = 7 * 86_400  # seconds: compiled code that nothing came from for so long is thrown away
 
 
 @cache
@@ -36,19 +38,27 @@ def _sources(module: str) -> frozenset[Path]:
 
 
 @cache
+def _for_now() -> Path:
+    path = Path(mkdtemp(prefix="fleetlab-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@cache
 def folder(module: str) -> Path:
     """Where a module's compiled code is kept: beside the sources, or, where nobody may write, in the user's cache."""
     text = b"".join(path.read_bytes() for path in sorted(_sources(module)))
     name = f"{module}-{sha256(text + numba.__version__.encode()).hexdigest()[:12]}"
-    if max(path.stat().st_mtime for path in _sources(module)) >= STARTED:
+    if any(STARTED <= path.stat().st_mtime <= time.time() for path in _sources(module)):
         # A file was changed while we read it: what was imported may not be what is written there now.
-        return Path(mkdtemp(prefix="fleetlab-"))
+        return _for_now()
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for parent in (ROOM / "__pycache__", Path(home) / "fleetlab", Path(gettempdir()) / "fleetlab"):
         try:
             if not (parent / name).is_dir():
                 for old in parent.glob(f"{module}-*"):
-                    shutil.rmtree(old, ignore_errors=True)
+                    if old.stat().st_mtime < STARTED - OLD:  # a younger one may be in use, by another version
+                        shutil.rmtree(old, ignore_errors=True)
                 (parent / name).mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
