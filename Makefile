@@ -10,6 +10,7 @@ demo: .venv/.core
 	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --seed 1 --out build/demo --brief
 	$(BIN)/fleetlab show build/demo
 	$(BIN)/fleetlab synthesize pai2020 --tasks 100000 --seed 1 --check --brief
+	$(BIN)/fleetlab simulate build/demo --order sjf --estimate group
 
 test: check .venv/.dev
 	$(BIN)/python -m pytest
