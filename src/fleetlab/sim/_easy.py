@@ -18,6 +18,7 @@ from fleetlab.sim._engine import (
     Tasks,
     believe,
     charge,
+    fit,
     hopeless,
     largest,
     learn,
@@ -25,7 +26,7 @@ from fleetlab.sim._engine import (
     pay,
     put,
 )
-from fleetlab.sim._gangs import Memo, back, reason, sink, slots
+from fleetlab.sim._gangs import Memo, back, reason, slots
 from fleetlab.sim._index import moved
 from fleetlab.sim._nodes import (
     APP,
@@ -48,10 +49,12 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
     give_back,
+    heapify,
     holds,
     pop,
     push,
     room,
+    sink,
     survey,
     take,
 )
@@ -106,15 +109,13 @@ def seat(
         if holds(S, s, N, n, G, apps):
             near[size], heap[size] = score(place, S, s, N, n, G, C, most, U, share)[0], n
             size += 1
-    for i in range(size // 2 - 1, -1, -1):
-        sink(near, heap, i, size)
+    heapify(near, heap, size)
     for i in range(at, at + count):
         n = heap[0]
         g = score(place, S, s, N, n, G, C, most, U, share)[1]
         where[i], got[i] = n, take(S, s, N, n, G, apps, g)
         if holds(S, s, N, n, G, apps):
-            near[0] = score(place, S, s, N, n, G, C, most, U, share)[0]
-            sink(near, heap, 0, size)
+            sink(near, heap, 0, size, 0, score(place, S, s, N, n, G, C, most, U, share)[0], n)
         else:
             pop(near, heap, 0, size)
             size -= 1
@@ -142,8 +143,7 @@ def falls_due(
     for i in range(active):
         end = start[running[i]] + estimate[running[i]]
         ends[i], heap[i] = end if end > now else now + TICK, running[i]
-    for i in range(active // 2 - 1, -1, -1):
-        sink(ends, heap, i, active)
+    heapify(ends, heap, active)
     found, when = slots(S, s, ALL, FN, FG, Fapps, X), now
     while found < count and active:
         when, r = ends[0], heap[0]
@@ -167,33 +167,29 @@ def first_within(keys: Floats, queue: Ints, at: int, size: int, estimate: Floats
 
 @inner
 def leave(keys: Floats, queue: Ints, at: int, size: int, i: int) -> None:
-    """Take entry `i` out of the heap that begins at `at`: the last takes its place and finds its own."""
+    """Take entry `i` out of the heap that begins at `at`: the last takes its place and finds its own, up or down."""
     key, item = keys[at + size - 1], queue[at + size - 1]
     i -= at
-    while i > 0:  # it may have to go up
+    while i > 0:
         up = (i - 1) >> 1
         if keys[at + up] < key or (keys[at + up] == key and queue[at + up] < item):
             break
         keys[at + i], queue[at + i] = keys[at + up], queue[at + up]
         i = up
-    size -= 1
-    while True:  # or down
-        down = 2 * i + 1
-        if down >= size:
-            break
-        if down + 1 < size:
-            a, b = keys[at + down], keys[at + down + 1]
-            down += b < a or (b == a and queue[at + down + 1] < queue[at + down])
-        if key < keys[at + down] or (key == keys[at + down] and item < queue[at + down]):
-            break
-        keys[at + i], queue[at + i] = keys[at + down], queue[at + down]
-        i = down
-    keys[at + i], queue[at + i] = key, item
+    sink(keys, queue, at, size - 1, i, key, item)
+
+
+@inner
+def copy(source: Ints, target: Ints) -> None:
+    """Copy a table: compiled in no time, where a slice would bring along all that its refusals can say."""
+    for i in range(source.shape[0]):
+        for k in range(source.shape[1]):
+            target[i, k] = source[i, k]
 
 
 @loop
 def run_easy(
-    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo, by_estimate: int, exact: int, until: float
+    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo | None, by_estimate: int, exact: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first that does not fit has a reservation: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, _, _, kind, first, learns = tasks
@@ -307,7 +303,10 @@ def run_easy(
                 within = ahead or now + estimate[j] <= when
                 placed = 0
                 if within:
-                    placed = count if put(place, s, count, land, memo, where, got, at) else 0
+                    if memo is None:
+                        placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
+                    else:
+                        placed = put(place, s, count, land, memo, where, got, at)
                 elif slots(S, s, count, BN, BG, Bapps, X) >= count:
                     seat(place, S, s, count, BN, BG, Bapps, C, most, U, share, seats, numbers, where, got, at)
                     for i in range(at, at + count):
@@ -349,9 +348,9 @@ def run_easy(
                     if j == head:
                         continue
                     head, rank = j, key[j]
-                    FN[:] = N
-                    FG[:] = G
-                    Fapps[:] = apps
+                    copy(N, FN)
+                    copy(G, FG)
+                    copy(apps, Fapps)
                     when = falls_due(
                         S, s, count, X, FN, FG, Fapps, running, active, start, estimate, kind, kinds, first, where, got,
                         now, due, due_of,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import inner, loop
+from fleetlab.sim._compile import inline, inner, loop
 from fleetlab.sim._gangs import Memo, back, indexed, offered, reason, scored, settle, slots
 from fleetlab.sim._index import Bits
 from fleetlab.sim._nodes import (
@@ -38,6 +38,7 @@ from fleetlab.sim._nodes import (
     push,
     room,
 )
+from fleetlab.sim._places import RANDOM
 
 WHY = len(REASONS)
 ALL = 1 << 40  # more than there can be
@@ -91,23 +92,42 @@ def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> No
             mean[of] += (service[j] - mean[of]) / seen[of]
 
 
-@inner
-def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> bool:
-    """Place all instances of a task, or none; `where` and `got` take their nodes and GPUs from `at` on."""
-    S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
-    if count * S[s, GPUS] * S[s, MILLI] > offered(S, s, free):  # fewer milli free in all: no need to look
-        return False
-    if len(B):
-        placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
-    else:
-        placed = scored(
-            place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo.row, memo.owner,
-            memo.scores, memo.cards, memo.known, memo.desk, memo.uses, where, got, at,
-        )  # fmt: skip
+@inline
+def fit(
+    S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, free: Ints, where: Ints, got: Ints,
+    at: int,
+) -> int:  # fmt: skip
+    """Place all instances of a task where each fits best, or none: `put` for where there is an index."""
+    each, most = S[s, GPUS] * S[s, MILLI], offered(S, s, free)
+    if count * each > most:  # fewer milli free in all: no need to look
+        return most // each
+    placed = indexed(S, s, count, N, G, apps, X, B, where, got, at)
     settle(S, s, placed, N, free, where, at)
     if placed < count:
         back(S, s, placed, N, G, apps, X, B, free, where, got, at)
-    return placed == count
+    return placed
+
+
+@inner
+def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> int:
+    """Place all instances of a task by stored scores, or none; `where` and `got` take nodes and GPUs from `at` on.
+
+    It says `count`, or, where that many do not fit, that no more than so many do.
+    """
+    S, N, G, apps, free = land.S, land.N, land.G, land.apps, land.free
+    each, most = S[s, GPUS] * S[s, MILLI], offered(S, s, free)
+    if count * each > most:
+        return most // each
+    placed = scored(
+        place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo.row, memo.owner,
+        memo.scores, memo.cards, memo.known, memo.desk, memo.uses, where, got, at,
+    )  # fmt: skip
+    settle(S, s, placed, N, free, where, at)
+    if placed < count:
+        back(S, s, placed, N, G, apps, land.X, land.B, free, where, got, at)
+    if place == RANDOM and placed == 0 and count > 1:  # it drew no lots
+        return slots(S, s, ALL, N, G, apps, land.X)
+    return placed
 
 
 @inner
@@ -121,7 +141,7 @@ def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int
 
 @loop
 def run_strict(
-    place: int, tasks: Tasks, land: Land, memo: Memo, learnt: int, sorted_keys: int, until: float
+    place: int, tasks: Tasks, land: Land, memo: Memo | None, learnt: int, sorted_keys: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first in line blocks those behind it: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, shape, instances, _, first, learns = tasks
@@ -174,9 +194,12 @@ def run_strict(
                 ledger[blocked, cause] += now - since
                 blocked = -1
             s, count, at = shape[j], instances[j], first[j]
-            if not put(place, s, count, land, memo, where, got, at):
-                fits = slots(S, s, count, N, G, apps, X) if count > 1 else 0
-                blocked, since, cause = j, now, reason(S, s, count, N, G, apps, X, free, fits, lacks)
+            if memo is None:
+                placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
+            else:
+                placed = put(place, s, count, land, memo, where, got, at)
+            if placed < count:
+                blocked, since, cause = j, now, reason(S, s, count, N, G, apps, X, free, placed, lacks)
                 break
             if sorted_keys:
                 line += 1
@@ -288,7 +311,7 @@ def pay(j: int, k: int, sign: int, ledger: Floats, spent: Floats) -> None:
 
 @loop
 def run_skip(
-    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo, learnt: int, until: float
+    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo | None, learnt: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where a task that does not fit is passed over: starts, nodes, GPUs and the ledger."""
     submit, service, estimate, key, _, _, kind, first, learns = tasks
@@ -367,18 +390,22 @@ def run_skip(
         trying = 0
         for i in range(asks):
             k = asked[i]
-            s = kinds[k, 0]
+            s, count = kinds[k, 0], kinds[k, 1]
             # What a node just freed can hold fitted when the pass began; a gang must be counted, and a newcomer if it
-            # is not alone.
+            # is not alone. A newcomer of a shape that waits knows that it will not find more than those who wait.
             fitted[k] = waits[k]
-            if kinds[k, 1] > 1 or not waits[k]:
-                fits = slots(S, s, kinds[k, 1], N, G, apps, X) if waits[k] or asks > 1 else 0
-                fitted[k] = fits >= kinds[k, 1]
-                if waits[k] and not fitted[k]:
+            if not waits[k] and chain[s] >= 0 and hope[s] < count:
+                if hope[s]:
+                    hope[s] = slots(S, s, ALL, N, G, apps, X)
+                continue
+            if (count > 1 or not waits[k]) and (waits[k] or asks > 1):
+                fits = slots(S, s, count, N, G, apps, X)
+                fitted[k] = fits >= count
+                if not fitted[k]:
                     hope[s] = fits
-            if fitted[k] or not waits[k]:
-                push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
-                trying += 1
+                    continue
+            push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
+            trying += 1
         while trying:  # the best-ranked of the kinds that may fit, until none does
             j = best[0]
             k = kind[j]
@@ -387,8 +414,15 @@ def run_skip(
             trying -= 1
             # One that waited can only be helped by a node that was freed: those are quickly looked through.
             if waits[k] and (hopeless(S, s, top) or not helps(S, s, N, G, apps, freed, frees)):
+                if count == 1:
+                    hope[s] = 0
                 continue
-            if not put(place, s, count, land, memo, where, got, at):
+            if memo is None:
+                placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
+            else:
+                placed = put(place, s, count, land, memo, where, got, at)
+            if placed < count:
+                hope[s] = placed
                 continue
             fitted[k] = True
             if waits[k]:
@@ -415,7 +449,6 @@ def run_skip(
                 lines = part(k, s, shapes, lines, place_of, chain, after, ahead)
             if size[k] == 0:
                 continue
-            hope[s] = slots(S, s, ALL, N, G, apps, X) if kinds[k, 1] > 1 else 0
             if not (fitted[k] and cause[k] == BY_ORDER):
                 charge(k, now, spent, since, cause)
                 cause[k] = BY_ORDER

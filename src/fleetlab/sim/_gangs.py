@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import inner
+from fleetlab.sim._compile import inline, inner
 from fleetlab.sim._fragments import Uses, grown, lay_out, uses_of
 from fleetlab.sim._index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
 from fleetlab.sim._nodes import (
@@ -24,10 +24,8 @@ from fleetlab.sim._nodes import (
     BY_TYPE,
     CPU,
     FIRST,
-    FREE,
     GPUS,
     IDLE,
-    LAST,
     MEMORY,
     MILLI,
     MOST,
@@ -39,9 +37,12 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
     give_back,
+    heapify,
     holds,
+    pieces,
     pop,
     room,
+    sink,
     take,
 )
 from fleetlab.sim._places import BEST_FIT, FGD, RANDOM, any_gpu, lot, score
@@ -74,20 +75,21 @@ class Memo(NamedTuple):
     uses: Uses
 
 
-def memo_of(place: int, shapes: int, nodes: int) -> Memo:
-    """Room for the scores of as many shapes as memory allows; best_fit needs none."""
-    rows = 1 if place == BEST_FIT else max(1, min(shapes, MOST_SCORES // max(1, nodes)))
-    wide = 1 if place == BEST_FIT else nodes
+def memo_of(place: int, shapes: int, nodes: int) -> Memo | None:
+    """Room for the scores of as many shapes as memory allows; best_fit needs none, and compiles without."""
+    if place == BEST_FIT:
+        return None
+    rows = max(1, min(shapes, MOST_SCORES // max(1, nodes)))
     row = np.full(shapes + 1, -1, dtype=np.int64)
     row[-1] = 0
-    order, spot, begin, heap = (np.zeros(size, dtype=np.int64) for size in (wide, wide, MOST_TYPES + 2, wide))
+    order, spot, begin, heap = (np.zeros(size, dtype=np.int64) for size in (nodes, nodes, MOST_TYPES + 2, nodes))
     return Memo(
         row,
         np.full(rows, -1, dtype=np.int64),
-        np.empty((rows, wide)),
-        np.empty((rows, wide), dtype=np.int16),
-        np.full((rows, wide), -1, dtype=np.int64),
-        Desk(order, spot, begin, np.empty(wide), heap),
+        np.empty((rows, nodes)),
+        np.empty((rows, nodes), dtype=np.int16),
+        np.full((rows, nodes), -1, dtype=np.int64),
+        Desk(order, spot, begin, np.empty(nodes), heap),
         uses_of(shapes),
     )
 
@@ -171,8 +173,7 @@ def scored(
     if best < 0:
         return 0
     if count > 1:
-        for i in range(size // 2 - 1, -1, -1):  # a heap of the nodes that hold one, in place
-            sink(keys, heap, i, size)
+        heapify(keys, heap, size)
     for k in range(count):
         if k:
             if size == 0:
@@ -183,31 +184,12 @@ def scored(
         got[at + k] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
         if count > 1:
             refresh(place, S, s, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
-            keys[0] = scores[r, i]
-            if keys[0] == np.inf:
+            if scores[r, i] == np.inf:
                 pop(keys, heap, 0, size)
                 size -= 1
             else:
-                sink(keys, heap, 0, size)
+                sink(keys, heap, 0, size, 0, scores[r, i], best)
     return count
-
-
-@inner
-def sink(keys: Floats, heap: Ints, i: int, size: int) -> None:
-    """Let entry `i` of a heap find its place further down."""
-    key, item = keys[i], heap[i]
-    while True:
-        down = 2 * i + 1
-        if down >= size:
-            break
-        if down + 1 < size:
-            a, b = keys[down], keys[down + 1]
-            down += b < a or (b == a and heap[down + 1] < heap[down])
-        if key < keys[down] or (key == keys[down] and item < heap[down]):
-            break
-        keys[i], heap[i] = keys[down], heap[down]
-        i = down
-    keys[i], heap[i] = key, item
 
 
 @inner
@@ -236,7 +218,7 @@ def by_lot(
     return count
 
 
-@inner
+@inline
 def indexed(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, where: Ints, got: Ints, at: int
 ) -> int:
@@ -259,7 +241,7 @@ def indexed(
     return count
 
 
-@inner
+@inline
 def settle(S: Ints, s: int, placed: int, N: Ints, free: Ints, where: Ints, at: int) -> None:
     """Keep the books of what is free by type after `placed` instances have come."""
     each = S[s, GPUS] * S[s, MILLI]
@@ -268,7 +250,7 @@ def settle(S: Ints, s: int, placed: int, N: Ints, free: Ints, where: Ints, at: i
             free[N[where[i], ORDINAL]] -= each
 
 
-@inner
+@inline
 def back(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, free: Ints, where: Ints, got: Ints,
     at: int,
@@ -285,7 +267,7 @@ def back(
             moved(N, n, G, X, B, got[i], -milli, idle)
 
 
-@inner
+@inline
 def offered(S: Ints, s: int, free: Ints) -> int:
     """The GPU milli that are free on the types a shape may run on."""
     total = 0
@@ -320,10 +302,7 @@ def usable(S: Ints, s: int, N: Ints, n: int, G: Ints, lacks: Ints, count: int) -
     """Add to `lacks` how many instances a node has GPUs for, then CPU too, then memory too."""
     units = count
     if S[s, GPUS]:
-        units = 0
-        for g in range(N[n, FIRST], N[n, LAST]):
-            units += G[g, FREE] // S[s, MILLI]
-        units = min(units // S[s, GPUS], count)
+        units = min(pieces(S, s, N, n, G) // S[s, GPUS], count)
     lacks[0] += units
     if S[s, CPU]:
         units = min(units, N[n, CPU] // S[s, CPU])

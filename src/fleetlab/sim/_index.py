@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import inner, loop
+from fleetlab.sim._compile import inline, inner, loop
 from fleetlab.sim._nodes import (
     APP,
     CPU,
@@ -108,7 +108,7 @@ def take_out(B: Bits, begin: int, sums: int, i: int) -> None:
         B[sums + (w >> 6)] &= ~(ONE << np.uint64(w & 63))
 
 
-@inner
+@inline
 def next_level(B: Bits, t: int, level: int) -> int:
     """The first list of GPUs of group `t` that is not empty, from `level` on; LEVELS where there is none."""
     w, at = level >> 6, t * LEVEL_WORDS
@@ -163,7 +163,7 @@ def beside(S: Ints, s: int, N: Ints, n: int, apps: Ints) -> bool:
     return S[s, LIMIT] == 0 or apps[S[s, APP], n] < S[s, LIMIT]
 
 
-@inner
+@inline
 def share_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, level: int, below: int) -> int:
     """The first GPU of a list, with a number below `below`, whose node has room beside it; -1 where there is none."""
     row = HEADER + t * ROW
@@ -189,7 +189,7 @@ def share_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t:
     return -1
 
 
-@inner
+@inline
 def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
     """The GPU with the least free that holds a share, the first of equals; -1 where there is none."""
     level, none, tiers, wanted = S[s, MILLI], len(G), X[TIERS], S[s, TYPES]
@@ -216,7 +216,7 @@ def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) 
     return -1
 
 
-@inner
+@inline
 def whole_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, idle: int, below: int) -> int:
     """The first node of a list, with a number below `below`, that holds an instance; -1 where there is none."""
     row = HEADER + t * ROW
@@ -238,7 +238,7 @@ def whole_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t:
     return -1
 
 
-@inner
+@inline
 def best_whole(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
     """The node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
     wanted, none, tiers = S[s, TYPES], len(N), X[TIERS]
@@ -290,7 +290,7 @@ def best_cpu(S: Ints, s: int, N: Ints, apps: Ints, X: Ints) -> int:
                 break
 
 
-@inner
+@inline
 def lift(X: Ints, rank: int, cpu: int) -> None:
     """Say how much CPU the node of that rank has free."""
     tree, i = X[AT_TREE], rank + X[LEAVES]
@@ -303,7 +303,7 @@ def lift(X: Ints, rank: int, cpu: int) -> None:
         X[tree + i] = most
 
 
-@inner
+@inline
 def enlist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     """Put node `n` into the list of those with `idle` GPUs."""
     row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
@@ -313,7 +313,7 @@ def enlist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     X[row + IDLES] |= 1 << idle
 
 
-@inner
+@inline
 def delist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
     """Undo `enlist`."""
     row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
@@ -324,7 +324,7 @@ def delist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
         X[row + IDLES] &= ~(1 << idle)
 
 
-@inner
+@inline
 def relist(G: Ints, g: int, X: Ints, B: Bits, group: int, old: int, new_group: int, new: int) -> None:
     """Move a GPU from one list to another."""
     row, i = HEADER + group * ROW, G[g, SLOT]
@@ -335,7 +335,7 @@ def relist(G: Ints, g: int, X: Ints, B: Bits, group: int, old: int, new_group: i
     fuller(X, B, new_group, new)
 
 
-@inner
+@inline
 def moved(N: Ints, n: int, G: Ints, X: Ints, B: Bits, got: int, more: int, idle: int) -> None:
     """Put GPUs `got` of node `n`, which had `more` milli free, and the node, which had `idle`, into their lists."""
     lift(X, N[n, RANK], N[n, CPU])

@@ -71,6 +71,19 @@ def holds(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints) -> bool:
 
 
 @step
+def pieces(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
+    """How often do the GPUs of node `n` have free what shape `s` asks of one?"""
+    milli = S[s, MILLI]
+    if milli == WHOLE:
+        return N[n, IDLE]
+    found = 0
+    if N[n, MOST] >= milli:
+        for g in range(N[n, FIRST], N[n, LAST]):
+            found += G[g, FREE] >= milli if milli > WHOLE // 2 else G[g, FREE] // milli
+    return found
+
+
+@step
 def room(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints) -> int:
     """How many instances of shape `s` could node `n` take now, one after the other?"""
     if not holds(S, s, N, n, G, apps):
@@ -83,12 +96,11 @@ def room(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints) -> int:
         most = min(most, S[s, LIMIT] - apps[S[s, APP], n])
     if S[s, GPUS] == 0:
         return most
+    if S[s, GPU_MEMORY] == 0:
+        return min(most, pieces(S, s, N, n, G) // S[s, GPUS])
     slots = 0
     for g in range(N[n, FIRST], N[n, LAST]):
-        each = G[g, FREE] // S[s, MILLI]
-        if S[s, GPU_MEMORY]:
-            each = min(each, G[g, VRAM] // S[s, GPU_MEMORY])
-        slots += each
+        slots += min(G[g, FREE] // S[s, MILLI], G[g, VRAM] // S[s, GPU_MEMORY])
     return min(most, slots // S[s, GPUS])
 
 
@@ -200,11 +212,8 @@ def push(keys: Floats, heap: Ints, at: int, size: int, key: float, item: int) ->
 
 
 @step
-def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
-    """Take the first out of the heap that begins at `at` and has `size` entries."""
-    size -= 1
-    key, item = keys[at + size], heap[at + size]
-    i = 0
+def sink(keys: Floats, heap: Ints, at: int, size: int, i: int, key: float, item: int) -> None:
+    """Put an item where entry `i` of a heap was, or further down."""
     while True:
         down = 2 * i + 1
         if down >= size:
@@ -217,6 +226,19 @@ def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
         keys[at + i], heap[at + i] = keys[at + down], heap[at + down]
         i = down
     keys[at + i], heap[at + i] = key, item
+
+
+@step
+def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
+    """Take the first out of the heap that begins at `at` and has `size` entries."""
+    sink(keys, heap, at, size - 1, 0, keys[at + size - 1], heap[at + size - 1])
+
+
+@step
+def heapify(keys: Floats, heap: Ints, size: int) -> None:
+    """Make a heap of the first `size` entries, in place."""
+    for i in range(size // 2 - 1, -1, -1):
+        sink(keys, heap, 0, size, i, keys[i], heap[i])
 
 
 # -- why not? ------------------------------------------------------------------------------------------------------

@@ -47,17 +47,15 @@ def play(
 
 def ranks(world: World, order: str) -> Floats:
     """The rank of each task by a built-in order, the lowest first; without the estimate where that is learnt."""
-    need = world.S[world.shape, GPUS] * world.S[world.shape, MILLI] * world.instances
-    known = world.estimate if world.learners == 0 else np.zeros(len(need))
-    keys: dict[str, Floats] = {
-        "fifo": np.zeros(len(need)),
-        "sjf": known,
-        "smallest": need.astype(np.float64),
-        "largest": -need.astype(np.float64),
-        "priority": -world.priority.astype(np.float64),
-        "aging": known + world.submit,
-    }
-    return keys[order]
+    known = world.estimate if world.learners == 0 else np.zeros(len(world.submit))
+    if order in BY_ESTIMATE:
+        return known if order == "sjf" else known + world.submit
+    if order == "priority":
+        return -world.priority.astype(np.float64)
+    need = np.zeros(len(world.submit))
+    if order != "fifo":
+        need += world.S[world.shape, GPUS] * world.S[world.shape, MILLI] * world.instances
+    return -need if order == "largest" else need
 
 
 def land_of(world: World, place: str, seed: int) -> Land:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -64,14 +63,15 @@ def simulate(
     played = _quickly(found, who, discipline, where, seed, until) if plain else None
     if played is None:
         from fleetlab.sim import full
+        from fleetlab.sim._compile import telling
 
-        _tell_compiling("fleetlab.sim._full", "run")
         mode = sharing if sharing not in ("shares", "exclusive") else None
         speeds = full.speeds_of(slowdown or Slowdown.default(), mode, found) if mode else None
-        played = full.play(
-            found, order=who, discipline=discipline, place=where, preempt=preempt, quota=limits, speeds=speeds,
-            recovery=recovery, events=events, cluster=cluster, seed=seed, until=until,
-        )  # fmt: skip
+        with telling():
+            played = full.play(
+                found, order=who, discipline=discipline, place=where, preempt=preempt, quota=limits, speeds=speeds,
+                recovery=recovery, events=events, cluster=cluster, seed=seed, until=until,
+            )  # fmt: skip
     settings = {
         "order": str(who), "discipline": discipline, "place": str(where), "sharing": sharing,
         "estimate": estimate if isinstance(estimate, str) else "a column", "cluster": cluster.source,
@@ -92,6 +92,7 @@ def _quickly(
 ) -> Played | None:
     """Play it with the quick loop, where that knows the rules."""
     from fleetlab.sim import quick
+    from fleetlab.sim._compile import telling
 
     if discipline not in quick.DISCIPLINES or not isinstance(place, str):
         return None
@@ -105,8 +106,8 @@ def _quickly(
         return None
     else:
         rank = _fixed(order, found)
-    _tell_compiling(f"fleetlab.sim.{'_easy' if discipline == 'easy' else '_engine'}", f"run_{discipline}")
-    return quick.play(found, order=rank, discipline=discipline, place=place, seed=seed, until=until)
+    with telling():
+        return quick.play(found, order=rank, discipline=discipline, place=place, seed=seed, until=until)
 
 
 def _fixed(order: Order, found: World) -> Floats:
@@ -164,13 +165,3 @@ def _known(word: str, told: str, known: tuple[str, ...]) -> None:
         near = get_close_matches(str(told), known, 1)
         msg = f"no {word} by that name: `{told}`" + (f"; did you mean {near[0]}?" if near else "")
         raise PolicyError(msg, hint=f"there are {', '.join(known)}")
-
-
-def _tell_compiling(module: str, loop: str) -> None:
-    """Say why nothing seems to happen the first time."""
-    from importlib import import_module
-
-    from fleetlab.sim._compile import is_compiled
-
-    if not is_compiled(getattr(import_module(module), loop)):
-        print("compiling the simulator: only the first run waits for this, about half a minute", file=sys.stderr)
