@@ -13,7 +13,7 @@ demo: .venv/.core
 	$(BIN)/fleetlab simulate build/demo --order sjf --estimate group
 
 test: check .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: .venv/.dev
 	$(BIN)/ruff check .

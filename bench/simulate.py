@@ -41,7 +41,8 @@ RULES = {  # order, discipline, place; the most CPU seconds that the two months 
 }
 ALSO = ("fifo/strict/best_fit", "sjf/easy/best_fit", "fifo/skip/worst_fit")
 
-# One process of its own: words of a trace, rules, by what factor submissions are pressed together.
+# One process of its own: words of a trace, rules, by what factor submissions are pressed together, how often to
+# measure, and how often the tasks come, one time after the other.
 CHILD = """
 import json, sys, time, fleetlab, polars as pl
 from fleetlab.traces.builtin import open_trace
@@ -51,8 +52,11 @@ small = open_trace("builtin:2000:0")
 fleetlab.simulate(small.workload, small.cluster, **rules)
 trace = open_trace(words)
 told = trace.workload
-if faster != 1:
-    frame = told.frame.with_columns(pl.col("submit") / faster).drop("start", "end")
+times = int(sys.argv[5])
+if faster != 1 or times != 1:
+    frame = told.frame.with_columns(pl.col("submit") / faster).drop("task", "start", "end")
+    span = frame["submit"].max()
+    frame = pl.concat([frame.with_columns(pl.col("submit") + k * span) for k in range(times)])
     told = fleetlab.Workload.of(frame, source=told.source)
 took = []
 for _ in range(int(sys.argv[4])):
@@ -188,10 +192,10 @@ def whole() -> list[dict[str, Any]]:
 
 
 def twice() -> list[dict[str, Any]]:
-    """Twice the tasks at the same load: the built-in trace goes on for twice as long."""
+    """Twice the tasks at the same load: the same ones, and once more when they have come."""
     rows = []
     for rules in RULES:
-        one, two = (_child(f"builtin:{n}:0", rules, repeats=3)["cpu_s"] for n in (100_000, 200_000))
+        one, two = (_child("builtin:100000:0", rules, repeats=3, times=n)["cpu_s"] for n in (1, 2))
         rows.append(_say({"what": f"twice 100,000 tasks, {rules}", "one_s": one, "two_s": two, "ratio": two / one}))
     return rows
 
@@ -207,8 +211,8 @@ def queue() -> list[dict[str, Any]]:
     return rows
 
 
-def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1) -> dict[str, Any]:
-    command = [sys.executable, "-c", CHILD, words, rules, str(faster), str(repeats)]
+def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1, times: int = 1) -> dict[str, Any]:
+    command = [sys.executable, "-c", CHILD, words, rules, str(faster), str(repeats), str(times)]
     found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(found.stdout))
 

@@ -593,59 +593,6 @@ def test_an_order_that_gives_no_number_stops_the_run():
         play(w, order=broken)
 
 
-# -- theory ----------------------------------------------------------------------------------------------------------
-
-
-def over_seeds(run, seeds=8):
-    """Mean over independent runs, and the half-width of its 99 % interval."""
-    means = np.array([run(seed) for seed in range(seeds)])
-    return means.mean(), 3.499 * means.std(ddof=1) / seeds**0.5
-
-
-def completion(seed, rate, needs, weights, order, count, cluster):
-    rng = np.random.default_rng(seed)
-    submit = np.cumsum(rng.exponential(1 / rate, count))
-    frame = {
-        "submit": submit - submit[0],
-        "service": rng.exponential(1.0, count),
-        "gpu_milli": rng.choice(needs, count, p=weights) * 1000,
-    }
-    w = world(Workload.of(pl.DataFrame(frame), source="theory"), cluster)
-    played = play(w, order=order)
-    return (played.end - w.submit).mean()
-
-
-def srpt_completion(rho, top=40.0, steps=200_000):
-    """Mean completion time of M/M/1 under SRPT: Schrage and Miller's integral, by the trapezoid rule."""
-    x = np.linspace(0, top, steps)
-    f, tail = np.exp(-x), np.exp(-x)
-
-    def upto(values):
-        return np.append(0, np.cumsum((values[1:] + values[:-1]) / 2)) * (x[1] - x[0])
-
-    load = rho * upto(x * f)
-    wait = rho * (upto(x * x * f) + x * x * tail) / (2 * (1 - load) ** 2)
-    return upto((wait + upto(1 / (1 - load))) * f)[-1]
-
-
-@pytest.mark.slow
-def test_srpt_completes_as_schrage_and_miller_say():
-    mean, half = over_seeds(lambda s: completion(s, 0.8, [1], [1.0], "srpt", 40_000, Cluster.uniform(1, 1)))
-    assert abs(mean - srpt_completion(0.8)) <= half
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("order", "rho", "theory"),
-    [("server_filling", 0.5, 1.62), ("server_filling", 0.8, 3.39), ("server_filling_srpt", 0.8, 1.87)],
-)
-def test_server_filling_completes_as_published_for_needs_of_powers_of_two(order, rho, theory):
-    needs, weights = [1, 2, 4, 8], [0.6, 0.2, 0.1, 0.1]
-    rate = rho * 8 / 2.2
-    mean, half = over_seeds(lambda s: completion(s, rate, needs, weights, order, 30_000, Cluster.uniform(1, 8)))
-    assert abs(mean - theory) <= half + 0.006  # the published numbers have three digits
-
-
 # -- compiled or not -------------------------------------------------------------------------------------------------
 
 EVERYTHING = """

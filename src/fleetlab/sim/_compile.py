@@ -97,6 +97,8 @@ def kept(*, inlined: bool = False, **options: Any) -> Callable[[F], F]:  # noqa:
     options |= {"cache": True, "error_model": "numpy", "forceinline": inlined}  # else a callee takes its caller's
 
     def compiled(function: F) -> F:
+        if config.DISABLE_JIT:
+            return function
         before = config.CACHE_DIR
         # Looked at when a function is decorated, and only then.
         config.CACHE_DIR = str(folder(function.__module__.rsplit(".", 1)[-1]))

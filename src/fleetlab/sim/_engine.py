@@ -131,6 +131,13 @@ def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got
 
 
 @inner
+def at_most(S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, free: Ints) -> int:
+    """How many of `count` instances fit now? Where too little is free in all, those that would fill it."""
+    each, most = S[s, GPUS] * S[s, MILLI], offered(S, s, free)
+    return most // each if count * each > most else slots(S, s, count, N, G, apps, X)
+
+
+@inner
 def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int) -> bool:
     """Could one of the nodes just freed hold an instance? If none can, what failed before fails still."""
     for i in range(count):  # noqa: SIM110  compiled, a loop is quicker than a generator
@@ -331,7 +338,7 @@ def run_skip(
     # What a kind has waited for in all, from when on it waits for the present cause, and which.
     spent, since, cause = np.zeros((many, WHY)), np.zeros(many), np.zeros(many, np.int64)
     # At most so many instances of a shape fit: counted when one last failed, and what was freed on top of that since.
-    hope = np.zeros(len(S), np.int64)
+    hope, counted = np.zeros(len(S), np.int64), np.full(len(S), -1, np.int64)  # in which pass
     asked, asks, fitted = np.empty(many, np.int64), 0, np.zeros(many, np.bool_)  # fitted: when the pass began
     ranks, best = np.empty(many), np.empty(many, np.int64)
     mean, seen = np.zeros(learns.max() + 2 if total else 1), np.zeros(learns.max() + 2 if total else 1, np.int64)
@@ -399,10 +406,13 @@ def run_skip(
                     hope[s] = slots(S, s, ALL, N, G, apps, X)
                 continue
             if (count > 1 or not waits[k]) and (waits[k] or asks > 1):
-                fits = slots(S, s, count, N, G, apps, X)
-                fitted[k] = fits >= count
+                fitted[k] = hope[s] >= count
+                if counted[s] < turn:
+                    fits = at_most(S, s, count, N, G, apps, X, free)
+                    fitted[k] = fits >= count
+                    if not fitted[k]:  # so many fit, and no more: the others of its shape need not count
+                        hope[s], counted[s] = fits, turn
                 if not fitted[k]:
-                    hope[s] = fits
                     continue
             push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
             trying += 1

@@ -283,14 +283,15 @@ def slots(S: Ints, s: int, enough: int, N: Ints, G: Ints, apps: Ints, X: Ints) -
     found = 0
     if S[s, GPUS] == 0:
         for n in range(len(N)):
-            found += room(S, s, N, n, G, apps)
-            if found >= enough:
-                break
+            if N[n, CPU] >= S[s, CPU]:
+                found += room(S, s, N, n, G, apps)
+                if found >= enough:
+                    break
         return found
     for t in range(X[KNOWN]):
         if S[s, TYPES] >> t & 1:
             for i in range(X[X[AT_TYPES] + 2 * t], X[X[AT_TYPES] + 2 * t + 1]):
-                if N[X[i], MOST] >= S[s, MILLI]:
+                if N[X[i], MOST] >= S[s, MILLI] and N[X[i], CPU] >= S[s, CPU]:
                     found += room(S, s, N, X[i], G, apps)
                     if found >= enough:
                         return found
