@@ -1,0 +1,112 @@
+"""How tasks arrive: the rate, its daily pattern, and how much more it varies than Poisson's law says."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetlab.queueing.service import Floats
+from fleetlab.workload import Workload
+
+HOUR, DAY = 3600.0, 86_400.0
+WINDOWS = (60.0, 600.0, HOUR, 6 * HOUR, DAY)
+BLOCKS = 20  # of time, of which draws are made: arrivals of one day hang together
+DRAWS = 200
+LEAST = 2 * DAY  # of a log, to tell a daily pattern
+
+
+class Dispersion(NamedTuple):
+    """Variance of counts by their mean, in windows of so many seconds; 1 for Poisson's law."""
+
+    window: float
+    value: float
+    low: float
+    high: float
+    around: Floats  # the same about the daily pattern: of the whole log, then of each draw of its blocks
+
+
+def draws(seed: int) -> Floats:
+    """How often each block of time is taken: once each in the first row, by lot in the others."""
+    drawn = np.random.default_rng(seed).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
+    return np.vstack([np.ones(BLOCKS), drawn.astype(np.float64)])
+
+
+def between(values: Floats) -> tuple[float, float]:
+    """The 95 % interval of a number of which the first value is the estimate and the others are of draws."""
+    told = values[1:][~np.isnan(values[1:])]
+    if not len(told):
+        return math.nan, math.nan
+    low, high = np.quantile(told, [0.025, 0.975], method="nearest").tolist()
+    return min(low, float(values[0])), max(high, float(values[0]))
+
+
+def pattern(submit: Floats, span: float, begins: float) -> Floats | None:
+    """Tasks a second by hour of the day; none where the log is too short to tell."""
+    if span < LEAST or not len(submit):
+        return None
+    counts = np.bincount(_hour(submit, begins), minlength=24).astype(np.float64)
+    return np.asarray(counts / _seconds(span, begins))
+
+
+def midnight(workload: Workload) -> float:
+    """Seconds of the day at which the log begins, by the clock of its people, where it tells."""
+    if workload.epoch is None:
+        return 0.0
+    # Clocks that are changed in summer are taken as they were at the beginning.
+    at = datetime.fromtimestamp(workload.epoch, ZoneInfo(workload.zone or "UTC"))
+    return at.hour * HOUR + at.minute * 60.0 + at.second
+
+
+def dispersions(submit: Floats, span: float, begins: float, weights: Floats) -> list[Dispersion]:
+    """Over windows from a minute to a day, as far as the log has twenty of them."""
+    found = []
+    for window in WINDOWS:
+        n = int(span // window)
+        if n < BLOCKS or not len(submit):
+            continue
+        counts = np.bincount((submit // window).astype(np.int64), minlength=n)[:n].astype(np.float64)
+        block = np.arange(n) * BLOCKS // n
+
+        def summed(values: Floats, block: NDArray[np.int64] = block) -> Floats:
+            return weights @ np.bincount(block, values, minlength=BLOCKS)
+
+        many, first = summed(np.ones(n)), summed(counts)
+        expected = _expected(submit, span, begins, window, n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = summed(counts**2) / first - first / many
+            about = ratio if expected is None else summed((counts - expected) ** 2) / summed(expected)
+        if expected is not None:
+            about = about / (1 - DAY / span)  # the pattern was learnt from the same days, and is too near to them
+        found.append(Dispersion(window, float(ratio[0]), *between(ratio), about))
+    return found
+
+
+def _expected(submit: Floats, span: float, begins: float, window: float, n: int) -> Floats | None:
+    """How many tasks the daily pattern lets one expect in each window; none where there is no pattern."""
+    rates = pattern(submit, span, begins)
+    if rates is None:
+        return None
+    edges = np.arange(math.ceil((span + begins) / HOUR) + 2) * HOUR - begins
+    upto = np.concatenate([[0.0], np.cumsum(np.tile(rates, len(edges) // 24 + 1)[: len(edges) - 1] * HOUR)])
+    return np.asarray(np.diff(np.interp(np.arange(n + 1) * window, edges, upto)))
+
+
+def gaps_scv(submit: Floats) -> float:
+    """The SCV of the gaps between arrivals; nan where there are too few."""
+    gaps = np.diff(submit)
+    return float(gaps.var() / gaps.mean() ** 2) if len(gaps) > 1 and gaps.any() else math.nan
+
+
+def _hour(submit: Floats, begins: float) -> NDArray[np.int64]:
+    return np.asarray(((submit + begins) // HOUR).astype(np.int64) % 24)
+
+
+def _seconds(span: float, begins: float) -> Floats:
+    """How many seconds of each hour of the day the log has."""
+    edges = np.clip(np.arange(math.ceil((span + begins) / HOUR) + 1) * HOUR, begins, begins + span)
+    return np.asarray(np.bincount(np.arange(len(edges) - 1) % 24, np.diff(edges), minlength=24), dtype=np.float64)
