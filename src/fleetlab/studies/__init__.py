@@ -1,0 +1,1 @@
+"""Upstairs: questions that need several rooms, each study one verb."""

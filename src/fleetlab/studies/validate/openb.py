@@ -1,0 +1,104 @@
+"""openb (Alibaba 2023): pods on a cluster that is all but idle. What they waited is not for GPUs: it is the scheduler.
+
+It can show how long a scheduler takes when there is room. It cannot show waiting: at the recorded times the pods never
+need more than a hundredth of the GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim import simulate
+from fleetlab.studies._spread import Floats, Mean, beside, over_time
+from fleetlab.studies.validate._line import Line
+from fleetlab.traces import read
+
+FOLDER = "alibaba-openb-v2023"
+PODS = "openb_pod_list_default.csv"
+CAN = "openb 2023: a cluster that is all but idle. It shows the scheduler's own latency, not waiting for GPUs"
+DRAWS = 400  # of a bootstrap
+
+
+def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
+    """Delays as recorded, beside what the simulator says; what is left is fitted."""
+    trace = read(data / FOLDER / PODS, "openb2023")
+    assert trace.cluster is not None
+    tasks = simulate(trace.workload, trace.cluster).tasks
+    log = trace.workload.frame.select("task", recorded=pl.col("start") - pl.col("submit"))
+    both = tasks.select("task", "wait", "gpu_milli").join(log.drop_nulls(), on="task").sort("task")
+    delay, wait = both["recorded"].to_numpy(), both["wait"].to_numpy()
+    why = "the log's delays are the scheduler's latency: the simulator decides at once"
+    lines = [
+        Line("openb 2023, all pods", "mean delay, s", float(delay.mean()), beside(wait, delay), why=why, counts=False),
+        Line("openb 2023, all pods", "share that finds no room at once", 0.0, over_time((wait > 0).astype(np.float64))),
+    ]
+    # Fitted to every other pod, and held beside the rest.
+    law = fitted((delay - wait)[::2])
+    return [*lines, *_beside(law, (delay - wait)[1::2], seed)], [CAN, law.said()]
+
+
+def _beside(law: Latency, latency: Floats, seed: int) -> list[Line]:
+    """Quantiles of the fitted law beside those of the log, with bootstrap intervals."""
+    rng = np.random.default_rng([seed, 23])
+    found = []
+    for share in (0.5, 0.75, 0.9, 0.99):
+        drawn = [np.quantile(rng.choice(latency, len(latency)), share) for _ in range(DRAWS)]
+        log = Mean(float(np.quantile(latency, share)), float(np.std(drawn, ddof=1)), DRAWS - 1)
+        found.append(
+            Line("openb 2023, latency by the fitted law", f"P{100 * share:g}, s", law.quantile(share), log, near=0.15,
+                 why="times are whole seconds, and two lognormals are not all of it", counts=False)
+        )  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Zero, or one of two lognormal laws: a decision at the next look, or at a later one."""
+
+    zero: float  # the share that is zero
+    share: tuple[float, float]  # of each law, of the others
+    middle: tuple[float, float]  # of logarithms
+    width: tuple[float, float]
+
+    def quantile(self, share: float) -> float:
+        """The seconds that this share takes no longer than, by bisection."""
+        if share <= self.zero:
+            return 0.0
+        low, high = -10.0, 30.0
+        for _ in range(60):
+            at = (low + high) / 2
+            below = sum(
+                p * NormalDist(m, w).cdf(at) for p, m, w in zip(self.share, self.middle, self.width, strict=True)
+            )
+            low, high = (at, high) if below < (share - self.zero) / (1 - self.zero) else (low, at)
+        return math.exp(high)
+
+    def said(self) -> str:
+        """In words."""
+        parts = [
+            f"{100 * (1 - self.zero) * p:.0f} % lognormal around {math.exp(m):.2g} s (σ {w:.2g})"
+            for p, m, w in zip(self.share, self.middle, self.width, strict=True)
+        ]
+        return f"openb 2023, scheduler latency: {100 * self.zero:.0f} % none, {' and '.join(parts)}"
+
+
+def fitted(latency: Floats, rounds: int = 200) -> Latency:
+    """The likeliest law, by expectation and maximisation (Dempster, Laird and Rubin 1977)."""
+    x = np.log(latency[latency > 0])
+    share, middle = np.array([0.5, 0.5]), np.quantile(x, [0.25, 0.75])
+    width = np.full(2, x.std() / 2)
+    for _ in range(rounds):
+        density = share * np.exp(-(((x[:, None] - middle) / width) ** 2) / 2) / width
+        mine = density / density.sum(axis=1, keepdims=True)
+        weight = mine.sum(axis=0)
+        share, middle = weight / len(x), (mine * x[:, None]).sum(axis=0) / weight
+        # Times are whole seconds: a law as narrow as a point would only fit the rounding.
+        width = np.maximum(np.sqrt((mine * (x[:, None] - middle) ** 2).sum(axis=0) / weight), 0.1)
+    pairs = [tuple(float(v) for v in values) for values in (share, middle, width)]
+    return Latency(float((latency <= 0).mean()), *pairs)  # type: ignore[arg-type]

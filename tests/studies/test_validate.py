@@ -1,0 +1,321 @@
+"""Validation: its intervals are honest, its recursions right, and a simulator with another tie order fails it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import order
+from fleetlab.sim import simulate
+from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, student, with_controls
+from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
+from fleetlab.studies.validate._arrivals import Law
+from fleetlab.studies.validate._busy import busy_nodes
+from fleetlab.studies.validate._line import AGREES, CHANCE, DIFFERS, KNOWN, VAGUE, Line, agree, each_of, exactly, table
+
+
+def silent(_what, _done, _share):
+    pass
+
+
+# -- a changed tie order -------------------------------------------------------------------------------------------
+
+
+@order
+def backwards(s, task, now):
+    """First come, first served; but of those that come at one instant, the last."""
+    return s.submit[task] - 1e-6 * task
+
+
+@order
+def priority_backwards(s, task, now):
+    """The highest priority first; of equals, who came last."""
+    return -s.priority[task] - 1e-9 * task
+
+
+def with_order(word, other):
+    def simulated(workload, cluster, **rules):
+        return simulate(
+            workload, cluster, **(rules | {"order": other} if rules.get("order", "fifo") == word else rules)
+        )
+
+    return simulated
+
+
+@pytest.fixture(scope="module")
+def equal():
+    return schedules.compare(simulate, seed=0, tell=silent)
+
+
+def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
+    assert [line.case for line in equal if line.found.value != line.expected] == []
+    assert len(equal) >= 20
+
+
+@pytest.mark.parametrize(("word", "other"), [("fifo", backwards), ("priority", priority_backwards)])
+def test_a_simulator_that_breaks_ties_the_other_way_fails(word, other):
+    lines = schedules.compare(with_order(word, other), seed=0, tell=silent)
+    failed = {line.case for line in lines if line.verdict(each_of(lines)) == DIFFERS}
+    assert not agree(lines)
+    assert {case for case in failed if case.startswith(f"{word}/") or case.startswith(f"{word},")}
+
+
+def test_a_simulator_that_lets_tasks_pass_a_gang_fails():
+    def passing(workload, cluster, **rules):
+        return simulate(workload, cluster, **(rules | {"discipline": "skip"}))
+
+    lines = schedules.compare(passing, seed=0, tell=silent)
+    assert [line.case for line in lines if line.verdict() == DIFFERS] == [
+        "gangs of 1, 2, 4 and 8 in a strict line, 8 GPUs"
+    ]
+
+
+def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
+    def last(s, task, node):
+        return -1.0 * node
+
+    def from_the_end(workload, cluster, **rules):
+        return simulate(workload, cluster, **(rules | {"place": last} if rules.get("place") == "first_fit" else rules))
+
+    lines = schedules.compare(from_the_end, seed=0, tell=silent)
+    assert [line.case.split(",")[0] for line in lines if line.verdict() == DIFFERS] == ["first_fit"]
+
+
+def test_bursts_have_ties_that_matter():
+    for case in schedules._everybody_fits():
+        put = case.input(0)
+        starts = np.array(case.recursion(put, case.servers))
+        assert (np.diff(put.submit) == 0).mean() > 0.5
+        assert (starts > put.submit).mean() > 0.2
+
+
+# -- recursions, by hand -------------------------------------------------------------------------------------------
+
+
+def put_in(gap, service, *, need=None, priority=None):
+    count = len(gap)
+    ones, zeros = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    return schedules.Input(
+        np.array(gap, dtype=float), zeros, np.array(service, dtype=float),
+        ones if need is None else np.array(need), zeros if priority is None else np.array(priority),
+    )  # fmt: skip
+
+
+def test_two_servers_take_whoever_came_first():
+    assert schedules.by_arrival(put_in([0, 0, 0, 1], [5, 2, 4, 1]), 2) == [0, 0, 2, 5]
+
+
+def test_a_gang_at_the_head_keeps_all_behind_it():
+    assert schedules.in_line(put_in([0, 0, 0], [5, 2, 1], need=[1, 2, 1]), 2) == [0, 5, 7]
+
+
+def test_the_lowest_key_goes_first_and_of_equals_who_came_first():
+    put = put_in([0, 0, 0, 0], [4, 3, 1, 3])
+    assert schedules.lowest_first(lambda p: p.service.tolist())(put, 1) == [7, 1, 0, 4]
+
+
+def test_the_shortest_left_puts_others_off():
+    recursion = schedules.chosen_anew(schedules.shortest_left)
+    assert recursion(put_in([0, 1], [5, 2]), 1) == [7, 3]
+
+
+def test_server_filling_takes_the_largest_of_the_shortest_line_that_fills():
+    put = put_in([0, 0, 0], [1, 1, 1], need=[1, 2, 1])
+    assert schedules.filling(put, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
+
+
+# -- intervals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("freedom", "sure", "t"),
+    [(1, 0.95, 12.706), (5, 0.99, 4.032), (9, 0.95, 2.262), (30, 0.999, 3.646), (10**6, 0.95, 1.96)],
+)
+def test_students_t_is_as_in_the_tables(freedom, sure, t):
+    assert student(freedom, sure) == pytest.approx(t, abs=1e-3)
+
+
+def test_intervals_of_normal_runs_hold_the_mean_nineteen_times_in_twenty():
+    rng = np.random.default_rng(3)
+    held = [low <= 0 <= high for low, high in (over_runs(rng.normal(size=6)).between() for _ in range(4000))]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.011)
+
+
+def test_controls_take_off_what_they_explain_and_leave_the_mean():
+    rng = np.random.default_rng(4)
+    control = rng.normal(size=(24, 1))
+    values = 7 + 3 * control[:, 0] + 0.1 * rng.normal(size=24)
+    found, plain = with_controls(values, control), over_runs(values)
+    assert found.error < plain.error / 10
+    assert abs(found.value - 7) < 0.1
+
+
+def test_neighbours_that_hang_together_make_an_interval_wider():
+    rng = np.random.default_rng(5)
+    steps = np.repeat(rng.normal(size=200), 50)
+    assert over_time(steps).error > 4 * steps.std() / len(steps) ** 0.5
+
+
+def test_few_values_have_no_interval():
+    assert math.isnan(over_time(np.ones(50)).between()[0])
+
+
+def test_how_many_may_miss_is_binomial():
+    chances = [math.comb(48, k) * 0.05**k * 0.95 ** (48 - k) for k in range(10)]
+    assert sum(chances[: rarely_more(48) + 1]) >= 0.999 > sum(chances[: rarely_more(48)])
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def line(off, **more):
+    """A line whose found value is so many standard errors off."""
+    return Line("case", "metric", 100.0, Mean(100.0 + off, 1.0, 10**6), **more)
+
+
+def test_a_verdict_counts_how_many_lines_there_are():
+    lines = [line(0.0)] * 49 + [line(2.5)]
+    assert [one.verdict(each_of(lines)) for one in (lines[0], lines[-1])] == [AGREES, CHANCE]
+    assert line(5.0).verdict(each_of(lines)) == DIFFERS
+    assert agree(lines)
+    assert not agree([*lines, line(5.0)])
+
+
+def test_too_many_near_misses_fail_together():
+    assert not agree([line(0.0)] * 40 + [line(2.5)] * 10)
+
+
+def test_a_known_difference_is_said_and_fails_nothing():
+    lines = [line(9.0, why="so it is", counts=False)]
+    assert agree(lines)
+    assert table(lines).select("verdict", "why").row(0) == (KNOWN, "so it is")
+
+
+def test_an_interval_that_would_hold_anything_cannot_tell():
+    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == VAGUE
+
+
+def test_a_bound_agrees_with_less_and_not_with_more():
+    assert line(-9.0, most=True).verdict() == AGREES
+    assert line(9.0, most=True).verdict() == DIFFERS
+
+
+def test_what_was_counted_is_right_or_wrong():
+    assert exactly("c", "m", 10, 10).verdict() == AGREES
+    assert exactly("c", "m", 10, 9).verdict(0.99999) == DIFFERS
+
+
+# -- comparisons ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", [Law("exponential", 2.0), Law("deterministic", 2.0, 0.0),
+                                 Law("hyperexponential", 2.0, 4.0), Law("lognormal", 2.0, 4.0)])  # fmt: skip
+def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
+    drawn = law.draw(np.random.default_rng(1), 400_000)
+    known = fleetlab.solve("M/G/1", lam=0.1, service=law.words)
+    assert 0.1 * drawn.mean() == pytest.approx(known["utilisation"], rel=0.01)
+    assert law.second / law.mean**2 - 1 == pytest.approx(law.scv)
+    assert (drawn**2).mean() == pytest.approx(law.second, rel=0.05)
+
+
+def test_a_mean_beside_theory_agrees_and_one_of_another_load_does_not():
+    case = means._many_servers(2, 0.7)
+    assert agree(case.lines(simulate, 0))
+    wrong = means.Case(case.name, case.exact, case.kinds, 2, 0.95 * case.rate, case.length)
+    assert not agree(wrong.lines(simulate, 0))
+
+
+def test_busy_nodes_are_counted_once_however_many_run_there():
+    held = pl.DataFrame({"node": ["a", "a", "b", "a"], "start": [0.0, 1.0, 1.0, 9.0], "end": [3.0, 5.0, 2.0, 10.0]})
+    assert busy_nodes(held, np.array([0.0, 1.5, 4.0, 6.0, 9.5])).tolist() == [1, 2, 1, 0, 1]
+
+
+def test_a_latency_law_gives_back_what_it_was_drawn_from():
+    rng = np.random.default_rng(6)
+    drawn = np.where(rng.random(20_000) < 0.6, rng.lognormal(0.7, 0.5, 20_000), rng.lognormal(4.2, 1.0, 20_000))
+    law = openb.fitted(np.where(rng.random(20_000) < 0.3, 0.0, drawn))
+    assert law.zero == pytest.approx(0.3, abs=0.02)
+    assert sorted(law.middle) == pytest.approx([0.7, 4.2], abs=0.15)
+    assert law.quantile(0.9) == pytest.approx(np.quantile(np.append(drawn, np.zeros(20_000 * 3 // 7)), 0.9), rel=0.1)
+
+
+def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():
+    found = helios._ratios([1, 2])
+    assert 1.2 < found["Uranus"] < found["Saturn"]
+
+
+def test_a_virtual_cluster_larger_than_a_node_is_a_gang_of_nodes():
+    jobs = pl.DataFrame({"timestamp": [0, 1, 2], "duration": [1.0, 1.0, 1.0], "num_gpus": [4, 32, 12], "cluster": "v"})
+    jobs = jobs.with_columns(pl.from_epoch("timestamp"))
+    found = philly._tasks(jobs)
+    assert found.select("instances", "gpu_milli").rows() == [(1, 4000), (4, 8000), (12, 1000)]
+
+
+# -- the verb ------------------------------------------------------------------------------------------------------
+
+
+def test_without_data_it_says_what_it_left_out():
+    found = fleetlab.validate(only=["schedules", "real"])
+    assert list(found.parts) == ["schedules"]
+    assert found.passed
+    assert sum(note.startswith("left out: ") for note in found.notes) == 4
+
+
+def test_a_validation_with_a_line_that_differs_fails():
+    found = Validation({"schedules": [exactly("c", "m", 10, 9)]}, fleetlab.Provenance("validate", "test"))
+    assert not found.passed
+    assert found.summary()[0].value == 1
+    assert found.tables()["verdicts"]["verdict"].to_list() == ["fails"]
+
+
+@pytest.mark.parametrize(("given", "error"), [({"only": ["theory"]}, "no part"), ({"data": "nowhere"}, "no folder")])
+def test_a_mistake_is_said(given, error):
+    with pytest.raises(fleetlab.WorkloadError, match=error) as e:
+        fleetlab.validate(**given)
+    assert e.value.hint
+
+
+def run(*words):
+    command = [sys.executable, "-m", "fleetlab.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
+
+
+def test_the_command_gives_a_line_for_each_schedule_with_its_interval():
+    done = run("validate", "--only", "schedules", "--json")
+    rows = json.loads(done.stdout)["tables"]["schedules"]
+    assert done.returncode == 0
+    assert all(row["low"] <= row["found"] <= row["high"] and row["verdict"] == AGREES for row in rows)
+
+
+def test_the_command_says_which_parts_there_are():
+    done = run("validate", "--only", "theory")
+    assert done.returncode == 2
+    assert "schedules" in done.stderr.partition("hint: ")[2]
+
+
+@pytest.mark.slow
+def test_all_means_agree_with_theory_together():
+    found = fleetlab.validate(only=["means"], seed=1)
+    assert found.passed, found.tables()["means"].filter(pl.col("verdict") != AGREES)
+
+
+@pytest.mark.data
+def test_fgds_table_has_the_published_numbers(data):
+    published = fgd._published(data / "fgd-expected-results" / "allo.csv")
+    assert np.mean(published["openb_pod_list_default", "fgd"]) == pytest.approx(4.77, abs=0.005)
+    assert np.mean(published["openb_pod_list_default", "best_fit"]) == pytest.approx(7.14, abs=0.005)
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_real_logs_agree_where_they_must(data):
+    found = fleetlab.validate(data=data, only=["real", "audit"])
+    assert found.passed
+    assert set(found.parts) == {"real", "audit"}
+    assert not any(note.startswith("left out") for note in found.notes)
