@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetlab.queueing import model, solve
     from fleetlab.sim import (
         Drain,
         Elastic,
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
         place,
         simulate,
     )
+    from fleetlab.studies.audit import audit
+    from fleetlab.studies.capacity import capacity
+    from fleetlab.studies.diagnose import diagnose
+    from fleetlab.studies.validate import validate
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.workload import (
         Cluster,
@@ -57,15 +62,21 @@ __all__ = [
     "TraceError",
     "Workload",
     "WorkloadError",
+    "audit",
+    "capacity",
     "check_order",
     "check_place",
+    "diagnose",
     "fetch",
+    "model",
     "order",
     "pack",
     "place",
     "read",
     "simulate",
+    "solve",
     "synthesize",
+    "validate",
 ]
 # Where each verb lives, and the nouns of one room; every other name is a noun of the hall.
 _ROOM = {
@@ -76,15 +87,21 @@ _ROOM = {
     "Prices": "fleetlab.sim",
     "Recovery": "fleetlab.sim",
     "Spot": "fleetlab.sim",
+    "audit": "fleetlab.studies.audit",
+    "capacity": "fleetlab.studies.capacity",
     "check_order": "fleetlab.sim",
     "check_place": "fleetlab.sim",
+    "diagnose": "fleetlab.studies.diagnose",
     "fetch": "fleetlab.traces",
+    "model": "fleetlab.queueing",
     "order": "fleetlab.sim",
     "pack": "fleetlab.sim",
     "place": "fleetlab.sim",
     "read": "fleetlab.traces",
     "simulate": "fleetlab.sim",
+    "solve": "fleetlab.queueing",
     "synthesize": "fleetlab.traces",
+    "validate": "fleetlab.studies.validate",
 }
 
 

@@ -324,6 +324,240 @@ def simulate(
     show(found, json=json, only=("by request", "waiting", "refused"))
 
 
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab diagnose builtin:20000",
+        "fleetlab diagnose my-trace --discipline strict --changes cpu,backfill,nodes",
+        "fleetlab diagnose my-trace --cluster smaller.toml --json",
+    )
+)
+def diagnose(
+    trace: TraceWords,
+    *,
+    changes: str = "types,cpu,memory,fragments,gangs,backfill,sjf,sharing,nodes",
+    order: str = "fifo",
+    discipline: str = "skip",
+    place: str = "best_fit",
+    estimate: str = "oracle",
+    sharing: str = "shares",
+    seed: int = 0,
+    workers: int | None = None,
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """Why do tasks wait, and what would help? The wait ledger added up, and one thing changed at a time.
+
+    Parameters
+    ----------
+    changes
+        What to change, one at a time, with commas between: types (no type constraints), cpu, memory (unlimited),
+        fragments (each pool one node), gangs (split), backfill, sjf (with group estimates), sharing (on or off), nodes
+        (a tenth more of each type; nodes:T4 for one), nothing.
+    order
+        The rules as they are, as `fleetlab simulate` takes them; so are the next four.
+    seed
+        For the intervals, and for place policies that draw lots.
+    workers
+        Processes at once; as many as there are cores for a large trace, 0: none but this one.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("runs") as tell:
+        opened = _opened(trace, cluster, tell)
+        found = fleetlab.diagnose(
+            opened.workload,
+            _cluster_of(opened, trace),
+            usage=opened.usage,
+            changes=[word.strip() for word in changes.split(",") if word.strip()],
+            order=order,
+            discipline=discipline,
+            place=place,
+            estimate=estimate,
+            sharing=sharing,
+            seed=seed,
+            workers=workers,
+            tell=tell,
+        )
+    if not json:
+        print("\n".join(found.findings), end="\n\n")
+    read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
+    show(found, json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))
+
+
+@app.command(
+    help_epilogue=_examples(
+        'fleetlab capacity builtin:20000 --slo "p90 wait < 600"',
+        'fleetlab capacity my-trace --slo "mean wait < 5m" --pool V100M32 --growth 1.3 --seed 7',
+    )
+)
+def capacity(
+    trace: TraceWords,
+    *,
+    slo: str,
+    pool: str | None = None,
+    growth: float = 1.0,
+    resamples: int = 3,
+    order: str = "fifo",
+    discipline: str = "skip",
+    place: str = "best_fit",
+    estimate: str = "oracle",
+    sharing: str = "shares",
+    seed: int = 0,
+    workers: int | None = None,
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """How many nodes for a goal such as `p90 wait < 600`? The smallest cluster that meets it, and the curve around.
+
+    Parameters
+    ----------
+    slo
+        The goal: mean or a percentile (p50, p90, p99) of wait, response or slowdown, `<`, and seconds; 10m and 2h too.
+    pool
+        Scale this pool or GPU type, for the tasks that may run on it; else all pools in proportion, for all tasks.
+    growth
+        So many times the tasks: users' days are drawn again and laid over those that are there.
+    resamples
+        How often that is drawn.
+    order
+        The rules, as `fleetlab simulate` takes them; so are the next four.
+    seed
+        For what is drawn.
+    workers
+        Processes at once; as many as there are cores for a large trace, 0: none but this one.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("runs") as tell:
+        opened = _opened(trace, cluster, tell)
+        found = fleetlab.capacity(
+            opened.workload,
+            _cluster_of(opened, trace),
+            slo=slo,
+            pool=pool,
+            growth=growth,
+            resamples=resamples,
+            order=order,
+            discipline=discipline,
+            place=place,
+            estimate=estimate,
+            sharing=sharing,
+            seed=seed,
+            workers=workers,
+            tell=tell,
+        )
+    show(found, json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab solve",
+        "fleetlab solve M/M/c --lam 7.2 --mu 1 --c 8",
+        "fleetlab solve 'M/G/1 SRPT' --lam 0.9 --service lognormal:1:10",
+        "fleetlab solve 'MSJ RESET' --lam 2 --c 8 --n 1,2,4,8 --p 0.6,0.2,0.1,0.1 --mu 1,1,1,1",
+    )
+)
+def solve(
+    model: str | None = None,
+    *,
+    json: Json = False,
+    **parameters: Annotated[str, Parameter(help="As the theory names them: --lam, --mu, --c, --service and others.")],
+) -> None:
+    """What does queueing theory say? Without a model, lists them: what each takes, and where it holds.
+
+    Parameters
+    ----------
+    model
+        A name from the list, such as M/M/c.
+    """
+    from fleetlab._screen import show
+    from fleetlab.queueing import models
+
+    show(models() if model is None else fleetlab.solve(model, **parameters), json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab model builtin:20000",
+        "fleetlab model my-trace --cluster bigger.toml --json",
+    )
+)
+def model(trace: TraceWords, *, seed: int = 0, cluster: ClusterFile = None, json: Json = False) -> None:
+    """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
+
+    Parameters
+    ----------
+    seed
+        Of the lot by which tasks that may run on several GPU types are split, and of the draws behind intervals.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("pools") as tell:
+        opened = _opened(trace, cluster, tell)
+        found = fleetlab.model(opened.workload, _cluster_of(opened, trace), seed=seed, tell=tell)
+    show(found, json=json, only=("model", "pools", "violated"))
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab validate",
+        "fleetlab validate --data traces --seed 1",
+        "fleetlab validate --only schedules,means --json",
+    )
+)
+def validate(*, data: Path | None = None, only: str = "", seed: int = 0, json: Json = False) -> None:
+    """Can the simulator be trusted? Beside exact theory, published results and real logs, with intervals and verdicts.
+
+    The exit status is 1 where something that counts speaks against it.
+
+    Parameters
+    ----------
+    data
+        A folder of real traces, as docs/validate.md lists them; without it, what needs them is left out, and said.
+    only
+        Parts, with commas between: schedules, means, approximations, published, real, audit.
+    seed
+        Another seed draws other tasks everywhere.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("done") as tell:
+        parts = [word.strip() for word in only.split(",") if word.strip()]
+        found = fleetlab.validate(data=data, only=parts, seed=seed, tell=tell)
+    show(found, json=json, most=1000)
+    sys.exit(0 if found.passed else 1)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "fleetlab audit my-trace",
+        "fleetlab audit my-trace --cluster nodes.toml --discipline strict --json",
+    )
+)
+def audit(
+    trace: TraceWords,
+    *,
+    order: str = "fifo",
+    discipline: str = "skip",
+    place: str = "best_fit",
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """Is the schedule of a log feasible on its cluster, and how far are simulated waits from recorded ones?
+
+    Parameters
+    ----------
+    order
+        The rules by which waits are simulated, as `fleetlab simulate` takes them; so are the next two.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("checks") as tell:
+        opened = _opened(trace, cluster, tell)
+        found = fleetlab.audit(opened, order=order, discipline=discipline, place=place, tell=tell)
+    show(found, json=json, most=20)
+
+
 def _column(opened: fleetlab.Trace, estimate: str) -> str | pl.Series:
     """An estimate by name, or the series of the trace that has it: seconds by task."""
     series = opened.series.get(estimate)

@@ -1,0 +1,132 @@
+"""Clusters of other sizes: which nodes are scaled, whose tasks count, a first guess, and one simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.queueing import solve
+from fleetlab.sim import simulate
+from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies.capacity._goal import Goal
+from fleetlab.workload import Cluster, Workload, WorkloadError
+
+NEVER = 1e15  # seconds that a task waits that does not fit at all
+WHOLE = 1000
+HARDWARE = "nodes.arrow"
+SOMETIME = ("its instances do not all fit at once",)  # refused for want of nodes alone
+USUAL = 0.8  # the quantile that stands for a mean in the first guess
+INSTANTS = 1000  # at which the load is looked at
+
+
+def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
+    """Which nodes are scaled: those of the pool or GPU type by that name, or all."""
+    if pool is None:
+        return pl.Series([True] * nodes.height, dtype=pl.Boolean)
+    found = ((nodes["pool"] == pool) | (nodes["gpu_type"] == pool)).fill_null(value=False)
+    if not found.any():
+        names = sorted({*nodes["pool"], *nodes["gpu_type"].drop_nulls()} - {"default"})
+        near = get_close_matches(pool, names, 1)
+        msg = f"no pool or GPU type by that name: `{pool}`" + (f"; did you mean {near[0]}?" if near else "")
+        raise WorkloadError(msg, hint=f"there are {', '.join(names)}")
+    return found
+
+
+def counted(tasks: pl.DataFrame, nodes: pl.DataFrame, pool: str | None) -> pl.Series:
+    """Whose wait counts: the tasks that may run on the nodes that are scaled."""
+    if pool is None:
+        return pl.Series([True] * tasks.height, dtype=pl.Boolean)
+    types = nodes.filter(chosen(nodes, pool))["gpu_type"].drop_nulls().unique().to_list()
+    asked = pl.col("gpu_types")
+    named = pl.any_horizontal([pl.lit(value=False), *(asked.list.contains(t) for t in types)])
+    if not types:
+        return tasks.select(ok=pl.col("gpu_milli") == 0)["ok"]
+    return tasks.select(ok=(pl.col("gpu_milli") > 0) & ((asked.list.len() == 0) | named))["ok"]
+
+
+def sized(nodes: pl.DataFrame, pool: str | None, size: int) -> pl.DataFrame:
+    """So many nodes in the pool, or in all pools in proportion, each kind of node at least once."""
+    scaled = chosen(nodes, pool)
+    there = int(scaled.sum())
+    kinds = [c for c in nodes.columns if c != "node"]
+    parts = [nodes.filter(~scaled)]
+    for part in nodes.filter(scaled).partition_by(kinds, maintain_order=True):
+        count = max(1, math.ceil(part.height * size / there - 1e-9))
+        again = part[(np.arange(count) % part.height).tolist()]
+        parts.append(again.with_columns(node=pl.format("{}#{}", "node", pl.int_range(pl.len()))))
+    return pl.concat(parts)
+
+
+def guess(workload: Workload, nodes: pl.DataFrame, pool: str | None, goal: Goal) -> int:
+    """A first guess: the load of each GPU type if nobody waited, at a busy hour, and square-root staffing for it.
+
+    That is the modified offered load (Jennings and others 1996) with the log's own arrivals, as if every task held as
+    many GPUs as they do on average.
+    """
+    scaled = chosen(nodes, pool)
+    tasks = workload.frame.filter(pl.col("service").is_not_null() & (pl.col("gpu_milli") > 0))
+    there = nodes.filter(scaled & (nodes["gpus"] > 0)).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum())
+    most = 0.0
+    for name, gpus in there.sort("gpu_type").iter_rows():
+        asked = pl.col("gpu_types")
+        mine = tasks.filter((asked.list.len() == 0) | (asked.list.first() == name))
+        most = max(most, (_servers(mine, goal) if mine.height else 0.0) / gpus)
+    return max(1, math.ceil(int(scaled.sum()) * most)) if most else int(scaled.sum())
+
+
+def _servers(tasks: pl.DataFrame, goal: Goal) -> float:
+    """GPUs so that few wait at a busy hour: as busy, and as few, as the goal's quantile says."""
+    q = USUAL if goal.quantile is None else goal.quantile
+    submit, service = tasks["submit"].to_numpy(), tasks["service"].to_numpy()
+    gpus = tasks["gpu_milli"].to_numpy() * tasks["instances"].to_numpy() / WHOLE
+    load = float(np.quantile(_held(submit, submit + service, gpus), q))
+    if not load:
+        return 0.0
+    each = float(gpus @ service / service.sum())
+    return each * solve("square-root staffing", lam=load / each, mu=1.0, chance=1 - q)["servers by the rule"]
+
+
+def _held(begin: Floats, end: Floats, gpus: Floats) -> Floats:
+    """GPUs that would be held if nobody waited, at instants while tasks arrive."""
+    times = np.linspace(0.0, float(begin.max()), INSTANTS)
+    held = np.zeros(INSTANTS)
+    for at, sign in ((begin, 1), (end, -1)):
+        by = np.argsort(at, kind="stable")
+        held += sign * np.append(0.0, np.cumsum(gpus[by]))[np.searchsorted(at[by], times, side="right")]
+    return held
+
+
+def one(
+    folder: str, tasks: str, size: int, pool: str | None, slo: str, rules: Mapping[str, str], seed: int
+) -> dict[str, Any]:
+    """Simulate one size: the statistic with its interval, the share of GPUs held, and who never fits."""
+    frame, nodes = (pl.read_ipc(Path(folder) / f) for f in (tasks, HARDWARE))
+    goal, workload = Goal.read(slo), Workload.of(frame, source="tasks")
+    cluster = Cluster.of(sized(nodes, pool, size), source=f"{size} nodes")
+    run = simulate(workload, cluster, **rules, seed=seed)  # type: ignore[arg-type]
+    mine = counted(workload.frame, nodes, pool)
+    never = run.refused.filter(pl.col("reason").is_in(SOMETIME))["task"]
+    done = run.tasks.filter(mine.gather(run.tasks["task"])).drop_nulls(goal.column)
+    late = workload.frame.filter(mine & workload.frame["task"].is_in(never.implode()))
+    values = np.concatenate((done[goal.column].to_numpy(), np.full(late.height, NEVER)))
+    submit = np.concatenate((done["submit"].to_numpy(), late["submit"].to_numpy()))
+    told = goal.between(values, Blocks.cut(submit, seed=seed)) if len(values) else (math.nan,) * 3
+    reasons = run.ledger.drop("task").sum()
+    return {
+        "told": np.array(told), "never": np.array(late.height), "tasks": np.array(len(values)),
+        "gpus": np.array(cluster.gpus), "nodes": np.array(len(cluster) - int((~chosen(nodes, pool)).sum())),
+        "reason": np.array(reasons.columns[int(np.argmax(reasons.to_numpy()))]),
+    }  # fmt: skip
+
+
+def at_best(workload: Workload, cluster: Cluster, pool: str | None, goal: Goal) -> Floats:
+    """What counts of each task if nobody waits: no number of nodes does better."""
+    tasks = workload.frame.filter(counted(workload.frame, cluster.frame, pool)).drop_nulls("service")
+    service = tasks["service"].to_numpy()
+    return {"wait": np.zeros(len(service)), "response": service, "slowdown": np.ones(len(service))}[goal.measure]

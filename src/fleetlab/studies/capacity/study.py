@@ -1,0 +1,212 @@
+"""How many nodes for a goal? A queueing model guesses, simulations with intervals answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.studies import _crew
+from fleetlab.studies._blocks import NORMAL, Floats
+from fleetlab.studies._spread import USUAL, student
+from fleetlab.studies.capacity import _growth, _sizes
+from fleetlab.studies.capacity._goal import Goal
+from fleetlab.studies.capacity._search import FARTHEST, Curve, Point, rows
+from fleetlab.workload import Cluster, Estimate, Provenance, Workload, WorkloadError, say
+
+Tell = Callable[[str, int, float], None]
+RESAMPLES = 3
+MANY = 10**6  # degrees of freedom, where runs do not differ
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Capacity:
+    """The smallest cluster that meets a goal, and the curve around it."""
+
+    provenance: Provenance
+    estimates: tuple[Estimate, ...]
+    frames: Mapping[str, pl.DataFrame]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Capacity {say(self.estimates[0])}, {say(self.estimates[1])}>"
+
+    def summary(self) -> list[Estimate]:
+        """Nodes that meet the goal, from where it may be met to where it is met for sure; and what the goal is then."""
+        return list(self.estimates)
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The curve around the answer, and the nodes of each kind, now and then."""
+        return dict(self.frames)
+
+
+def capacity(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    slo: str,
+    pool: str | None = None,
+    growth: float = 1.0,
+    resamples: int = RESAMPLES,
+    order: str = "fifo",
+    discipline: str = "skip",
+    place: str = "best_fit",
+    estimate: str = "oracle",
+    sharing: str = "shares",
+    seed: int = 0,
+    workers: int | None = None,
+    tell: Tell | None = None,
+) -> Capacity:
+    """How many nodes for a goal such as `p90 wait < 600`? The smallest cluster that meets it, and the curve around.
+
+    Nodes of one `pool` (or GPU type) are scaled, and the tasks that may run there count; or all pools in proportion,
+    and all tasks. With `growth` users' days are drawn again, `resamples` times, and laid over those that are there. The
+    rules are those of `simulate`; `workers` are processes of their own.
+    """
+    goal = Goal.read(slo)
+    _growth.check(growth)
+    _possible(goal, workload, cluster, pool, resamples)
+    rules = {"order": order, "discipline": discipline, "place": place, "estimate": estimate, "sharing": sharing}
+    drawn = [_growth.grown(workload, growth, seed=seed + k) for k in range(resamples if growth != 1 else 1)]
+    settings = {"slo": slo, "pool": pool, "growth": growth, **rules, "cluster": cluster.source}
+    asked = _Asked(workload, cluster, goal, pool, drawn, Provenance("capacity", workload.source, settings, seed))
+    with TemporaryDirectory(prefix="fleetlab-") as folder:
+        crew = _crew.crew(drawn[0].instances, workers)
+        job = {"folder": folder, "pool": pool, "slo": slo, "rules": rules, "seed": seed}
+        attempt = asked.attempts(job, crew, tell or (lambda *_: None))
+        return asked.answer(Curve(goal.limit, attempt), at_once=max(1, crew // len(drawn)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked: whose goal, which nodes, and the workloads that were drawn."""
+
+    workload: Workload
+    cluster: Cluster
+    goal: Goal
+    pool: str | None
+    drawn: Sequence[Workload]
+    provenance: Provenance
+
+    def attempts(self, job: Mapping[str, Any], crew: int, tell: Tell) -> Callable[[Sequence[int]], list[Point]]:
+        """How to simulate sizes: every resample of the workload at each of them."""
+        folder, each = Path(job["folder"]), len(self.drawn)
+        for k, workload in enumerate(self.drawn):
+            workload.frame.write_ipc(folder / f"{k}.arrow", compression="uncompressed")
+        self.cluster.frame.write_ipc(folder / _sizes.HARDWARE, compression="uncompressed")
+        ended: list[int] = []
+
+        def done(_: int) -> None:
+            ended.append(1)
+            tell("sizes", len(ended), 1 - 0.9 ** len(ended))  # how many there will be is not known
+
+        def attempt(sizes: Sequence[int]) -> list[Point]:
+            jobs = [{**job, "tasks": f"{k}.arrow", "size": size} for size in sizes for k in range(each)]
+            found = _crew.play(f"{_sizes.__name__}:one", jobs, folder, workers=crew, done=done)
+            return [_point(size, found[i * each : (i + 1) * each]) for i, size in enumerate(sizes)]
+
+        return attempt
+
+    def answer(self, curve: Curve, *, at_once: int) -> Capacity:
+        """Look for the smallest size that meets the goal, that may, and that does for sure; then around the first."""
+        guess = _sizes.guess(self.drawn[0], self.cluster.frame, self.pool, self.goal)
+        now = int(_sizes.chosen(self.cluster.frame, self.pool).sum())
+        most = FARTHEST * max(guess, now)
+        curve.look([guess])
+        at = curve.smallest("value", most=most, at_once=at_once)
+        if at is None:
+            raise curve.refusal()
+        # Far below the answer nobody needs to know where the goal might just be met.
+        low = curve.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
+        high = curve.smallest("high", most=most, at_once=at_once)
+        curve.around(at.size)
+        goal, of = self.goal, f"{self.pool} nodes" if self.pool else "nodes"
+        summary = (
+            _between(f"{of} for {goal} < {goal.limit:g}", at.nodes, low.nodes, high and high.nodes),
+            Estimate(f"{goal} then", at.value, at.low, at.high, goal.unit),
+            Estimate.exact(f"{of} now", now),
+            Estimate.exact(f"{of} by the queueing model", guess),
+            _between("GPUs then", at.gpus, low.gpus, high and high.gpus),
+            Estimate.exact("GPUs now", self.cluster.gpus),
+        )
+        frames = {"curve": pl.DataFrame(rows(curve.points, goal.limit)), "nodes": self._kinds(at.size)}
+        return Capacity(self.provenance, summary, frames, self._notes(at))
+
+    def _kinds(self, size: int) -> pl.DataFrame:
+        """Nodes of each pool and GPU type, now and then."""
+        nodes, kinds = self.cluster.frame, ["pool", "gpu_type", "gpus"]
+        both = {"now": nodes, "then": _sizes.sized(nodes, self.pool, size)}
+        now, then = (n.group_by(kinds, maintain_order=True).len(name) for name, n in both.items())
+        return now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
+
+    def _notes(self, at: Point) -> tuple[str, ...]:
+        said, tasks = [], self.workload.frame
+        if self.provenance.settings["growth"] != 1:
+            work = [_gpu_time(w) / max(_gpu_time(self.workload), 1e-9) for w in self.drawn]
+            said.append(f"GPU time in the resamples: {min(work):.3g} to {max(work):.3g} times that of the trace")
+        if (count := int(_sizes.counted(tasks, self.cluster.frame, self.pool).sum())) != len(tasks):
+            said.append(f"the goal is measured on the {count:,} tasks that may run on {self.pool}")
+        if unknown := tasks["service"].null_count():
+            said.append(f"{unknown:,} tasks are left out: their run time is not known")
+        if at.never:
+            said.append(f"tasks that do not fit on these nodes at all, and count as waiting for ever: {at.never:,}")
+        return tuple(said)
+
+
+def _possible(goal: Goal, workload: Workload, cluster: Cluster, pool: str | None, resamples: int) -> None:
+    """Refuse what no number of nodes brings, before work begins."""
+    if not 1 <= resamples <= 100:
+        msg = f"resamples is a number from 1 to 100: {resamples}"
+        raise WorkloadError(msg, hint="3 unless told")
+    best = _sizes.at_best(workload, cluster, pool, goal)
+    if not len(best):
+        where = f" may run on `{pool}`" if pool else " has a run time that is known"
+        msg = f"{workload.source}: no task{where}"
+        raise WorkloadError(msg, hint="a goal is measured on the tasks that may run on the nodes that are scaled")
+    if (least := goal.of(best)) >= goal.limit:
+        msg = f"no number of nodes meets the goal: with nobody waiting the {goal} is {least:,.5g}{goal.unit and ' s'}"
+        raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
+
+
+def _point(size: int, runs: Sequence[Mapping[str, Any]]) -> Point:
+    """The runs of one size as one."""
+    if not runs[0]["tasks"]:
+        msg = "no task could run on such nodes, however many there are"
+        raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
+    told = np.array([r["told"] for r in runs])
+    told[told > _sizes.NEVER / 1e6] = np.inf
+    value, low, high = pooled(told)
+    never, reason = max(int(r["never"]) for r in runs), str(runs[0]["reason"])
+    return Point(size, value, low, high, int(runs[0]["nodes"]), int(runs[0]["gpus"]), never, reason)
+
+
+def pooled(told: Floats) -> tuple[float, float, float]:
+    """One value and interval of several runs, each with its own: spread within and between (Rubin 1987).
+
+    >>> pooled(np.array([[2.0, 1.0, 3.0]]))
+    (2.0, 1.0, 3.0)
+    """
+    if len(told) == 1 or not np.isfinite(told).all():
+        value, low, high = (float(x) for x in told.mean(axis=0))
+        return (value, value, value) if math.isnan(low) else (value, max(0.0, low), high)
+    runs, value = len(told), float(told[:, 0].mean())
+    within = float((((told[:, 2] - told[:, 1]) / (2 * NORMAL)) ** 2).mean())
+    between = (1 + 1 / runs) * float(told[:, 0].var(ddof=1))
+    freedom = (runs - 1) * (1 + within / between) ** 2 if between else MANY
+    half = student(int(min(freedom, MANY)), USUAL) * (within + between) ** 0.5
+    return value, max(0.0, value - half), value + half
+
+
+def _between(metric: str, value: int, low: int, high: int | None) -> Estimate:
+    return Estimate(metric, value, min(value, low), math.inf if high is None else max(value, high), "")
+
+
+def _gpu_time(workload: Workload) -> float:
+    f = workload.frame
+    return float((f["gpu_milli"].cast(pl.Float64) * f["instances"] * f["service"].fill_null(0.0)).sum())

@@ -1,0 +1,238 @@
+"""How many nodes? As many as Erlang C says where it holds; growth draws again and does not squeeze."""
+
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
+from fleetlab.studies.capacity._goal import Goal
+from fleetlab.studies.capacity._growth import grown
+from fleetlab.studies.capacity.study import pooled
+
+DAY = 86_400.0
+
+
+def work(source="made", **columns):
+    return Workload.of(pl.DataFrame(columns), source=source)
+
+
+def erlang(tasks, load, seed=0):
+    """Poisson arrivals and exponential run times of 100 s, each for one GPU."""
+    rng = np.random.default_rng(seed)
+    submit = np.append(0.0, np.cumsum(rng.exponential(100 / load, tasks))[:-1])
+    return work(submit=submit, service=rng.exponential(100.0, tasks), gpu_milli=[1000] * tasks)
+
+
+def fewest(load, goal):
+    """The fewest servers by Erlang C: P(W > t) = C exp(-(c - a) t / 100)."""
+    c = math.ceil(load) + 1
+    while True:
+        chance = queueing.solve("M/M/c", lam=load / 100, mu=0.01, c=c)["chance to wait"]
+        mean, late = chance * 100 / (c - load), chance * math.exp(-(c - load) * 20 / 100)
+        if mean < 20 if goal == "mean" else late < 0.1:
+            return c
+        c += 1
+
+
+# -- theory and hand-worked ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("goal", ["mean", "p90"])
+def test_as_many_nodes_as_erlang_c_says(goal):
+    found = fleetlab.capacity(erlang(20_000, 20.0), Cluster.uniform(30, 1), slo=f"{goal} wait < 20", seed=1)
+    nodes = found.summary()[0]
+    assert nodes.low <= fewest(20.0, goal) <= nodes.high
+    assert nodes.high - nodes.low <= 5
+
+
+def test_clockwork_needs_exactly_what_it_needs():
+    # One task a second that runs for 3.5 s: three GPUs fall behind for ever, four never let anybody wait.
+    tasks = work(submit=np.arange(1000.0), service=[3.5] * 1000, gpu_milli=[1000] * 1000)
+    found = fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="p99 wait < 1")
+    assert (found.summary()[0].value, found.summary()[1].value) == (4, 0.0)
+
+
+def test_the_curve_falls_through_the_goal_at_the_answer():
+    found = fleetlab.capacity(erlang(5000, 10.0), Cluster.uniform(10, 1), slo="mean wait < 30")
+    nodes, curve = found.summary()[0].value, found.tables()["curve"]
+    assert curve.filter(pl.col("nodes") >= nodes)["value"].max() < 30
+    assert curve.filter(pl.col("nodes") == nodes - 1)["value"][0] >= 30
+    assert curve["nodes"].max() >= 1.2 * nodes
+
+
+def test_only_the_pool_that_is_named_grows_and_only_its_tasks_count():
+    n = 600
+    both = pl.DataFrame({"submit": np.arange(n) * 5.0, "service": [50.0] * n, "gpu_milli": [1000] * n})
+    types = pl.Series("gpu_types", [["V100"] if k % 2 else ["T4"] for k in range(n)])
+    frames = [Cluster.uniform(1, 1, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t in ("V100", "T4")]
+    cluster = Cluster.of(pl.concat(frames), source="two")
+    found = fleetlab.capacity(
+        Workload.of(both.with_columns(types), source="two"), cluster, slo="p90 wait < 1", pool="V100"
+    )
+    # A task every 10 s for 50 s: five V100s; the queue for the one T4 is nobody's concern.
+    then = {row["gpu_type"]: row["then"] for row in found.tables()["nodes"].iter_rows(named=True)}
+    assert then == {"V100": 5, "T4": 1}
+
+
+def test_a_gang_that_does_not_fit_waits_for_ever():
+    tasks = work(
+        submit=np.arange(10.0) * 100, service=[1.0] * 10, gpu_milli=[1000] * 10, instances=[1, 4] * 5
+    )  # fmt: skip
+    assert fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="p90 wait < 1").summary()[0].value == 4
+
+
+def test_the_same_seed_gives_the_same_answer():
+    one, two = (
+        fleetlab.capacity(erlang(2000, 5.0), Cluster.uniform(8, 1), slo="mean wait < 60", growth=1.5, seed=4)
+        for _ in range(2)
+    )
+    assert one.summary() == two.summary()
+    assert one.tables()["curve"].equals(two.tables()["curve"])
+
+
+# -- growth ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def weeks():
+    """Three weeks of thirty users, each with a burst a day at an hour of their own."""
+    rng = np.random.default_rng(5)
+    rows = [
+        (day * DAY + user * 1800.0 + 60.0 * k, f"u{user}", float(rng.integers(1, 4000)))
+        for day in range(21)
+        for user in range(30)
+        for k in range(3)
+    ]
+    frame = pl.DataFrame(rows, schema=["submit", "user", "service"], orient="row").sort("submit")
+    return Workload.of(frame.with_columns(gpu_milli=1000), source="weeks", epoch=0.0)
+
+
+def test_no_growth_is_the_workload_itself(weeks):
+    assert grown(weeks, 1.0, seed=0) is weeks
+
+
+@pytest.mark.parametrize("growth", [0.5, 1.3, 2.0, 2.5])
+def test_growth_is_more_of_the_same_and_no_squeezing(weeks, growth):
+    found = grown(weeks, growth, seed=1)
+    more = found.frame.with_columns(pl.col("submit") + found.epoch)
+    assert more.height / len(weeks) == pytest.approx(growth, abs=0.1)
+    # Who submits at which time of the day, and the gaps inside a burst, stay as they were.
+    of_day = (pl.col("user").cast(pl.String), pl.col("submit") % DAY)
+    assert set(more.select(of_day).rows()) == set(weeks.frame.select(of_day).rows())
+    assert more["submit"].max() <= weeks.frame["submit"].max()
+
+
+def test_growth_to_the_double_is_everybody_twice(weeks):
+    more = grown(weeks, 2.0, seed=1).frame
+    assert sorted(more["service"]) == sorted([*weeks.frame["service"], *weeks.frame["service"]])
+
+
+def test_what_comes_again_comes_on_the_same_weekday(weeks):
+    odd = weeks.frame.filter((pl.col("submit") // DAY) % 7 < 5).drop("task")
+    more = grown(Workload.of(odd, source="weekdays"), 3.0, seed=1).frame
+    assert set((more["submit"] // DAY % 7).to_list()) == {0, 1, 2, 3, 4}
+
+
+def test_another_seed_draws_others(weeks):
+    one, two = (grown(weeks, 1.3, seed=k).frame["submit"].to_list() for k in (1, 2))
+    assert one != two
+
+
+# -- intervals over resamples ----------------------------------------------------------------------------------------
+
+
+def test_resamples_that_differ_widen_the_interval():
+    alike = pooled(np.array([[10.0, 9.0, 11.0]] * 3))
+    apart = pooled(np.array([[8.0, 7.0, 9.0], [10.0, 9.0, 11.0], [12.0, 11.0, 13.0]]))
+    assert alike == pytest.approx((10.0, 9.0, 11.0), abs=1e-3)
+    # Rubin: within 0.26, between (1 + 1/3) 4 = 5.33; Student's with 2.2 degrees of freedom.
+    assert apart[0] == 10.0
+    assert apart[2] - apart[0] > 4.3 * 5.33**0.5
+
+
+# -- words and mistakes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "goal"),
+    [
+        ("p90 wait < 600", Goal(0.9, "wait", 600.0)),
+        ("P99  Slowdown<3", Goal(0.99, "slowdown", 3.0)),
+        ("mean response < 2h", Goal(None, "response", 7200.0)),
+        ("p50 wait < 1.5m", Goal(0.5, "wait", 90.0)),
+        ("p99.9 wait < 30 s", Goal(0.999, "wait", 30.0)),
+    ],
+)
+def test_a_goal_is_read(words, goal):
+    read = Goal.read(words)
+    assert (read.measure, read.limit) == (goal.measure, goal.limit)
+    assert read.quantile == pytest.approx(goal.quantile)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"slo": "p90 wait"}, "not a goal: `p90 wait`"),
+        ({"slo": "p90 fun < 3"}, "not a goal"),
+        ({"slo": "p90 wait < 0"}, "the limit of a goal is not a number above 0"),
+        ({"slo": "p90 wait < 1e999"}, "the limit of a goal is not a number above 0"),
+        ({"slo": "p0 wait < 1"}, "a percentile lies between 0 and 100"),
+        ({"slo": "p90 wait < 3d"}, "a limit of wait is not in that unit: `d`"),
+        ({"slo": "p90 slowdown < 3s"}, "a limit of slowdown is not in that unit: `s`"),
+        ({"slo": "p90 response < 10"}, "with nobody waiting the P90 response is 50 s"),
+        ({"slo": "mean slowdown < 1"}, "with nobody waiting the mean slowdown is 1"),
+        ({"slo": "p90 wait < 1", "pool": "V10"}, "no pool or GPU type by that name: `V10`; did you mean V100?"),
+        ({"slo": "p90 wait < 1", "growth": 0.0}, "growth is a number above 0"),
+        ({"slo": "p90 wait < 1", "growth": math.nan}, "growth is a number above 0"),
+        ({"slo": "p90 wait < 1", "resamples": 0}, "resamples is a number from 1 to 100"),
+    ],
+)
+def test_a_mistake_is_said(settings, error):
+    tasks = work(submit=[0.0, 1.0], service=[50.0, 50.0], gpu_milli=[1000, 1000])
+    with pytest.raises(WorkloadError) as e:
+        fleetlab.capacity(tasks, Cluster.uniform(1, 8, gpu_type="V100"), **settings)
+    assert error in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "pool", "error"),
+    [
+        ({"submit": []}, None, "no task has a run time that is known"),
+        ({"submit": [0.0], "gpu_milli": [1000]}, None, "no task has a run time that is known"),
+        ({"submit": [0.0], "service": [1.0]}, "V100", "no task may run on `V100`"),
+        ({"submit": [0.0], "service": [1.0], "gpu_milli": [9000]}, None, "no task could run on such nodes"),
+    ],
+)
+def test_nobody_to_measure_is_said(columns, pool, error):
+    frame = pl.DataFrame(columns, schema_overrides={"submit": pl.Float64})
+    with pytest.raises(WorkloadError, match=error):
+        fleetlab.capacity(
+            Workload.of(frame, source="none"), Cluster.uniform(1, 8, gpu_type="V100"), slo="p90 wait < 1", pool=pool
+        )
+
+
+def test_a_goal_that_no_number_of_nodes_meets_says_what_they_wait_for():
+    # Everybody waits behind tasks that want the other pool, which does not grow.
+    n = 300
+    types = [["T4"] if k % 2 else ["V100"] for k in range(n)]
+    tasks = work(submit=np.arange(n) * 1.0, service=[50.0] * n, gpu_milli=[1000] * n, gpu_types=types)
+    frames = [Cluster.uniform(1, 1, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t in ("V100", "T4")]
+    with pytest.raises(WorkloadError, match=r"no number of nodes up to .* they wait for `head` most"):
+        fleetlab.capacity(
+            tasks, Cluster.of(pl.concat(frames), source="two"), slo="p90 wait < 60", pool="V100", discipline="strict"
+        )
+
+
+def test_the_command_is_the_function(capsys, tmp_path):
+    tasks = work(submit=np.arange(1000.0), service=[3.5] * 1000, gpu_milli=[1000] * 1000)
+    trace = Trace(tasks, cluster=Cluster.uniform(1, 1), provenance=fleetlab.Provenance("make", "clockwork"))
+    trace.save(tmp_path / "t")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["capacity", str(tmp_path / "t"), "--slo", "p99 wait < 1", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["summary"][0]["value"] == 4
+    assert found["provenance"]["settings"]["slo"] == "p99 wait < 1"
