@@ -1,0 +1,60 @@
+"""Puts MPS back when whoever started it is gone, even if that was killed: its standard input ends then.
+
+Run as a program of its own, outside the runner's process group, so that no signal to the runner reaches it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PATIENCE = 10  # s for clients to leave before their server is ended
+
+
+def main() -> None:
+    """Wait, then quit the daemon of this environment, and end it by its id if it does not listen."""
+    for deaf in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(deaf, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    daemon = _daemon()
+    for word in (f"quit -t {PATIENCE}", "quit"):
+        _ask(word)
+        if _gone(daemon):
+            return
+    if daemon is not None:
+        os.kill(daemon, signal.SIGTERM)
+
+
+def _daemon() -> int | None:
+    try:
+        return int(Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _ask(word: str) -> None:
+    try:
+        subprocess.run(["nvidia-cuda-mps-control"], input=word + "\n", text=True, timeout=PATIENCE + 10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        print(f"{word}: {e}", file=sys.stderr)
+
+
+def _gone(daemon: int | None) -> bool:
+    for _ in range(20):
+        if daemon is None or _state(daemon) in ("", "Z"):  # one that nobody reaps is gone too
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What the card itself says, five times a second: use, memory, heat, power, energy, clocks and what holds them down.
+
+Energy is the card's own counter; the power that it reports is a sample of a part of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+FIELDS = ("t", "util", "memory_util", "memory_mib", "celsius", "watts", "joules", "sm_mhz", "memory_mhz", "reasons")
+POWER_CAP, THERMAL = 0x4, 0x20 | 0x40  # of the clock-event bits
+BAD_REASONS = POWER_CAP | 0x8 | THERMAL | 0x80  # bits that say the clocks are held down
+
+
+class Monitor:
+    """Samples in the background until left; without NVML there are none, and `absent` says why."""
+
+    def __init__(self, path: Path, *, every: float = 0.2, index: int = 0) -> None:
+        self._path, self._every = path, every
+        self.samples: list[tuple[float, ...]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.absent, self.about = "", {}
+        self._nvml, self._card = _opened(index)
+        if self._nvml is None:
+            self.absent = str(self._card)
+        else:
+            self.about = _about(self._nvml, self._card)
+
+    def __enter__(self) -> Self:
+        if self._nvml is not None:
+            self._file = self._path.open("a", encoding="utf-8")
+            self._file.write(json.dumps({"fields": FIELDS}) + "\n")
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        if self._nvml is not None:
+            self._over.set()
+            self._thread.join()
+            self._file.close()
+            self._nvml.nvmlShutdown()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every):
+            sample = self.look()
+            self.samples.append(sample)
+            self._file.write(json.dumps(sample) + "\n")
+            self._file.flush()
+
+    def look(self) -> tuple[float, ...]:
+        """One sample now."""
+        n, card = self._nvml, self._card
+        use, memory = _or_none(n.nvmlDeviceGetUtilizationRates, card), _or_none(n.nvmlDeviceGetMemoryInfo, card)
+        return (
+            round(time.monotonic(), 4),
+            use.gpu if use else -1,
+            use.memory if use else -1,
+            memory.used >> 20 if memory else -1,
+            _number(n.nvmlDeviceGetTemperature, card, n.NVML_TEMPERATURE_GPU),
+            round(_number(n.nvmlDeviceGetPowerUsage, card) / 1000, 1),
+            round(_number(n.nvmlDeviceGetTotalEnergyConsumption, card) / 1000, 3),
+            _number(n.nvmlDeviceGetClockInfo, card, n.NVML_CLOCK_SM),
+            _number(n.nvmlDeviceGetClockInfo, card, n.NVML_CLOCK_MEM),
+            _number(n.nvmlDeviceGetCurrentClocksEventReasons, card),
+        )
+
+    def between(self, opens: float, closes: float) -> dict[str, Any]:
+        """A window in few numbers; the energy is its own counter's, over the samples that the window holds."""
+        rows = [s for s in self.samples if opens <= s[0] <= closes]
+        if len(rows) < 2:
+            return {}
+        of = {name: [row[k] for row in rows] for k, name in enumerate(FIELDS)}
+        held = 0
+        for bits in of["reasons"]:
+            held |= int(bits) if bits >= 0 else 0
+        span = of["t"][-1] - of["t"][0]
+        return {
+            "util": _mean(of["util"]),
+            "memory_util": _mean(of["memory_util"]),
+            "memory_mib": max(of["memory_mib"]),
+            "celsius": max(of["celsius"]),
+            "watts": round((of["joules"][-1] - of["joules"][0]) / span, 1),
+            "sm_mhz": _mean(of["sm_mhz"]),
+            "sm_mhz_low": min(of["sm_mhz"]),
+            "reasons": held,
+            "samples": len(rows),
+        }
+
+
+def _opened(index: int) -> tuple[Any, Any]:
+    try:
+        import pynvml  # type: ignore[import-untyped]
+
+        pynvml.nvmlInit()
+        return pynvml, pynvml.nvmlDeviceGetHandleByIndex(index)
+    except ImportError:
+        return None, "nvidia-ml-py is not installed"
+    except pynvml.NVMLError as e:
+        return None, f"no NVML here: {e}"
+
+
+def _about(n: Any, card: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "name": _or_none(n.nvmlDeviceGetName, card),
+        "uuid": _or_none(n.nvmlDeviceGetUUID, card),
+        "driver": _or_none(n.nvmlSystemGetDriverVersion),
+        "cuda": _or_none(n.nvmlSystemGetCudaDriverVersion),
+        "compute_mode": _or_none(n.nvmlDeviceGetComputeMode, card),
+        "power_limit_w": _number(n.nvmlDeviceGetEnforcedPowerLimit, card) / 1000,
+        "max_sm_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_SM),
+        "max_memory_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_MEM),
+    }
+
+
+def _or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
+    """What NVML answers; None where this card has no answer."""
+    import pynvml
+
+    try:
+        return ask(*of)
+    except pynvml.NVMLError:
+        return None
+
+
+def _number(ask: Any, *of: Any) -> float:  # noqa: ANN401
+    found = _or_none(ask, *of)
+    return -1.0 if found is None else found
+
+
+def _mean(values: list[float]) -> float:
+    return round(sum(values) / len(values), 1)

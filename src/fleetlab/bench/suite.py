@@ -1,0 +1,239 @@
+"""Measure a plan, cell by cell; each finished cell is on disk before the next begins.
+
+In the folder: `manifest.json` (machine, plan, order, what was skipped), `cells.jsonl` (one line a cell) and
+`monitor.jsonl` (the card, five times a second). A run that is started again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fleetlab.bench._crew import GRACE, LEAD, LOAD, Crew
+from fleetlab.bench.errors import BenchError
+from fleetlab.bench.modes import Mps, TimeSlicing, shared
+from fleetlab.bench.monitor import Monitor
+from fleetlab.bench.plans import Cell, Plan, Seat
+
+RESERVE = 15.0  # s to end workers and to put the mode back
+Tell = Callable[[str], None]
+
+
+class Suite:
+    """One run of a plan into one folder."""
+
+    def __init__(
+        self, plan: Plan, out: Path, *, limit: float, device: str = "cuda", rehearse: bool = False, tell: Tell = print
+    ) -> None:
+        if not limit > 0:
+            msg = f"not a time limit: {limit} s"
+            raise BenchError(msg)
+        self._plan, self._out, self._tell = plan, out, tell
+        self._device, self._rehearse = "cpu" if rehearse else device, rehearse
+        self._began = time.monotonic()
+        self._until = self._began + limit
+        self._rates: dict[tuple[str, Seat], float] = {}  # alone, to talk about what came of it
+        self._skipped: list[str] = []
+        self._stages: list[dict[str, Any]] = []
+
+    def run(self) -> list[str]:
+        """Measure what is not yet there; the names of cells that there was no time for."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        self._manifest = self._out / "manifest.json"
+        done = finished(self._out)
+        self._check()
+        with Monitor(self._out / "monitor.jsonl") as self._monitor:
+            self._has_card()
+            if self._monitor.absent:
+                self._tell(f"no card to watch: {self._monitor.absent}")
+            self._declare()
+            for cells in self._plan.stages():
+                left = [c for c in cells if c.name not in done]
+                if left:
+                    self._stage(left)
+            self._declare(over=True)
+        return self._skipped
+
+    def _check(self) -> None:
+        if self._manifest.exists():
+            was = json.loads(self._manifest.read_text("utf-8"))
+            for key, now in (("plan", self._plan.name), ("seed", self._plan.seed), ("rehearsal", self._rehearse)):
+                if was.get(key) != now:
+                    msg = f"{self._out}: holds another run: {key} {was.get(key)}, not {now}"
+                    raise BenchError(msg, hint="name another folder with --out")
+
+    def _has_card(self) -> None:
+        if self._device.startswith("cuda") and self._monitor.absent and not Path("/dev/nvidia0").exists():
+            msg = f"no NVIDIA GPU on this machine: {self._monitor.absent}"
+            raise BenchError(msg, hint="--rehearse runs the same plan on the CPU, tiny and short")
+
+    # --- a stage -----------------------------------------------------------------------------------------------------
+
+    def _stage(self, cells: list[Cell]) -> None:
+        if not self._time_for(LOAD / 3 + self._length()):
+            self._skip(cells)
+            return
+        seats = dict.fromkeys(seat for cell in cells for seat in cell.seats)
+        with ExitStack() as stack:
+            try:
+                mode = stack.enter_context(shared(cells[0].mode, rehearse=self._rehearse))
+            except BenchError as e:
+                self._tell(f"{cells[0].stage}: {e}")
+                for cell in cells:
+                    self._write(cell, {"status": "failed", "failures": [{"kind": "mode", "detail": str(e)}]})
+                return
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            crew = stack.enter_context(Crew(self._plan, mode, home, device=self._device, tiny=self._rehearse))
+            self._man(crew, mode, cells[0], list(seats))
+            for k, cell in enumerate(cells):
+                if not self._time_for(self._length()):
+                    self._skip(cells[k:])
+                    return
+                self._cell(crew, cell)
+
+    def _man(self, crew: Crew, mode: TimeSlicing | Mps, cell: Cell, seats: list[Seat]) -> None:
+        began = time.monotonic()
+        crew.man(seats, within=min(LOAD, self._until - began - RESERVE))
+        about = {
+            "stage": cell.stage,
+            "mode": cell.mode,
+            "load_s": round(time.monotonic() - began, 2),
+            "seats": {f"{s}.{s.copy}": crew.about.get(s, {}) for s in seats},
+            "failed": [crew.failed[s] for s in seats if s in crew.failed],
+        }
+        if isinstance(mode, Mps):
+            about["mps"] = {word: mode.ask(word) for word in ("get_server_list", "ps")}
+        self._stages.append(about)
+        self._declare()
+        apart = [str(s) for s in seats if s in crew.about and not crew.about[s].get("attached", True)]
+        self._tell(f"{cell.stage}: {len(seats)} workers in {about['load_s']} s")
+        for failure in crew.failed.values():
+            self._tell(f"  failed: {failure['seat']}: {failure['kind']}: {failure['detail']}")
+        if apart:
+            self._tell(f"  NOT PROVED TO BE ATTACHED: {', '.join(apart)}")
+
+    def _length(self) -> float:
+        return LEAD + self._plan.settle + self._plan.window + 0.3
+
+    def _time_for(self, seconds: float) -> bool:
+        return time.monotonic() + seconds + RESERVE <= self._until
+
+    def _skip(self, cells: list[Cell]) -> None:
+        self._skipped += [cell.name for cell in cells]
+        self._tell(f"{cells[0].stage}: no time left for {len(cells)} cells")
+
+    # --- a cell ------------------------------------------------------------------------------------------------------
+
+    def _cell(self, crew: Crew, cell: Cell) -> None:
+        if any(seat in crew.failed for seat in cell.seats):
+            crew.man(cell.seats, within=max(min(60.0, self._until - time.monotonic() - RESERVE - GRACE), 1.0))
+        load = os.getloadavg()[0]
+        opens, told, failures = crew.meet(cell)
+        tenants = [
+            {"seat": str(seat), "tenant": seat.tenant, "copy": seat.copy, **_known(crew, seat), **told[seat]}
+            for seat in cell.seats
+            if seat in told
+        ]
+        ok = not failures and len(tenants) == len(cell.seats)
+        self._write(
+            cell,
+            {
+                "status": "ok" if ok else "failed",
+                "opens": round(opens, 4),
+                "settle": self._plan.settle,
+                "window": self._plan.window,
+                "load": load,
+                "tenants": tenants,
+                "gpu": self._monitor.between(opens, opens + self._plan.window),
+                "failures": failures,
+            },
+        )
+        self._tell(self._said(cell, tenants, failures))
+
+    def _write(self, cell: Cell, about: dict[str, Any]) -> None:
+        line = {"cell": cell.name, "stage": cell.stage, "mode": cell.mode, "block": cell.block, "at": _now(), **about}
+        with (self._out / "cells.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _said(self, cell: Cell, tenants: list[dict[str, Any]], failures: list[dict[str, Any]]) -> str:
+        if len(cell.seats) == 1 and tenants:
+            self._rates[cell.stage, cell.seats[0]] = tenants[0]["rate"]
+        parts = []
+        for one in tenants:
+            alone = self._rates.get((cell.stage, Seat(one["tenant"])))
+            part = f"{one['rate']:.4g}/s"
+            parts.append(part + (f" ({one['rate'] / alone:.2f})" if alone and len(tenants) > 1 else ""))
+        parts += [f"failed: {f['seat']} {f['kind']}" for f in failures]
+        return f"{time.monotonic() - self._began:4.0f} s  {cell.name}: {', '.join(parts[:8]) or '-'}"
+
+    # --- the manifest ------------------------------------------------------------------------------------------------
+
+    def _declare(self, *, over: bool = False) -> None:
+        plan = self._plan
+        about = {
+            "plan": plan.name,
+            "seed": plan.seed,
+            "rehearsal": self._rehearse,
+            "written": _now(),
+            "finished": over and not self._skipped,
+            "device": self._device,
+            "card": self._monitor.about or {"absent": self._monitor.absent},
+            "machine": {"system": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
+            "fleetlab": _version("fleetlab"),
+            "torch": _version("torch"),
+            "numpy": _version("numpy"),
+            "settle": plan.settle,
+            "window": plan.window,
+            "tenants": {name: {"work": t.work, **t.settings} for name, t in plan.tenants.items()},
+            "order": [cell.name for cell in plan.cells],
+            "skipped": self._skipped,
+            "stages": self._stages,
+        }
+        beside = self._manifest.with_suffix(".new")
+        beside.write_text(json.dumps(about, indent=1), "utf-8")
+        beside.replace(self._manifest)
+
+
+def finished(out: Path) -> set[str]:
+    """The cells of a folder that were measured; a last line that was cut off was not."""
+    path, done = out / "cells.jsonl", set[str]()
+    if not path.exists():
+        return done
+    text = path.read_text("utf-8")
+    if text and not text.endswith("\n"):
+        path.write_text(text[: text.rfind("\n") + 1], "utf-8")
+    for line in text.splitlines():
+        try:
+            about = json.loads(line)
+        except ValueError:
+            continue
+        if about["status"] == "ok":
+            done.add(about["cell"])
+    return done
+
+
+def _known(crew: Crew, seat: Seat) -> dict[str, Any]:
+    about = crew.about.get(seat, {})
+    return {key: about[key] for key in ("pid", "sms", "unit", "how", "memory_mib", "attached") if key in about}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,94 @@
+"""A decoder of a billion weights, one token at a time: every step reads all weights and the whole cache.
+
+The shape is that of small open models of 2024 (16 layers of 2048, grouped-query attention, gated feed-forward);
+the weights are random, for speed does not depend on what they say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+
+from fleetlab.bench.workloads._graph import captured
+
+
+class DecoderLayer(nn.Module):
+    """Attention over a cache that is full but for the newest place, then a gated feed-forward."""
+
+    def __init__(self, width: int, heads: int, groups: int, inner: int) -> None:
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, width // heads
+        self.qkv = nn.Linear(width, (heads + 2 * groups) * self.size, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate_up, self.down = nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One layer for the newest token of each sequence; the last place of the cache is its own."""
+        batch, width = x.shape
+        heads = self.qkv(rms_norm(x, (width,))).view(batch, self.heads + 2 * self.groups, 1, self.size)
+        q, k, v = heads.split((self.heads, self.groups, self.groups), dim=1)
+        keys[:, :, -1:] = k
+        values[:, :, -1:] = v
+        seen = scaled_dot_product_attention(q, keys, values, enable_gqa=True)
+        x = x + self.out(seen.reshape(batch, width))
+        gate, up = self.gate_up(rms_norm(x, (width,))).chunk(2, dim=-1)
+        return x + self.down(silu(gate) * up)  # type: ignore[no-any-return]
+
+
+@dataclass
+class LlmDecode:
+    """Decoding for a batch of conversations of `context` tokens each."""
+
+    unit: ClassVar[str] = "token"
+    TINY: ClassVar[dict[str, Any]] = {
+        "batch": 2,
+        "context": 16,
+        "layers": 1,
+        "width": 32,
+        "heads": 4,
+        "groups": 2,
+        "inner": 64,
+        "vocabulary": 64,
+    }
+    batch: int = 8
+    context: int = 2048
+    layers: int = 16
+    width: int = 2048
+    heads: int = 32
+    groups: int = 8
+    inner: int = 8192
+    vocabulary: int = 128256
+    graph: bool = True
+    how: str = field(init=False, default="")
+
+    def setup(self, device: torch.device) -> None:
+        """Weights and a full cache on `device`; made there, for a billion random numbers take a host a while."""
+        torch.set_default_device(device)
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            self.words = nn.Embedding(self.vocabulary, self.width)
+            made = (DecoderLayer(self.width, self.heads, self.groups, self.inner) for _ in range(self.layers))
+            self.stack = nn.ModuleList(made)
+            shape = (self.layers, 2, self.batch, self.groups, self.context, self.width // self.heads)
+            self.cache = torch.randn(shape)
+            self.tokens = torch.randint(0, self.vocabulary, (self.batch,))
+        finally:
+            torch.set_default_dtype(torch.float32)
+            torch.set_default_device(None)
+        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        x = self.words(self.tokens)
+        for layer, (keys, values) in zip(self.stack, self.cache, strict=True):
+            x = layer(x, keys, values)
+        self.tokens.copy_((rms_norm(x, (self.width,)) @ self.words.weight.T).argmax(-1))
+
+    def step(self) -> int:
+        """One token more in each conversation."""
+        self.run()
+        return self.batch

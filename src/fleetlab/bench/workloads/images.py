@@ -1,0 +1,130 @@
+"""ResNet50 (He et al., 2016, arXiv 1512.03385), trained on CIFAR-10-shaped images and asked about 224² ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fleetlab.bench.workloads._graph import captured
+
+
+class Bottleneck(nn.Module):
+    """Narrow, look around, widen, and add what came in."""
+
+    def __init__(self, inside: int, width: int, stride: int) -> None:
+        super().__init__()
+        wide = 4 * width
+        self.body = nn.Sequential(
+            *_conv(inside, width, 1, 1),
+            nn.ReLU(),
+            *_conv(width, width, 3, stride),
+            nn.ReLU(),
+            *_conv(width, wide, 1, 1),
+        )
+        same = stride == 1 and inside == wide
+        self.short = nn.Identity() if same else nn.Sequential(*_conv(inside, wide, 1, stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One block."""
+        return torch.relu(self.body(x) + self.short(x))
+
+
+def _conv(inside: int, outside: int, size: int, stride: int) -> tuple[nn.Module, nn.Module]:
+    return nn.Conv2d(inside, outside, size, stride, size // 2, bias=False), nn.BatchNorm2d(outside)
+
+
+def resnet(blocks: tuple[int, ...], width: int, classes: int, *, small: bool) -> nn.Module:
+    """A bottleneck ResNet; (3, 4, 6, 3) is ResNet50. `small` images keep their resolution at the door."""
+    door = [*_conv(3, width, 3 if small else 7, 1 if small else 2), nn.ReLU()]
+    layers = door if small else [*door, nn.MaxPool2d(3, 2, 1)]
+    inside = width
+    for stage, count in enumerate(blocks):
+        here = width << stage
+        for k in range(count):
+            layers.append(Bottleneck(inside, here, 2 if stage and not k else 1))
+            inside = 4 * here
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, classes))
+
+
+@dataclass
+class ResnetTrain:
+    """Training on synthetic images, each its class's pattern under noise; bf16 where it may, as autocast decides."""
+
+    unit: ClassVar[str] = "image"
+    TINY: ClassVar[dict[str, Any]] = {"batch": 4, "pixels": 8, "blocks": (1, 1, 1, 1), "width": 8}
+    batch: int = 256
+    pixels: int = 32
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    width: int = 64
+    classes: int = 10
+    rate: float = 0.05
+    graph: bool = True
+    how: str = field(init=False, default="")
+
+    def setup(self, device: torch.device) -> None:
+        """Model, optimiser and images on `device`."""
+        shape = (3, self.pixels, self.pixels)
+        model = resnet(tuple(self.blocks), self.width, self.classes, small=True).train()
+        self.model: nn.Module = model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate, momentum=0.9, weight_decay=5e-4)
+        self.patterns = torch.randn(self.classes, *shape, device=device)
+        self.noise = torch.empty(self.batch, *shape, device=device)
+        self.labels = torch.empty(self.batch, dtype=torch.long, device=device)
+        self.loss = torch.zeros((), device=device)
+        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+
+    def _step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.labels.random_(0, self.classes)
+        images = (self.noise.normal_() + self.patterns[self.labels]).contiguous(memory_format=torch.channels_last)
+        # Casts that autocast keeps from outside a graph would be stale inside it.
+        with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
+            loss = cross_entropy(self.model(images), self.labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.loss.copy_(loss.detach())
+
+    def step(self) -> int:
+        """One batch forward, backward and into the weights."""
+        self.run()
+        return self.batch
+
+
+@dataclass
+class ResnetInfer:
+    """Classification of one batch of images in bf16."""
+
+    unit: ClassVar[str] = "image"
+    TINY: ClassVar[dict[str, Any]] = {"pixels": 32, "blocks": (1, 1, 1, 1), "width": 8, "classes": 10}
+    batch: int = 1
+    pixels: int = 224
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    width: int = 64
+    classes: int = 1000
+    graph: bool = True
+    how: str = field(init=False, default="")
+
+    def setup(self, device: torch.device) -> None:
+        """Model and images on `device`."""
+        model = resnet(tuple(self.blocks), self.width, self.classes, small=False).eval()
+        model = model.to(device, torch.bfloat16)
+        self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        images = torch.randn(self.batch, 3, self.pixels, self.pixels, device=device, dtype=torch.bfloat16)
+        self.images = images.contiguous(memory_format=torch.channels_last)
+        self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
+        self.run: Callable[[], None]
+        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        self.answer.copy_(self.model(self.images).argmax(1))
+
+    def step(self) -> int:
+        """One batch of answers."""
+        self.run()
+        return self.batch

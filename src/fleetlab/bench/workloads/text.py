@@ -1,0 +1,132 @@
+"""A BERT-base-sized encoder (Devlin et al., 2019, arXiv 1810.04805): fine-tuned on a synthetic task, and asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout, gelu, scaled_dot_product_attention
+
+from fleetlab.bench.workloads._graph import captured
+
+
+class EncoderLayer(nn.Module):
+    """Every token looks at every other, then thinks for itself."""
+
+    def __init__(self, width: int, heads: int, drop: float) -> None:
+        super().__init__()
+        self.heads, self.drop = heads, drop
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.after_looking, self.after_thinking = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One layer."""
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        drop = self.drop if self.training else 0.0
+        seen = scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(batch, length, width)
+        x = self.after_looking(x + dropout(self.out(seen), drop, self.training))
+        return self.after_thinking(x + dropout(self.down(gelu(self.up(x))), drop, self.training))  # type: ignore[no-any-return]
+
+
+class Encoder(nn.Module):
+    """Tokens in, the scores of two classes out."""
+
+    def __init__(self, *, layers: int, width: int, heads: int, vocabulary: int, length: int, drop: float) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(length, width) * 0.02)
+        self.first = nn.LayerNorm(width)
+        self.layers = nn.Sequential(*(EncoderLayer(width, heads, drop) for _ in range(layers)))
+        self.head = nn.Linear(width, 2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Scores of a batch."""
+        return self.head(self.layers(self.first(self.tokens(tokens) + self.places))[:, 0])  # type: ignore[no-any-return]
+
+
+@dataclass
+class BertTrain:
+    """Fine-tuning: does a text have more words of the vocabulary's first half than of its second?"""
+
+    unit: ClassVar[str] = "sequence"
+    TINY: ClassVar[dict[str, Any]] = {"batch": 2, "length": 8, "layers": 1, "width": 16, "heads": 2, "vocabulary": 64}
+    batch: int = 32
+    length: int = 128
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    vocabulary: int = 30522
+    rate: float = 2e-5
+    graph: bool = True
+    how: str = field(init=False, default="")
+
+    def setup(self, device: torch.device) -> None:
+        """Model, optimiser and texts on `device`."""
+        self.model = _encoder(self, 0.1).to(device).train()
+        on_gpu = device.type == "cuda"
+        graph = on_gpu and self.graph
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.rate, capturable=graph, fused=on_gpu)
+        self.tokens = torch.zeros(self.batch, self.length, dtype=torch.long, device=device)
+        self.loss = torch.zeros((), device=device)
+        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+
+    def _step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.tokens.random_(0, self.vocabulary)
+        labels = ((self.tokens < self.vocabulary // 2).sum(1) > self.length // 2).long()
+        with torch.autocast(labels.device.type, torch.bfloat16, cache_enabled=False):
+            loss = cross_entropy(self.model(self.tokens), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.loss.copy_(loss.detach())
+
+    def step(self) -> int:
+        """One batch forward, backward and into the weights."""
+        self.run()
+        return self.batch
+
+
+@dataclass
+class BertInfer:
+    """Classification of one batch of texts in bf16."""
+
+    unit: ClassVar[str] = "sequence"
+    TINY: ClassVar[dict[str, Any]] = BertTrain.TINY
+    batch: int = 8
+    length: int = 128
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    vocabulary: int = 30522
+    graph: bool = True
+    how: str = field(init=False, default="")
+
+    def setup(self, device: torch.device) -> None:
+        """Model and texts on `device`."""
+        self.model = _encoder(self, 0.0).to(device, torch.bfloat16).eval()
+        self.tokens = torch.randint(0, self.vocabulary, (self.batch, self.length), device=device)
+        self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
+        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        self.answer.copy_(self.model(self.tokens).argmax(1))
+
+    def step(self) -> int:
+        """One batch of answers."""
+        self.run()
+        return self.batch
+
+
+def _encoder(size: BertTrain | BertInfer, drop: float) -> Encoder:
+    return Encoder(
+        layers=size.layers,
+        width=size.width,
+        heads=size.heads,
+        vocabulary=size.vocabulary,
+        length=size.length,
+        drop=drop,
+    )

@@ -1,0 +1,108 @@
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from fleetlab.bench.errors import BenchError
+from fleetlab.bench.modes import Share
+from fleetlab.bench.plans import BY_NAME, MATRIX, Seat
+from fleetlab.bench.run import main, planned
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_same_seed_gives_the_same_order_and_another_another(name):
+    names = [[cell.name for cell in planned(name, seed=seed).cells] for seed in (0, 0, 1)]
+    assert names[0] == names[1]
+    assert names[0] != names[2]
+    assert sorted(names[0]) == sorted(names[2]) or name == "sm-curve"
+
+
+def test_a_block_of_pairs_has_every_pair_and_every_tenant_alone():
+    cells = planned("pairs-ts", blocks=3).cells
+    assert Counter(cell.block for cell in cells) == {0: 27, 1: 27, 2: 27}
+    alone = {cell.seats[0].tenant for cell in cells if cell.block == 1 and len(cell.seats) == 1}
+    assert alone == set(MATRIX)
+    blocks = [[c.name.split("/")[2] for c in cells if c.block == b] for b in range(3)]
+    assert blocks[0] != blocks[1]
+
+
+def test_a_tenant_meets_itself_as_two_processes():
+    cell = next(c for c in planned("pairs-ts").cells if c.label == "" and [s.tenant for s in c.seats] == ["launch"] * 2)
+    assert cell.seats == (Seat("launch", 0), Seat("launch", 1))
+
+
+def test_shares_are_measured_beside_anchors_without_them():
+    cells = [c for c in planned("pairs-mps-50", blocks=1).cells if len(c.seats) == 1]
+    assert Counter(c.seats[0].share for c in cells) == {Share(): 6, Share(50): 6}
+
+
+MINE = """
+[suite]
+modes = ["time-slicing", "mps@50"]
+mixes = [["train", "serve", "serve"]]
+blocks = 2
+window = 2
+
+[tenant.train]
+work = "resnet-train"
+batch = 128
+[tenant.serve]
+work = "resnet-infer"
+"""
+
+
+def test_a_plan_of_ones_own(tmp_path):
+    (tmp_path / "mine.toml").write_text(MINE)
+    made = planned(str(tmp_path / "mine.toml"))
+    assert made.window == 2
+    assert made.tenants["train"].settings == {"batch": 128}
+    first = {c.name for c in made.cells if c.block == 0}
+    assert first == {
+        "time-slicing/0/train",
+        "time-slicing/0/serve",
+        "time-slicing/0/train+serve+serve",
+        "mps@50/0/train",
+        "mps@50/0/serve",
+        "mps@50/0/train@50",
+        "mps@50/0/serve@50",
+        "mps@50/0/train@50+serve@50+serve@50",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[suite", "cannot read the plan"),
+        ("[suite]\nblock = 1\n[tenant.a]\nwork='gemm'", "no such key: block"),
+        ("[suite]\nmodes=['mig']\n[tenant.a]\nwork='gemm'", "no sharing mode by that name: `mig`"),
+        ("[suite]\nmodes=['mps@x']\n[tenant.a]\nwork='gemm'", "no sharing mode"),
+        ("[suite]\nmodes=['mps@0']\n[tenant.a]\nwork='gemm'", "percentage"),
+        ("[suite]\nmixes=[['b']]\n[tenant.a]\nwork='gemm'", "no such tenant: b"),
+        ("[suite]\nmixes='all'\n[tenant.a]\nwork='gemm'", "mixes are lists"),
+        ("[suite]\nblocks=0.5\n[tenant.a]\nwork='gemm'", "not a number of blocks"),
+        ("[suite]\nwindow='x'\n[tenant.a]\nwork='gemm'", "number of seconds"),
+        ("[suite]\nwindow=0\n[tenant.a]\nwork='gemm'", "nothing to measure"),
+        ("[suite]\nmodes=[]\n[tenant.a]\nwork='gemm'", "nothing to measure"),
+        ("[suite]\n[tenant.a]\nbatch=1", "needs a work"),
+        ("", "needs a work"),
+    ],
+)
+def test_a_plan_that_cannot_be_says_why(tmp_path, text, what):
+    (tmp_path / "bad.toml").write_text(text)
+    with pytest.raises(BenchError, match=what):
+        planned(str(tmp_path / "bad.toml"))
+
+
+def test_a_mistake_ends_in_an_error_and_a_hint(capsys, tmp_path):
+    assert main(["pears", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: no plan by that name: `pears`\nhint: there are ")
+
+
+def test_the_measuring_side_needs_no_frames_and_its_commander_no_torch():
+    heavy = "{'polars', 'cyclopts', 'numba', 'scipy', 'fleetlab.workload'}"
+    code = "import sys, fleetlab.bench.run, fleetlab.bench.probe; assert 'torch' not in sys.modules\n"
+    code += f"import fleetlab.bench._worker\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

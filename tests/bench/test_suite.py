@@ -1,0 +1,83 @@
+"""Whole plans on the CPU with real workers, and those that were broken off."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fleetlab.bench.errors import BenchError
+from fleetlab.bench.modes import Share
+from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.suite import Suite, finished
+
+pytestmark = pytest.mark.usefixtures("works")
+
+
+def plan(cells, **tenants):
+    made = {name: Tenant(f"mine:{name.capitalize()}", settings) for name, settings in tenants.items()}
+    return Plan("small", made, tuple(cells), settle=0.05, window=0.15)
+
+
+def alone(name, block=0, **share):
+    return Cell("all", "mps", block, (Seat(name, share=Share(**share)),))
+
+
+def pair(a, b, block=0):
+    return Cell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
+
+
+def run(plan, out, *, limit=100):
+    said = []
+    skipped = Suite(plan, out, limit=limit, rehearse=True, tell=said.append).run()
+    return skipped, [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said
+
+
+def test_each_cell_is_a_line_and_the_manifest_says_how_it_came_to_be(tmp_path):
+    skipped, cells, _ = run(plan([alone("steady"), pair("steady", "steady")], steady={}), tmp_path / "out")
+    assert [c["status"] for c in cells] == ["ok", "ok"]
+    assert [len(c["tenants"]) for c in cells] == [1, 2]
+    assert all(0 < t["rate"] <= 500 for c in cells for t in c["tenants"])
+    assert all(t["late"] == 0 for c in cells for t in c["tenants"])
+    assert cells[1]["tenants"][0]["pid"] != cells[1]["tenants"][1]["pid"]
+    about = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert about["finished"]
+    assert about["rehearsal"]
+    assert about["order"] == ["all/0/steady", "all/0/steady+steady"]
+    assert not skipped
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path):
+    half = plan([alone("steady")], steady={})
+    run(half, tmp_path / "out")
+    with (tmp_path / "out/cells.jsonl").open("a") as file:
+        file.write('{"cell": "all/0/steady+st')  # a run that was killed while it wrote
+    whole = replace(half, cells=(alone("steady"), pair("steady", "steady")))
+    _, told, _ = run(whole, tmp_path / "out")
+    assert [c["cell"] for c in told] == ["all/0/steady", "all/0/steady+steady"]
+
+
+def test_a_failed_cell_is_tried_again(tmp_path):
+    mark = {"mark": str(tmp_path / "dead")}
+    first = plan([alone("doomed")], doomed=mark)
+    assert [c["status"] for c in run(first, tmp_path / "out")[1]] == ["failed"]
+    assert [c["status"] for c in run(first, tmp_path / "out")[1]] == ["failed", "ok"]
+
+
+def test_a_folder_of_another_plan_is_left_alone(tmp_path):
+    run(plan([alone("steady")], steady={}), tmp_path / "out")
+    with pytest.raises(BenchError, match="holds another run: plan small, not other"):
+        run(replace(plan([alone("steady")], steady={}), name="other"), tmp_path / "out")
+
+
+def test_cells_without_time_are_skipped_and_said(tmp_path):
+    many = plan([alone("steady", block) for block in range(5)], steady={})
+    skipped, said = Suite(many, tmp_path / "out", limit=10, rehearse=True, tell=lambda _: None).run(), []
+    assert len(skipped) == 5
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["skipped"] == skipped
+    assert not said
+    assert finished(tmp_path / "out") == set()
+
+
+def test_a_plan_with_an_unknown_tenant_is_refused():
+    with pytest.raises(BenchError, match="no such tenant: ghost"):
+        plan([alone("ghost")], steady={})
