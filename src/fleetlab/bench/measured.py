@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections import defaultdict
@@ -67,12 +68,22 @@ MIXES = {"stage": pl.String, "mix": pl.String, "tenants": pl.Int64, "stp": pl.Fl
 FAILURES = {"cell": pl.String, "seat": pl.String, "kind": pl.String, "detail": pl.String}
 
 
+def _text(path: Path) -> str:
+    """A file as it was written, or packed by gzip, as one keeps it."""
+    packed = path.with_name(path.name + ".gz")
+    return (
+        path.read_text("utf-8")
+        if path.exists() or not packed.exists()
+        else gzip.decompress(packed.read_bytes()).decode()
+    )
+
+
 def _read(folder: Path) -> tuple[dict[str, Any], list[Cell]]:
     try:
         about = json.loads((folder / "manifest.json").read_text("utf-8"))
-        lines = (folder / "cells.jsonl").read_text("utf-8").splitlines()
+        lines = _text(folder / "cells.jsonl").splitlines()
         cells = {c["cell"]: c for c in map(json.loads, lines)}
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as e:
         msg = f"{folder}: holds no measured suite: {e}"
         raise DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
     return about, list(cells.values())
