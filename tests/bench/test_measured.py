@@ -1,3 +1,4 @@
+import gzip
 import json
 import math
 
@@ -84,6 +85,22 @@ def test_one_block_has_no_limits(tmp_path):
 def test_a_folder_without_a_suite_says_so(tmp_path):
     with pytest.raises(fleetlab.DeviceError, match="holds no measured suite"):
         measured(tmp_path)
+
+
+def test_cells_may_be_packed(tmp_path):
+    path = folder(tmp_path, [line("a", [100]), line("a+a", [40, 50])])
+    plain = measured(path).tables()
+    (path / "cells.jsonl.gz").write_bytes(gzip.compress((path / "cells.jsonl").read_bytes()))
+    (path / "cells.jsonl").unlink()
+    assert measured(path).tables()["mixes"].equals(plain["mixes"])
+
+
+def test_packed_cells_that_are_cut_off_are_an_error(tmp_path):
+    path = folder(tmp_path, [line("a", [100])])
+    (path / "cells.jsonl.gz").write_bytes(gzip.compress((path / "cells.jsonl").read_bytes())[:20])
+    (path / "cells.jsonl").unlink()
+    with pytest.raises(fleetlab.DeviceError, match="holds no measured suite"):
+        measured(path)
 
 
 def test_pooled_limits_by_hand():
