@@ -35,9 +35,9 @@ class Sleeper:
 
 def test_a_saturated_work_is_never_without_a_step():
     begin = time.monotonic()
-    fed = saturate(Sleeper(), HostClock(), until=begin + 0.3)
-    told = tally(fed, begin + 0.05, begin + 0.25)
-    assert told["busy"] > 0.95
+    fed = saturate(Sleeper(), HostClock(), until=begin + 1.0)
+    told = tally(fed, begin + 0.1, begin + 0.9)
+    assert told["busy"] > 0.9  # less than all: a busy machine may take the process away between two steps
     assert told["rate"] <= 3 / 0.002
     assert told["rate"] == pytest.approx(sum(fed.items) / (fed.ended[-1] - fed.begun[0]), rel=0.25)
 
