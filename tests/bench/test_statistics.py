@@ -6,7 +6,6 @@ import pytest
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import (
-    _student,
     antt,
     enough,
     harmonic,
@@ -90,11 +89,6 @@ def _erfinv(x):
     from statistics import NormalDist
 
     return NormalDist().inv_cdf((1 + x) / 2) / math.sqrt(2)
-
-
-@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042)])
-def test_students_quantiles_are_those_of_the_tables(freedom, t):
-    assert _student(freedom, 0.95) == pytest.approx(t, rel=1e-3)
 
 
 def test_students_interval_covers_from_three_blocks():

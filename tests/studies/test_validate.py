@@ -12,8 +12,9 @@ import pytest
 
 import fleetlab
 from fleetlab import order
+from fleetlab._student import student
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, student, with_controls
+from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, with_controls
 from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
 from fleetlab.studies.validate._arrivals import Law
 from fleetlab.studies.validate._busy import busy_nodes

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fleetlab._student import student
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
 
@@ -149,7 +150,7 @@ def over_blocks(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
     if x.ndim != 1 or x.size < 2:
         msg = f"an interval over blocks needs at least 2 of them: {x.size}"
         raise BenchError(msg, hint="measure more blocks")
-    half = _student(x.size - 1, confidence) * float(x.std(ddof=1)) / math.sqrt(x.size)
+    half = student(x.size - 1, confidence) * float(x.std(ddof=1)) / math.sqrt(x.size)
     return Interval(float(x.mean()), float(x.mean()) - half, float(x.mean()) + half)
 
 
@@ -204,14 +205,6 @@ def _probit(q: float) -> float:
     return NormalDist().inv_cdf(q)
 
 
-def _student(freedom: int, confidence: float) -> float:
-    """Student's quantile by bisection of its distribution, integrated along the angle: t = sqrt(freedom) tan(a)."""
-    angle = np.linspace(0, math.pi / 2, 20001)
-    weight = np.cos(angle) ** (freedom - 1)
-    grown = np.concatenate(([0.0], np.cumsum((weight[1:] + weight[:-1]) / 2)))
-    return math.sqrt(freedom) * math.tan(float(np.interp(confidence, grown / grown[-1], angle)))
-
-
 def pooled(groups: Sequence[ArrayLike], *, confidence: float = 0.95) -> list[Interval]:
     """The geometric mean of each group of positive values, its limits from the noise of all groups together.
 
@@ -223,7 +216,7 @@ def pooled(groups: Sequence[ArrayLike], *, confidence: float = 0.95) -> list[Int
     if not freedom:
         return [Interval(float(np.exp(x.mean())), math.nan, math.nan) for x in logs]
     noise = math.sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in logs) / freedom)
-    reach = _student(freedom, confidence) * noise
+    reach = student(freedom, confidence) * noise
     found = []
     for x in logs:
         middle, half = float(x.mean()), reach / math.sqrt(x.size)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.studies._spread import USUAL, student
+from fleetlab._student import student
+from fleetlab.studies._spread import USUAL
 from fleetlab.workload import Estimate
 
 Floats = NDArray[np.float64]

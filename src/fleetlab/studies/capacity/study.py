@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab._student import student
 from fleetlab.studies import _crew
 from fleetlab.studies._blocks import NORMAL, Floats
-from fleetlab.studies._spread import USUAL, student
+from fleetlab.studies._spread import USUAL
 from fleetlab.studies.capacity import _growth, _sizes
 from fleetlab.studies.capacity._goal import Goal
 from fleetlab.studies.capacity._search import FARTHEST, Curve, Point, rows

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab._student import student
 from fleetlab.sim import SimResult, simulate
-from fleetlab.studies._spread import BLOCKS, USUAL, Mean, student
+from fleetlab.studies._spread import BLOCKS, USUAL, Mean
 from fleetlab.studies.audit import Audit, audit
 from fleetlab.studies.validate import openb, pai
 from fleetlab.studies.validate._line import Line, Tell, exactly
