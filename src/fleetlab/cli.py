@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 import fleetlab
+from fleetlab._bench_commands import bench
+from fleetlab._share_commands import share
+from fleetlab._words import Json, examples
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,14 +26,10 @@ if TYPE_CHECKING:
     from fleetlab.traces import Tell
 
 
-def _examples(*lines: str) -> str:
-    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in lines)
-
-
 app = App(
     name="fleetlab",
     help="A laboratory for GPU clusters: read a cluster's log, see what happened, ask what would have.",
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab synthesize pai2020 --tasks 100000 --out my-trace",
         "fleetlab read slurm sacct.txt --zone Europe/Berlin --out my-trace",
         "fleetlab show my-trace",
@@ -41,17 +39,19 @@ app = App(
     version=lambda: __import__("importlib.metadata").metadata.version("fleetlab"),
 )
 
+app.command(bench)
+app.command(share)
+
 TraceWords = Annotated[
     str, Parameter(help="The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.")
 ]
 ClusterFile = Annotated[
     Path | None, Parameter(help="A TOML file of [[node]] entries to use in place of the trace's cluster.")
 ]
-Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object, for machines.")]
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab read pai2020 downloads/pai --out pai",
         "fleetlab read csv jobs.csv --map submit=created --map gpu_milli=gpus*1000 --out mine",
     )
@@ -92,7 +92,7 @@ def read(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab synthesize pai2020 --tasks 100000 --seed 1 --out my-trace",
         "fleetlab synthesize pai2020 --tasks 100000 --check",
     )
@@ -150,7 +150,7 @@ def synthesize(
         _say_saved(out)
 
 
-@app.command(help_epilogue=_examples("fleetlab fetch pai2020 --into downloads/pai"))
+@app.command(help_epilogue=examples("fleetlab fetch pai2020 --into downloads/pai"))
 def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False) -> None:
     """Download a public trace, resuming what was begun and verifying published checksums.
 
@@ -170,7 +170,7 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
     show(got, json=json)
 
 
-@app.command(help_epilogue=_examples("fleetlab traces"))
+@app.command(help_epilogue=examples("fleetlab traces"))
 def traces(*, json: Json = False) -> None:
     """List the formats that can be read: what each expects, its licence, and where it comes from."""
     from fleetlab._screen import show
@@ -187,7 +187,7 @@ def traces(*, json: Json = False) -> None:
                 print(f"{'':12}{word}: {row[word]}")
 
 
-@app.command(name="show", help_epilogue=_examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
+@app.command(name="show", help_epilogue=examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
 def show_trace(
     trace: TraceWords,
     *,
@@ -210,7 +210,7 @@ def show_trace(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab pack my-trace --place fgd,best_fit,random --seeds 42-51",
         "fleetlab pack builtin:20000 --json",
     )
@@ -244,7 +244,7 @@ def pack(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab simulate builtin:20000 --order sjf",
         "fleetlab simulate my-trace --discipline easy --place worst_fit --cluster bigger.toml",
         "fleetlab simulate my-trace --order my_module:mine --estimate group",
@@ -326,7 +326,7 @@ def simulate(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab diagnose builtin:20000",
         "fleetlab diagnose my-trace --discipline strict --changes cpu,backfill,nodes",
         "fleetlab diagnose my-trace --cluster smaller.toml --json",
@@ -386,7 +386,7 @@ def diagnose(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         'fleetlab capacity builtin:20000 --slo "p90 wait < 600"',
         'fleetlab capacity my-trace --slo "mean wait < 5m" --pool V100M32 --growth 1.3 --seed 7',
     )
@@ -451,7 +451,7 @@ def capacity(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab solve",
         "fleetlab solve M/M/c --lam 7.2 --mu 1 --c 8",
         "fleetlab solve 'M/G/1 SRPT' --lam 0.9 --service lognormal:1:10",
@@ -478,7 +478,7 @@ def solve(
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab model builtin:20000",
         "fleetlab model my-trace --cluster bigger.toml --json",
     )
@@ -500,7 +500,7 @@ def model(trace: TraceWords, *, seed: int = 0, cluster: ClusterFile = None, json
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab validate",
         "fleetlab validate --data traces --seed 1",
         "fleetlab validate --only schedules,means --json",
@@ -530,7 +530,7 @@ def validate(*, data: Path | None = None, only: str = "", seed: int = 0, json: J
 
 
 @app.command(
-    help_epilogue=_examples(
+    help_epilogue=examples(
         "fleetlab audit my-trace",
         "fleetlab audit my-trace --cluster nodes.toml --discipline strict --json",
     )
@@ -557,96 +557,6 @@ def audit(
         opened = _opened(trace, cluster, tell)
         found = fleetlab.audit(opened, order=order, discipline=discipline, place=place, tell=tell)
     show(found, json=json, most=20)
-
-
-bench = App(
-    name="bench",
-    help="Measure how work shares a GPU: real tenants, alone and beside each other.",
-    help_epilogue=_examples("fleetlab bench suite pairs-ts --out pairs", "fleetlab bench show pairs"),
-    help_format="plaintext",
-)
-app.command(bench)
-
-
-@bench.command(
-    help_epilogue=_examples(
-        "fleetlab bench suite pairs-mps --out pairs-mps --limit 500",
-        "fleetlab bench suite mine.toml --out mine --blocks 5 --seed 1",
-        "fleetlab bench suite pairs-ts --rehearse --out try",
-    )
-)
-def suite(
-    plan: str,
-    *,
-    out: Path,
-    limit: float = 3600,
-    blocks: int | None = None,
-    settle: float | None = None,
-    window: float | None = None,
-    seed: int = 0,
-    rehearse: Annotated[bool, Parameter(negative=())] = False,
-    json: Json = False,
-) -> None:
-    """Measure a plan, cell by cell; the same command goes on where it stopped.
-
-    Parameters
-    ----------
-    plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, or a TOML file of tenants, mixes and modes.
-    out
-        The folder of the results.
-    limit
-        Seconds after which no cell is begun.
-    blocks
-        How often each cell is measured.
-    settle
-        Seconds that a cell runs before it is measured.
-    window
-        Seconds that it is measured.
-    seed
-        Of the order of cells.
-    rehearse
-        On the CPU, tiny and short: the same code, but the numbers mean nothing.
-    """
-    from fleetlab._screen import show
-    from fleetlab.bench.measured import measured
-    from fleetlab.bench.run import planned
-    from fleetlab.bench.suite import Suite
-
-    with _on_the_bench():
-        made = planned(plan, blocks=blocks, settle=settle, window=window, seed=seed, rehearse=rehearse)
-        Suite(made, out, limit=limit, rehearse=rehearse, tell=_talk).run()
-    show(measured(out), json=json)
-
-
-@bench.command(name="show", help_epilogue=_examples("fleetlab bench show pairs", "fleetlab bench show pairs --json"))
-def show_measured(folder: Path, *, json: Json = False) -> None:
-    """Show what a suite measured: rates alone, progress beside others, throughput and fairness of each mix.
-
-    Parameters
-    ----------
-    folder
-        What `fleetlab bench suite --out` wrote.
-    """
-    from fleetlab._screen import show
-    from fleetlab.bench.measured import measured
-
-    show(measured(folder), json=json)
-
-
-@contextmanager
-def _on_the_bench() -> Iterator[None]:
-    # The bench runs where the hall's frames are not installed, so its errors are its own until they come here.
-    from fleetlab.bench.errors import BenchError
-
-    try:
-        yield
-    except BenchError as e:
-        raise fleetlab.DeviceError(str(e), hint=e.hint) from None
-
-
-def _talk(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _column(opened: fleetlab.Trace, estimate: str) -> str | pl.Series:
