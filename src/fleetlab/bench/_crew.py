@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fleetlab.bench.arrivals import arrivals
 from fleetlab.bench.modes import Mps, TimeSlicing
 from fleetlab.bench.plans import Cell, Plan, Seat
 from fleetlab.bench.worker import Worker, WorkerFailed
@@ -97,14 +98,22 @@ class Crew:
         for seat in seats:
             self.about[seat]["attached"] = self.about[seat]["pid"] in found
 
+    def _feeding(self, seat: Seat) -> dict[str, Any]:
+        """By which timetable, or with what rest: the same for a seat in every cell and mode, so that they compare."""
+        tenant, plan = self._plan.tenants[seat.tenant], self._plan
+        if not tenant.poisson:
+            return {"rest": tenant.rest, "seed": plan.seed + seat.copy}
+        due = arrivals(tenant.poisson, plan.settle + plan.window, seed=(plan.seed, seat.copy))
+        return {"due": due.round(6).tolist(), "grace": 2.0}
+
     def meet(self, cell: Cell) -> tuple[float, dict[Seat, dict[str, Any]], list[Failure]]:
         """Run a cell: when its window opened, what each tenant said, and who failed."""
         plan, failures = self._plan, [self.failed[s] for s in cell.seats if s in self.failed]
         here = [s for s in cell.seats if s in self._workers]
         start = time.monotonic() + LEAD
-        for k, seat in enumerate(here):
-            timetable = {"due": cell.due, "grace": 2.0} if cell.due is not None and k == 0 else {}
-            self._workers[seat].tell(do="run", at=start, settle=plan.settle, window=plan.window, **timetable)
+        for seat in here:
+            how = self._feeding(seat)
+            self._workers[seat].tell(do="run", at=start, settle=plan.settle, window=plan.window, **how)
         time.sleep(max(start + plan.settle + plan.window - time.monotonic(), 0))
         deadline = time.monotonic() + GRACE
         told: dict[Seat, dict[str, Any]] = {}

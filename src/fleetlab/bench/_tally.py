@@ -33,6 +33,7 @@ def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
         "starved": fed.starved / max(len(ended), 1),
         "times": times.to_json(),
         **_percentiles(times),
+        **({"offered": int(((due := np.asarray(fed.due)) >= opens).sum() - (due >= closes).sum())} if fed.due else {}),
         **({"lag": Histogram.of(fed.lags).to_json(), "unsent": fed.unsent} if fed.lags or fed.unsent else {}),
     }
 

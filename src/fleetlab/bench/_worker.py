@@ -92,7 +92,7 @@ def _run(work: Work, device: torch.device, order: dict[str, Any]) -> dict[str, A
         due = [order["at"] + t for t in order["due"]]
         fed = by_timetable(work, clock, due=due, until=closes + order["grace"])
     else:
-        fed = saturate(work, clock, until=closes + TAIL)
+        fed = saturate(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
     spent = (time.process_time() - used) / (time.monotonic() - order["at"])
     return _told(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
 

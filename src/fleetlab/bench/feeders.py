@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -21,16 +22,24 @@ class Fed:
     begun: list[float] = field(default_factory=list)  # when it was due, or when the device took it up
     ended: list[float] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
+    due: list[float] = field(default_factory=list)  # the whole timetable
     lags: list[float] = field(default_factory=list)  # how late the timetable's steps were sent
     starved: int = 0  # steps that found the device idle: the host was too slow to keep it busy
     unsent: int = 0  # steps of the timetable that there was no time left to send
     error: BaseException | None = None  # what ended it early
 
 
-def saturate(work: Work, clock: Clock, *, until: float) -> Fed:
-    """Keep `AHEAD` steps in flight; a work that rests has one, and then its pause."""
+def saturate(work: Work, clock: Clock, *, until: float, rest: float = 0.0, seed: int = 0) -> Fed:
+    """Keep `AHEAD` steps in flight; a work that rests has one, and then its pause.
+
+    `rest` gives any work a pause of that mean: half to one and a half times as long, lest two tenants fall into step,
+    by `seed`, so that it rests alike alone and beside others.
+    """
     fed, flying = Fed(), deque[tuple[Any, Any, int]]()
+    chance = random.Random(seed)
     pause = getattr(work, "pause", None) if getattr(work, "rests", False) else None
+    if rest:
+        pause = lambda _busy: rest * (0.5 + chance.random())  # noqa: E731
     try:
         while time.monotonic() < until:
             fed.starved += bool(flying) and clock.done(flying[-1][1])
@@ -51,7 +60,7 @@ def saturate(work: Work, clock: Clock, *, until: float) -> Fed:
 
 def by_timetable(work: Work, clock: Clock, *, due: Sequence[float], until: float) -> Fed:
     """Send each step when it is due, finished or not what went before; its time runs from when it was due."""
-    fed, flying = Fed(), deque[tuple[Any, Any, int]]()
+    fed, flying = Fed(due=list(due)), deque[tuple[Any, Any, int]]()
     try:
         for k, when in enumerate(due):
             if time.monotonic() >= until:

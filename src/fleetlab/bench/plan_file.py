@@ -12,6 +12,7 @@ batch = 128
 
 [tenant.serve]
 work = "resnet-infer"
+poisson = 200  # steps fall due at random, 200 a second; `rest = 0.05` pauses after each step; else it saturates
 ```
 """
 
@@ -26,6 +27,7 @@ from fleetlab.bench.errors import BenchError
 from fleetlab.bench.modes import MODES, Share
 from fleetlab.bench.plans import Plan, Tenant, meetings, shuffled
 
+FEEDING = ("work", "rest", "poisson")
 SUITE = ("modes", "mixes", "blocks", "settle", "window")
 
 
@@ -52,7 +54,7 @@ def read_plan(path: Path, *, seed: int = 0, blocks: int | None = None) -> Plan:
         for words in suite.get("modes", ["time-slicing"])
         for cell in shuffled(meetings(words, *_mode(words, mixes)), blocks=blocks, seed=seed)
     )
-    lengths = {key: _seconds(suite[key], key, path) for key in ("settle", "window") if key in suite}
+    lengths = {key: _number(suite[key], key, path) for key in ("settle", "window") if key in suite}
     return Plan(path.stem, tenants, cells, seed=seed, **lengths)
 
 
@@ -66,7 +68,12 @@ def _parts(about: dict[str, Any], path: Path) -> tuple[dict[str, Any], dict[str,
         msg = f"{path.name}: each tenant needs a work"
         raise BenchError(msg, hint='[tenant.train] with work = "resnet-train"')
     return about.get("suite", {}), {
-        name: Tenant(t["work"], {k: v for k, v in t.items() if k != "work"}) for name, t in tenants.items()
+        name: Tenant(
+            t["work"],
+            {k: v for k, v in t.items() if k not in FEEDING},
+            **{k: _number(t[k], k, path) for k in FEEDING[1:] if k in t},
+        )
+        for name, t in tenants.items()
     }
 
 
@@ -78,8 +85,8 @@ def _mode(words: str, mixes: list[Any]) -> tuple[str, list[Any], Share]:
     return mode, mixes, Share(int(percent)) if percent else Share()
 
 
-def _seconds(value: object, key: str, path: Path) -> float:
+def _number(value: object, key: str, path: Path) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{path.name}: {key} is a number of seconds: {value}"
+        msg = f"{path.name}: {key} is a number: {value}"
         raise BenchError(msg)
     return float(value)

@@ -7,6 +7,7 @@ so that what drifts over an hour (heat, clocks) drifts through both sides of eac
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,20 @@ WHOLE = Share()  # all of the card, as far as others leave it
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A work and its settings, under a name of its own."""
+    """A work and its settings, under a name of its own; it saturates unless it rests or has a timetable."""
 
     work: str
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    rest: float = 0.0  # s that its host is busy elsewhere after each step, on the mean
+    poisson: float = 0.0  # steps a second that fall due at random, whether or not those before are done
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.rest < math.inf and 0 <= self.poisson < math.inf):
+            msg = f"{self.work}: not a rest or a rate: {self.rest} s, {self.poisson} a second"
+            raise BenchError(msg, hint="both are at least 0")
+        if self.rest and self.poisson:
+            msg = f"{self.work}: either rests or has a timetable"
+            raise BenchError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +57,12 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Who runs at once; nobody is the idle card. `due` sends the first tenant's steps by a timetable."""
+    """Who runs at once; nobody is the idle card."""
 
     stage: str
     mode: str
     block: int
     seats: tuple[Seat, ...]
-    due: tuple[float, ...] | None = None
     label: str = ""
 
     @property
@@ -159,6 +169,84 @@ def breaking(
     return Plan("breaking", {tenant: Tenant(tenant)}, tuple(cells), seed=seed)
 
 
+# --- plans with pauses and timetables --------------------------------------------------------------------------------
+
+# Rests that make a training step, 17.2 ms and 10.1 ms on an H200, keep the card busy 0.2 and 0.55 of the time.
+RESTS = {"resnet": {"light": 0.0690, "medium": 0.0141}, "bert": {"light": 0.0405, "medium": 0.0083}}
+CLASSES = {
+    f"{family}-{kind}": Tenant(f"{family}-train", rest=RESTS[family].get(kind, 0.0))
+    for kind in ("light", "medium", "heavy")
+    for family in RESTS
+}
+GROUPS = (
+    "resnet-light bert-light resnet-light",
+    "resnet-light bert-light bert-medium",
+    "resnet-light bert-medium resnet-medium",
+    "resnet-light bert-light resnet-heavy",
+    "resnet-medium bert-medium resnet-heavy",
+    "resnet-heavy bert-heavy resnet-heavy",
+    "resnet-light bert-light resnet-light bert-light",
+    "resnet-light bert-light resnet-medium bert-medium",
+    "resnet-medium bert-medium resnet-medium bert-medium",
+    "resnet-heavy bert-heavy resnet-heavy bert-heavy",
+)
+
+
+def classes(seed: int = 0, blocks: int = 1) -> Plan:
+    """Training that keeps the card busy a little, half and all of the time: pairs, and some threes and fours."""
+    mixes = [*combinations_with_replacement(CLASSES, 2), *(tuple(words.split()) for words in GROUPS)]
+    cells: list[Cell] = []
+    for name, mode in (("classes-ts", "time-slicing"), ("classes-mps", "mps")):
+        cells += shuffled(meetings(name, mode, mixes), blocks=blocks, seed=seed)
+    return Plan("classes", CLASSES, tuple(cells), settle=0.6, window=3.0, seed=seed)
+
+
+def stressed(seed: int = 0, blocks: int = 1) -> Plan:
+    """The six tenants of the matrix, each beside each stressor: who minds what, and who presses on what."""
+    mixes = [(tenant, stressor) for tenant in MATRIX for stressor in STRESSORS]
+    cells = shuffled(meetings("stressors-mps", "mps", mixes), blocks=blocks, seed=seed)
+    return Plan("stressors", SIX | STRESSORS, cells, settle=0.6, window=2.5, seed=seed)
+
+
+RATES = (200, 400, 800)  # requests a second; one card alone answers about 1,250, under MPS 1,050
+BELOW = Share(priority=1)
+
+
+def serving(seed: int = 0, blocks: int = 1, rates: Sequence[int] = RATES) -> Plan:
+    """Single images by a timetable beside nothing, a training or a decoder, the same timetables in every mode."""
+    background = ("resnet-train", "llm-decode")
+    tenants = {f"serve-{rate}": Tenant("resnet-infer", poisson=rate) for rate in rates}
+    cells: list[Cell] = []
+    for name, mode, served, other in (
+        ("serving-ts", "time-slicing", WHOLE, WHOLE),
+        ("serving-mps", "mps", WHOLE, WHOLE),
+        ("serving-mps-50", "mps", Share(50), Share(50)),
+        ("serving-mps-prio", "mps", Share(priority=0), BELOW),
+    ):
+        alone = [Cell(name, mode, 0, (Seat(b, share=other),)) for b in background]
+        for t in tenants:
+            alone.append(Cell(name, mode, 0, (Seat(t, share=served),)))
+            alone += [Cell(name, mode, 0, (Seat(t, share=served), Seat(b, share=other))) for b in background]
+        cells += shuffled(alone, blocks=blocks, seed=seed)
+    return Plan("serving", tenants | {b: SIX[b] for b in background}, tuple(cells), settle=0.8, window=6.0, seed=seed)
+
+
+def crowded(
+    seed: int = 0,
+    blocks: int = 1,
+    rate: float = 200,
+    turns: Sequence[int] = (1, 2, 3, 4, 5, 6),
+    together: Sequence[int] = (1, 4, 8, 12, 16, 18, 20, 22, 24),
+) -> Plan:
+    """How many servers of single images, each with requests of its own, can one card hold?"""
+    cells: list[Cell] = []
+    for name, mode, counts in (("crowded-ts", "time-slicing", turns), ("crowded-mps", "mps", together)):
+        once = [Cell(name, mode, 0, tuple(Seat("serve", k) for k in range(n)), label=f"{n}xserve") for n in counts]
+        cells += shuffled(once, blocks=blocks, seed=seed)
+    tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
+    return Plan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
+
+
 BY_NAME: dict[str, Callable[..., Plan]] = {
     "solo": solo,
     "sm-curve": sm_curve,
@@ -166,4 +254,8 @@ BY_NAME: dict[str, Callable[..., Plan]] = {
     "pairs-mps": lambda **k: pairs("mps", **k),
     "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
     "breaking": breaking,
+    "classes": classes,
+    "stressors": stressed,
+    "serving": serving,
+    "crowded": crowded,
 }

@@ -22,7 +22,7 @@ from fleetlab.bench._crew import GRACE, LEAD, LOAD, Crew
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.modes import Mps, TimeSlicing, shared
 from fleetlab.bench.monitor import Monitor
-from fleetlab.bench.plans import Cell, Plan, Seat
+from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
 
 RESERVE = 15.0  # s to end workers and to put the mode back
 Tell = Callable[[str], None]
@@ -195,7 +195,7 @@ class Suite:
             "numpy": _version("numpy"),
             "settle": plan.settle,
             "window": plan.window,
-            "tenants": {name: {"work": t.work, **t.settings} for name, t in plan.tenants.items()},
+            "tenants": {name: {"work": t.work, **_feeding(t), **t.settings} for name, t in plan.tenants.items()},
             "order": [cell.name for cell in plan.cells],
             "skipped": self._skipped,
             "stages": self._stages,
@@ -226,6 +226,11 @@ def finished(out: Path) -> set[str]:
 def _known(crew: Crew, seat: Seat) -> dict[str, Any]:
     about = crew.about.get(seat, {})
     return {key: about[key] for key in ("pid", "sms", "unit", "how", "memory_mib", "attached") if key in about}
+
+
+def _feeding(tenant: Tenant) -> dict[str, float]:
+    """Only what is not usual: most tenants saturate."""
+    return {key: value for key in ("rest", "poisson") if (value := getattr(tenant, key))}
 
 
 def _version(package: str) -> str:

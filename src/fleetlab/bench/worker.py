@@ -32,7 +32,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=os.environ | _importable() | env,
+                env=os.environ | importable() | env,
                 start_new_session=True,  # a Ctrl-C is for the commander, who ends its workers in order
             )
         assert self.process.stdin is not None
@@ -79,7 +79,7 @@ class Worker:
         self._out.close()
 
 
-def _importable() -> dict[str, str]:
+def importable() -> dict[str, str]:
     """A worker finds what its commander finds, wherever that was started."""
     here = str(Path(__file__).parents[2])
     paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

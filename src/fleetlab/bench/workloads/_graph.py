@@ -23,13 +23,16 @@ def captured(step: Callable[[], None], device: torch.device) -> tuple[Callable[[
 
 def _capture(step: Callable[[], None]) -> Callable[[], None]:
     # Libraries make their workspaces in the first calls, which a capture would refuse.
-    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    here = torch.cuda.current_stream()
+    plain = here == torch.cuda.default_stream()
+    # A stream of one's own, such as that of a green context, is where the graph must be captured to stay there.
+    aside = torch.cuda.Stream() if plain else here  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         for _ in range(3):
             step()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=None if plain else here):
         step()
     return graph.replay
