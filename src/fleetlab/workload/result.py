@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
+from fleetlab.workload.figure import figures_of
+
 
 class Estimate(NamedTuple):
     """A number that knows how sure it is; an exact count has `low == value == high`."""
@@ -76,7 +78,10 @@ class Provenance:
 
 
 class Result(Protocol):
-    """All that `report` and the command line know of a room."""
+    """All that `report` and the command line know of a room.
+
+    A result may also have `notes`, sentences to say last, and `figures()`, a `Figure` by name.
+    """
 
     @property
     def provenance(self) -> Provenance:
@@ -92,16 +97,18 @@ class Result(Protocol):
 def as_json(result: Result) -> str:
     """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null.
 
-    Notes, where a result has some, are a table too.
+    Notes, where a result has some, are a table too; figures, where it has some, come as `figures`.
     """
     tables = {name: list(frame.iter_rows(named=True)) for name, frame in result.tables().items()}
     if notes := getattr(result, "notes", ()):
         tables["notes"] = [{"note": note} for note in notes]
-    found = {
+    found: dict[str, Any] = {
         "provenance": result.provenance.to_json(),
         "summary": [e._asdict() for e in result.summary()],
         "tables": tables,
     }
+    if drawn := figures_of(result):
+        found["figures"] = {name: figure.to_json() for name, figure in drawn.items()}
     return json.dumps(_finite(found), ensure_ascii=False, default=str)
 
 

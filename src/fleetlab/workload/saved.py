@@ -1,0 +1,76 @@
+"""A result that was saved as JSON and is read again: to be shown, put beside others, or drawn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.workload.errors import WorkloadError
+from fleetlab.workload.figure import Figure
+from fleetlab.workload.result import Estimate, Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What `as_json` said of a result."""
+
+    provenance: Provenance
+    estimates: tuple[Estimate, ...]
+    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+    drawn: dict[str, Figure] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> list[Estimate]:
+        """The few numbers to say first."""
+        return list(self.estimates)
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The rest, by name."""
+        return self.frames
+
+    def figures(self) -> dict[str, Figure]:
+        """Those it had."""
+        return self.drawn
+
+    @classmethod
+    def load(cls, path: Path | str) -> Saved:
+        """Read what a command printed with `--json`."""
+        path = Path(path)
+        try:
+            return cls.of(json.loads(path.read_text("utf-8")))
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            pl.exceptions.PolarsError,
+        ) as e:
+            msg = f"not a saved result: {path}: {e}"
+            raise WorkloadError(
+                msg, hint="`--json` after a command prints one: fleetlab … --json > result.json"
+            ) from None
+
+    @classmethod
+    def of(cls, about: dict[str, Any]) -> Saved:
+        """From the object that `as_json` made."""
+        tables = dict(about["tables"])
+        notes = tuple(str(row["note"]) for row in tables.pop("notes", []))
+        return cls(
+            Provenance.from_json(about["provenance"]),
+            tuple(_estimate(row) for row in about["summary"]),
+            {name: pl.DataFrame(rows, infer_schema_length=None, strict=False) for name, rows in tables.items()},
+            {name: Figure.from_json(one) for name, one in about.get("figures", {}).items()},
+            notes,
+        )
+
+
+def _estimate(row: dict[str, Any]) -> Estimate:
+    """JSON has no NaN: what was not a number was written as null."""
+    value, low, high = (float("nan") if row[key] is None else row[key] for key in ("value", "low", "high"))
+    return Estimate(str(row["metric"]), value, low, high, str(row["unit"]))

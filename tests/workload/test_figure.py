@@ -1,0 +1,54 @@
+"""Figures and results that go to disk and come back."""
+
+import json
+import math
+
+import polars as pl
+import pytest
+
+from fleetlab import Estimate, Figure, FleetlabError, Provenance, Saved
+from fleetlab.workload import as_json
+
+
+class Found:
+    provenance = Provenance("try", "hand", {"a": 1}, seed=3)
+    notes = ("one thing",)
+
+    def summary(self):
+        return [Estimate("m", 1.0, math.nan, math.inf, "s")]
+
+    def tables(self):
+        return {"t": pl.DataFrame({"x": [1, 2], "name": ["<script>", None]})}
+
+    def figures(self):
+        frame = pl.DataFrame({"x": [1.0, 2.0], "y": [0.5, 1.0], "series": ["a", "a"]})
+        return {"cdf": Figure("waits", "line", frame, "wait, s", "share", "half wait below 1 s", log_x=True)}
+
+
+def test_a_result_comes_back_from_its_json(tmp_path):
+    (tmp_path / "r.json").write_text(as_json(Found()))
+    back = Saved.load(tmp_path / "r.json")
+    assert back.provenance == Found.provenance
+    assert back.notes == ("one thing",)
+    assert back.summary()[0].metric == "m"
+    assert math.isnan(back.summary()[0].high)
+    assert back.tables()["t"].rows() == [(1, "<script>"), (2, None)]
+    assert back.figures()["cdf"].frame.equals(Found().figures()["cdf"].frame)
+    assert back.figures()["cdf"].log_x
+    again = json.loads(as_json(back))
+    assert again["figures"] == json.loads(as_json(Found()))["figures"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": {}, "provenance": {}, "summary": []}', "[" * 100_000])
+def test_what_is_no_result_is_refused_with_a_hint(tmp_path, text):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(FleetlabError, match="not a saved result") as e:
+        Saved.load(tmp_path / "r.json")
+    assert "--json" in e.value.hint
+
+
+def test_a_figure_without_its_axes_is_refused():
+    with pytest.raises(FleetlabError, match="not a figure"):
+        Figure("t", "heat", pl.DataFrame({"x": [1], "y": [2]}), "x", "y", "nothing")
+    with pytest.raises(FleetlabError, match="not a figure"):
+        Figure("t", "pie", pl.DataFrame({"x": [1], "y": [2]}), "x", "y", "nothing")
