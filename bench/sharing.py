@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.statistics import percentile
+
 MODES = {"pairs-ts": "time slicing", "pairs-mps": "MPS", "pairs-mps-50": "MPS 50/50"}
 TENANTS = ("resnet-train", "bert-train", "resnet-infer", "bert-infer", "llm-decode", "launch")
 
@@ -27,6 +30,13 @@ def main(folder: Path) -> None:
         _matrix(_cells(folder / plan), alone)
     _curve(_cells(folder / "sm-curve"), alone)
     _breaking(_cells(folder / "breaking"))
+    _serving(_cells(folder / "serving"), _cells(folder.parent / "h200-late" / "serving"))
+    _crowded(_cells(folder / "crowded"))
+    for stage, mode in (("classes-ts", "time slicing"), ("classes-mps", "MPS")):
+        print(f"\n### Light, medium, heavy: {mode}\n")
+        _classes([c for c in _cells(folder / "classes") if c["stage"] == stage], _cells(folder / "classes"))
+    _stressors(_cells(folder / "stressors"))
+    _together(_cells(folder / "together") + _cells(folder / "together-green"))
 
 
 def _cells(folder: Path) -> list[dict[str, Any]]:
@@ -84,6 +94,106 @@ def _breaking(cells: list[dict[str, Any]]) -> None:
     print("| `resnet-infer` at once | mode | images/s in all | P95 of a step, ms |\n|--:|---|--:|--:|")
     for mode, n in sorted(rates):
         print(f"| {n} | {mode} | {np.mean(rates[mode, n]):,.0f} | {1e3 * np.mean(tails[mode, n]):.2f} |")
+
+
+def _serving(cells: list[dict[str, Any]], again: list[dict[str, Any]]) -> None:
+    """The second run's sender was late; it only tells how many requests in a row count as one."""
+    found, second = _served(cells), _served(again)
+    rates = sorted({int(tenant.split("-")[1]) for _, tenant, _ in found})
+    print("\n### Served beside a background: P99 in ms, from when a request was due\n")
+    print("| mode | beside | " + " | ".join(f"{r}/s" for r in rates) + " |\n|---|---|" + "--:|" * len(rates))
+    for stage in dict.fromkeys(key[0] for key in found):
+        for beside in ("", "resnet-train", "llm-decode"):
+            keys = [(stage, f"serve-{rate}", beside) for rate in rates]
+            row = [_tail(found[key], second.get(key)) for key in keys]
+            print(f"| {stage.removeprefix('serving-')} | {beside or 'nothing'} | " + " | ".join(row) + " |")
+
+
+def _served(cells: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The tenant with a timetable, by stage, its name and who ran beside it."""
+    return {
+        (cell["stage"], one["tenant"], "".join(t["tenant"] for t in cell["tenants"][1:])): one
+        for cell in cells
+        if "lag" in (one := cell["tenants"][0])
+    }
+
+
+def _tail(one: dict[str, Any], again: dict[str, Any] | None) -> str:
+    """P99, with limits where it is known how requests clump; one that falls behind has none that means anything."""
+    if one["rate"] < 0.97 * one["offered"] / 6.0:
+        return f"behind: {one['rate']:.0f}/s"
+    if again is None:
+        return f"{1e3 * one['p99'][0]:.1f}"
+    worth = one["steps"] / again["clumps"]["p99"]
+    found = percentile(Histogram.from_json(one["times"]), 0.99, worth=worth)
+    return "{:.1f} ({:.1f} to {:.1f})".format(*(1e3 * x for x in found))
+
+
+def _crowded(cells: list[dict[str, Any]]) -> None:
+    print("\n### Servers with 200 requests a second each\n")
+    print("| servers | mode | P99 of all, ms | worst server's P99 | P99 within 15 ms |\n|--:|---|--:|--:|---|")
+    for cell in sorted(cells, key=lambda c: (c["mode"], len(c["tenants"]))):
+        times = Histogram.sum(Histogram.from_json(t["times"]) for t in cell["tenants"])
+        value, low, high = (1e3 * x for x in percentile(times, 0.99))
+        worst = 1e3 * max(t["p99"][0] for t in cell["tenants"])
+        holds = "yes" if high <= 15 else "no" if low > 15 else "cannot tell"
+        n = len(cell["tenants"])
+        print(f"| {n} | {cell['mode']} | {value:.1f} ({low:.1f} to {high:.1f}) | {worst:.1f} | {holds} |")
+
+
+KINDS = ("light", "medium", "heavy")
+
+
+def _classes(cells: list[dict[str, Any]], every: list[dict[str, Any]]) -> None:
+    """Speeds against the tenant alone without MPS, the mean over families and the least and most of them."""
+    alone = _alone([c for c in every if c["stage"] == "classes-ts"])
+    found, groups = defaultdict(list), defaultdict(list)
+    for cell in cells:
+        kinds = [t["tenant"].split("-")[1] for t in cell["tenants"]]
+        for k, one in enumerate(cell["tenants"]):
+            speed = one["rate"] / alone[one["tenant"]]
+            others = sorted(kinds[:k] + kinds[k + 1 :], key=KINDS.index)
+            (found if len(others) == 1 else groups)[kinds[k], tuple(others)].append(speed)
+    print("| beside: | " + " | ".join(KINDS) + " |\n|---|" + "--:|" * 3)
+    for kind in KINDS:
+        row = [found[kind, (other,)] for other in KINDS]
+        print(f"| {kind} | " + " | ".join(f"{np.mean(x):.2f} ({min(x):.2f} to {max(x):.2f})" for x in row) + " |")
+    print("\n| tenant | beside | measured | slowdowns added | speeds multiplied |\n|---|---|--:|--:|--:|")
+    pair = {key: float(np.mean(x)) for key, x in found.items()}
+    for (kind, others), seen in sorted(groups.items(), key=lambda item: len(item[0][1])):
+        if len(others) > 1:
+            added = 1 / (1 + sum(1 / pair[kind, (o,)] - 1 for o in others))
+            product = float(np.prod([pair[kind, (o,)] for o in others]))
+            print(f"| {kind} | {' + '.join(others)} | {np.mean(seen):.2f} | {added:.2f} | {product:.2f} |")
+
+
+def _stressors(cells: list[dict[str, Any]]) -> None:
+    alone = _alone(cells)
+    found = {}
+    for cell in cells:
+        if len(cell["tenants"]) == 2:
+            one, two = cell["tenants"]
+            found[one["tenant"], two["tenant"]] = one["rate"] / alone[one["tenant"]], two["rate"] / alone[two["tenant"]]
+    against = list(dict.fromkeys(b for _, b in sorted(found)))
+    print("\n### Beside a stressor, MPS: the tenant's progress, and the stressor's\n")
+    print("| beside: | " + " | ".join(against) + " |\n|---|" + "--:|" * len(against))
+    for tenant in TENANTS:
+        row = ["{:.2f}, {:.2f}".format(*found[tenant, b]) if (tenant, b) in found else "" for b in against]
+        print(f"| {tenant} | " + " | ".join(row) + " |")
+
+
+def _together(cells: list[dict[str, Any]]) -> None:
+    alone = {}
+    for cell in cells:
+        if len(cell["tenants"]) == 1 and (one := cell["tenants"][0])["seat"] == one["tenant"]:
+            alone[cell["block"], one["tenant"]] = one["rate"]
+    print("\n### Two of one process\n\n| way | first | second | progress | progress | STP |\n|---|---|---|--:|--:|--:|")
+    for cell in cells:
+        if len(cell["tenants"]) == 2:
+            a, b = cell["tenants"]
+            one, two = (t["rate"] / alone[cell["block"], t["tenant"]] for t in (a, b))
+            way = cell["cell"].split("/")[2]
+            print(f"| {way} | {a['tenant']} | {b['tenant']} | {one:.2f} | {two:.2f} | {one + two:.2f} |")
 
 
 if __name__ == "__main__":

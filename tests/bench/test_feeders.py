@@ -50,6 +50,34 @@ def test_a_work_that_rests_rests():
     assert tally(fed, begin, begin + 0.5)["busy"] == pytest.approx(0.25, abs=0.1)
 
 
+def test_any_work_rests_alike_for_the_same_seed_however_long_its_steps():
+    def starts(seconds):
+        begin = time.monotonic()
+        fed = saturate(Sleeper(seconds), HostClock(), until=begin + 0.6, rest=0.03, seed=5)
+        return np.diff(fed.begun) - (np.array(fed.ended) - np.array(fed.begun))[:-1]
+
+    quick, slow = starts(0.001), starts(0.02)
+    n = min(len(quick), len(slow))
+    assert n >= 5
+    assert (quick[:n] >= 0.015 - 1e-3).all()
+    # A busy machine may wake a sleeper late, so the middle one is asked.
+    assert np.median(np.abs(quick[:n] - slow[:n])) < 0.005
+    assert np.median(quick) < 0.06
+
+
+def test_a_few_pauses_already_have_their_mean_whatever_the_seed():
+    class Fast(Sleeper):
+        def step(self):
+            return 1
+
+    for seed in range(3):
+        begin = time.monotonic()
+        fed = saturate(Fast(), HostClock(), until=begin + 0.4, rest=0.01, seed=seed)
+        gaps = np.diff(fed.begun)
+        assert len(gaps) < 0.4 / 0.0095
+        assert np.quantile(gaps, 0.1) < 0.0085  # they differ: a machine's lateness only adds
+
+
 def test_a_step_across_a_windows_edge_counts_by_its_part():
     # Steps of 10 items from 0 to 4 and from 4 to 8: by 6 one and a half are done, by 2 half of one.
     fed = Fed(begun=[0.0, 4.0], ended=[4.0, 8.0], items=[10, 10])

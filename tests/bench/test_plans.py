@@ -49,6 +49,7 @@ work = "resnet-train"
 batch = 128
 [tenant.serve]
 work = "resnet-infer"
+poisson = 20
 """
 
 
@@ -57,6 +58,8 @@ def test_a_plan_of_ones_own(tmp_path):
     made = planned(str(tmp_path / "mine.toml"))
     assert made.window == 2
     assert made.tenants["train"].settings == {"batch": 128}
+    assert made.tenants["serve"].poisson == 20
+    assert made.tenants["serve"].settings == {}
     first = {c.name for c in made.cells if c.block == 0}
     assert first == {
         "time-slicing/0/train",
@@ -81,7 +84,10 @@ def test_a_plan_of_ones_own(tmp_path):
         ("[suite]\nmixes=[['b']]\n[tenant.a]\nwork='gemm'", "no such tenant: b"),
         ("[suite]\nmixes='all'\n[tenant.a]\nwork='gemm'", "mixes are lists"),
         ("[suite]\nblocks=0.5\n[tenant.a]\nwork='gemm'", "not a number of blocks"),
-        ("[suite]\nwindow='x'\n[tenant.a]\nwork='gemm'", "number of seconds"),
+        ("[suite]\nwindow='x'\n[tenant.a]\nwork='gemm'", "window is a number"),
+        ("[suite]\n[tenant.a]\nwork='gemm'\nrest='x'", "rest is a number"),
+        ("[suite]\n[tenant.a]\nwork='gemm'\npoisson=-1", "not a rest or a rate"),
+        ("[suite]\n[tenant.a]\nwork='gemm'\npoisson=1\nrest=1", "either rests or has a timetable"),
         ("[suite]\nwindow=0\n[tenant.a]\nwork='gemm'", "nothing to measure"),
         ("[suite]\nmodes=[]\n[tenant.a]\nwork='gemm'", "nothing to measure"),
         ("[suite]\n[tenant.a]\nbatch=1", "needs a work"),

@@ -75,7 +75,7 @@ def test_events_come_from_a_file(capsys, trace, tmp_path):
         (["--discipline", "eazy"], "no discipline by that name: `eazy`; did you mean easy?"),
         (["--place", "here"], "no place policy by that name: `here`"),
         (["--estimate", "guess"], "no estimate by that name: `guess`"),
-        (["--sharing", "mps"], "no mode of that name in the slowdown profile"),
+        (["--sharing", "mpz"], "no sharing by that name: `mpz`; did you mean mps?"),
         (["--order", "nowhere:mine"], "no module by that name: `nowhere`"),
         (["--events", "none.toml"], "cannot read the events file: none.toml"),
         (["--quota", "-1"], "a quota is a number of GPUs, not below 0: -1.0"),

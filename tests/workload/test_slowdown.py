@@ -16,12 +16,22 @@ def of(*rows: dict[str, object]) -> Slowdown:
     return Slowdown.of(pl.DataFrame(rows or [ROW], strict=False), device="card", provenance=ABOUT, notes=("by hand",))
 
 
-def test_the_shipped_profile_has_what_is_published_and_no_more():
-    assert set(Slowdown.default().frame["mode"]) == set(MODES) - {"mps"}
+def test_what_is_published_has_no_mps():
+    assert set(Slowdown.named("published").frame["mode"]) == set(MODES) - {"mps"}
 
 
-def test_the_shipped_profile_says_where_it_is_from():
-    assert Slowdown.default().notes
+def test_a_profile_of_before_kinds_is_read(tmp_path):
+    path = of().save(tmp_path / "profile.json")
+    about = json.loads(path.read_text())
+    for row in about["speeds"]:
+        del row["kind"]
+    path.write_text(json.dumps(about))
+    assert Slowdown.load(path).frame["kind"].to_list() == [None]
+
+
+@pytest.mark.parametrize("mode", ["mps-50", "mig-1g.18gb", "mig-1g.18gb+me"])
+def test_a_part_of_a_card_has_a_mode_of_its_own(mode):
+    assert of(ROW | {"mode": mode}).speed(mode, "heavy", "light").value == 0.8
 
 
 def test_a_profile_comes_back_as_it_went(tmp_path):
@@ -47,6 +57,10 @@ def test_a_speed_that_was_not_measured_is_refused(asked):
     [
         {"mode": "magic"},
         {"mode": None},
+        {"mode": "mps-"},
+        {"mode": "time-slicing-50"},
+        {"mode": "mps 50"},
+        {"kind": "believed"},
         {"workload": None},
         {"speed": 0.95},
         {"speed": float("nan")},

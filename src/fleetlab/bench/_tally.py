@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.feeders import Fed
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import percentile
+from fleetlab.bench.statistics import clumping, percentile
 
+AT = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 PARTS = 10  # of a window, to see whether it was steady
 
 
@@ -23,7 +24,10 @@ def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
     # A timetable's step belongs to when it was due: one that a stall pushed out of the window must still count.
     by = begun if fed.lags else ended
     inside = (by >= opens) & (by < closes)
-    times = Histogram.of((ended - begun)[inside])
+    took = (ended - begun)[inside]
+    times = Histogram.of(took)
+    # Requests that waited in one queue waited alike: what they are worth is kept, for their histogram forgets it.
+    clumps = {name: clumping(took > np.quantile(took, p)) if took.size else 1.0 for name, p in AT} if fed.lags else {}
     return {
         "rate": float((done[-1] - done[0]) / (closes - opens)),
         "rates": [float(f"{r:.5g}") for r in np.diff(done) / np.diff(edges)],
@@ -32,7 +36,8 @@ def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
         "busy": float(f"{_busy(begun, ended, opens, closes):.4g}"),
         "starved": fed.starved / max(len(ended), 1),
         "times": times.to_json(),
-        **_percentiles(times),
+        **_percentiles(times, clumps),
+        **({"clumps": {name: round(c, 2) for name, c in clumps.items()}} if clumps else {}),
         **({"offered": int(((due := np.asarray(fed.due)) >= opens).sum() - (due >= closes).sum())} if fed.due else {}),
         **({"lag": Histogram.of(fed.lags).to_json(), "unsent": fed.unsent} if fed.lags or fed.unsent else {}),
     }
@@ -59,11 +64,11 @@ def _busy(begun: NDArray[Any], ended: NDArray[Any], opens: float, closes: float)
     return float(np.maximum(under_way, 0).sum() / (closes - opens))
 
 
-def _percentiles(times: Histogram) -> dict[str, Any]:
+def _percentiles(times: Histogram, clumps: dict[str, float]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, p in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+    for name, p in AT:
         try:
-            found[name] = [float(f"{x:.4g}") for x in percentile(times, p)]
+            found[name] = [float(f"{x:.4g}") for x in percentile(times, p, worth=times.n / clumps.get(name, 1.0))]
         except BenchError as e:
             found[name] = str(e)
     return found

@@ -12,6 +12,7 @@ from typing import Any
 from fleetlab.bench._clock import Clock
 from fleetlab.bench.workloads import Work
 
+GOLDEN = (5**0.5 - 1) / 2
 AHEAD = 2  # steps in flight: enough that a GPU never waits, few enough that it stops when told
 
 
@@ -33,13 +34,14 @@ def saturate(work: Work, clock: Clock, *, until: float, rest: float = 0.0, seed:
     """Keep `AHEAD` steps in flight; a work that rests has one, and then its pause.
 
     `rest` gives any work a pause of that mean: half to one and a half times as long, lest two tenants fall into step,
-    by `seed`, so that it rests alike alone and beside others.
+    by `seed`, so that it rests alike alone and beside others. Pauses go round by the golden section, so that a few
+    dozen already have their mean.
     """
     fed, flying = Fed(), deque[tuple[Any, Any, int]]()
-    chance = random.Random(seed)
+    turn = random.Random(seed).random()
     pause = getattr(work, "pause", None) if getattr(work, "rests", False) else None
     if rest:
-        pause = lambda _busy: rest * (0.5 + chance.random())  # noqa: E731
+        pause = lambda _busy: rest * (0.5 + (turn + GOLDEN * len(fed.ended)) % 1)  # noqa: E731
     try:
         while time.monotonic() < until:
             fed.starved += bool(flying) and clock.done(flying[-1][1])

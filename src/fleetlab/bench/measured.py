@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -13,11 +11,20 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench import statistics
+from fleetlab.bench import _cells, statistics
+from fleetlab.bench._cells import beside, grouped, last, part, read, timed
+from fleetlab.bench._gates import rows_gates
+from fleetlab.bench._latency import LATENCY, SERVING, pooled_times, rows_latency, rows_serving
+from fleetlab.bench._runs import rows_runs
+from fleetlab.bench._solo import Solo
+from fleetlab.bench.costs import COSTS, rows_costs
+from fleetlab.bench.density import DENSITY, Goals, rows_density
+from fleetlab.bench.errors import BenchError
 from fleetlab.bench.monitor import BAD_REASONS
-from fleetlab.workload import DeviceError, Estimate, Provenance
+from fleetlab.workload import Estimate, Provenance
 
-Cell = dict[str, Any]
+Cell = _cells.Cell
+_frame, _listed, _text = _cells.frame, _cells.listed, _cells.text  # what others who read cells ask for here
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,88 +51,50 @@ class Measured:
         return f"<Measured {self.provenance.source}, {self.frames['mixes'].height} mixes>"
 
 
-def measured(folder: Path) -> Measured:
-    """Read what a suite wrote; of a cell that was measured again, the last counts."""
-    about, cells = _read(folder)
+def measured(folder: Path, *, price: float | None = None, goals: Goals | None = None) -> Measured:
+    """Read what a suite wrote; of a cell that was measured again, the last counts.
+
+    `price` is of a card's hour, in any currency; `goals` say how many tenants a card may hold.
+    """
+    about, tries, cut = read(folder)
+    cells = last(tries)
     good = [c for c in cells if c["status"] == "ok"]
-    alone = _alone(good)
-    shared = [c for c in good if len(c["tenants"]) > 1 or _part(c["tenants"][:1])]
-    shared = [c for c in shared if all(_reference(alone, c, t) for t in c["tenants"])]
+    solo = Solo(good)
+    mixed = [c for c in good if len(c["tenants"]) > 1 and solo.knows(c)]
+    single = [c for c in good if len(c["tenants"]) == 1 and not timed(c["tenants"][0])]
     frames = {
-        "alone": _frame(_rows_alone(c for c in good if len(c["tenants"]) == 1)),
-        "progress": _frame(_rows_progress(shared, alone)),
-        "mixes": _frame(_rows_mixes([c for c in shared if len(c["tenants"]) > 1], alone), MIXES),
+        "alone": _frame(_rows_alone(single)),
+        "progress": _frame(_rows_progress([c for c in good if len(c["tenants"]) > 1 or part(c["tenants"])], solo)),
+        "mixes": _frame(_rows_mixes(mixed, solo), MIXES),
+        "latency": _frame(rows_latency(good), LATENCY),
+        "serving": _frame(rows_serving(good), SERVING),
+        "costs": _frame(rows_costs(good, solo, price), COSTS),
+        "density": _frame(rows_density(cells, solo, goals or Goals()), DENSITY),
+        "runs": _frame(rows_runs(tries)),
+        "gates": _frame(rows_gates(about, good)),
         "failures": _frame(
-            ({"cell": c["cell"], **f} for c in cells if c["status"] != "ok" for f in c["failures"]), FAILURES
+            ({"cell": c["cell"], **f} for c in cells if c["status"] != "ok" for f in c.get("failures", [])), FAILURES
         ),
     }
     settings = {"window": about["window"], "settle": about["settle"], "card": about["card"].get("name", "none")}
+    if price is not None:
+        settings["price"] = price
     provenance = Provenance("bench suite", f"{folder.name}: {about['plan']}", settings, about["seed"])
-    return Measured(frames, provenance, tuple(_notes(about, good)))
+    return Measured(frames, provenance, tuple(_notes(about, good, frames, cut=cut)))
 
 
 MIXES = {"stage": pl.String, "mix": pl.String, "tenants": pl.Int64, "stp": pl.Float64}
 FAILURES = {"cell": pl.String, "seat": pl.String, "kind": pl.String, "detail": pl.String}
 
 
-def _text(path: Path) -> str:
-    """A file as it was written, or packed by gzip, as one keeps it."""
-    packed = path.with_name(path.name + ".gz")
-    return (
-        path.read_text("utf-8")
-        if path.exists() or not packed.exists()
-        else gzip.decompress(packed.read_bytes()).decode()
-    )
-
-
-def _read(folder: Path) -> tuple[dict[str, Any], list[Cell]]:
-    try:
-        about = json.loads((folder / "manifest.json").read_text("utf-8"))
-        lines = _text(folder / "cells.jsonl").splitlines()
-        cells = {c["cell"]: c for c in map(json.loads, lines)}
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as e:
-        msg = f"{folder}: holds no measured suite: {e}"
-        raise DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
-    return about, list(cells.values())
-
-
-# --- who is compared with whom ---------------------------------------------------------------------------------------
-
-
-def _part(tenants: list[Cell]) -> bool:
-    return any("@" in t["seat"] and not t["seat"].endswith("@100") for t in tenants)
-
-
-def _alone(cells: list[Cell]) -> dict[tuple[Any, ...], float]:
-    """Rates of whole cards, by stage and block, and by mode where a block has none of its own."""
-    found: dict[tuple[Any, ...], float] = {}
-    many: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for c in cells:
-        if len(c["tenants"]) == 1 and not _part(c["tenants"]) and c["tenants"][0]["rate"] > 0:
-            one = c["tenants"][0]
-            found[c["stage"], c["block"], one["tenant"]] = one["rate"]
-            many[c["mode"], one["tenant"]].append(one["rate"])
-    return found | {key: sum(rates) / len(rates) for key, rates in many.items()}
-
-
-def _reference(alone: dict[tuple[Any, ...], float], cell: Cell, one: Cell) -> float | None:
-    own = alone.get((cell["stage"], cell["block"], one["tenant"]))
-    return own or alone.get((cell["mode"], one["tenant"]))
-
-
-def _progress(alone: dict[tuple[Any, ...], float], cell: Cell) -> list[float]:
-    return [one["rate"] / (_reference(alone, cell, one) or math.nan) for one in cell["tenants"]]
-
-
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
 def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
-    by = _grouped((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
+    by = grouped((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
     limits = statistics.pooled([[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()])
     for ((stage, seat), group), rate in zip(by.items(), limits, strict=True):
         ones = [c["tenants"][0] for c in group]
-        p50 = [one["p50"][0] for one in ones if isinstance(one["p50"], list)]
         yield {
             "stage": stage,
             "tenant": seat,
@@ -134,7 +103,7 @@ def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
             "rate": rate.value,
             "low": rate.low,
             "high": rate.high,
-            "p50_ms": 1000 * sum(p50) / len(p50) if p50 else None,
+            "p50_ms": _p50(ones),
             "sms": ones[0].get("sms"),
             "starved": sum(one["starved"] for one in ones) / len(ones),
             "cpu": sum(one["cpu"] for one in ones) / len(ones),
@@ -143,28 +112,36 @@ def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _rows_progress(cells: list[Cell], alone: dict[tuple[Any, ...], float]) -> Iterable[dict[str, Any]]:
+def _p50(ones: list[Cell]) -> float | None:
+    """Of the steps of all blocks together; the table `latency` has its limits."""
+    try:
+        return 1000 * statistics.percentile(pooled_times(ones), 0.5).value
+    except BenchError:
+        return None
+
+
+def _rows_progress(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
     by: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for c in cells:
         seats = [t["seat"] for t in c["tenants"]]
-        made = _progress(alone, c)
-        for seat in dict.fromkeys(seats):
+        made = [(seat, np_) for seat, np_ in zip(seats, solo.progress(c), strict=True) if not math.isnan(np_)]
+        for seat in dict.fromkeys(seat for seat, _ in made):
             # Copies of one tenant in one cell met the same block: they are one sample of it.
-            same = [np_ for s, np_ in zip(seats, made, strict=True) if s == seat]
-            others = seats.copy()
-            others.remove(seat)
-            by[c["stage"], seat, _listed(others)].append(max(sum(same) / len(same), 1e-12))
+            same = [np_ for s, np_ in made if s == seat]
+            by[c["stage"], seat, beside(seats, seat)].append(max(sum(same) / len(same), 1e-12))
     limits = statistics.pooled(list(by.values()))
-    for ((stage, tenant, beside), blocks), (value, low, high) in zip(by.items(), limits, strict=True):
-        about = {"stage": stage, "tenant": tenant, "beside": beside, "blocks": len(blocks)}
+    for ((stage, tenant, others), blocks), (value, low, high) in zip(by.items(), limits, strict=True):
+        about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": len(blocks)}
         yield about | {"progress": value, "low": low, "high": high}
 
 
-def _rows_mixes(cells: list[Cell], alone: dict[tuple[Any, ...], float]) -> Iterable[dict[str, Any]]:
-    by = _grouped((c["stage"], _listed([t["seat"] for t in c["tenants"]]), c) for c in cells)
-    made = {key: [_progress(alone, c) for c in group] for key, group in by.items()}
+def _rows_mixes(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
+    by = grouped((c["stage"], _listed([t["seat"] for t in c["tenants"]]), c) for c in cells)
+    made = {key: [solo.progress(c) for c in group] for key, group in by.items()}
     limits = statistics.pooled([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
+    joules = _joules(by, made)
     for (key, group), stp in zip(by.items(), limits, strict=True):
+        spent = joules.get(key)
         yield {
             "stage": key[0],
             "mix": key[1],
@@ -175,7 +152,26 @@ def _rows_mixes(cells: list[Cell], alone: dict[tuple[Any, ...], float]) -> Itera
             "high": stp.high,
             **{name: _mean(of, made[key]) for name, of in METRICS.items()},
             **_card(group),
+            "joules": spent and spent.value,
+            "joules_low": spent and spent.low,
+            "joules_high": spent and spent.high,
         }
+
+
+def _joules(
+    by: dict[tuple[str, str], list[Cell]], made: dict[tuple[str, str], list[list[float]]]
+) -> dict[tuple[str, str], statistics.Interval]:
+    """For a second's work of a tenant alone: the power of the card over the cards' worth of work that it did."""
+    known = {
+        key: [
+            c["gpu"]["watts"] / sum(np_)
+            for c, np_ in zip(group, made[key], strict=True)
+            if c["gpu"] and c["gpu"]["watts"] > 0 and sum(np_) > 0
+        ]
+        for key, group in by.items()
+    }
+    known = {key: values for key, values in known.items() if values}
+    return dict(zip(known, statistics.pooled(list(known.values())), strict=True)) if known else {}
 
 
 METRICS: dict[str, Callable[[list[float]], float]] = {
@@ -198,18 +194,6 @@ def _card(cells: list[Cell]) -> dict[str, Any]:
     }
 
 
-def _grouped(keyed: Iterable[tuple[str, str, Cell]]) -> dict[tuple[str, str], list[Cell]]:
-    by: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for stage, name, cell in keyed:
-        by[stage, name].append(cell)
-    return by
-
-
-def _listed(seats: list[str]) -> str:
-    """Names in order, the same ones counted: `3 launch + gemm`."""
-    return " + ".join(f"{n} {name}" if (n := seats.count(name)) > 1 else name for name in dict.fromkeys(sorted(seats)))
-
-
 def _geometric(rows: list[tuple[float, float, float]]) -> tuple[float, float, float]:
     """The mean of values that are independent of each other, each with limits of its own."""
     middle = sum(math.log(value) for value, _, _ in rows) / len(rows)
@@ -221,22 +205,23 @@ def _mean(of: Callable[[list[float]], float], nps: list[list[float]]) -> float:
     return sum(map(of, nps)) / len(nps)
 
 
-def _frame(rows: Iterable[dict[str, Any]], schema: dict[str, Any] | None = None) -> pl.DataFrame:
-    made = list(rows)
-    return pl.DataFrame(made, infer_schema_length=None) if made else pl.DataFrame(schema=schema or {})
-
-
-def _notes(about: dict[str, Any], good: list[Cell]) -> Iterable[str]:
+def _notes(about: dict[str, Any], good: list[Cell], frames: dict[str, pl.DataFrame], *, cut: bool) -> Iterable[str]:
+    if cut:
+        yield "the last cell was cut off while it was written, and is left out"
     if about["rehearsal"]:
         yield "a rehearsal on the CPU: the numbers mean nothing"
     if about["skipped"]:
         yield f"{len(about['skipped'])} cells were skipped for want of time"
-    if apart := [c["cell"] for c in good if not all(t.get("attached", True) for t in c["tenants"])]:
-        yield f"{len(apart)} cells have a tenant that was not proved to be attached"
     if late := [c["cell"] for c in good if any(t["late"] > 0 for t in c["tenants"])]:
         yield f"{len(late)} cells have a tenant that started late"
     if eager := {t["seat"] for c in good for t in c["tenants"] if str(t.get("how", "")).startswith("eager:")}:
         yield f"could not be captured as a graph: {', '.join(sorted(eager))}"
-    if [c for c in good if c["gpu"] and c["gpu"]["reasons"] & BAD_REASONS]:
-        yield "`held_down`: the power limit or the heat held clocks down in at least one block"
+    if (serving := frames["serving"]).height:
+        yield "`serving`: times run from when a request was due; where it is not `valid`, the sender was late"
+        if serving["unsent"].sum():
+            yield "`unsent`: requests that were never sent, and would have waited longest; percentiles leave them out"
+    for row in frames["gates"].filter(pl.col("broken") > 0).iter_rows(named=True):
+        yield f"not so: {row['gate']}: {row['broken']} of {row['checked']}, such as {row['worst']}"
+    if frames["costs"].height:
+        yield "`costs`: tenants that share divide the card's seconds and joules by the progress that each made"
     yield "limits pool the noise of all cells of a table: it is taken to be the same share everywhere"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fleetlab.bench import _guard
 from fleetlab.bench.errors import BenchError
@@ -86,6 +86,15 @@ class Mps:
         for folder in self._folders.values():
             Path(folder).mkdir()
 
+    @classmethod
+    def at(cls, pipe: Path, log: Path | None = None) -> Self:
+        """The daemon of a pipe directory, if there is one."""
+        found = cls.__new__(cls)
+        found._folders = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
+        if log is not None:
+            found._folders["CUDA_MPS_LOG_DIRECTORY"] = str(log)
+        return found
+
     def environment(self, share: Share) -> dict[str, str]:
         """A client of this daemon."""
         return self._folders | share.environment()
@@ -110,10 +119,15 @@ class Mps:
         """Does it answer as a daemon does? Its exit status says nothing: it is 0 even where nothing started."""
         return re.fullmatch(r"\d+(\.\d+)?", self.ask("get_default_active_thread_percentage")) is not None
 
+    def servers(self) -> dict[int, set[int]]:
+        """Its servers, and the processes attached to each."""
+        servers = re.findall(r"^\d+$", self.ask("get_server_list"), re.MULTILINE)
+        listed = {int(s): re.findall(r"^\d+$", self.ask(f"get_client_list {s}"), re.MULTILINE) for s in servers}
+        return {server: {int(pid) for pid in pids} for server, pids in listed.items()}
+
     def clients(self) -> set[int]:
         """The processes attached to its servers."""
-        servers = re.findall(r"^\d+$", self.ask("get_server_list"), re.MULTILINE)
-        return {int(pid) for s in servers for pid in re.findall(r"^\d+$", self.ask(f"get_client_list {s}"), re.M)}
+        return {pid for pids in self.servers().values() for pid in pids}
 
     def attached(self, pids: set[int]) -> set[int]:
         """Those of `pids` that its servers list; a client needs about a second to appear."""
@@ -125,22 +139,36 @@ class Mps:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the daemon; the guard that puts it back when its input is closed, or when we are gone."""
-        env = os.environ | self._folders
-        guard = subprocess.Popen(
-            [sys.executable, "-I", _guard.__file__], stdin=subprocess.PIPE, env=env, start_new_session=True
+        guard = self.guard()
+        try:
+            self.launch()
+        except BaseException:
+            self.stop(guard)
+            raise
+        return guard
+
+    def guard(self) -> subprocess.Popen[bytes]:
+        """Whoever ends the daemon once its own input ends."""
+        return subprocess.Popen(
+            [sys.executable, "-I", _guard.__file__],
+            stdin=subprocess.PIPE,
+            env=os.environ | self._folders,
+            start_new_session=True,
         )
+
+    def launch(self) -> None:
+        """Start the daemon, and see that it answers."""
         try:
             quiet = subprocess.DEVNULL
+            env = os.environ | self._folders
             subprocess.run([CONTROL, "-d"], env=env, timeout=30, check=False, stdout=quiet, stderr=quiet)
         except (OSError, subprocess.TimeoutExpired) as e:
-            self.stop(guard)
             msg = f"MPS cannot be started: {e}"
             raise BenchError(msg, hint=f"`{CONTROL}` comes with NVIDIA's driver") from None
         for _ in range(20):
             if self.alive():
-                return guard
+                return
             time.sleep(0.1)
-        self.stop(guard)
         msg = "MPS did not start: its control program ran, but no daemon answers"
         raise BenchError(msg, hint="look at nvidia-smi; MPS needs Linux and a card of compute capability 3.5 or later")
 

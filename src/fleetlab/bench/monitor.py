@@ -5,6 +5,7 @@ Energy is the card's own counter; the power that it reports is a sample of a par
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -15,6 +16,27 @@ from typing import Any, Self
 FIELDS = ("t", "util", "memory_util", "memory_mib", "celsius", "watts", "joules", "sm_mhz", "memory_mhz", "reasons")
 POWER_CAP, THERMAL = 0x4, 0x20 | 0x40  # of the clock-event bits
 BAD_REASONS = POWER_CAP | 0x8 | THERMAL | 0x80  # bits that say the clocks are held down
+REASONS = {  # the clock-event bits of NVML, in words
+    0x1: "idle",
+    0x2: "clocks set by a user",
+    POWER_CAP: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "heat (driver)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+
+
+def in_words(bits: int) -> list[str]:
+    """What a card's clock-event bits say; a bit that has no word yet is shown as it is.
+
+    >>> in_words(0x4 | 0x20), in_words(0), in_words(0x400)
+    (['power cap', 'heat (driver)'], [], ['0x400'])
+    """
+    set_ = [1 << k for k in range(int(bits).bit_length()) if bits >> k & 1]
+    return [REASONS.get(bit, hex(bit)) for bit in set_]
 
 
 class Monitor:
@@ -23,6 +45,7 @@ class Monitor:
     def __init__(self, path: Path, *, every: float = 0.2, index: int = 0) -> None:
         self._path, self._every = path, every
         self.samples: list[tuple[float, ...]] = []
+        self.unwritten = ""  # why samples are no longer on disk; they are still taken
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.absent, self.about = "", {}
@@ -43,20 +66,29 @@ class Monitor:
         if self._nvml is not None:
             self._over.set()
             self._thread.join()
-            self._file.close()
+            with contextlib.suppress(OSError):  # what a full disk did not take is lost already
+                self._file.close()
             self._nvml.nvmlShutdown()
 
     def _watch(self) -> None:
         while not self._over.wait(self._every):
             sample = self.look()
             self.samples.append(sample)
-            self._file.write(json.dumps(sample) + "\n")
+            self._write(json.dumps(sample) + "\n")
+
+    def _write(self, line: str) -> None:
+        if self.unwritten:
+            return
+        try:
+            self._file.write(line)
             self._file.flush()
+        except OSError as e:  # a full disk must not end the watch: cells need the samples
+            self.unwritten = f"{self._path}: {e.strerror}"
 
     def look(self) -> tuple[float, ...]:
         """One sample now."""
         n, card = self._nvml, self._card
-        use, memory = _or_none(n.nvmlDeviceGetUtilizationRates, card), _or_none(n.nvmlDeviceGetMemoryInfo, card)
+        use, memory = or_none(n.nvmlDeviceGetUtilizationRates, card), or_none(n.nvmlDeviceGetMemoryInfo, card)
         return (
             round(time.monotonic(), 4),
             use.gpu if use else -1,
@@ -107,18 +139,18 @@ def _opened(index: int) -> tuple[Any, Any]:
 
 def _about(n: Any, card: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
-        "name": _or_none(n.nvmlDeviceGetName, card),
-        "uuid": _or_none(n.nvmlDeviceGetUUID, card),
-        "driver": _or_none(n.nvmlSystemGetDriverVersion),
-        "cuda": _or_none(n.nvmlSystemGetCudaDriverVersion),
-        "compute_mode": _or_none(n.nvmlDeviceGetComputeMode, card),
+        "name": or_none(n.nvmlDeviceGetName, card),
+        "uuid": or_none(n.nvmlDeviceGetUUID, card),
+        "driver": or_none(n.nvmlSystemGetDriverVersion),
+        "cuda": or_none(n.nvmlSystemGetCudaDriverVersion),
+        "compute_mode": or_none(n.nvmlDeviceGetComputeMode, card),
         "power_limit_w": _number(n.nvmlDeviceGetEnforcedPowerLimit, card) / 1000,
         "max_sm_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_SM),
         "max_memory_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_MEM),
     }
 
 
-def _or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
+def or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
     """What NVML answers; None where this card has no answer."""
     import pynvml
 
@@ -129,7 +161,7 @@ def _or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
 
 
 def _number(ask: Any, *of: Any) -> float:  # noqa: ANN401
-    found = _or_none(ask, *of)
+    found = or_none(ask, *of)
     return -1.0 if found is None else found
 
 

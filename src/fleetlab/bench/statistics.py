@@ -105,18 +105,39 @@ def enough(p: float, *, confidence: float = 0.95) -> int:
     return n
 
 
-def percentile(times: Histogram, p: float, *, confidence: float = 0.95) -> Interval:
+def percentile(times: Histogram, p: float, *, confidence: float = 0.95, worth: float = math.inf) -> Interval:
     """The quantile `p` with limits from order statistics, which ask nothing of the distribution.
 
-    They ask that the times are independent; those of neighbouring steps often are not, and then the limits are too
-    near. A sample that cannot carry the quantile is refused.
+    They ask that the times are independent; those of neighbours often are not, and then the limits are too near, unless
+    `worth` says as how many independent ones they count. A sample that cannot carry the quantile is refused.
     """
     n = times.n
     if n < (need := enough(p, confidence=confidence)):
         msg = f"n too small for P{100 * p:g}: {n} of {need}"
         raise BenchError(msg, hint="measure longer, or ask for a lower percentile")
-    low, high = ranks(n, p, confidence=confidence)
-    return Interval(times.at(min(n, math.floor(p * n) + 1)), times.at(low), times.at(high))
+    few = n if worth >= n else max(math.floor(worth), need)
+    low, high = ranks(few, p, confidence=confidence)
+    value = times.at(min(n, math.floor(p * n) + 1))
+    return Interval(value, times.at(1 + (low - 1) * n // few), times.at(math.ceil(high * n / few)))
+
+
+PARTS = 20
+
+
+def clumping(hits: NDArray[np.bool_]) -> float:
+    """How many in a row are worth one independent one; 1 at least.
+
+    Requests that wait in one queue wait alike. Parts of the run in a row tell how much: their shares vary more than
+    those of independent requests would, and the ratio of the two variances is what is asked (batch means).
+
+    >>> clumping(np.arange(1000) % 2 == 0), round(clumping(np.arange(1000) < 500))
+    (1.0, 53)
+    """
+    size, share = len(hits) // PARTS, float(hits.mean()) if len(hits) else 0.0
+    if size < 2 or share in (0.0, 1.0):
+        return 1.0
+    parts = hits[: size * PARTS].reshape(PARTS, size).mean(1)
+    return max(1.0, float(parts.var(ddof=1)) * size / (share * (1 - share)))
 
 
 def ranks(n: int, p: float, *, confidence: float = 0.95) -> tuple[int, int]:

@@ -15,14 +15,24 @@ from fleetlab.workload.errors import FleetlabError, WorkloadError
 from fleetlab.workload.result import Estimate, Provenance
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
+PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
+KINDS = ("measured", "predicted", "published")
+# Profiles that ship: light, medium and heavy work on an H200; its six tenants by name; what others published.
+SHIPPED = {
+    "h200": "slowdown.json",
+    "h200-tenants": "slowdown-h200-tenants.json",
+    "published": "slowdown-published.json",
+}
+DEFAULT = "h200"
 
 SCHEMA: dict[str, pl.DataType] = {
-    "mode": pl.Enum(MODES),
+    "mode": pl.String(),
     "workload": pl.String(),
     "neighbour": pl.String(),  # null: alone on the card, or on its slice of one
     "speed": pl.Float64(),  # 1 is the speed on a whole GPU of its own
     "low": pl.Float64(),
     "high": pl.Float64(),
+    "kind": pl.String(),  # how it is known; null where nobody said
 }
 
 
@@ -39,6 +49,7 @@ class Slowdown:
     def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Slowdown:
         """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour)."""
         try:
+            frame = frame if "kind" in frame.columns else frame.with_columns(kind=None)
             frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
         except pl.exceptions.PolarsError as e:
             msg = f"not a slowdown profile: {str(e).splitlines()[0]}"
@@ -48,12 +59,24 @@ class Slowdown:
 
     @classmethod
     def default(cls) -> Slowdown:
-        """The profile that ships with the package: made from published figures, not measured on your card.
+        """The profile that the simulator takes if it is given none.
 
-        >>> Slowdown.default().speed("time-slicing", "heavy", "heavy").value
+        >>> Slowdown.default().speed("exclusive", "heavy").value
+        1.0
+        """
+        return cls.named(DEFAULT)
+
+    @classmethod
+    def named(cls, name: str) -> Slowdown:
+        """A profile that ships with the package.
+
+        >>> Slowdown.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
         """
-        return cls._from(json.loads(files("fleetlab.workload").joinpath("slowdown.json").read_text("utf-8")), "default")
+        if name not in SHIPPED:
+            msg = f"no profile ships under that name: `{name}`"
+            raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Slowdown.load` takes a file")
+        return cls._from(json.loads(files("fleetlab.workload").joinpath(SHIPPED[name]).read_text("utf-8")), name)
 
     @classmethod
     def load(cls, path: Path | str) -> Slowdown:
@@ -69,9 +92,7 @@ class Slowdown:
     @classmethod
     def _from(cls, about: Any, source: str) -> Slowdown:  # noqa: ANN401  JSON may hold anything until it is checked
         try:
-            frame = pl.DataFrame(
-                about["speeds"], schema={k: pl.String if k == "mode" else v for k, v in SCHEMA.items()}
-            )
+            frame = pl.DataFrame(about["speeds"], schema=SCHEMA)
             provenance = Provenance.from_json(about["provenance"])
             return cls.of(frame, device=about["device"], provenance=provenance, notes=tuple(about["notes"]))
         except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as e:
@@ -82,9 +103,8 @@ class Slowdown:
         """Write the profile as JSON, beside and then renamed."""
         path = Path(path)
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
-        rows = self.frame.with_columns(pl.col("mode").cast(pl.String)).to_dicts()
         try:
-            replace(path, json.dumps(about | {"speeds": rows}, indent=1))
+            replace(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
         except OSError as e:
             msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at free space and permissions") from None
@@ -93,7 +113,7 @@ class Slowdown:
     def speed(self, mode: str, workload: str, neighbour: str | None = None) -> Estimate:
         """How fast `workload` runs in `mode`, alone or next to `neighbour`."""
         beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
-        found = self.frame.filter((pl.col("mode").cast(pl.String) == mode) & (pl.col("workload") == workload) & beside)
+        found = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)
         if found.is_empty():
             msg = f"no speed in the profile of {self.device}: {mode}, {workload} next to {neighbour or 'nothing'}"
             raise WorkloadError(msg, hint=f"it has {', '.join(sorted(set(self.frame['workload'])))}")
@@ -102,15 +122,13 @@ class Slowdown:
 
     def __repr__(self) -> str:
         kinds = self.frame["workload"].n_unique()
-        modes = ", ".join(self.frame["mode"].cast(pl.String).unique(maintain_order=True))
+        modes = ", ".join(self.frame["mode"].unique(maintain_order=True))
         return f"<Slowdown {self.device}, {kinds} classes, {modes}>"
 
     def summary(self) -> list[Estimate]:
         """The mean speed next to another, by mode."""
         pairs = self.frame.filter(pl.col("neighbour").is_not_null())
-        means = pairs.group_by(pl.col("mode").cast(pl.String), maintain_order=True).agg(
-            pl.col("speed", "low", "high").mean()
-        )
+        means = pairs.group_by("mode", maintain_order=True).agg(pl.col("speed", "low", "high").mean())
         return [Estimate(f"mean speed, {m}", v, lo, hi, "of alone") for m, v, lo, hi in means.rows()]
 
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -127,6 +145,14 @@ def _obeys(frame: pl.DataFrame) -> None:
     if frame["mode"].null_count() or frame["workload"].null_count():
         msg = "a speed does not say of which mode and workload it is"
         raise WorkloadError(msg, hint=f"modes are {', '.join(MODES)}; a workload may have any name")
+    if (bad := frame.filter(pl.col("mode").str.contains(PART).not_())).height:
+        msg = f"no sharing mode by that name: `{bad['mode'][0]}`"
+        raise WorkloadError(
+            msg, hint=f"modes are {', '.join(MODES)}, and parts of a card such as mps-50 and mig-3g.71gb"
+        )
+    if (bad := frame.filter(pl.col("kind").is_in(KINDS).not_())).height:
+        msg = f"a speed is known in one of three ways, not so: `{bad['kind'][0]}`"
+        raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}, or null")
     if frame.select("mode", "workload", "neighbour").is_duplicated().any():
         msg = "a speed is given twice for one mode, workload and neighbour"
         raise WorkloadError(msg)

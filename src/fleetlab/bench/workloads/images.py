@@ -1,9 +1,10 @@
-"""ResNet50 (He et al., 2016, arXiv 1512.03385), trained on CIFAR-10-shaped images and asked about 224² ones."""
+"""ResNet50 (He et al., 2016, arXiv 1512.03385): trained on CIFAR-10 or on images of that shape, asked about 224²."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fleetlab.bench.workloads._graph import captured
+from fleetlab.bench.workloads.cifar import CLASSES, PIXELS, Stored, read_cifar
 
 
 class Bottleneck(nn.Module):
@@ -51,12 +53,40 @@ def resnet(blocks: tuple[int, ...], width: int, classes: int, *, small: bool) ->
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, classes))
 
 
+EXAMINED = 500  # images at once
+
+
+class Synthetic:
+    """Images drawn afresh for every batch, each its class's pattern under noise."""
+
+    def __init__(self, batch: int, classes: int, pixels: int, device: torch.device) -> None:
+        self.classes = classes
+        self.patterns = torch.randn(classes, 3, pixels, pixels, device=device)
+        self.noise = torch.empty(batch, 3, pixels, pixels, device=device)
+        self.labels = torch.empty(batch, dtype=torch.long, device=device)
+
+    def shuffle(self) -> None:
+        """Nothing to shuffle: no image comes twice."""
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """A batch and its classes."""
+        self.labels.random_(0, self.classes)
+        return self.noise.normal_() + self.patterns[self.labels], self.labels
+
+
 @dataclass
 class ResnetTrain:
-    """Training on synthetic images, each its class's pattern under noise; bf16 where it may, as autocast decides."""
+    """Training on synthetic images, or on CIFAR-10 in the folder `data`; bf16 where it may, as autocast decides."""
 
     unit: ClassVar[str] = "image"
-    TINY: ClassVar[dict[str, Any]] = {"batch": 4, "pixels": 8, "blocks": (1, 1, 1, 1), "width": 8}
+    TINY: ClassVar[dict[str, Any]] = {
+        "batch": 4,
+        "pixels": 8,
+        "blocks": (1, 1, 1, 1),
+        "width": 8,
+        "rate": 0.01,
+        "epoch": 80,
+    }
     batch: int = 256
     pixels: int = 32
     blocks: tuple[int, ...] = (3, 4, 6, 3)
@@ -64,35 +94,65 @@ class ResnetTrain:
     classes: int = 10
     rate: float = 0.05
     graph: bool = True
+    epoch: int = 50_000  # images; as many as CIFAR-10 has, and as that has where it is the data
+    data: str = ""
+    follow: bool = False  # count the right answers too, in `hits`
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
         """Model, optimiser and images on `device`."""
-        shape = (3, self.pixels, self.pixels)
+        real = read_cifar(Path(self.data)) if self.data else None
+        if real is not None:
+            self.pixels, self.classes, self.epoch = PIXELS, CLASSES, len(real[0].labels)
         model = resnet(tuple(self.blocks), self.width, self.classes, small=True).train()
         self.model: nn.Module = model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate, momentum=0.9, weight_decay=5e-4)
-        self.patterns = torch.randn(self.classes, *shape, device=device)
-        self.noise = torch.empty(self.batch, *shape, device=device)
-        self.labels = torch.empty(self.batch, dtype=torch.long, device=device)
+        self.source: Synthetic | Stored = (
+            Stored(real[0], self.batch, device) if real else Synthetic(self.batch, self.classes, self.pixels, device)
+        )
+        self.test = None if real is None else tuple(torch.tensor(x, device=device) for x in real[1])
         self.loss = torch.zeros((), device=device)
+        self.hits = torch.zeros((), dtype=torch.long, device=device)
         self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
 
     def _step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        self.labels.random_(0, self.classes)
-        images = (self.noise.normal_() + self.patterns[self.labels]).contiguous(memory_format=torch.channels_last)
+        drawn, labels = self.source.draw()
+        images = drawn.contiguous(memory_format=torch.channels_last)
         # Casts that autocast keeps from outside a graph would be stale inside it.
         with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
-            loss = cross_entropy(self.model(images), self.labels)
+            scores = self.model(images)
+            loss = cross_entropy(scores, labels)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.loss.copy_(loss.detach())
+        if self.follow:
+            self.hits.copy_((scores.detach().argmax(1) == labels).sum())
 
     def step(self) -> int:
         """One batch forward, backward and into the weights."""
         self.run()
         return self.batch
+
+    def shuffle(self) -> None:
+        """A new epoch."""
+        self.source.shuffle()
+
+    @torch.no_grad()
+    def examine(self) -> tuple[int, int] | None:
+        """Right answers on images that it was not trained on, and how many there are; none of synthetic ones."""
+        if self.test is None or not isinstance(self.source, Stored):
+            return None
+        pixels, labels = self.test
+        hits = torch.zeros((), dtype=torch.long, device=labels.device)
+        self.model.eval()
+        try:
+            for at in range(0, len(labels), EXAMINED):
+                scores = self.model(self.source.scaled(pixels[at : at + EXAMINED]))
+                hits += (scores.argmax(1) == labels[at : at + EXAMINED]).sum()
+        finally:
+            self.model.train()
+        return int(hits), len(labels)
 
 
 @dataclass

@@ -47,12 +47,15 @@ class Encoder(nn.Module):
         return self.head(self.layers(self.first(self.tokens(tokens) + self.places))[:, 0])  # type: ignore[no-any-return]
 
 
+SMALL: dict[str, Any] = {"batch": 2, "length": 8, "layers": 1, "width": 16, "heads": 2, "vocabulary": 64}
+
+
 @dataclass
 class BertTrain:
     """Fine-tuning: does a text have more words of the vocabulary's first half than of its second?"""
 
     unit: ClassVar[str] = "sequence"
-    TINY: ClassVar[dict[str, Any]] = {"batch": 2, "length": 8, "layers": 1, "width": 16, "heads": 2, "vocabulary": 64}
+    TINY: ClassVar[dict[str, Any]] = SMALL | {"epoch": 40}
     batch: int = 32
     length: int = 128
     layers: int = 12
@@ -61,6 +64,8 @@ class BertTrain:
     vocabulary: int = 30522
     rate: float = 2e-5
     graph: bool = True
+    epoch: int = 67_000  # texts; about as many as the sentences of SST-2, on which such models are often fine-tuned
+    follow: bool = False  # count the right answers too, in `hits`
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
@@ -71,6 +76,7 @@ class BertTrain:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.rate, capturable=graph, fused=on_gpu)
         self.tokens = torch.zeros(self.batch, self.length, dtype=torch.long, device=device)
         self.loss = torch.zeros((), device=device)
+        self.hits = torch.zeros((), dtype=torch.long, device=device)
         self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
 
     def _step(self) -> None:
@@ -78,15 +84,24 @@ class BertTrain:
         self.tokens.random_(0, self.vocabulary)
         labels = ((self.tokens < self.vocabulary // 2).sum(1) > self.length // 2).long()
         with torch.autocast(labels.device.type, torch.bfloat16, cache_enabled=False):
-            loss = cross_entropy(self.model(self.tokens), labels)
+            scores = self.model(self.tokens)
+            loss = cross_entropy(scores, labels)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.loss.copy_(loss.detach())
+        if self.follow:
+            self.hits.copy_((scores.detach().argmax(1) == labels).sum())
 
     def step(self) -> int:
         """One batch forward, backward and into the weights."""
         self.run()
         return self.batch
+
+    def shuffle(self) -> None:
+        """A new epoch: nothing to shuffle, no text comes twice."""
+
+    def examine(self) -> None:
+        """No texts are kept apart: each is new when it is trained on."""
 
 
 @dataclass
@@ -94,7 +109,7 @@ class BertInfer:
     """Classification of one batch of texts in bf16."""
 
     unit: ClassVar[str] = "sequence"
-    TINY: ClassVar[dict[str, Any]] = BertTrain.TINY
+    TINY: ClassVar[dict[str, Any]] = SMALL
     batch: int = 8
     length: int = 128
     layers: int = 12

@@ -1,0 +1,53 @@
+"""The profiles that ship with the package, from the cells measured on an H200: `python -m bench.make_profile FOLDER`.
+
+The same cells give the same files, byte for byte: speeds are rounded to what they are good for. With `--colocation
+FOLDER` nothing is written; the prediction for MIG slices is checked against published tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab._screen import table
+from fleetlab.bench.plans import CLASSES, MATRIX
+from fleetlab.bench.profile import profile
+from fleetlab.bench.profile.published import against
+from fleetlab.workload import Provenance, Slowdown
+
+HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "workload"
+DIGITS = 4
+PLANS = {
+    "slowdown.json": ("classes", "solo", "pairs-ts", "sm-curve"),
+    "slowdown-h200-tenants.json": ("solo", "pairs-ts", "pairs-mps", "pairs-mps-50", "sm-curve", "breaking"),
+}
+
+
+def main() -> None:
+    """Write both files, or check slices."""
+    asked = argparse.ArgumentParser(prog="python -m bench.make_profile", description=__doc__)
+    asked.add_argument("folder", type=Path, help="docs/measurements/h200")
+    asked.add_argument("--out", type=Path, default=HOME, help="where the files go")
+    asked.add_argument("--colocation", action="store_true", help="the folder holds published tables of MIG speeds")
+    told = asked.parse_args()
+    if told.colocation:
+        print(table(against(told.folder)))
+        return
+    for name, plans in PLANS.items():
+        works, classes = (tuple(CLASSES), True) if name == "slowdown.json" else (MATRIX, False)
+        made = profile([told.folder / plan for plan in plans], works=works, classes=classes)
+        print(rounded(made, plans).save(told.out / name))
+
+
+def rounded(made: Slowdown, plans: tuple[str, ...]) -> Slowdown:
+    """To a few digits, and with folders by name: where they lay is nobody's business."""
+    settings = dict(made.provenance.settings) | {"folders": list(plans)}
+    provenance = Provenance(made.provenance.verb, made.provenance.source, settings, version="0.1.0")
+    frame = made.frame.with_columns(pl.col("speed", "low", "high").round(DIGITS))
+    return Slowdown.of(frame, device=made.device, provenance=provenance, notes=made.notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""When two modes differ: against theory, and against hand-worked examples."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetlab.bench.analysis import analyse
+from fleetlab.bench.analysis.noise import UNSEEN, Measure, Noise, Sample, Spread, pool, together
+
+QUIET = Noise({False: UNSEEN, True: UNSEEN}, {False: UNSEEN, True: UNSEEN})
+
+
+def measure(values, noise=QUIET):
+    """`values[mode][mix]` are those of its blocks."""
+    return Measure(
+        (
+            Sample(mode, mix, "training + training", Path(mode), v)
+            for mode, mixes in values.items()
+            for mix, blocks in mixes.items()
+            for v in blocks
+        ),
+        noise,
+    )
+
+
+def same(*blocks):
+    """Three mixes of the same values."""
+    return {mix: list(blocks) for mix in "xyz"}
+
+
+def test_a_ratio_by_hand():
+    """Logs of `a` are 0.1 and 0.3, of `b` 0 and 0; three mixes each, so 3 degrees of freedom a mode.
+
+    The variance of a block is 0.02 in `a` and 0 in `b`, that of the difference of means 0.01; t of 3 is 3.182.
+    """
+    up, flat = [math.exp(0.1), math.exp(0.3)], [1.0, 1.0]
+    found = measure({"a": same(*up), "b": same(*flat)}).ratio("x", "a", "b")
+    half = 3.182 * 0.1
+    assert found.value == pytest.approx(math.exp(0.2))
+    assert (found.low, found.high) == pytest.approx((math.exp(0.2 - half), math.exp(0.2 + half)), rel=1e-3)
+    assert found.floor == pytest.approx(3.182 * math.sqrt(0.02), rel=1e-3)
+    assert found.differ is False
+
+
+def test_one_over_the_other_is_the_inverse_of_the_other_over_the_one():
+    found = measure({"a": same(1.0, 1.1), "b": same(2.0, 2.3)})
+    one, other = found.ratio("x", "a", "b"), found.ratio("x", "b", "a")
+    assert (one.value * other.value, one.low * other.high) == pytest.approx((1.0, 1.0))
+
+
+def test_single_blocks_cannot_tell():
+    found = measure({"a": {"x": [1.0]}, "b": {"x": [2.0]}}).ratio("x", "b", "a")
+    assert found.value == pytest.approx(2.0)
+    assert found.differ is None
+
+
+def test_a_difference_below_the_floor_is_none_however_often_it_was_measured():
+    """200 blocks make the interval narrow, yet the next block of the same cell may well lie on the other side."""
+    rng = np.random.default_rng(0)
+    values = {mode: {"x": np.exp(rng.normal(at, 0.05, 200))} for mode, at in (("a", 0.03), ("b", 0.0))}
+    found = measure(values).ratio("x", "a", "b")
+    assert found.low > 1
+    assert found.differ is False
+
+
+def test_what_runs_differ_by_widens_what_modes_differ_by():
+    values = {"a": same(1.00, 1.01), "b": same(1.05, 1.06)}
+    calm = measure(values).ratio("x", "b", "a")
+    rough = Noise(QUIET.again, {False: Spread(0.05**2, 20), True: UNSEEN})
+    assert calm.differ is True
+    assert measure(values, rough).ratio("x", "b", "a").differ is False
+
+
+def test_intervals_of_ratios_cover():
+    """True ratio 1.1, noise of 2 %, two blocks of six mixes: 95 % limits hold it about 95 times in 100."""
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(300):
+        values = {
+            mode: {mix: np.exp(rng.normal(at, 0.02, 2)) for mix in "uvwxyz"}
+            for mode, at in (("a", math.log(1.1)), ("b", 0.0))
+        }
+        found = measure(values).ratio("x", "a", "b")
+        held += found.low <= 1.1 <= found.high
+    assert 0.91 <= held / 300 <= 0.99
+
+
+def test_one_or_two_mixes_say_nothing_of_others():
+    """Two mixes that differ a lot, each known well: their own mean is known well too."""
+    values = {"a": {"x": [0.5, 0.501], "y": [2.0, 2.001], "z": [1.0, 1.001]}}
+    of_two, of_three = (measure(values).mean_of("a", mixes) for mixes in ("xy", "xyz"))
+    assert of_two.value == pytest.approx(of_three.value, rel=1e-3)
+    assert math.log(of_two.high / of_two.low) < 0.01
+    assert math.log(of_three.high / of_three.low) > 1
+
+
+def test_a_pool_is_the_mean_of_variances():
+    # Variances 0.5 and 2 with a degree of freedom each; the single value says nothing.
+    assert pool([[[0.0, 1.0]], [[1.0, 3.0], [5.0]]]) == pytest.approx((1.25, 2))
+
+
+def test_parts_of_a_sum_add_up_and_the_least_known_decides():
+    # Satterthwaite: (1 + 1)^2 / (1/4 + 1/12) = 12.
+    assert together([Spread(1.0, 4), Spread(1.0, 12), UNSEEN]) == pytest.approx((2.0, 12.0))
+
+
+def test_a_hiccup_in_one_block_does_not_widen_every_limit(tmp_path, made):
+    def limits(path, hiccup):
+        cells = []
+        for block in range(8):
+            rate = 60.0 if hiccup and block == 3 else 100.0 + 0.1 * (block % 2)
+            cells += [made.cell([made.tenant("train", rate)], block=block)]
+            cells += [made.cell([made.tenant("train", 50 + 0.1 * (block % 2))] * 2, block=block)]
+        one = analyse(made.suite(path, cells)).tables()["mixes"].row(0, named=True)
+        return one["stp"], one["stp_high"] - one["stp_low"]
+
+    calm, rough = limits(tmp_path / "calm", hiccup=False), limits(tmp_path / "rough", hiccup=True)
+    assert rough[0] == pytest.approx(calm[0], rel=2e-3)
+    assert rough[1] < 4 * calm[1]

@@ -1,0 +1,64 @@
+"""The suite, and tenants of one process, on a real card."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fleetlab.bench.modes import Share
+from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.slices import slices
+from fleetlab.bench.suite import Suite
+from fleetlab.bench.together import measure
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
+]
+needs_mps = pytest.mark.skipif(shutil.which("nvidia-cuda-mps-control") is None, reason="no MPS here")
+needs_cupy = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
+
+
+def told(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()]
+
+
+@needs_mps
+def test_tenants_under_mps_are_proved_and_one_over_its_memory_is_a_record(tmp_path):
+    tenants = {"small": Tenant("launch"), "large": Tenant("hbm", {"mib": 12_000})}
+    cells = (
+        Cell("all", "mps", 0, (Seat("small"), Seat("small", 1, Share(25)))),
+        Cell("all", "mps", 0, (Seat("large", share=Share(memory_mib=8_000)),)),
+        Cell("all", "mps", 0, (Seat("small"),)),
+    )
+    Suite(Plan("try", tenants, cells, settle=0.2, window=1.5), tmp_path, limit=200).run()
+    first, second, third = told(tmp_path)
+    assert [c["status"] for c in (first, second, third)] == ["ok", "failed", "ok"]
+    assert all(t["attached"] for t in first["tenants"])
+    whole, quarter = (t["sms"] for t in first["tenants"])
+    assert quarter <= whole / 3
+    assert second["failures"][0]["kind"] == "out-of-memory"
+    assert first["gpu"]["watts"] > 50
+    daemons = [p for p in Path("/proc").glob("[0-9]*/comm") if "nvidia-cuda-mps" in p.read_text()]
+    assert not daemons
+
+
+def test_a_green_context_has_its_sms_and_no_more(tmp_path):
+    measure((("gemm", "gemm"),), tmp_path, ways=("streams", "green"), sms=32, window=1.0, tell=lambda _: None)
+    rates = {c["cell"].split("/", 2)[2]: c["tenants"][0]["rate"] for c in told(tmp_path) if c["status"] == "ok"}
+    assert rates["green/gemm@32sms"] < 0.5 * rates["streams/gemm"]
+    # Two parts that do not overlap: each keeps what it had alone, but for power and memory.
+    assert rates["green/gemm@32sms+gemm@32sms"] > 0.85 * rates["green/gemm@32sms"]
+
+
+@needs_cupy
+@needs_mps
+def test_processes_take_turns_without_mps_and_none_with_it():
+    seen = slices(seconds=0.5)
+    assert seen["time-slicing"]["1"]["gaps"] == 0
+    assert seen["time-slicing"]["2"]["running"] < 1
+    assert seen["time-slicing"]["2"]["gaps"] > 20
+    assert seen["mps"]["2"]["running"] > 1.9
