@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from fleetlab.bench._clock import Clock
@@ -30,8 +32,10 @@ class Fed:
     error: BaseException | None = None  # what ended it early
 
 
-def saturate(work: Work, clock: Clock, *, until: float, rest: float = 0.0, seed: int = 0) -> Fed:
-    """Keep `AHEAD` steps in flight; a work that rests has one, and then its pause.
+def saturate(
+    work: Work, clock: Clock, *, until: float = math.inf, steps: int | None = None, rest: float = 0.0, seed: int = 0
+) -> Fed:
+    """Keep `AHEAD` steps in flight until a time, or for so many steps; a work that rests has one, and then its pause.
 
     `rest` gives any work a pause of that mean: half to one and a half times as long, lest two tenants fall into step,
     by `seed`, so that it rests alike alone and beside others. Pauses go round by the golden section, so that a few
@@ -43,7 +47,9 @@ def saturate(work: Work, clock: Clock, *, until: float, rest: float = 0.0, seed:
     if rest:
         pause = lambda _busy: rest * (0.5 + (turn + GOLDEN * len(fed.ended)) % 1)  # noqa: E731
     try:
-        while time.monotonic() < until:
+        for _ in range(steps) if steps is not None else count():
+            if time.monotonic() >= until:
+                break
             fed.starved += bool(flying) and clock.done(flying[-1][1])
             first = clock.mark()
             items = work.step()

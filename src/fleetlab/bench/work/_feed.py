@@ -5,42 +5,17 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import deque
 from typing import Any
 
 import torch
 
-from fleetlab.bench._clock import Clock, clock_of
+from fleetlab.bench._clock import clock_of
 from fleetlab.bench._tally import tally
 from fleetlab.bench.errors import BenchError
-from fleetlab.bench.feeders import AHEAD, Fed, _land, _rest, saturate
+from fleetlab.bench.feeders import Fed, saturate
 from fleetlab.bench.workloads import Work
 
 WARM = 3  # steps before anything is measured
-
-
-def counted(work: Work, clock: Clock, *, steps: int, until: float = math.inf) -> Fed:
-    """As `saturate`, but `steps` of them, if there is time for so many."""
-    fed, flying = Fed(), deque[tuple[Any, Any, int]]()
-    pause = getattr(work, "pause", None) if getattr(work, "rests", False) else None
-    try:
-        for _ in range(steps):
-            if time.monotonic() >= until:
-                break
-            fed.starved += bool(flying) and clock.done(flying[-1][1])
-            first = clock.mark()
-            items = work.step()
-            flying.append((first, clock.mark(), items))
-            if pause is not None:
-                _land(fed, flying, clock)
-                _rest(pause(fed.ended[-1] - fed.begun[-1]), until)
-            elif len(flying) >= AHEAD:
-                _land(fed, flying, clock)
-        while flying:
-            _land(fed, flying, clock)
-    except Exception as e:  # what a work raises is told by its name, not by where it came from
-        fed.error = e
-    return fed
 
 
 def measure(
@@ -54,7 +29,7 @@ def measure(
         closes = opens + seconds
         fed = saturate(work, clock, until=closes)
     else:
-        fed = counted(work, clock, steps=steps)
+        fed = saturate(work, clock, steps=steps)
     raised(name, fed.error)
     return whole(fed) if steps is not None else window(fed, opens, closes), fed
 

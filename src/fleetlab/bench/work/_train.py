@@ -13,11 +13,12 @@ import torch
 from fleetlab.bench._clock import Clock, clock_of
 from fleetlab.bench._wilson import wilson
 from fleetlab.bench.errors import BenchError
+from fleetlab.bench.feeders import saturate
 from fleetlab.bench.monitor import Monitor
 from fleetlab.bench.statistics import Interval
 from fleetlab.bench.work import _save
 from fleetlab.bench.work._ask import Ask, settled
-from fleetlab.bench.work._feed import counted, raised, ready, whole
+from fleetlab.bench.work._feed import raised, ready, whole
 from fleetlab.bench.work._told import FINISHED, NOT_A_NUMBER, STOPPED, Row, Told, rate_of, tell_quantiles, times_of
 from fleetlab.bench.work._use import tell_energy, tell_memory
 
@@ -96,7 +97,7 @@ class Training:
     def _epoch(self, number: int, steps: int, followed: Followed, clock: Clock) -> bool:
         """Train through one; False if it came to nothing."""
         followed.begin()
-        fed = counted(followed, clock, steps=steps, until=self.until)  # type: ignore[arg-type]
+        fed = saturate(followed, clock, steps=steps, until=self.until)  # type: ignore[arg-type]
         raised(self.ask.name, fed.error)
         if not fed.ended:
             return False
