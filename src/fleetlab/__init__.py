@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetlab.describe import describe
+    from fleetlab.forecast import check_forecaster, forecast
+    from fleetlab.plan import defragment, plan
     from fleetlab.queueing import model, solve
+    from fleetlab.report import report
     from fleetlab.sim import (
         Drain,
         Elastic,
@@ -24,9 +30,12 @@ if TYPE_CHECKING:
     )
     from fleetlab.studies.audit import audit
     from fleetlab.studies.capacity import capacity
+    from fleetlab.studies.compare import compare
     from fleetlab.studies.diagnose import diagnose
+    from fleetlab.studies.sweep import Study, runs, sweep
     from fleetlab.studies.validate import validate
     from fleetlab.traces import fetch, read, synthesize
+    from fleetlab.web import web
     from fleetlab.workload import (
         Cluster,
         DeviceError,
@@ -62,25 +71,36 @@ __all__ = [
     "Saved",
     "Slowdown",
     "Spot",
+    "Study",
     "Trace",
     "TraceError",
     "Workload",
     "WorkloadError",
     "audit",
     "capacity",
+    "check_forecaster",
     "check_order",
     "check_place",
+    "compare",
+    "defragment",
+    "describe",
     "diagnose",
     "fetch",
+    "forecast",
     "model",
     "order",
     "pack",
     "place",
+    "plan",
     "read",
+    "report",
+    "runs",
     "simulate",
     "solve",
+    "sweep",
     "synthesize",
     "validate",
+    "web",
 ]
 # Where each verb lives, and the nouns of one room; every other name is a noun of the hall.
 _ROOM = {
@@ -91,21 +111,32 @@ _ROOM = {
     "Prices": "fleetlab.sim",
     "Recovery": "fleetlab.sim",
     "Spot": "fleetlab.sim",
+    "Study": "fleetlab.studies.sweep",
     "audit": "fleetlab.studies.audit",
     "capacity": "fleetlab.studies.capacity",
+    "check_forecaster": "fleetlab.forecast",
     "check_order": "fleetlab.sim",
     "check_place": "fleetlab.sim",
+    "compare": "fleetlab.studies.compare",
+    "defragment": "fleetlab.plan",
+    "describe": "fleetlab.describe",
     "diagnose": "fleetlab.studies.diagnose",
     "fetch": "fleetlab.traces",
+    "forecast": "fleetlab.forecast",
     "model": "fleetlab.queueing",
     "order": "fleetlab.sim",
     "pack": "fleetlab.sim",
     "place": "fleetlab.sim",
+    "plan": "fleetlab.plan",
     "read": "fleetlab.traces",
+    "report": "fleetlab.report",
+    "runs": "fleetlab.studies.sweep",
     "simulate": "fleetlab.sim",
     "solve": "fleetlab.queueing",
+    "sweep": "fleetlab.studies.sweep",
     "synthesize": "fleetlab.traces",
     "validate": "fleetlab.studies.validate",
+    "web": "fleetlab.web",
 }
 
 
@@ -119,3 +150,15 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+class _House(ModuleType):
+    """The package itself, where a verb has the name of its room: what is visible is the verb."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a room would put it in the verb's place.
+        if not (isinstance(value, ModuleType) and _ROOM.get(name) == value.__name__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _House

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
 import fleetlab
 from fleetlab._bench_commands import bench
 from fleetlab._share_commands import share
+from fleetlab._sweep_commands import RUNS, SWEEP, runs, sweep
 from fleetlab._words import Json, examples
 
 if TYPE_CHECKING:
@@ -41,9 +42,15 @@ app = App(
 
 app.command(bench)
 app.command(share)
+app.command(sweep, help_epilogue=SWEEP)
+app.command(runs, help_epilogue=RUNS)
 
 TraceWords = Annotated[
     str, Parameter(help="The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.")
+]
+DemandWords = Annotated[
+    str,
+    Parameter(help="A TOML or CSV file of kinds and counts, or a trace: the folder of one, or `builtin`."),
 ]
 ClusterFile = Annotated[
     Path | None, Parameter(help="A TOML file of [[node]] entries to use in place of the trace's cluster.")
@@ -207,6 +214,47 @@ def show_trace(
     with progress("tasks") as tell:
         opened = _opened(trace, cluster, tell)
     show(Rows("rejects", opened.rejects, opened.provenance) if rejects else opened, json=json)
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab describe builtin:20000",
+        "fleetlab describe my-trace --only time,run",
+        "fleetlab describe builtin:100000 --against my-trace --json > described.json",
+    )
+)
+def describe(
+    trace: TraceWords,
+    *,
+    against: str | None = None,
+    only: str = "",
+    seed: int = 0,
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """Describe a trace as the papers do theirs: arrivals, run times, waits, requests, use, sharing, recurrence.
+
+    Parameters
+    ----------
+    against
+        Another trace, named in the same way, to hold it against, figure by figure.
+    only
+        Sections, with commas between, of which all tables are printed: time, run, space, machines, sharing, recurrence,
+        service.
+    seed
+        Of the draws behind intervals.
+    """
+    from fleetlab._screen import progress, show
+
+    wanted = [word.strip() for word in only.split(",") if word.strip()]
+    with progress("sections") as tell:
+        opened = _opened(trace, cluster, tell)
+        other = None if against is None else _opened(against, None, tell)
+        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, tell=tell)
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    most = tuple(name for name in found.tables() if name != "sentences")
+    show(found, json=json, only=most if wanted else ("distances", "published", "missing"))
 
 
 @app.command(
@@ -452,6 +500,70 @@ def capacity(
 
 @app.command(
     help_epilogue=examples(
+        "fleetlab forecast my-trace --target requests --every 5m --horizon 12",
+        "fleetlab forecast my-trace --target level --by role --models simple,classic",
+        "fleetlab forecast my-trace --target level --every 1h --horizon 24 --json",
+    )
+)
+def forecast(
+    trace: TraceWords,
+    *,
+    target: Literal["requests", "level"] = "requests",
+    every: str = "5m",
+    horizon: int = 12,
+    by: Literal["role", "app", "gpu_type"] | None = None,
+    models: str = "all",
+    gap: int | None = None,
+    folds: int = 4,
+    seed: int = 0,
+    json: Json = False,
+) -> None:
+    """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
+
+    Parameters
+    ----------
+    target
+        requests: what instances created in each step ask for; level: what is held at its end.
+    every
+        The length of a step: seconds, or a number with s, m, h or d after it.
+    horizon
+        How many steps ahead.
+    by
+        Forecast each role, app or GPU type by itself; the six largest, and the others together.
+    models
+        Families and names, with commas between: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
+        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, gru, tcn), ensemble. Simple ones
+        are always among them.
+    gap
+        Steps between what a model learns from and what it forecasts; a horizon unless told.
+    folds
+        How often models are tried before the held-out end.
+    seed
+        For networks, trees and intervals.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("models") as tell:
+        opened = _opened(trace, None, tell)
+        found = fleetlab.forecast(
+            opened,
+            target=target,
+            every=every,
+            horizon=horizon,
+            by=by,
+            models=[word.strip() for word in models.split(",") if word.strip()],
+            gap=gap,
+            folds=folds,
+            seed=seed,
+            tell=tell,
+        )
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    show(found, json=json, only=("next", *(name for name in found.frames if name.startswith("NRMSE")), "unannounced"))
+
+
+@app.command(
+    help_epilogue=examples(
         "fleetlab solve",
         "fleetlab solve M/M/c --lam 7.2 --mu 1 --c 8",
         "fleetlab solve 'M/G/1 SRPT' --lam 0.9 --service lognormal:1:10",
@@ -559,6 +671,335 @@ def audit(
     show(found, json=json, most=20)
 
 
+@app.command(
+    help_epilogue=examples(
+        "fleetlab simulate builtin:20000 --json > fifo.json",
+        "fleetlab report fifo.json",
+        "fleetlab report fifo.json sjf.json --title 'fifo or sjf?' --out compared.html --svg figures",
+    )
+)
+def report(
+    results: list[Path],
+    *,
+    out: Path = Path("report.html"),
+    title: str | None = None,
+    png: Path | None = None,
+    svg: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Draw any results as one page that opens anywhere: words, figures, tables, and how each came to be.
+
+    Parameters
+    ----------
+    results
+        What commands printed with `--json`; several stand beside each other, under the names of their files.
+    out
+        The page: one HTML file with all that it needs, to be opened without a network.
+    title
+        Of the page.
+    png
+        A folder for the figures as PNG; needs the extra `plots`.
+    svg
+        A folder for the figures as SVG.
+    """
+    from fleetlab._screen import Rows, progress, show
+
+    if out.resolve() in {path.resolve() for path in results}:
+        msg = f"--out is one of the results: {out}"
+        raise fleetlab.WorkloadError(msg, hint="give the page a name of its own, such as report.html")
+    loaded = {path: fleetlab.Saved.load(path) for path in results}
+    stems = [path.stem for path in results]
+    named = {path.stem: saved for path, saved in loaded.items()} if len(set(stems)) == len(stems) else loaded.values()
+    with progress("figures") as tell:
+        written = fleetlab.report(named, out, title=title, png=png, svg=svg, tell=tell)
+    if json:
+        from polars import DataFrame
+
+        about = fleetlab.Provenance("report", ", ".join(map(str, results)), {"title": title})
+        row = DataFrame({"file": [str(written)], "bytes": [written.stat().st_size]})
+        show(Rows("pages", row, about), json=True)
+    else:
+        print(written)
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab plan demand.toml --nodes nodes.toml",
+        "fleetlab plan my-trace --nodes nodes.toml --at busiest --seconds 60",
+        "fleetlab plan demand.csv --nodes nodes.toml --objective cost --price cpu=4 --price gpu=16 --out placement.csv",
+        "fleetlab plan demand.toml --nodes fewer.toml --objective moves --current placement.csv",
+    )
+)
+def plan(
+    demand: DemandWords,
+    *,
+    nodes: Path | None = None,
+    objective: str = "nodes",
+    prices: Annotated[tuple[str, ...], Parameter(name="--price", negative=())] = (),
+    current: Path | None = None,
+    at: str = "busiest",
+    seconds: float = 60.0,
+    seed: int = 0,
+    out: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Where to put it? Every instance on a node, and a bound on how much better it could be.
+
+    The exit status is 1 where not everybody has a place.
+
+    Parameters
+    ----------
+    nodes
+        A TOML file of [[node]] entries; of a trace, its own nodes unless told.
+    objective
+        What to have least of: nodes (in use), stranded (GPUs on nodes in use), cost (of nodes in use), balance (the
+        highest load of a node), moves (from where instances are).
+    prices
+        For `cost`: POOL=NUMBER, what a node of that pool costs; once for each pool.
+    current
+        For `moves`: a CSV file of who is where now, as --out writes it: task and node, instance and gpus if known.
+    at
+        Of a trace, whom to place: those alive at that time, in seconds or such as 90m, 3h, 2d; or when it is busiest.
+    seconds
+        To search for at most.
+    seed
+        Of orders that are drawn, and of the solver.
+    out
+        A CSV file to write who goes where into.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("done") as tell:
+        asked, there = _asked(demand, nodes, at, tell)
+        found = fleetlab.plan(
+            asked,
+            there,
+            objective=objective,
+            prices=_prices(prices),
+            current=_placement(current),
+            seconds=seconds,
+            seed=seed,
+            tell=tell,
+        )
+    if out is not None:
+        _write_csv(found.placements, out)
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    show(found, json=json, only=("does not fit", "nodes"))
+    sys.exit(0 if found.feasible else 1)
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab defragment demand.toml --nodes nodes.toml --current placement.csv",
+        "fleetlab defragment demand.toml --nodes nodes.toml --current placement.csv --free gpu --most 3",
+    )
+)
+def defragment(
+    demand: DemandWords,
+    *,
+    current: Path,
+    nodes: Path | None = None,
+    free: str = "node",
+    most: int | None = None,
+    mib_per_second: float = 1000.0,
+    restart: float = 60.0,
+    at: str = "busiest",
+    out: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Which moves free a whole node or GPU, in which order, and what do they cost?
+
+    Parameters
+    ----------
+    current
+        A CSV file of who is where now, as `fleetlab plan --out` writes it.
+    nodes
+        A TOML file of [[node]] entries; of a trace, its own nodes unless told.
+    free
+        What should become free: node or gpu.
+    most
+        How many at most; as many as can be unless told.
+    mib_per_second
+        How fast the memory of an instance is copied.
+    restart
+        Seconds that a move takes besides.
+    at
+        Of a trace, who is there: those alive at that time, or when it is busiest.
+    out
+        A CSV file to write who is where afterwards into.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("freed") as tell:
+        asked, there = _asked(demand, nodes, at, tell)
+        now = _placement(current)
+        assert now is not None
+        found = fleetlab.defragment(
+            asked, there, now, free=free, most=most, mib_per_second=mib_per_second, restart=restart, tell=tell
+        )
+    if out is not None:
+        _write_csv(found.placements, out)
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    show(found, json=json, only=("freed", "moves"))
+
+
+def _asked(words: str, nodes: Path | None, at: str, tell: Tell) -> tuple[fleetlab.Workload, fleetlab.Cluster]:
+    """A demand from a file of kinds and counts, or of those alive in a trace; and the nodes for it."""
+    from fleetlab.plan import alive
+    from fleetlab.plan import demand as read_demand
+
+    if Path(words).suffix.lower() in (".toml", ".csv"):
+        if nodes is None:
+            msg = f"a demand has no nodes of its own: {words}"
+            raise fleetlab.WorkloadError(msg, hint="--nodes FILE.toml says which there are")
+        return read_demand(words), fleetlab.Cluster.from_toml(nodes)
+    opened = _opened(words, nodes, tell)
+    return alive(opened, at), _cluster_of(opened, words, "--nodes")
+
+
+def _prices(words: Sequence[str]) -> dict[str, float] | None:
+    prices: dict[str, float] = {}
+    for word in words:
+        pool, equals, price = word.partition("=")
+        try:
+            prices[pool.strip()] = float(price)
+        except ValueError:
+            equals = ""
+        if not equals:
+            msg = f"--price takes POOL=NUMBER, not: `{word}`"
+            raise fleetlab.WorkloadError(msg, hint="--price cpu=4 --price gpu=16")
+    return prices or None
+
+
+def _placement(path: Path | None) -> pl.DataFrame | None:
+    if path is None:
+        return None
+    from polars import read_csv
+    from polars.exceptions import PolarsError
+
+    try:
+        return read_csv(path, schema_overrides=None, infer_schema_length=None)
+    except (PolarsError, OSError) as e:
+        msg = f"cannot read the placement: {path}: {str(e).splitlines()[0]}"
+        raise fleetlab.WorkloadError(msg, hint="a CSV file of task, instance, node, gpus, as --out writes it") from None
+
+
+def _write_csv(table: pl.DataFrame, out: Path) -> None:
+    from fleetlab.workload._files import replace
+
+    replace(out, table.write_csv())
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab compare builtin:20000",
+        "fleetlab compare my-trace --policies fifo,sjf/skip/best_fit/group,fifo/easy --json > compared.json",
+    )
+)
+def compare(
+    trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: int = 0, json: Json = False
+) -> None:
+    """Play several policies with the same arrivals: how long tasks wait by each, and how sure the difference is.
+
+    Parameters
+    ----------
+    policies
+        ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING, with commas between; what is last may be left out. The first is what
+        the others are held against. Five of them unless told.
+    seed
+        Of the draws behind intervals, and of policies that draw.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.studies.compare import FIVE
+
+    with progress("policies") as tell:
+        opened = _opened(trace, cluster, tell)
+        asked = [word.strip() for word in policies.split(",") if word.strip()] or FIVE
+        found = fleetlab.compare(opened.workload, _cluster_of(opened, trace), policies=asked, seed=seed, tell=tell)
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    show(found, json=json)
+
+
+@app.command(help_epilogue=examples("fleetlab demo", "fleetlab demo my-trace --out story.html --open"))
+def demo(
+    trace: TraceWords = "builtin",
+    *,
+    out: Path = Path("demo.html"),
+    cluster: ClusterFile = None,
+    seed: int = 0,
+    open: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Describe a trace, say why its tasks wait, compare five policies, and write one page of it all.
+
+    Parameters
+    ----------
+    out
+        The page.
+    seed
+        Of the draws behind intervals.
+    open
+        Show the page in a browser.
+    """
+    from fleetlab._screen import progress
+    from fleetlab.studies.story import story
+
+    with progress("steps") as tell:
+        told = story(_opened(trace, cluster, tell), out=out, seed=seed, tell=tell)
+    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(told.sentences, 1)))
+    print(f"\n{told.page}")
+    if open:
+        import webbrowser
+
+        webbrowser.open(told.page.resolve().as_uri())
+
+
+@app.command(
+    help_epilogue=examples(
+        "fleetlab web",
+        "fleetlab web --traces my-traces --open",
+        "fleetlab web --host 0.0.0.0 --port 8080",
+    )
+)
+def web(
+    *,
+    traces: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    workers: int = 2,
+    upload_mib: int = 64,
+    limit: float = 300.0,
+    open: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
+) -> None:
+    """A local page on which what-ifs answer as you drag: change rules, load and nodes, and see waiting move.
+
+    It ends with Ctrl-C. Logs that were sent to it go with it.
+
+    Parameters
+    ----------
+    traces
+        A folder whose folders are saved traces: they can be chosen on the page.
+    host
+        Where it is seen from; elsewhere than on this machine it asks for a token, which is printed once.
+    port
+        0 takes a free one.
+    workers
+        Processes that simulate.
+    upload_mib
+        The largest log that may be sent to it, in MiB.
+    limit
+        Seconds that one piece of work may take.
+    open
+        Open the page in the browser.
+    """
+    fleetlab.web(
+        traces=traces, host=host, port=port, workers=workers, upload_mib=upload_mib, limit=limit, open=open, json=json
+    )
+
+
 def _column(opened: fleetlab.Trace, estimate: str) -> str | pl.Series:
     """An estimate by name, or the series of the trace that has it: seconds by task."""
     series = opened.series.get(estimate)
@@ -574,10 +1015,10 @@ def _column(opened: fleetlab.Trace, estimate: str) -> str | pl.Series:
     return tasks.join(told, on="task", how="left", maintain_order="left")["seconds"].cast(Float64)
 
 
-def _cluster_of(opened: fleetlab.Trace, trace: str) -> fleetlab.Cluster:
+def _cluster_of(opened: fleetlab.Trace, trace: str, option: str = "--cluster") -> fleetlab.Cluster:
     if opened.cluster is None:
         msg = f"the trace has no cluster: {trace}"
-        raise fleetlab.TraceError(msg, hint="--cluster FILE.toml gives it one")
+        raise fleetlab.TraceError(msg, hint=f"{option} FILE.toml gives it one")
     return opened.cluster
 
 

@@ -1,0 +1,80 @@
+"""What a description found: sections, each with numbers to say first, tables and figures, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from fleetlab.describe import against, published
+from fleetlab.describe._curve import Curve
+from fleetlab.describe._section import Section
+from fleetlab.workload import Estimate, Figure, Provenance, say
+
+MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile:
+    """A trace described; with `other`, beside another one."""
+
+    sections: tuple[Section, ...]
+    provenance: Provenance
+    tasks: int
+    notes: tuple[str, ...] = ()
+    other: Profile | None = None
+
+    def __repr__(self) -> str:
+        named = ", ".join(s.name for s in self.sections)
+        return f"<Profile {self.provenance.source}: {say(self.summary()[0])}; {named}>"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found, in words."""
+        return tuple(sentence for s in self.sections for sentence in s.sentences)
+
+    def summary(self) -> list[Estimate]:
+        """How many tasks there are, and the first numbers of every section."""
+        return [Estimate.exact("tasks", self.tasks), *(e for s in self.sections for e in s.estimates)]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """What was found in words, distances to the other trace and to what was published, tables, what is missing."""
+        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
+        tables = {"sentences": told}
+        if self.other is not None:
+            tables["distances"] = against.distances(self.curves, self.other.curves, self.units)
+        if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:
+            tables["published"] = beside
+        tables |= {name: frame for s in self.sections for name, frame in s.tables.items()}
+        return tables | {"missing": self.missing}
+
+    @property
+    def missing(self) -> pl.DataFrame:
+        """What the trace does not have, by section, and why."""
+        rows = [(s.name, what, why) for s in self.sections for what, why in s.missing]
+        return pl.DataFrame(rows, schema=MISSING, orient="row")
+
+    def figures(self) -> dict[str, Figure]:
+        """Every figure; with another trace, both on the same axes."""
+        ours = self._drawn()
+        if self.other is None:
+            return ours
+        names = _apart(self.provenance.source, self.other.provenance.source)
+        return against.overlaid(ours, self.other._drawn(), names)
+
+    def _drawn(self) -> dict[str, Figure]:
+        return {name: figure for s in self.sections for name, figure in s.figures.items()}
+
+    @property
+    def curves(self) -> dict[str, list[Curve]]:
+        """The distribution functions, by figure."""
+        return {name: curves for s in self.sections for name, curves in s.compared.items()}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """What each figure is measured in."""
+        return {name: unit for s in self.sections for name, unit in s.units.items()}
+
+
+def _apart(ours: str, theirs: str) -> tuple[str, str]:
+    return (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")

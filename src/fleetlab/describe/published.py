@@ -1,0 +1,97 @@
+"""What was published of the PAI cluster, to be drawn on the axes of a trace like it, and how far that is off.
+
+Most was read off figures, by pixels: every curve says where, and how well it could be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import polars as pl
+
+from fleetlab.describe._curve import Curve
+
+SUFFIX = ", published"
+ACROSS, POINT = 0.08, 1.0  # a quantile's value may be misread by 8 %, a level by a point
+ACROSS_ENDS, TAIL = 0.15, 0.1  # beyond P5 and P95: 15 % of the value, a tenth of the tail
+MIDDLE = 5.0, 95.0
+MISREAD = 0.03  # of a request: the pixel by which a step may be misread
+HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
+ERRORS = 3.0  # standard errors of a sample of this size, on top
+
+
+@cache
+def known() -> dict[str, Any]:
+    """The file beside this one."""
+    return json.loads(files("fleetlab.describe").joinpath("published.json").read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+def like_pai(source: str) -> bool:
+    """Is it the PAI trace, or made to be like it?"""
+    return source.split(":")[-1] == "pai2020"
+
+
+def points(figure: str, series: Sequence[str]) -> pl.DataFrame:
+    """The published points of a figure's curves, each as a series of its own."""
+    curves = known()["curves"].get(figure, {})
+    rows = [(float(x), float(y), name + SUFFIX) for name in series if name in curves for x, y in curves[name]["points"]]
+    return pl.DataFrame(rows, schema={"x": pl.Float64, "y": pl.Float64, "series": pl.String}, orient="row")
+
+
+def hours(name: str) -> Mapping[str, list[float]]:
+    """Published values by hour."""
+    return known()["hours"][name]  # type: ignore[no-any-return]
+
+
+def numbers(name: str) -> Mapping[str, float]:
+    """Published numbers by name."""
+    return known()["numbers"][name]["values"]  # type: ignore[no-any-return]
+
+
+def beside(compared: Mapping[str, Sequence[Curve]]) -> pl.DataFrame:
+    """For each published curve: its points, the widest gap of level, and how many points are within what is known."""
+    rows = [_held(figure, c) for figure, curves in compared.items() for c in curves if _there(figure, c)]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _there(figure: str, c: Curve) -> bool:
+    return c.series in known()["curves"].get(figure, {})
+
+
+def _held(figure: str, c: Curve) -> dict[str, object]:
+    told = known()["curves"][figure][c.series]
+    held = [_gap(c, x, y, told) for x, y in told["points"]]
+    return {
+        "figure": figure,
+        "series": c.series,
+        "points": len(held),
+        "within": sum(near for _, near in held),
+        "widest gap, points": max((gap for gap, _ in held), key=abs),
+        "sampled, points": ERRORS * 50 / max(c.size, 1.0) ** 0.5,  # at the median, where it is most
+        "source": told["source"],
+    }
+
+
+def _gap(c: Curve, x: float, y: float, told: Mapping[str, Any]) -> tuple[float, bool]:
+    """How far above a published point the curve passes, in points of level; and is that within what can be told?"""
+    level = min(max(y / 100, 0.0), 1.0)
+    sampled = ERRORS * 100 * (level * (1 - level) / max(c.size, 1.0)) ** 0.5
+    grain = told.get("grain", 0.0)
+    if told["read"] == "level":
+        gap = _beyond(c, x * HAIR, x * (1 + MISREAD), y)
+        return gap, abs(gap) <= POINT + sampled
+    gap = _beyond(c, x - grain, (x + grain) * HAIR, y)
+    inside = MIDDLE[0] <= y <= MIDDLE[1]
+    across, up = (ACROSS, POINT) if inside else (ACROSS_ENDS, TAIL * min(y, 100 - y))
+    misread = _beyond(c, x * (1 - across) - grain, x * (1 + across) + grain, y)
+    return gap, abs(gap) <= up + sampled or abs(misread) <= sampled
+
+
+def _beyond(c: Curve, low: float, high: float, y: float) -> float:
+    """How far the levels between two values are from a published one: 0 if it lies among them."""
+    least, most = 100 * c.level(low), 100 * c.level(high)
+    return least - y if y < least else most - y if y > most else 0.0

@@ -1,0 +1,134 @@
+"""From values to places on a sheet, and the round numbers to write beside an axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+ROUND = (1.0, 2.0, 5.0, 10.0)
+HIGH = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis: values from `low` to `high` lie between `start` and `stop`; names stand at 0, 1, 2 and so on."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+    names: tuple[str, ...] = ()
+    whole: bool = False  # only whole numbers are written: there is no half hour of the day
+
+    def at(self, values: Floats) -> Floats:
+        """Where they lie; beyond an end, not far beyond.
+
+        >>> Scale(1, 100, 0, 50, log=True).at(np.array([10.0])).tolist()
+        [25.0]
+        """
+        low, high = (math.log10(v) if self.log else v for v in (self.low, self.high))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            along = ((np.log10(values) if self.log else values) - low) / (high - low)
+        return np.asarray(self.start + np.clip(along, -2, 3) * (self.stop - self.start))
+
+    def one(self, value: float) -> float:
+        """Where one lies."""
+        return float(self.at(np.array([value], dtype=np.float64))[0])
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Where something is written, and what; `most` is about how many."""
+        if self.names:
+            every = max(1, math.ceil(len(self.names) / max(1, most)))
+            return [(self.one(k), name) for k, name in enumerate(self.names) if k % every == 0]
+        values = decades(self.low, self.high, most) if self.log else nice(self.low, self.high, most)
+        values = [v for v in values if not self.whole or v.is_integer()]
+        return [(self.one(v), said) for v, said in zip(values, labels(values), strict=True)]
+
+
+def nice(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from `low` to `high`, two or more, in steps of 1, 2 or 5 times a power of ten.
+
+    >>> nice(0, 1, 5)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> nice(-3, 12, 3)
+    [0.0, 5.0, 10.0]
+    """
+    step = stride(low, high, most)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    if last <= first and most < 5:  # with five steps there is room for two of them
+        return nice(low, high, most + 1)
+    # A quotient of whole numbers is exact where a product with 0.2 would not be.
+    return [k * step if step >= 1 else k / round(1 / step, 6) for k in range(first, last + 1)]
+
+
+def stride(low: float, high: float, most: int = 6) -> float:
+    """The step of `nice`."""
+    rough = (high - low) / max(1, most)
+    size = 10.0 ** math.floor(math.log10(rough))
+    return next((r * size for r in ROUND if r * size >= rough * 0.999), 10 * size)
+
+
+def decades(low: float, high: float, most: int = 6) -> list[float]:
+    """Powers of ten from `low` to `high`; with 2 and 5 between where there are few.
+
+    >>> decades(1, 1000, 6)
+    [1.0, 10.0, 100.0, 1000.0]
+    >>> decades(1, 10, 6)
+    [1.0, 2.0, 5.0, 10.0]
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    between = (1, 2, 5) if last - first <= 2 else (1,)
+    every = max(1, math.ceil((last - first) / max(1, most)))
+    powers = (10.0**k for k in range(first, last + 1) if k % every == 0)
+    found = [m * p for p in powers for m in between if low * (1 - 1e-9) <= m * p <= high * (1 + 1e-9)]
+    return found if len(found) > 1 else nice(low, high, most)
+
+
+def labels(values: list[float]) -> list[str]:
+    """What is written beside the ticks: no more digits than tell them apart.
+
+    >>> labels([0.0, 2500.0, 5000.0]), labels([0.0, 20000.0]), labels([0.01, 1.0, 1e6, 1e9])
+    (['0', '2,500', '5,000'], ['0', '20k'], ['0.01', '1', '1M', '10⁹'])
+    """
+    return [label(v) for v in values]
+
+
+def label(value: float) -> str:
+    """One number beside an axis."""
+    size = abs(value)
+    if size and not 1e-4 <= size < 1e9:
+        power = math.floor(math.log10(size) + 1e-9)
+        lead = f"{size / 10.0**power:.3g}"
+        said = ("" if lead == "1" else f"{lead}·") + "10" + str(power).translate(HIGH)
+    elif size >= 1e6:
+        said = f"{size / 1e6:.6g}M"
+    elif size >= 1e4:
+        said = f"{size / 1e3:.6g}k"
+    else:
+        said = f"{size:,.6g}"
+    return f"−{said}" if value < 0 else said
+
+
+def rounded(low: float, high: float) -> tuple[float, float]:
+    """A little wider, to round numbers.
+
+    >>> rounded(0.3, 9.2)
+    (0.0, 10.0)
+    """
+    step = stride(low, high, 5)
+    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+
+
+def px(value: float) -> str:
+    """A place on a sheet: a tenth of a pixel is near enough.
+
+    >>> px(12.04), px(-0.04)
+    ('12', '0')
+    """
+    said = f"{value:.1f}".removesuffix(".0")
+    return "0" if said == "-0" else said

@@ -1,0 +1,188 @@
+"""One page of any results: words first, then figures and tables, and under each how it came to be.
+
+It opens without a network, and is told so: its policy lets it run its own script and style, known by their hashes,
+and fetch nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+import polars as pl
+
+from fleetlab.report.beside import summaries
+from fleetlab.report.draw import palette
+from fleetlab.report.figures import figures
+from fleetlab.report.markup import Markup, clean, joined, tag
+from fleetlab.report.tables import cell, table
+from fleetlab.report.words import difference, made, number, sentences, tables
+from fleetlab.workload import Estimate, Result
+
+LINES = 60  # sentences, notes or numbers of a result
+POINTS = 80_000  # of all figures together
+CELLS = 60_000  # of all tables together
+
+
+def page(results: Mapping[str, Result], title: str, *, share: float = 1.0) -> str:
+    """The whole page; `share` makes it smaller: so much of the points and rows that it would have."""
+    sections = {
+        "In short": _short(results),
+        "Figures": _figures(results, share),
+        "Tables": _tables(results, share),
+        "Notes": _notes(results),
+        "How it was made": _made(results),
+    }
+    told = {name: inside for name, inside in sections.items() if inside}
+    links = [tag("li", tag("a", name, href=f"#{_anchor(name)}")) for name in told]
+    body = [
+        tag("a", "To the contents", href="#main", class_="skip"),
+        tag("header", tag("h1", title), tag("nav", tag("ul", *links), aria_label="Contents")),
+        tag("main", *(_section(name, inside) for name, inside in told.items()), id="main"),
+        tag("script", script()),
+    ]
+    return f"<!doctype html>\n{tag('html', _head(title), tag('body', *body), lang='en')}\n"
+
+
+def _head(title: str) -> Markup:
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(style())}'; img-src blob: data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("style", style()),
+    )
+
+
+@cache
+def style() -> Markup:
+    """How a page looks, in light and dark, on a phone and on paper."""
+    return Markup(palette.style() + _file("style.css"))
+
+
+@cache
+def script() -> Markup:
+    """What a page does where scripts run; without them it reads as well."""
+    return Markup(_file("script.js"))
+
+
+def _file(name: str) -> str:
+    return files("fleetlab.report").joinpath(name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _anchor(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _section(name: str, inside: Markup) -> Markup:
+    return tag("section", tag("h2", name), inside, id=_anchor(name))
+
+
+# --- in short ----------------------------------------------------------------------------------------------------
+
+
+def _short(results: Mapping[str, Result]) -> Markup:
+    parts = list[Markup]()
+    for label, result in results.items():
+        said = sentences(result)
+        if len(results) > 1 and said:
+            parts.append(tag("h3", label))
+        parts.append(_list(said, "sentences"))
+    if len(results) > 1:
+        parts.append(_compared(results))
+    else:
+        parts += [_figures_of_speech(result.summary()) for result in results.values()]
+    return joined(parts)
+
+
+def _list(lines: list[str], name: str) -> Markup:
+    more = [tag("li", f"… and {len(lines) - LINES:,} more", class_="soft")] if len(lines) > LINES else []
+    return tag("ul", *(tag("li", line) for line in lines[:LINES]), *more, class_=name) if lines else Markup()
+
+
+def _figures_of_speech(estimates: list[Estimate]) -> Markup:
+    """Each number under its name, as `say` says it."""
+    told = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", *_value(e))) for e in estimates[:LINES]]
+    if len(estimates) > LINES:
+        told.append(tag("div", tag("dt", "and more"), tag("dd", f"{len(estimates) - LINES:,}")))
+    return tag("dl", *told, class_="numbers") if told else Markup()
+
+
+def _value(e: Estimate) -> list[Markup]:
+    value, bracket, interval = number(e).partition(" (")
+    return [tag("b", value), *([tag("span", f" ({interval}", class_="soft")] if bracket else [])]
+
+
+def _compared(results: Mapping[str, Result]) -> Markup:
+    """A row a metric, a column a result; how far each is from the first."""
+    found = summaries(results)
+    labels = list(results)
+    heads = ["number", *labels[:1], *(part for label in labels[1:] for part in (label, "difference"))]
+    head = tag("tr", *(tag("th", h, scope="col") for h in heads))
+    rows = [tag("tr", tag("th", clean(m, 120), scope="row"), *_across(by, labels)) for m, by in found.items()]
+    body = tag("table", tag("thead", head), tag("tbody", *rows[: 2 * LINES]))
+    first = tag("p", f"Differences are from {labels[0]}.", class_="soft")
+    wide = tag("div", body, class_="scroll compared", tabindex=0, role="region", aria_label="results side by side")
+    return joined([wide, first]) if rows else Markup()
+
+
+def _across(by: Mapping[str, Estimate], labels: list[str]) -> list[Markup]:
+    first = by.get(labels[0])
+    told = [_estimate(first)]
+    for label in labels[1:]:
+        other = by.get(label)
+        told += [_estimate(other), tag("td", difference(first, other) if first and other else "–", class_="soft")]
+    return told
+
+
+def _estimate(e: Estimate | None) -> Markup:
+    return cell(None) if e is None else tag("td", *_value(e), data_v=f"{e.value:.9g}" if e.value == e.value else None)
+
+
+def _figures(results: Mapping[str, Result], share: float) -> Markup:
+    drawn = list(figures(results, most=int(POINTS * share)))
+    return tag("div", *drawn, class_="figures") if drawn else Markup()
+
+
+# --- tables, notes, provenance -----------------------------------------------------------------------------------
+
+
+def _tables(results: Mapping[str, Result], share: float) -> Markup:
+    by_name: dict[str, dict[str, pl.DataFrame]] = {}
+    for label, result in results.items():
+        for name, frame in tables(result).items():
+            by_name.setdefault(str(name), {})[label] = frame
+    whole = sum(f.width for by in by_name.values() for f in by.values())
+    rows = int(max(8, min(200, CELLS * share / max(1, whole))))
+    return joined(
+        table(name, frame, rows=rows, label=label if len(results) > 1 else "")
+        for name, by in by_name.items()
+        for label, frame in by.items()
+    )
+
+
+def _notes(results: Mapping[str, Result]) -> Markup:
+    parts = list[Markup]()
+    for label, result in results.items():
+        if notes := [str(note) for note in getattr(result, "notes", ())]:
+            parts += [tag("h3", label)] if len(results) > 1 else []
+            parts.append(_list(notes, "notes"))
+    return joined(parts)
+
+
+def _made(results: Mapping[str, Result]) -> Markup:
+    told = [(label, made({label: r.provenance}, widest=8000)) for label, r in results.items()]
+    return tag("ul", *(tag("li", *([tag("b", f"{k}: ")] if len(told) > 1 else []), line) for k, line in told))

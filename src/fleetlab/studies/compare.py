@@ -1,0 +1,161 @@
+"""Several policies on the same arrivals: who waits how long by each, and how sure the difference to the first is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim import SimResult, simulate
+from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies._blocks import estimate as told_as
+from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+
+Tell = Callable[[str, int, float], None]
+PARTS = ("order", "discipline", "place", "estimate", "sharing")
+FIVE = ("fifo", "fifo/easy", "smallest", "sjf/skip/best_fit/group", "sjf")  # the last knows run times beforehand
+POINTS = 200  # of a curve
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Waits by each policy, with intervals, and how far each is from the first."""
+
+    provenance: Provenance
+    estimates: tuple[Estimate, ...]
+    frames: Mapping[str, pl.DataFrame]
+    drawn: Mapping[str, Figure]
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.frames['policies'].height} policies: {self.sentences[0]}>"
+
+    def summary(self) -> list[Estimate]:
+        """The mean wait by each policy."""
+        return list(self.estimates)
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """One row a policy."""
+        return dict(self.frames)
+
+    def figures(self) -> dict[str, Figure]:
+        """Mean waits with their intervals, and how waits are spread."""
+        return dict(self.drawn)
+
+
+def compare(
+    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE, seed: int = 0, tell: Tell | None = None
+) -> Comparison:
+    """Play each policy with the same arrivals; the first is what the others are held against.
+
+    A policy is `ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only tasks that ended
+    by every policy count, so that the same ones are compared. Intervals come from blocks of time, drawn alike for all.
+    """
+    tell = tell or (lambda *_: None)
+    rules = {name: rules_of(name) for name in dict.fromkeys(policies)}
+    if len(rules) < 2:
+        msg = f"at least two different policies are needed to compare: {', '.join(rules) or 'none'}"
+        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/skip/best_fit/group")
+    runs: dict[str, SimResult] = {}
+    for k, (name, rule) in enumerate(rules.items()):
+        tell(f"policy {name}", k, k / len(rules))
+        runs[name] = simulate(workload, cluster, **rule, seed=seed)  # type: ignore[arg-type]
+        tell(f"policy {name}", k + 1, 1.0)
+    settings = {"policies": list(rules), "cluster": cluster.source}
+    return _told(runs, Provenance("compare", workload.source, settings, seed))
+
+
+def rules_of(words: str) -> dict[str, str]:
+    """A policy by its words.
+
+    >>> rules_of("sjf/easy")
+    {'order': 'sjf', 'discipline': 'easy'}
+    """
+    parts = words.split("/")
+    if len(parts) > len(PARTS) or not all(parts):
+        msg = f"not a policy: `{words}`"
+        raise WorkloadError(msg, hint=f"{'/'.join(p.upper() for p in PARTS)}, such as sjf/easy/best_fit/group")
+    return dict(zip(PARTS, parts, strict=False))
+
+
+def _told(runs: Mapping[str, SimResult], provenance: Provenance) -> Comparison:
+    waits, submit, left = _alike(runs)
+    blocks = Blocks.cut(submit, seed=provenance.seed or 0)
+    first, base = next(iter(waits.items()))
+    rows = pl.DataFrame([_row(name, wait, base, blocks) for name, wait in waits.items()])
+    means = tuple(
+        told_as(f"mean wait, {name}", (row["mean wait"], row["low"], row["high"]), "s")
+        for name, row in zip(waits, rows.iter_rows(named=True), strict=True)
+    )
+    notes = (f"{left:,} tasks did not end by every policy and are left out",) if left else ()
+    return Comparison(provenance, means, {"policies": rows}, _figures(waits, rows), _words(rows, first), notes)
+
+
+def _alike(runs: Mapping[str, SimResult]) -> tuple[dict[str, Floats], Floats, int]:
+    """The waits of tasks that ended by every policy, in one order."""
+    frames = {n: r.tasks.filter(pl.col("status") == "done").select("task", "submit", "wait") for n, r in runs.items()}
+    names = list(frames)
+    joined = frames[names[0]].rename({"wait": names[0]})
+    for name in names[1:]:
+        joined = joined.join(frames[name].select("task", pl.col("wait").alias(name)), on="task", maintain_order="left")
+    if joined.is_empty():
+        msg = "no task ended by every policy"
+        raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
+    most = max(frame.height for frame in frames.values())
+    return {n: joined[n].to_numpy() for n in names}, joined["submit"].to_numpy(), most - joined.height
+
+
+def _row(name: str, wait: Floats, base: Floats, blocks: Blocks) -> dict[str, object]:
+    mean, low, high = blocks.mean(wait)
+    p90 = blocks.quantile(wait, 0.9)
+    change, least, most = blocks.mean(wait - base)
+    return {
+        "policy": name, "mean wait": mean, "low": low, "high": high,
+        "P90 wait": p90[0], "P90 low": p90[1], "P90 high": p90[2], "P99 wait": blocks.quantile(wait, 0.99)[0],
+        "waited at all": float((wait > 0).mean()),
+        "difference": change, "difference low": least, "difference high": most,
+    }  # fmt: skip
+
+
+def _words(rows: pl.DataFrame, first: str) -> tuple[str, ...]:
+    best = rows.sort("mean wait").row(0, named=True)
+    base = rows.row(0, named=True)
+    if best["policy"] == first or best["difference high"] >= 0:
+        return (f"of {rows.height} policies none surely has tasks wait less than {first}",)
+    share = 1 - best["mean wait"] / base["mean wait"] if base["mean wait"] else 0.0
+    saved = Estimate("", -best["difference"], -best["difference high"], -best["difference low"], "s")
+    return (
+        f"by {best['policy']} tasks wait {share:.0%} less than by {first}: on the mean{say(saved)} less",
+        *(f"{name} makes them wait longer" for name in _worse(rows)),
+    )
+
+
+def _worse(rows: pl.DataFrame) -> list[str]:
+    return rows.filter(pl.col("difference low") > 0)["policy"].to_list()
+
+
+def _figures(waits: Mapping[str, Floats], rows: pl.DataFrame) -> dict[str, Figure]:
+    means = rows.select(x="policy", y="mean wait", low="low", high="high")
+    alt = "; ".join(f"{r['policy']}: {r['mean wait']:.0f} s" for r in rows.iter_rows(named=True))
+    return {
+        "mean wait by policy": Figure("Mean wait by policy", "bar", means, "policy", "mean wait, s", alt),
+        "waits by policy": Figure(
+            "How waits are spread", "line", _curves(waits), "wait, s", "share of tasks that wait no longer",
+            "; ".join(f"{name}: {np.mean(w <= 60):.0%} wait at most a minute" for name, w in waits.items()), log_x=True,
+        ),
+    }  # fmt: skip
+
+
+def _curves(waits: Mapping[str, Floats]) -> pl.DataFrame:
+    longest = max(float(w.max(initial=1.0)) for w in waits.values())
+    at = np.geomspace(1.0, max(longest, 10.0), POINTS)
+    parts = [
+        pl.DataFrame({"x": at, "y": np.searchsorted(np.sort(w), at, side="right") / len(w)}).with_columns(
+            series=pl.lit(n)
+        )
+        for n, w in waits.items()
+    ]
+    return pl.concat(parts)

@@ -1,0 +1,65 @@
+"""`fleetlab describe` on the command line."""
+
+import inspect
+import json
+
+import pytest
+
+import fleetlab
+from fleetlab import cli
+
+
+@pytest.fixture
+def saved(tmp_path):
+    fleetlab.synthesize("pai2020", tasks=400, seed=1).save(tmp_path / "one")
+    fleetlab.synthesize("pai2020", tasks=500, seed=2).save(tmp_path / "two")
+    return tmp_path
+
+
+def run(capsys, *words):
+    try:
+        cli.main(["describe", *map(str, words)])
+        status = 0
+    except SystemExit as e:
+        status = e.code
+    return status, *capsys.readouterr()
+
+
+def test_the_command_takes_what_the_verb_takes():
+    said = set(inspect.signature(cli.describe).parameters) - {"json", "cluster"}
+    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"tell"}
+
+
+def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
+    status, out, _ = run(capsys, saved / "one")
+    assert status == 0
+    assert out.index("tasks come in a mean hour") < out.index("\ntasks 400") < out.index("\nmissing\n")
+    assert "\nrun time\n" not in out
+
+
+def test_a_section_asked_for_is_printed_whole(saved, capsys):
+    _, out, _ = run(capsys, saved / "one", "--only", "run, sharing")
+    assert "\nrun time by GPU type\n" in out
+    assert "\nbursts\n" not in out
+
+
+def test_json_has_figures_and_distances(saved, capsys):
+    _, out, _ = run(capsys, saved / "one", "--against", saved / "two", "--json", "--seed", "3")
+    told = json.loads(out)
+    assert told["provenance"]["seed"] == 3
+    assert {"sentences", "distances", "missing"} <= set(told["tables"])
+    assert told["figures"]["wait by GPU type"]["log_x"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "tims"], "did you mean time?"),
+        (["--against", "nowhere"], "no saved trace in: nowhere"),
+    ],
+)
+def test_a_mistake_ends_in_an_error_and_a_hint(saved, capsys, words, said):
+    status, _, err = run(capsys, saved / "one", *words)
+    assert status == 2
+    assert said in err
+    assert "hint:" in err

@@ -1,0 +1,249 @@
+"""What each section says of a small trace that can be worked out by hand."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab.describe.recurrence import Past
+
+DAY, HOUR = 86_400.0, 3600.0
+
+
+def told(found, metric):
+    (estimate,) = [e for e in found.summary() if e.metric == metric]
+    return estimate
+
+
+def missing(found):
+    return found.missing["what"].to_list()
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_poisson_arrivals_look_like_chance(traced):
+    gaps = np.random.default_rng(3).exponential(60.0, 30_000)
+    found = fleetlab.describe(traced(submit=np.cumsum(gaps) - gaps[0]), only=["time"])
+    for value, low, high in found.tables()["bursts"].select("value", "low", "high").iter_rows():
+        assert low <= 1.02
+        assert high >= 0.98
+        assert value == pytest.approx(1, abs=0.15)
+    assert any("as by chance" in s for s in found.sentences)
+
+
+def test_clockwork_has_no_bursts(traced):
+    found = fleetlab.describe(traced(submit=np.arange(0, 30 * DAY, 600.0)), only=["time"])
+    assert told(found, "squared variation of gaps").value == pytest.approx(0, abs=1e-9)
+    assert told(found, "tasks an hour")[1:4] == pytest.approx((6, 6, 6))
+
+
+def test_hours_and_weekdays_are_those_of_the_people_there(traced):
+    # 2020-07-06 was a Monday. Two tasks at 9 h in Shanghai every day for two weeks, three on Sundays.
+    days = np.arange(14) * DAY
+    submit = np.sort(np.concatenate((days, days + 60, days[6::7] + 120, [14 * DAY])))
+    first = 1_593_997_200.0  # 2020-07-06 09:00 +08:00
+    trace = traced(submit=submit, epoch=first, zone="Asia/Shanghai")
+    tables = fleetlab.describe(trace, only=["time"]).tables()
+    by_hour = dict(tables["by hour of day"].select("hour", "P50").iter_rows())
+    assert {hour: value for hour, value in by_hour.items() if value} == {9: 2}
+    by_day = dict(tables["by weekday"].select("day", "tasks").iter_rows())
+    assert (by_day["Tuesday"], by_day["Sunday"]) == (2, 3)
+
+
+def test_tasks_older_than_the_log_are_no_arrivals(traced):
+    columns = {"submit": [0.0, 0.0, 0.0, HOUR, 3 * HOUR], "start": [None, None, 1.0, HOUR, 3 * HOUR]}
+    found = fleetlab.describe(traced(**columns, status=["running"] * 5), only=["time"])
+    assert missing(found)[0] == "when 2 tasks came"
+    assert found.tables()["an hour"]["largest"].max() == 1
+
+
+def test_a_long_series_is_drawn_with_few_points(traced):
+    found = fleetlab.describe(traced(submit=np.arange(0, 400 * DAY, HOUR)), only=["time"])
+    frame = found.figures()["tasks an hour"].frame
+    assert frame.height <= 1500
+    assert frame["y"].to_list() == pytest.approx([1.0] * frame.height)
+
+
+# -- run times and waits -----------------------------------------------------------------------------------------------
+
+
+def test_waits_and_their_part_of_completion_come_from_starts(traced):
+    columns = {"submit": [0.0, 0.0, 0.0, 0.0], "start": [0.0, 10.0, 30.0, None], "service": [10.0, 10.0, 10.0, None]}
+    found = fleetlab.describe(traced(**columns, status=["completed"] * 3 + ["waiting"]), only=["run"])
+    assert told(found, "mean wait").value == pytest.approx(40 / 3)
+    parts = found.tables()["waiting part of completion"].filter(pl.col("tasks") == "all")
+    assert (parts["count"].item(), parts["largest"].item()) == (3, 75)
+
+
+def test_those_that_still_run_count_for_as_long_as_they_were_seen(traced):
+    # By hand: 1 of 4 ends at 10; the second, seen for 20 s, is censored; then 1 of 2 at 30, and the last at 40.
+    found = fleetlab.describe(
+        traced(
+            submit=[0.0, 0.0, 0.0, 20.0], start=[0.0, 0.0, 0.0, 20.0], service=[10.0, 30.0, 40.0, None],
+            end=[10.0, 30.0, 40.0, None], status=["completed"] * 3 + ["running"],
+        ),
+        only=["run"],
+    )  # fmt: skip
+    rows = found.tables()["run time, Kaplan–Meier"].to_dicts()
+    assert [(r["count"], r["ended"], r["still running"]) for r in rows] == [(3, 3, 0), (4, 3, 1)]
+    assert [r["P50"] for r in rows] == [30, 30]
+    assert rows[1]["mean so far"] == pytest.approx(10 + 0.75 * 20 + 0.375 * 10)
+
+
+def test_logs_that_were_never_closed_are_named(traced):
+    work = fleetlab.synthesize("pai2020", tasks=20_000)
+    found = fleetlab.describe(work, only=["run"])
+    assert "whether running tasks still run" in missing(found)
+    assert any("never closed" in s for s in found.sentences)
+
+
+# -- requests, users, gangs --------------------------------------------------------------------------------------------
+
+
+def test_requests_use_and_gangs_are_weighed_by_tasks_and_instances(traced):
+    usage = pl.LazyFrame({"task": [0, 1, 1], "gpu_milli": [600.0, 100.0, 200.0], "cpu_milli": [500.0, 4000.0, 4000.0]})
+    found = fleetlab.describe(
+        traced(submit=[0.0, 1.0], instances=[1, 3], gpu_milli=[500, 1000], cpu_milli=[1000, 2000], usage=usage),
+        only=["space"],
+    )
+    tables = found.tables()
+    assert dict(tables["by GPU request"].select("GPUs an instance", "GPUs, %").iter_rows()) == pytest.approx(
+        {"(0,1)": 100 * 0.5 / 3.5, "1": 100 * 3 / 3.5}
+    )
+    over = {(r["of"], r["weighed by"]): r["%"] for r in tables["use above the request"].to_dicts()}
+    assert over == {("GPUs", "tasks"): 50, ("GPUs", "instances"): 25, ("CPUs", "tasks"): 50, ("CPUs", "instances"): 75}
+    # Each of two sensor rows stands for one and a half of the three instances.
+    used = tables["GPUs an instance"].filter(pl.col("what") == "used")
+    assert used["mean"].item() == pytest.approx((0.6 + 1.5 * 0.1 + 1.5 * 0.2) / 4)
+    assert dict(tables["gangs"].select("what", "%").iter_rows())["instances in gangs"] == 75
+
+
+def test_users_are_ranked_by_what_they_have(traced):
+    user = ["a"] * 81 + [f"u{k}" for k in range(19)]
+    found = fleetlab.describe(traced(submit=np.arange(100.0), user=user), only=["space"])
+    row = found.tables()["users"].row(0, named=True)
+    assert (row["users"], row["top 5 %, %"], row["busiest, %"]) == (20, 81, 81)
+    assert row["low"] <= 81 <= row["high"]
+
+
+def test_gangs_on_one_node_are_local(traced):
+    places = pl.LazyFrame({"task": [0, 0, 1, 1, 2], "node": ["n", "n", "n", "m", "n"]})
+    found = fleetlab.describe(traced(submit=[0.0, 1.0, 2.0], instances=[2, 2, 1], placements=places), only=["space"])
+    assert dict(found.tables()["places"].iter_rows())["gangs on one node"] == 50
+
+
+# -- machines and sharing ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def half_full(traced):
+    """One node of 4 GPUs for ten hours: two tasks of half a GPU each in the first five, one of two GPUs after."""
+    cluster = fleetlab.Cluster.uniform(1, 4, gpu_type="T4", cpu_milli=8000, memory_mib=1024)
+    return traced(
+        submit=[0.0, 0.0, 5 * HOUR, 10 * HOUR], start=[0.0, 0.0, 5 * HOUR, 10 * HOUR],
+        service=[5 * HOUR, 5 * HOUR, 5 * HOUR, 1.0], gpu_milli=[500, 500, 2000, 0], cpu_milli=[1000, 1000, 4000, 0],
+        gpu_types=[["T4"], ["T4"], ["T4"], []], cluster=cluster,
+    )  # fmt: skip
+
+
+def test_what_is_held_is_told_of_what_there_is(half_full):
+    rows = fleetlab.describe(half_full, only=["machines"]).tables()["held and used"].to_dicts()
+    held = {(r["type"], r["of"]): r["mean, %"] for r in rows}
+    assert held == pytest.approx(
+        {("all", "GPUs"): 37.5, ("T4", "GPUs"): 37.5, ("all", "CPUs"): 37.5, ("T4", "CPUs"): 37.5}
+    )
+
+
+def test_cpus_a_gpu_are_counted_both_ways(half_full):
+    row = fleetlab.describe(half_full, only=["machines"]).tables()["CPUs a GPU"].row(0, named=True)
+    assert (row["offered"], row["asked, mean of instances"], row["asked, in all"]) == pytest.approx((2, 2, 2))
+
+
+def test_shares_save_what_whole_gpus_would_take_more(half_full):
+    found = fleetlab.describe(half_full, only=["sharing"])
+    assert told(found, "GPUs asked for that sharing saves").value == 25  # 3 asked for instead of 4
+    assert found.tables()["GPUs held"].select("mean").to_series().to_list() == pytest.approx([1.5, 2.0])
+
+
+def test_metrics_of_machines_are_weighed_by_time(fixtures):
+    found = fleetlab.describe(fleetlab.read(fixtures / "pai2020" / "good", "pai2020"), only=["machines"])
+    rows = {(r["type"], r["metric"]): r["P50"] for r in found.tables()["metrics of machines"].to_dicts()}
+    assert (rows["T4", "cpu_iowait"], rows["V100", "net_receive"]) == (0.003, 300)
+
+
+# -- recurrence --------------------------------------------------------------------------------------------------------
+
+
+def test_only_tasks_that_had_ended_teach():
+    submit, service = np.array([0.0, 5.0, 10.0, 40.0]), np.array([10.0, 30.0, 20.0, np.nan])
+    guess = Past.of(submit, submit, service).mean(np.array([0, 0, 0, 0]))
+    # The second comes before the first ends; the third as it ends; at 40 three have, of 10, 30 and 20 s.
+    assert guess[:2].tolist() == pytest.approx([np.nan, np.nan], nan_ok=True)
+    assert guess[2:].tolist() == [10, 20]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(-1, 2)), min_size=1, max_size=25))
+def test_predictions_are_those_of_a_plain_loop(tasks):
+    tasks = sorted(tasks)
+    submit, service = (np.array([t[k] for t in tasks], dtype=float) for k in (0, 1))
+    key = np.array([t[2] for t in tasks])
+    guess = Past.of(submit, np.full(len(tasks), np.nan), service).mean(key)
+    for k in range(len(tasks)):
+        known = [service[j] for j in range(len(tasks)) if key[j] == key[k] and submit[j] + service[j] <= submit[k]]
+        expected = np.mean(known) if known and key[k] >= 0 else np.nan
+        assert guess[k] == pytest.approx(expected, nan_ok=True)
+
+
+def test_groups_that_run_five_times_are_told(traced):
+    found = fleetlab.describe(
+        traced(submit=np.arange(10.0), group=["g"] * 5 + list("abcd") + [None], service=[1.0] * 10), only=["recurrence"]
+    )
+    assert told(found, "tasks of groups that run 5 times or more").value == pytest.approx(100 * 5 / 9)
+    assert "the group of 1 tasks" in missing(found)
+
+
+# -- services ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def confounded(traced):
+    """Role H waits 100 s and mostly has a rule, C waits 10 s and mostly has none: the rule itself does nothing."""
+    roles = ["H"] * 40 + ["C"] * 40
+    rule = [2] * 30 + [0] * 10 + [2] * 10 + [0] * 30
+    wait = np.array([100.0] * 40 + [10.0] * 40)
+    submit = np.arange(80.0)
+    limits = pl.LazyFrame({"task": range(80), "disk_mib": [100] * 80})
+    return traced(
+        submit=submit, start=submit + wait, service=[1000.0] * 80, group=roles, max_per_node=rule, disk_mib=[80] * 80,
+        app=[f"app-{k % 8}" for k in range(80)], series={"limits": limits},
+    )  # fmt: skip
+
+
+def test_a_rule_that_goes_with_a_role_is_held_against_the_same_role(confounded):
+    rows = fleetlab.describe(confounded, only=["service"]).tables()["delay by rule"].to_dicts()
+    none, two = rows
+    assert (none["rule"], none["mean"], two["mean"]) == ("none", 32.5, 77.5)
+    assert (two["against others"], two["within role"]) == pytest.approx((45, 0))
+    assert (two["within low"], two["within high"]) == pytest.approx((0, 0), abs=1e-9)
+
+
+def test_requests_are_held_against_limits(confounded):
+    (row,) = fleetlab.describe(confounded, only=["service"]).tables()["request over limit"].to_dicts()
+    assert (row["of"], row["request over limit"], row["in all"]) == pytest.approx(("disk", 0.8, 0.8))
+
+
+def test_in_a_trace_of_services_a_group_is_a_role(confounded):
+    found = fleetlab.describe(confounded)
+    assert found.tables()["delay by role"]["role"].to_list()[2:] == ["C", "H"]
+    assert "recurring groups" in missing(found)
+
+
+def test_duty_cycles_and_latencies_are_told_by_sample_and_container(fixtures):
+    found = fleetlab.describe(fleetlab.read(fixtures / "genai2026" / "good", "genai2026"), only=["service"])
+    rows = {r["metric"]: r for r in found.tables()["metrics of containers"].to_dicts()}
+    assert (rows["pod_gpu_duty_cycle"]["mean"], rows["pod_gpu_duty_cycle"]["containers"]) == (20, 1)
+    assert told(found, "median latency of requests").value == 20

@@ -1,0 +1,77 @@
+"""Policies compared on the same arrivals, and the story told in one go."""
+
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import Cluster, FleetlabError, Workload
+from fleetlab.studies.compare import FIVE, compare, rules_of
+from fleetlab.studies.story import story
+
+
+def one_gpu(submit, service):
+    """Tasks of one whole GPU, on a node that has one."""
+    frame = pl.DataFrame({"submit": submit, "service": service}).with_columns(gpu_milli=pl.lit(1000))
+    return Workload.of(frame, source="hand"), Cluster.uniform(1, 1)
+
+
+def test_waits_of_two_orders_by_hand():
+    # At 0 a task of 10 s starts; of 8 s and 1 s that wait, fifo takes the longer first.
+    workload, cluster = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 1.0])
+    rows = compare(workload, cluster, policies=["fifo", "sjf"]).tables()["policies"]
+    by_fifo, by_sjf = (0 + 9 + 16) / 3, (0 + 10 + 8) / 3
+    assert rows["mean wait"].to_list() == pytest.approx([by_fifo, by_sjf])
+    assert rows["difference"].to_list() == pytest.approx([0, by_sjf - by_fifo])
+
+
+def test_the_first_differs_from_itself_by_exactly_nothing():
+    trace = fleetlab.synthesize("pai2020", tasks=600, seed=2)
+    rows = compare(trace.workload, trace.cluster, policies=["fifo", "fifo/skip", "smallest"]).tables()["policies"]
+    assert rows.select("difference", "difference low", "difference high").rows()[:2] == [(0, 0, 0), (0, 0, 0)]
+    assert (rows["low"] <= rows["mean wait"]).all()
+    assert (rows["mean wait"] <= rows["high"]).all()
+
+
+def test_a_policy_that_surely_helps_is_named_and_one_that_does_not_is_not():
+    # Every hour a long task and then short ones come to a GPU at work: shortest first helps in every block.
+    submit = [3600.0 * h + k for h in range(60) for k in range(10)]
+    service = [{0: 60.0, 1: 900.0}.get(k, 30.0) for _ in range(60) for k in range(10)]
+    workload, cluster = one_gpu(submit, service)
+    helped = compare(workload, cluster, policies=["fifo", "sjf"])
+    assert helped.sentences[0].startswith("by sjf tasks wait ")
+    turned = compare(workload, cluster, policies=["sjf", "fifo"])
+    assert turned.sentences == ("of 2 policies none surely has tasks wait less than sjf",)
+
+
+@pytest.mark.parametrize(
+    "policies", [["fifo"], [], ["fifo", "fifo"], ["fifo", "sjf//"], ["fifo", "a/b/c/d/e/f"], ["fifo", "no"]]
+)
+def test_what_cannot_be_compared_is_refused_with_a_hint(policies):
+    workload, cluster = one_gpu([0.0], [1.0])
+    with pytest.raises(FleetlabError) as e:
+        compare(workload, cluster, policies=policies)
+    assert e.value.hint
+
+
+def test_figures_show_every_policy():
+    trace = fleetlab.synthesize("pai2020", tasks=400, seed=1)
+    drawn = compare(trace.workload, trace.cluster, policies=["fifo", "sjf"]).figures()
+    assert drawn["mean wait by policy"].frame["x"].to_list() == ["fifo", "sjf"]
+    curves = drawn["waits by policy"].frame
+    assert set(curves["series"]) == {"fifo", "sjf"}
+    assert curves.filter(pl.col("x") == curves["x"].max())["y"].to_list() == [1, 1]
+
+
+def test_the_words_of_a_policy():
+    assert rules_of(FIVE[3]) == {"order": "sjf", "discipline": "skip", "place": "best_fit", "estimate": "group"}
+
+
+@pytest.mark.slow
+def test_the_story_ends_in_five_sentences_and_a_page(tmp_path):
+    trace = fleetlab.synthesize("pai2020", tasks=1500, seed=1)
+    told = story(trace, out=tmp_path / "page.html")
+    assert len(told.sentences) == 5
+    text = told.page.read_text("utf-8")
+    assert "<svg" in text
+    assert "http:" not in text.replace("http://www.w3.org", "")
+    assert "https:" not in text
