@@ -105,6 +105,7 @@ POOR = {
         "gpu_milli": [1, 1],
     },
     "nobody started": {"submit": [0.0, 1.0], "status": ["waiting", "waiting"], "gpu_milli": [8000, 0]},
+    "started as they came": {"submit": [0.0, 9.0], "start": [0.0, 9.0], "service": [3.0, 4.0]},
     "all run": {"submit": [0.0, 1.0], "start": [0.0, 1.0], "status": ["running", "running"]},
 }
 

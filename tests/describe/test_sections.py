@@ -78,6 +78,13 @@ def test_waits_and_their_part_of_completion_come_from_starts(traced):
     assert (parts["count"].item(), parts["largest"].item()) == (3, 75)
 
 
+def test_starts_that_are_submissions_tell_no_waits(traced):
+    trace = traced(submit=[0.0, 9.0], start=[0.0, 9.0], service=[3.0, 4.0])
+    found = fleetlab.describe(trace, only=["run"])
+    assert "waits" in missing(found)
+    assert "wait" not in found.tables()
+
+
 def test_those_that_still_run_count_for_as_long_as_they_were_seen(traced):
     # By hand: 1 of 4 ends at 10; the second, seen for 20 s, is censored; then 1 of 2 at 30, and the last at 40.
     found = fleetlab.describe(

@@ -163,6 +163,9 @@ def _waits(seen: Seen, section: Section) -> None:
     if not np.isfinite(wait).any():
         section.lacks("waits", "the log does not tell when tasks started")
         return
+    if not np.nan_to_num(wait).any():
+        section.lacks("waits", "every task starts as it is submitted: likely the log tells only one of both times")
+        return
     every = seen.curve("tasks", wait) + (seen.curve("instances", wait, weights=many) if seen.gangs else [])
     section.distributions("wait", every, title="Wait of tasks, and of instances", unit="s", y="share, %")
     for by, title in (("request", "GPU request"), ("type", "GPU type")):
@@ -185,14 +188,15 @@ def _waits(seen: Seen, section: Section) -> None:
     middle, nine, mean = (spoken(x) for x in (tasks.quantiles[50][0], tasks.quantiles[90][0], tasks.mean[0]))
     half = f"Half of the tasks wait {middle} or less"
     none = f"{100 * tasks.zero:.3g} % of the tasks do not wait at all"
-    section.sentences.append(f"{none if tasks.zero >= 0.5 else half}, one in ten more than {nine}; the mean is {mean}.")
+    tail = f", one in ten more than {nine}" if tasks.quantiles[90][0] > 0 else ""
+    section.sentences.append(f"{none if tasks.zero >= 0.5 else half}{tail}; the mean is {mean}.")
 
 
 def _part(seen: Seen, section: Section) -> None:
     """Which part of the time from submission to end is waiting?"""
     whole = seen.wait + seen.service
     part = np.divide(100 * seen.wait, whole, out=np.full(len(whole), np.nan), where=whole > 0)
-    if not np.isfinite(part).any():
+    if not np.nan_to_num(part).any():
         section.lacks("the part of completion that is waiting", "no task has both a wait and a run time")
         return
     for weights, suffix in ((None, ""), (seen.instances, ", instances")):
