@@ -66,7 +66,7 @@ from fleetlab.sim._nodes import (
     survey,
     take,
 )  # fmt: skip
-from fleetlab.sim._places import OWN, pick
+from fleetlab.sim._places import OWN, RANDOM, pick, score
 from fleetlab.sim._work import join, part, set_back, set_off
 from fleetlab.sim.policy import Fill, State
 
@@ -152,11 +152,39 @@ def asked(book: Book, ground: Ground, s: int, t: int, ask: Fill, state: State, n
     return nodes[best]
 
 
+@inner_step
+def rate(ground: Ground, place: int, s: int, n: int, values: Floats, cards: Ints) -> None:
+    """How good node `n` is for an instance now, infinitely bad where it holds none, and on which GPU."""
+    S, N, G, apps, C, most, U, share, _ = ground
+    values[n], cards[n] = np.inf, -1
+    if holds(S, s, N, n, G, apps):
+        values[n], cards[n] = score(place, S, s, N, n, G, C, most, U, share)
+
+
+@inner_loop
+def settle_gang(book: Book, ground: Ground, place: int, t: int, at: int) -> None:
+    """As `settle` does, for several alike: what one takes changes the score of its own node alone."""
+    S, N, G, apps, s = ground.S, ground.N, ground.G, ground.apps, book.T[t, SHAPE]
+    values, cards = np.empty(len(N)), np.empty(len(N), np.int64)
+    for n in range(len(N)):
+        rate(ground, place, s, n, values, cards)
+    for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
+        best = 0
+        for n in range(1, len(N)):
+            if values[n] < values[best]:
+                best = n
+        book.I[i, at], book.I[i, at + 1] = best, take(S, s, N, best, G, apps, cards[best])
+        rate(ground, place, s, best, values, cards)
+
+
 @inner_loop
 def settle(book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, at: int) -> None:
     """Take a place for each instance of a task that fits, one after the other, and note it in column `at` of `I`."""
     S, N, G, apps, C, most, U, share, draws = ground
     s, own = book.T[t, SHAPE], rules.place == OWN
+    if book.T[t, GANG] > 1 and not own and rules.place != RANDOM:
+        settle_gang(book, ground, rules.place, t, at)
+        return
     nodes, scores = np.empty(len(N) if own else 0, np.int64), np.empty(len(N) if own else 0)
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         if own:

@@ -38,4 +38,8 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
     page = report(found, out, title="What happened, and why")
     tell("page", 1, 1.0)
     ends = (*why.findings[:2], by.sentences[0])
-    return Story(page, (*seen.sentences[: FIVE_SENTENCES - len(ends)], *ends))
+    # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
+    firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
+    rest = [sentence for sentence in seen.sentences if sentence not in firsts]
+    told = (*[*firsts[::-1], *rest][: FIVE_SENTENCES - len(ends)][::-1], *ends)
+    return Story(page, tuple(f"{said[0].upper()}{said[1:].rstrip('.')}." for said in told))
