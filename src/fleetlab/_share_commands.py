@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 share = App(
     name="share",
-    help="How tenants share a GPU: see it, switch MPS on and off, cut a card by MIG.",
+    help="How tenants share a GPU: see it, switch MPS on and off, cut a card by MIG, say it to a stack.",
     help_epilogue=examples(
         "fleetlab share status",
         "fleetlab share run mps --percent 50 -- python train.py",
         "fleetlab share mig layouts --card H200",
+        "fleetlab share emit lab.toml --to gpu-operator",
     ),
     help_format="plaintext",
 )
@@ -145,6 +146,109 @@ def run(
     sys.exit(status)
 
 
+# --- files of the stacks ---------------------------------------------------------------------------------------------
+
+
+@share.command(
+    help_epilogue=examples(
+        "fleetlab share emit lab.toml --to gpu-operator",
+        "fleetlab share emit lab.toml --to dra --out claim.yaml",
+        "fleetlab share emit lab.toml --to hami --json",
+    )
+)
+def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) -> None:
+    """Write how a card is to be shared in the format of a stack, and say what is lost on the way.
+
+    The file goes to stdout, and what is lost to stderr; with --out the file goes there, and what is lost to stdout.
+
+    Parameters
+    ----------
+    spec
+        A spec in TOML: docs/share-emit.md says what it may hold.
+    to
+        device-plugin, gpu-operator, mig-parted, dra, hami, volcano, kai, kueue, compose or env.
+    out
+        Where to write the file; what was there is replaced once the new one is whole.
+    """
+    from fleetlab._screen import show, table
+    from fleetlab.bench.compile import emit as compiled
+    from fleetlab.bench.compile import read as back
+
+    with on_the_bench():
+        found = compiled(back(spec).spec, to=to, source=spec.name)
+        if out is not None:
+            _written(out, found.text)
+    if json:
+        show(found, json=True)
+        return
+    if out is None:
+        print(found.text, end="")
+    tell = talk if out is None else print
+    tell("\nlost" if found.losses else "\nlost: nothing")
+    for loss in found.losses:
+        tell(f"  {loss.part}: {loss.asked} -> {loss.kept}; {loss.why}")
+    tell(f"\nguarantees\n{table(found.tables()['guarantees'].drop('why'))}")
+    for one in found.promises:
+        if one.why:
+            tell(f"  {one.guarantee}: {one.why}")
+
+
+@share.command(
+    name="read",
+    help_epilogue=examples("fleetlab share read time-slicing.yaml", "fleetlab share read claim.yaml --json"),
+)
+def read_file(file: Path, *, json: Json = False) -> None:
+    """Read a file of any stack as a spec, in TOML; which stack it is of is seen from what is in it.
+
+    Parameters
+    ----------
+    file
+        YAML of a stack, a Compose file, or lines of KEY=VALUE.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench.compile import read as back
+
+    with on_the_bench():
+        found = back(file)
+    if json:
+        show(found, json=True)
+        return
+    talk(f"{file.name} is of {found.stack}")
+    print(found.text, end="")
+
+
+@share.command(
+    help_epilogue=examples(
+        "fleetlab share lint time-slicing.yaml", "fleetlab share lint mps.yaml --card V100-16 --json"
+    )
+)
+def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
+    """Look for the traps of every stack in a file; ends with status 1 if there is an error.
+
+    Parameters
+    ----------
+    file
+        A file of a stack, pods, a quota, or a spec in TOML.
+    card
+        The card it is for, as in H200: some traps are those of a card.
+    """
+    from fleetlab._screen import cell, show
+    from fleetlab.bench.compile import lint as look
+
+    with on_the_bench():
+        found = look(file, card=card)
+    if json:
+        show(found, json=True)
+    else:
+        for one in found.findings:
+            print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
+            print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
+        counts = ", ".join(f"{e.metric} {e.value:g}" for e in found.summary())
+        print(f"{cell(file.name)}, {found.stack}: {counts}")
+    if found.count("error"):
+        sys.exit(1)
+
+
 # --- MIG -------------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +349,17 @@ def undo(*, gpu: Gpu = 0, really: Really = False, json: Json = False) -> None:
 # --- words to nouns --------------------------------------------------------------------------------------------------
 
 PARTS = ("CUDA_VISIBLE_DEVICES=UUID gives a program one part", "`fleetlab share mig undo` shows the way back")
+
+
+def _written(out: Path, text: str) -> None:
+    from fleetlab.bench.errors import BenchError
+    from fleetlab.workload._files import replace
+
+    try:
+        replace(out, text)
+    except OSError as e:
+        msg = f"cannot write {out}: {e.strerror or e}"
+        raise BenchError(msg, hint="is the folder there, and may it be written to?") from None
 
 
 def _only_mps(mode: str, verb: str) -> None:

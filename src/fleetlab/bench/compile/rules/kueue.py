@@ -1,0 +1,55 @@
+"""Traps of Kueue's quotas and of its configuration.
+
+Source: `apis/kueue/v1beta2` and `apis/config/v1beta2` of Kueue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleetlab.bench.compile.models import Model
+from fleetlab.bench.compile.rules._finding import Finding, at, place
+from fleetlab.bench.compile.stacks._stack import Document, dig, listed, mapped
+from fleetlab.bench.compile.stacks.kueue import CONFIG, GPU, TOTALS, configurations
+
+
+def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding]:
+    """Queues, and the configuration."""
+    for where, one in configurations(documents):
+        yield from _configuration(one, where)
+    for number, one in enumerate(documents):
+        if one.get("kind") == "ClusterQueue":
+            yield from _queue(one, place(number, len(documents)))
+
+
+def _configuration(document: Document, base: str) -> Iterator[Finding]:
+    if document.get("apiVersion") != CONFIG:
+        what = f"{document.get('apiVersion')}: multiplyBy may be unknown to it"
+        yield Finding("KU01", "warning", at(base, "apiVersion"), what, CONFIG)
+    seen: set[str] = set()
+    for number, rule in enumerate(listed(dig(document, "resources", "transformations"))):
+        where, name = at(base, "resources.transformations", number), str(dig(rule, "input"))
+        if name in seen:
+            yield Finding("KU03", "error", at(where, "input"), f"`{name}` a second time: refused", "one rule each")
+        seen.add(name)
+        if (said := dig(rule, "strategy")) not in (None, "Replace", "Retain"):
+            yield Finding("KU02", "error", at(where, "strategy"), f"no such strategy: {said}", "Replace or Retain")
+        if name in TOTALS and dig(rule, "multiplyBy") != GPU:
+            what = f"`{name}` is for each card: a pod with two is counted as one"
+            yield Finding("KU06", "warning", where, what, f"multiplyBy: {GPU}")
+
+
+def _queue(document: Document, base: str) -> Iterator[Finding]:
+    if "namespaceSelector" not in mapped(document.get("spec")):
+        what = "no namespaceSelector: a queue for no namespace, and nothing is admitted"
+        yield Finding("KU04", "error", at(base, "spec"), what, "namespaceSelector: {} for all")
+    for number, group in enumerate(listed(dig(document, "spec", "resourceGroups"))):
+        where, covered = at(base, "spec.resourceGroups", number), listed(dig(group, "coveredResources"))
+        for k, flavor in enumerate(listed(dig(group, "flavors"))):
+            names = [dig(resource, "name") for resource in listed(dig(flavor, "resources"))]
+            if names != covered:
+                what = f"{', '.join(map(str, names))}: not coveredResources, in that order: refused"
+                yield Finding("KU05", "error", at(where, "flavors", k, "resources"), what, ", ".join(map(str, covered)))
+        if wrong := [str(name) for name in covered if str(name).startswith("requests.")]:
+            what = f"{', '.join(wrong)}: a ResourceQuota's name, which no pod asks for"
+            yield Finding("KU07", "error", at(where, "coveredResources"), what, "without `requests.`")
