@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         simulate,
     )
     from fleetlab.studies.audit import audit
+    from fleetlab.studies.autoscale import autoscale
     from fleetlab.studies.capacity import capacity
     from fleetlab.studies.compare import compare
     from fleetlab.studies.diagnose import diagnose
@@ -77,6 +78,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "audit",
+    "autoscale",
     "capacity",
     "check_forecaster",
     "check_order",
@@ -113,6 +115,7 @@ _ROOM = {
     "Spot": "fleetlab.sim",
     "Study": "fleetlab.studies.sweep",
     "audit": "fleetlab.studies.audit",
+    "autoscale": "fleetlab.studies.autoscale",
     "capacity": "fleetlab.studies.capacity",
     "check_forecaster": "fleetlab.forecast",
     "check_order": "fleetlab.sim",

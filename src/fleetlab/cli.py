@@ -845,6 +845,63 @@ def defragment(
     show(found, json=json, only=("freed", "moves"))
 
 
+@app.command(
+    help_epilogue=examples(
+        "fleetlab autoscale my-trace --nodes pool.toml",
+        "fleetlab autoscale my-trace --nodes pool.toml --wait 10 --boot 900 --models last,seasonal,ridge",
+    )
+)
+def autoscale(
+    trace: TraceWords,
+    *,
+    nodes: Path | None = None,
+    wait: float = 60.0,
+    every: float = 300.0,
+    boot: float = 300.0,
+    learn: float | None = None,
+    models: str = "last,seasonal,holt_winters,ridge",
+    seed: int = 0,
+    json: Json = False,
+) -> None:
+    """How many nodes to have ready, by forecasts? Beside reactive scaling, a fixed number and an oracle.
+
+    Parameters
+    ----------
+    nodes
+        A TOML file with one [[node]] entry, its count the most that there may be; the trace's nodes unless told.
+    wait
+        The goal: the P95 wait in seconds, which every way to scale must meet.
+    every
+        Seconds between two decisions.
+    boot
+        Seconds that a node takes to start.
+    learn
+        Seconds at the beginning to learn from; a third of the log unless told. The days after it count.
+    models
+        Forecasters, with commas between, as `fleetlab forecast` names them; the best of them so far is taken.
+    seed
+        Of the draws behind intervals.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("replays") as tell:
+        opened = _opened(trace, nodes, tell)
+        found = fleetlab.autoscale(
+            opened.workload,
+            _cluster_of(opened, trace, "--nodes"),
+            wait=wait,
+            every=every,
+            boot=boot,
+            learn=learn,
+            models=[word.strip() for word in models.split(",") if word.strip()],
+            seed=seed,
+            tell=tell,
+        )
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    show(found, json=json, only=("at the goal", "forecast against"))
+
+
 def _asked(words: str, nodes: Path | None, at: str, tell: Tell) -> tuple[fleetlab.Workload, fleetlab.Cluster]:
     """A demand from a file of kinds and counts, or of those alive in a trace; and the nodes for it."""
     from fleetlab.plan import alive

@@ -1,0 +1,120 @@
+"""Walking forward: learn from the past, leave a gap, forecast what comes, move on; the end of the trace is met once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel, targets
+from fleetlab.forecast.scores import over
+from fleetlab.workload import WorkloadError
+
+FIRST, HELD_OUT = 0.4, 0.2  # of all steps: learnt from before the first fold, and kept for the end
+LEAST = 100  # steps
+PROBES = 3  # origins at which a model is shown another future
+SAMPLE = 1500  # origins at which it is asked about what it learnt from
+
+
+class Split(NamedTuple):
+    """Learn from the steps before `learn`, then forecast from each origin of `at`."""
+
+    learn: int
+    at: Ints
+
+
+@dataclass(eq=False)
+class Walked:
+    """What one model said at every origin of every split, the last being the tail."""
+
+    said: list[Floats]  # [origins, horizon, series] each
+    learnt: list[Floats]  # mean square miss in what it learnt from, over its variance: [horizon, series] each
+    losses: list[tuple[int, int, float, float]] = field(default_factory=list)  # split, epoch, learnt, held back
+
+
+def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
+    """The folds, and last the tail: no origin's horizon reaches into what the next one is tested on."""
+    least = max(LEAST, 2 * folds * (horizon + 1) + horizon, gap * 4)
+    fold = (1 - HELD_OUT - FIRST) * steps / folds
+    if steps < LEAST or fold <= horizon + 1 or FIRST * steps <= gap + horizon + 8:
+        msg = f"too few steps to learn from and test on: {steps}, with a horizon of {horizon}"
+        raise WorkloadError(
+            msg,
+            hint=f"shorter steps, a shorter horizon or a longer trace: about {max(least, 12 * (horizon + 2)):,} steps",
+        )
+    edges = [round(FIRST * steps + k * fold) for k in range(folds)] + [round((1 - HELD_OUT) * steps), steps]
+    return [Split(a - gap, np.arange(a, b - horizon + 1)) for a, b in pairwise(edges)]
+
+
+def walk(model: Forecaster, panel: Panel, cuts: Sequence[Split], horizon: int, *, seed: int) -> Walked:
+    """Fit afresh for each split, and forecast from each of its origins; a look ahead is an error."""
+    said, learnt, losses = [], [], []
+    for k, split in enumerate(cuts):
+        fitted = deepcopy(model).fit(panel.until(split.learn), horizon=horizon, seed=seed)
+        seen = panel.until(int(split.at[-1]) + horizon)
+        told = fitted.predict(seen, split.at, horizon=horizon)
+        if k == 0:
+            probe(fitted, seen, split.at, told, horizon, seed=seed)
+        said.append(_sound(told, model.name))
+        learnt.append(_learnt(fitted, panel.until(split.learn), horizon))
+        losses += [(k, epoch, *both) for epoch, both in enumerate(getattr(fitted, "losses_", []))]
+    return Walked(said, learnt, losses)
+
+
+def _sound(told: Floats, name: str) -> Floats:
+    if not np.isfinite(told).all():
+        msg = f"the model `{name}` said what is not a number: at {int((~np.isfinite(told)).sum()):,} places"
+        raise WorkloadError(msg, hint="leave it out with --models, or mend it")
+    return np.maximum(told, 0.0)  # nobody asks for less than nothing
+
+
+def _learnt(fitted: Forecaster, past: Panel, horizon: int) -> Floats:
+    """How far off it is where it knows the answers: the mean square over the variance."""
+    first = max(1, min(past.day, len(past) // 2))
+    at = np.unique(np.linspace(first, len(past) - horizon, SAMPLE).astype(np.int64))
+    came = targets(past.values, at, horizon)
+    missed = came - np.maximum(fitted.predict(past, at, horizon=horizon), 0.0)
+    return over((missed**2).mean(axis=0), came.var(axis=0))
+
+
+def probe(fitted: Forecaster, seen: Panel, at: Ints, told: Floats, horizon: int, *, seed: int) -> None:
+    """Show a fitted model another future: if it then says something else, it has looked ahead."""
+    draw = np.random.default_rng(seed)
+    for k in np.unique(np.linspace(0, len(at) - 1, PROBES).astype(np.int64)):
+        origin = int(at[k])
+        again = fitted.predict(_another(seen, origin, draw), at[k : k + 1], horizon=horizon)[0]
+        scale = 1e-6 * np.abs(seen.values[:origin]).max(axis=0)
+        if (np.abs(again - told[k]) > scale + 1e-5 * np.abs(told[k])).any():
+            msg = f"the model `{fitted.name}` looks ahead: its forecast at step {origin} changes with what comes after"
+            raise WorkloadError(msg, hint="`predict` may use the steps before each origin, for scales and features too")
+
+
+def _another(seen: Panel, origin: int, draw: np.random.Generator) -> Panel:
+    values, beside = seen.values.copy(), seen.beside.copy()
+    for x in (values, beside):
+        x[origin:] = draw.permuted(x[origin:], axis=0) * 3 + 10 * x[:origin].max(axis=0, initial=0.0) + 1
+    return Panel(values, beside, seen.names, seen.every)
+
+
+def check_forecaster(make: Callable[[], Forecaster]) -> None:
+    """Does a model keep the contract? Shape, numbers, no look ahead, nothing changed that it was shown, same again."""
+    draw, horizon, width = np.random.default_rng(0), 4, 2
+    day = 24
+    level = 50 + 10 * np.sin(np.arange(240) / day * 2 * np.pi)[:, None] + draw.normal(0, 2, (240, width)).cumsum(axis=0)
+    panel = Panel(np.maximum(level, 0.0), draw.poisson(3.0, (240, width)).astype(np.float64), ("a", "b"), 3600.0)
+    before = panel.values.copy(), panel.beside.copy()
+    cuts = splits(len(panel), horizon, gap=horizon, folds=2)
+    first, second = (walk(make(), panel, cuts, horizon, seed=1) for _ in range(2))
+    if any(said.shape != (len(cut.at), horizon, width) for said, cut in zip(first.said, cuts, strict=True)):
+        msg = f"the model `{make().name}` gives another shape than [origins, horizon, series]"
+        raise WorkloadError(msg, hint="one row an origin, one column a step ahead, one layer a series")
+    if any(not np.array_equal(now, then) for now, then in zip((panel.values, panel.beside), before, strict=True)):
+        msg = f"the model `{make().name}` changes what it is shown"
+        raise WorkloadError(msg, hint="copy what you change")
+    if any(not np.array_equal(a, b) for a, b in zip(first.said, second.said, strict=True)):
+        msg = f"the model `{make().name}` says something else the second time, with the same seed"
+        raise WorkloadError(msg, hint="draw from a generator made with `seed`")

@@ -1,0 +1,72 @@
+"""The models by name and by family, and which of them can run here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from fleetlab.forecast.boosted import Boosted
+from fleetlab.forecast.intermittent import TSB, Croston
+from fleetlab.forecast.neural import Network
+from fleetlab.forecast.panel import Forecaster, Panel
+from fleetlab.forecast.regress import Autoregression, Ridge
+from fleetlab.forecast.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
+from fleetlab.forecast.smooth import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
+from fleetlab.workload import WorkloadError
+
+ALL = "all"
+ENSEMBLE = "ensemble"  # of the others: made from what they said
+
+FAMILIES: dict[str, tuple[Forecaster, ...]] = {
+    "simple": (LastValue(), Mean(), Drift(), MovingAverage(), SeasonalNaive()),
+    "classic": (
+        Smoothing(),
+        Smoothing("holt", BETAS),
+        Smoothing("damped", BETAS, DAMPINGS),
+        HoltWinters(),
+        Theta(),
+        Autoregression(),
+        Ridge(),
+        Croston(),
+        TSB(),
+    ),
+    "boosted": (Boosted(),),
+    "neural": (Network("lstm", "lstm"), Network("gru", "gru"), Network("tcn", "tcn")),
+}
+BY_NAME: dict[str, Forecaster] = {model.name: model for family in FAMILIES.values() for model in family}
+SIMPLE = tuple(model.name for model in FAMILIES["simple"])
+DAILY = ("seasonal", "holt_winters")  # they need days to repeat
+SPORADIC = ("croston", "tsb")  # they need steps without demand
+NEEDS = {"boosted": ("lightgbm", "forecast"), **dict.fromkeys(("lstm", "gru", "tcn"), ("torch", "deep"))}
+
+SELDOM = 0.1  # of all steps without demand
+
+
+def wanted(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
+    """The models that words mean, simple ones first and always, and whether they are put together too."""
+    found: dict[str, Forecaster] = {model.name: model for model in FAMILIES["simple"]}
+    for word in words:
+        if not isinstance(word, str):
+            found[word.name] = word
+        elif word == ALL:
+            found = BY_NAME | found
+        elif word in FAMILIES:
+            found |= {model.name: model for model in FAMILIES[word]}
+        elif word in BY_NAME:
+            found[word] = BY_NAME[word]
+        elif word != ENSEMBLE:
+            msg = f"no model or family by that name: `{word}`"
+            raise WorkloadError(msg, hint=f"there are {', '.join((ALL, *FAMILIES, *BY_NAME, ENSEMBLE))}")
+    return list(found.values()), ALL in words or ENSEMBLE in words
+
+
+def left_out(name: str, panel: Panel, first: int) -> str | None:
+    """Why a model cannot learn from a panel's first steps here, if so."""
+    if name in NEEDS and find_spec(NEEDS[name][0]) is None:
+        library, extra = NEEDS[name]
+        return f"{library} is not installed: pip install 'fleetlab[{extra}]'"
+    if name in DAILY and (panel.day < 2 or first < 2 * panel.day):
+        return "it needs two days to learn from, and two steps in a day"
+    if name in SPORADIC and (panel.values == 0).mean(axis=0).max() < SELDOM:
+        return "it is for demand that comes now and then, and here there is always some"
+    return None

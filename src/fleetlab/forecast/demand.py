@@ -1,0 +1,176 @@
+"""Demand over time from any trace: what is asked for in each step, what is let go, and what is held at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
+from fleetlab.workload import Trace, Workload, WorkloadError
+
+Target = Literal["requests", "level"]
+By = Literal["role", "app", "gpu_type"]
+
+# Resource: the column of a workload, how many of it make one, and one what.
+RESOURCES = {
+    "cpu": ("cpu_milli", 1000, "cores"),
+    "gpu": ("gpu_milli", 1000, "GPUs"),
+    "memory": ("memory_mib", 1024, "GiB"),
+    "rdma": ("rdma_milli", 1000, "cards"),
+    "disk": ("disk_mib", 1024, "GiB"),
+    "gpu_memory": ("gpu_memory_mib", 1024, "GiB"),
+}
+COLUMN = {"role": "group", "app": "app", "gpu_type": "gpu_types"}  # readers put a log's roles into `group`
+MOST = 6  # parts by themselves; what is left of them together
+ALL, OTHERS, NONE = "all", "others", "none named"
+RAN = ["completed", "failed", "running"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """Tasks as far as demand goes: when they asked, from when to when they held something, and what."""
+
+    asked: Floats  # [tasks] nan: before the trace began
+    begin: Floats  # [tasks] -inf: before the trace began; nan: never, or not known
+    until: Floats  # [tasks] inf: still at its end
+    amounts: Floats  # [tasks, resources], of all instances together
+    part: Ints  # [tasks]
+    parts: tuple[str, ...]
+    apps: Ints | None  # [tasks]
+    span: float  # to the last submission: later a log may show how tasks end, but not all that comes
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, *, by: By | None = None) -> Demand:
+        """What a trace says of it."""
+        w = trace.workload
+        if not len(w):
+            msg = f"{w.source}: there is nothing to forecast: no tasks"
+            raise WorkloadError(msg, hint="`fleetlab show` says what is in a trace")
+        asked, begin, until = _times(w)
+        every = [pl.col(c).cast(pl.Float64) * pl.col("instances") / size for c, size, _ in RESOURCES.values()]
+        amounts = w.frame.select(e.alias(str(k)) for k, e in enumerate(every)).to_numpy()
+        part, parts = _parts(w, by)
+        apps = None if w.frame["app"].null_count() == len(w) else _numbered(w.frame["app"].cast(pl.String))[0]
+        return cls(
+            asked,
+            begin,
+            until,
+            amounts,
+            part,
+            parts,
+            apps,
+            float(w.frame["submit"][-1]),
+            _notes(w, asked, begin, until),
+        )
+
+    def panels(self, target: Target, every: float) -> Iterator[tuple[str, Panel]]:
+        """A panel for each part, with those resources of which it has some."""
+        for k, name in enumerate(self.parts):
+            mine = self.part == k
+            flows = {
+                "asked": self.added(self.asked, every, mine),
+                "let go": self.added(self.until, every, mine),
+                "held": self.held(every, mine),
+            }
+            values = flows["asked" if target == "requests" else "held"]
+            beside = ("let go",) if target == "requests" else ("asked", "let go")
+            some = np.asarray(values.any(axis=0))
+            names = tuple(r for r, has in zip(RESOURCES, some, strict=True) if has)
+            if names:
+                yield name, Panel(values[:, some], np.hstack([flows[b][:, some] for b in beside]), names, every)
+
+    def steps(self, every: float) -> int:
+        """How many whole steps there are."""
+        return int(self.span // every)
+
+    def added(self, when: Floats, every: float, mine: Bools) -> Floats:
+        """What comes in each step, of what comes in one: a moment between two steps belongs to the later."""
+        steps = self.steps(every)
+        inside = mine & np.isfinite(when) & (when < steps * every)
+        at = np.minimum((when[inside] // every).astype(np.int64), steps - 1)
+        found = np.zeros((steps, len(RESOURCES)))
+        np.add.at(found, at, self.amounts[inside])
+        return found
+
+    def held(self, every: float, mine: Bools) -> Floats:
+        """What is held at the end of each step: what was held before, and came, less what went."""
+        known = mine & ~np.isnan(self.begin) & ~np.isnan(self.until)
+        before = self.amounts[known & np.isneginf(self.begin)].sum(axis=0)
+        moved = self.added(self.begin, every, known) - self.added(self.until, every, known)
+        return np.asarray(
+            np.maximum(before + np.cumsum(moved, axis=0), 0.0)
+        )  # sums of fractions may fall short of zero
+
+
+def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
+    """When each task asked, began to hold, and let go."""
+    ran = pl.col("status").cast(pl.String).is_in(RAN)
+    # A task that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
+    any_start = pl.lit(w.frame["start"].null_count() < len(w))
+    older = any_start & ran & pl.col("start").is_null() & (pl.col("submit") == 0)
+    begin = (
+        pl.when(older).then(-np.inf)
+        .when(any_start).then(pl.when(ran | pl.col("end").is_not_null()).then("start"))
+        .when(ran).then("submit")
+    )  # fmt: skip
+    running = pl.col("status").cast(pl.String) == "running"
+    finite = pl.when(begin.is_finite()).then(begin)
+    until = pl.coalesce("end", finite + pl.col("service"), pl.when(running).then(np.inf))
+    times = w.frame.select(
+        asked=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
+    )
+    asked, began, ended = (times[c].cast(pl.Float64).fill_null(np.nan).to_numpy() for c in times.columns)
+    return asked, began, ended
+
+
+def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
+    """Which part each task is of; the largest by themselves, by how many instances they have."""
+    if by is None:
+        return np.zeros(len(w), dtype=np.int64), (ALL,)
+    if by not in get_args(By):
+        msg = f"demand cannot be told apart by: `{by}`"
+        raise WorkloadError(msg, hint=f"there are {', '.join(get_args(By))}")
+    column = pl.col(COLUMN[by])
+    name = column.list.join("|").replace("", None) if by == "gpu_type" else column.cast(pl.String)
+    named = w.frame.select(name.alias("part"), "instances")
+    if named["part"].null_count() == len(w):
+        msg = f"{w.source}: no task names its {by}"
+        raise WorkloadError(msg, hint="leave --by out, or name another")
+    named = named.with_columns(pl.col("part").fill_null(NONE))
+    size = (
+        named.group_by("part")
+        .agg(pl.col("instances").cast(pl.Int64).sum())
+        .sort("instances", "part", descending=[True, False])
+    )
+    largest = size["part"].to_list() if size.height <= MOST + 1 else [*size["part"].head(MOST), OTHERS]
+    where = {name: k for k, name in enumerate(largest)}
+    part = [where.get(name, len(largest) - 1) for name in named["part"]]
+    return np.array(part, dtype=np.int64), tuple(largest)
+
+
+def _numbered(names: pl.Series) -> tuple[Ints, list[str]]:
+    found = names.fill_null("")
+    listed = sorted(set(found))
+    where = {name: k for k, name in enumerate(listed)}
+    return np.array([where[name] for name in found], dtype=np.int64), listed
+
+
+def _notes(w: Workload, asked: Floats, begin: Floats, until: Floats) -> tuple[str, ...]:
+    older, alive = int(np.isnan(asked).sum()), int(np.isposinf(until).sum())
+    ran = w.frame["status"].cast(pl.String).is_in(RAN).to_numpy()
+    unknown = int((ran & (np.isnan(begin) | np.isnan(until))).sum())
+    said = []
+    if older:
+        said.append(f"{older:,} tasks are older than the trace: they hold from its beginning and are no requests in it")
+    if alive:
+        said.append(f"{alive:,} tasks still run at its end: they hold until then")
+    if unknown:
+        said.append(f"{unknown:,} tasks that ran have no known start or end: the level is without them")
+    if w.frame["start"].null_count() == len(w):
+        said.append("no task has a start: the level counts from submission, as if nobody waited")
+    return tuple(said)

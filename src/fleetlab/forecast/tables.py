@@ -1,0 +1,173 @@
+"""What was found, as tables: the leaderboard, what was taken, signs of overfitting, and what comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.forecast.boosted import reported
+from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
+from fleetlab.forecast.conformal import LEVELS
+from fleetlab.forecast.demand import RESOURCES
+from fleetlab.forecast.panel import Floats
+from fleetlab.forecast.scores import over, pinball
+from fleetlab.forecast.studied import Studied
+
+PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
+CLOSE = 0.05  # NRMSE: what hardly varies is predictable though nothing explains the rest
+FAMILY = {model.name: family for family, models in FAMILIES.items() for model in models} | {ENSEMBLE: ENSEMBLE}
+
+
+def leaderboard(found: Studied) -> pl.DataFrame:
+    """Every model on the tail, for each resource at some steps ahead, the one with the least NRMSE first."""
+    rows = [
+        _row(found, name, step, k)
+        for k in range(found.panel.width)
+        for step in reported(found.horizon)
+        for name in found.said
+    ]
+    frame = pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
+    return frame.sort("resource", "steps ahead", "NRMSE", maintain_order=True).select(
+        pl.all().sort_by(
+            pl.col("resource").replace_strict({n: k for k, n in enumerate(found.panel.names)}), "steps ahead"
+        )
+    )
+
+
+def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
+    h, blocks = step - 1, found.blocks
+    came, missed = found.came[-1][:, h, k], found.missed(name)[:, h, k]
+    simple = found.missed(found.simple[h][k])[:, h, k]
+    mean = float(came.mean())
+    nrmse, skill = blocks.rooted(missed, came), blocks.skill(missed, simple)
+    naive = blocks.skill(missed, found.missed("last")[:, h, k])
+    past = found.missed(name, tail=False)[:, h, k]
+    before = np.concatenate([c[:, h, k] for c in found.came[:-1]])
+    widths = found.widths[name].each[:, :, h, k]
+    cover = [blocks.share((np.abs(missed) <= w).astype(np.float64)) for w in widths]
+    learnt = found.panel.values[: found.cuts[-1].learn, k]
+    return {
+        "part": found.part,
+        "resource": found.panel.names[k],
+        "steps ahead": step,
+        "model": name,
+        "family": FAMILY.get(name, "own"),
+        "taken": found.taken[h][k] == name,
+        "NRMSE": nrmse[0], "low": nrmse[1], "high": nrmse[2],
+        "NRMSE on past folds": float(over(np.sqrt((past**2).mean()), before.mean())),
+        "skill": skill[0], "skill low": skill[1], "skill high": skill[2],
+        "against": found.simple[h][k],
+        "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
+        "explained": float(1 - over((missed**2).mean(), came.var())),
+        "MASE": float(over(np.abs(missed).mean(), np.abs(np.diff(learnt)).mean())),
+        "WAPE": float(over(np.abs(missed).sum(), came.sum())),
+        "pinball": float(over(pinball(came, came - missed, widths), mean)),
+        **{
+            f"{word} {level:.0%}": value
+            for level, c, w in zip(LEVELS, cover, widths, strict=True)
+            for word, value in (
+                ("covered", c[0]), ("covered low", c[1]), ("covered high", c[2]),
+                ("width", float(over((came - missed + w - np.maximum(came - missed - w, 0.0)).mean(), mean))),
+                ("reserve", float(w.mean())),
+            )
+        },
+    }  # fmt: skip
+
+
+def chosen(board: pl.DataFrame) -> pl.DataFrame:
+    """The model that was taken for each resource and step ahead, and what may be expected of it."""
+    verdict = (
+        pl.when(pl.col("NRMSE").is_null()).then(pl.lit("unknown"))
+        .when((pl.col("explained") >= PREDICTABLE) | (pl.col("NRMSE") <= CLOSE)).then(pl.lit("predictable"))
+        .when(pl.col("explained") >= PARTLY).then(pl.lit("partly"))
+        .otherwise(pl.lit("not predictable"))
+    )  # fmt: skip
+    told = ("part", "resource", "steps ahead", "model", "NRMSE", "low", "high")
+    skills = ("skill", "skill low", "skill high", "against", "skill against last", "last low", "last high")
+    intervals = ("covered 95%", "width 95%", "reserve 95%")
+    return board.filter("taken").select(*told, *skills, *intervals, "explained", verdict=verdict)
+
+
+def beside(board: pl.DataFrame, step: int) -> pl.DataFrame:
+    """NRMSE of every model at one step ahead, a column a resource."""
+    rows = board.filter(pl.col("steps ahead") == step)
+    wide = rows.pivot("resource", index=["part", "family", "model"], values="NRMSE", maintain_order=True)
+    return wide.sort(
+        pl.col("family").replace_strict({f: k for k, f in enumerate([*FAMILIES, ENSEMBLE])}, default=99),
+        "part",
+        maintain_order=True,
+    )
+
+
+def overfitting(found: Studied) -> pl.DataFrame:
+    """Root mean square misses one step ahead over the spread of what came: where answers were known, on folds, at last.
+
+    1 is no better than the mean of the same stretch; far less where it knew the answers than later is overfitting.
+    """
+    before = np.concatenate([c[:, 0] for c in found.came[:-1]]).std(axis=0)
+    tail = found.came[-1][:, 0].std(axis=0)
+    rows = []
+    for name, walked in found.walked.items():
+        knew = np.sqrt(walked.learnt[-1][0])
+        folds = over(np.sqrt((found.missed(name, tail=False)[:, 0] ** 2).mean(axis=0)), before)
+        last = over(np.sqrt((found.missed(name)[:, 0] ** 2).mean(axis=0)), tail)
+        for k, resource in enumerate(found.panel.names):
+            rows.append({
+                "part": found.part, "resource": resource, "model": name, "learnt from": float(knew[k]),
+                "past folds": float(folds[k]), "tail": float(last[k]),
+            })  # fmt: skip
+    return pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
+
+
+def losses(found: Studied) -> pl.DataFrame:
+    """Of networks: the loss by epoch, where they learn and where they are held back; split 0 is the first fold."""
+    rows = [
+        {"part": found.part, "model": name, "split": split, "epoch": epoch, "learnt from": learnt, "held back": held}
+        for name, walked in found.walked.items()
+        for split, epoch, learnt, held in walked.losses
+    ]
+    return pl.DataFrame(rows)
+
+
+def weights(found: Studied) -> pl.DataFrame:
+    """How much each model counts in the ensemble, by resource."""
+    if not len(found.weights):
+        return pl.DataFrame()
+    each = {name: found.weights[:, k] for k, name in enumerate(found.panel.names)}
+    return pl.DataFrame({"part": found.part, "model": list(found.members), **each})
+
+
+def to_come(found: Studied, values: Floats, widths: Floats) -> pl.DataFrame:
+    """The steps after the end of the trace, each with its intervals."""
+    panel = found.panel
+    rows = []
+    for k, resource in enumerate(panel.names):
+        for h in range(found.horizon):
+            value = float(values[h, k])
+            row: dict[str, Any] = {
+                "part": found.part, "resource": resource, "from": (len(panel) + h) * panel.every, "forecast": value,
+            }  # fmt: skip
+            for level, width in zip(LEVELS, widths[:, h, k].tolist(), strict=True):
+                row |= {f"low {level:.0%}": max(0.0, value - width), f"high {level:.0%}": value + width}
+            rows.append(row | {"unit": RESOURCES[resource][2], "model": found.taken[h][k]})
+    return pl.DataFrame(rows)
+
+
+def held_out(found: Studied) -> pl.DataFrame:
+    """What was said of every step of the tail, and what came: by what was taken, at some steps ahead."""
+    rows = []
+    for k, resource in enumerate(found.panel.names):
+        for step in reported(found.horizon):
+            name, h = found.taken[step - 1][k], step - 1
+            said, widths = found.said[name][-1][:, h, k], found.widths[name].each[:, :, h, k]
+            ends = {
+                f"{word} {level:.0%}": np.maximum(said + side * width, 0.0)
+                for level, width in zip(LEVELS, widths, strict=True)
+                for word, side in (("low", -1), ("high", 1))
+            }
+            about = {"part": found.part, "resource": resource, "steps ahead": step, "model": name}
+            begin, came = (found.cuts[-1].at + h) * found.panel.every, found.came[-1][:, h, k]
+            rows.append(pl.DataFrame({**about, "from": begin, "forecast": said, **ends, "came": came}))
+    return pl.concat(rows)

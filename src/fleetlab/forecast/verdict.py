@@ -1,0 +1,73 @@
+"""What was found, in sentences: what is predictable how far ahead, by what, and what that means for scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from fleetlab.forecast.catalogue import SIMPLE
+from fleetlab.forecast.demand import RESOURCES
+from fleetlab.workload import Estimate, say
+
+MEANS = {
+    "predictable": "capacity can follow the forecast with a reserve of {reserve}",
+    "partly": "the forecast helps, but what must not wait needs a reserve of {reserve}",
+    "not predictable": "scaling ahead of it is guesswork: keep a reserve of {reserve}, or let it wait",
+}
+
+
+def spoken(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> spoken(300), spoken(3600), spoken(5400), spoken(172800), spoken(20)
+    ('5 min', '1 h', '1.5 h', '2 days', '20 s')
+    """
+    for size, unit in ((2 * 86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / (86_400 if unit == 'days' else size):.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def sentences(rows: pl.DataFrame, every: float) -> list[str]:
+    """One for each resource at its first and last step, and one on whether anything beats the simple models."""
+    told = []
+    for (part, resource), mine in rows.group_by("part", "resource", maintain_order=True):
+        name = str(resource) if part == "all" else f"{resource} of {part}"
+        ends = mine.sort("steps ahead")
+        told += [_one(name, row, every) for row in ends[[0, -1] if ends.height > 1 else [0]].iter_rows(named=True)]
+    return [*told, _simple(rows)]
+
+
+def _one(name: str, row: Mapping[str, Any], every: float) -> str:
+    lead = f"{name}, {spoken(row['steps ahead'] * every)} ahead: {row['verdict']}"
+    if row["NRMSE"] is None:
+        return f"{lead}: nothing came in the held-out end"
+    unit = RESOURCES[row["resource"]][2]
+    reserve = f"{row['reserve 95%']:,.3g} {unit}" if row["reserve 95%"] < 1000 else f"{row['reserve 95%']:,.0f} {unit}"
+    value, low, high = (float("nan") if row[c] is None else row[c] for c in ("NRMSE", "low", "high"))
+    error = Estimate("NRMSE", value, low, high, "")
+    return f"{lead}, {say(error)} by `{row['model']}`{_skill(row)}; {MEANS[row['verdict']].format(reserve=reserve)}"
+
+
+def _skill(row: Mapping[str, Any]) -> str:
+    if row["model"] in SIMPLE:
+        return ", as nothing surely beat it on past folds"
+    if row["skill"] is None:
+        return ""
+    low, high = row["skill low"], row["skill high"]
+    interval = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    word = "better" if row["skill"] >= 0 else "worse"
+    return f", {abs(100 * row['skill']):.1f} % {word}{interval} than `{row['against']}`"
+
+
+def _simple(rows: pl.DataFrame) -> str:
+    beaten = rows.filter(~pl.col("model").is_in(SIMPLE))
+    if beaten.is_empty():
+        return "no model surely beats the simple ones here: the simple ones are taken"
+    held = beaten.filter(pl.col("skill low") > 0).height
+    return (
+        f"in {beaten.height} of {rows.height} cases a model beat the best simple one on past folds and was taken; on "
+        f"the held-out end it was better in {beaten.filter(pl.col('skill') > 0).height} of them, surely in {held}"
+    )

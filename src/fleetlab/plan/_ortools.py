@@ -1,0 +1,50 @@
+"""The solver, which is an extra: how to have it, and what to say where it is not there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from fleetlab.workload import WorkloadError
+
+HINT = "pip install 'fleetlab[optimize]' brings ortools"
+
+
+def there() -> bool:
+    """Is the solver installed?"""
+    return find_spec("ortools") is not None
+
+
+def cp_model() -> Any:  # noqa: ANN401
+    """CP-SAT."""
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError:
+        msg = "an exact plan needs a solver that is not installed: ortools"
+        raise WorkloadError(msg, hint=HINT) from None
+    return cp_model
+
+
+def glop() -> Any:  # noqa: ANN401
+    """A solver of linear programs."""
+    try:
+        from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
+    except ImportError:
+        msg = "a bound by a linear program needs a solver that is not installed: ortools"
+        raise WorkloadError(msg, hint=HINT) from None
+    return pywraplp.Solver.CreateSolver("GLOP")
+
+
+def cp_solver(model: Any, *, seconds: float, seed: int, work: float | None = None) -> tuple[Any, Any]:  # noqa: ANN401
+    """Solve a CP-SAT model with one worker, so that the same seed gives the same answer unless the clock ends it.
+
+    `work` is CP-SAT's own count of what it has done, in about seconds of a fast core: where that ends the search, the
+    answer is the same every time.
+    """
+    solver = cp_model().CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % (2**31)
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    if work is not None:
+        solver.parameters.max_deterministic_time = work
+    return solver, solver.solve(model)

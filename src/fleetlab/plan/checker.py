@@ -1,0 +1,93 @@
+"""Is a placement right? Every rule counted again from the tables, by code that no solver uses.
+
+It knows neither kinds nor classes and shares nothing with what makes plans: it is their audit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import polars as pl
+
+from fleetlab.workload import Cluster, Workload
+
+LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+
+
+def check(demand: Workload, nodes: Cluster, placements: pl.DataFrame, *, whole: bool = True) -> list[str]:
+    """What is wrong with a placement, in words; nothing where it is right.
+
+    `placements` has task, instance, node and gpus, a bit for each of the node's GPUs. With `whole`, everybody must have
+    a place.
+    """
+    tasks = {row["task"]: row for row in demand.frame.iter_rows(named=True)}
+    there = {row["node"]: row for row in nodes.frame.iter_rows(named=True)}
+    wrong = _who(tasks, there, placements, whole=whole)
+    if wrong:
+        return wrong
+    on: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
+    for task, node, gpus in placements.select("task", "node", "gpus").iter_rows():
+        on[node].append((tasks[task], int(gpus)))
+    return [f"node {name}: {what}" for name, who in on.items() for what in _node(there[name], who)]
+
+
+def _who(
+    tasks: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.DataFrame, *, whole: bool
+) -> list[str]:
+    """Is everybody there once, on a node that exists?"""
+    wrong, seen = [], set()
+    for task, instance, node in placements.select("task", "instance", "node").iter_rows():
+        if task not in tasks or not 0 <= instance < tasks[task]["instances"]:
+            wrong.append(f"task {task}, instance {instance}: nobody asked for it")
+        elif (task, instance) in seen:
+            wrong.append(f"task {task}, instance {instance}: placed twice")
+        elif node not in there:
+            wrong.append(f"task {task}, instance {instance}: no such node: {node}")
+        seen.add((task, instance))
+    asked = sum(row["instances"] for row in tasks.values())
+    if whole and not wrong and len(seen) != asked:
+        wrong.append(f"{asked - len(seen)} instances have no place")
+    return wrong
+
+
+def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[str]:
+    """What is wrong on one node."""
+    lumps = {lump: sum(row[lump] for row, _ in who) for lump in LUMPS}
+    wrong = [f"{lump}: {held} held, {node[lump]} there" for lump, held in lumps.items() if held > node[lump]]
+    for g in range(node["gpus"]):
+        here = [row for row, gpus in who if gpus & (1 << g)]
+        if (milli := sum(min(row["gpu_milli"], 1000) for row in here)) > 1000:
+            wrong.append(f"GPU {g}: {milli} milli held")
+        if (memory := sum(row["gpu_memory_mib"] for row in here)) > node["gpu_memory_mib"]:
+            wrong.append(f"GPU {g}: {memory} MiB held, {node['gpu_memory_mib']} there")
+    for row, gpus in who:
+        wrong += _own(node, row, gpus)
+    return wrong + _limits(who)
+
+
+def _own(node: dict[str, Any], row: dict[str, Any], gpus: int) -> list[str]:
+    """Has an instance the GPUs that it asks for, of a type that it may use?"""
+    wanted = -(-row["gpu_milli"] // 1000)
+    if gpus.bit_count() != wanted or gpus >> node["gpus"]:
+        return [f"task {row['task']}: GPUs {gpus:b} of {node['gpus']}, asked for {wanted}"]
+    if wanted and row["gpu_types"] and node["gpu_type"] not in row["gpu_types"]:
+        return [f"task {row['task']}: may not run on {node['gpu_type']}"]
+    return []
+
+
+def _limits(who: list[tuple[dict[str, Any], int]]) -> list[str]:
+    """Could they have come one after the other, each while fewer of its app were there than its limit?
+
+    Those with a limit count. The lowest limits come first: if anybody's order does, that one does.
+    """
+    apps: dict[str, list[int]] = defaultdict(list)
+    for row, _ in who:
+        if row["max_per_node"] > 0:
+            apps[row["app"] or ""].append(row["max_per_node"])
+    return [
+        f"app {app!r}: {k} instances, one of them with a limit of {limit}"
+        for app, limits in apps.items()
+        for k, limit in enumerate(sorted(limits), start=1)
+        if k > limit
+    ]

@@ -1,0 +1,296 @@
+"""Column generation over patterns: what one node may hold. It gives a bound, and most of a plan.
+
+A linear program chooses how many nodes to fill by each pattern known so far (Gilmore and Gomory, 1961); its prices say
+what a better pattern would be worth, and CP-SAT looks for one. Whatever the prices, they prove a bound (Farley, 1990).
+Instances that differ by their app alone are one shape here: limits are loosened, so that the bound holds and the
+program stays small; they are kept again when patterns become nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fleetlab.plan._ortools import cp_model, cp_solver, glop
+from fleetlab.plan._problem import WHOLE, Floats, Ints, Problem
+from fleetlab.plan.greedy import Placing
+
+FINE = 1_000_000  # steps of the highest price: CP-SAT counts in whole numbers
+ROUNDS = 400
+NEVER = 1e3  # what an instance without a place costs, in heaviest nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a node of class `of` may hold: so many of each shape, shares with the number of their GPU."""
+
+    of: int
+    count: tuple[tuple[int, int], ...]  # shape, how many
+    cards: tuple[tuple[int, int], ...] = ()  # shape, GPU: one for each share
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """Kinds that differ by their app and limit alone, together."""
+
+    problem: Problem
+    of: Ints  # [kinds]
+    one: Ints  # [shapes]: a kind of it
+    count: Ints  # [shapes]
+    most: Ints  # [shapes]: on one node, by limits
+
+    @classmethod
+    def make(cls, p: Problem) -> Shapes:
+        """Put kinds together."""
+        told = np.column_stack([p.ask, p.gpus, p.milli, p.vram, p.may])
+        _, one, of = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        of = of.reshape(-1)
+        most = np.zeros(len(one), dtype=np.int64)
+        for s in range(len(one)):
+            mine = np.flatnonzero(of == s)
+            apps = {int(a): int(p.limit[mine][p.app[mine] == a].max()) for a in p.app[mine]}
+            most[s] = p.count[mine].sum() if -1 in apps else sum(apps.values())
+        return cls(p, of, one, np.bincount(of, weights=p.count, minlength=len(one)).astype(np.int64), most)
+
+
+@dataclass(slots=True)
+class Generated:
+    """What column generation came to."""
+
+    bound: float
+    patterns: list[Pattern] = field(default_factory=list)
+    times: Floats = field(default_factory=lambda: np.zeros(0))  # how many nodes by each pattern, not whole
+    rounds: int = 0
+    clock: bool = False  # did the clock end it?
+    done: bool = False  # is the linear program solved?
+
+
+def generate(
+    shapes: Shapes, start: Placing, *, until: float, seed: int, tell: Callable[[str, int, float], None]
+) -> Generated:
+    """Look for patterns until none is better, or the clock reads `until`."""
+    master = _Master(shapes)
+    for known in sorted(_seen(shapes, start), key=lambda x: (x.of, x.count)):
+        master.add(known)
+    found, best = Generated(0.0), start.value() if not start.left.any() else np.inf
+    for found.rounds in range(1, ROUNDS + 1):
+        prices, room = master.solve()
+        values = np.zeros(len(shapes.problem.have))
+        new = 0
+        for c in range(len(values)):
+            value, pattern = _better(shapes, c, prices, seed=seed, seconds=until - time.monotonic())
+            values[c] = value
+            if pattern is not None and _worth(pattern, prices) > shapes.problem.weight[c] - room[c] + 1e-7:
+                new += master.add(pattern)
+        found.bound = max(found.bound, _proved(shapes, prices, values))
+        tell("patterns", len(master.patterns), min(0.95, found.bound / best if np.isfinite(best) else 0.5))
+        found.done, found.clock = not new, time.monotonic() > until
+        if not new or found.clock or found.bound >= best - 1e-6:
+            break
+    found.patterns, found.times = master.patterns, master.times()
+    return found
+
+
+def _seen(shapes: Shapes, placing: Placing) -> set[Pattern]:
+    """The patterns of the nodes of a plan."""
+    p, share = shapes.problem, (shapes.problem.milli > 0) & (shapes.problem.milli < WHOLE)
+    held: dict[int, dict[int, int]] = {}
+    cards: dict[int, list[tuple[int, int]]] = {}
+    for k, n, bits in zip(placing.kind, placing.node, placing.gpus, strict=True):
+        s = int(shapes.of[k])
+        held.setdefault(n, {})[s] = held.setdefault(n, {}).get(s, 0) + 1
+        if share[k]:
+            cards.setdefault(n, []).append((s, bits.bit_length() - 1))
+    return {Pattern(int(p.of[n]), tuple(sorted(h.items())), tuple(sorted(cards.get(n, [])))) for n, h in held.items()}
+
+
+class _Master:
+    """The linear program: the least weight of nodes by patterns that hold everybody."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        p, self.lp = shapes.problem, glop()
+        self.patterns: list[Pattern] = []
+        self.known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+        self.columns: list[Any] = []
+        self.demand = [self.lp.Constraint(float(d), self.lp.infinity()) for d in shapes.count]
+        self.stock = [self.lp.Constraint(-self.lp.infinity(), float(t)) for t in p.there]
+        self.weight = p.weight
+        self.lp.Objective().SetMinimization()
+        for row in self.demand:  # someone may have no place, at a price
+            column = self.lp.NumVar(0.0, self.lp.infinity(), "")
+            row.SetCoefficient(column, 1.0)
+            self.lp.Objective().SetCoefficient(column, NEVER * max(float(p.weight.max()), 1e-3))
+
+    def add(self, pattern: Pattern) -> bool:
+        """One more pattern; False if it was known."""
+        if (pattern.of, pattern.count) in self.known:
+            return False
+        self.known.add((pattern.of, pattern.count))
+        column = self.lp.NumVar(0.0, self.lp.infinity(), "")
+        self.lp.Objective().SetCoefficient(column, float(self.weight[pattern.of]))
+        for s, count in pattern.count:
+            self.demand[s].SetCoefficient(column, float(count))
+        self.stock[pattern.of].SetCoefficient(column, 1.0)
+        self.patterns.append(pattern)
+        self.columns.append(column)
+        return True
+
+    def solve(self) -> tuple[Floats, Floats]:
+        """The prices of shapes, at least 0, and of nodes of each class, at most 0."""
+        self.lp.Solve()
+        prices = np.array([max(0.0, row.dual_value()) for row in self.demand])
+        return prices, np.array([min(0.0, row.dual_value()) for row in self.stock])
+
+    def times(self) -> Floats:
+        """How many nodes by each pattern."""
+        self.lp.Solve()
+        return np.array([max(0.0, column.solution_value()) for column in self.columns])
+
+
+def _worth(pattern: Pattern, prices: Floats) -> float:
+    return float(sum(prices[s] * count for s, count in pattern.count))
+
+
+def _proved(shapes: Shapes, prices: Floats, values: Floats) -> float:
+    """What prices prove, if no pattern of a class is worth more than `values`: the best of their multiples."""
+    p, total = shapes.problem, float(prices @ shapes.count)
+    times = [1.0, *(float(w / v) for w, v in zip(p.weight, values, strict=True) if v > w)]
+    return max(t * total + float(p.there @ np.minimum(0.0, p.weight - t * values)) for t in times)
+
+
+# -- the best pattern of a class -----------------------------------------------------------------------------------
+
+
+def _better(shapes: Shapes, c: int, prices: Floats, *, seed: int, seconds: float) -> tuple[float, Pattern | None]:
+    """No pattern of class `c` is worth more than this, and a pattern that is worth as much, if one was found."""
+    fine = FINE / max(float(prices.max(initial=0.0)), 1e-9)
+    # Rounded up: what is proved of these holds for the prices themselves.
+    worth = np.ceil(prices * fine).astype(np.int64)
+    model, number, cards = _model(shapes, c, worth)
+    if not number:
+        return 0.0, None
+    solver, status = cp_solver(model, seconds=min(5.0, max(0.05, seconds)), seed=seed, work=2.0)
+    cp = cp_model()
+    if status not in (cp.OPTIMAL, cp.FEASIBLE):
+        return _loosely(shapes, c, prices), None
+    count = tuple((s, v) for s, x in number.items() if (v := solver.value(x)))
+    share = tuple((s, g) for (s, g), x in cards.items() for _ in range(solver.value(x)))
+    return solver.best_objective_bound / fine, Pattern(c, count, share)
+
+
+def _loosely(shapes: Shapes, c: int, prices: Floats) -> float:
+    """A bound on the worth of a pattern where the solver had no time: the best worth for each part of a node."""
+    p, one = shapes.problem, shapes.one
+    part = p.part[one, c]
+    ok = p.may[one, c] & (prices > 0)
+    if (ok & (part == 0)).any():
+        return float("inf")
+    return float((prices[ok] / part[ok]).max(initial=0.0) * (p.have.shape[1] + 1))
+
+
+def _model(shapes: Shapes, c: int, worth: Ints) -> tuple[Any, dict[int, Any], dict[tuple[int, int], Any]]:
+    p, model = shapes.problem, cp_model().CpModel()
+    number: dict[int, Any] = {}
+    for s, k in enumerate(shapes.one):
+        if worth[s] > 0 and p.may[k, c] and (most := _most(shapes, s, c)):
+            number[s] = model.new_int_var(0, most, "")
+    for a in range(p.ask.shape[1]):
+        model.add(sum(int(p.ask[shapes.one[s], a]) * x for s, x in number.items()) <= int(p.have[c, a]))
+    cards = _cards(shapes, c, model, number) if p.cards[c] else {}
+    model.maximize(sum(int(worth[s]) * x for s, x in number.items()))
+    return model, number, cards
+
+
+def _most(shapes: Shapes, s: int, c: int) -> int:
+    """How many of a shape one node of a class could hold."""
+    p, k = shapes.problem, int(shapes.one[s])
+    fits = [int(p.have[c, a] // p.ask[k, a]) for a in range(p.ask.shape[1]) if p.ask[k, a]]
+    if p.gpus[k]:
+        fits.append(int(p.cards[c] * (WHOLE // p.milli[k]) // p.gpus[k]))
+    return min([int(shapes.count[s]), int(shapes.most[s]), *fits])
+
+
+def _cards(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
+    """Shares each go to one GPU, and whole GPUs are nobody else's."""
+    p, one = shapes.problem, shapes.one
+    whole = sum(int(p.gpus[one[s]]) * x for s, x in number.items() if p.milli[one[s]] == WHOLE)
+    shares = [s for s in number if 0 < p.milli[one[s]] < WHOLE]
+    if not shares:
+        model.add(whole <= int(p.cards[c]))
+        return {}
+    taken = [model.new_bool_var("") for _ in range(p.cards[c])]
+    model.add(sum(taken) >= whole)
+    put = {(s, g): model.new_int_var(0, int(WHOLE // p.milli[one[s]]), "") for s in shares for g in range(p.cards[c])}
+    for s in shares:
+        model.add(sum(put[s, g] for g in range(p.cards[c])) == number[s])
+    for g in range(p.cards[c]):
+        model.add(sum(int(p.milli[one[s]]) * put[s, g] for s in shares) + WHOLE * taken[g] <= WHOLE)
+        model.add(sum(int(p.vram[one[s]]) * put[s, g] for s in shares) <= int(p.memory[c]))
+        if g:  # GPUs are alike: whole ones come first
+            model.add(taken[g - 1] >= taken[g])
+    return put
+
+
+# -- from patterns to nodes ----------------------------------------------------------------------------------------
+
+
+def rounded(shapes: Shapes, found: Generated, *, up: float = 0.0) -> Placing:
+    """Fill as many nodes by each pattern as the linear program says, in whole ones; others have no place yet.
+
+    With `up`, a part of a node of at least 1 - `up` counts as a node.
+    """
+    p, placing = shapes.problem, Placing.empty(shapes.problem)
+    stock = [list(np.flatnonzero(p.of == c)[::-1]) for c in range(len(p.have))]
+    for j in np.argsort(-found.times, kind="stable"):
+        pattern = found.patterns[j]
+        for _ in range(int(found.times[j] + up + 1e-9)):
+            if not stock[pattern.of] or not any(_left(shapes, placing, s) for s, _ in pattern.count):
+                break
+            _fill(shapes, placing, pattern, int(stock[pattern.of].pop()))
+    return placing
+
+
+def _left(shapes: Shapes, placing: Placing, s: int) -> bool:
+    return bool(placing.left[shapes.of == s].any())
+
+
+def _fill(shapes: Shapes, placing: Placing, pattern: Pattern, n: int) -> None:
+    """Put the instances of a pattern on node `n`; of each shape the app that needs most nodes yet comes first."""
+    cards: dict[int, list[int]] = {}
+    for s, g in pattern.cards:
+        cards.setdefault(s, []).append(g)
+    # Shares first: whole GPUs are any that are left, shares those of the pattern.
+    for s, count in sorted(pattern.count, key=lambda x: x[0] not in cards):
+        kinds = np.flatnonzero(shapes.of == s)
+        for j in range(count):
+            free = [int(k) for k in kinds if placing.left[k] and placing.nodes.allowed(int(k), n)]
+            if not free:
+                break
+            bits = 1 << cards[s][j] if s in cards else None
+            placing.put(max(free, key=lambda k: placing.left[k] / (placing.nodes.problem.limit[k] or 1e9)), n, bits)
+
+
+def in_wholes(shapes: Shapes, found: Generated, *, seconds: float, work: float, seed: int) -> Generated | None:
+    """The best whole numbers of nodes by the patterns that are known, by CP-SAT; nothing where none suffice."""
+    p, cp = shapes.problem, cp_model()
+    model = cp.CpModel()
+    times = [model.new_int_var(0, int(p.there[x.of]), "") for x in found.patterns]
+    rows: list[list[Any]] = [[] for _ in shapes.count]
+    for x, pattern in zip(times, found.patterns, strict=True):
+        for s, count in pattern.count:
+            rows[s].append(count * x)
+    for row, count in zip(rows, shapes.count.tolist(), strict=True):
+        model.add(sum(row) >= count)
+    for c, there in enumerate(p.there.tolist()):
+        model.add(sum(x for x, pattern in zip(times, found.patterns, strict=True) if pattern.of == c) <= there)
+    model.minimize(sum(round(1000 * float(p.weight[t.of])) * x for x, t in zip(times, found.patterns, strict=True)))
+    for x, value in zip(times, found.times.tolist(), strict=True):
+        model.add_hint(x, int(value + 0.5))
+    solver, status = cp_solver(model, seconds=seconds, seed=seed, work=work)
+    if status not in (cp.OPTIMAL, cp.FEASIBLE):
+        return None
+    return Generated(found.bound, found.patterns, np.array([float(solver.value(x)) for x in times]))

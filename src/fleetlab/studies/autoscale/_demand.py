@@ -1,0 +1,117 @@
+"""What tasks ask for at each step, in nodes: as if nobody waited."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.workload import Cluster, Workload, WorkloadError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+MOST = 200_000  # steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Tasks that a pool of equal nodes is for, and the demand they make."""
+
+    workload: Workload
+    part: Floats  # [tasks, amounts]: of a node, all instances together; the last is of its GPUs
+    every: float  # seconds in a step
+    level: Floats  # [steps]: the most that is asked for at once in each step, in nodes
+    flows: Floats  # [steps, 2]: what comes and what goes in each step, in nodes
+    end: float  # of the last step
+
+    @property
+    def most(self) -> int:
+        """Nodes that hold the highest level, if everything packed well."""
+        return math.ceil(float(self.level.max(initial=0.0)) - 1e-9)
+
+
+def asked(workload: Workload, nodes: Cluster, *, every: float) -> Asked:
+    """Those of a workload that may run on these nodes; a pool with GPUs is for those who ask for some."""
+    node = _one_kind(nodes)
+    frame = _with_service(workload.frame)
+    if node["gpus"]:
+        types = pl.col("gpu_types")
+        may = (types.list.len() == 0) | types.list.contains(node["gpu_type"])
+        frame = frame.filter((pl.col("gpu_milli") > 0) & may)
+    part = _part(frame, node)
+    fits = part.max(axis=1, initial=0.0) <= 1
+    frame, part = frame.filter(pl.Series(fits)), part[fits]
+    if frame.height < 2:
+        msg = f"{workload.source}: too few tasks could run on these nodes: {frame.height}"
+        raise WorkloadError(
+            msg, hint="a task must fit on a node, and its run time be known; GPU nodes are for GPU tasks"
+        )
+    first = float(frame["submit"][0])
+    kept = Workload.of(frame.drop("task").with_columns(pl.col("submit") - first), source=workload.source)
+    whole = part * kept.frame["instances"].to_numpy()[:, None]
+    end = float(kept.frame["submit"][-1])
+    steps = math.ceil(end / every) if every > 0 else 0
+    if not 0 < steps <= MOST:
+        msg = f"submissions over {end:,.0f} s make {steps:,} steps of {every:g} s: not between 1 and {MOST:,}"
+        raise WorkloadError(msg, hint="--every 300 makes 288 a day")
+    submit, service = kept.frame["submit"].to_numpy(), kept.frame["service"].to_numpy()
+    level = peaks(submit, submit + service, whole, every, steps)
+    scarce = whole[:, int((whole * service[:, None]).sum(axis=0).argmax())]
+    flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + service)])
+    return Asked(kept, whole, every, level, flows, steps * every)
+
+
+def _one_kind(nodes: Cluster) -> dict[str, Any]:
+    kinds = nodes.frame.drop("node", "pool").unique()
+    if kinds.height != 1:
+        msg = f"a pool that is scaled has nodes of one kind, not of: {kinds.height}"
+        raise WorkloadError(msg, hint="one [[node]] entry with the count that there may be at most")
+    return kinds.row(0, named=True)
+
+
+def _with_service(frame: pl.DataFrame) -> pl.DataFrame:
+    """Run times; who is older than the log or outlives it runs for as long as the log saw it."""
+    seen = pl.concat([frame["submit"], frame["start"].drop_nulls(), frame["end"].drop_nulls()]).max()
+    begin = pl.coalesce("start", "submit")
+    until = pl.when(pl.col("status") == "running").then(pl.lit(seen)).otherwise(pl.col("end"))
+    told = frame.with_columns(service=pl.coalesce("service", until - begin))
+    return told.filter(pl.col("service").is_not_null() & (pl.col("service") >= 0))
+
+
+def _part(frame: pl.DataFrame, node: dict[str, Any]) -> Floats:
+    """The part of a node that one instance takes, of each amount; infinite where the node has none of it."""
+    parts = [_ratio(frame[name].to_numpy(), node[name]) for name in LUMPS]
+    return np.column_stack([*parts, _ratio(frame["gpu_milli"].to_numpy(), 1000 * node["gpus"])])
+
+
+def _ratio(amount: Ints, there: int) -> Floats:
+    return np.where(amount > 0, amount / there if there else np.inf, 0.0).astype(np.float64)
+
+
+def _in_steps(when: Floats, amount: Floats, every: float, steps: int) -> Floats:
+    at = (when // every).astype(np.int64)
+    return np.bincount(at[at < steps], weights=amount[at < steps], minlength=steps).astype(np.float64)
+
+
+def peaks(begin: Floats, end: Floats, amount: Floats, every: float, steps: int) -> Floats:
+    """The highest level in each step, of the amount that there is most of; each is held from its begin to its end.
+
+    >>> peaks(np.array([0.0, 15.0]), np.array([12.0, 18.0]), np.array([[2.0], [1.0]]), 10.0, 3)
+    array([2., 2., 0.])
+    """
+    when = np.concatenate((end, begin))  # at one time ends come first
+    order = np.argsort(when, kind="stable")
+    when, level = when[order], np.cumsum(np.concatenate((-amount, amount))[order], axis=0).max(axis=1)
+    edges = np.arange(steps) * every
+    before = np.searchsorted(when, edges, side="right") - 1
+    found = np.where(before >= 0, level[np.maximum(before, 0)], 0.0)
+    at = (when // every).astype(np.int64)
+    inside = (at >= 0) & (at < steps)
+    np.maximum.at(found, at[inside], level[inside])
+    return np.asarray(np.round(np.maximum(found, 0.0), 9))

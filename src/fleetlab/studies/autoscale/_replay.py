@@ -1,0 +1,126 @@
+"""A way to scale, replayed in the simulator: what tasks waited, and for how long nodes were there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.sim import Drain, Elastic, SimResult, simulate
+from fleetlab.studies.autoscale._demand import Asked, Floats, Ints
+from fleetlab.workload import Cluster
+
+Bools = NDArray[np.bool_]
+POOL = "scaled"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fared:
+    """How tasks and nodes fared in the days that count."""
+
+    policy: str
+    setting: str
+    submit: Floats  # of the tasks that count
+    wait: Floats
+    node_hours: Floats  # [days]
+    idle: Floats  # [days]: GPU-hours on them that nobody held; of nodes without GPUs, node-hours by their CPU
+
+    @property
+    def p95(self) -> float:
+        """The wait that one task in twenty exceeds."""
+        return float(np.quantile(self.wait, 0.95))
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where policies are replayed: who asks, on which nodes, and which days count."""
+
+    asked: Asked
+    cluster: Cluster  # as many nodes as there may be, in one pool
+    first: int  # the step with which days that count begin
+    days: int
+    boot: float
+
+    @property
+    def edges(self) -> Floats:
+        """Of the days that count, in seconds."""
+        return np.asarray(self.first * self.asked.every + 86_400.0 * np.arange(self.days + 1), dtype=np.float64)
+
+    def scheduled(self, policy: str, setting: str, ready: Ints) -> Fared:
+        """So many nodes ready at each step; one that is switched off takes no more tasks, and goes when it is empty."""
+        every, nodes = self.asked.every, self.cluster.frame["node"].to_list()
+        off = [
+            Drain(begin * every, end * every, nodes=[nodes[j]])
+            for j in range(int(ready.min()), min(len(nodes), int(ready.max())))
+            for begin, end in _runs(ready <= j)
+        ]
+        never = [Drain(0.0, len(ready) * every, nodes=nodes[int(ready.max()) :])] if ready.max() < len(nodes) else []
+        result = self._play([*off, *never])
+        on = [(j, b * every, e * every) for j in range(min(len(nodes), int(ready.max()))) for b, e in _runs(ready > j)]
+        return self._fared(policy, setting, result, pl.concat([_spells(on), self._busy(result)]))
+
+    def reactive(self, least: int, idle: float) -> Fared:
+        """Nodes are booted when somebody waits for them, and go when idle."""
+        result = self._play([Elastic(POOL, least=least, boot=self.boot, every=60.0, idle=idle)])
+        assert result.played.up is not None
+        up = result.played.up
+        there = pl.DataFrame({"node": up.node, "begin": up.begin, "end": up.end})
+        return self._fared("reactive", f"{least} at least, idle {idle:g} s", result, there)
+
+    def _play(self, events: Sequence[Drain | Elastic]) -> SimResult:
+        # First fit fills the first nodes, so that the last ones become empty.
+        return simulate(self.asked.workload, self.cluster, place="first_fit", events=list(events))
+
+    def _busy(self, result: SimResult) -> pl.DataFrame:
+        """When tasks were on each node."""
+        number = pl.DataFrame({"name": self.cluster.frame["node"], "node": np.arange(len(self.cluster))})
+        both = result.placements.join(result.tasks.select("task", "start", "end"), on="task")
+        both = both.rename({"node": "name"}).join(number, on="name")
+        return both.select(pl.col("node").cast(pl.Int64), begin="start", end="end")
+
+    def _fared(self, policy: str, setting: str, result: SimResult, there: pl.DataFrame) -> Fared:
+        edges, tasks = self.edges, result.tasks
+        hours = covered(there, edges) / 3600
+        counts = (tasks["submit"] >= edges[0]).to_numpy() & (tasks["submit"] < edges[-1]).to_numpy()
+        start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
+        gpus = int(self.cluster.frame["gpus"][0])
+        part = self.asked.part[tasks["task"].to_numpy(), -1 if gpus else 0]
+        held = np.array([
+            (np.maximum(0.0, np.minimum(end, b) - np.maximum(start, a)) * part).sum() / 3600
+            for a, b in pairwise(edges.tolist())
+        ])  # fmt: skip
+        submit, wait = (tasks[name].to_numpy()[counts] for name in ("submit", "wait"))
+        return Fared(policy, setting, submit, wait, hours, (hours - held) * (gpus or 1))
+
+
+def _runs(which: Bools) -> list[tuple[int, int]]:
+    """Where steps follow each other without a break: from which to before which.
+
+    >>> _runs(np.array([True, True, False, True]))
+    [(0, 2), (3, 4)]
+    """
+    edge = np.flatnonzero(np.diff(np.concatenate(([0], which.astype(np.int8), [0]))))
+    return [(int(a), int(b)) for a, b in zip(edge[::2], edge[1::2], strict=True)]
+
+
+def _spells(rows: Sequence[tuple[int, float, float]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={"node": pl.Int64, "begin": pl.Float64, "end": pl.Float64}, orient="row")
+
+
+def covered(spells: pl.DataFrame, edges: Floats) -> Floats:
+    """Seconds for which nodes were there, from each edge to the next; what overlaps on one node counts once.
+
+    >>> covered(_spells([(0, 0.0, 5.0), (0, 3.0, 8.0), (1, 6.0, 7.0)]), np.array([0.0, 4.0, 10.0]))
+    array([4., 5.])
+    """
+    spells = spells.sort("node", "begin")
+    before = pl.col("end").cum_max().shift(1).over("node").fill_null(0.0)
+    fresh = spells.select(begin=pl.max_horizontal("begin", before), end="end").filter(pl.col("end") > pl.col("begin"))
+    begin, end = fresh["begin"].to_numpy(), fresh["end"].to_numpy()
+    return np.array([
+        np.maximum(0.0, np.minimum(end, b) - np.maximum(begin, a)).sum() for a, b in pairwise(edges.tolist())
+    ])  # fmt: skip

@@ -1,0 +1,321 @@
+"""How many nodes to have ready, by forecasts? Replayed beside other ways to scale, at the same P95 wait."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fleetlab._student import student
+from fleetlab.forecast import Forecaster
+from fleetlab.forecast.catalogue import BY_NAME
+from fleetlab.studies._blocks import Blocks
+from fleetlab.studies.autoscale import _ready
+from fleetlab.studies.autoscale._demand import Asked, Floats, Ints, asked
+from fleetlab.studies.autoscale._replay import POOL, Fared, Ground
+from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+
+Tell = Callable[[str, int, float], None]
+DAY = 86_400.0
+MODELS = ("last", "seasonal", "holt_winters", "ridge")
+RISKS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
+IDLES = (300.0, 600.0, 1200.0, 3600.0)  # seconds after which a reactive pool lets a node go
+STEPS = 40  # by which nodes may be added on top of a forecast or of what is to come
+FINE = 0.005  # of the peak: such a step, and one node at least
+POLICIES = ("reactive", "static", "forecast", "oracle")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Autoscaling:
+    """What each way to scale needs for the same P95 wait."""
+
+    provenance: Provenance
+    sentences: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    frames: Mapping[str, pl.DataFrame]
+    drawn: Mapping[str, Figure]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Autoscaling {say(self.estimates[0])}>"
+
+    def summary(self) -> list[Estimate]:
+        """Node-hours a day that forecasts save against each other way, and those of each."""
+        return list(self.estimates)
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """In words; each way at the goal; forecasts against the others; all that was tried; nodes by day."""
+        return dict(self.frames)
+
+    def figures(self) -> dict[str, Figure]:
+        """Node-hours against waits, and nodes over time."""
+        return dict(self.drawn)
+
+
+def autoscale(
+    workload: Workload,
+    nodes: Cluster,
+    *,
+    wait: float = 60.0,
+    every: float = 300.0,
+    boot: float = 300.0,
+    learn: float | None = None,
+    models: Sequence[str | Forecaster] = MODELS,
+    seed: int = 0,
+    tell: Tell | None = None,
+) -> Autoscaling:
+    """How many nodes to have ready each step for a P95 wait of at most `wait` seconds, and does forecasting save any?
+
+    `nodes` are of one kind, as many as there may be. Every `every` seconds a way to scale says how many should be ready
+    once a node has had `boot` seconds to start. Forecasts learn for `learn` seconds (a third of the log unless told),
+    and the days after that count. Beside them: `reactive` (nodes are booted when somebody waits), `static` (always the
+    same number) and `oracle` (which knows what comes). Each is set so that it needs the fewest node-hours at which the
+    P95 wait is met.
+    """
+    _known(wait, every, boot, learn)
+    told = [_model(word) for word in models]
+    demand = asked(workload, nodes, every=every)
+    ground = _ground(demand, nodes, boot, learn)
+    tell, done = tell or (lambda *_: None), []
+
+    def tick(fared: Fared) -> Fared:
+        done.append(fared)
+        tell("replays", len(done), 1 - 0.95 ** len(done))  # how many there will be is not known
+        return fared
+
+    seen = _forecasts(ground, told)
+    found = {name: _WAYS[name](ground, seen, wait, tick) for name in POLICIES}
+    settings = {"wait": wait, "every": every, "boot": boot, "learn": ground.first * every, "cluster": nodes.source}
+    settings["models"] = [m.name for m in told]
+    return _told(found, done, ground, wait, Provenance("autoscale", workload.source, settings, seed))
+
+
+def _known(wait: float, every: float, boot: float, learn: float | None) -> None:
+    for name, value, least in (("wait", wait, 0.0), ("every", every, 1.0), ("boot", boot, 0.0), ("learn", learn, 1.0)):
+        if value is not None and not (math.isfinite(value) and value >= least):
+            msg = f"`{name}` is not a number of seconds of at least {least:g}: {value}"
+            raise WorkloadError(msg, hint="--wait 60 --every 300 --boot 300")
+
+
+def _model(word: str | Forecaster) -> Forecaster:
+    if not isinstance(word, str):
+        return word
+    if word not in BY_NAME:
+        msg = f"no model by that name: `{word}`"
+        raise WorkloadError(msg, hint=f"there are {', '.join(BY_NAME)}")
+    return BY_NAME[word]
+
+
+def _ground(demand: Asked, nodes: Cluster, boot: float, learn: float | None) -> Ground:
+    """All nodes in one pool, and the days that count."""
+    first = round((demand.end / 3 if learn is None else learn) / demand.every)
+    days = int((demand.end - first * demand.every) // DAY)
+    if first < 4 * round(DAY / demand.every) or days < 2:
+        msg = f"{demand.workload.source}: too short: {demand.end / DAY:.3g} days"
+        raise WorkloadError(msg, hint="forecasts learn from four days at least, and two days at least must count")
+    spare = min(len(nodes), demand.most + STEPS * _step(demand))
+    frame = nodes.frame.head(spare).with_columns(pool=pl.lit(POOL))
+    return Ground(demand, Cluster.of(frame, source=nodes.source), first, days, boot)
+
+
+def _forecasts(ground: Ground, models: Sequence[Forecaster]) -> list[_ready.Forecasts]:
+    """Models learn from the first half of the days that do not count, so that their misses in the other are known."""
+    lead = math.ceil(ground.boot / ground.asked.every)
+    return _ready.forecasts(models, ground.asked, lead=lead, learn=ground.first // 2)
+
+
+def _step(demand: Asked) -> int:
+    return max(1, round(FINE * demand.most))
+
+
+# -- the ways to scale ---------------------------------------------------------------------------------------------
+
+
+def cheapest(settings: Sequence[int], run: Callable[[int], Fared], wait: float) -> Fared | None:
+    """The first of the settings, each more generous than the one before, that meets the goal; by halving."""
+    low, high, met = 0, len(settings) - 1, None
+    while low <= high:
+        middle = (low + high) // 2
+        fared = run(settings[middle])
+        if fared.p95 <= wait:
+            met, high = fared, middle - 1
+        else:
+            low = middle + 1
+    return met
+
+
+Way = Callable[[Ground, Sequence[_ready.Forecasts], float, Callable[[Fared], Fared]], Fared | None]
+
+
+def _static(ground: Ground, _: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]) -> Fared | None:
+    steps = len(ground.asked.level)
+
+    def run(n: int) -> Fared:
+        return tick(ground.scheduled("static", f"{n} nodes", np.full(steps, n)))
+
+    return cheapest(range(1, len(ground.cluster) + 1), run, wait)
+
+
+def _reactive(
+    ground: Ground, _: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]
+) -> Fared | None:
+    met = [
+        cheapest(range(len(ground.cluster) + 1), lambda n, idle=idle: tick(ground.reactive(n, idle)), wait)  # type: ignore[misc]
+        for idle in IDLES
+    ]
+    return min((m for m in met if m), key=lambda m: float(m.node_hours.sum()), default=None)
+
+
+def _forecast(
+    ground: Ground, seen: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]
+) -> Fared | None:
+    """Risks from high to low, then nodes on top of the lowest."""
+    step = _step(ground.asked)
+    settings = [(risk, 0) for risk in RISKS] + [(RISKS[-1], j * step) for j in range(1, STEPS + 1)]
+
+    def run(j: int) -> Fared:
+        risk, extra = settings[j]
+        model = _ready.best(seen, risk, ground.first)
+        upper = model.upper(risk) + extra
+        said = f"risk {risk:g}" + (f" and {extra} nodes" if extra else "") + f", {model.name}"
+        return tick(ground.scheduled("forecast", said, _whole(ground, upper)))
+
+    return cheapest(range(len(settings)), run, wait)
+
+
+def _oracle(ground: Ground, _: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]) -> Fared | None:
+    """What comes in each step, and a few nodes more or less: not all packs well, and some may wait."""
+
+    def run(extra: int) -> Fared:
+        ready = _whole(ground, ground.asked.level + extra)
+        return tick(ground.scheduled("oracle", f"{extra:+d} nodes", ready))
+
+    step = _step(ground.asked)
+    return cheapest([j * step for j in range(-STEPS // 4, STEPS + 1)], run, wait)
+
+
+_WAYS: dict[str, Way] = {"reactive": _reactive, "static": _static, "forecast": _forecast, "oracle": _oracle}
+
+
+def _whole(ground: Ground, level: Floats) -> Ints:
+    """Whole nodes, at least one; all of them in steps of which nothing is known."""
+    most = len(ground.cluster)
+    return np.clip(np.ceil(np.where(np.isnan(level), most, level) - 1e-9), 1, most).astype(np.int64)
+
+
+# -- what is told --------------------------------------------------------------------------------------------------
+
+
+def _told(
+    found: Mapping[str, Fared | None], tried: Sequence[Fared], ground: Ground, wait: float, provenance: Provenance
+) -> Autoscaling:
+    met = {name: fared for name, fared in found.items() if fared is not None}
+    table = pl.DataFrame([_row(f, provenance.seed or 0) for f in met.values()])
+    against = _against(met)
+    frames = {
+        "sentences": pl.DataFrame({"sentence": _sentences(against, met, wait)}),
+        "at the goal": table,
+        "forecast against": against,
+        "tried": pl.DataFrame([_tried(f) for f in tried]),
+        "by day": _by_day(met),
+    }
+    lacking = [f"{name}: no setting that was tried meets the goal" for name in POLICIES if name not in met]
+    most, there = ground.asked.most, len(ground.cluster)
+    short = [f"at the peak tasks ask for {most:,} nodes, and there are {there:,}: some wait whatever is done"]
+    notes = (
+        f"{ground.days} days count, after {ground.first * ground.asked.every / DAY:.3g} days to learn from",
+        "nodes that boot are not counted; one that is switched off counts until its last task ends",
+        "settings are chosen on the days that count, for every way alike",
+        *(short if most > there else ()),
+        *lacking,
+    )
+    said = tuple(frames["sentences"]["sentence"])
+    return Autoscaling(provenance, said, tuple(_estimates(against, met)), frames, _figures(frames, ground, wait), notes)
+
+
+def _mean(values: Floats) -> tuple[float, float, float]:
+    """A mean over days, with Student's interval."""
+    value = float(values.mean())
+    half = student(len(values) - 1, 0.95) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return value, value - half, value + half
+
+
+def _row(f: Fared, seed: int) -> dict[str, object]:
+    hours, idle = _mean(f.node_hours), _mean(f.idle)
+    p95 = Blocks.cut(f.submit, seed=seed).quantile(f.wait, 0.95)
+    row: dict[str, object] = {"policy": f.policy, "setting": f.setting}
+    for name, told in (("P95 wait", p95), ("node-hours a day", hours), ("idle GPU-hours a day", idle)):
+        row |= dict(zip((name, f"{name}, low", f"{name}, high"), told, strict=True))
+    return row | {"mean wait": float(f.wait.mean()), "waited": float((f.wait > 0).mean())}
+
+
+def _tried(f: Fared) -> dict[str, object]:
+    hours = float(f.node_hours.mean())
+    return {"policy": f.policy, "setting": f.setting, "P95 wait": f.p95, "node-hours a day": hours}
+
+
+AGAINST = {
+    "against": pl.String,
+    "node-hours a day": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "percent": pl.Float64,
+    "verdict": pl.String,
+}
+
+
+def _against(met: Mapping[str, Fared]) -> pl.DataFrame:
+    """Node-hours of forecasts less those of each other way, day by day."""
+    rows = []
+    for name in POLICIES:
+        if name != "forecast" and name in met and "forecast" in met:
+            value, low, high = _mean(met["forecast"].node_hours - met[name].node_hours)
+            verdict = "fewer" if high < 0 else "more" if low > 0 else "not sure"
+            rows.append((name, value, low, high, 100 * value / float(met[name].node_hours.mean()), verdict))
+    return pl.DataFrame(rows, schema=AGAINST, orient="row")
+
+
+def _by_day(met: Mapping[str, Fared]) -> pl.DataFrame:
+    days = len(next(iter(met.values())).node_hours) if met else 0
+    return pl.DataFrame({"day": list(range(1, days + 1)), **{name: f.node_hours for name, f in met.items()}})
+
+
+def _sentences(against: pl.DataFrame, met: Mapping[str, Fared], wait: float) -> list[str]:
+    goal = f"At a P95 wait of at most {wait:g} s"
+    if "forecast" not in met:
+        return [f"{goal}, no setting of the forecasts that was tried does."]
+    said = []
+    for row in against.iter_rows(named=True):
+        words = {"fewer": "need fewer node-hours than", "more": "need more node-hours than"}
+        what = words.get(row["verdict"], "are not surely better or worse in node-hours than")
+        low, high = row["low"], row["high"]
+        said.append(
+            f"{goal}, forecasts {what} `{row['against']}`: {row['node-hours a day']:+,.4g} a day "
+            f"({low:+,.4g} to {high:+,.4g}), {row['percent']:+.3g} %."
+        )
+    return said
+
+
+def _estimates(against: pl.DataFrame, met: Mapping[str, Fared]) -> list[Estimate]:
+    found = [
+        Estimate(f"node-hours a day, forecast less {r['against']}", r["node-hours a day"], r["low"], r["high"], "h")
+        for r in against.iter_rows(named=True)
+    ]
+    return found + [Estimate(f"node-hours a day, {name}", *_mean(f.node_hours), "h") for name, f in met.items()]
+
+
+def _figures(frames: Mapping[str, pl.DataFrame], ground: Ground, wait: float) -> dict[str, Figure]:
+    tried = frames["tried"]
+    curve = tried.select(x="node-hours a day", y="P95 wait", series="policy").sort("series", "x")
+    alt = f"P95 wait against node-hours a day of {tried.height} settings; the goal is {wait:g} s"
+    days = np.arange(len(ground.asked.level)) * ground.asked.every / DAY
+    level = pl.DataFrame({"x": days, "y": ground.asked.level})
+    return {
+        "settings": Figure("Waits and node-hours", "line", curve, "node-hours a day", "P95 wait, s", alt),
+        "demand": Figure(
+            "What tasks ask for", "step", level, "days", "nodes", f"at most {ground.asked.most:,} nodes at once"
+        ),
+    }

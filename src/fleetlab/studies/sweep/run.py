@@ -1,0 +1,116 @@
+"""Play all cells of a study that the run store does not have, on this machine's cores or a Ray cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleetlab.studies.sweep import _catalogue
+from fleetlab.studies.sweep._cases import Cell
+from fleetlab.studies.sweep._claims import claiming
+from fleetlab.studies.sweep._engine import Crew, Engine
+from fleetlab.studies.sweep._found import Words
+from fleetlab.studies.sweep._local import Local
+from fleetlab.studies.sweep._plan import Plan, folder_of
+from fleetlab.studies.sweep._queue import Queue
+from fleetlab.studies.sweep._rounds import Rounds, words_of
+from fleetlab.studies.sweep._sources import share
+from fleetlab.studies.sweep._store import Record, Store
+from fleetlab.studies.sweep.result import Effort, Sweep
+from fleetlab.studies.sweep.study import Study
+from fleetlab.workload import WorkloadError
+
+Tell = Callable[[str, int, float], None]
+ENGINES = ("local", "ray")
+STORE = Path("runs")
+
+
+def sweep(
+    study: Study | Path | str,
+    *,
+    store: Path | str = STORE,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    tell: Tell | None = None,
+) -> Sweep:
+    """Play every cell of a study that the store does not have, and say what all of them say together.
+
+    `engine` is `local` or `ray`, `address` that of a Ray cluster, `workers` how many there are at once (one a core
+    unless told). However it ends, finished cells are kept, and the same call goes on where it stopped.
+    """
+    told = study if isinstance(study, Study) else Study.read(study)
+    if engine not in ENGINES or (address is not None and engine != "ray"):
+        msg = f"no engine by that name: `{engine}`" if engine not in ENGINES else f"an address is Ray's: {address}"
+        raise WorkloadError(msg, hint="--engine local, or --engine ray --address HOST:PORT")
+    speak: Tell = tell or (lambda *_: None)
+    plan, kept = Plan.of(told, speak), Store.at(store, make=True)
+    with ExitStack() as stack:
+        claims = stack.enter_context(claiming(kept.folder))
+        state = _State(plan, Rounds.of(told), kept, speak)
+        queue = Queue(kept, claims, state.done)
+
+        def hired() -> Engine:
+            plan.rehearse()
+            return stack.enter_context(Engine(_crew(plan, kept, engine, address, workers), plan.ask))
+
+        return state.played(queue, hired, engine)
+
+
+def _crew(plan: Plan, store: Store, engine: str, address: str | None, workers: int | None) -> Crew:
+    prepared = list(plan.prepared.values())
+    if engine == "local":
+        share(prepared, folder_of(store.folder))
+        return Local(folder_of(store.folder), plan.texts, workers=workers)
+    from fleetlab.studies.sweep._ray import Ray
+
+    return Ray(prepared, plan.texts, address=address, workers=workers)
+
+
+@dataclass(slots=True)
+class _State:
+    """A sweep under way: what is known by now."""
+
+    plan: Plan
+    rounds: Rounds
+    store: Store
+    tell: Tell
+    cells: dict[str, Cell] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    found: dict[Words, dict[int, dict[str, Any]]] = field(default_factory=dict)
+
+    def played(self, queue: Queue, hired: Callable[[], Engine], name: str) -> Sweep:
+        """Play round after round, until everything is settled."""
+        began, engine = time.perf_counter(), None
+        for look in range(1, len(self.plan.study.seeds.looks()) + 1):
+            missing = self._missing(look)
+            if missing:
+                engine = engine or hired()
+                queue.add(missing)
+                engine.run(queue)
+            self.rounds.settle(look, self.found)
+            if not self.rounds.open:
+                break
+        held = engine.held_now() if engine else 0.0
+        effort = Effort(name, len(queue.played), sum(queue.played), held, time.perf_counter() - began)
+        return Sweep.of(self.plan, self.rounds, self.records, self.found, effort)
+
+    def _missing(self, look: int) -> list[Cell]:
+        """The cells of a look that nobody has played yet, or that only killed workers so far."""
+        wanted = [self.plan.cell(case, seed) for case, seed in self.rounds.wanted(look)]
+        fresh = {cell.key: cell for cell in wanted if cell.key not in self.records}
+        self.cells |= fresh
+        for key, record in _catalogue.records(self.store, fresh).items():
+            if not record.get("died"):
+                self.done(fresh.pop(key), record)
+        return list(fresh.values())
+
+    def done(self, cell: Cell, record: Record) -> None:
+        """A cell's record is there."""
+        self.records[cell.key] = record
+        self.found.setdefault(words_of(cell.case), {})[cell.seed] = record.get("metrics") or {}
+        self.tell("cells", len(self.records), len(self.records) / len(self.cells))

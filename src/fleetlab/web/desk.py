@@ -1,0 +1,163 @@
+"""What the page can do, whoever asks and however: play, open, describe, read, report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fleetlab.web import answers
+from fleetlab.web.beside import answer
+from fleetlab.web.book import Book
+from fleetlab.web.jobs import Job, Jobs
+from fleetlab.web.pool import Pool, Tell
+from fleetlab.web.scenario import Link, Scenario
+from fleetlab.web.uploads import Uploads
+from fleetlab.workload import FleetlabError, TraceError
+
+ANSWERS = 64  # that are kept as they were shown
+TO_READ = 120.0  # s for a reader, at the most
+
+
+class Desk:
+    """The parts of a running page."""
+
+    def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:
+        self.uploads = Uploads(upload_bytes)
+        self.book = Book(root, self.uploads)
+        self.jobs = Jobs()
+        self.workers, self.limit = workers, limit
+        # Outcomes are kept with the answer, so that no other can take their place in memory, and their key.
+        self._answers: OrderedDict[tuple[str, int, int], tuple[answers.Answer, Any, Any]] = OrderedDict()
+        self.pool: Pool
+
+    async def open(self) -> None:
+        """Start the processes."""
+        self.pool = Pool(self.workers)
+        self.pool.start()
+
+    async def close(self) -> None:
+        """End all work, and leave nothing behind."""
+        await self.jobs.close()
+        await self.pool.close()
+        self.uploads.close()
+
+    # -- what is asked of a process -----------------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        do: str,
+        trace: str,
+        job: Job,
+        key: str = "",
+        tell: Tell | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        name, where = self.book.where(trace)
+        whole = f"{do} {name} {key}"
+        job.ahead = lambda: self.pool.ahead(whole)
+        request = {"do": do, "trace": name, "where": where, **more}
+        return await self.pool.ask(
+            whole, request, visitor=job.visitor, limit=self.limit, tell=tell or job.tell, patience=job.patience
+        )
+
+    async def outcome(self, scenario: Scenario, job: Job, tell: Tell | None = None) -> dict[str, Any]:
+        """What one scenario gives."""
+        return await self._ask("run", scenario.trace, job, scenario.key, tell, query=scenario.key)
+
+    async def run(self, link: Link, job: Job) -> answers.Answer:
+        """A scenario beside the baseline."""
+        if link.base == link.now:
+            base = now = await self.outcome(link.now, job)
+        else:
+            base, now = await _both(self.outcome(link.base, job), self.outcome(link.now, job, self._early(link, job)))
+        key = (link.query(), id(base), id(now))
+        if key not in self._answers:
+            self._answers[key] = (await asyncio.to_thread(_answered, link, base, now), base, now)
+            while len(self._answers) > ANSWERS:
+                self._answers.popitem(last=False)
+        return self._answers[key][0]
+
+    def _early(self, link: Link, job: Job) -> Tell:
+        """Tells the numbers of a scenario as soon as they are known, before anything is drawn."""
+        key = f"run {self.book.where(link.base.trace)[0]} {link.base.key}"
+
+        def tell(progress: dict[str, Any] | None) -> None:
+            told = dict(progress or {})
+            numbers = told.pop("numbers", None)
+            base = self.pool.kept(key)
+            if numbers is not None and base is not None:
+                told["answer"] = answer(link, base, numbers, "")
+            job.tell(told)
+
+        return tell
+
+    async def opened(self, trace: str, job: Job) -> answers.Opened:
+        """What is in a trace."""
+        found = await self._ask("open", trace, job)
+        return cast("answers.Opened", {"trace": trace, **found})
+
+    async def described(self, trace: str, job: Job) -> answers.Described:
+        """A trace as the papers describe theirs."""
+        found = await self._ask("describe", trace, job)
+        return {"trace": trace, "html": found["html"], "result": found["result"]}
+
+    async def report(self, link: Link, job: Job) -> str:
+        """Baseline, scenario and kept runs as one page that can be mailed."""
+        runs = {"baseline": link.base, "now": link.now} if link.base != link.now else {"baseline": link.base}
+        runs |= {f"kept {k}: {kept.title}": kept for k, kept in enumerate(link.kept, 1)}
+        found = [(await self.outcome(scenario, job))["result"] for scenario in runs.values()]
+        request = {
+            "do": "report",
+            "results": dict(zip(runs, found, strict=True)),
+            "title": f"fleetlab: {link.now.title}",
+        }
+        done = await self.pool.ask(
+            f"report {link.query()}", request, visitor=job.visitor, limit=self.limit, tell=job.tell, keep=False
+        )
+        return str(done["html"])
+
+    async def read(self, asked: Mapping[str, Any], job: Job) -> answers.Read:
+        """Make a trace of a log that was sent; nothing of it is left if that fails."""
+        upload = self.uploads.get(asked["upload"])
+        if not upload.files:
+            msg = "the upload has no file, or was read already"
+            raise TraceError(msg, hint="send the file first")
+        request = {
+            "do": "read", "path": str(upload.log), "out": str(upload.trace), "scratch": str(upload.scratch),
+            "format": asked["format"], "zone": asked.get("zone") or None, "map": asked.get("map") or None,
+        }  # fmt: skip
+        try:
+            found = await self.pool.ask(
+                f"read {upload.name}", request, visitor=job.visitor, limit=min(self.limit, TO_READ), tell=job.tell,
+                kind="read", keep=False,
+            )  # fmt: skip
+        except FleetlabError as e:
+            self.uploads.remove(upload.name)
+            raise TraceError(upload.said(str(e)), hint=upload.said(e.hint or "")) from None
+        except BaseException:
+            self.uploads.remove(upload.name)
+            raise
+        upload.tidy()
+        upload.files.clear()
+        upload.told.clear()
+        return {"trace": f"upload:{upload.name}", "tasks": found["tasks"], "rejects": found["rejects"]}
+
+
+async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    """Both at once; where one fails, the other is not waited for."""
+    tasks = [asyncio.ensure_future(one) for one in (first, second)]
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _answered(link: Link, base: dict[str, Any], now: dict[str, Any]) -> answers.Answer:
+    from fleetlab.web.fragments import drawn
+
+    how = f"simulate · {now['result']['provenance']['source']} · now: {link.now.title} · baseline: {link.base.title}"
+    return answer(link, base, now, str(drawn(base, now, how)))

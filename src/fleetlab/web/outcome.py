@@ -1,0 +1,115 @@
+"""What one scenario gave, small enough to keep: the result as JSON, and each number in blocks of time.
+
+Two scenarios of one trace play the same tasks. Cut into the same blocks, their differences are paired: a busy hour is
+in both, and cancels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim import SimResult, simulate
+from fleetlab.web.scenario import Scenario
+from fleetlab.web.world import world
+from fleetlab.workload import Estimate, Provenance, Trace, as_json
+
+BLOCKS = 20
+LEAST = 10 * BLOCKS  # tasks: with fewer, no interval is given
+# By the metric's name in a summary: what is taken of which column in each block; a number is a quantile.
+PAIRED: dict[str, tuple[str, float | None]] = {
+    "mean wait": ("wait", None),
+    "P50 wait": ("wait", 0.5),
+    "P90 wait": ("wait", 0.9),
+    "P99 wait": ("wait", 0.99),
+    "mean completion": ("completion", None),
+    "P90 completion": ("completion", 0.9),
+    "mean bounded slowdown": ("bounded_slowdown", None),
+}
+
+
+def played(
+    trace: Trace, scenario: Scenario, early: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
+    """Play it; the result as `--json` prints it, and what it takes to hold it against others.
+
+    `early` is told the numbers before the tables are made, which take a quarter of the time.
+    """
+    workload, cluster = world(trace, scenario)
+    run = simulate(
+        workload,
+        cluster,
+        order=scenario.order,
+        discipline=scenario.discipline,
+        place=scenario.place,
+        estimate=scenario.estimate,
+        sharing=scenario.sharing,
+        seed=scenario.seed,
+    )
+    at = _cut(run.tasks["task"], len(workload))
+    found = {
+        "blocks": _blocks(run.tasks, at),
+        "ledger": _ledger(run, at),
+        "span": float(workload.frame["submit"].max() or 0.0),  # type: ignore[arg-type]
+        "nodes": dict(cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null()).iter_rows()),
+        "refused": run.refused.height,
+    }
+    early(found | {"result": json.loads(as_json(_Numbers(run)))})
+    return found | {"result": json.loads(as_json(run))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """A result without its tables."""
+
+    run: SimResult
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.run.provenance
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.run.notes
+
+    def summary(self) -> list[Estimate]:
+        return self.run.summary()
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        return {}
+
+
+def _cut(task: pl.Series, tasks: int) -> list[slice]:
+    """Where each block of the tasks that ran begins and ends; blocks are cut over all tasks, whoever ran."""
+    if len(task) < LEAST:
+        return []
+    edges = np.searchsorted(task.to_numpy(), np.linspace(0, tasks, BLOCKS + 1))
+    return [slice(a, b) for a, b in pairwise(edges.tolist())]
+
+
+def _blocks(tasks: pl.DataFrame, at: list[slice]) -> dict[str, list[float | None]]:
+    columns = {name: tasks[name].to_numpy() for name in {column for column, _ in PAIRED.values()}}
+    return {metric: [_stat(columns[c][part], q) for part in at] for metric, (c, q) in PAIRED.items()}
+
+
+def _stat(values: np.ndarray, q: float | None) -> float | None:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None
+    return float(known.mean() if q is None else np.quantile(known, q))
+
+
+def _ledger(run: SimResult, at: list[slice]) -> dict[str, dict[str, Any]]:
+    """By reason, the seconds that a task waits for it on average: over all, and in each block."""
+    found = {}
+    for reason in run.ledger.columns[1:]:
+        seconds = run.ledger[reason].to_numpy()
+        mean = float(seconds.mean()) if len(seconds) else 0.0
+        found[reason] = {"mean": mean, "blocks": [_stat(seconds[part], None) for part in at]}
+    return found

@@ -1,0 +1,152 @@
+"""Walking forward: nobody sees the future, and one who does is caught."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fleetlab.forecast import Panel, check_forecaster
+from fleetlab.forecast.backtest import HELD_OUT, splits, walk
+from fleetlab.forecast.panel import targets
+from fleetlab.forecast.simple import LastValue, Mean, flat
+from fleetlab.workload import WorkloadError
+
+
+@dataclass
+class Peeking(LastValue):
+    """Says what comes."""
+
+    name: str = "peeking"
+
+    def predict(self, seen, at, *, horizon):
+        return targets(seen.values, at, horizon)
+
+
+@dataclass
+class Centred(LastValue):
+    """An average around the origin, as a careless smoother would take it: half of it has not been."""
+
+    name: str = "centred"
+
+    def predict(self, seen, at, *, horizon):
+        near = np.clip(at[:, None] + np.arange(-3, 3), 0, len(seen) - 1)
+        return flat(seen.values[near].mean(axis=1), horizon)
+
+
+@dataclass
+class ScaledByAll(LastValue):
+    """Scales by the mean of all it is shown, also of what comes later: the commonest leak."""
+
+    name: str = "scaled_by_all"
+
+    def predict(self, seen, at, *, horizon):
+        return flat(np.tile(seen.values.mean(axis=0), (len(at), 1)), horizon)
+
+
+@dataclass
+class BesideAhead(LastValue):
+    """Looks ahead not in the series but in what stands beside it."""
+
+    name: str = "beside_ahead"
+
+    def predict(self, seen, at, *, horizon):
+        return flat(seen.beside[at, : seen.width], horizon)
+
+
+LEAKS = [Peeking, Centred, ScaledByAll, BesideAhead]
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_planted_leak_is_caught(leak, noise):
+    with pytest.raises(WorkloadError, match=f"`{leak().name}` looks ahead"):
+        walk(leak(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0)
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_the_contract_catches_a_leak_too(leak):
+    with pytest.raises(WorkloadError, match="looks ahead"):
+        check_forecaster(leak)
+
+
+def test_what_a_model_learns_from_ends_a_gap_before_its_first_origin(noise):
+    shown = []
+
+    @dataclass
+    class Remembers(Mean):
+        def fit(self, past, *, horizon, seed):
+            shown.append(past.values.copy())
+            return super().fit(past, horizon=horizon, seed=seed)
+
+    cuts = splits(len(noise), 4, gap=7, folds=3)
+    walk(Remembers(), noise, cuts, 4, seed=0)
+    assert [len(past) for past in shown] == [cut.at[0] - 7 for cut in cuts]
+    assert all(np.array_equal(past, noise.values[: len(past)]) for past in shown)
+
+
+def test_scales_are_learnt_inside_a_fold(noise):
+    """What comes after the first fold may be anything: what is said in it stays the same."""
+    from fleetlab.forecast.regress import Ridge
+
+    cuts = splits(len(noise), 4, gap=4, folds=3)
+    later = noise.values.copy()
+    later[cuts[1].at[0] :] *= 1000
+    other = Panel(later, noise.beside, noise.names, noise.every)
+    first = [walk(Ridge(), panel, cuts[:1], 4, seed=0).said[0] for panel in (noise, other)]
+    assert np.array_equal(*first)
+
+
+@pytest.mark.parametrize(("steps", "horizon", "folds"), [(100, 2, 4), (240, 12, 2), (8925, 12, 4), (1000, 1, 7)])
+def test_no_origin_is_asked_about_steps_of_the_next_split(steps, horizon, folds):
+    cuts = splits(steps, horizon, gap=horizon, folds=folds)
+    for now, then in pairwise(cuts):
+        assert now.at[-1] + horizon <= then.at[0]
+        assert now.learn == now.at[0] - horizon
+    assert cuts[-1].at[-1] + horizon == steps
+    assert cuts[-1].at[0] == round((1 - HELD_OUT) * steps)
+
+
+def test_a_series_too_short_is_refused_with_what_would_do():
+    with pytest.raises(WorkloadError, match="too few steps") as refused:
+        splits(99, 4, gap=4, folds=4)
+    assert "steps" in refused.value.hint
+
+
+def test_nobody_asks_for_less_than_nothing(noise):
+    @dataclass
+    class Below(LastValue):
+        name: str = "below"
+
+        def predict(self, seen, at, *, horizon):
+            return super().predict(seen, at, horizon=horizon) - 1e6
+
+    said = walk(Below(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0).said
+    assert min(float(s.min()) for s in said) == 0.0
+
+
+def test_what_is_not_a_number_is_refused(noise):
+    @dataclass
+    class Nan(LastValue):
+        name: str = "nan"
+
+        def predict(self, seen, at, *, horizon):
+            return super().predict(seen, at, horizon=horizon) * np.nan
+
+    with pytest.raises(WorkloadError, match="`nan` said what is not a number"):
+        walk(Nan(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0)
+
+
+def test_a_model_that_draws_lots_of_its_own_breaks_the_contract():
+    draw = np.random.default_rng(0)
+
+    @dataclass
+    class Lots(Mean):
+        name: str = "lots"
+
+        def fit(self, past, *, horizon, seed):
+            super().fit(past, horizon=horizon, seed=seed)
+            self.mean_ = self.mean_ + draw.normal()
+            return self
+
+    with pytest.raises(WorkloadError, match="something else the second time"):
+        check_forecaster(Lots)

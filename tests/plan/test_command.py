@@ -1,0 +1,100 @@
+"""`fleetlab plan` and `fleetlab defragment`, as a user calls them."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import cli
+
+DEMAND = "[[instance]]\ncount = 6\ncpu_milli = 400\n\n[[instance]]\ncount = 2\ngpu_milli = 500\ncpu_milli = 100\n"
+NODES = '[[node]]\ncount = 6\npool = "p"\ngpu_type = "T4"\ngpus = 1\ncpu_milli = 1000\nmemory_mib = 10\n'
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demand.toml").write_text(DEMAND, "utf-8")
+    (tmp_path / "nodes.toml").write_text(NODES, "utf-8")
+    return tmp_path
+
+
+def run(*words):
+    try:
+        cli.main([*map(str, words)])
+    except SystemExit as left:
+        return left.code or 0
+    return 0
+
+
+def test_a_plan_is_told_in_words_and_written_down(here, capsys):
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--out", "placement.csv") == 0
+    said = capsys.readouterr().out
+    assert "8 instances have a place: nodes in use 3." in said
+    assert "No plan does better: this is proved." in said
+    assert pl.read_csv("placement.csv").columns == ["task", "instance", "node", "gpus"]
+
+
+def test_what_was_written_can_be_moved_and_defragmented(here, capsys):
+    run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "balance", "--out", "wide.csv")
+    assert run("defragment", "demand.toml", "--nodes", "nodes.toml", "--current", "wide.csv", "--out", "tight.csv") == 0
+    assert pl.read_csv("tight.csv")["node"].n_unique() == 3
+    capsys.readouterr()
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "tight.csv") == 0
+    assert "instances that move 0" in capsys.readouterr().out
+
+
+def test_json_is_one_object_with_the_plan(here, capsys):
+    words = ("--objective", "cost", "--price", "p=2.5", "--seed", "3", "--json")
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml", *words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["summary"][0] == {"metric": "cost of nodes in use", "value": 7.5, "low": 7.5, "high": 7.5, "unit": ""}
+    assert len(told["tables"]["placements"]) == 8
+    assert told["provenance"]["settings"]["prices"] == {"p": 2.5}
+
+
+def test_who_does_not_fit_ends_with_status_1(here, capsys):
+    (here / "nodes.toml").write_text(NODES.replace("count = 6", "count = 2"), "utf-8")
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml") == 1
+    assert "ask for 2,600 cpu_milli, all nodes have 2,000 together" in capsys.readouterr().out
+
+
+def test_those_alive_in_a_trace_are_placed_on_its_nodes(here, capsys):
+    assert run("plan", "builtin:300", "--at", "2h", "--seconds", "5", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["provenance"]["source"].endswith("at 7200 s")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "demand.toml"), "--nodes FILE.toml"),
+        (("plan", "none.toml", "--nodes", "nodes.toml"), "cannot read the demand"),
+        (("plan", "demand.toml", "--nodes", "none.toml"), "cannot read the cluster file"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--price", "p:3"), "--price takes POOL=NUMBER"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "x.csv"), "placement"),
+        (("defragment", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "needs the column"),
+        (("plan", "builtin:300", "--at", "never"), "not a time"),
+    ],
+)
+def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert "hint: " in error
+    assert said in error
+
+
+@pytest.mark.parametrize("verb", ["plan", "defragment"])
+def test_a_command_takes_what_its_verb_takes(verb):
+    said = set(inspect.signature(getattr(cli, verb)).parameters) - {"at", "out", "json"}
+    assert said == set(inspect.signature(getattr(fleetlab, verb)).parameters) - {"tell"}
+
+
+@pytest.mark.parametrize("verb", ["plan", "defragment"])
+def test_help_has_examples(verb):
+    done = subprocess.run([sys.executable, "-m", "fleetlab.cli", verb, "--help"], capture_output=True, text=True)
+    assert f"fleetlab {verb} demand.toml" in done.stdout.split("Examples:")[1]

@@ -1,0 +1,120 @@
+"""Nothing is lost: kill -9 to the sweep or its workers, a full disk, two sweeps at once; the results are the same."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+import fleetlab
+
+from .conftest import records, saved, started, written
+
+STUDY = """
+traces = ["trace"]
+loads = [1.0, 1.5]
+seeds = 12
+
+[simulate]
+order = ["fifo", "sjf", "smallest"]
+discipline = ["skip", "easy"]
+"""
+CELLS = 2 * 12 * 3 * 2
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A study, and the results of a sweep that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("kills")
+    saved(folder / "trace", 2000)
+    path = written(folder, STUDY)
+    fleetlab.sweep(path, store=folder / "runs", workers=2)
+    found = records(folder / "runs")
+    assert len(found) == CELLS
+    return path, found
+
+
+def until(store, count, process):
+    """Wait for so many cells."""
+    while len(records(store)) < count and process.poll() is None:
+        time.sleep(0.02)
+
+
+def workers(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:  # noqa: PTH123
+        return [int(word) for word in f.read().split()]
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_results(undisturbed, tmp_path):
+    path, wanted = undisturbed
+    lots, store = random.Random(3), tmp_path / "runs"
+    for _ in range(4):
+        sweep = started("sweep", path, "--store", store, "--workers", 2)
+        until(store, min(len(records(store)) + lots.randrange(1, 30), CELLS - 2), sweep)
+        time.sleep(lots.random() * 0.05)
+        left = workers(sweep.pid)
+        sweep.kill()
+        sweep.communicate()
+        while any(alive(pid) for pid in left):  # they go with their parent
+            time.sleep(0.02)
+    assert 4 <= len(records(store)) < CELLS
+    fleetlab.sweep(path, store=store, workers=2)
+    assert records(store) == wanted
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:  # noqa: PTH123
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_lose_no_cell(undisturbed, tmp_path):
+    path, wanted = undisturbed
+    store = tmp_path / "runs"
+    sweep = started("sweep", path, "--store", store, "--workers", 2)
+    for count in (10, 40, 70):
+        until(store, count, sweep)
+        os.kill(workers(sweep.pid)[0], signal.SIGKILL)
+    said, _ = sweep.communicate(timeout=120)
+    assert sweep.returncode == 0
+    assert "cells failed 0" in said
+    assert records(store) == wanted
+
+
+@pytest.mark.slow
+def test_two_sweeps_over_one_store_share_the_work(undisturbed, tmp_path):
+    path, wanted = undisturbed
+    both = [started("sweep", path, "--store", tmp_path / "runs", "--workers", 1, "--json") for _ in range(2)]
+    told = [fleetlab.Saved.of(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both]
+    played = [{e.metric: e.value for e in one.summary()}["cells played now"] for one in told]
+    assert sum(played) == CELLS
+    assert min(played) > 0
+    assert records(tmp_path / "runs") == wanted
+    assert told[0].tables()["cases"].equals(told[1].tables()["cases"])
+
+
+def test_a_full_disk_ends_the_sweep_and_the_next_one_goes_on(undisturbed, tmp_path):
+    path, wanted = undisturbed
+    store = tmp_path / "runs"
+
+    def small_files():  # in the child: the system refuses files above a size, as it does on a disk that is full
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    fleetlab.sweep(fleetlab.Study.of({"traces": ["trace"], "seeds": [0]}, folder=path.parent), store=store, workers=1)
+    (store / "catalogue.sqlite").unlink()
+    kept = records(store)
+    sweep = started("sweep", path, "--store", store, "--workers", 1, preexec_fn=small_files)
+    _, said = sweep.communicate(timeout=60)
+    assert sweep.returncode == 2, said
+    assert "error: cannot" in said
+    assert "hint: look at free space" in said
+    assert records(store) == kept
+    assert list(store.glob("cells/*/.*")) == []
+    assert kept.items() <= wanted.items()

@@ -1,0 +1,308 @@
+"""The page in a real browser: what moves, what the address brings back, what is sent and downloaded."""
+
+import json
+import shutil
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from .conftest import CSV, HOSTILE
+
+pytestmark = pytest.mark.browser
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+SMALL = "v=1&trace=folder:small"
+SLOW = f"{SMALL}&order=srpt&load=10"
+PATIENCE = 90  # s: other work may share the machine
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium, driven; or a word that it is not here."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("no chromium with its chromedriver: apt-get install chromium chromium-driver")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install selenium")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield found
+    found.quit()
+
+
+class Tab:
+    """The page in a tab of the browser."""
+
+    def __init__(self, browser, page):
+        self.browser, self.page = browser, page
+
+    def open(self, query, *, width=1280, dark=False, ready=True):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        self.browser.get("about:blank")
+        for log in ("browser", "performance"):
+            self.browser.get_log(log)  # what was before
+        self.browser.get(f"{self.page.url}?{query}")
+        return self.answered() if ready else self
+
+    def ask(self, script, *words):
+        return self.browser.execute_script(f"return ({script})", *words)
+
+    def until(self, script, *words):
+        end = time.monotonic() + PATIENCE
+        while not (found := self.ask(script, *words)):
+            assert time.monotonic() < end, (script, self.text("main"))
+            time.sleep(0.05)
+        return found
+
+    def answered(self):
+        self.until("document.getElementById('status').textContent.startsWith('Answered')")
+        return self
+
+    def text(self, name):
+        return self.ask("document.getElementById(arguments[0]).innerText", name)
+
+    def find(self, css):
+        return self.browser.find_element("css selector", css)
+
+    def choose(self, name, value):
+        change = "e.value = v; e.dispatchEvent(new Event('change'));"
+        self.ask(f"((e, v) => {{ {change} }})(document.getElementById(arguments[0]), arguments[1])", name, value)
+
+    def click(self, css):
+        # By script: a table may be written anew between finding a button and pressing it.
+        self.ask("document.querySelector(arguments[0]).click()", css)
+
+    @property
+    def state(self):
+        return parse_qs(urlsplit(self.browser.current_url).query)
+
+    def numbers(self):
+        """By metric: the words for the baseline, for now and for the change."""
+        cells = "[...r.cells].slice(0, 4).map(c => c.innerText.trim())"
+        rows = f"[...document.querySelectorAll('#numbers tbody tr')].map(r => {cells})"
+        return {row[0]: row[1:] for row in self.ask(rows)}
+
+
+@pytest.fixture
+def tab(browser, page):
+    return Tab(browser, page)
+
+
+def complaints(browser):
+    return [e["message"] for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+
+
+def asked_for(browser):
+    """The addresses that the page asked the network for."""
+    told = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
+    sent = [m["params"] for m in told if m["method"] == "Network.requestWillBeSent"]
+    return [p["request"]["url"] for p in sent if p["documentURL"] != "about:blank"]
+
+
+def test_it_loads_without_a_complaint_and_asks_nobody_else(tab):
+    tab.open(SMALL)
+    tab.open(f"{SMALL}&view=trace", ready=False).until("document.querySelectorAll('#described figure svg').length > 5")
+    assert complaints(tab.browser) == []
+    others = [url for url in asked_for(tab.browser) if not url.startswith((tab.page.url, "data:", "blob:"))]
+    assert others == []
+
+
+def test_the_baseline_stands_beside_what_is_now(tab):
+    tab.open(f"{SMALL}&load=2")
+    wait = tab.numbers()["mean wait"]
+    assert all(words and words != "–" for words in wait)
+    assert wait[0] != wait[1]
+    assert "(" in wait[2]  # the interval of the change
+    assert "baseline" in tab.text("ledger")
+
+
+def test_dragging_a_slider_moves_the_numbers_and_the_address(tab):
+    before = tab.open(SMALL).numbers()
+    slider = tab.find("#load")
+    for _ in range(10):
+        slider.send_keys("\ue014")  # arrow to the right
+    tab.until("new URLSearchParams(location.search).get('load') === '1.5'")
+    tab.until(
+        "document.getElementById('status').textContent.startsWith('Answered') && !document.querySelector('.stale')"
+    )
+    tab.until(
+        "document.querySelector('#numbers tbody tr td:nth-child(3)').innerText !== arguments[0]", before["mean wait"][1]
+    )
+    assert tab.numbers()["mean wait"][0] == before["mean wait"][0]
+    assert slider.get_attribute("aria-valuetext") == "1.50 times as fast"
+
+
+def test_nodes_of_each_type_have_a_slider(tab):
+    tab.open(SMALL)
+    assert "MISC" in tab.text("nodes")
+    tab.find("#nodes-0").send_keys("\ue012")  # arrow to the left
+    tab.until("location.search.includes('nodes=')")
+    assert tab.state["nodes"] == ["MISC:29"]
+
+
+def test_a_rule_that_is_chosen_is_in_the_address_and_a_link_brings_everything_back(tab):
+    tab.open(SMALL)
+    tab.choose("rule-order", "sjf")
+    tab.choose("rule-discipline", "strict")
+    tab.until("location.search.includes('discipline=strict')")
+    tab.answered()
+    tab.find("#keep").click()
+    tab.choose("rule-place", "spread")
+    tab.until("location.search.includes('place=spread')")
+    tab.answered()
+    link = urlsplit(tab.browser.current_url).query
+    tab.open(link)
+    chosen = "['order', 'discipline', 'place'].map(r => document.getElementById('rule-' + r).value)"
+    assert tab.ask(chosen) == ["sjf", "strict", "spread"]
+    tab.until("document.querySelectorAll('#kept-table tbody tr').length === 2")
+    tab.until("!document.getElementById('kept-table').innerText.includes('…')")
+    assert "sjf, strict" in tab.text("kept-table")
+
+
+def test_a_run_can_be_kept_shown_again_removed_and_made_the_baseline(tab):
+    tab.open(f"{SMALL}&load=1.5")
+    tab.find("#keep").click()
+    assert tab.state["keep"] == ["load=1.5"]
+    tab.find("#rebase").click()
+    tab.until("location.search.includes('base=')")
+    tab.answered()
+    tab.until("document.getElementById('sentences').innerText.includes('as in the baseline')")
+    tab.find("#reset").click()
+    tab.until("!location.search.includes('base=')")
+    tab.answered()
+    tab.click("#kept-table tbody tr:nth-child(2) button[aria-label^='Show']")
+    tab.until("document.getElementById('load').value === '1.5'")
+    tab.click("#kept-table tbody tr:nth-child(2) button[aria-label^='Remove']")
+    tab.until("document.getElementById('kept').hidden")
+    assert "keep" not in tab.state
+
+
+def test_long_work_can_be_cancelled(tab):
+    tab.open(SMALL)
+    tab.open(SLOW, ready=False).until("!document.getElementById('cancel').hidden && location.search.includes('srpt')")
+    tab.until("document.getElementById('status').textContent.includes('simulating')")
+    tab.find("#cancel").click()
+    tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
+    tab.choose("rule-order", "fifo")
+    tab.answered()
+
+
+def test_a_log_can_be_sent_and_played(tab, tmp_path):
+    (tmp_path / "my jobs.csv").write_bytes(CSV)
+    tab.open(SMALL)
+    tab.find("#sending summary").click()
+    tab.find("#files").send_keys(str(tmp_path / "my jobs.csv"))
+    tab.find("#map").send_keys("submit=submit\ngpu_milli=gpus*1000\nservice=took")
+    tab.find("#send").click()
+    tab.until("location.search.includes('upload%3A')")
+    tab.answered()
+    assert tab.text("about").startswith("400 tasks")
+    assert "my jobs.csv, 400 tasks" in tab.ask("document.querySelector('#trace option:checked').textContent")
+    assert "70 % busy" in tab.text("notes")
+
+
+def test_a_log_that_cannot_be_read_is_refused_in_words(tab, tmp_path):
+    (tmp_path / "bad.csv").write_bytes(b"nothing,known\n1,2\n")
+    tab.open(SMALL)
+    tab.find("#sending summary").click()
+    tab.find("#send").click()
+    assert "no file was chosen" in tab.text("trouble")
+    tab.find("#files").send_keys(str(tmp_path / "bad.csv"))
+    tab.find("#send").click()
+    tab.until("document.getElementById('trouble').innerText.includes('bad.csv')")
+    assert "folder:small" in tab.state["trace"]
+
+
+def test_a_bad_address_is_answered_in_words(tab):
+    tab.open(f"{SMALL}&order=sjff", ready=False).until("document.getElementById('trouble').innerText.includes('sjf')")
+    assert "did you mean sjf?" in tab.text("trouble")
+
+
+def test_report_and_json_are_downloaded(tab, tmp_path):
+    tab.open(f"{SMALL}&order=sjf")
+    tab.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    tab.find("#json").click()
+    tab.find("#report").click()
+    end = time.monotonic() + PATIENCE
+    wanted = [tmp_path / "fleetlab.json", tmp_path / "fleetlab-report.html"]
+    while not all(path.exists() for path in wanted) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert json.loads(wanted[0].read_text())["provenance"]["settings"]["order"] == "sjf"
+    assert "<svg" in wanted[1].read_text()
+
+
+def test_two_tabs_do_not_disturb_each_other(tab):
+    tab.open(f"{SMALL}&order=sjf")
+    first, sjf = tab.browser.current_window_handle, tab.numbers()["mean wait"][1]
+    tab.browser.switch_to.new_window("tab")
+    tab.open(f"{SMALL}&order=largest")
+    largest = tab.numbers()["mean wait"][1]
+    tab.choose("rule-sharing", "exclusive")
+    tab.browser.switch_to.window(first)
+    assert tab.numbers()["mean wait"][1] == sjf != largest
+    assert tab.state["order"] == ["sjf"]
+    for handle in tab.browser.window_handles:
+        if handle != first:
+            tab.browser.switch_to.window(handle)
+            tab.browser.close()
+    tab.browser.switch_to.window(first)
+
+
+def test_names_of_a_trace_are_text(tab):
+    tab.open("v=1&trace=folder:hostile")
+    assert HOSTILE in tab.text("nodes")
+    tab.open("v=1&trace=folder:hostile&view=trace", ready=False).until("document.querySelector('#described figure')")
+    assert tab.ask("document.querySelectorAll('img').length") == 0
+    assert complaints(tab.browser) == []
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_no_screen_is_too_narrow(tab, width):
+    tab.open(f"{SMALL}&order=sjf&keep=load%3D2", width=width)
+    assert tab.ask("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_every_control_has_a_name_and_can_be_reached_by_keyboard(tab):
+    tab.open(SMALL)
+    every = "[...document.querySelectorAll('select, input, textarea, button, a[href]')]"
+    named = "e.labels?.length || e.innerText.trim() || e.getAttribute('aria-label')"
+    nameless = f"{every}.filter(e => e.checkVisibility() && !({named})).map(e => e.id)"
+    assert tab.ask(nameless) == []
+    seen = []
+    for _ in range(60):
+        tab.browser.switch_to.active_element.send_keys("\ue004")  # tab
+        seen.append(tab.ask("document.activeElement.id"))
+    wanted = ["to-what-if", "share", "report", "json", "trace", "rule-order", "rule-sharing", "load", "nodes-0", "keep"]
+    assert [name for name in seen if name in wanted][: len(wanted)] == wanted
+
+
+def test_what_changes_is_told_to_those_who_listen(tab):
+    tab.open(SMALL)
+    about = "['role', 'aria-live'].map(a => document.getElementById('status').getAttribute(a))"
+    assert tab.ask(about) == ["status", "polite"]
+    assert tab.ask("document.getElementById('trouble').getAttribute('role')") == "alert"
+
+
+def test_it_follows_the_colours_of_the_system_and_can_be_switched(tab):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = tab.open(SMALL).ask(paper)
+    dark = tab.open(SMALL, dark=True).ask(paper)
+    tab.find("header .theme").click()
+    assert tab.ask(paper) == light != dark

@@ -1,0 +1,168 @@
+"""The queue before the processes, and the processes: in turn, once for the same question, and not for nobody."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from fleetlab import FleetlabError
+from fleetlab.web import pool as pools
+from fleetlab.web.errors import Busy
+from fleetlab.web.pool import Pool, Withdrawn
+
+
+def silent(_):
+    """Tell nobody."""
+
+
+def ask(pool, key, visitor="ann", do="open", limit=60.0, **more):
+    request = {"do": do, "trace": "t", "where": "builtin:2000:0"} | more
+    return asyncio.ensure_future(pool.ask(key, request, visitor=visitor, limit=limit, tell=silent))
+
+
+def test_visitors_are_served_in_turn():
+    async def taken():
+        pool = Pool(1)
+        asked = [ask(pool, f"{who}{k}", who) for who, many in (("ann", 4), ("bob", 2), ("eve", 1)) for k in range(many)]
+        await asyncio.sleep(0)
+        found = [(await pool._next()).key for _ in asked]
+        for one in asked:
+            one.cancel()
+        return found
+
+    assert asyncio.run(taken()) == ["ann0", "bob0", "eve0", "ann1", "bob1", "ann2", "ann3"]
+
+
+def test_the_same_question_stands_in_the_queue_once():
+    async def queued():
+        pool = Pool(1)
+        asked = [ask(pool, "same", who) for who in ("ann", "bob", "eve")]
+        await asyncio.sleep(0)
+        found = len(pool._going)
+        for one in asked:
+            one.cancel()
+        return found
+
+    assert asyncio.run(queued()) == 1
+
+
+def test_what_nobody_waits_for_leaves_the_queue():
+    async def left():
+        pool = Pool(1)
+        first, second = ask(pool, "same", "ann"), ask(pool, "same", "bob")
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        with_one = len(pool._going)
+        second.cancel()
+        await asyncio.sleep(0)
+        return with_one, len(pool._going), pool.ahead("same")
+
+    assert asyncio.run(left()) == (1, 0, 0)
+
+
+def test_a_visitor_who_asks_for_too_much_is_refused_and_others_are_not():
+    async def refused():
+        pool = Pool(1)
+        asked = [ask(pool, f"ann{k}") for k in range(pools.EACH)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await ask(pool, "one more")
+        asked.append(ask(pool, "bob", "bob"))
+        await asyncio.sleep(0)
+        found = len(pool._going)
+        for one in asked:
+            one.cancel()
+        return found
+
+    assert asyncio.run(refused()) == pools.EACH + 1
+
+
+def run(story):
+    """A story with one real process."""
+
+    async def told():
+        pool = Pool(1)
+        pool.start()
+        try:
+            return await asyncio.wait_for(story(pool), 240)
+        finally:
+            await pool.close()
+
+    return asyncio.run(told())
+
+
+def worker_of(pool, key):
+    return pool._going[key].worker._process.pid
+
+
+async def working(pool, key):
+    """Until a process works on it."""
+    while pool._going[key].worker is None:
+        await asyncio.sleep(0.01)
+    return worker_of(pool, key)
+
+
+LONG = {"do": "run", "query": "trace=builtin:2000:0&order=fair&load=10"}
+
+
+def test_a_process_answers_keeps_and_survives_a_mistake():
+    async def story(pool):
+        first = await ask(pool, "a")
+        with pytest.raises(FleetlabError, match="no node of that GPU type"):
+            await ask(pool, "b", do="run", query="trace=builtin:2000:0&nodes=X:1")
+        with pytest.raises(FleetlabError, match="something broke here"):
+            await ask(pool, "broken", do="nothing of the kind")
+        return first, await ask(pool, "a"), pool.kept("a")
+
+    first, again, kept = run(story)
+    assert first["summary"][0]["value"] == 2000
+    assert again is first is kept
+
+
+def test_work_that_is_withdrawn_ends_its_process_and_the_next_is_answered_by_another():
+    async def story(pool):
+        asked = ask(pool, "long", **LONG)
+        await asyncio.sleep(0)
+        pid = await working(pool, "long")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        found = await ask(pool, "short")
+        return pid, found
+
+    pid, found = run(story)
+    assert found["summary"][0]["value"] == 2000
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():
+    async def story(pool):
+        await ask(pool, "warm")
+        with pytest.raises(FleetlabError, match=r"took more than 0\.01 s"):
+            await ask(pool, "late", limit=0.01, **LONG)
+        asked = ask(pool, "killed", **LONG)
+        await asyncio.sleep(0)
+        os.kill(await working(pool, "killed"), 9)
+        with pytest.raises(FleetlabError, match="has ended"):
+            await asked
+        return await ask(pool, "after")
+
+    assert run(story)["summary"][0]["value"] == 2000
+
+
+def test_closing_ends_what_goes_on():
+    async def story():
+        pool = Pool(1)
+        pool.start()
+        asked = ask(pool, "long", **LONG)
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        await pool.close()
+        with pytest.raises(Withdrawn):
+            await asked
+        return time.monotonic() - began
+
+    assert asyncio.run(story()) < 30
