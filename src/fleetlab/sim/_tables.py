@@ -189,27 +189,27 @@ def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
     columns = ["cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib", "gpu_types"]
     asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
     distinct = asks.unique(maintain_order=True)
-    nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len().to_dicts()
-    room = [sum(_on_node(ask, node) * node["len"] for node in nodes) for ask in distinct.to_dicts()]
+    nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
+    wanted = {name: _ints(distinct[name].fill_null(0)) for name in distinct.columns if name != "gpu_types"}
+    room = np.zeros(distinct.height, dtype=np.int64)
+    for node in nodes.iter_rows(named=True):
+        room += _on_node(wanted, distinct["gpu_types"], node) * node["len"]
     found = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
     return asks.join(found, on=asks.columns, how="left", maintain_order="left")["room"]
 
 
-def _on_node(ask: dict[str, Any], node: dict[str, Any]) -> int:
-    room = ask["max_per_node"] or 1 << 40
+def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
+    """How many of each ask an empty node of this kind holds."""
+    room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
     for name in ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib"):
-        room = min(room, node[name] // ask[name] if ask[name] else room)
-    milli = ask["gpu_milli"]
-    if not milli:
-        return int(room)
-    if ask["gpu_types"] and node["gpu_type"] not in ask["gpu_types"].split("\n"):
-        return 0
-    if milli >= WHOLE:
-        return int(min(room, node["gpus"] * WHOLE // milli)) if node["gpu_memory_mib"] >= ask["gpu_memory_mib"] else 0
-    each = WHOLE // milli
-    if ask["gpu_memory_mib"]:
-        each = min(each, node["gpu_memory_mib"] // ask["gpu_memory_mib"])
-    return int(min(room, node["gpus"] * each))
+        room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
+    milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
+    each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
+    shares = node["gpus"] * np.minimum(WHOLE // np.maximum(milli, 1), each)
+    wholes = np.where(node["gpu_memory_mib"] >= memory, node["gpus"] * WHOLE // np.maximum(milli, 1), 0)
+    by_gpu = np.minimum(room, np.where(milli >= WHOLE, wholes, shares))
+    named = [t for t in types.unique() if not t or node["gpu_type"] in t.split("\n")]
+    return np.where(milli == 0, room, np.where(types.is_in(named).to_numpy(), by_gpu, 0)).astype(np.int64)
 
 
 # -- what they ask for -------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def _learns(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
 
 def _users(frame: pl.DataFrame) -> tuple[Ints, list[str]]:
     names = frame["user"].cast(pl.String).fill_null("")
-    users = sorted(set(names))
+    users = names.unique().sort().to_list()
     return _ints(names.replace_strict(users, list(range(len(users))), return_dtype=pl.Int64)), users
 
 
