@@ -35,16 +35,23 @@ def glop() -> Any:  # noqa: ANN401
     return pywraplp.Solver.CreateSolver("GLOP")
 
 
-def cp_solver(model: Any, *, seconds: float, seed: int, work: float | None = None) -> tuple[Any, Any]:  # noqa: ANN401
+def cp_solver(
+    model: Any,  # noqa: ANN401
+    *,
+    seconds: float,
+    seed: int,
+    work: float,
+    gap: float = 0.0,
+) -> tuple[Any, Any]:
     """Solve a CP-SAT model with one worker, so that the same seed gives the same answer unless the clock ends it.
 
     `work` is CP-SAT's own count of what it has done, in about seconds of a fast core: where that ends the search, the
-    answer is the same every time.
+    answer is the same every time. A `gap` is the part by which an answer may miss the best.
     """
     solver = cp_model().CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % (2**31)
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
-    if work is not None:
-        solver.parameters.max_deterministic_time = work
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.relative_gap_limit = gap
     return solver, solver.solve(model)

@@ -66,12 +66,25 @@ class Placing:
 
 def largest_first(problem: Problem, score: Score, *, rng: np.random.Generator | None = None) -> Placing:
     """Take kinds from the largest down; each instance goes to the node in use with the lowest score."""
-    placing = Placing.empty(problem)
-    size = problem.size()
+    size = _sizes(problem)
     if rng is not None:  # another order of those of about the same size
         size = size * rng.uniform(0.9, 1.1, len(size))
-    for k in np.argsort(-np.where(np.isfinite(size), size, 0.0), kind="stable"):
-        spread(placing, int(k), score)
+    return _in_turn(problem, np.argsort(-size, kind="stable"), score)
+
+
+def smallest_first(problem: Problem, score: Score) -> Placing:
+    """From the smallest up: where not all fit, so most of them do."""
+    return _in_turn(problem, np.argsort(_sizes(problem), kind="stable"), score)
+
+
+def _sizes(problem: Problem) -> Floats:
+    return np.where(np.isfinite(problem.size()), problem.size(), 0.0)
+
+
+def _in_turn(problem: Problem, kinds: Ints, score: Score) -> Placing:
+    placing = Placing.empty(problem)
+    for k in kinds.tolist():
+        spread(placing, k, score)
     return placing
 
 

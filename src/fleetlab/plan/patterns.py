@@ -20,8 +20,13 @@ from fleetlab.plan._problem import WHOLE, Floats, Ints, Problem
 from fleetlab.plan.greedy import Placing
 
 FINE = 1_000_000  # steps of the highest price: CP-SAT counts in whole numbers
-ROUNDS = 400
+ROUNDS = 1000
+NEARLY = 0.02  # of the best pattern's worth
+AT_ONCE = 6  # patterns a round: more of them would all be much alike
 NEVER = 1e3  # what an instance without a place costs, in heaviest nodes
+
+
+Count = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,8 @@ class Pattern:
     """What a node of class `of` may hold: so many of each shape, shares with the number of their GPU."""
 
     of: int
-    count: tuple[tuple[int, int], ...]  # shape, how many
-    cards: tuple[tuple[int, int], ...] = ()  # shape, GPU: one for each share
+    count: Count  # shape, how many
+    cards: Count = ()  # shape, GPU: one for each share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +62,15 @@ class Shapes:
         return cls(p, of, one, np.bincount(of, weights=p.count, minlength=len(one)).astype(np.int64), most)
 
 
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """How patterns are looked for: a part by which one may miss the best saves most of the time, at first."""
+
+    seed: int
+    until: float
+    gap: float
+
+
 @dataclass(slots=True)
 class Generated:
     """What column generation came to."""
@@ -77,20 +91,17 @@ def generate(
     for known in sorted(_seen(shapes, start), key=lambda x: (x.of, x.count)):
         master.add(known)
     found, best = Generated(0.0), start.value() if not start.left.any() else np.inf
+    how = Pricing(seed, until, NEARLY)
     for found.rounds in range(1, ROUNDS + 1):
         prices, room = master.solve()
-        values = np.zeros(len(shapes.problem.have))
-        new = 0
-        for c in range(len(values)):
-            value, pattern = _better(shapes, c, prices, seed=seed, seconds=until - time.monotonic())
-            values[c] = value
-            if pattern is not None and _worth(pattern, prices) > shapes.problem.weight[c] - room[c] + 1e-7:
-                new += master.add(pattern)
+        values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)
+        new = sum(master.add(pattern) for pattern in patterns)
         found.bound = max(found.bound, _proved(shapes, prices, values))
         tell("patterns", len(master.patterns), min(0.95, found.bound / best if np.isfinite(best) else 0.5))
-        found.done, found.clock = not new, time.monotonic() > until
-        if not new or found.clock or found.bound >= best - 1e-6:
+        found.done, found.clock = not new and not how.gap, time.monotonic() > until
+        if found.done or found.clock or found.bound >= best - 1e-6:
             break
+        how = Pricing(seed, until, how.gap if new else 0.0)
     found.patterns, found.times = master.patterns, master.times()
     return found
 
@@ -114,7 +125,7 @@ class _Master:
     def __init__(self, shapes: Shapes) -> None:
         p, self.lp = shapes.problem, glop()
         self.patterns: list[Pattern] = []
-        self.known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+        self.known: set[tuple[int, Count]] = set()
         self.columns: list[Any] = []
         self.demand = [self.lp.Constraint(float(d), self.lp.infinity()) for d in shapes.count]
         self.stock = [self.lp.Constraint(-self.lp.infinity(), float(t)) for t in p.there]
@@ -151,6 +162,40 @@ class _Master:
         return np.array([max(0.0, column.solution_value()) for column in self.columns])
 
 
+def _priced(shapes: Shapes, prices: Floats, cost: Floats, how: Pricing) -> tuple[Floats, list[Pattern]]:
+    """No pattern of a class is worth more than so much; and patterns worth more than they cost, if there are any.
+
+    A linear program per class says what a pattern cannot exceed. Where that is more than it costs, CP-SAT looks for
+    one, in the most promising classes first, and no further than to a few.
+    """
+    values = np.array([_at_most(shapes, c, prices) for c in range(len(cost))])
+    found: list[Pattern] = []
+    for c in np.argsort(cost - values, kind="stable").tolist():
+        if values[c] <= cost[c] + 1e-7 or len(found) == AT_ONCE:
+            break
+        value, pattern = _better(shapes, c, prices, how)
+        values[c] = min(values[c], value)
+        if pattern is not None and _worth(pattern, prices) > cost[c] + 1e-7:
+            found.append(pattern)
+    return values, found
+
+
+def _at_most(shapes: Shapes, c: int, prices: Floats) -> float:
+    """What no pattern of a class is worth more than: parts of instances allowed."""
+    p, lp = shapes.problem, glop()
+    ask = np.column_stack([p.ask[shapes.one], (p.gpus * p.milli)[shapes.one]])
+    rows = [lp.Constraint(-lp.infinity(), float(has)) for has in [*p.have[c].tolist(), int(p.cards[c]) * WHOLE]]
+    lp.Objective().SetMaximization()
+    for s in np.flatnonzero((prices > 0) & p.may[shapes.one, c]).tolist():
+        x = lp.NumVar(0.0, float(_most(shapes, s, c)), "")
+        lp.Objective().SetCoefficient(x, float(prices[s]))
+        for row, amount in zip(rows, ask[s].tolist(), strict=True):
+            if amount:
+                row.SetCoefficient(x, float(amount))
+    lp.Solve()
+    return float(lp.Objective().Value()) * (1 + 1e-9) + 1e-9  # it is a float that is near the truth
+
+
 def _worth(pattern: Pattern, prices: Floats) -> float:
     return float(sum(prices[s] * count for s, count in pattern.count))
 
@@ -165,34 +210,64 @@ def _proved(shapes: Shapes, prices: Floats, values: Floats) -> float:
 # -- the best pattern of a class -----------------------------------------------------------------------------------
 
 
-def _better(shapes: Shapes, c: int, prices: Floats, *, seed: int, seconds: float) -> tuple[float, Pattern | None]:
-    """No pattern of class `c` is worth more than this, and a pattern that is worth as much, if one was found."""
+def _better(shapes: Shapes, c: int, prices: Floats, how: Pricing) -> tuple[float, Pattern | None]:
+    """No pattern of class `c` is worth more than this, and a pattern of it that is worth much, if one was found.
+
+    Which share is on which GPU is left open at first: what that allows is rarely more than there is. Only where shares
+    then do not fit on the GPUs are these told apart, which takes much longer.
+    """
+    value, count, _ = _solved(shapes, c, prices, how, apart=False)
+    if count is None:
+        return value, None
+    cards = _on_cards(shapes, c, count)
+    if cards is not None:
+        return value, Pattern(c, count, cards)
+    other, count, cards = _solved(shapes, c, prices, how, apart=True)
+    return min(value, other), None if count is None or cards is None else Pattern(c, count, cards)
+
+
+def _solved(
+    shapes: Shapes, c: int, prices: Floats, how: Pricing, *, apart: bool
+) -> tuple[float, Count | None, Count | None]:
+    """What no pattern is worth more than; how many of each shape are worth most; if `apart`, the GPU of each share."""
     fine = FINE / max(float(prices.max(initial=0.0)), 1e-9)
     # Rounded up: what is proved of these holds for the prices themselves.
     worth = np.ceil(prices * fine).astype(np.int64)
-    model, number, cards = _model(shapes, c, worth)
+    model, number, put = _model(shapes, c, worth, apart=apart)
     if not number:
-        return 0.0, None
-    solver, status = cp_solver(model, seconds=min(5.0, max(0.05, seconds)), seed=seed, work=2.0)
+        return 0.0, None, None
+    seconds = min(5.0, max(0.05, how.until - time.monotonic()))
+    solver, status = cp_solver(model, seconds=seconds, seed=how.seed, work=0.3, gap=how.gap)
     cp = cp_model()
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
-        return _loosely(shapes, c, prices), None
+        return float("inf"), None, None
     count = tuple((s, v) for s, x in number.items() if (v := solver.value(x)))
-    share = tuple((s, g) for (s, g), x in cards.items() for _ in range(solver.value(x)))
-    return solver.best_objective_bound / fine, Pattern(c, count, share)
+    cards = tuple((s, g) for (s, g), x in put.items() for _ in range(solver.value(x)))
+    return solver.best_objective_bound / fine, count, cards
 
 
-def _loosely(shapes: Shapes, c: int, prices: Floats) -> float:
-    """A bound on the worth of a pattern where the solver had no time: the best worth for each part of a node."""
+def _on_cards(shapes: Shapes, c: int, count: Count) -> Count | None:
+    """The GPU of each share: the largest first to the tightest that holds it; None if one finds none."""
     p, one = shapes.problem, shapes.one
-    part = p.part[one, c]
-    ok = p.may[one, c] & (prices > 0)
-    if (ok & (part == 0)).any():
-        return float("inf")
-    return float((prices[ok] / part[ok]).max(initial=0.0) * (p.have.shape[1] + 1))
+    whole = sum(int(p.gpus[one[s]]) * n for s, n in count if p.milli[one[s]] == WHOLE)
+    free = [[WHOLE, int(p.memory[c])] for _ in range(int(p.cards[c]) - whole)]
+    found: list[tuple[int, int]] = []
+    shares = [(int(p.milli[one[s]]), s) for s, n in count for _ in range(n) if 0 < p.milli[one[s]] < WHOLE]
+    for milli, s in sorted(shares, reverse=True):
+        vram = int(p.vram[one[s]])
+        fits = [g for g, (left, memory) in enumerate(free) if left >= milli and memory >= vram]
+        if not fits:
+            return None
+        g = min(fits, key=lambda g: free[g][0])
+        free[g][0] -= milli
+        free[g][1] -= vram
+        found.append((s, g))
+    return tuple(sorted(found))
 
 
-def _model(shapes: Shapes, c: int, worth: Ints) -> tuple[Any, dict[int, Any], dict[tuple[int, int], Any]]:
+def _model(
+    shapes: Shapes, c: int, worth: Ints, *, apart: bool
+) -> tuple[Any, dict[int, Any], dict[tuple[int, int], Any]]:
     p, model = shapes.problem, cp_model().CpModel()
     number: dict[int, Any] = {}
     for s, k in enumerate(shapes.one):
@@ -200,9 +275,11 @@ def _model(shapes: Shapes, c: int, worth: Ints) -> tuple[Any, dict[int, Any], di
             number[s] = model.new_int_var(0, most, "")
     for a in range(p.ask.shape[1]):
         model.add(sum(int(p.ask[shapes.one[s], a]) * x for s, x in number.items()) <= int(p.have[c, a]))
-    cards = _cards(shapes, c, model, number) if p.cards[c] else {}
+    put: dict[tuple[int, int], Any] = {}
+    if p.cards[c]:
+        put = _apart(shapes, c, model, number) if apart else _together(shapes, c, model, number)
     model.maximize(sum(int(worth[s]) * x for s, x in number.items()))
-    return model, number, cards
+    return model, number, put
 
 
 def _most(shapes: Shapes, s: int, c: int) -> int:
@@ -214,14 +291,29 @@ def _most(shapes: Shapes, s: int, c: int) -> int:
     return min([int(shapes.count[s]), int(shapes.most[s]), *fits])
 
 
-def _cards(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
+def _together(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
+    """What holds for all GPUs of a node together, wherever the shares are.
+
+    Of shares larger than one part in k + 1, no GPU holds more than k: those are the dual feasible functions of bin
+    packing (Fekete and Schepers, 2001) that cost nothing.
+    """
+    p, one = shapes.problem, shapes.one
+    whole = sum(int(p.gpus[one[s]]) * x for s, x in number.items() if p.milli[one[s]] == WHOLE)
+    shares = {s: int(p.milli[one[s]]) for s in number if 0 < p.milli[one[s]] < WHOLE}
+    cards = int(p.cards[c])
+    model.add(WHOLE * whole + sum(milli * number[s] for s, milli in shares.items()) <= WHOLE * cards)
+    for k in sorted({WHOLE // milli for milli in shares.values()}):
+        large = sum(number[s] for s, milli in shares.items() if milli * (k + 1) > WHOLE)
+        model.add(large + k * whole <= k * cards)
+    model.add(sum(int(p.vram[one[s]]) * number[s] for s in shares) <= int(p.memory[c]) * cards)
+    return {}
+
+
+def _apart(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
     """Shares each go to one GPU, and whole GPUs are nobody else's."""
     p, one = shapes.problem, shapes.one
     whole = sum(int(p.gpus[one[s]]) * x for s, x in number.items() if p.milli[one[s]] == WHOLE)
     shares = [s for s in number if 0 < p.milli[one[s]] < WHOLE]
-    if not shares:
-        model.add(whole <= int(p.cards[c]))
-        return {}
     taken = [model.new_bool_var("") for _ in range(p.cards[c])]
     model.add(sum(taken) >= whole)
     put = {(s, g): model.new_int_var(0, int(WHOLE // p.milli[one[s]]), "") for s in shares for g in range(p.cards[c])}

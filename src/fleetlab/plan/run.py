@@ -17,7 +17,7 @@ from fleetlab.plan._ortools import HINT, there
 from fleetlab.plan._problem import WHOLE, Ints, Problem, problem
 from fleetlab.plan.checker import check
 from fleetlab.plan.exact import Here
-from fleetlab.plan.greedy import Placing, aligned, best_fit, largest_first, least_fragments, spread
+from fleetlab.plan.greedy import Placing, aligned, best_fit, largest_first, least_fragments, smallest_first, spread
 from fleetlab.plan.result import METRICS, Plan
 from fleetlab.plan.why import why
 from fleetlab.workload import Cluster, Provenance, Workload, WorkloadError
@@ -153,7 +153,9 @@ class _Search:
                 break
             self._better(largest_first(self.p, score, rng=drawn))
             self.tell("quick plans", j + 1, (j + 1) / len(tries))
-        if not self._closed():
+        if self.best.left.any():
+            self._better(smallest_first(self.p, best_fit))
+        elif not self._closed():
             self._better(emptied(self.best, until=self.until - 0.85 * self.seconds))
             self._late(0.85)
 
@@ -262,7 +264,7 @@ def _told(search: _Search, demand: Workload, nodes: Cluster, here: Here | None, 
     ended = "proved" if closed or search.never else "clock" if search.clock else "searched"
     return Plan(
         provenance, demand, nodes, placements, unplaced, search.value if whole else math.nan,
-        min(search.bound, search.value) if whole else math.nan, ended, tuple(search.notes),
+        float(min(search.bound, search.value)) if whole else math.nan, ended, tuple(search.notes),
     )  # fmt: skip
 
 

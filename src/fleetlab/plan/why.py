@@ -72,7 +72,8 @@ def _too_many(p: Problem) -> list[tuple[object, ...]]:
         cards, need = int(p.cards[classes] @ p.there[classes]), math.ceil(gpus_needed(p, captive))
         if need > cards:
             rows.append(_short(p, captive, "gpus", need, cards, where))
-    return rows
+    # Those who may run anywhere add nothing to what is short for some: told once.
+    return list({row[3:7]: row for row in reversed(rows)}.values())[::-1]
 
 
 def _short(p: Problem, who: Bools, name: str, asked: int, has: int, where: str) -> tuple[object, ...]:

@@ -181,6 +181,31 @@ def test_policies_of_ones_own_and_events_go_with_the_workers(trace, tmp_path, mo
     assert "failed" not in found.tables()
 
 
+SOMETIMES = """
+import math
+from fleetlab import order
+
+
+@order
+def mine(s, task, now):
+    return math.nan if s.user[task] > 20 else s.submit[task]
+"""
+
+
+def test_a_cell_that_fails_by_itself_is_a_record_with_the_reason_and_is_not_played_again(trace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sometimes.py").write_text(SOMETIMES)
+    told = {"traces": ["trace"], "seeds": 2, "simulate": {"order": ["fifo", "sometimes:mine"]}}
+    study = Study.of(told, folder=tmp_path)
+    first, again = (fleetlab.sweep(study, store="runs", workers=1) for _ in range(2))
+    failed = first.tables()["failed"]
+    assert failed["cells"].sum() == 2
+    assert failed["why"].str.contains("returns NaN").all()
+    assert first.tables()["cases"].filter(order="fifo")["seeds"].to_list() == [2, 2]
+    assert first.tables()["cases"].filter(order="sometimes:mine")["seeds"].to_list() == [0, 0]
+    assert {e.metric: e.value for e in again.summary()}["cells played now"] == 0
+
+
 def test_a_number_of_workers_that_cannot_be_is_refused(study, tmp_path):
     with pytest.raises(FleetlabError, match="a number of workers"):
         fleetlab.sweep(study(), store=tmp_path / "runs", workers=0)

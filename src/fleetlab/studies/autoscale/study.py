@@ -245,7 +245,7 @@ def _mean(values: Floats) -> tuple[float, float, float]:
 
 def _row(f: Fared, seed: int) -> dict[str, object]:
     hours, idle = _mean(f.node_hours), _mean(f.idle)
-    p95 = Blocks.cut(f.submit, seed=seed).quantile(f.wait, 0.95)
+    p95 = tuple(np.maximum(0.0, Blocks.cut(f.submit, seed=seed).quantile(f.wait, 0.95)).tolist())
     row: dict[str, object] = {"policy": f.policy, "setting": f.setting}
     for name, told in (("P95 wait", p95), ("node-hours a day", hours), ("idle GPU-hours a day", idle)):
         row |= dict(zip((name, f"{name}, low", f"{name}, high"), told, strict=True))

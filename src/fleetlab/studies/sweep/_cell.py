@@ -38,19 +38,21 @@ class Desk:
     """What a worker has at hand: files that rules name, the tables of sources, and the draws it made last."""
 
     fetch: Callable[[str], Tables]  # the tables of a source, by its digest
-    folder: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="fleetlab-"))
+    folder: TemporaryDirectory[str] | None = None
     sources: dict[str, Tables] = field(default_factory=dict)
     draws: dict[tuple[Any, ...], pl.DataFrame] = field(default_factory=dict)
 
     @classmethod
     def laid(cls, fetch: Callable[[str], Tables], texts: Mapping[str, str]) -> Desk:
         """With the files that the study names, and the modules of own policies where they are imported from."""
-        desk = cls(fetch)
+        if not texts:
+            return cls(fetch)
+        folder = TemporaryDirectory(prefix="fleetlab-")
         for name, text in texts.items():
-            (Path(desk.folder.name) / name).write_text(text, "utf-8")
+            (Path(folder.name) / name).write_text(text, "utf-8")
         sys.path.append(str(Path.cwd()))  # own policies may import what lies beside them
-        os.chdir(desk.folder.name)
-        return desk
+        os.chdir(folder.name)
+        return cls(fetch, folder)
 
     def tables(self, digest: str) -> Tables:
         """Of a source, fetched once."""

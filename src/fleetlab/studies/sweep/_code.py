@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,6 +27,12 @@ def code() -> str:
         text = path.read_bytes()
         found.update(f"{path.parent.name}/{path.name} {len(text)}\n".encode() + text)
     return found.hexdigest()[:16]
+
+
+@cache
+def release() -> str:
+    """The version of fleetlab: looked up once, for it is looked up in files."""
+    return version("fleetlab")
 
 
 def text_digest(text: str) -> str:

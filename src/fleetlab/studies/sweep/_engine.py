@@ -75,6 +75,12 @@ class Engine:
             self._end(worker, now=kind is not None or worker not in self._ready)
         self._crew.close()
 
+    def begin(self, cells: int) -> None:
+        """Call the workers that so many cells need: they get ready while something else is done here."""
+        for _ in range(min(self._crew.count() - len(self._cells), cells)):
+            worker = self._crew.hire()
+            self._cells[worker], self._began[worker] = None, time.perf_counter()
+
     def run(self, queue: Queue) -> None:
         """Play all cells of a queue."""
         queue.most_deaths = self._crew.most_deaths
@@ -99,10 +105,8 @@ class Engine:
         if not queue.groups:
             queue.look()
         free = [w for w, cell in self._cells.items() if cell is None]
-        if queue.groups and (missing := self._crew.count() - len(self._cells)) > 0:
-            for _ in range(min(missing, queue.count - len(free))):
-                worker = self._crew.hire()
-                self._cells[worker], self._began[worker] = None, time.perf_counter()
+        if queue.groups and len(self._cells) < self._crew.count():
+            self.begin(queue.count - len(free))
         for worker in free:
             if worker in self._ready:
                 self._next(worker, queue)

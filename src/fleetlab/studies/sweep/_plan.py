@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import polars as pl
 
 from fleetlab.studies.sweep._cases import Case, Cell, address
 from fleetlab.studies.sweep._cell import BELIEVED, filed, measured, opened
-from fleetlab.studies.sweep._code import code, text_digest
+from fleetlab.studies.sweep._code import code, release, text_digest
 from fleetlab.studies.sweep._nodes import edited
 from fleetlab.studies.sweep._sources import Prepared, prepare
 from fleetlab.studies.sweep._store import LAYOUT
@@ -20,6 +19,7 @@ from fleetlab.studies.sweep.study import Study
 from fleetlab.traces import Tell
 from fleetlab.workload import Cluster, Workload, WorkloadError
 
+Rule = tuple[tuple[str, Any], ...]
 SOMETIMES = {"tasks not done", "Jain fairness over users"}  # metrics that not every run has
 # Two tasks to try a rule on.
 TINY = {"submit": [0.0, 1.0], "service": [1.0, 1.0], "user": ["a", "b"], "cpu_milli": [1, 1]}
@@ -68,11 +68,11 @@ class Plan:
             "layout": LAYOUT, "source": source.digest, "draw": source.draw, "fresh": source.fresh, "seed": seed,
             "load": case.load, "nodes": case.nodes, "rules": rules,
             "texts": {v: self.digests[v] for v in rules.values() if isinstance(v, str) and v in self.digests},
-            "version": version("fleetlab"), "code": code(),
+            "version": release(), "code": code(),
         }  # fmt: skip
 
     def rehearse(self) -> None:
-        """Try each rule on two tasks, so that a wrong word is found before work starts, and not in every cell.
+        """Try each word of the rules on two tasks: a wrong one is found before work starts, and not in every cell.
 
         It also compiles what is not on disk yet, once instead of in each worker.
         """
@@ -82,13 +82,27 @@ class Plan:
         believed = {f"{BELIEVED}{name}": [1.0, 1.0] for name in one.believed}
         tasks, cluster = pl.DataFrame(TINY), Cluster.of(one.nodes, source=one.source.words)
         names = set(SOMETIMES)
-        for told in self.study.rules:
+        for told in covering(self.study.rules):
             rules = opened(dict(told), tasks.with_columns(**_columns(believed)), lambda word: self.study.folder / word)
             names |= set(measured(simulate(Workload.of(tasks, source="a rehearsal"), cluster, **rules)))
         asked = [*self.study.compare.metrics, self.study.seeds.metric]
         if unknown := [metric for metric in asked if metric not in names]:
             msg = f"no metric by that name: `{unknown[0]}`"
             raise WorkloadError(msg, hint=f"there are {', '.join(sorted(names))}")
+
+
+def covering(rules: Sequence[Rule]) -> list[Rule]:
+    """Some of the rules, so that each word of any of them is in one.
+
+    >>> covering([(("a", 1), ("b", 1)), (("a", 1), ("b", 2)), (("a", 2), ("b", 1)), (("a", 2), ("b", 2))])
+    [(('a', 1), ('b', 1)), (('a', 2), ('b', 2))]
+    """
+    left, found = {pair for rule in rules for pair in rule}, []
+    while left:
+        best = max(rules, key=lambda rule: len(left.intersection(rule)))
+        found.append(best)
+        left -= set(best)
+    return found
 
 
 def _columns(values: Mapping[str, list[float]]) -> dict[str, pl.Series]:

@@ -54,9 +54,11 @@ def sweep(
         state = _State(plan, Rounds.of(told), kept, speak)
         queue = Queue(kept, claims, state.done)
 
-        def hired() -> Engine:
+        def hired(cells: int) -> Engine:
+            made = stack.enter_context(Engine(_crew(plan, kept, engine, address, workers), plan.ask))
+            made.begin(cells)
             plan.rehearse()
-            return stack.enter_context(Engine(_crew(plan, kept, engine, address, workers), plan.ask))
+            return made
 
         return state.played(queue, hired, engine)
 
@@ -83,13 +85,13 @@ class _State:
     records: dict[str, Record] = field(default_factory=dict)
     found: dict[Words, dict[int, dict[str, Any]]] = field(default_factory=dict)
 
-    def played(self, queue: Queue, hired: Callable[[], Engine], name: str) -> Sweep:
+    def played(self, queue: Queue, hired: Callable[[int], Engine], name: str) -> Sweep:
         """Play round after round, until everything is settled."""
         began, engine = time.perf_counter(), None
         for look in range(1, len(self.plan.study.seeds.looks()) + 1):
             missing = self._missing(look)
             if missing:
-                engine = engine or hired()
+                engine = engine or hired(len(missing))
                 queue.add(missing)
                 engine.run(queue)
             self.rounds.settle(look, self.found)

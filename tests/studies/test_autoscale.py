@@ -1,0 +1,217 @@
+"""Nodes ready by forecasts: margins that hold, replays that count rightly, and the same goal for all."""
+
+import inspect
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fleetlab
+from fleetlab import Cluster, Trace, Workload, WorkloadError, cli
+from fleetlab.forecast.catalogue import BY_NAME
+from fleetlab.studies.autoscale._demand import asked, peaks
+from fleetlab.studies.autoscale._ready import Forecasts, forecasts
+from fleetlab.studies.autoscale._replay import Ground
+from fleetlab.studies.autoscale.study import cheapest
+
+DAY = 86_400.0
+
+
+def day_and_night(days, *, seed=1, mean=12.0, swing=0.7, service=1200.0):
+    """Poisson arrivals by a sine of the day, each for one GPU."""
+    rng = np.random.default_rng(seed)
+    count = rng.poisson(mean * (1 + swing) / service * days * DAY)
+    submit = np.sort(rng.uniform(0, days * DAY, count))
+    kept = submit[rng.uniform(size=count) < (1 + swing * np.sin(2 * np.pi * submit / DAY)) / (1 + swing)]
+    times = {"submit": kept - kept[0], "service": rng.exponential(service, len(kept))}
+    return Workload.of(pl.DataFrame({**times, "gpu_milli": 1000}), source="day and night")
+
+
+# -- demand ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_peak_of_a_step_is_the_highest_moment_in_it():
+    # Held: 1 from 0 to 25, 2 more from 12 to 14, in steps of 10.
+    found = peaks(np.array([0.0, 12.0]), np.array([25.0, 14.0]), np.array([[1.0], [2.0]]), 10.0, 4)
+    assert found.tolist() == [1, 3, 1, 0]
+
+
+def test_what_comes_when_another_goes_does_not_add_up():
+    found = peaks(np.array([0.0, 5.0]), np.array([5.0, 9.0]), np.array([[1.0], [1.0]]), 10.0, 1)
+    assert found.tolist() == [1]
+
+
+def test_demand_is_counted_in_nodes_by_what_is_scarcest_in_all():
+    # One task of half a node by CPU, one of three quarters by GPU: 0.75 of a node, if they pack well.
+    work = pl.DataFrame(
+        {"submit": [0.0, 1.0], "service": [500.0, 500.0], "cpu_milli": [500, 100], "gpu_milli": [1, 750]}
+    )
+    found = asked(Workload.of(work, source="two"), Cluster.uniform(4, 1, cpu_milli=1000), every=100.0)
+    assert found.level.tolist() == [pytest.approx(0.751)]
+
+
+def test_those_who_outlive_the_log_stay_to_its_end():
+    work = pl.DataFrame({
+        "submit": [0.0, 100.0, 300.0], "start": [None, 100.0, 300.0], "end": [None, None, 350.0],
+        "status": ["running", "running", "completed"], "gpu_milli": [1000] * 3,
+    })  # fmt: skip
+    found = asked(Workload.of(work, source="log"), Cluster.uniform(4, 1), every=100.0)
+    assert found.level.tolist() == [1, 2, 2]
+
+
+# -- forecasts and their margins ---------------------------------------------------------------------------------------
+
+
+def test_a_margin_is_exceeded_as_often_as_the_risk_says():
+    rng = np.random.default_rng(3)
+    level = rng.normal(100, 10, 6000)
+    made = Forecasts("flat", np.full(6000, 100.0), level, 2, 288)
+    for risk in (0.3, 0.1, 0.02):
+        over = level[2500:] > made.upper(risk)[2500:]
+        # Binomial: four standard errors.
+        assert over.mean() == pytest.approx(risk, abs=4 * np.sqrt(risk * (1 - risk) / 3500))
+
+
+def test_no_forecast_and_no_margin_knows_what_comes_after_its_order():
+    demand = asked(day_and_night(6), Cluster.uniform(9, 4), every=300.0)
+    other = asked(day_and_night(6), Cluster.uniform(9, 4), every=300.0)
+    lead, cut = 1, 1200
+    other.level[cut:] *= 3.0  # another future
+    for name in ("last", "seasonal", "ridge"):
+        one, two = (forecasts([BY_NAME[name]], d, lead=lead, learn=600)[0].upper(0.1) for d in (demand, other))
+        assert np.array_equal(one[: cut + lead + 1], two[: cut + lead + 1], equal_nan=True)
+        assert not np.array_equal(one[cut + lead + 1 :], two[cut + lead + 1 :], equal_nan=True)
+
+
+# -- replays -----------------------------------------------------------------------------------------------------------
+
+
+def clockwork():
+    """One task of one GPU every 100 s for 100 s, over six days; each node has one GPU."""
+    count = int(6 * DAY / 100)
+    work = pl.DataFrame({"submit": np.arange(count) * 100.0, "service": 100.0, "gpu_milli": 1000})
+    demand = asked(Workload.of(work, source="clockwork"), Cluster.uniform(3, 1), every=300.0)
+    nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
+    return Ground(demand, Cluster.of(nodes, source="three"), 4 * 288, 1, 300.0)
+
+
+def test_clockwork_keeps_one_node_busy_and_the_others_idle():
+    ground = clockwork()
+    fared = ground.scheduled("static", "two", np.full(len(ground.asked.level), 2))
+    assert fared.p95 == 0
+    assert fared.node_hours.tolist() == [48]
+    assert fared.idle.tolist() == [pytest.approx(24)]
+
+
+def test_a_node_that_is_switched_off_counts_until_its_last_task_ends():
+    work = pl.DataFrame({"submit": [0.0, 10.0, 2 * DAY], "service": [10.0, DAY, 10.0], "gpu_milli": [1000] * 3})
+    demand = asked(Workload.of(work, source="three"), Cluster.uniform(2, 1), every=3600.0)
+    nodes = Cluster.uniform(2, 1).frame.with_columns(pool=pl.lit("scaled"))
+    ready = np.full(48, 1)
+    ready[0] = 2  # node 1 is there for an hour, in which nobody takes it: the long task follows on node 0
+    fared = Ground(demand, Cluster.of(nodes, source="two"), 0, 2, 0.0).scheduled("made", "", ready)
+    assert fared.node_hours.tolist() == [25, 24]
+
+
+def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
+    # Four days of bursts of three, six hours apart, that run an hour: nodes boot in 300 s after a look each 60 s.
+    submit = np.repeat(np.arange(16) * 6 * 3600.0, 3) + np.tile([0.0, 1.0, 2.0], 16)
+    work = pl.DataFrame({"submit": submit, "service": 3600.0, "gpu_milli": 1000})
+    demand = asked(Workload.of(work, source="bursts"), Cluster.uniform(3, 1), every=300.0)
+    nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
+    fared = Ground(demand, Cluster.of(nodes, source="three"), 0, 3, 300.0).reactive(0, 600.0)
+    assert fared.wait.min() >= 300
+    assert fared.wait.max() <= 360
+    assert fared.node_hours.tolist() == pytest.approx([4 * 3 * (3600 + 600) / 3600] * 3, rel=0.02)
+
+
+def test_the_cheapest_setting_that_meets_the_goal_is_found_by_halving():
+    class Waited:
+        def __init__(self, p95):
+            self.p95 = p95
+
+    looked = []
+
+    def run(n):
+        looked.append(n)
+        return Waited(100 - n)
+
+    assert cheapest(range(100), run, 40).p95 == 40
+    assert len(looked) <= 7
+    assert cheapest(range(10), run, 40) is None
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found():
+    nodes = Cluster.uniform(12, 4)
+    return fleetlab.autoscale(day_and_night(7), nodes, wait=10.0, learn=4 * DAY, models=["last", "ridge"])
+
+
+def test_everybody_meets_the_goal_and_a_day_has_so_many_hours(found):
+    at = found.tables()["at the goal"]
+    assert set(at["policy"]) == {"reactive", "static", "forecast", "oracle"}
+    assert (at["P95 wait"] <= 10).all()
+    static = at.filter(pl.col("policy") == "static")
+    assert static["node-hours a day"].item() == 24 * int(static["setting"].item().split()[0])
+
+
+def test_demand_that_comes_and_goes_with_the_day_needs_fewer_node_hours_than_its_peak(found):
+    against = {row["against"]: row for row in found.tables()["forecast against"].iter_rows(named=True)}
+    assert against["static"]["verdict"] == "fewer"
+    assert found.summary()[0].low <= found.summary()[0].value <= found.summary()[0].high
+
+
+def test_the_sentences_say_what_the_table_says(found):
+    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.sentences, strict=True):
+        assert f"`{row['against']}`" in said
+        assert {"fewer": "fewer", "more": "more", "not sure": "not surely"}[row["verdict"]] in said
+
+
+def test_the_result_is_one_json_object_with_figures(found):
+    told = json.loads(fleetlab.workload.as_json(found))
+    assert {"settings", "demand"} == set(told["figures"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"wait": -1.0}, "`wait` is not a number"),
+        ({"every": 0.0}, "`every` is not a number"),
+        ({"boot": float("nan")}, "`boot` is not a number"),
+        ({"models": ["oracle"]}, "no model by that name"),
+        ({"learn": 6.5 * DAY}, "too short"),
+        ({"every": 1.0}, "steps of 1 s"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(options, words):
+    with pytest.raises(WorkloadError, match=words):
+        fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), **options)
+
+
+def test_nodes_of_two_kinds_are_refused():
+    two = [Cluster.uniform(1, g).frame.with_columns(node=pl.lit(str(g))) for g in (1, 2)]
+    with pytest.raises(WorkloadError, match="nodes of one kind"):
+        fleetlab.autoscale(day_and_night(7), Cluster.of(pl.concat(two), source="two"))
+
+
+def test_nobody_who_could_run_is_told():
+    with pytest.raises(WorkloadError, match="too few tasks"):
+        fleetlab.autoscale(day_and_night(7), Cluster.uniform(3, 0))
+
+
+def test_the_command_takes_what_the_verb_takes():
+    said = set(inspect.signature(cli.autoscale).parameters) - {"json", "trace"}
+    assert said == set(inspect.signature(fleetlab.autoscale).parameters) - {"tell", "workload"}
+
+
+def test_a_trace_that_is_too_short_ends_with_words(tmp_path, capsys):
+    trace = Trace(day_and_night(2), fleetlab.Provenance("made", "made"), cluster=Cluster.uniform(12, 4))
+    trace.save(tmp_path / "short")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["autoscale", str(tmp_path / "short")])
+    assert left.value.code == 2
+    assert "too short" in capsys.readouterr().err
