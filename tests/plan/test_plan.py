@@ -45,7 +45,7 @@ def test_triplets_that_fill_nodes_to_the_brim_are_found():
         a = int(rng.integers(380, 490))
         b = int(rng.integers(255, 1000 - a - 250))
         sizes += [a, b, 1000 - a - b]
-    found = fleetlab.plan(demand(cpu_milli=sizes), cpus(40, 1000), seconds=20)
+    found = fleetlab.plan(demand(cpu_milli=sizes), cpus(40, 1000), seconds=60)
     assert (found.bound, found.value) == (20, 20)
 
 

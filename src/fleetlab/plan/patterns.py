@@ -22,6 +22,7 @@ from fleetlab.plan.greedy import Placing
 FINE = 1_000_000  # steps of the highest price: CP-SAT counts in whole numbers
 ROUNDS = 1000
 NEARLY = 0.02  # of the best pattern's worth
+FEW = 4  # classes of nodes, for each of which the best pattern is looked for at once
 AT_ONCE = 6  # patterns a round: more of them would all be much alike
 NEVER = 1e3  # what an instance without a place costs, in heaviest nodes
 
@@ -91,7 +92,7 @@ def generate(
     for known in sorted(_seen(shapes, start), key=lambda x: (x.of, x.count)):
         master.add(known)
     found, best = Generated(0.0), start.value() if not start.left.any() else np.inf
-    how = Pricing(seed, until, NEARLY)
+    how = Pricing(seed, until, NEARLY if len(shapes.problem.have) > FEW else 0.0)
     for found.rounds in range(1, ROUNDS + 1):
         prices, room = master.solve()
         values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)

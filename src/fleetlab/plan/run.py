@@ -25,7 +25,7 @@ from fleetlab.workload import Cluster, Provenance, Workload, WorkloadError
 Tell = Callable[[str, int, float], None]
 AGAIN = 4  # quick plans in other orders, drawn by the seed
 FEW = 500  # instances: beyond, one order must do
-PARTS = (0.0, 0.4)  # of a node, that rounding a pattern up adds at most
+PARTS = (0.0, 0.2, 0.4, 0.6)  # of a node, that rounding a pattern up adds at most
 
 
 def plan(
@@ -168,20 +168,21 @@ class _Search:
         self.bound = max(self.bound, bound.whole_steps(self.p, found.bound))
         self.never = found.bound > float(self.p.weight @ self.p.there) + 1e-6
         for up in PARTS:
+            if self._late(0.0):
+                return
             self._better(self._filled(patterns.rounded(shapes, found, up=up)))
         if not self._closed() and not self.never and self.left > 0:
-            whole = patterns.in_wholes(shapes, found, seconds=0.6 * self.left, work=0.2 * self.seconds, seed=self.seed)
+            whole = patterns.in_wholes(shapes, found, seconds=0.6 * self.left, work=0.4 * self.seconds, seed=self.seed)
             if whole is not None:
                 self._better(self._filled(patterns.rounded(shapes, whole)))
-        if not self._closed():
-            self._better(emptied(self.best, until=self.until))
-            self._late(0.0)
 
     def _filled(self, placing: Placing) -> Placing:
-        """Give those without a place one."""
+        """Give those without a place one, and empty what can be emptied."""
         for k in np.argsort(-np.where(np.isfinite(self.p.size()), self.p.size(), 0.0), kind="stable").tolist():
             spread(placing, k, best_fit)
-        return placing
+        found = emptied(placing, until=self.until)
+        self._late(0.0)
+        return found
 
     def _exactly(self, objective: str, nodes: Ints, here: Here | None) -> None:
         if not exact.small(self.p, nodes):
@@ -258,10 +259,11 @@ def _told(search: _Search, demand: Workload, nodes: Cluster, here: Here | None, 
         msg = f"a plan that is wrong: {wrong[:3]}"
         raise AssertionError(msg)  # said outright: `python -O` must not let it pass
     unplaced = why(search.p, search.best, proved=search.never) if not whole else why_nothing()
-    if search.clock:
-        search.notes.append("the clock ended the search: another run may find another plan; more --seconds may help")
     closed = whole and search.value <= search.bound + 1e-6
     ended = "proved" if closed or search.never else "clock" if search.clock else "searched"
+    if search.clock:
+        more = "" if ended == "proved" else "; more --seconds may help"
+        search.notes.append(f"the clock had a say in the search: another run may find another plan{more}")
     return Plan(
         provenance, demand, nodes, placements, unplaced, search.value if whole else math.nan,
         float(min(search.bound, search.value)) if whole else math.nan, ended, tuple(search.notes),
