@@ -97,7 +97,7 @@ def tried(seed):
 
 @pytest.fixture(params=range(24))
 def small(request):
-    """Some draws; 500 were tried once."""
+    """Some draws; 400 were tried once."""
     return tried(request.param)[:2]
 
 

@@ -120,7 +120,7 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
     if not there.any():
         msg = f"{workload.source}: nobody is alive {when:g} s after the first submission"
         raise WorkloadError(msg, hint="--at busiest, or a time inside the log")
-    return replace(workload, frame=workload.frame.filter(pl.Series(there)), source=f"{workload.source} at {when:g} s")
+    return replace(workload, frame=workload.frame.filter(pl.Series(there)), source=f"{workload.source} at {when:.0f} s")
 
 
 def lives(workload: Workload) -> tuple[Floats, Floats]:

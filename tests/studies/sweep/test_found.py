@@ -47,6 +47,11 @@ def test_a_verdict_is_given_only_where_the_whole_interval_says_so(case, verdict)
     assert table(case, [10.0, 20.0, 30.0])["verdict"][0] == verdict
 
 
+def test_seeds_that_change_nothing_make_nobody_sure():
+    row = table([9.0, 19.0, 29.0], [10.0, 20.0, 30.0]).row(0, named=True)
+    assert (row["value"], row["low"], row["verdict"]) == (-1.0, None, "seeds change nothing")
+
+
 def test_a_seed_that_failed_in_one_case_counts_in_neither():
     found = {BASE: by_seed([1.0, 2.0, 50.0]), CASE: by_seed([0.0, 1.0])}
     rows = difference_table(found, [Pair(CASE, BASE)], ["mean wait"], {}, lambda _: range(3), lambda _: 0.05)

@@ -23,16 +23,15 @@ TABLE = (
 )
 
 
-def records(store: Store, keys: Iterable[str]) -> dict[str, Record]:
-    """What is known of these cells."""
-    found, wanted = {}, list(keys)
+def records(store: Store, keys: Iterable[str]) -> Iterator[Record]:
+    """What is known of these cells, one after the other."""
+    wanted = list(keys)
     with _opened(store) as db:
         for k in range(0, len(wanted), CHUNK):
             some = wanted[k : k + CHUNK]
             marks = ",".join("?" * len(some))
-            for key, text in db.execute(f"SELECT key, record FROM cells WHERE key IN ({marks})", some):
-                found[key] = json.loads(text)
-    return found
+            for (text,) in db.execute(f"SELECT record FROM cells WHERE key IN ({marks})", some):
+                yield json.loads(text)
 
 
 def search(store: Store, where: Mapping[str, str]) -> list[Record]:

@@ -20,7 +20,7 @@ from fleetlab.workload import Figure
 Words = tuple[tuple[str, Any], ...]  # of a case, all of its axes
 Values = Mapping[int, Mapping[str, float | None]]  # metrics by seed
 Found = Mapping[Words, Values]
-SAME = "the same"
+SAME, STUCK = "the same", "seeds change nothing"
 NUMBERS = {"before", "value", "low", "high", "sd"}
 
 
@@ -63,8 +63,8 @@ def between(mean: Mean, wrong: float) -> tuple[float, float]:
 
 def verdict(mean: Mean, low: float, high: float) -> str:
     """Is it less or more for sure?"""
-    if mean.freedom > 0 and mean.value == 0 == mean.error:
-        return SAME
+    if mean.freedom > 0 and mean.error == 0:
+        return STUCK if mean.value else SAME
     return "less" if high < 0 else "more" if low > 0 else "not sure"
 
 
@@ -111,7 +111,9 @@ def difference_table(
         other = ", ".join(f"{word} {base[word]}" for word in case if case[word] != base.get(word))
         for metric in metrics:
             mean = difference(found, pair, metric, seeds_of(pair))
-            low, high = between(mean, wrong_of(pair) / lines)
+            # The same difference in every seed says nothing about other tasks.
+            stuck = mean.error == 0 and mean.value != 0
+            low, high = (math.nan, math.nan) if stuck else between(mean, wrong_of(pair) / lines)
             reference = mean_of(found.get(pair.base, {}), metric, seeds_of(pair)).value
             row = {axis: case.get(axis) for axis in axes} | {"instead of": other, "metric": metric}
             row |= {"seeds": _count(mean), "before": _null(reference)} | _numbers(mean.value, low, high)

@@ -73,6 +73,14 @@ class Rounds:
         """The chance to be wrong at a look."""
         return self.study.seeds.spent(look, 1 - self.study.compare.sure)
 
+    def seeds_of(self, what: Unit) -> Sequence[int]:
+        """The seeds that a comparison or a case has had when it was last looked at."""
+        return self.seeds(self.look_of(what))
+
+    def wrong_of(self, what: Unit) -> float:
+        """The chance to be wrong that was spent on that look."""
+        return self.wrong(self.look_of(what))
+
     def look_of(self, what: Unit) -> int:
         """The last look at a comparison, or at anything that a case is part of."""
         if what in self.looks:

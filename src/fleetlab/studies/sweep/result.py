@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
 
 from fleetlab.studies.sweep._found import (
-    Found,
+    Words,
     case_table,
     difference_figures,
     difference_table,
@@ -19,6 +19,7 @@ from fleetlab.studies.sweep._found import (
 from fleetlab.studies.sweep._plan import Plan
 from fleetlab.studies.sweep._rounds import Rounds
 from fleetlab.studies.sweep._store import Record
+from fleetlab.studies.sweep.study import Study
 from fleetlab.workload import Estimate, Figure, Provenance
 
 MEANS = {
@@ -39,6 +40,27 @@ class Effort(NamedTuple):
     wall: float
 
 
+@dataclass(slots=True)
+class Told:
+    """What the records of a sweep say, without what nobody asked for: there may be a million of them."""
+
+    found: dict[Words, dict[int, dict[str, float | None]]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    failed: list[Record] = field(default_factory=list)
+
+    def add(self, case: Words, seed: int, record: Record, study: Study) -> None:
+        """One more record."""
+        metrics = record.get("metrics") or {}
+        asked = dict.fromkeys((*study.compare.metrics, study.seeds.metric))
+        self.found.setdefault(case, {})[seed] = {name: metrics[name] for name in asked if name in metrics}
+        self.units.update({name: unit for name, unit in record.get("units", {}).items() if name in asked})
+        if record.get("failed"):
+            self.failed.append(record)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.found.values()))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Sweep:
     """The cells of a study, and what they say together."""
@@ -50,24 +72,13 @@ class Sweep:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan, rounds: Rounds, records: Mapping[str, Record], found: Found, effort: Effort) -> Sweep:
+    def of(cls, plan: Plan, rounds: Rounds, told: Told, effort: Effort) -> Sweep:
         """Add up all records."""
-        study = plan.study
-        units = {name: unit for r in records.values() for name, unit in r.get("units", {}).items()}
-        ordered = {words: found.get(words, {}) for words in rounds.cases}
-        metrics = study.compare.metrics
-        cases = case_table(
-            ordered,
-            metrics,
-            units,
-            lambda c: rounds.seeds(rounds.look_of(c)),
-            lambda c: rounds.wrong(rounds.look_of(c)),
-        )
-        differences = difference_table(
-            ordered, rounds.pairs, metrics, units,
-            lambda p: rounds.seeds(rounds.look_of(p)), lambda p: rounds.wrong(rounds.look_of(p)),
-        )  # fmt: skip
-        failed = _failures(records)
+        study, metrics = plan.study, plan.study.compare.metrics
+        ordered = {words: told.found.get(words, {}) for words in rounds.cases}
+        cases = case_table(ordered, metrics, told.units, rounds.seeds_of, rounds.wrong_of)
+        differences = difference_table(ordered, rounds.pairs, metrics, told.units, rounds.seeds_of, rounds.wrong_of)
+        failed = _failures(told.failed)
         settings = {
             "traces": list(study.traces), "loads": list(study.loads), "nodes": list(study.nodes),
             "cases": len(rounds.cases), "seeds": str(study.seeds), "against": dict(study.compare.against),
@@ -78,7 +89,7 @@ class Sweep:
         first = study.seeds.listed[0]
         return cls(
             Provenance("sweep", study.name, settings, first),
-            tuple(_summary(rounds, records, failed, effort)),
+            tuple(_summary(rounds, len(told), failed, effort)),
             {name: frame for name, frame in frames.items() if frame.height},
             figures,
             tuple(_notes(plan, rounds, failed)),
@@ -101,10 +112,10 @@ class Sweep:
         return dict(self.drawn)
 
 
-def _summary(rounds: Rounds, records: Mapping[str, Record], failed: pl.DataFrame, effort: Effort) -> list[Estimate]:
+def _summary(rounds: Rounds, cells: int, failed: pl.DataFrame, effort: Effort) -> list[Estimate]:
     found = [
         Estimate.exact("cases", len(rounds.cases)),
-        Estimate.exact("cells", len(records)),
+        Estimate.exact("cells", cells),
         Estimate.exact("cells played now", effort.played),
         Estimate.exact("cells failed", sum(failed["cells"].to_list())),
     ]
@@ -122,12 +133,11 @@ def _summary(rounds: Rounds, records: Mapping[str, Record], failed: pl.DataFrame
     return found
 
 
-def _failures(records: Mapping[str, Record]) -> pl.DataFrame:
-    """Why cells failed, with the words that all that failed so have in common."""
+def _failures(records: Sequence[Record]) -> pl.DataFrame:
+    """Why cells failed, how many, and the first of them."""
     by: dict[str, list[Record]] = {}
-    for record in records.values():
-        if said := record.get("failed"):
-            by.setdefault(said, []).append(record)
+    for record in records:
+        by.setdefault(record["failed"], []).append(record)
     rows = [
         {"why": why, "cells": len(some), "first": some[0]["key"], "hint": some[0].get("hint") or ""}
         for why, some in sorted(by.items(), key=lambda pair: -len(pair[1]))
@@ -151,7 +161,7 @@ def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
     elif study.seeds.most < 2:
         said.append("one seed gives no interval: ask for more")
     if failed.height:
-        said.append("cells whose workers died are played again by the same command; others fail again")
+        said.append("cells whose workers died are played again by the same command; others would fail again")
     same = [a for a in varying(list(rounds.cases)) if a == "load"]
     if same:
         said.append("at another load the same tasks come faster or slower: bursts grow sharper with it")

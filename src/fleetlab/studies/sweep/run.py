@@ -7,20 +7,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fleetlab.studies.sweep import _catalogue
 from fleetlab.studies.sweep._cases import Cell
 from fleetlab.studies.sweep._claims import claiming
 from fleetlab.studies.sweep._engine import Crew, Engine
-from fleetlab.studies.sweep._found import Words
 from fleetlab.studies.sweep._local import Local
 from fleetlab.studies.sweep._plan import Plan, folder_of
 from fleetlab.studies.sweep._queue import Queue
 from fleetlab.studies.sweep._rounds import Rounds, words_of
 from fleetlab.studies.sweep._sources import share
 from fleetlab.studies.sweep._store import Record, Store
-from fleetlab.studies.sweep.result import Effort, Sweep
+from fleetlab.studies.sweep.result import Effort, Sweep, Told
 from fleetlab.studies.sweep.study import Study
 from fleetlab.workload import WorkloadError
 
@@ -75,44 +73,43 @@ def _crew(plan: Plan, store: Store, engine: str, address: str | None, workers: i
 
 @dataclass(slots=True)
 class _State:
-    """A sweep under way: what is known by now."""
+    """A sweep under way: what is known by now, and no more of it than the result will say."""
 
     plan: Plan
     rounds: Rounds
     store: Store
     tell: Tell
-    cells: dict[str, Cell] = field(default_factory=dict)
-    records: dict[str, Record] = field(default_factory=dict)
-    found: dict[Words, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
+    wanted: set[str] = field(default_factory=set)  # cells that were asked for
+    there: set[str] = field(default_factory=set)  # those whose record is there
 
     def played(self, queue: Queue, hired: Callable[[int], Engine], name: str) -> Sweep:
         """Play round after round, until everything is settled."""
         began, engine = time.perf_counter(), None
         for look in range(1, len(self.plan.study.seeds.looks()) + 1):
-            missing = self._missing(look)
-            if missing:
+            if missing := self._missing(look):
                 engine = engine or hired(len(missing))
                 queue.add(missing)
                 engine.run(queue)
-            self.rounds.settle(look, self.found)
+            self.rounds.settle(look, self.told.found)
             if not self.rounds.open:
                 break
         held = engine.held_now() if engine else 0.0
         effort = Effort(name, len(queue.played), sum(queue.played), held, time.perf_counter() - began)
-        return Sweep.of(self.plan, self.rounds, self.records, self.found, effort)
+        return Sweep.of(self.plan, self.rounds, self.told, effort)
 
     def _missing(self, look: int) -> list[Cell]:
         """The cells of a look that nobody has played yet, or that only killed workers so far."""
-        wanted = [self.plan.cell(case, seed) for case, seed in self.rounds.wanted(look)]
-        fresh = {cell.key: cell for cell in wanted if cell.key not in self.records}
-        self.cells |= fresh
-        for key, record in _catalogue.records(self.store, fresh).items():
+        cells = [self.plan.cell(case, seed) for case, seed in self.rounds.wanted(look)]
+        fresh = {cell.key: cell for cell in cells if cell.key not in self.there}
+        self.wanted |= set(fresh)
+        for record in _catalogue.records(self.store, fresh):
             if not record.get("died"):
-                self.done(fresh.pop(key), record)
+                self.done(fresh.pop(record["key"]), record)
         return list(fresh.values())
 
     def done(self, cell: Cell, record: Record) -> None:
         """A cell's record is there."""
-        self.records[cell.key] = record
-        self.found.setdefault(words_of(cell.case), {})[cell.seed] = record.get("metrics") or {}
-        self.tell("cells", len(self.records), len(self.records) / len(self.cells))
+        self.there.add(cell.key)
+        self.told.add(words_of(cell.case), cell.seed, record, self.plan.study)
+        self.tell("cells", len(self.there), len(self.there) / len(self.wanted))
