@@ -38,7 +38,7 @@ def test_a_policy_that_surely_helps_is_named_and_one_that_does_not_is_not():
     service = [{0: 60.0, 1: 900.0}.get(k, 30.0) for _ in range(60) for k in range(10)]
     workload, cluster = one_gpu(submit, service)
     helped = compare(workload, cluster, policies=["fifo", "sjf"])
-    assert helped.sentences[0].startswith("by sjf tasks wait ")
+    assert helped.sentences[0].startswith("by sjf, which knows run times beforehand, tasks wait ")
     turned = compare(workload, cluster, policies=["sjf", "fifo"])
     assert turned.sentences == ("of 2 policies none surely has tasks wait less than sjf",)
 

@@ -128,9 +128,17 @@ def _words(rows: pl.DataFrame, first: str) -> tuple[str, ...]:
     share = 1 - best["mean wait"] / base["mean wait"] if base["mean wait"] else 0.0
     saved = Estimate("", -best["difference"], -best["difference high"], -best["difference low"], "s")
     return (
-        f"by {best['policy']} tasks wait {share:.0%} less than by {first}: on the mean{say(saved)} less",
+        f"by {best['policy']}{_knows(best['policy'])} tasks wait {share:.0%} less than by {first}: "
+        f"on the mean{say(saved)} less",
         *(f"{name} makes them wait longer" for name in _worse(rows)),
     )
+
+
+def _knows(policy: str) -> str:
+    """Whoever takes the shortest first and is told no estimate knows what nobody does: say so."""
+    rules = rules_of(policy)
+    told = rules.get("estimate", "oracle") == "oracle" and rules["order"] in ("sjf", "srpt", "server_filling_srpt")
+    return ", which knows run times beforehand," if told else ""
 
 
 def _worse(rows: pl.DataFrame) -> list[str]:
