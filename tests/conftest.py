@@ -1,10 +1,24 @@
 """Where the real traces lie, and the hand-made ones."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 FIXTURES = Path(__file__).parent / "fixtures"
+# As root, and without the connections that a browser makes by itself.
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+]
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -20,3 +34,21 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip(f"no real traces in {DATA.name} beside the checkout")
     return DATA
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium, driven; or a word that it is not here."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("no chromium with its chromedriver: apt-get install chromium chromium-driver")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install selenium")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield found
+    found.quit()

@@ -1,7 +1,6 @@
 """The page in a real browser: what moves, what the address brings back, what is sent and downloaded."""
 
 import json
-import shutil
 import time
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,38 +9,9 @@ import pytest
 from .conftest import CSV, HOSTILE
 
 pytestmark = pytest.mark.browser
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
 SMALL = "v=1&trace=folder:small"
 SLOW = f"{SMALL}&order=srpt&load=10"
 PATIENCE = 90  # s: other work may share the machine
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """Chromium, driven; or a word that it is not here."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("no chromium with its chromedriver: apt-get install chromium chromium-driver")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install selenium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield found
-    found.quit()
 
 
 class Tab:
