@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fleetlab.bench.modes import Share
+from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.suite import Suite
+
 # What the driver's program does, as far as the bench asks: a daemon that leaves its id in the pipe directory, answers
 # while it lives and goes at `quit`. The clients it lists are those that the test writes into `clients`.
 DAEMON = """#!{python}
@@ -284,3 +288,25 @@ def works(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path / "mine.py"
+
+
+# --- small plans of these works ---------------------------------------------------------------------------------------
+
+
+def plan(cells, **tenants):
+    made = {name: Tenant(f"mine:{name.capitalize()}", settings) for name, settings in tenants.items()}
+    return Plan("small", made, tuple(cells), settle=0.05, window=0.15)
+
+
+def alone(name, block=0, **share):
+    return Cell("all", "mps", block, (Seat(name, share=Share(**share)),))
+
+
+def pair(a, b, block=0):
+    return Cell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
+
+
+def run(plan, out, *, limit=100):
+    said = []
+    skipped = Suite(plan, out, limit=limit, rehearse=True, tell=said.append).run()
+    return skipped, [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said

@@ -10,30 +10,12 @@ from pathlib import Path
 import pytest
 
 from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import Share
-from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.plans import Cell, Seat
 from fleetlab.bench.suite import Suite, finished
 
+from .conftest import alone, pair, plan, run
+
 pytestmark = pytest.mark.usefixtures("works")
-
-
-def plan(cells, **tenants):
-    made = {name: Tenant(f"mine:{name.capitalize()}", settings) for name, settings in tenants.items()}
-    return Plan("small", made, tuple(cells), settle=0.05, window=0.15)
-
-
-def alone(name, block=0, **share):
-    return Cell("all", "mps", block, (Seat(name, share=Share(**share)),))
-
-
-def pair(a, b, block=0):
-    return Cell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
-
-
-def run(plan, out, *, limit=100):
-    said = []
-    skipped = Suite(plan, out, limit=limit, rehearse=True, tell=said.append).run()
-    return skipped, [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said
 
 
 def test_a_tenant_out_of_memory_is_a_record_and_the_others_go_on(tmp_path):

@@ -6,30 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import Share
-from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
 from fleetlab.bench.suite import Suite, finished
 
+from .conftest import alone, pair, plan, run
+
 pytestmark = pytest.mark.usefixtures("works")
-
-
-def plan(cells, **tenants):
-    made = {name: Tenant(f"mine:{name.capitalize()}", settings) for name, settings in tenants.items()}
-    return Plan("small", made, tuple(cells), settle=0.05, window=0.15)
-
-
-def alone(name, block=0, **share):
-    return Cell("all", "mps", block, (Seat(name, share=Share(**share)),))
-
-
-def pair(a, b, block=0):
-    return Cell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
-
-
-def run(plan, out, *, limit=100):
-    said = []
-    skipped = Suite(plan, out, limit=limit, rehearse=True, tell=said.append).run()
-    return skipped, [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said
 
 
 def test_each_cell_is_a_line_and_the_manifest_says_how_it_came_to_be(tmp_path):
