@@ -18,10 +18,11 @@ def main() -> None:
     for deaf in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    daemon = _daemon()
+    daemon, servers = _daemon(), _servers()
     for word in (f"quit -t {PATIENCE}", "quit"):
         _ask(word)
-        if _gone(daemon):
+        # A server outlives its daemon by a moment, and keeps the card meanwhile.
+        if _gone([daemon, *servers]):
             return
     if daemon is not None:
         os.kill(daemon, signal.SIGTERM)
@@ -34,16 +35,36 @@ def _daemon() -> int | None:
         return None
 
 
-def _ask(word: str) -> None:
+def _servers() -> list[int]:
+    return [int(word) for word in _ask("get_server_list").split() if word.isdigit() and _serves(int(word))]
+
+
+def _serves(pid: int) -> bool:
     try:
-        subprocess.run(["nvidia-cuda-mps-control"], input=word + "\n", text=True, timeout=PATIENCE + 10, check=False)
+        return Path(f"/proc/{pid}/comm").read_text().startswith("nvidia-cuda-mps")
+    except OSError:
+        return False
+
+
+def _ask(word: str) -> str:
+    try:
+        said = subprocess.run(
+            ["nvidia-cuda-mps-control"],
+            input=word + "\n",
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE + 10,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as e:
         print(f"{word}: {e}", file=sys.stderr)
+        return ""
+    return said.stdout
 
 
-def _gone(daemon: int | None) -> bool:
+def _gone(pids: list[int | None]) -> bool:
     for _ in range(20):
-        if daemon is None or _state(daemon) in ("", "Z"):  # one that nobody reaps is gone too
+        if all(pid is None or _state(pid) in ("", "Z") for pid in pids):  # one that nobody reaps is gone too
             return True
         time.sleep(0.1)
     return False

@@ -120,9 +120,10 @@ def started(folder, work, *words, ready=True, device="cpu"):
     gate, log = folder / "gate", folder / "log"
     own = ["--set", f"gate={gate}"] if ":" in work else ["--tiny"] if device == "cpu" else []
     line = [sys.executable, "-m", "fleetlab.bench.serve", work, "--port", "0", "--device", device, *own, *words]
+    found = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     with log.open("w") as errors:
         process = subprocess.Popen(
-            line, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | {"PYTHONPATH": str(folder)}
+            line, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | {"PYTHONPATH": found}
         )
     try:
         said = process.stdout.readline() if ready else ""
