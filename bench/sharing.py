@@ -36,12 +36,18 @@ def main(folder: Path) -> None:
         print(f"\n### Light, medium, heavy: {mode}\n")
         _classes([c for c in _cells(folder / "classes") if c["stage"] == stage], _cells(folder / "classes"))
     _stressors(_cells(folder / "stressors"))
-    _together(_cells(folder / "together") + _cells(folder / "together-green"))
+    late = folder.parent / "h200-late"
+    _together(_cells(folder / "together") + _cells(folder / "together-green") + _cells(late / "together-green"))
+    _again(_cells(folder / "classes"), _cells(late / "classes"))
+    _http(_lines(folder / "served" / "served.jsonl.gz"))
 
 
 def _cells(folder: Path) -> list[dict[str, Any]]:
-    lines = gzip.decompress((folder / "cells.jsonl.gz").read_bytes()).decode().splitlines()
-    return [c for c in map(json.loads, lines) if c["status"] == "ok"]
+    return [c for c in _lines(folder / "cells.jsonl.gz") if c["status"] == "ok"]
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
 
 
 def _alone(cells: list[dict[str, Any]]) -> dict[str, float]:
@@ -183,17 +189,58 @@ def _stressors(cells: list[dict[str, Any]]) -> None:
 
 
 def _together(cells: list[dict[str, Any]]) -> None:
-    alone = {}
-    for cell in cells:
-        if len(cell["tenants"]) == 1 and (one := cell["tenants"][0])["seat"] == one["tenant"]:
-            alone[cell["block"], one["tenant"]] = one["rate"]
+    # On all SMs: a part of them, or a priority, is told in the seat's name.
+    alone = _alone([c for c in cells if c["tenants"][0]["seat"] == c["tenants"][0]["tenant"]])
     print("\n### Two of one process\n\n| way | first | second | progress | progress | STP |\n|---|---|---|--:|--:|--:|")
     for cell in cells:
         if len(cell["tenants"]) == 2:
             a, b = cell["tenants"]
-            one, two = (t["rate"] / alone[cell["block"], t["tenant"]] for t in (a, b))
+            one, two = (t["rate"] / alone[t["tenant"]] for t in (a, b))
             way = cell["cell"].split("/")[2]
             print(f"| {way} | {a['tenant']} | {b['tenant']} | {one:.2f} | {two:.2f} | {one + two:.2f} |")
+
+
+def _again(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
+    """How far the same cells lie apart on two cards of one model."""
+    print("\n### Light, medium, heavy: measured again on another H200\n")
+    print("| mode | speeds | mean difference | mean distance | 95 % are within |\n|---|--:|--:|--:|--:|")
+    for stage, mode in (("classes-ts", "time slicing"), ("classes-mps", "MPS")):
+        one, two = (_speeds(cells, stage) for cells in (first, second))
+        off = np.array([two[seat] - one[seat] for seat in one])
+        far = np.abs(off)
+        print(f"| {mode} | {len(off)} | {off.mean():+.3f} | {far.mean():.3f} | {np.quantile(far, 0.95):.2f} |")
+
+
+def _speeds(cells: list[dict[str, Any]], stage: str) -> dict[tuple[str, int], float]:
+    alone = _alone([c for c in cells if c["stage"] == "classes-ts"])
+    crowded = [c for c in cells if c["stage"] == stage and len(c["tenants"]) > 1]
+    return {(c["cell"], k): t["rate"] / alone[t["tenant"]] for c in crowded for k, t in enumerate(c["tenants"])}
+
+
+def _http(cells: list[dict[str, Any]]) -> None:
+    """A star is a load whose sender was late; two numbers are two runs."""
+    print("\n### The HTTP server: ms, from when a request was due\n")
+    print("| mode | beside | P50, 100/s | P99, 100/s | P50, 300/s | P99, 300/s |\n|---|---|--:|--:|--:|--:|")
+    found = defaultdict(list)
+    for cell in cells:
+        found[cell["mode"], cell["background"] or "nothing", cell["load"].split()[1]].append(cell["said"])
+    for mode, beside in dict.fromkeys((m, b) for m, b, _ in found):
+        row = [_ms(found[mode, beside, rate], p) for rate in ("100", "300") for p in ("p50", "p99")]
+        print(f"| {mode} | {beside} | " + " | ".join(row) + " |")
+    print("\n| mode | beside | highest rate seen to keep P99 within 25 ms | lowest seen not to |\n|---|---|--:|--:|")
+    for (mode, beside, load), (said, *_) in found.items():
+        if ":" in load:
+            failed = f"{said['failed']:,.0f}/s" if said["failed"] else "none"
+            print(f"| {mode} | {beside} | {said['passed']:,.0f}/s | {failed} |")
+
+
+def _ms(said: list[dict[str, Any]], p: str) -> str:
+    told = []
+    for one in said:
+        value, low, high = (1000 * x for x in one["percentiles"]["answers"][p])
+        limits = f" ({low:.1f} to {high:.1f})" if p == "p99" else ""
+        told.append(f"{value:.1f}{limits}{'' if one['valid'] else '*'}")
+    return "; ".join(told)
 
 
 if __name__ == "__main__":

@@ -206,6 +206,6 @@ def loaded(name: str, *, tiny: bool, words: Sequence[str], device: str, seed: in
     settings = settings_of(name, words)
     model, where = servable(name, tiny=tiny, settings=settings), place(device)
     if where.type == "cuda":
-        torch.cuda.set_device(where)
+        torch.cuda.set_device(where.index or 0)  # a plain `cuda` has no index, and is the first
     torch.manual_seed(seed)
     return Engine(model, where, batch=batch, graph=settings.get("graph", True))
