@@ -53,6 +53,23 @@ def test_what_cannot_be_compared_is_refused_with_a_hint(policies):
     assert e.value.hint
 
 
+def test_processes_of_their_own_find_the_same():
+    trace = fleetlab.synthesize("pai2020", tasks=400, seed=1)
+    policies = ["fifo", "fifo/easy", "smallest"]
+    here, apart = (compare(trace.workload, trace.cluster, policies=policies, workers=n) for n in (0, 2))
+    assert here.tables()["policies"].equals(apart.tables()["policies"])
+
+
+def test_what_is_refused_in_a_process_of_its_own_is_told_in_the_same_words():
+    workload, cluster = one_gpu([0.0], [1.0])
+    told = []
+    for workers in (0, 2):
+        with pytest.raises(FleetlabError) as e:
+            compare(workload, cluster, policies=["fifo", "no"], workers=workers)
+        told.append((str(e.value), e.value.hint))
+    assert told[0] == told[1]
+
+
 def test_figures_show_every_policy():
     trace = fleetlab.synthesize("pai2020", tasks=400, seed=1)
     drawn = compare(trace.workload, trace.cluster, policies=["fifo", "sjf"]).figures()

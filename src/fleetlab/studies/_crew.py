@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.workload import WorkloadError
+from fleetlab.workload import FleetlabError, WorkloadError
 
 Arrays = Mapping[str, Any]  # arrays by name
 Done = Callable[[int], None]  # told which job is done
 
 SMALL = 50_000  # instances: below, a process takes longer to start than to simulate
+REFUSED = 64  # the exit status of a job that cannot be done as it was asked
 MOST = 4  # processes where nobody says how many: each holds the workload and its schedule
 
 
@@ -70,6 +71,9 @@ def _apart(call: str, job: Mapping[str, Any], out: Path, alive: list[subprocess.
     process = subprocess.Popen(words, env=os.environ | path, stderr=subprocess.PIPE, text=True)
     alive.append(process)
     said = process.communicate()[1]
+    if process.returncode == REFUSED:
+        told = json.loads(said.strip().splitlines()[-1])
+        raise WorkloadError(told["error"], hint=told["hint"])
     if process.returncode:
         why = (said.strip().splitlines() or ["no word why"])[-1]
         msg = f"a simulation in a process of its own ended with status {process.returncode}: {why}"
@@ -84,7 +88,11 @@ def main() -> None:
     """Do one job: the name of a function, its arguments as JSON, and the file for what it hands back."""
     call, job, out = sys.argv[1:]
     module, _, name = call.partition(":")
-    np.savez(out, **getattr(import_module(module), name)(**json.loads(job)))
+    try:
+        np.savez(out, **getattr(import_module(module), name)(**json.loads(job)))
+    except FleetlabError as e:  # the user's mistake, told in the same words as if it had been found at home
+        print(json.dumps({"error": str(e), "hint": e.hint}), file=sys.stderr)
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fleetlab.sim import SimResult, simulate
+from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
+from fleetlab.studies._crew import crew, play
 from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 Tell = Callable[[str, int, float], None]
+Rules = Mapping[str, str]
+TASKS, HARDWARE = "tasks.arrow", "nodes.arrow"
 PARTS = ("order", "discipline", "place", "estimate", "sharing")
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/skip/best_fit/group", "sjf")  # the last knows run times beforehand
 POINTS = 200  # of a curve
@@ -47,28 +53,56 @@ class Comparison:
 
 
 def compare(
-    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE, seed: int = 0, tell: Tell | None = None
-) -> Comparison:
+    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE, seed: int = 0,
+    workers: int | None = None, tell: Tell | None = None,
+) -> Comparison:  # fmt: skip
     """Play each policy with the same arrivals; the first is what the others are held against.
 
     A policy is `ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only tasks that ended
     by every policy count, so that the same ones are compared. Intervals come from blocks of time, drawn alike for all.
+    Large workloads are played in `workers` processes at once, one for each core unless told.
     """
     tell = tell or (lambda *_: None)
     rules = {name: rules_of(name) for name in dict.fromkeys(policies)}
     if len(rules) < 2:
         msg = f"at least two different policies are needed to compare: {', '.join(rules) or 'none'}"
         raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/skip/best_fit/group")
-    runs: dict[str, SimResult] = {}
-    for k, (name, rule) in enumerate(rules.items()):
-        tell(f"policy {name}", k, k / len(rules))
-        runs[name] = simulate(workload, cluster, **rule, seed=seed)  # type: ignore[arg-type]
-        tell(f"policy {name}", k + 1, 1.0)
+    runs = _played(workload, cluster, rules, seed=seed, workers=workers, tell=tell)
     settings = {"policies": list(rules), "cluster": cluster.source}
     return _told(runs, Provenance("compare", workload.source, settings, seed))
 
 
-def rules_of(words: str) -> dict[str, str]:
+def _played(
+    workload: Workload, cluster: Cluster, rules: Mapping[str, Rules], *, seed: int, workers: int | None, tell: Tell
+) -> dict[str, pl.DataFrame]:
+    """What became of each task, by policy."""
+    # Backfilling takes several times as long: begun last, one core would wait for it.
+    order = sorted(rules, key=lambda name: rules[name].get("discipline", "skip") == "skip")
+    with TemporaryDirectory(prefix="fleetlab-") as folder:
+        workload.frame.write_ipc(Path(folder) / TASKS, compression="uncompressed")
+        cluster.frame.write_ipc(Path(folder) / HARDWARE, compression="uncompressed")
+        ended: list[int] = []
+
+        def done(k: int) -> None:
+            ended.append(k)
+            tell(f"policies ({order[k]})", len(ended), len(ended) / len(order))
+
+        tell("policies", 0, 0.0)
+        jobs = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
+        count = crew(workload.instances, workers)
+        found = dict(zip(order, play(f"{__name__}:one", jobs, Path(folder), workers=count, done=done), strict=True))
+    return {name: pl.DataFrame(found[name]) for name in rules}
+
+
+def one(folder: str, rules: Rules, seed: int) -> dict[str, Any]:
+    """Play one policy: the tasks that ended, and how long each waited."""
+    tasks, nodes = (pl.read_ipc(Path(folder) / f) for f in (TASKS, HARDWARE))
+    run = simulate(Workload.of(tasks, source="compared"), Cluster.of(nodes, source="compared"), **rules, seed=seed)  # type: ignore[arg-type]
+    ended = run.tasks.filter(pl.col("status") == "done")
+    return {name: ended[name].to_numpy() for name in ("task", "submit", "wait")}
+
+
+def rules_of(words: str) -> Rules:
     """A policy by its words.
 
     >>> rules_of("sjf/easy")
@@ -81,7 +115,7 @@ def rules_of(words: str) -> dict[str, str]:
     return dict(zip(PARTS, parts, strict=False))
 
 
-def _told(runs: Mapping[str, SimResult], provenance: Provenance) -> Comparison:
+def _told(runs: Mapping[str, pl.DataFrame], provenance: Provenance) -> Comparison:
     waits, submit, left = _alike(runs)
     blocks = Blocks.cut(submit, seed=provenance.seed or 0)
     first, base = next(iter(waits.items()))
@@ -94,9 +128,8 @@ def _told(runs: Mapping[str, SimResult], provenance: Provenance) -> Comparison:
     return Comparison(provenance, means, {"policies": rows}, _figures(waits, rows), _words(rows, first), notes)
 
 
-def _alike(runs: Mapping[str, SimResult]) -> tuple[dict[str, Floats], Floats, int]:
+def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Floats, int]:
     """The waits of tasks that ended by every policy, in one order."""
-    frames = {n: r.tasks.filter(pl.col("status") == "done").select("task", "submit", "wait") for n, r in runs.items()}
     names = list(frames)
     joined = frames[names[0]].rename({"wait": names[0]})
     for name in names[1:]:
