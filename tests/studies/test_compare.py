@@ -1,12 +1,14 @@
 """Policies compared on the same arrivals, and the story told in one go."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 import fleetlab
 from fleetlab import Cluster, FleetlabError, Workload
 from fleetlab.studies.compare import FIVE, compare, rules_of
-from fleetlab.studies.story import story
+from fleetlab.studies.story import busiest, story
 
 
 def one_gpu(submit, service):
@@ -81,6 +83,24 @@ def test_figures_show_every_policy():
 
 def test_the_words_of_a_policy():
     assert rules_of(FIVE[3]) == {"order": "sjf", "discipline": "skip", "place": "best_fit", "estimate": "group"}
+
+
+def test_of_a_long_trace_the_busiest_tasks_in_a_row_are_diagnosed_with_their_own_use():
+    trace = fleetlab.synthesize("pai2020", tasks=6000, seed=1)
+    heavy = pl.when(pl.col("task").is_between(3000, 3999)).then(1e7).otherwise(1.0)
+    tasks = trace.workload.frame.with_columns(service=heavy, submit=pl.col("task").cast(pl.Float64))
+    longer = replace(trace, workload=Workload.of(tasks.drop("start", "end"), source="made"))
+    part, usage, when = busiest(longer, most=1000)
+    assert part.frame["service"].to_list() == [1e7] * 1000
+    assert part.frame["submit"][0] == 0
+    kept = pl.col("task").is_between(3000, 3999)
+    assert usage.collect().equals(trace.usage.filter(kept).with_columns(pl.col("task") - 3000).collect())
+    assert when == " (days 0.0 to 0.0, the busiest 1,000 tasks)"
+
+
+def test_a_short_trace_is_diagnosed_as_it_is():
+    trace = fleetlab.synthesize("pai2020", tasks=500, seed=1)
+    assert busiest(trace) == (trace.workload, trace.usage, "")
 
 
 @pytest.mark.slow

@@ -6,13 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import polars as pl
+
 from fleetlab.describe import describe
 from fleetlab.report import report
 from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.diagnose import diagnose
-from fleetlab.workload import Result, Trace, TraceError
+from fleetlab.workload import Result, Trace, TraceError, Workload
 
 FIVE_SENTENCES = 5
+MOST = 100_000  # tasks that are diagnosed
+STEP = 1_000  # tasks between two beginnings that are tried
+DAY = 86_400.0
 Tell = Callable[[str, int, float], None]
 
 
@@ -31,15 +37,37 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
         raise TraceError(msg, hint="--cluster FILE.toml gives it one")
     tell = tell or (lambda *_: None)
     seen = describe(trace, seed=seed, tell=tell)
-    why = diagnose(trace.workload, trace.cluster, usage=trace.usage, seed=seed, tell=tell)
     by = compare(trace.workload, trace.cluster, policies=FIVE, seed=seed, tell=tell)
+    tasks, usage, when = busiest(trace)
+    why = diagnose(tasks, trace.cluster, usage=usage, seed=seed, tell=tell)
     tell("page", 0, 0.0)
-    found: dict[str, Result] = {"the trace": seen, "why tasks wait": why, "five policies": by}
+    found: dict[str, Result] = {"the trace": seen, f"why tasks wait{when}": why, "five policies": by}
     page = report(found, out, title="What happened, and why")
     tell("page", 1, 1.0)
-    ends = (*why.findings[:2], by.sentences[0])
+    ends = (*(f"{finding}{when}" for finding in why.findings[:2]), by.sentences[0])
     # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
     firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
     rest = [sentence for sentence in seen.sentences if sentence not in firsts]
     told = (*[*firsts[::-1], *rest][: FIVE_SENTENCES - len(ends)][::-1], *ends)
     return Story(page, tuple(f"{said[0].upper()}{said[1:].rstrip('.')}." for said in told))
+
+
+def busiest(trace: Trace, *, most: int = MOST) -> tuple[Workload, pl.LazyFrame | None, str]:
+    """So many tasks in a row that ask for the most GPU time a second, their use, and when that was, in words.
+
+    A diagnosis plays its trace a dozen times; where that is the whole of it, nothing is to be said of when.
+    """
+    frame = trace.workload.frame
+    if frame.height <= most:
+        return trace.workload, trace.usage, ""
+    asked = frame.select(pl.col("service").fill_null(0.0) * pl.col("gpu_milli") * pl.col("instances")).to_series()
+    total = np.concatenate([[0.0], np.cumsum(asked.to_numpy())])
+    submit, begins = frame["submit"].to_numpy(), np.arange(0, frame.height - most, STEP)
+    lasts = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
+    first = int(begins[np.argmax((total[begins + most] - total[begins]) / lasts)])
+    part = frame.slice(first, most).drop("task", "start", "end").with_columns(pl.col("submit") - submit[first])
+    seen = pl.col("task").is_between(first, first + most - 1)
+    usage = None if trace.usage is None else trace.usage.filter(seen).with_columns(pl.col("task") - first)
+    days = [f"{submit[k] / DAY:.1f}" for k in (first, first + most - 1)]
+    when = f" (days {' to '.join(days)}, the busiest {most:,} tasks)"
+    return Workload.of(part, source=trace.workload.source), usage, when
