@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The whole suite over all modes of sharing, on one node of a cluster; the node is put back however it ends.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+run-all.sh --node NODE [--modes "exclusive time-slicing mps"] [--plans "solo pairs-ts pairs-mps"] [--work resnet-infer]
+           [--tenants 4] [--seconds 60] [--out measured] [--dry-run]
+
+For each mode: switch the node, run the tenants as pods (alone where a card is whole), copy what they said. Where cards are
+whole, the plans of the suite too. In the end `fleetlab bench analyse` of the suite and one page of all tenants.
+--modes may have mig too: it cuts the cards of the node. --dry-run shows every command and runs none.
+
+Examples:
+  deploy/experiments/run-all.sh --node gpu-7 --dry-run
+  deploy/experiments/run-all.sh --node gpu-7 --modes "exclusive mps" --out mps
+TEXT
+}
+
+node='' modes='exclusive time-slicing mps' plans='solo pairs-ts pairs-mps' work=resnet-infer tenants=4 seconds=60
+out=measured dry='' poll=${POLL:-5} patience=${PATIENCE:-600} folder=run-$(date -u +%Y%m%d-%H%M%S)
+# shellcheck source=deploy/experiments/cluster.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
+
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --help) usage && exit ;;
+    --dry-run) dry=1 && shift ;;
+    --node | --modes | --plans | --work | --tenants | --seconds | --out)
+      [[ $# -gt 1 ]] || fail "$1 needs a value"
+      printf -v "${1#--}" '%s' "$2"
+      shift 2
+      ;;
+    *) fail "no such option: $1" "run-all.sh --help" ;;
+  esac
+done
+[[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
+[[ $tenants =~ ^[1-9][0-9]*$ && $seconds =~ ^[1-9][0-9]*$ ]] || fail "not a number: --tenants $tenants --seconds $seconds"
+for mode in $modes; do
+  [[ -d $manifests/overlays/$mode ]] || fail "no mode by that name: $mode" "exclusive, time-slicing, mps, mig"
+done
+
+begin
+lost=0
+for mode in $modes; do
+  say "mode: $mode"
+  share "$mode"
+  n=$tenants
+  [[ $mode != exclusive ]] || n=1
+  [[ $n -le $(slots "$mode") ]] || n=$(slots "$mode")
+  job tenants "\"completions\":$n,\"parallelism\":$n" "name=$mode" "work=$work" "seconds=$seconds" || lost=$((lost + 1))
+  if [[ $mode == exclusive ]]; then
+    for plan in $plans; do
+      step kubectl --namespace "$namespace" delete job --all --ignore-not-found
+      step kubectl apply --kustomize "$manifests/overlays/$mode/experiments"
+      job suite "" "plan=$plan" || lost=$((lost + 1))
+    done
+  fi
+  collect
+done
+if [[ " $modes " == *" exclusive "* ]]; then
+  step fleetlab bench analyse "$out/suite" --out "$out/analysis" || lost=$((lost + 1))
+fi
+pages "Tenants by mode"
+[[ $lost -eq 0 ]] || { say "$lost jobs failed, or what they left cannot be analysed; what the others measured is in $out"; exit 1; }
+say "all is in $out: report.html, and analysis/analysis.html where whole cards were measured"
