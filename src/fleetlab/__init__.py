@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fleetlab.studies.compare import compare
     from fleetlab.studies.diagnose import diagnose
     from fleetlab.studies.sweep import Study, runs, sweep
+    from fleetlab.studies.tune import tune
     from fleetlab.studies.validate import validate
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.web import web
@@ -101,6 +102,7 @@ __all__ = [
     "solve",
     "sweep",
     "synthesize",
+    "tune",
     "validate",
     "web",
 ]
@@ -138,6 +140,7 @@ _ROOM = {
     "solve": "fleetlab.queueing",
     "sweep": "fleetlab.studies.sweep",
     "synthesize": "fleetlab.traces",
+    "tune": "fleetlab.studies.tune",
     "validate": "fleetlab.studies.validate",
     "web": "fleetlab.web",
 }

@@ -5,10 +5,8 @@ import polars as pl
 import pytest
 
 import fleetlab
+from fleetlab.describe._seen import Seen
 from fleetlab.workload import as_json
-
-# Waits and run times of the built-in trace are drawn apart: which part of completion is waiting does not follow.
-APART = "waiting part of completion"
 
 
 def on_the_curves(found):
@@ -16,8 +14,9 @@ def on_the_curves(found):
     assert set(rows["figure"]) >= {
         "run time", "run time by GPU type", "wait by GPU request", "wait by GPU type, instances", "GPUs an instance",
         "CPUs a task", "memory an instance", "gang size", "tasks a user", "runs of a group",
+        "waiting part of completion", "waiting part of completion, instances",
     }  # fmt: skip
-    return rows.filter(~pl.col("figure").str.starts_with(APART))
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +37,23 @@ def test_the_built_in_trace_lies_on_the_published_curves(built_in):
 def test_published_points_are_drawn_on_the_same_axes(built_in):
     series = set(built_in.figures()["run time"].frame["series"])
     assert series == {"tasks", "tasks, published", "instances", "instances, published"}
+    for figure in ("waiting part of completion", "waiting part of completion, instances"):
+        frame = built_in.figures()[figure].frame
+        assert set(frame["series"]) == {
+            f"{of}{told}" for of in ("short", "long", "all") for told in ("", ", published")
+        }
+        assert frame.filter(pl.col("series").str.ends_with(", published")).height == 18
+
+
+def test_half_of_the_tasks_are_short_and_half_of_the_instances_by_their_own_median():
+    seen = Seen(fleetlab.synthesize("pai2020", tasks=20_000), 0)
+    known = np.isfinite(seen.service)
+    for weights in (None, seen.instances):
+        weight = np.ones(len(known)) if weights is None else weights
+        short, long = seen.lengths(weights).values()
+        assert weight[short].sum() / weight[known].sum() == pytest.approx(0.5, abs=0.02)
+        assert (short ^ long)[known].all()
+        assert not (short | long)[~known].any()
 
 
 def test_classes_of_requests_and_types_have_their_published_shares(built_in):

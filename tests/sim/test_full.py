@@ -630,3 +630,26 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
         assert done.returncode == 0, done.stderr
         answers.append(json.loads(done.stdout))
     assert answers[0] == answers[1]
+
+
+# -- how far it is -------------------------------------------------------------------------------------------------
+
+
+def test_a_long_run_tells_how_far_it_is_and_plays_the_same():
+    w = tasks(service=[1.0] * 700, submit=[float(k) for k in range(700)])
+    told = []
+    one = play(w, order="fair", tell=lambda what, done, share: told.append((what, done, share)))
+    assert [what for what, _, _ in told] == ["simulated"] * len(told)
+    assert len(told) >= 2
+    assert all(a[1] < b[1] <= 700 for a, b in pairwise(told))
+    assert all(share == done / 700 for _, done, share in told)
+    np.testing.assert_array_equal(one.start, play(w, order="fair").start)
+
+
+def test_whoever_is_told_can_end_a_run():
+    def enough(_what, _done, _share):
+        raise TimeoutError
+
+    w = tasks(service=[1.0] * 700, submit=[float(k) for k in range(700)])
+    with pytest.raises(TimeoutError):
+        play(w, order="fair", tell=enough)

@@ -39,6 +39,22 @@ def test_a_result_comes_back_from_its_json(tmp_path):
     assert again["figures"] == json.loads(as_json(Found()))["figures"]
 
 
+class Speaking(Found):
+    sentences = ("Half of the tasks wait.", "<b>One</b> does not.")
+
+
+def test_sentences_come_back_from_json_as_they_were_said(tmp_path):
+    (tmp_path / "r.json").write_text(as_json(Speaking()))
+    assert Saved.load(tmp_path / "r.json").sentences == Speaking.sentences
+    (tmp_path / "mute.json").write_text(as_json(Found()))
+    assert Saved.load(tmp_path / "mute.json").sentences == ()
+
+
+def test_sentences_that_were_saved_as_a_table_come_back_too():
+    about = json.loads(as_json(Found())) | {"tables": {"sentences": [{"sentence": "Ann waits most."}]}}
+    assert Saved.of(about).sentences == ("Ann waits most.",)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": {}, "provenance": {}, "summary": []}', "[" * 100_000])
 def test_what_is_no_result_is_refused_with_a_hint(tmp_path, text):
     (tmp_path / "r.json").write_text(text)

@@ -196,8 +196,15 @@ class Seen:
 
     @cached_property
     def _lengths(self) -> dict[str, Bools]:
-        """Short tasks run for the median run time or less."""
-        middle = np.nanmedian(self.service) if np.isfinite(self.service).any() else np.nan
+        return self.lengths()
+
+    def lengths(self, weights: Floats | None = None) -> dict[str, Bools]:
+        """Short ones run for the median run time or less: of tasks, or by weight, as of instances."""
+        order, known = self._order(self.service), int(np.isfinite(self.service).sum())
+        if not known:
+            return {name: np.zeros(len(self.service), dtype=bool) for name in ("short", "long")}
+        sums = np.cumsum(np.ones(known) if weights is None else weights[order[:known]])
+        middle = self.service[order[min(int(np.searchsorted(sums, sums[-1] / 2)), known - 1)]]
         return {"short": self.service <= middle, "long": self.service > middle}
 
     @cached_property

@@ -8,6 +8,7 @@ unit. Medians are told apart with the interval of Zou and Donner (2008), from th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import hypot
 
 import numpy as np
 import polars as pl
@@ -47,7 +48,7 @@ def row(name: str, unit: str, a: Curve, b: Curve) -> dict[str, object]:
     gap, at = widest(a, b)
     slack = sum(_half(c.size) for c in (a, b))
     (m, low, high), (n, least, most) = a.quantiles[50], b.quantiles[50]
-    below, above = ((m - low) ** 2 + (most - n) ** 2) ** 0.5, ((high - m) ** 2 + (n - least) ** 2) ** 0.5
+    below, above = hypot(m - low, most - n), hypot(high - m, n - least)
     return {
         "figure": name, "series": a.series, "widest gap, points": 100 * gap, "gap low": 100 * max(0.0, gap - slack),
         "gap high": 100 * min(1.0, gap + slack), "at": at, "Wasserstein": wasserstein(a, b), "unit": unit,

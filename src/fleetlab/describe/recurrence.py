@@ -16,6 +16,7 @@ from fleetlab.describe._seen import Seen
 
 OFTEN = 5  # runs
 WITHIN = (0.05, 0.25, 0.5)  # of the true run time
+SHORTEST = 1e-9  # seconds: what runs for less is off by so many times that the number would overflow
 PREDICTORS = {
     "user": ["user"],
     "user+gpu": ["user", "gpu_milli", "type"],
@@ -69,7 +70,7 @@ def _predictors(seen: Seen, section: Section) -> None:
             section.lacks(f"predictions by {name}", f"the log names no {keys[0]}s")
             continue
         guess = past.mean(_keys(seen, keys))
-        error = np.abs(guess - seen.service) / np.where(seen.service > 0, seen.service, np.nan)
+        error = np.abs(guess - seen.service) / np.where(seen.service > 0, np.maximum(seen.service, SHORTEST), np.nan)
         curves += seen.curve(name, error, weights=seen.instances, where=asked)
         rows.append(_row(seen, section, name, error, asked))
     if not rows:

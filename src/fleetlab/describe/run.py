@@ -202,7 +202,7 @@ def _part(seen: Seen, section: Section) -> None:
     for weights, suffix in ((None, ""), (seen.instances, ", instances")):
         if suffix and not seen.gangs:
             continue
-        curves = seen.curves(part, {"all": None, **seen.by("length")}, weights=weights)
+        curves = seen.curves(part, {"all": None, **seen.lengths(weights)}, weights=weights)
         section.distributions(
             f"waiting part of completion{suffix}", curves, title="Part of the time to completion that is waiting",
             unit="%", of="tasks", x="waiting of all, %", y=f"share of {suffix[2:] or 'tasks'}, %", log_x=False,

@@ -27,7 +27,7 @@ from fleetlab.sim._books import (
     inner_step,
     on_tick,
 )  # fmt: skip
-from fleetlab.sim._moves import begin, copy, fits, lift, meet, occupy, settle, slots
+from fleetlab.sim._moves import ALL, begin, copy, fits, lift, meet, occupy, settle, slots
 from fleetlab.sim._nodes import Floats, Ints, pop, push
 from fleetlab.sim._work import believed_left, next_run
 from fleetlab.sim.policy import Fill, State
@@ -60,7 +60,7 @@ def reserve(book: Book, rules: Rules, ask: Fill, state: State, t: int, future: G
     """When the first in line will fit, as is believed; `future` becomes what is free then beside it."""
     now, s, count = book.clock[NOW], book.T[t, SHAPE], book.T[t, GANG]
     ends, heap = running_by_end(book, now)
-    size, found, when = len(heap), slots(future, s), now
+    size, found, when = len(heap), slots(future, s, ALL), now
     while found < count and size:
         when, r = ends[0], heap[0]
         pop(ends, heap, 0, size)
@@ -141,7 +141,7 @@ def earliest(
     """The first time from which on a task fits for as long as it is believed to run; its place goes into the plan."""
     s, count, at, k = book.T[t, SHAPE], book.T[t, GANG], book.clock[NOW], 0
     long = max(TICK, believed_length(book, rules, t))
-    then, found = copy(ground), slots(ground, s)
+    then, found = copy(ground), slots(ground, s, ALL)
     while True:
         if found >= count:
             free = copy(then)

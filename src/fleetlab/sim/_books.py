@@ -40,9 +40,9 @@ TASK_TIMES = LEDGER + len(REASONS)
 # A row of I: an instance, where it is, and where it is planned to be. `BESIDE`: who came to its GPU before it.
 HERE, PLANNED, BESIDE, OWNED_BY = 0, 2, 4, 5  # a place is two numbers: the node, and its GPUs as bits
 INSTANCE_FIELDS = 6
-# A row of Q: a group.
-OF_SHAPE, OF_GANG, OF_USER, OF_NEED, SIZE, FRONT, SLOT, REASON, NEW, ASKED, ABLE, TRY, HELD, BARRED = range(1, 15)
-GROUP_FIELDS = 15
+# A row of Q: a group. `HOPE`: at most so many of its instances fit.
+OF_SHAPE, OF_GANG, OF_USER, OF_NEED, SIZE, FRONT, SLOT, REASON, NEW, ASKED, ABLE, TRY, HELD, BARRED, HOPE = range(1, 16)
+GROUP_FIELDS = 16
 SETTLED = len(REASONS)  # the last column of A: until when a group's account is settled
 # A row of H: what a user holds, and may hold.
 HOLDS_CPU, HOLDS_MEMORY, HOLDS_GPU, QUOTA = range(4)

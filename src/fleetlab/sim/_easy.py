@@ -26,13 +26,14 @@ from fleetlab.sim._engine import (
     pay,
     put,
 )
-from fleetlab.sim._gangs import Memo, back, reason, slots
-from fleetlab.sim._index import moved
+from fleetlab.sim._gangs import Memo, back, indexed, reason, slots
+from fleetlab.sim._index import AT_TYPES, KNOWN, TIERS, Bits, delist, enlist, lift, moved, relist, tier_of
 from fleetlab.sim._nodes import (
     APP,
     BY_HEAD,
     BY_ORDER,
     COUNT,
+    CPU,
     FIRST,
     FREE,
     GPU_MEMORY,
@@ -42,8 +43,13 @@ from fleetlab.sim._nodes import (
     KIND,
     LAST,
     LIMIT,
+    LIST,
     MILLI,
+    MOST,
     ORDINAL,
+    RANK,
+    TYPE,
+    TYPES,
     VERSION,
     VRAM,
     Floats,
@@ -83,37 +89,77 @@ def claim(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, got: int) -> No
 
 @inner
 def meet(
-    n: int, N: Ints, G: Ints, apps: Ints, FN: Ints, FG: Ints, Fapps: Ints, BN: Ints, BG: Ints, Bapps: Ints
-) -> None:
-    """Say what of node `n` is free both now and in the future."""
+    n: int, N: Ints, G: Ints, apps: Ints, FN: Ints, FG: Ints, Fapps: Ints, BN: Ints, BG: Ints, Bapps: Ints, X: Ints,
+    B: Bits,
+) -> None:  # fmt: skip
+    """Say what of node `n` is free both now and in the future; X and B are the index of that, B empty for none."""
+    idle, group = BN[n, IDLE], BN[n, LIST]
     for field in range(N.shape[1]):
         BN[n, field] = N[n, field]
     for field in range(4):
         BN[n, field] = min(N[n, field], FN[n, field])
+    other = group
+    if len(B) and N[n, TYPE] and X[TIERS] > 1:
+        other = group - group % X[TIERS] + tier_of(X, BN[n, CPU])
+    BN[n, LIST] = other
     for g in range(N[n, FIRST], N[n, LAST]):
-        BG[g, FREE], BG[g, VRAM] = min(G[g, FREE], FG[g, FREE]), min(G[g, VRAM], FG[g, VRAM])
+        before, BG[g, FREE] = BG[g, FREE], min(G[g, FREE], FG[g, FREE])
+        BG[g, VRAM] = min(G[g, VRAM], FG[g, VRAM])
+        if len(B) and (other != group or BG[g, FREE] != before):
+            relist(BG, g, X, B, group, before, other, BG[g, FREE])
     if Bapps.shape[1] == len(N):
         for a in range(len(Bapps)):
             Bapps[a, n] = max(apps[a, n], Fapps[a, n])
     survey(BN, n, BG)
+    if len(B):
+        lift(X, BN[n, RANK], BN[n, CPU])
+        if N[n, TYPE] and (other != group or BN[n, IDLE] != idle):
+            delist(BN, n, X, B, group, idle)
+            enlist(BN, n, X, B, other, BN[n, IDLE])
+
+
+@inner
+def rate(
+    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    near: Floats, heap: Ints, size: int,
+) -> int:  # fmt: skip
+    """Add node `n` to those that hold an instance, with its score, if it does; how many they are."""
+    if not holds(S, s, N, n, G, apps):
+        return size
+    near[size], heap[size] = score(place, S, s, N, n, G, C, most, U, share)[0], n
+    return size + 1
 
 
 @inner
 def seat(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    near: Floats, heap: Ints, where: Ints, got: Ints, at: int,
+    X: Ints, near: Floats, heap: Ints, where: Ints, got: Ints, at: int,
 ) -> None:  # fmt: skip
-    """Place a gang that fits by asking every node once, and those it goes to again."""
+    """Place a gang that fits by asking every node of its types once, and those it goes to again."""
     size = 0
-    for n in range(len(N)):
-        if holds(S, s, N, n, G, apps):
-            near[size], heap[size] = score(place, S, s, N, n, G, C, most, U, share)[0], n
-            size += 1
-    heapify(near, heap, size)
+    if S[s, GPUS] == 0:
+        for n in range(len(N)):
+            size = rate(place, S, s, N, n, G, apps, C, most, U, share, near, heap, size)
+    else:
+        for t in range(X[KNOWN]):
+            if S[s, TYPES] >> t & 1:
+                for i in range(X[X[AT_TYPES] + 2 * t], X[X[AT_TYPES] + 2 * t + 1]):
+                    if N[X[i], MOST] >= S[s, MILLI]:  # most nodes are full
+                        size = rate(place, S, s, N, X[i], G, apps, C, most, U, share, near, heap, size)
+    if count == 1:
+        best = 0
+        for i in range(1, size):
+            if near[i] < near[best] or (near[i] == near[best] and heap[i] < heap[best]):
+                best = i
+        heap[0] = heap[best]
+    else:
+        heapify(near, heap, size)
     for i in range(at, at + count):
         n = heap[0]
         g = score(place, S, s, N, n, G, C, most, U, share)[1]
         where[i], got[i] = n, take(S, s, N, n, G, apps, g)
+        if i == at + count - 1:
+            break
         if holds(S, s, N, n, G, apps):
             sink(near, heap, 0, size, 0, score(place, S, s, N, n, G, C, most, U, share)[0], n)
         else:
@@ -212,6 +258,7 @@ def run_easy(
     stamp, freed, frees = np.full(len(N), -1, np.int64), np.empty(len(N), np.int64), 0
     top, lacks = np.zeros(5, np.int64), np.zeros(3, np.int64)
     FN, FG, Fapps, BN, BG, Bapps = N.copy(), G.copy(), apps.copy(), N.copy(), G.copy(), apps.copy()
+    BX, BB = X.copy(), B.copy()
     due, due_of = np.empty(total), np.empty(total, np.int64)
     spot, bits = (
         np.empty(kinds[:, 1].max() if many else 1, np.int64),
@@ -245,7 +292,7 @@ def run_easy(
             largest(freed, frees, N, top)
             if head >= 0:
                 for i in range(frees):
-                    meet(freed[i], N, G, apps, FN, FG, Fapps, BN, BG, Bapps)
+                    meet(freed[i], N, G, apps, FN, FG, Fapps, BN, BG, Bapps, BX, BB)
             for i in range(lines):
                 k = opened[i]
                 if not hopeless(S, kinds[k, 0], top):
@@ -307,8 +354,15 @@ def run_easy(
                         placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
                     else:
                         placed = put(place, s, count, land, memo, where, got, at)
+                elif count == 1 and memo is None:
+                    placed = indexed(S, s, 1, BN, BG, Bapps, BX, BB, where, got, at)
                 elif slots(S, s, count, BN, BG, Bapps, X) >= count:
-                    seat(place, S, s, count, BN, BG, Bapps, C, most, U, share, seats, numbers, where, got, at)
+                    if memo is None:
+                        placed = indexed(S, s, count, BN, BG, Bapps, BX, BB, where, got, at)
+                    else:
+                        seat(place, S, s, count, BN, BG, Bapps, C, most, U, share, X, seats, numbers, where, got, at)
+                        placed = count
+                if placed == count and not within:
                     for i in range(at, at + count):
                         n = where[i]
                         idle = N[n, IDLE]
@@ -318,7 +372,6 @@ def run_easy(
                             free[N[n, ORDINAL]] -= S[s, GPUS] * S[s, MILLI]
                         if len(B):
                             moved(N, n, G, X, B, got[i], S[s, MILLI], idle)
-                    placed = count
                 if placed == count:
                     i = begin[k]
                     while queue[i] != j:
@@ -339,7 +392,7 @@ def run_easy(
                         break
                     if head >= 0:
                         for i in range(at, at + count):
-                            meet(where[i], N, G, apps, FN, FG, Fapps, BN, BG, Bapps)
+                            meet(where[i], N, G, apps, FN, FG, Fapps, BN, BG, Bapps, BX, BB)
                     if size[k]:
                         push(ranks, best, 0, trying, keys[begin[k]], queue[begin[k]])
                         trying += 1
@@ -355,9 +408,9 @@ def run_easy(
                         S, s, count, X, FN, FG, Fapps, running, active, start, estimate, kind, kinds, first, where, got,
                         now, due, due_of,
                     )  # fmt: skip
-                    seat(place, S, s, count, FN, FG, Fapps, C, most, U, share, seats, numbers, spot, bits, 0)
+                    seat(place, S, s, count, FN, FG, Fapps, C, most, U, share, X, seats, numbers, spot, bits, 0)
                     for n in range(len(N)):
-                        meet(n, N, G, apps, FN, FG, Fapps, BN, BG, Bapps)
+                        meet(n, N, G, apps, FN, FG, Fapps, BN, BG, Bapps, BX, BB)
                     if not anew:  # another head than before: all who wait are looked at again
                         again, anew = True, True
                         break

@@ -119,8 +119,7 @@ def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got
     if count * each > most:
         return most // each
     placed = scored(
-        place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo.row, memo.owner,
-        memo.scores, memo.cards, memo.known, memo.desk, memo.uses, where, got, at,
+        place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo, where, got, at,
     )  # fmt: skip
     settle(S, s, placed, N, free, where, at)
     if placed < count:

@@ -31,6 +31,7 @@ from fleetlab.sim._books import (
     HEAD_REASON,
     HELD,
     HERE,
+    HOPE,
     KEY,
     LISTED,
     LIVE,
@@ -70,8 +71,9 @@ from fleetlab.sim._books import (
     value,
 )  # fmt: skip
 from fleetlab.sim._compile import loop
-from fleetlab.sim._moves import close, copy, cross, fits, lift, log_run, occupy, release, send_back, slots, start
+from fleetlab.sim._moves import ALL, close, copy, cross, fits, lift, log_run, occupy, release, send_back, slots, start
 from fleetlab.sim._nodes import (
+    BY_GANG,
     BY_GPU,
     BY_HEAD,
     BY_ORDER,
@@ -86,6 +88,7 @@ from fleetlab.sim._nodes import (
     Ints,
     holds,
     push,
+    room,
     why,
 )  # fmt: skip
 from fleetlab.sim._pools import RING, STRIKE, TEND, Pools
@@ -98,6 +101,7 @@ STRICT, SKIP, EASY, CONSERVATIVE = range(len(DISCIPLINES))
 Pass = Callable[[Book, Ground, Rules, Fill, Fill, State], int]
 Shift = Callable[[Book, Ground, Rules, Pools, int, int], int]
 OVER, MORE, REFUSED = range(3)  # how `run` ends: nothing more happens, empty the logs and go on, a policy failed
+BREATH = 250  # instants after which `run` comes up for air, so that somebody can look how far it is, or stop it
 
 
 # -- which groups are tried ------------------------------------------------------------------------------------------
@@ -113,6 +117,17 @@ def helped(book: Book, ground: Ground, g: int) -> bool:
 
 
 @inner_step
+def freed_for(book: Book, ground: Ground, g: int) -> int:
+    """How many instances of the group could the nodes freed since the last pass hold? Counted as far as it matters."""
+    found, lacks = 0, max(1, book.Q[g, OF_GANG] - book.Q[g, HOPE])
+    for k in range(book.K[FREED]):
+        found += room(ground.S, book.Q[g, OF_SHAPE], ground.N, book.P[k, LISTED], ground.G, ground.apps)
+        if found >= lacks:
+            break
+    return found
+
+
+@inner_step
 def forget_freed(book: Book) -> None:
     """A pass is over."""
     for k in range(book.K[FREED]):
@@ -122,17 +137,24 @@ def forget_freed(book: Book) -> None:
 
 @inner_step
 def ask_again(book: Book, ground: Ground) -> int:
-    """Mark the groups that may fit where they did not before, and of these (and those held back) who does: how many."""
+    """Mark the groups that may fit where they did not before, and of these (and those held back) who does: how many.
+
+    What fitted when a group was last counted, and what was freed since, bounds what fits now: few are counted again.
+    """
     Q, able = book.Q, 0
     for k in range(book.K[OPEN]):
         g = book.Q[k, LISTED]
-        barred = over_quota(book, g)
-        asked = Q[g, NEW] or (Q[g, BARRED] and not barred) or helped(book, ground, g)
+        count, barred = Q[g, OF_GANG], over_quota(book, g)
+        if Q[g, NEW] or Q[g, BARRED] or barred:
+            Q[g, HOPE] = count  # nothing is known
+        more = freed_for(book, ground, g)
+        asked = Q[g, NEW] or (Q[g, BARRED] and not barred) or more > 0
         Q[g, ASKED] = 1 if asked else 0
-        Q[g, ABLE] = 0
-        if not barred and (asked or Q[g, HELD]) and fits(ground, Q[g, OF_SHAPE], Q[g, OF_GANG]):
-            Q[g, ABLE] = 1
-            able += 1
+        Q[g, ABLE], Q[g, HOPE] = 0, min(count, Q[g, HOPE] + more)
+        if not barred and (asked or Q[g, HELD]) and Q[g, HOPE] == count:
+            Q[g, HOPE] = slots(ground, Q[g, OF_SHAPE], count)
+            Q[g, ABLE] = 1 if Q[g, HOPE] == count else 0
+            able += Q[g, ABLE]
     forget_freed(book)
     return able
 
@@ -168,13 +190,15 @@ def free_by_type(ground: Ground) -> Ints:
 
 @inner_step
 def lacks(ground: Ground, s: int, count: int, free: Ints) -> int:
-    """What `why` says, quickly where too little is free in all."""
+    """What `why` says, quickly where too little is free in all, or some instances fit and not all."""
     need, anywhere, typed = count * ground.S[s, GPUS] * ground.S[s, MILLI], 0, 0
     for bit in range(len(free)):
         anywhere += free[bit]
         typed += free[bit] if ground.S[s, TYPES] >> bit & 1 else 0
     if typed < need:
         return BY_TYPE if anywhere >= need else BY_GPU
+    if 0 < slots(ground, s, count) < count:
+        return BY_GANG
     return why(ground.S, s, count, ground.N, ground.G, ground.apps)
 
 
@@ -371,7 +395,7 @@ def dress(book: Book, bare: Ground, t: int, worst: Ints, best: int) -> int:
 def make_room(book: Book, ground: Ground, t: int, worst: Ints, victims: Ints) -> int:
     """Take off those ranked after `t`, the worst first, until it fits, as it will; how many of them it really needs."""
     s, count, n, gone = book.T[t, SHAPE], book.T[t, GANG], 0, 0
-    found = slots(ground, s)
+    found = slots(ground, s, ALL)
     while found < count:
         if worst[n] >= 0:
             found += lift(book, ground, s, worst[n], HERE, 1)
@@ -510,10 +534,11 @@ def run(
     state: State,
 ) -> int:  # fmt: skip
     """Play all events from where the books stand, with one scheduling pass (`schedule`) at each instant."""
-    K, tasks = book.K, len(book.T)
+    K, tasks, left = book.K, len(book.T), BREATH
     while K[FINISHED] < tasks:
-        if logs_are_full(book, pools):
+        if left == 0 or logs_are_full(book, pools):
             return MORE
+        left -= 1
         now = next_time(book, pools)
         if now == np.inf or now > rules.until:
             break

@@ -1,7 +1,8 @@
 """Gangs in and out of the nodes, for the quick loop: all of a task's instances, or none.
 
-`best_fit` goes by the index. Under every other policy the score of a shape on a node is kept until the node changes,
-so that a task looks at stored numbers and asks only about nodes that changed since the last one of its shape.
+`best_fit` goes by the index. Under every other policy the score of a request on a node is kept until the node changes,
+so that a task looks at stored numbers and asks only about nodes that changed since the last one of its request. No
+policy looks at memory or at the GPU types a task may run on, so shapes that differ in nothing else are one *request*.
 """
 
 from __future__ import annotations
@@ -64,10 +65,12 @@ class Desk(NamedTuple):
 
 
 class Memo(NamedTuple):
-    """Scores of shapes on nodes, each good as long as the node has the version it had. Nodes are in `Desk.order`."""
+    """Scores of requests on nodes, each good as long as the node has the version it had. Nodes are in `Desk.order`."""
 
-    row: Ints  # [shapes + 1]: the row of scores a shape has, -1: none; last, the row to give away next
-    owner: Ints  # [rows]: the shape that has it
+    request: Ints  # [shapes]: which request a shape is
+    R: Ints  # [requests, SHAPE_FIELDS]: a shape that asks for no memory, and runs on any type
+    row: Ints  # [requests + 1]: the row of scores a request has, -1: none; last, the row to give away next
+    owner: Ints  # [rows]: the request that has it
     scores: Floats  # [rows, nodes]; inf: does not fit
     cards: Cards  # [rows, nodes]: the GPU for a share, from the node's first; -1: the tightest
     known: Ints  # [rows, nodes]: the version a score is of
@@ -75,22 +78,27 @@ class Memo(NamedTuple):
     uses: Uses
 
 
-def memo_of(place: int, shapes: int, nodes: int) -> Memo | None:
-    """Room for the scores of as many shapes as memory allows; best_fit needs none, and compiles without."""
+def memo_of(place: int, S: Ints, nodes: int) -> Memo | None:
+    """Room for the scores of as many requests as memory allows; best_fit needs none, and compiles without."""
     if place == BEST_FIT:
         return None
-    rows = max(1, min(shapes, MOST_SCORES // max(1, nodes)))
-    row = np.full(shapes + 1, -1, dtype=np.int64)
+    plain = S.copy()
+    plain[:, MEMORY], plain[:, TYPES] = 0, (1 << MOST_TYPES) - 1
+    R, request = np.unique(plain, axis=0, return_inverse=True)
+    rows = max(1, min(len(R), MOST_SCORES // max(1, nodes)))
+    row = np.full(len(R) + 1, -1, dtype=np.int64)
     row[-1] = 0
     order, spot, begin, heap = (np.zeros(size, dtype=np.int64) for size in (nodes, nodes, MOST_TYPES + 2, nodes))
     return Memo(
+        np.array(request, dtype=np.int64).reshape(-1),
+        np.ascontiguousarray(R),
         row,
         np.full(rows, -1, dtype=np.int64),
         np.empty((rows, nodes)),
         np.empty((rows, nodes), dtype=np.int16),
         np.full((rows, nodes), -1, dtype=np.int64),
         Desk(order, spot, begin, np.empty(nodes), heap),
-        uses_of(shapes),
+        uses_of(len(S)),
     )
 
 
@@ -112,31 +120,31 @@ def sort_nodes(N: Ints, order: Ints, spot: Ints, begin: Ints) -> None:
 
 
 @inner
-def row_of(s: int, row: Ints, owner: Ints, known: Ints) -> int:
-    """The row of scores of shape `s`; where it has none, the one given away longest ago."""
-    r = row[s]
+def row_of(q: int, row: Ints, owner: Ints, known: Ints) -> int:
+    """The row of scores of request `q`; where it has none, the one given away longest ago."""
+    r = row[q]
     if r < 0:
         r = row[-1]
         row[-1] = (r + 1) % len(owner)
         if owner[r] >= 0:
             row[owner[r]] = -1
             known[r, :] = -1
-        row[s], owner[r] = r, s
+        row[q], owner[r] = r, q
     return r
 
 
 @inner
 def refresh(
-    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    place: int, R: Ints, q: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     r: int, i: int, scores: Floats, cards: Cards, known: Ints, lines: Floats, marks: Ints,
 ) -> None:  # fmt: skip
-    """Score shape `s` on node `n`, which stands at `i`, anew."""
+    """Score request `q` on node `n`, which stands at `i`, anew."""
     value, card = np.inf, -1
-    if holds(S, s, N, n, G, apps):
+    if holds(R, q, N, n, G, apps):
         if place == FGD:
-            value, g = grown(S, s, N, n, G, U, share, lines, marks)
+            value, g = grown(R, q, N, n, G, U, share, lines, marks)
         else:
-            value, g = score(place, S, s, N, n, G, C, most, U, share)
+            value, g = score(place, R, q, N, n, G, C, most, U, share)
         card = g - N[n, FIRST] if g >= 0 else -1
     scores[r, i], cards[r, i], known[r, i] = value, card, N[n, VERSION]
 
@@ -144,10 +152,10 @@ def refresh(
 @inner
 def scored(
     place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    draws: Ints, row: Ints, owner: Ints, scores: Floats, cards: Cards, known: Ints, desk: Desk, uses: Uses,
-    where: Ints, got: Ints, at: int,
+    draws: Ints, memo: Memo, where: Ints, got: Ints, at: int,
 ) -> int:  # fmt: skip
     """Place up to `count` instances by stored scores; how many it could."""
+    request, R, row, owner, scores, cards, known, desk, uses = memo
     order, spot, begin, keys, heap = desk
     lines, marks = uses
     if place == RANDOM:
@@ -155,7 +163,8 @@ def scored(
     if begin[-1] == 0:
         sort_nodes(N, order, spot, begin)
         lay_out(N, U, share, lines, marks)
-    r = row_of(s, row, owner, known)
+    q, memory = request[s], S[s, MEMORY]
+    r = row_of(q, row, owner, known)
     best, least, size = -1, np.inf, 0
     for t in range(len(begin) - 1):
         if S[s, GPUS] and (t == 0 or S[s, TYPES] >> (t - 1) & 1 == 0):
@@ -163,17 +172,19 @@ def scored(
         for i in range(begin[t], begin[t + 1]):
             n = order[i]
             if known[r, i] != N[n, VERSION]:
-                refresh(place, S, s, N, n, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+                refresh(place, R, q, N, n, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
             value = scores[r, i]
-            if value < least or (value == least and n < best):
+            if count > 1:
+                if value < np.inf and N[n, MEMORY] >= memory:
+                    keys[size], heap[size] = value, n
+                    size += 1
+            elif (value < least or (value == least and n < best)) and N[n, MEMORY] >= memory:
                 best, least = n, value
-            if count > 1 and value < np.inf:
-                keys[size], heap[size] = value, n
-                size += 1
+    if count > 1 and size:
+        heapify(keys, heap, size)
+        best = heap[0]
     if best < 0:
         return 0
-    if count > 1:
-        heapify(keys, heap, size)
     for k in range(count):
         if k:
             if size == 0:
@@ -183,8 +194,8 @@ def scored(
         where[at + k], card = best, cards[r, i]
         got[at + k] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
         if count > 1:
-            refresh(place, S, s, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
-            if scores[r, i] == np.inf:
+            refresh(place, R, q, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+            if scores[r, i] == np.inf or N[best, MEMORY] < memory:
                 pop(keys, heap, 0, size)
                 size -= 1
             else:

@@ -48,12 +48,14 @@ from fleetlab.sim._nodes import (
     FIRST,
     FREE,
     GPU_MEMORY,
+    GPUS,
     HELD,
     KIND,
     LAST,
     LIMIT,
     MEMORY,
     MILLI,
+    MOST,
     RDMA,
     UP,
     VRAM,
@@ -61,8 +63,11 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
     give_back,
+    heapify,
     holds,
+    pop,
     room,
+    sink,
     survey,
     take,
 )  # fmt: skip
@@ -70,25 +75,26 @@ from fleetlab.sim._places import OWN, RANDOM, pick, score
 from fleetlab.sim._work import join, part, set_back, set_off
 from fleetlab.sim.policy import Fill, State
 
+ALL = 1 << 60  # more than there can be
+
 
 @inner_step
-def slots(ground: Ground, s: int) -> int:
-    """How many instances of shape `s` the nodes could take now."""
-    found = 0
-    for n in range(len(ground.N)):
-        found += room(ground.S, s, ground.N, n, ground.G, ground.apps)
+def slots(ground: Ground, s: int, enough: int) -> int:
+    """How many instances of shape `s` the nodes could take now, counted up to `enough`."""
+    S, N, G, apps, found = ground.S, ground.N, ground.G, ground.apps, 0
+    for n in range(len(N)):
+        if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]):
+            continue  # most nodes are full: that is said here, without a call
+        found += room(S, s, N, n, G, apps)
+        if found >= enough:
+            return enough
     return found
 
 
 @inner_step
 def fits(ground: Ground, s: int, count: int) -> bool:
     """Do `count` instances of shape `s` fit now? They are alike, so it does not matter where each goes."""
-    found = 0
-    for n in range(len(ground.N)):
-        found += room(ground.S, s, ground.N, n, ground.G, ground.apps)
-        if found >= count:
-            return True
-    return False
+    return slots(ground, s, count) == count
 
 
 @inner_loop
@@ -153,28 +159,35 @@ def asked(book: Book, ground: Ground, s: int, t: int, ask: Fill, state: State, n
 
 
 @inner_step
-def rate(ground: Ground, place: int, s: int, n: int, values: Floats, cards: Ints) -> None:
-    """How good node `n` is for an instance now, infinitely bad where it holds none, and on which GPU."""
+def rate(ground: Ground, place: int, s: int, n: int, cards: Ints) -> float:
+    """How good node `n` is for an instance now, infinitely bad where it holds none; `cards` gets the GPU."""
     S, N, G, apps, C, most, U, share, _ = ground
-    values[n], cards[n] = np.inf, -1
-    if holds(S, s, N, n, G, apps):
-        values[n], cards[n] = score(place, S, s, N, n, G, C, most, U, share)
+    if not holds(S, s, N, n, G, apps):
+        return np.inf
+    value, cards[n] = score(place, S, s, N, n, G, C, most, U, share)
+    return value
 
 
 @inner_loop
 def settle_gang(book: Book, ground: Ground, place: int, t: int, at: int) -> None:
     """As `settle` does, for several alike: what one takes changes the score of its own node alone."""
     S, N, G, apps, s = ground.S, ground.N, ground.G, ground.apps, book.T[t, SHAPE]
-    values, cards = np.empty(len(N)), np.empty(len(N), np.int64)
+    values, able, size, cards = np.empty(len(N)), np.empty(len(N), np.int64), 0, np.empty(len(N), np.int64)
     for n in range(len(N)):
-        rate(ground, place, s, n, values, cards)
+        if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]):
+            continue
+        values[size], able[size] = rate(ground, place, s, n, cards), n
+        size += values[size] < np.inf
+    heapify(values, able, size)
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
-        best = 0
-        for n in range(1, len(N)):
-            if values[n] < values[best]:
-                best = n
-        book.I[i, at], book.I[i, at + 1] = best, take(S, s, N, best, G, apps, cards[best])
-        rate(ground, place, s, best, values, cards)
+        n = able[0]
+        book.I[i, at], book.I[i, at + 1] = n, take(S, s, N, n, G, apps, cards[n])
+        value = rate(ground, place, s, n, cards)
+        if value < np.inf:
+            sink(values, able, 0, size, 0, value, n)
+        else:
+            pop(values, able, 0, size)
+            size -= 1
 
 
 @inner_loop

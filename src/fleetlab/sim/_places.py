@@ -26,6 +26,7 @@ from fleetlab.sim._nodes import (
     LAST,
     MEMORY,
     MILLI,
+    MOST,
     TYPE,
     VRAM,
     WHOLE,
@@ -235,7 +236,7 @@ def pick(
     """The node for an instance and the GPU for its share (-1: the tightest); node -1 where none holds it."""
     best, at, least, able = -1, -1, np.inf, 0
     for n in range(len(N)):
-        if not holds(S, s, N, n, G, apps):
+        if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]) or not holds(S, s, N, n, G, apps):
             continue
         able += 1
         if place != RANDOM:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fleetlab.sim._nodes import Floats, Ints
 
 WAITING, RUNNING, DONE = 0, 1, 2  # what `status` says
+Tell = Callable[[str, int, float], None]  # what is done, how many, and which share of all
 
 
 @dataclass(frozen=True, slots=True, eq=False)

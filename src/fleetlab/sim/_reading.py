@@ -22,7 +22,7 @@ from fleetlab.workload import PolicyError
 # What the state has that never changes while a task waits; the estimate only of the task itself: others' are learnt.
 FIXED = (
     "submit", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority", "user", "gpus", "gpu_type",
-    "capacity_cpu", "capacity_memory",
+    "capacity_cpu", "capacity_memory", "weights",
 )  # fmt: skip
 OWN = "estimate"
 PURE = ("abs", "bool", "divmod", "float", "int", "len", "max", "min", "pow", "range", "round", "enumerate", "zip")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
 ASKED = 8  # tasks of each state that a place policy is asked about
 
 
-def check_order(policy: order | Callable[..., Any]) -> None:
+def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
     """Refuse an order that is not a pure ranking: a PolicyError says what is wrong with it.
 
     >>> @order
@@ -27,13 +27,13 @@ def check_order(policy: order | Callable[..., Any]) -> None:
     fleetlab.workload.errors.PolicyError: order policy `hasty` divides by 0, asked for task 0 ...
     """
     mine = _as(order, policy)
-    for s in _states():
+    for s in _states(weights):
         tasks = np.arange(len(s.submit))
         for now in (float(s.submit[-1]), float(s.submit[-1]) + 86_400.0):
             _check(mine, s, tasks, now)
 
 
-def check_place(policy: place | Callable[..., Any]) -> None:
+def check_place(policy: place | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
     """Refuse a place policy that is not a pure ranking: a PolicyError says what is wrong with it.
 
     >>> @place
@@ -42,7 +42,7 @@ def check_place(policy: place | Callable[..., Any]) -> None:
     >>> check_place(tight)
     """
     mine = _as(place, policy)
-    for s in _states():
+    for s in _states(weights):
         for task in range(min(ASKED, len(s.submit))):
             _check(mine, s, _able(s, task), task)
 
@@ -81,12 +81,12 @@ def _agree(policy: Policy, item: int, first: float, second: float, plain: float 
 # -- made-up states ------------------------------------------------------------------------------------------------
 
 
-def _states() -> Iterator[State]:
+def _states(weights: Sequence[float] | Floats = ()) -> Iterator[State]:
     for seed, (tasks, nodes, scale) in enumerate(MADE_UP):
-        yield _made_up(np.random.default_rng(seed), tasks, nodes, scale)
+        yield _made_up(np.random.default_rng(seed), tasks, nodes, scale, np.asarray(weights))
 
 
-def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float) -> State:
+def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float, weights: Floats) -> State:
     """A state as a run could show it: nobody holds what is not there, and some have nothing."""
     gpus = rng.integers(0, 9, nodes)
     idle = rng.integers(0, gpus + 1)
@@ -103,6 +103,7 @@ def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float) -> 
         "priority": rng.integers(-5, 6, tasks) * scale,
         "user": rng.integers(0, 5, tasks),
         "usage": np.append(rng.random(4), 0.0) * min(1.0, scale),
+        "weights": weights,
         "free_cpu": rng.integers(0, cpu + 1) * scale,
         "free_memory": rng.integers(0, memory + 1) * scale,
         "free_gpu": idle * WHOLE + (idle < gpus) * 300,

@@ -19,12 +19,12 @@ from fleetlab.sim._books import Book, Ground, Rules
 from fleetlab.sim._full import DISCIPLINES
 from fleetlab.sim._nodes import GPUS, MILLI, REASONS, UP, Floats, Ints
 from fleetlab.sim._places import PLACES
-from fleetlab.sim._played import DONE, Played, Segments, Up
+from fleetlab.sim._played import DONE, Played, Segments, Tell, Up
 from fleetlab.sim._pools import Pools
 from fleetlab.sim._ranks import MOVING, ORDERS, OWN, PREEMPTIVE
 from fleetlab.sim._tables import World
 from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
-from fleetlab.sim.policy import NO_ORDER, NO_PLACE, Nobody, State, order, place, state_of
+from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, State, order, place, state_of
 from fleetlab.workload import Cluster, PolicyError, Slowdown, WorkloadError
 
 ENOUGH = (3600.0,)  # GPU-seconds between the queues of `las`
@@ -51,14 +51,19 @@ def play(
     weight: float = 1.0,
     levels: Sequence[float] = ENOUGH,
     quota: Ints | None = None,
+    weights: Floats = NO_WEIGHTS,
     speeds: Speeds | None = None,
     recovery: Recovery | None = None,
     events: Sequence[Event] = (),
     cluster: Cluster | None = None,
     seed: int = 0,
     until: float | None = None,
+    tell: Tell | None = None,
 ) -> Played:
-    """Play a world by any rules; `cluster` names the nodes and pools that `events` speak of."""
+    """Play a world by any rules; `cluster` names the nodes and pools that `events` speak of.
+
+    `tell` hears how far it is, many times a second; what it raises ends the run.
+    """
     recovery = recovery or Recovery()
     code = ORDERS.index(order) if isinstance(order, str) else OWN
     preempt = preempt or code in PREEMPTIVE
@@ -97,9 +102,10 @@ def play(
     state = state_of(
         world, ground.N,
         estimate=book.estimate, attained=book.attained, remaining=book.remaining, usage=book.usage,
+        weights=weights,
     )  # fmt: skip
     loop = _Loop(book, ground, rules, pools, state, order, place)
-    return loop.played(world, breaks=breaks, shifts=bool(events), until=until)
+    return loop.played(world, breaks=breaks, shifts=bool(events), until=until, tell=tell)
 
 
 class _Loop:
@@ -113,7 +119,9 @@ class _Loop:
         self.runs: list[tuple[Floats, Ints]] = []
         self.ups: list[Floats] = []
 
-    def played(self, world: World, *, breaks: bool, shifts: bool, until: float | None) -> Played:
+    def played(
+        self, world: World, *, breaks: bool, shifts: bool, until: float | None, tell: Tell | None = None
+    ) -> Played:
         book = self.book
         fill: Any = NO_ORDER if isinstance(self.who, str) else self.who.compiled()
         ask: Any = NO_PLACE if isinstance(self.where, str) else self.where.compiled()
@@ -128,6 +136,8 @@ class _Loop:
             self._empty_logs()
             if ended == _full.OVER:
                 break
+            if tell is not None:
+                tell("simulated", int(book.K[_books.FINISHED]), int(book.K[_books.FINISHED]) / len(book.T))
         done = bool((book.T[:, _books.STATUS] == DONE).all())
         stop = float(book.clock[_books.NOW]) if done or until is None else float(until)
         return Played(

@@ -44,6 +44,8 @@ class State(NamedTuple):
     remaining: Floats  # believed seconds still to run
     # Of users.
     usage: Floats  # dominant share now: the largest part of the cluster's CPU, memory or GPU that the user holds
+    # Of the policies themselves.
+    weights: Floats  # what `simulate` was given for them: with other numbers nothing is compiled again
     # Of nodes.
     free_cpu: Ints  # milli
     free_memory: Ints  # MiB
@@ -64,7 +66,7 @@ def _column(name: str) -> types.Array[Any]:
 
 # Columns of tasks and users are arrays of their own; those of nodes may be columns of a table, a stride apart.
 NODE_COLUMNS = State._fields[State._fields.index("free_cpu") :]
-FLOATS = ("submit", "estimate", "attained", "remaining", "usage")
+FLOATS = ("submit", "estimate", "attained", "remaining", "usage", "weights")
 STATE_TYPE = types.NamedTuple([_column(name) for name in State._fields], State)  # type: ignore[no-untyped-call]
 _INTS = types.Array(types.int64, 1, "C")
 _KEYS = types.Array(types.float64, 1, "C")
@@ -81,7 +83,19 @@ def _one_type(_state: State, _context: object) -> types.Type:
 typeof_impl.register(State)(_one_type)
 
 
-def state_of(world: World, N: Ints, *, estimate: Floats, attained: Floats, remaining: Floats, usage: Floats) -> State:
+NO_WEIGHTS: Floats = np.zeros(0)
+
+
+def state_of(
+    world: World,
+    N: Ints,
+    *,
+    estimate: Floats,
+    attained: Floats,
+    remaining: Floats,
+    usage: Floats,
+    weights: Floats = NO_WEIGHTS,
+) -> State:
     """What policies see of a loop's own arrays: views, so they change as the loop changes them."""
     S, shape, gpus = world.S, world.shape, N[:, LAST] - N[:, FIRST]
     columns = (
@@ -96,6 +110,7 @@ def state_of(world: World, N: Ints, *, estimate: Floats, attained: Floats, remai
         attained,
         remaining,
         usage,
+        weights,
         N[:, CPU],
         N[:, MEMORY],
         N[:, GPU],

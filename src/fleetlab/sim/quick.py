@@ -32,7 +32,7 @@ def play(
         world.first, world.learns,
     )  # fmt: skip
     land = land_of(world, place, seed)
-    memo = memo_of(PLACES.index(place), len(world.S), len(world.N))
+    memo = memo_of(PLACES.index(place), world.S, len(world.N))
     code, stop = PLACES.index(place), math.inf if until is None else float(until)
     if discipline == "strict":
         sorted_keys = not learnt and bool((np.diff(keys) >= 0).all())

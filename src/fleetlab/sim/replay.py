@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.sim._nodes import WHOLE, Floats, Ints
-from fleetlab.sim._played import Played
+from fleetlab.sim._played import Played, Tell
 from fleetlab.sim._tables import World, world
 from fleetlab.sim.accounts import Prices
 from fleetlab.sim.check import check_order, check_place
@@ -41,9 +41,11 @@ def simulate(
     recovery: Recovery | None = None,
     events: Sequence[Event] = (),
     quota: float | Mapping[str, float] | None = None,
+    weights: Sequence[float] = (),
     prices: Prices | None = None,
     seed: int = 0,
     until: float | None = None,
+    tell: Tell | None = None,
 ) -> SimResult:
     """Replay a workload on a cluster: when and where does each task run, and why did it wait?
 
@@ -52,15 +54,17 @@ def simulate(
     whole one), `exclusive` (shares are rounded up to whole GPUs), or a mode of a `slowdown` profile, by which tasks on
     one GPU slow each other. With `preempt` a task may put off others that rank after it, at the cost that `recovery`
     tells. `events` are what happens to nodes: faults, drains, spot reclaims, pools that grow. `quota` is how many GPUs
-    a user may hold at once. `until` stops the clock.
+    a user may hold at once. `weights` are numbers that policies of one's own read as `s.weights`: other numbers need no
+    compiling. `until` stops the clock. Where that takes long, `tell` hears how far it is.
     """
     _known("discipline", discipline, DISCIPLINES)
     _known("sharing", sharing, SHARING)
-    who, where = _order(order), _place(place)
+    own = _weights(weights)
+    who, where = _order(order, own), _place(place, own)
     found = world(workload, cluster, estimate=estimate, exclusive=sharing == "exclusive")
     limits = _limits(quota, found)
     plain = sharing in ("shares", "exclusive") and not (preempt or events or quota is not None)
-    played = _quickly(found, who, discipline, where, seed, until) if plain else None
+    played = _quickly(found, who, discipline, where, own, seed, until) if plain else None
     if played is None:
         from fleetlab.sim import full
         from fleetlab.sim._compile import telling
@@ -69,14 +73,14 @@ def simulate(
         speeds = full.speeds_of(slowdown or Slowdown.default(), mode, found) if mode else None
         with telling():
             played = full.play(
-                found, order=who, discipline=discipline, place=where, preempt=preempt, quota=limits, speeds=speeds,
-                recovery=recovery, events=events, cluster=cluster, seed=seed, until=until,
+                found, order=who, discipline=discipline, place=where, preempt=preempt, quota=limits, weights=own,
+                speeds=speeds, recovery=recovery, events=events, cluster=cluster, seed=seed, until=until, tell=tell,
             )  # fmt: skip
     settings = {
         "order": str(who), "discipline": discipline, "place": str(where), "sharing": sharing,
         "estimate": estimate if isinstance(estimate, str) else "a column", "cluster": cluster.source,
         **_told(preempt=preempt or None, slowdown=slowdown and slowdown.device, recovery=recovery, quota=quota,
-                events=list(events) or None, until=until),
+                events=list(events) or None, until=until, weights=list(weights) or None),
     }  # fmt: skip
     return SimResult.of(found, played, cluster, Provenance("simulate", workload.source, settings, seed), prices=prices)
 
@@ -88,7 +92,13 @@ def _told(**settings: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _quickly(
-    found: World, order: str | Order, discipline: str, place: str | Place, seed: int, until: float | None
+    found: World,
+    order: str | Order,
+    discipline: str,
+    place: str | Place,
+    weights: Floats,
+    seed: int,
+    until: float | None,
 ) -> Played | None:
     """Play it with the quick loop, where that knows the rules."""
     from fleetlab.sim import quick
@@ -105,25 +115,26 @@ def _quickly(
     elif order.moves or found.learners:
         return None
     else:
-        rank = _fixed(order, found)
+        rank = _fixed(order, found, weights)
     with telling():
         return quick.play(found, order=rank, discipline=discipline, place=place, seed=seed, until=until)
 
 
-def _fixed(order: Order, found: World) -> Floats:
+def _fixed(order: Order, found: World, weights: Floats) -> Floats:
     """The rank of each task by an order that does not change its mind."""
     tasks, keys = np.arange(len(found.submit)), np.empty(len(found.submit))
     blank = np.zeros(len(tasks))
     usage = np.zeros(max(1, len(found.users)))
     state = state_of(
-        found, found.N.copy(), estimate=found.estimate.copy(), attained=blank, remaining=blank, usage=usage
-    )
+        found, found.N.copy(), estimate=found.estimate.copy(), attained=blank, remaining=blank, usage=usage,
+        weights=weights,
+    )  # fmt: skip
     if len(tasks) and not order.compiled()(state, tasks, len(tasks), 0.0, keys):
         raise order.refusal(state, tasks, 0.0)
     return keys
 
 
-def _order(told: str | Order | Callable[..., float]) -> str | Order:
+def _order(told: str | Order | Callable[..., float], weights: Floats) -> str | Order:
     if isinstance(told, str):
         # Built-in ones are known to the loops by name.
         if told in BY_NAME or told in SETS:
@@ -132,18 +143,26 @@ def _order(told: str | Order | Callable[..., float]) -> str | Order:
     if isinstance(told, Policy) and BY_NAME.get(told.name) is told:
         return told.name
     mine = told if isinstance(told, Order) else Order(told)  # type: ignore[arg-type]
-    check_order(mine)
+    check_order(mine, weights=weights)
     return mine
 
 
-def _place(told: str | Place | Callable[..., float]) -> str | Place:
+def _place(told: str | Place | Callable[..., float], weights: Floats) -> str | Place:
     if isinstance(told, str):
         told = load(told, "place")  # type: ignore[assignment]
         if isinstance(told, str):
             return told
     mine = told if isinstance(told, Place) else Place(told)
-    check_place(mine)
+    check_place(mine, weights=weights)
     return mine
+
+
+def _weights(told: Sequence[float]) -> Floats:
+    weights = np.array(told, dtype=np.float64)
+    if weights.ndim != 1 or not np.isfinite(weights).all():
+        msg = f"weights are finite numbers, one after the other: {list(told)}"
+        raise PolicyError(msg, hint="weights=(1.0, 0.5), which a policy reads as s.weights[0] and s.weights[1]")
+    return weights
 
 
 def _limits(quota: float | Mapping[str, float] | None, found: World) -> Ints | None:

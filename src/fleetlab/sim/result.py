@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.sim import _classes, accounts
+from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
 from fleetlab.sim._nodes import REASONS, WHOLE, Floats
 from fleetlab.sim._played import DONE, Played
 from fleetlab.sim._tables import World
 from fleetlab.sim.accounts import HOUR, Prices
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
-from fleetlab.workload import Cluster, Estimate, Provenance, WorkloadError, say
+from fleetlab.workload import Cluster, Estimate, Figure, Provenance, WorkloadError, say
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
@@ -230,9 +230,14 @@ class SimResult:
             "waiting": _classes.waiting(self.ledger),
             "waiting by request": _classes.waiting_by_request(self.tasks, self.ledger),
             "allocation": self._by_type(),
-            "timeline": self._coarse(),
+            "timeline": self._coarse,
             "refused": _classes.refusals(self.refused),
         }
+
+    def figures(self) -> dict[str, Figure]:
+        """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
+        by_request, waiting = _classes.by_class(self._done)["by request"], _classes.waiting(self.ledger)
+        return _figures.figures(self._done["wait"].to_numpy(), by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
         """GPU-hours there and allocated over the whole run, and the share of them while tasks arrive, by GPU type."""
@@ -248,6 +253,7 @@ class SimResult:
             schema_overrides={"gpu_type": pl.String},
         )
 
+    @cached_property
     def _coarse(self) -> pl.DataFrame:
         stopped = self.played.stopped
         times = np.linspace(0.0, stopped, FEW + 1) if stopped else np.zeros(1)

@@ -80,7 +80,7 @@ class Provenance:
 class Result(Protocol):
     """All that `report` and the command line know of a room.
 
-    A result may also have `notes`, sentences to say last, and `figures()`, a `Figure` by name.
+    A result may also have `sentences` to say first, `notes` to say last, and `figures()`, a `Figure` by name.
     """
 
     @property
@@ -97,7 +97,8 @@ class Result(Protocol):
 def as_json(result: Result) -> str:
     """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null.
 
-    Notes, where a result has some, are a table too; figures, where it has some, come as `figures`.
+    Notes, where a result has some, are a table too; sentences and figures, where it has some, come as `sentences` and
+    `figures`.
     """
     tables = {name: list(frame.iter_rows(named=True)) for name, frame in result.tables().items()}
     if notes := getattr(result, "notes", ()):
@@ -107,6 +108,8 @@ def as_json(result: Result) -> str:
         "summary": [e._asdict() for e in result.summary()],
         "tables": tables,
     }
+    if said := getattr(result, "sentences", ()):
+        found["sentences"] = [str(line) for line in said]
     if drawn := figures_of(result):
         found["figures"] = {name: figure.to_json() for name, figure in drawn.items()}
     return json.dumps(_finite(found), ensure_ascii=False, default=str)

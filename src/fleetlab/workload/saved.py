@@ -23,6 +23,7 @@ class Saved:
     frames: dict[str, pl.DataFrame] = field(default_factory=dict)
     drawn: dict[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
         """The few numbers to say first."""
@@ -67,7 +68,13 @@ class Saved:
             {name: pl.DataFrame(rows, infer_schema_length=None, strict=False) for name, rows in tables.items()},
             {name: Figure.from_json(one) for name, one in about.get("figures", {}).items()},
             notes,
+            tuple(str(line) for line in about.get("sentences") or _said(tables.get("sentences", []))),
         )
+
+
+def _said(rows: list[dict[str, Any]]) -> list[str]:
+    """Sentences that were saved as a table of nothing else."""
+    return [line for row in rows if len(row) == 1 for line in row.values() if isinstance(line, str)]
 
 
 def _estimate(row: dict[str, Any]) -> Estimate:

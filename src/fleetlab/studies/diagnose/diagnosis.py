@@ -12,12 +12,12 @@ import polars as pl
 from fleetlab.sim import Prices, SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
-from fleetlab.studies.diagnose import _checks, _ledger
+from fleetlab.studies.diagnose import _checks, _figures, _ledger
 from fleetlab.studies.diagnose._changes import LARGEST, WORDS, Case, Change, types_of, wanted
 from fleetlab.studies.diagnose._effects import effects, waterfall, what_to_do
 from fleetlab.studies.diagnose._runs import Fared, Tell, again
 from fleetlab.studies.diagnose._words import findings
-from fleetlab.workload import Cluster, Estimate, Provenance, Workload, WorkloadError, say
+from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 HOUR = 3600.0
 
@@ -48,6 +48,10 @@ class Diagnosis:
     def tables(self) -> dict[str, pl.DataFrame]:
         """What to do, the waterfall, the ledger added up in several ways, the tail, and the checks."""
         return dict(self.frames)
+
+    def figures(self) -> dict[str, Figure]:
+        """What tasks wait for, when, and what each change takes off."""
+        return _figures.figures(self.frames)
 
 
 def diagnose(

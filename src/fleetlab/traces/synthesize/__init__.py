@@ -11,13 +11,13 @@ import polars as pl
 from fleetlab.traces._intake import Tell, silent
 from fleetlab.traces.synthesize._arrivals import submissions
 from fleetlab.traces.synthesize._check import Check, check
+from fleetlab.traces.synthesize._completion import waits
 from fleetlab.traces.synthesize._groups import Groups, groups, task_shapes
 from fleetlab.traces.synthesize._joint import Bools, Ints
 from fleetlab.traces.synthesize._laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, cluster
 from fleetlab.traces.synthesize._requests import shapes
 from fleetlab.traces.synthesize._runtimes import services
 from fleetlab.traces.synthesize._usage import usage
-from fleetlab.traces.synthesize._waits import waits
 from fleetlab.workload import Provenance, Trace, TraceError, Workload
 
 NAMES = ("pai2020",)
@@ -104,7 +104,7 @@ def _tasks(tasks: int, days: float, seed: int, tell: Tell) -> tuple[pl.DataFrame
     running, waiting = _open(tasks, ended)
     service, failed = services(found, law, shape, ~(running | waiting), how_long)
     tell("waits", tasks, 0.6)
-    wait = waits(law, shape, waited)
+    wait = waits(law, shape, service, waited)
     tell("usage", tasks, 0.7)
     frame = pl.DataFrame(
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from fleetlab.traces.synthesize._completion import margins, tilts
 from fleetlab.traces.synthesize._joint import multipliers
 from fleetlab.traces.synthesize._requests import shapes
 from fleetlab.traces.synthesize._runtimes import held_a_task, pooled, run_times
@@ -20,6 +21,7 @@ def refit() -> dict[str, list[float]]:
         shapes()
         run_times()
         wait_law()
+        tilts()
         for what in ASKED:
             usage_law(what)
     return multipliers()
@@ -32,7 +34,7 @@ def restore() -> None:
 
 
 def _forget() -> None:
-    for law in (shapes, pooled, run_times, held_a_task, wait_law, usage_law):
+    for law in (shapes, pooled, run_times, held_a_task, wait_law, margins, tilts, usage_law):
         law.cache_clear()
 
 

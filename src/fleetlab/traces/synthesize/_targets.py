@@ -25,7 +25,7 @@ def demand(trace: Trace, view: View) -> Iterator[Target]:
     """Measure machines, requests, run times, waits and use."""
     assert trace.cluster is not None
     yield from _machines(trace.cluster)
-    for topic in (_counts, _types, _sizes, _requests, _gangs, _run_times, _held, _waits, _usage):
+    for topic in (_counts, _types, _sizes, _requests, _gangs, _run_times, _held, _waits, _waiting_parts, _usage):
         yield from topic(view)
 
 
@@ -171,6 +171,19 @@ def _waits(v: View) -> Iterator[Target]:
         for k, name in enumerate(REQUESTS):
             points, sample = LAWS["wait"][f"{key}request"][name], Sample.of(v.wait, weight, of == k)
             yield from curves(f"wait of {word}, request {name}", sample, points, grain=SECOND)
+
+
+def _waiting_parts(v: View) -> Iterator[Target]:
+    """Which part of completion is waiting, for those that run up to the median of their kind, for others, for all."""
+    part = 100 * v.wait / (v.wait + v.service)
+    for weight, word, key in ((None, "tasks", "task"), (v.instances, "instances", "instance")):
+        middle = Sample.of(v.service, weight).quantile(0.5)
+        for of, where in (("short ", v.service <= middle), ("long ", v.service > middle), ("", None)):
+            sample = Sample.of(part, weight, where)
+            for x, percent in zip(*curve(LAWS["waiting_part"][key][of.strip() or "all"]), strict=True):
+                name = f"{of}{word} that wait up to {x:.0f}% of completion"
+                achieved = sample.below(x * A_HAIR)
+                yield share(name, percent / 100, achieved, sample.count, how=CDF, source="figure")
 
 
 def _usage(v: View) -> Iterator[Target]:

@@ -1,8 +1,4 @@
-"""How long tasks waited, as published by type and by request: drawn, not scheduled.
-
-A synthetic log saw no scheduler. Its waits have the published quantiles, but they do not know what else was running, so
-an audit of capacity over its `start` and `end` may find more than the cluster has.
-"""
+"""How long tasks wait, as published by type and by request."""
 
 from __future__ import annotations
 
@@ -10,10 +6,10 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize._binned import below, drawn, grid, means, ranked, summed
+from fleetlab.traces.synthesize._binned import below, grid, means, summed
 from fleetlab.traces.synthesize._joint import Floats, Ints, Wish, fit
 from fleetlab.traces.synthesize._laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, REQUESTS, TYPES, curve
-from fleetlab.traces.synthesize._requests import Shapes, request_class, shapes
+from fleetlab.traces.synthesize._requests import request_class, shapes
 
 # Whole seconds while waits are the scheduler's own latency, and even by factors after that.
 EDGES = np.concatenate([np.arange(0.5, 16.0), grid(15.5, 400_000.0, 44)[1:]])
@@ -22,16 +18,8 @@ BY_TYPE, BY_REQUEST, BY_INSTANCE, SURE = 2e-3, 4e-3, 1.2e-2, 5e-4
 HALF = 0.5  # a second: where many quantiles are one whole second, the curve steps there
 
 
-def waits(shapes: Shapes, shape: Ints, rng: np.random.Generator) -> Floats:
-    """Wait of each task, in whole seconds; of tasks without a GPU nothing is published: they wait as MISC ones do."""
-    type = np.where(shapes.type == CPU_ONLY, TYPES.index("MISC"), shapes.type)
-    milli = np.where(shapes.type == CPU_ONLY, 1000, shapes.gpu_milli)
-    pool = _pools(type, milli, shapes.instances)[shape]
-    value, _ = drawn(wait_law(), EDGES, pool, ranked(pool, rng.random(len(pool))))
-    return np.rint(value)
-
-
-def _pools(type: Ints, milli: Ints, instances: Ints) -> Ints:
+def pools(type: Ints, milli: Ints, instances: Ints) -> Ints:
+    """Number the pool of type, class of request and class of gang that a task waits in."""
     gang = np.searchsorted(GANG_EDGES, instances, side="right")
     return (type * len(REQUESTS) + request_class(milli)) * len(GANGS) + gang
 
@@ -41,7 +29,7 @@ def wait_law() -> Floats:
     """Fit pool × bin of wait to the curves by type and by request, of tasks and, more loosely, of instances."""
     law = shapes()
     gpu = law.type < CPU_ONLY
-    pool = _pools(law.type[gpu], law.gpu_milli[gpu], law.instances[gpu])
+    pool = pools(law.type[gpu], law.gpu_milli[gpu], law.instances[gpu])
     share = summed(pool, law.share[gpu], POOLS) / law.share[gpu].sum()
     sizes = summed(pool, (law.share * law.instances)[gpu], POOLS) / law.share[gpu].sum()
     type, request = np.divmod(np.arange(POOLS) // len(GANGS), len(REQUESTS))

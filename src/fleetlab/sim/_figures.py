@@ -1,0 +1,73 @@
+"""What a replay found, to be drawn: how waits are spread, how full the GPUs were, and what tasks waited for."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim._intervals import BATCHES, LEAST, half_width
+from fleetlab.sim._nodes import Floats
+from fleetlab.workload import Figure
+
+POINTS = 120  # of a curve
+DAY = 86_400.0
+MINUTE = 60.0
+
+
+def figures(
+    waits: Floats, by_request: pl.DataFrame, timeline: pl.DataFrame, waiting: pl.DataFrame
+) -> dict[str, Figure]:
+    """Draw what there is: waits of tasks in order of arrival, the state of the cluster over time, the ledger."""
+    found = {}
+    if len(waits):
+        found["waits"] = _spread(waits)
+        found["mean wait by request"] = _by_request(by_request)
+    if timeline["up"].sum() > 0:
+        found["allocation"] = _allocation(timeline)
+    if timeline["waiting"].sum() > 0:
+        found["queue"] = _queue(timeline)
+    if waiting["seconds"].sum() > 0:
+        found["waiting by reason"] = _reasons(waiting)
+    return found
+
+
+def _spread(waits: Floats) -> Figure:
+    at = np.geomspace(1.0, max(float(waits.max()), 10.0), POINTS)
+    level = _levels(waits, at)
+    columns = {"x": at, "y": 100 * level}
+    if len(waits) >= LEAST:
+        half = half_width(np.array([_levels(part, at) for part in np.array_split(waits, BATCHES)]))
+        columns |= {"low": 100 * np.maximum(level - half, 0.0), "high": 100 * np.minimum(level + half, 1.0)}
+    alt = f"{np.mean(waits <= MINUTE):.0%} of the tasks wait a minute or less, {np.mean(waits == 0):.0%} not at all"
+    title, y = "How long tasks wait", "share of tasks that wait no longer, %"
+    return Figure(title, "line", pl.DataFrame(columns), "wait, s", y, alt, log_x=True)
+
+
+def _levels(waits: Floats, at: Floats) -> Floats:
+    return np.asarray(np.searchsorted(np.sort(waits), at, side="right") / max(len(waits), 1))
+
+
+def _by_request(by_request: pl.DataFrame) -> Figure:
+    frame = by_request.select(x="asks for", y="wait", low="low", high="high")
+    alt = "; ".join(f"{name}: {wait:,.0f} s" for name, wait in frame.select("x", "y").iter_rows())
+    return Figure("Mean wait by request", "bar", frame, "an instance asks for", "mean wait, s", alt)
+
+
+def _allocation(timeline: pl.DataFrame) -> Figure:
+    up = timeline.filter(pl.col("up") > 0)
+    frame = up.select(x=pl.col("time") / DAY, y=100 * pl.col("allocated") / pl.col("up"))
+    held = frame["y"].to_numpy()
+    alt = f"at {len(held)} instants between {held.min():.0f} and {held.max():.0f} % of the GPUs are held"
+    return Figure("How full the GPUs are", "line", frame, "day", "GPUs held, %", alt)
+
+
+def _queue(timeline: pl.DataFrame) -> Figure:
+    frame = timeline.select(x=pl.col("time") / DAY, y=pl.col("waiting").cast(pl.Float64))
+    alt = f"up to {frame['y'].to_numpy().max():,.0f} tasks wait at one of {frame.height} instants"
+    return Figure("How many tasks wait", "line", frame, "day", "tasks waiting", alt)
+
+
+def _reasons(waiting: pl.DataFrame) -> Figure:
+    frame = waiting.filter(pl.col("seconds") > 0).select(x="reason", y=100 * pl.col("share"))
+    alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.iter_rows())
+    return Figure("What tasks wait for", "bar", frame, "reason", "share of all waiting, %", alt)

@@ -1,0 +1,80 @@
+"""The built-in policies that a tuned one is held against: every order, and by the best of them every place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleetlab.sim.load import NAMES, known
+from fleetlab.workload import PolicyError
+
+USUAL = "best_fit"
+INTERRUPTING = ("srpt", "server_filling", "server_filling_srpt")  # they stop running tasks, which costs nothing here
+RESERVING = ("easy", "conservative")  # disciplines under which nobody is interrupted
+
+Rules = Mapping[str, object]
+Means = dict[int, float]  # by week
+Play = Callable[[Rules], Means]
+Tell = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A built-in policy, and how it did in the weeks to learn on; those that interrupt are not played there."""
+
+    order: str
+    place: str
+    train: Means = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """In the words of `compare`."""
+        return f"{self.order}/{self.place}"
+
+    @property
+    def interrupts(self) -> bool:
+        """Does it stop tasks that run?"""
+        return self.order in INTERRUPTING
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """As `simulate` takes them."""
+        return {"order": self.order, "place": self.place}
+
+
+def orders(against: Sequence[str], discipline: str) -> list[str]:
+    """Those to be held against; at least one that lets tasks run to their end."""
+    for name in against:
+        known(name, "order")
+    wanted = [name for name in NAMES["order"] if name in against] if against else list(NAMES["order"])
+    if all(name in INTERRUPTING for name in wanted):
+        msg = f"at least one order that lets tasks run to their end is needed: {', '.join(wanted)}"
+        raise PolicyError(msg, hint="fifo, sjf, smallest, fair, or nothing: then all are taken")
+    return [name for name in wanted if name not in INTERRUPTING or discipline not in RESERVING]
+
+
+def in_training(play: Play, names: Sequence[str], tell: Tell) -> list[Rival]:
+    """Every order; the best of them in every place; and those that interrupt, which are not chosen from."""
+    calm = [name for name in names if name not in INTERRUPTING]
+    steps = len(calm) + len(NAMES["place"]) - 1
+    found: list[Rival] = []
+    for name in calm:
+        tell("built-in policies", len(found), len(found) / steps)
+        found.append(Rival(name, USUAL, play({"order": name, "place": USUAL})))
+    first = best(found).order
+    for name in NAMES["place"]:
+        if name != USUAL:
+            tell("built-in policies", len(found), len(found) / steps)
+            found.append(Rival(first, name, play({"order": first, "place": name})))
+    tell("built-in policies", len(found), 1.0)
+    return [*found, *(Rival(name, USUAL) for name in names if name in INTERRUPTING)]
+
+
+def best(rivals: Sequence[Rival]) -> Rival:
+    """The best of those that were played in training; of two alike the first."""
+    return min((rival for rival in rivals if rival.train), key=lambda rival: mean(rival.train))
+
+
+def mean(weeks: Means) -> float:
+    """Every week counts alike."""
+    return sum(weeks.values()) / len(weeks)

@@ -1,0 +1,61 @@
+"""`fleetlab tune`, as a person types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import fleetlab
+
+
+def run(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "fleetlab.cli", "tune", *map(str, words)],
+        capture_output=True, text=True, cwd=cwd, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def saved(mixed, tmp_path):
+    mixed.save(tmp_path / "trace")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_policy_is_found_said_written_and_can_be_played(saved):
+    words = ("trace", "--days", "1", "--trials", "14", "--against", "fifo,sjf", "--out", "out")
+    done = run(*words, cwd=saved)
+    assert done.returncode == 0, done.stderr
+    assert "built-in" in done.stdout.splitlines()[0]
+    told = json.loads((saved / "out" / "tuned.json").read_text("utf-8"))
+    assert told["provenance"]["verb"] == "tune"
+    again = run(*words, "--json", cwd=saved)
+    assert json.loads(again.stdout)["tables"] == told["tables"]
+    use = (saved / "out" / "tuned.py").read_text("utf-8").split("fleetlab simulate TRACE ")[1].split('."""')[0].split()
+    played = subprocess.run(
+        [sys.executable, "-m", "fleetlab.cli", "simulate", "../trace", *use], cwd=saved / "out", capture_output=True
+    )
+    assert played.returncode == 0, played.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [(["nowhere"], "no saved trace"), (["trace"], "too few weeks"), (["trace", "--goal", "x"], "goal")],
+)
+def test_a_mistake_ends_in_an_error_and_a_hint(saved, words, error):
+    done = run(*words, cwd=saved)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert error in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+def test_the_command_has_the_words_of_its_verb():
+    import inspect
+
+    from fleetlab import cli
+
+    said = set(inspect.signature(cli.tune).parameters) - {"json", "cluster", "out"}
+    taken = set(inspect.signature(fleetlab.tune).parameters) - {"tell", "store"}
+    assert said == taken
