@@ -1059,7 +1059,7 @@ def tune(
 
 @app.command(help_epilogue=examples("fleetlab demo", "fleetlab demo my-trace --out story.html --open"))
 def demo(
-    trace: TraceWords = "builtin",
+    trace: TraceWords = "builtin:1260920",
     *,
     out: Path = Path("demo.html"),
     cluster: ClusterFile = None,

@@ -85,7 +85,7 @@ def _played(
 
         def done(k: int) -> None:
             ended.append(k)
-            tell(f"policies ({order[k]})", len(ended), len(ended) / len(order))
+            tell("policies", len(ended), len(ended) / len(order))
 
         tell("policies", 0, 0.0)
         jobs = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
