@@ -2,20 +2,22 @@
 
     python -m bench.web
 
-Wall is what the visitor waits for: until the numbers are there, and until all is. CPU is what the process used.
-Every state is asked for once, so that nothing comes from what is kept; the baseline is there after the first.
+Wall is what the visitor waits for: until there are numbers at all (of the first tasks, where all take long), until
+those of all tasks are there, and until all is drawn. CPU is what the process used. Every state is asked for once, so
+that nothing comes from what is kept; the baseline is there after the first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 RULES = {
@@ -27,41 +29,87 @@ RULES = {
     "easy": [f"discipline=easy&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "fgd": [f"place=fgd&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
 }
+# Rules that only the full loop knows. The first drag learns how long they take; the others overtake each other.
+SLOW = {
+    "fair": "order=fair",
+    "las": "order=las",
+    "srpt": "order=srpt",
+    "filling": "order=server_filling",
+    "conserv.": "discipline=conservative",
+    "mps": "sharing=mps",
+    "slicing": "sharing=time-slicing",
+}
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--tasks", type=int, default=100_000)
-    trace = f"trace=builtin:{asked.parse_args().tasks}:0"
+    asked.add_argument("--whole", action="store_true", help="wait for the whole of the slow rules too, up to a minute")
+    told = asked.parse_args()
+    trace = f"trace=builtin:{told.tasks}:0"
     command = [sys.executable, "-m", "fleetlab.cli", "web", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
         assert page.stdout is not None
         try:
             url = json.loads(page.stdout.readline())["url"]
-            print(f"the first answer, from the start of the page: {_ask(url, trace)[1]:.2f} s")
-            print(f"the same again, from what is kept: {_ask(url, trace)[1]:.3f} s")
+            print(f"the first answer, from the start of the page: {_ask(url, trace).all:.2f} s")
+            print(f"the same again, from what is kept: {_ask(url, trace).all:.3f} s")
             _ask(url, f"{trace}&load=0.5")  # by the other process, which has not opened the trace yet
             for name, states in RULES.items():
+                _ask(url, f"{trace}&{states[0]}&seed=1")  # what is compiled is loaded, and how long it takes is known
                 _print(name, [_ask(url, f"{trace}&{state}") for state in states])
+            for name, state in SLOW.items():
+                _print_slow(name, _drag(url, f"{trace}&{state}"))
+                if told.whole:
+                    _print(name, [_ask(url, f"{trace}&{state}", most=60.0)])
         finally:
             page.terminate()
 
 
-def _ask(url: str, state: str) -> tuple[float, float, float]:
-    """Seconds until the numbers are there, until all is there, and of CPU."""
-    began, early = time.perf_counter(), None
-    question = json.dumps({"kind": "run", "link": f"v=1&{state}"}).encode()
-    job = _json(Request(f"{url}api/jobs", question, {"Content-Type": "application/json"}))
+class Took(NamedTuple):
+    """Seconds until there are numbers, those of all tasks, and all; and of CPU. `part`: of how many tasks the first."""
+
+    first: float
+    part: int | None
+    numbers: float
+    all: float
+    cpu: float
+    job: str
+
+
+def _ask(url: str, state: str, *, instead: str = "", most: float = 600.0, early: bool = False) -> Took:
+    """Follow one question to its end, for so long at most, or to its first numbers."""
+    began, first, part, numbers, cpu = time.perf_counter(), math.nan, None, math.nan, math.nan
+    asked = {"kind": "run", "link": f"v=1&{state}"} | ({"instead": instead} if instead else {})
+    job = _json(Request(f"{url}api/jobs", json.dumps(asked).encode(), {"Content-Type": "application/json"}))
     if job["status"] == "going":
         with urlopen(f"{url}api/jobs/{job['job']}/events", timeout=600) as events:
             for line in events:
+                now = time.perf_counter() - began
                 if not line.startswith(b"data: "):
                     continue
                 job = json.loads(line.removeprefix(b"data: "))
-                if early is None and "answer" in (job["progress"] or {}):
-                    early = time.perf_counter() - began
+                answer = (job["progress"] or {}).get("answer")
+                if answer and math.isnan(first):
+                    first, part = now, answer["part"] and answer["part"]["tasks"]
+                if answer and answer["part"] is None:
+                    numbers = now
+                if now > most or (early and not math.isnan(first)):
+                    return Took(first, part, numbers, math.nan, cpu, job["job"])
     took = time.perf_counter() - began
-    return early or took, took, job["result"]["cpu_seconds"]
+    first, numbers = (took if math.isnan(at) else at for at in (first, numbers))
+    return Took(first, part, numbers, took, job["result"]["cpu_seconds"], job["job"])
+
+
+def _drag(url: str, state: str) -> list[Took]:
+    """Move the load on as soon as there are numbers, as a hand does; the first move learns, and does not count."""
+    took: list[Took] = []
+    for k in range(7):
+        before = took[-1].job if took else ""
+        took.append(_ask(url, f"{state}&load={0.8 + 0.05 * k:.2f}", instead=before, early=True))
+        time.sleep(0.3)
+    _json(Request(f"{url}api/jobs/{took[-1].job}", method="DELETE"))
+    return took[2:]
 
 
 def _json(request: Request) -> dict[str, Any]:
@@ -69,9 +117,18 @@ def _json(request: Request) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
-def _print(name: str, took: Sequence[tuple[float, float, float]]) -> None:
-    said = [f"{statistics.median(t[k] for t in took):.2f} ({max(t[k] for t in took):.2f})" for k in range(3)]
-    print(f"{name:10s} numbers {said[0]} s, all {said[1]} s, CPU {said[2]} s: median (longest) of {len(took)}")
+def _print(name: str, took: Sequence[Took]) -> None:
+    said = [_said([getattr(t, column) for t in took]) for column in ("first", "numbers", "all", "cpu")]
+    print(f"{name:10s} first {said[0]}, numbers {said[1]}, all {said[2]}, CPU {said[3]} of {len(took)}", flush=True)
+
+
+def _print_slow(name: str, took: Sequence[Took]) -> None:
+    parts = sorted({t.part or 0 for t in took})
+    print(f"{name:10s} first {_said([t.first for t in took])} of {len(took)}, for {parts} tasks", flush=True)
+
+
+def _said(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} ({max(seconds):.2f}) s"
 
 
 if __name__ == "__main__":

@@ -174,6 +174,29 @@ def test_long_work_can_be_cancelled(tab):
     tab.answered()
 
 
+def test_what_takes_long_is_answered_for_the_first_tasks_and_the_next_question_need_not_wait(tab):
+    tab.open(SMALL)
+    tab.open("v=1&trace=builtin:20000:0&discipline=conservative&load=10", ready=False)
+    tab.until("!document.getElementById('part').hidden")
+    said = tab.text("part")
+    assert "1,000 of 20,000 tasks" in said
+    assert "the whole is coming" in said
+    assert all("(" in words for words in tab.numbers()["mean completion"][:2])  # its own intervals
+    assert not tab.ask("document.getElementById('cancel').hidden")
+    tab.choose("rule-discipline", "skip")
+    tab.answered()
+    assert tab.ask("document.getElementById('part').hidden")
+    assert complaints(tab.browser) == []
+
+
+def test_a_part_whose_whole_was_cancelled_says_so(tab):
+    tab.open("v=1&trace=builtin:20000:0&discipline=conservative&load=9.5", ready=False)
+    tab.until("!document.getElementById('part').hidden")
+    tab.click("#cancel")
+    tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
+    assert "was cancelled" in tab.text("part")
+
+
 def test_a_log_can_be_sent_and_played(tab, tmp_path):
     (tmp_path / "my jobs.csv").write_bytes(CSV)
     tab.open(SMALL)

@@ -105,6 +105,7 @@ async def working(pool, key):
 
 
 LONG = {"do": "run", "query": "trace=builtin:2000:0&order=fair&load=10"}
+FOREVER = {"do": "run", "query": "trace=builtin:2000:0&discipline=conservative&load=10"}
 
 
 def test_a_process_answers_keeps_and_survives_a_mistake():
@@ -121,21 +122,36 @@ def test_a_process_answers_keeps_and_survives_a_mistake():
     assert again is first is kept
 
 
-def test_work_that_is_withdrawn_ends_its_process_and_the_next_is_answered_by_another():
-    async def story(pool):
-        asked = ask(pool, "long", **LONG)
-        await asyncio.sleep(0)
-        pid = await working(pool, "long")
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        found = await ask(pool, "short")
-        return pid, found
+async def withdrawn(pool):
+    """The process that worked on something long which nobody wants any more, and the one that answers the next."""
+    heard = asyncio.Event()
+    request = {"trace": "t", "where": "builtin:2000:0"} | FOREVER
+    tell = lambda told: heard.set() if told["what"] == "simulated" else None  # noqa: E731
+    asked = asyncio.ensure_future(pool.ask("long", request, visitor="ann", limit=200.0, tell=tell))
+    await asyncio.wait_for(heard.wait(), 200)
+    before = worker_of(pool, "long")
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    short = ask(pool, "short")
+    await asyncio.sleep(0)
+    after = await working(pool, "short")
+    assert (await short)["summary"][0]["value"] == 2000
+    return before, after
 
-    pid, found = run(story)
-    assert found["summary"][0]["value"] == 2000
+
+def test_work_that_is_withdrawn_stops_and_its_process_goes_on_with_what_it_has_opened(monkeypatch):
+    monkeypatch.setattr(pools, "GRACE", 100.0)
+    before, after = run(withdrawn)
+    assert before == after
+
+
+def test_a_process_that_does_not_stop_is_ended_and_the_next_is_answered_by_another(monkeypatch):
+    monkeypatch.setattr(pools, "GRACE", -1.0)  # it has no time to
+    before, after = run(withdrawn)
+    assert before != after
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(before, 0)
 
 
 def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():

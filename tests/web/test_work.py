@@ -16,7 +16,7 @@ def events_of(page, job):
     return [json.loads(one.removeprefix("data: ")) for one in told if one.startswith("data: ")]
 
 
-def test_a_job_that_is_stopped_is_over_and_its_process_is_replaced(page):
+def test_a_job_that_is_stopped_is_over_and_the_next_is_answered(page):
     begun = page.ask("/api/jobs", method="POST", body={"kind": "run", "link": SLOW}).json
     assert begun["status"] == "going"
     stopped = page.ask(f"/api/jobs/{begun['job']}", method="DELETE").json

@@ -53,8 +53,18 @@ class Held(TypedDict):
     now: float | None
 
 
+class Part(TypedDict):
+    """The first tasks, which both sides of an answer played: the whole is coming. Intervals are of this part alone."""
+
+    tasks: int
+    of_tasks: int
+    days: float
+    of_days: float
+    words: str
+
+
 class Answer(TypedDict):
-    """A scenario beside the baseline."""
+    """A scenario beside the baseline; of the first tasks alone where there is a `part`."""
 
     link: str
     title: str
@@ -66,6 +76,7 @@ class Answer(TypedDict):
     notes: list[str]
     seconds: float
     cpu_seconds: float
+    part: Part | None
     html: str
 
 
@@ -116,7 +127,7 @@ class Read(TypedDict):
 class Progress(TypedDict):
     """What is being done, how much of it, and which share of all, where that is known.
 
-    Of a run whose figures are not drawn yet, the answer without them.
+    Of a run that takes long, the answer for the first tasks; of one whose figures are not drawn yet, that without them.
     """
 
     what: str

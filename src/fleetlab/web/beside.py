@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fleetlab._student import student
 from fleetlab.report.words import number
-from fleetlab.web.answers import Answer, Held, Number, Reason, Row
+from fleetlab.web.answers import Answer, Held, Number, Part, Reason, Row
 from fleetlab.web.choices import REASONS
 from fleetlab.web.scenario import Link
 from fleetlab.workload import Estimate
@@ -34,6 +34,7 @@ SHOWN: dict[str, Literal["less", "more"] | None] = {
 LONG = ((3 * 3600.0, "h", 3600.0), (300.0, "min", 60.0))  # from how many seconds on, the unit, and its seconds
 FAR = 20.0  # so many times smaller, a number is said in a unit of its own
 SURE = 0.95
+DAY = 86_400.0
 Outcome = Mapping[str, Any]
 
 
@@ -52,6 +53,7 @@ def answer(link: Link, base: Outcome, now: Outcome, html: str) -> Answer:
         "notes": _notes(base, now),
         "seconds": float(now["seconds"]),
         "cpu_seconds": float(now["cpu_seconds"]),
+        "part": _part(now),
         "html": html,
     }
 
@@ -187,6 +189,17 @@ def _notes(base: Outcome, now: Outcome) -> list[str]:
     if not now["blocks"].get("mean wait"):
         said.insert(0, "too few tasks for intervals: 200 is the least")
     return said
+
+
+def _part(now: Outcome) -> Part | None:
+    """Which of the tasks were played, where it was not all."""
+    tasks, of_tasks = now["tasks"]
+    if tasks == of_tasks:
+        return None
+    days, of_days = (seconds / DAY for seconds in now["came"])
+    unit, per = ("days", 1.0) if of_days >= 2 else ("hours", 24.0)
+    said = f"the first {days * per:.2g} of {of_days * per:.2g} {unit}, {tasks:,} of {of_tasks:,} tasks"
+    return {"tasks": tasks, "of_tasks": of_tasks, "days": days, "of_days": of_days, "words": said}
 
 
 # --- in words ----------------------------------------------------------------------------------------------------

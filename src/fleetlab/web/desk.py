@@ -12,6 +12,7 @@ from fleetlab.web import answers
 from fleetlab.web.beside import answer
 from fleetlab.web.book import Book
 from fleetlab.web.jobs import Job, Jobs
+from fleetlab.web.pace import Pace, after, slow
 from fleetlab.web.pool import Pool, Tell
 from fleetlab.web.scenario import Link, Scenario
 from fleetlab.web.uploads import Uploads
@@ -27,7 +28,7 @@ class Desk:
     def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:
         self.uploads = Uploads(upload_bytes)
         self.book = Book(root, self.uploads)
-        self.jobs = Jobs()
+        self.jobs, self.pace = Jobs(), Pace()
         self.workers, self.limit = workers, limit
         # Outcomes are kept with the answer, so that no other can take their place in memory, and their key.
         self._answers: OrderedDict[tuple[str, int, int], tuple[answers.Answer, Any, Any]] = OrderedDict()
@@ -63,9 +64,29 @@ class Desk:
             whole, request, visitor=job.visitor, limit=self.limit, tell=tell or job.tell, patience=job.patience
         )
 
-    async def outcome(self, scenario: Scenario, job: Job, tell: Tell | None = None) -> dict[str, Any]:
-        """What one scenario gives."""
-        return await self._ask("run", scenario.trace, job, scenario.key, tell, query=scenario.key)
+    async def outcome(
+        self, scenario: Scenario, job: Job, tell: Tell | None = None, first: int | None = None
+    ) -> dict[str, Any]:
+        """What one scenario gives, for all tasks or for the first so many."""
+        key = scenario.key if first is None else f"{scenario.key} {first}"
+        found = await self._ask("run", scenario.trace, job, key, tell, query=scenario.key, first=first)
+        self.pace.note(scenario, found["tasks"][0], found["answered"])
+        return found
+
+    async def dragged(self, link: Link, job: Job) -> answers.Answer:
+        """As `run`, but what takes long is told for the first tasks before: the job's progress has that answer."""
+        if all(self.pool.kept(self._key(scenario)) for scenario in (link.base, link.now)):
+            return await self.run(link, job)
+        opened = await self.opened(link.now.trace, job)
+        tasks = next(int(e["value"] or 0) for e in opened["summary"] if e["metric"] == "tasks")
+        size = self.pace.first(link, tasks)
+        while size < tasks:
+            base, now = await _both(*(self.outcome(s, job, first=size) for s in (link.base, link.now)))
+            if not slow(size, tasks, max(base["seconds"], now["seconds"])):
+                break
+            job.partly, size = True, after(size, tasks)
+            job.tell({"what": "simulating", "done": size, "share": None, "answer": answer(link, base, now, "")})
+        return await self.run(link, job)
 
     async def run(self, link: Link, job: Job) -> answers.Answer:
         """A scenario beside the baseline."""
@@ -80,9 +101,13 @@ class Desk:
                 self._answers.popitem(last=False)
         return self._answers[key][0]
 
+    def _key(self, scenario: Scenario) -> str:
+        """Under which name what it gave is kept."""
+        return f"run {self.book.where(scenario.trace)[0]} {scenario.key}"
+
     def _early(self, link: Link, job: Job) -> Tell:
         """Tells the numbers of a scenario as soon as they are known, before anything is drawn."""
-        key = f"run {self.book.where(link.base.trace)[0]} {link.base.key}"
+        key = self._key(link.base)
 
         def tell(progress: dict[str, Any] | None) -> None:
             told = dict(progress or {})

@@ -90,7 +90,7 @@ def _todo(desk: Desk, asked: dict[str, Any]) -> tuple[str, Callable[[Job], Await
     if kind == "run":
         link = Link.of(_text(asked, "link"))
         desk.book.where(link.now.trace)
-        return kind, lambda job: desk.run(link, job)
+        return kind, lambda job: desk.dragged(link, job)
     if kind in ("open", "describe"):
         trace = Scenario.of([("trace", _text(asked, "trace"))]).trace
         desk.book.where(trace)

@@ -30,9 +30,11 @@ class Job:
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     status: Any = GOING
     progress: Any = None
+    early: answers.Answer | None = None  # the newest answer before the last
     result: Any = None
     refusal: answers.Refusal | None = None
     overtaken: bool = False
+    partly: bool = False  # answered for the first tasks: all of them take long
     ahead: Callable[[], int] = lambda: 0
     began: float = field(default_factory=time.monotonic)
     took: float | None = None
@@ -40,8 +42,8 @@ class Job:
     task: asyncio.Task[None] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def told(self) -> answers.Job:
-        """As the interface answers it."""
+    def told(self, seen: answers.Answer | None = None) -> answers.Job:
+        """As the interface answers it, to somebody who has seen an early answer."""
         took = time.monotonic() - self.began if self.took is None else self.took
         found: answers.Job = {
             "job": self.name,
@@ -51,6 +53,9 @@ class Job:
             "seconds": round(took, 3),
             "progress": self.progress,
         }
+        if self.status == GOING and self.early is not None and self.early is not seen:
+            blank = {"what": "simulating", "done": 0, "share": None}
+            found["progress"] = {**(self.progress or blank), "answer": self.early}  # type: ignore[typeddict-item]
         if self.result is not None:
             found["result"] = self.result
         if self.refusal is not None:
@@ -59,12 +64,14 @@ class Job:
 
     def tell(self, progress: dict[str, Any] | None) -> None:
         """How far it is."""
-        self.progress = {name: value for name, value in (progress or {}).items() if name != "numbers"} or None
+        told = {name: value for name, value in (progress or {}).items() if name != "numbers"}
+        self.early = told.pop("answer", self.early)  # kept apart: what is told next must not hide it
+        self.progress = told or None
         self._say()
 
     def patience(self) -> float:
         """How long its process may go on once it is not wanted any more."""
-        return PATIENCE if self.overtaken else 0.0
+        return PATIENCE if self.overtaken and not self.partly else 0.0
 
     def _say(self) -> None:
         before, self._changed = self._changed, asyncio.Event()
@@ -136,10 +143,15 @@ class Jobs:
     async def events(self, job: Job) -> AsyncIterator[answers.Job | None]:
         """What is known of it whenever that changes, until it is over; None: still there."""
         job.listeners += 1
+        told, seen = job.told(), job.early
         try:
-            yield job.told()
+            yield told
             while job.status == GOING:
-                yield job.told() if await job.wait(QUIET) else None
+                if job.early is not seen or await job.wait(QUIET):
+                    told, seen = job.told(seen), job.early
+                    yield told
+                else:
+                    yield None
         finally:
             job.listeners -= 1
             if job.status == GOING and not job.listeners:

@@ -17,8 +17,8 @@ import polars as pl
 
 from fleetlab.sim import SimResult, simulate
 from fleetlab.web.scenario import Scenario
-from fleetlab.web.world import world
-from fleetlab.workload import Estimate, Provenance, Trace, as_json
+from fleetlab.web.world import beginning, world
+from fleetlab.workload import Estimate, Provenance, Trace, Workload, as_json
 
 BLOCKS = 20
 LEAST = 10 * BLOCKS  # tasks: with fewer, no interval is given
@@ -35,13 +35,21 @@ PAIRED: dict[str, tuple[str, float | None]] = {
 
 
 def played(
-    trace: Trace, scenario: Scenario, early: Callable[[dict[str, Any]], None] = lambda _: None
+    trace: Trace,
+    scenario: Scenario,
+    early: Callable[[dict[str, Any]], None] = lambda _: None,
+    *,
+    first: int | None = None,
+    tell: Callable[[str, int, float], None] | None = None,
 ) -> dict[str, Any]:
     """Play it; the result as `--json` prints it, and what it takes to hold it against others.
 
-    `early` is told the numbers before the tables are made, which take a quarter of the time.
+    `early` is told the numbers before the tables are made, which take a quarter of the time. With `first` only so many
+    tasks are played, and no tables are made; `tell` hears how far it is.
     """
-    workload, cluster = world(trace, scenario)
+    whole = trace.workload
+    part = whole if first is None else beginning(whole, first)
+    workload, cluster = world(trace, scenario, part)
     run = simulate(
         workload,
         cluster,
@@ -51,17 +59,27 @@ def played(
         estimate=scenario.estimate,
         sharing=scenario.sharing,
         seed=scenario.seed,
+        tell=tell,
     )
     at = _cut(run.tasks["task"], len(workload))
     found = {
         "blocks": _blocks(run.tasks, at),
         "ledger": _ledger(run, at),
-        "span": float(workload.frame["submit"].max() or 0.0),  # type: ignore[arg-type]
+        "span": _last(workload),
         "nodes": dict(cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null()).iter_rows()),
         "refused": run.refused.height,
+        "tasks": (len(part), len(whole)),
+        "came": (_last(part), _last(whole)),
     }
+    if first is not None:
+        return found | {"result": json.loads(as_json(_Numbers(run)))}
     early(found | {"result": json.loads(as_json(_Numbers(run)))})
     return found | {"result": json.loads(as_json(run))}
+
+
+def _last(workload: Workload) -> float:
+    """When the last task comes."""
+    return float(workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

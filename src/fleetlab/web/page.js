@@ -156,7 +156,7 @@
     wanted = link;
     if (!going) return start(link);
     if (going.link === link) return undefined;
-    if (performance.now() - going.began > LONG) return start(link, going.name);
+    if (going.partly || performance.now() - going.began > LONG) return start(link, going.name);
     setTimeout(() => { if (going && wanted === link && going.link !== link) start(link, going.name); }, LONG - (performance.now() - going.began));
     return undefined;
   }
@@ -164,7 +164,12 @@
     const job = new Job({ kind: "run", link, ...(instead ? { instead } : {}) }, (told) => {
       if (going !== job) return;
       progressed(told);
-      if (told.progress?.answer) numbers(told.progress.answer);
+      const early = told.progress?.answer;
+      if (!early) return;
+      numbers(early);
+      // What takes long is answered for the first tasks; whoever has moved on need not wait for all of them.
+      job.partly = Boolean(early.part);
+      if (job.partly && wanted !== link) start(wanted, job.name);
     });
     job.link = link;
     going = job;
@@ -177,7 +182,8 @@
       if (answer) show(answer, job);
       else {
         $("what-if").classList.remove("stale", "drawing");
-        idle("Cancelled. What is shown is the run before.");
+        if (job.partly) $("part").textContent = $("part").textContent.replace("is coming", "was cancelled");
+        idle(job.partly ? "Cancelled. What is shown is a part." : "Cancelled. What is shown is the run before.");
       }
       if (answer || link !== wanted) trouble(null);
     } catch (error) {
@@ -204,6 +210,8 @@
   function numbers(answer) {
     $("what-if").classList.remove("stale");
     $("what-if").classList.add("drawing");
+    $("part").hidden = !answer.part;
+    $("part").textContent = answer.part ? `${answer.part.words[0].toUpperCase()}${answer.part.words.slice(1)}: the whole is coming. Both sides play these tasks alone; intervals are of this part.` : "";
     $("sentences").replaceChildren(...answer.sentences.map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("ledger"), answer.ledger.map((r) => ({ name: r.reason, title: r.meaning, base: r.base, now: r.now, said: r.now.words, change: r.change.words })));

@@ -1,7 +1,7 @@
 """A few processes that work for everybody: a bounded queue, each visitor in turn, and nobody works for nobody.
 
 The same question asked twice is worked on once. When the last of those who wait for an answer goes away, the work is
-taken out of the queue, or its process is ended and another started.
+taken out of the queue, or its process leaves it; one that does not is ended, and another started.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MOST = 128  # in the queue
 EACH = 16  # of one visitor
 KEPT = 96 << 20  # bytes of answers that are kept
 PATIENCE = 3.0  # s for which work goes on that was overtaken: most of it is done by then, and is kept
+GRACE = 0.5  # s for a process to stop by itself, with all that it has opened: a new one takes seconds to start
 
 Tell = Callable[[dict[str, Any] | None], None]
 
@@ -62,6 +63,8 @@ class Worker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.size = 0  # bytes of its last answer
+        self.turn = 0  # counts questions
+        self._busy = False
 
     @classmethod
     async def start(cls, kind: str) -> Worker:
@@ -80,17 +83,23 @@ class Worker:
 
     async def ask(self, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """One request, one answer, and words on progress before it."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            await self._process.stdin.drain()
-        except OSError:
-            raise _Gone from None
+        self.turn += 1
+        self._busy = True
+        await self._say({**request, "turn": self.turn})
         while True:
             said = await self._line()
             if "what" not in said:
+                self._busy = False
                 return said
             tell(said)
+
+    async def _say(self, said: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(said).encode() + b"\n")
+            await self._process.stdin.drain()
+        except OSError:
+            raise _Gone from None
 
     async def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -109,10 +118,16 @@ class Worker:
             self._process.kill()
         await self._process.wait()
 
-    def kill(self) -> None:
-        """At once; whoever waits for its answer hears of it."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+    def stop(self) -> None:
+        """Ask it to leave the question it works on; if it does not come up for air soon, it is ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"stop": self.turn}).encode() + b"\n")
+        asyncio.get_running_loop().call_later(GRACE, self._kill_if_at, self.turn)
+
+    def _kill_if_at(self, turn: int) -> None:
+        if self._busy and self.turn == turn:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
 
 class Pool:
@@ -218,7 +233,7 @@ class Pool:
             del self._going[work.key]
         _settle(work, Withdrawn())
         if work.worker is not None:
-            work.worker.kill()
+            work.worker.stop()
 
     def _keep(self, key: str, found: dict[str, Any], size: int) -> None:
         self._answers[key] = (size, found)
@@ -297,7 +312,10 @@ class Pool:
         except asyncio.CancelledError:
             self._answered(work, Withdrawn())
             raise
-        self._answered(work, said["found"] if "found" in said else FleetlabError(said["error"], hint=said["hint"]))
+        if "stopped" in said:
+            self._answered(work, Withdrawn())
+        else:
+            self._answered(work, said["found"] if "found" in said else FleetlabError(said["error"], hint=said["hint"]))
         return True
 
     def _answered(self, work: Work, found: dict[str, Any] | Exception) -> None:

@@ -32,14 +32,21 @@ POINTS = 30_000  # of all figures of a description
 _opened: OrderedDict[str, Any] = OrderedDict()
 
 
+class Stopped(Exception):
+    """Nobody waits for the answer any more."""
+
+
 class Door:
     """Where answers go; progress is not told more often than anybody can see."""
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._last = out, 0.0
+        self.turn, self.unwanted = 0, -1  # the question that is worked on, and the last that was withdrawn
 
     def tell(self, what: str, done: int, share: float | None) -> None:
-        """How far it is."""
+        """How far it is; here work ends that is not wanted any more."""
+        if self.unwanted == self.turn:
+            raise Stopped
         if time.monotonic() - self._last > OFTEN:
             self._last = time.monotonic()
             self.put({"what": what, "done": done, "share": share})
@@ -88,10 +95,16 @@ def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     def timed(found: dict[str, Any]) -> dict[str, Any]:
         return found | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - spent}
 
-    def early(found: dict[str, Any]) -> None:
-        door.put({"what": "drawing", "done": len(trace.workload), "share": None, "numbers": timed(found)})
+    answered: list[float] = []  # when the numbers were there
 
-    return timed(played(trace, Link.of(request["query"]).now, early))
+    def early(found: dict[str, Any]) -> None:
+        numbers = timed(found)
+        answered.append(numbers["seconds"])
+        door.put({"what": "drawing", "done": len(trace.workload), "share": None, "numbers": numbers})
+
+    now = Link.of(request["query"]).now
+    found = timed(played(trace, now, early, first=request.get("first"), tell=door.tell))
+    return found | {"answered": answered[0] if answered else found["seconds"]}
 
 
 def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
@@ -168,6 +181,8 @@ def _answer(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """Whatever happens, an answer: what the user can mend in words, all else as an accident of ours."""
     try:
         return {"found": VERBS[request["do"]](request, door)}
+    except Stopped:
+        return {"stopped": True}
     except FleetlabError as e:
         return {"error": str(e), "hint": e.hint}
     except MemoryError:
@@ -192,20 +207,26 @@ def main(kind: str) -> None:
     if kind != "read":
         _warm()
     door.put({"ready": True})
-    lines = _lines()
-    while (line := lines()) is not None:
-        door.put(_answer(json.loads(line), door))
+    requests = _requests(door)
+    while True:
+        request = requests()
+        door.turn = request.get("turn", 0)
+        door.put(_answer(request, door))
 
 
-def _lines() -> Callable[[], str | None]:
-    """The requests; when nobody is there to send more, the process ends, in the middle of work too."""
+def _requests(door: Door) -> Callable[[], dict[str, Any]]:
+    """What is asked for; when nobody is there to ask, the process ends, in the middle of work too."""
     from queue import SimpleQueue
 
-    queue: SimpleQueue[str] = SimpleQueue()
+    queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def listen() -> None:
         for line in sys.stdin:
-            queue.put(line)
+            said = json.loads(line)
+            if "stop" in said:
+                door.unwanted = said["stop"]
+            else:
+                queue.put(said)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()

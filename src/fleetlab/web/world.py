@@ -17,6 +17,14 @@ PLENTY = {"cpu_milli": 10_000_000, "memory_mib": 100_000_000, "rdma_milli": 1_00
 WHOLE = 1000
 
 
+def beginning(workload: Workload, tasks: int) -> Workload:
+    """The first tasks alone, as if no others came."""
+    if tasks >= len(workload):
+        return workload
+    source = f"{workload.source}, the first {tasks:,} tasks"
+    return Workload.of(workload.frame.head(tasks).drop("task"), source=source, epoch=workload.epoch, zone=workload.zone)
+
+
 def loaded(workload: Workload, load: float) -> Workload:
     """The same tasks, coming `load` times as fast: their order and sizes stay, so that runs can be compared by task."""
     if load == 1:
@@ -93,6 +101,6 @@ def _like(*, kind: str, nodes: int) -> pl.DataFrame:
     return Cluster.uniform(nodes, GPUS, gpu_type=kind, **PLENTY).frame
 
 
-def world(trace: Trace, scenario: Scenario) -> tuple[Workload, Cluster]:
-    """What a scenario plays."""
-    return loaded(trace.workload, scenario.load), sized(cluster_of(trace)[0], scenario.nodes)
+def world(trace: Trace, scenario: Scenario, workload: Workload | None = None) -> tuple[Workload, Cluster]:
+    """What a scenario plays, of all tasks or of those that are given; the nodes are there for all."""
+    return loaded(workload or trace.workload, scenario.load), sized(cluster_of(trace)[0], scenario.nodes)
