@@ -17,7 +17,7 @@ from fleetlab.studies.diagnose import diagnose
 from fleetlab.workload import Result, Trace, TraceError, Workload
 
 FIVE_SENTENCES = 5
-MOST = 50_000  # tasks that are diagnosed
+MOST = 50_000  # tasks that are played
 STEP = 1_000  # tasks between two beginnings that are tried
 DAY = 86_400.0
 Tell = Callable[[str, int, float], None]
@@ -37,18 +37,18 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
         msg = f"the trace has no cluster: {trace.provenance.source}"
         raise TraceError(msg, hint="--cluster FILE.toml gives it one")
     tell = tell or (lambda *_: None)
-    # Policies are played in processes of their own: this one describes meanwhile.
-    with ThreadPoolExecutor(1) as aside:
-        comparing = aside.submit(compare, trace.workload, trace.cluster, policies=FIVE, seed=seed, tell=tell)
-        seen = describe(trace, seed=seed, tell=tell)
-        by = comparing.result()
     tasks, usage, when = busiest(trace)
-    why = diagnose(tasks, trace.cluster, usage=usage, seed=seed, tell=tell)
+    # Changes and policies are played in processes of their own: this one describes meanwhile.
+    with ThreadPoolExecutor(1) as aside:
+        asking = aside.submit(diagnose, tasks, trace.cluster, usage=usage, seed=seed, tell=tell)
+        comparing = aside.submit(compare, tasks, trace.cluster, policies=FIVE, seed=seed, tell=tell)
+        seen = describe(trace, seed=seed, tell=tell)
+        why, by = asking.result(), comparing.result()
     tell("page", 0, 0.0)
-    found: dict[str, Result] = {"the trace": seen, f"why tasks wait{when}": why, "five policies": by}
+    found: dict[str, Result] = {"the trace": seen, f"why tasks wait{when}": why, f"five policies{when}": by}
     page = report(found, out, title="What happened, and why")
     tell("page", 1, 1.0)
-    ends = (*(f"{finding}{when}" for finding in why.findings[:2]), by.sentences[0])
+    ends = tuple(f"{found}{when}" for found in (*why.findings[:2], by.sentences[0]))
     # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
     firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
     rest = [sentence for sentence in seen.sentences if sentence not in firsts]
@@ -59,7 +59,7 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
 def busiest(trace: Trace, *, most: int = MOST) -> tuple[Workload, pl.LazyFrame | None, str]:
     """So many tasks in a row that ask for the most GPU time a second, their use, and when that was, in words.
 
-    A diagnosis plays its trace a dozen times; where that is the whole of it, nothing is to be said of when.
+    They are played a dozen times and more. Where they are all of the trace, nothing is to be said of when.
     """
     frame = trace.workload.frame
     if frame.height <= most:
