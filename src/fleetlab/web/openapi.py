@@ -100,13 +100,16 @@ def _paths(named: dict[str, Any]) -> dict[str, Any]:
         "Ask for work; 200 where the answer was there already.", told(answers.Job), 404, 413, 429, code=202, **asked
     )
     begun["responses"]["200"] = {"description": "The answer was there already.", "content": told(answers.Job)}
-    events = {"text/event-stream": {"schema": {"type": "string", "description": "each event is a Job"}}}
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(answers.Job, named)}
+    events = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": data}}}}
+    entered = does("Enter with a token, as a form.", page(), 413, code=303)
+    entered["responses"]["401"]["content"] |= page()  # the form again
     return {
         "/": {"get": does("The page.", page())},
         "/static/{name}": {
             "get": does("Its style and scripts.", page("text/plain"), 404, parameters=[_in_path("name", "The file.")])
         },
-        "/token": {"post": does("Enter with a token, as a form.", page(), 413, code=303)},
+        "/token": {"post": entered},
         "/api/openapi.json": {"get": does("This description.", {JSON: {"schema": {"type": "object"}}})},
         "/api/about": {"get": does("All that can be chosen.", told(answers.About))},
         "/api/jobs": {"post": begun},

@@ -1,0 +1,28 @@
+"""The interface asked by Schemathesis, which draws requests from its description, good and bad."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+)
+
+
+@pytest.mark.slow
+def test_no_request_that_schemathesis_draws_is_a_stumble_or_answered_otherwise_than_described(page, tmp_path):
+    program = shutil.which("schemathesis", path=Path(sys.executable).parent)
+    if program is None:
+        pytest.skip("no schemathesis: pip install schemathesis")
+    words = ["run", f"{page.url.rstrip('/')}/api/openapi.json", "--no-color", "--request-timeout", "60", "--seed", "1"]
+    words += ["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--checks", ",".join(CHECKS)]
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+    assert "API Operations:\n  Selected: 13/13" in done.stdout
+    assert done.returncode == 0, done.stdout[-6000:]
