@@ -84,9 +84,25 @@ put_back() {
   exit "$status"
 }
 
+# What was asked for, before anything is changed; these words go into patches and paths.
+sensible() {
+  local mode
+  [[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
+  [[ $node =~ ^[a-z0-9][a-z0-9.-]*$ ]] || fail "not the name of a node: $node" "kubectl get nodes"
+  [[ $work =~ ^[A-Za-z0-9][A-Za-z0-9_.:-]*$ ]] || fail "not the name of a work: $work" "fleetlab bench work --help"
+  [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || fail "not a number of seconds: $seconds"
+  [[ $modes =~ ^[a-z\ -]*[a-z]+[a-z\ -]*$ ]] || fail "which modes? «$modes»" "exclusive, time-slicing, mps, mig"
+  for mode in $modes; do
+    [[ -d $manifests/overlays/$mode ]] || fail "no mode by that name: $mode" "exclusive, time-slicing, mps, mig"
+  done
+  [[ $out && (! -e $out || -d $out) ]] || fail "not a folder: «$out»" "--out names a folder, there or not"
+  [[ $poll =~ ^[1-9][0-9]*$ && $patience =~ ^(0|[1-9][0-9]*)$ ]] || fail "not seconds: POLL=$poll PATIENCE=$patience"
+  [[ $dry ]] && return
+  command -v kubectl >/dev/null || fail "kubectl is not installed" "--dry-run shows every command without it"
+  command -v fleetlab >/dev/null || fail "fleetlab is not installed here" "it makes the pages in the end: pip install fleetlab"
+}
+
 begin() {
-  [[ $poll =~ ^[1-9][0-9]*$ && $patience =~ ^[0-9]+$ ]] || fail "not seconds: POLL=$poll PATIENCE=$patience"
-  command -v kubectl >/dev/null || [[ $dry ]] || fail "kubectl is not installed"
   cut=
   remember
   trap put_back EXIT

@@ -34,11 +34,9 @@ while [[ $# -gt 0 ]]; do
     *) fail "no such option: $1" "run-all.sh --help" ;;
   esac
 done
-[[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
-[[ $tenants =~ ^[1-9][0-9]*$ && $seconds =~ ^[1-9][0-9]*$ ]] || fail "not a number: --tenants $tenants --seconds $seconds"
-for mode in $modes; do
-  [[ -d $manifests/overlays/$mode ]] || fail "no mode by that name: $mode" "exclusive, time-slicing, mps, mig"
-done
+sensible
+[[ $tenants =~ ^[1-9][0-9]{0,5}$ ]] || fail "not a number of tenants: $tenants"
+[[ $plans =~ ^[A-Za-z0-9_\ -]*$ ]] || fail "not names of plans: $plans" "fleetlab bench suite --help"
 
 begin
 lost=0

@@ -32,11 +32,7 @@ while [[ $# -gt 0 ]]; do
     *) fail "no such option: $1" "stress.sh --help" ;;
   esac
 done
-[[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "not a number of seconds: $seconds"
-for mode in $modes; do
-  [[ -d $manifests/overlays/$mode ]] || fail "no mode by that name: $mode" "exclusive, time-slicing, mps, mig"
-done
+sensible
 
 begin
 for mode in $modes; do

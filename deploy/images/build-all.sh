@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 engine=${ENGINE:-docker} tag=${TAG:-0.1.0}
+if ! command -v "$engine" >/dev/null; then
+  printf 'error: not installed: %s\n\nhint: ENGINE=podman, or another that builds images\n' "$engine" >&2
+  exit 2
+fi
 build=("$engine" build)
 [[ $engine == docker ]] || build+=(--format docker) # the other format has no health checks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,7 +35,8 @@ def sweep(
 ) -> None:
     """Play every cell of a study that the store does not have: policies, loads, nodes, seeds; compare them in pairs.
 
-    Finished cells are kept, however it ends; the same command goes on where it stopped.
+    Finished cells are kept, however it ends; the same command goes on where it stopped. Ends with status 1 if a cell
+    failed.
 
     Parameters
     ----------
@@ -55,6 +57,8 @@ def sweep(
         found = fleetlab.sweep(study, store=store, engine=engine, address=address, workers=workers, tell=tell)
     show(found, json=json)
     talk(f"\nkept in {store}")
+    if found.failed:
+        sys.exit(1)
 
 
 def runs(

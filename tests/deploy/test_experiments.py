@@ -235,7 +235,15 @@ def test_a_dry_run_shows_every_command_and_runs_none(cluster, script):
         ([], "which node?"),
         (["--node"], "--node needs a value"),
         (["--node", "gpu-7", "--modes", "magic"], "no mode by that name: magic"),
+        (["--node", "gpu-7", "--modes", ""], "which modes?"),
+        (["--node", "gpu-7", "--modes", "*"], "which modes?"),
+        (["--node", "gpu-7", "--modes", ".."], "which modes?"),
         (["--node", "gpu-7", "--seconds", "soon"], "not a number"),
+        (["--node", "gpu-7", "--seconds", "9" * 30], "not a number"),
+        (["--node", "--dry-run"], "not the name of a node: --dry-run"),
+        (["--node", "gpu-7", "--work", 'a","b":"c'], "not the name of a work"),
+        (["--node", "gpu-7", "--out", ""], "not a folder"),
+        (["--node", "gpu-7", "--out", __file__], "not a folder"),
         (["--fast"], "no such option: --fast"),
         (["--node", "gpu-8"], "no node by that name: gpu-8"),
     ],
@@ -246,6 +254,31 @@ def test_a_wrong_word_changes_nothing(cluster, script, words, error):
     assert f"error: {error}" in said
     assert cluster.labels == BEFORE
     assert all(line.startswith("get node") for line in cluster.log)
+
+
+@pytest.mark.parametrize("script", ["run-all.sh", "stress.sh"])
+@pytest.mark.parametrize(("there", "missing"), [((), "kubectl"), (("kubectl",), "fleetlab")])
+def test_a_missing_tool_is_said_before_anything_is_changed(tmp_path, script, there, missing):
+    for name in ("bash", "dirname", "date"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name in there:
+        (tmp_path / name).write_text("#!/bin/sh\ntouch asked\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [SCRIPTS / script, "--node", "gpu-7"],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"error: {missing} is not installed" in done.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+def test_without_an_engine_no_image_is_built():
+    done = subprocess.run(
+        [ROOT / "deploy" / "images" / "build-all.sh"],
+        capture_output=True, text=True, timeout=60, env=os.environ | {"ENGINE": "no-such-engine"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: not installed: no-such-engine")
 
 
 def test_stress_stops_at_the_number_that_breaks(cluster, told):

@@ -87,6 +87,7 @@ def test_what_a_stranger_wrote_cannot_move_the_cursor(written, capsys):
         (["emit", "nowhere.toml", "--to", "env"], "cannot read nowhere.toml: No such file"),
         (["emit", "{lab}", "--to", "env", "--out", "/nonexistent/x"], "cannot write /nonexistent/x: No such file"),
         (["read", "{huge}"], "larger than any such file: 104,857,600 bytes"),
+        (["read", "/dev/zero"], "larger than any such file"),
         (["read", "{binary}"], "not text"),
         (["lint", "{lab}", "--card", "K80"], "no card by that name: `K80`"),
     ],

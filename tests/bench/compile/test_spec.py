@@ -63,7 +63,9 @@ def refusal(text):
         ('mode = "exclusive"\nnode = {"a b" = "c"}', "not a label of a node: `a b=c`"),
         ('mode = "exclusive"\nnode = "gpu"', "not labels of a node"),
         ('mode = "exclusive"\nspeed = 1', "no such key: speed"),
+        ('mode = "mps"\nreplicas = 2\nmemory_mib = 99999999999999999999', "above the memory of any card"),
         ("mode = ", "not TOML"),
+        ("mode = " + "[" * 3000, "not TOML"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_and_where(text, says):

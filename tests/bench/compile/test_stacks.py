@@ -325,6 +325,7 @@ def test_what_no_spec_can_say_is_refused_with_a_hint(text, written):
         lambda j: {"services": {"a": {"environment": j, "volumes": j, "command": j, "deploy": j, "user": j}}},
         lambda j: {"services": {"a": {"environment": {"CUDA_MPS_PIPE_DIRECTORY": "/x"}, "volumes": [j]}}},
         lambda j: {"featureGates": {"MPSSupport": j}, "consumableShares": j},
+        lambda j: {"kind": j, "spec": {"containers": []}},
     ],
 )
 def test_whatever_a_stranger_wrote_is_an_answer_or_a_refusal(shape, junk, written):
@@ -333,6 +334,27 @@ def test_whatever_a_stranger_wrote_is_an_answer_or_a_refusal(shape, junk, writte
     path = written(json.dumps(shape(junk)))
     for verb in (read, lint):
         assert str(attempt(verb, path))
+
+
+MANY = 10**24
+CROWD = {"containers": [{"resources": {"limits": {"nvidia.com/gpumem": 9}}}]}
+VOLCANO = {"containers": [{"resources": {"limits": {"volcano.sh/vgpu-memory": 9}}}]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": MANY}]}}},
+        {"kind": "Deployment", "spec": {"replicas": MANY, "template": {"spec": CROWD}}},
+        {"kind": "Deployment", "spec": {"replicas": MANY, "template": {"spec": VOLCANO}}},
+    ],
+    ids=["device-plugin", "hami", "volcano"],
+)
+def test_more_tenants_than_a_card_can_have_take_no_memory(document, written):
+    import json
+
+    with pytest.raises(BenchError, match="more than 100"):
+        read(written(json.dumps(document)))
 
 
 def test_the_v100_has_room_for_sixteen_clients_in_the_plugin_and_no_more():

@@ -84,6 +84,8 @@ def two_pools():
         ("-6", 2, 1),
         ("+10%", 7, 3),
         ("T4 +20, V100 -5", 1, 23),
+        ("T4 +2, T4 +2", 6, 7),
+        ("T4 +2, +50%", 9, 8),
     ],
 )
 def test_an_edit_adds_and_takes_away_as_it_says(words, v100, t4):

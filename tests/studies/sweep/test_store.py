@@ -16,7 +16,7 @@ from fleetlab.studies.sweep._store import Store
 
 def record(k, **words):
     cell = {"trace": "t", "source": "s", "draw": "none", "seed": k, "load": 1.0, "nodes": "as it is", "version": "0",
-            "code": "c", "rules": RULES | words}  # fmt: skip
+            "code": "c", "rules": RULES | words, "texts": {}}  # fmt: skip
     return {"key": f"{k:032x}", "cell": cell, "metrics": {"mean wait": k / 3}, "units": {"mean wait": "s"},
             "schedule": "x", "made": {"engine": "local", "seconds": {"all": 0.1}}}  # fmt: skip
 
@@ -49,6 +49,18 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
         Store.at(tmp_path, make=True)
     with pytest.raises(FleetlabError, match="no run store"):
         Store.at(tmp_path)
+
+
+def test_what_does_not_belong_into_a_store_is_passed_over(store):
+    store.put(record(1))
+    (store.folder / "cells" / "notes.txt").write_text("mine")
+    assert len(_catalogue.search(store, {})) == 1
+
+
+def test_a_store_that_takes_no_claims_is_refused(store):
+    (store.folder / "claims").write_text("in the way")
+    with pytest.raises(FleetlabError, match="cannot write into the run store"), claiming(store.folder):
+        pass
 
 
 @pytest.mark.parametrize("loss", ["gone", "garbage", "cut"])

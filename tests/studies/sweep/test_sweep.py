@@ -3,13 +3,16 @@
 import json
 import os
 import signal
+import sys
 
 import polars as pl
 import pytest
 
 import fleetlab
 from fleetlab import Cluster, FleetlabError, Study, Workload, cli, queueing
+from fleetlab.studies.sweep._cell import Desk, play
 from fleetlab.studies.sweep._draw import redrawn
+from fleetlab.studies.sweep._plan import Plan
 
 from .conftest import SERVERS, queue, records, saved, started, written
 
@@ -107,6 +110,7 @@ def test_every_cell_can_be_exported(swept, tmp_path, name):
     ("told", "said"),
     [
         ({"where": {"colour": "red"}}, "a cell has no word: `colour`"),
+        ({"against": {"seed": "1"}}, "a case has no word: `seed`"),
         ({"against": {"order": "las"}}, "no two cases differ in these words alone"),
         ({"metrics": ["mean weight"]}, "no metric by that name"),
     ],
@@ -114,6 +118,10 @@ def test_every_cell_can_be_exported(swept, tmp_path, name):
 def test_what_a_store_cannot_tell_is_said(swept, told, said):
     with pytest.raises(FleetlabError, match=said):
         fleetlab.runs(swept[0] / "runs", **told)
+
+
+def test_what_a_case_does_not_have_can_be_asked_for_too(swept):
+    assert fleetlab.runs(swept[0] / "runs", where={"events": "none", "order": "sjf"}).cells.height == 6
 
 
 def test_a_filter_that_nothing_passes_gives_nothing(swept):
@@ -206,9 +214,54 @@ def test_a_cell_that_fails_by_itself_is_a_record_with_the_reason_and_is_not_play
     assert {e.metric: e.value for e in again.summary()}["cells played now"] == 0
 
 
+def test_a_sweep_with_failed_cells_ends_with_status_one(trace, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sometimes.py").write_text(SOMETIMES)
+    path = written(tmp_path, 'traces = ["trace"]\n[simulate]\norder = "sometimes:mine"\n')
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["sweep", str(path), "--workers", "1"])
+    assert "returns NaN" in capsys.readouterr().out
+
+
+def test_a_trouble_of_the_machine_is_no_result_of_a_cell(trace, tmp_path):
+    def gone(digest):
+        raise FileNotFoundError(digest)
+
+    study = Study.of({"traces": ["trace"]}, folder=tmp_path)
+    plan = Plan.of(study, lambda *_: None)
+    with pytest.raises(FileNotFoundError):
+        play(plan.ask(plan.cell(study.cases()[0], 0)), Desk(gone))
+
+
+PLAIN = """
+from fleetlab import order
+
+
+@order
+def mine(s, task, now):
+    return s.estimate[task]
+"""
+
+
+def test_cells_of_a_policy_before_and_after_a_change_are_not_taken_together(trace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = {"traces": ["trace"], "loads": [1.8], "seeds": 2, "simulate": {"order": ["fifo", "changing:mine"]}}
+    for text in (PLAIN, PLAIN.replace("return ", "return -")):
+        (tmp_path / "changing.py").write_text(text)
+        sys.modules.pop("changing", None)
+        fleetlab.sweep(Study.of(told, folder=tmp_path), store="runs", workers=1)
+    found = fleetlab.runs("runs", against={"order": "fifo"}, metrics=["mean wait"])
+    rows = found.tables()["differences"]
+    assert rows["seeds"].to_list() == [2, 2]
+    assert rows["instead of"].to_list() == ["order fifo", "order fifo"]
+    assert rows["value"].min() < 0 < rows["value"].max()  # the shortest first, and the longest
+
+
 def test_a_number_of_workers_that_cannot_be_is_refused(study, tmp_path):
     with pytest.raises(FleetlabError, match="a number of workers"):
         fleetlab.sweep(study(), store=tmp_path / "runs", workers=0)
+    with pytest.raises(FleetlabError, match="a number of workers"):
+        fleetlab.sweep(study(), store=tmp_path / "runs", engine="ray", workers=0)
     with pytest.raises(FleetlabError, match="no engine by that name"):
         fleetlab.sweep(study(), store=tmp_path / "runs", engine="dask")
 

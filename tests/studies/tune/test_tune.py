@@ -1,5 +1,6 @@
 """A policy search: what is planted is found, what cannot be beaten is said to stand, and held-out weeks stay unseen."""
 
+import json
 import math
 import sys
 from dataclasses import replace
@@ -295,6 +296,8 @@ def test_a_series_of_the_trace_can_be_the_estimate(mixed):
         {"train_weeks": 0},
         {"train_weeks": 9},
         {"days": 30},
+        {"days": 1e-6},
+        {"seed": -1},
         {"against": ["sjff"]},
         {"against": ["srpt"]},
         {"estimate": "magic"},
@@ -324,10 +327,26 @@ def test_a_trace_without_a_cluster_or_without_a_task_that_can_run_is_refused(mix
         small(replace(mixed, workload=Workload.of(frame, source="nothing known")))
 
 
-def test_a_store_that_is_a_file_is_refused(mixed, tmp_path):
+def test_one_held_out_week_with_tasks_is_not_enough_to_be_sure():
+    submit = [0.0, *(k * 60.0 for k in range(100)), *(4.95 * 86_400.0 + k for k in range(100))]  # and nobody in between
+    frame = pl.DataFrame({"submit": submit, "service": [60.0] * len(submit)}).with_columns(gpu_milli=pl.lit(1000))
+    with pytest.raises(FleetlabError, match="too few weeks held out with tasks that count: 1"):
+        small(as_trace(frame, Cluster.uniform(1, 1)), days=1, held_out=2, train_weeks=3, warm=0.0)
+
+
+def test_a_store_that_is_a_file_is_refused_before_anything_is_played(mixed, tmp_path):
     (tmp_path / "file").write_text("mine")
+    said = []
     with pytest.raises(FleetlabError, match="cannot keep trials"):
-        small(mixed, store=tmp_path / "file")
+        small(mixed, store=tmp_path / "file", tell=lambda *told: said.append(told))
+    assert not said
+
+
+def test_lines_that_are_no_trials_are_passed_over(tmp_path):
+    good = {"search": "a", "trial": 0, "params": {}, "value": 1.0}
+    odd = [good | {"value": "low"}, good | {"trial": [0]}, good | {"params": 3}, good | {"more": 1}, 5, None]
+    (tmp_path / FILE).write_text("\n".join(map(json.dumps, [*odd, good])))
+    assert Journal("a", tmp_path).read() == [({}, 1.0)]
 
 
 def test_without_the_extra_there_is_a_hint(mixed, monkeypatch):

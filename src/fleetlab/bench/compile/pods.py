@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetlab.bench.compile.quantities import whole
-from fleetlab.bench.compile.spec import Spec
+from fleetlab.bench.compile.spec import MOST, Spec
 from fleetlab.bench.compile.stacks._stack import Document, dig, listed, mapped
 
 CONTAINER = "main"
@@ -85,13 +85,14 @@ def pod(
 def found(documents: Sequence[Document]) -> Iterator[Found]:
     """Every pod of a file, and every template of pods."""
     for number, document in enumerate(documents):
-        if (kind := document.get("kind")) in TEMPLATES and isinstance(kind, str):
+        if isinstance(kind := document.get("kind"), str) and kind in TEMPLATES:
             to_pod, to_count = TEMPLATES[kind]
             one = dig(document, *to_pod)
             if isinstance(one, dict):
                 count = whole(dig(document, *to_count)) if to_count else 1
                 at = ".".join((f"[{number}]" if len(documents) > 1 else "", *to_pod)).strip(".")
-                yield Found(one, at, 1 if count is None else count)
+                # One more than a spec may have says as much as a billion, and takes no memory.
+                yield Found(one, at, 1 if count is None else min(count, MOST + 1))
 
 
 def words(documents: Sequence[Document]) -> dict[str, Any]:

@@ -66,10 +66,12 @@ def read(path: Path) -> Back:
 def opened(path: Path) -> str:
     """The text of a file that is not too large to be one."""
     try:
-        if path.stat().st_size > LARGEST:
-            msg = f"{path.name}: larger than any such file: {path.stat().st_size:,} bytes"
+        with path.open("rb") as f:
+            raw = f.read(LARGEST + 1)  # a device says that it has no bytes, and has no end
+        if len(raw) > LARGEST:
+            msg = f"{path.name}: larger than any such file: {max(len(raw), path.stat().st_size):,} bytes"
             raise BenchError(msg, hint=f"at most {LARGEST:,} are read")
-        return path.read_text("utf-8")
+        return raw.decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as e:
         why = getattr(e, "strerror", None) or "not text"
         msg = f"cannot read {path}: {why}"

@@ -16,6 +16,7 @@ from fleetlab.bench.modes import Share
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 INTERVALS = ("default", "short", "medium", "long")
 MOST = 100  # tenants of a card; no stack goes that far
+MOST_MIB = 2**24  # of memory: no card has so much, and some stacks count in 32 bits
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -163,7 +164,8 @@ def _sharers(spec: Spec) -> None:
         raise BenchError(msg, hint='mode = "mig"')
     least = 2 if spec.mode == "time-slicing" else 1
     if not least <= len(spec.tenants) <= MOST:
-        msg = f"not a number of tenants for {spec.mode}: {len(spec.tenants)}"
+        many = f"more than {MOST}" if len(spec.tenants) > MOST else len(spec.tenants)
+        msg = f"not a number of tenants for {spec.mode}: {many}"
         raise BenchError(msg, hint=f"{least} to {MOST}; one alone is exclusive")
     if spec.mode == "exclusive" and spec.tenants != (Share(),):
         msg = "exclusive is one tenant without limits"
@@ -175,6 +177,9 @@ def _sharers(spec: Spec) -> None:
         if share.priority is not None and spec.mode != "mps":
             msg = f"a client's priority belongs to mps, and the mode is {spec.mode}"
             raise BenchError(msg)
+        if (share.memory_mib or 0) > MOST_MIB:
+            msg = f"a limit above the memory of any card: {share.memory_mib} MiB"
+            raise BenchError(msg, hint="memory_mib is in MiB: 20000 is about 20 GB")
         if spec.model is not None and (share.memory_mib or 0) > spec.model.memory_mib:
             msg = f"a limit above the memory of the card {spec.card}: {share.memory_mib} MiB"
             raise BenchError(msg, hint=f"it has {spec.model.memory_mib} MiB")

@@ -31,7 +31,7 @@ def parse(text: str, source: str) -> Spec:
     """The spec that a file holds."""
     try:
         about = tomllib.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         msg = f"{source}: not TOML: {e}"
         raise BenchError(msg, hint='strings stand in quotes, as in mode = "mps"') from None
     if unknown := sorted(set(about) - set(KEYS)):

@@ -38,7 +38,8 @@ def search(store: Store, where: Mapping[str, str]) -> list[Record]:
     """All cells that have these words, in the order of their seeds."""
     # A load of 1 is one of 1.0 too: what is a number is compared as one, all else as text.
     tests = [
-        f"(CAST({x} AS TEXT) = {y} OR (typeof({x}) IN ('integer', 'real') AND {x} = CAST({y} AS REAL)))"
+        f"(CAST({x} AS TEXT) = {y} OR (typeof({x}) IN ('integer', 'real') AND {x} = CAST({y} AS REAL))"
+        f" OR ({x} IS NULL AND lower({y}) = 'none'))"
         for k in range(len(where))
         for x, y in [(f"json_extract(words, '$.' || ?{2 * k + 1})", f"?{2 * k + 2}")]
     ]
@@ -112,4 +113,6 @@ def words(record: Record) -> dict[str, Any]:
     """All words of a record that one may ask for."""
     cell: Mapping[str, Any] = record["cell"]
     plain = {k: v for k, v in cell.items() if k not in ("rules", "texts", "fresh", "layout")}
-    return {**plain, **cell["rules"], "engine": record["made"]["engine"]}
+    texts = cell["texts"]  # digests of files: one of the same name may have changed since
+    files = " ".join(f"{k}={texts[v]}" for k, v in cell["rules"].items() if isinstance(v, str) and v in texts)
+    return {**plain, **cell["rules"], "files": files, "engine": record["made"]["engine"]}

@@ -87,7 +87,7 @@ def play(ask: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     begin = perf_counter()
     try:
         return _played(ask, desk, begin)
-    except MemoryError:
+    except (MemoryError, OSError):
         raise  # says more about the machine than about the cell: somebody else may try again
     except FleetlabError as e:
         return {"failed": str(e), "hint": e.hint, "seconds": {"draw": 0.0, "all": perf_counter() - begin}}

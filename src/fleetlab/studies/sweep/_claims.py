@@ -43,8 +43,7 @@ class Claims:
                 except FileExistsError:  # somebody took it the quick way in between
                     return False
         except OSError as e:
-            msg = f"cannot write into the run store: {self.folder}: {e.strerror or e}"
-            raise FleetlabError(msg, hint="look at free space and permissions; finished cells are kept") from None
+            raise _refused(self.folder, e) from None
         self.mine.add(key)
         return True
 
@@ -77,12 +76,21 @@ class Claims:
         return False
 
 
+def _refused(folder: Path, e: OSError) -> FleetlabError:
+    msg = f"cannot write into the run store: {folder}: {e.strerror or e}"
+    return FleetlabError(msg, hint="look at free space and permissions; finished cells are kept")
+
+
 @contextmanager
 def claiming(store: Path) -> Iterator[Claims]:
     """Be a sweep that may claim cells, until the block is left or the process ends."""
     folder, me = store / "claims", uuid.uuid4().hex
-    folder.mkdir(exist_ok=True)
-    _forget_the_dead(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+        _forget_the_dead(folder)
+        (folder / f"{me}.lock").touch()
+    except OSError as e:
+        raise _refused(folder, e) from None
     with _held(folder / f"{me}.lock"):
         claims = Claims(folder, me)
         try:

@@ -108,7 +108,7 @@ def difference_table(
     lines, rows = max(1, len(pairs) * len(metrics)), []
     for pair in pairs:
         case, base = dict(pair.case), dict(pair.base)
-        other = ", ".join(f"{word} {base[word]}" for word in case if case[word] != base.get(word))
+        other = ", ".join(f"{word} {base[word]}" for word in case if base.get(word) not in (case[word], ""))
         for metric in metrics:
             mean = difference(found, pair, metric, seeds_of(pair))
             # The same difference in every seed says nothing about other tasks.

@@ -16,10 +16,8 @@ from typing import IO, Any
 
 from fleetlab.studies.sweep import _engine
 from fleetlab.studies.sweep._queue import DEATHS
-from fleetlab.workload import WorkloadError
 
 PATIENCE = 10.0  # seconds that a worker gets to leave by itself
-MOST = 1024
 
 
 class Process:
@@ -89,9 +87,6 @@ class Local:
     most_deaths = DEATHS
 
     def __init__(self, folder: Path, texts: Mapping[str, str], *, workers: int | None) -> None:
-        if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MOST):
-            msg = f"a number of workers is from 1 to {MOST:,}: {workers}"
-            raise WorkloadError(msg, hint="leave it out to take one for each core")
         self._folder, self._texts = folder, texts
         self._count = workers or len(os.sched_getaffinity(0))
 

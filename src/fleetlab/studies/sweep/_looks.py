@@ -39,7 +39,7 @@ class Seeds:
             return cls._growing(told)
         listed: Any = list(range(told)) if isinstance(told, int) and _whole(told) and told <= 10**6 else told
         if not isinstance(listed, list) or not listed or not all(map(_whole, listed)):
-            msg = f"seeds are a number of them or a list: {told!r}"
+            msg = f"seeds are a number of them, from 1 to a million, or a list: {told!r}"
             raise WorkloadError(msg, hint=HINT)
         listed = list(dict.fromkeys(listed))
         return cls(tuple(listed), len(listed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from itertools import count
 
 import numpy as np
 import polars as pl
@@ -32,15 +33,26 @@ def edited(nodes: pl.DataFrame, words: str) -> pl.DataFrame:
 def _one(nodes: pl.DataFrame, pool: str | None, by: float, *, percent: bool) -> pl.DataFrame:
     mine = _chosen(nodes, pool)
     there = int(mine.sum())
-    count = there + (round(there * by / 100) if percent else int(by))
-    if count < 1 or count > 1_000_000:
-        msg = f"{there:,} nodes{f' of {pool}' if pool else ''} cannot become: {count:,}"
+    wanted = there + (round(there * by / 100) if percent else int(by))
+    if wanted < 1 or wanted > 1_000_000:
+        msg = f"{there:,} nodes{f' of {pool}' if pool else ''} cannot become: {wanted:,}"
         raise WorkloadError(msg, hint=HINT)
     kinds = [c for c in nodes.columns if c != "node"]
     parts = nodes.filter(mine).partition_by(kinds, maintain_order=True)
-    sizes = shared_out(count, [part.height for part in parts])
+    sizes = shared_out(wanted, [part.height for part in parts])
     made = [_so_many(part, size) for part, size in zip(parts, sizes, strict=True)]
-    return pl.concat([nodes.filter(~mine), *made])
+    return _apart(pl.concat([nodes.filter(~mine), *made]))
+
+
+def _apart(nodes: pl.DataFrame) -> pl.DataFrame:
+    """No name twice: what was added by one edit may be there again by the next."""
+    if nodes["node"].n_unique() == nodes.height:
+        return nodes
+    names: dict[str, None] = {}
+    for name in nodes["node"]:
+        free = next(n for k in count() if (n := f"{name}+{k}" if k else name) not in names)
+        names[free] = None
+    return nodes.with_columns(node=pl.Series(list(names)))
 
 
 def _chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:

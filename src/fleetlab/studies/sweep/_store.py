@@ -76,7 +76,7 @@ class Store:
     def files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every record by its key, as a file that is there."""
         cells = self.folder / "cells"
-        for shard in sorted(cells.iterdir()) if cells.is_dir() else []:
+        for shard in sorted(p for p in cells.iterdir() if p.is_dir()) if cells.is_dir() else []:
             with os.scandir(shard) as entries:
                 for entry in entries:
                     if entry.name.endswith(".json") and not entry.name.startswith("."):

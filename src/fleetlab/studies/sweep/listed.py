@@ -26,8 +26,8 @@ from fleetlab.studies.sweep._store import Record, Store
 from fleetlab.studies.sweep.study import METRICS
 from fleetlab.workload import Estimate, Figure, FleetlabError, Provenance, WorkloadError
 
-# Cells of another trace, another way to draw or another fleetlab are never taken together.
-APART = ("source", "draw", "version", "code")
+# Cells of another trace, draw or fleetlab, or with other files of the same name, are never taken together.
+APART = ("source", "draw", "files", "version", "code")
 KNOWN = (*AXES, *APART, "seed", "engine")
 WRONG = 0.05
 
@@ -95,10 +95,10 @@ def runs(
     with, all else being the same.
     """
     asked, base = dict(where or {}), dict(against or {})
-    for word in (*asked, *base):
-        if word not in KNOWN:
-            msg = f"a cell has no word: `{word}`"
-            raise WorkloadError(msg, hint=f"there are {', '.join(KNOWN)}")
+    for told, what, known in ((asked, "cell", KNOWN), (base, "case", (*AXES, *APART))):
+        if unknown := [word for word in told if word not in known]:
+            msg = f"a {what} has no word: `{unknown[0]}`"
+            raise WorkloadError(msg, hint=f"there are {', '.join(known)}")
     records = _catalogue.search(Store.at(store), {w: _plain(v) for w, v in asked.items()})
     found, units = _grouped(records)
     _metrics_are(metrics, units)
@@ -157,10 +157,15 @@ def _pairs(found: Mapping[Words, Any], base: Mapping[str, str]) -> list[Pair]:
         return []
 
     def others(case: Words) -> Words:
-        return tuple((word, value) for word, value in case if word not in base)
+        return tuple((w, _files(v, base) if w == "files" else v) for w, v in case if w not in base)
 
     bases = {others(case): case for case in found if all(_is(dict(case)[w], v) for w, v in base.items())}
     return [Pair(case, bases[o]) for case in found if (o := others(case)) in bases and bases[o] != case]
+
+
+def _files(told: str, base: Mapping[str, str]) -> str:
+    """Files of the words that must be the same; a policy of one's own has a file, and `fifo` has none."""
+    return " ".join(one for one in told.split() if one.partition("=")[0] not in base)
 
 
 def _is(value: object, told: str) -> bool:
@@ -185,7 +190,7 @@ def _cells(records: Sequence[Record]) -> pl.DataFrame:
             {
                 "key": record["key"], "trace": words["trace"], "load": words["load"], "nodes": words["nodes"],
                 **rules, "seed": words["seed"], "draw": words["draw"], "source": words["source"],
-                "version": words["version"], "code": words["code"], "engine": words["engine"],
+                "files": words["files"], "version": words["version"], "code": words["code"], "engine": words["engine"],
                 "took": record["made"]["seconds"].get("all"), "failed": record.get("failed"),
                 "schedule": record.get("schedule"), **(record.get("metrics") or {}),
             }

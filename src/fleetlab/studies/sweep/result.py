@@ -99,6 +99,11 @@ class Sweep:
         by = {e.metric: e.value for e in self.estimates}
         return f"<Sweep {self.provenance.source}: {by['cells']:,} cells, {by['cells failed']:,} failed>"
 
+    @property
+    def failed(self) -> int:
+        """How many cells failed."""
+        return sum(self.frames["failed"]["cells"].to_list()) if "failed" in self.frames else 0
+
     def summary(self) -> list[Estimate]:
         """How many cells there are, how many were played now, and how busy the workers were."""
         return list(self.estimates)

@@ -25,6 +25,7 @@ from fleetlab.workload import WorkloadError
 Tell = Callable[[str, int, float], None]
 ENGINES = ("local", "ray")
 STORE = Path("runs")
+MOST = {"local": 1024, "ray": 100_000}  # workers
 
 
 def sweep(
@@ -45,6 +46,9 @@ def sweep(
     if engine not in ENGINES or (address is not None and engine != "ray"):
         msg = f"no engine by that name: `{engine}`" if engine not in ENGINES else f"an address is Ray's: {address}"
         raise WorkloadError(msg, hint="--engine local, or --engine ray --address HOST:PORT")
+    if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MOST[engine]):
+        msg = f"a number of workers is from 1 to {MOST[engine]:,}: {workers}"
+        raise WorkloadError(msg, hint="leave it out to take one for each core")
     speak: Tell = tell or (lambda *_: None)
     plan, kept = Plan.of(told, speak), Store.at(store, make=True)
     with ExitStack() as stack:

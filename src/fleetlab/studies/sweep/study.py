@@ -77,7 +77,9 @@ class Study:
         """
         _known(told, KEYS, "study")
         folder = Path(folder)
-        rules = combined([_lists(table) for table in _tables(told.get("simulate", {}))])
+        tables = [_lists(table) for table in _tables(told.get("simulate", {}))]
+        _few(sum(math.prod(map(len, table.values())) for table in tables), 1)  # before they are written out
+        rules = combined(tables)
         loads = _numbers(told.get("loads", [1.0]))
         nodes = tuple(dict.fromkeys(_words(told.get("nodes", [AS_IT_IS]), "nodes")))
         traces = tuple(dict.fromkeys(_words(told.get("traces", []), "traces")))
@@ -102,14 +104,18 @@ class Study:
         ]
 
     def _sensible(self) -> None:
-        if (count := len(self.traces) * len(self.loads) * len(self.nodes) * len(self.rules)) * self.seeds.most > MOST:
-            msg = f"more than {MOST:,} cells: {count:,} cases of up to {self.seeds.most:,} seeds"
-            raise WorkloadError(msg, hint="fewer values, or fewer seeds")
+        _few(len(self.traces) * len(self.loads) * len(self.nodes) * len(self.rules), self.seeds.most)
         cases = self.cases()
         against = self.compare.against
         if against and not self.compare.pairs(cases):
             msg = f"no case of the study has the words to compare against: {dict(against)}"
             raise WorkloadError(msg, hint="they must be among the values of the study, beside others to compare")
+
+
+def _few(cases: int, seeds: int) -> None:
+    if cases * seeds > MOST:
+        msg = f"more than {MOST:,} cells: {cases:,} cases of up to {seeds:,} seeds"
+        raise WorkloadError(msg, hint="fewer values, or fewer seeds")
 
 
 def _known(told: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -140,7 +146,7 @@ def _lists(table: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _fits(word: str, value: object) -> bool:
     if word == "preempt":
         return isinstance(value, bool)
-    if word in ("quota", "until"):
+    if word in ("quota", "until", "load"):
         return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
     return isinstance(value, str) and bool(value)
 
@@ -184,6 +190,10 @@ def _compare(told: object) -> Compare:
         msg = f"`against` is words and their values, not: {against!r}"
         raise WorkloadError(msg, hint='against = { order = "fifo" }')
     _known(against, AXES, "words to compare against")
+    for word, value in against.items():
+        if not _fits(word, value):
+            msg = f"`against` has one value for {word}, not: {value!r}"
+            raise WorkloadError(msg, hint="one of those that the study has")
     if not isinstance(sure, float) or not 0.5 <= sure < 1:
         msg = f"`sure` is a probability from 0.5 to below 1: {sure!r}"
         raise WorkloadError(msg, hint="sure = 0.95")

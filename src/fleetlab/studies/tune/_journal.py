@@ -17,7 +17,7 @@ from fleetlab.studies.tune._terms import Params
 from fleetlab.workload import FleetlabError
 
 FILE = "trials.jsonl"
-FIELDS = {"search", "trial", "params", "value"}
+FIELDS = {"search": str, "trial": int, "params": dict, "value": float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Journal:
         if self.folder is None:
             return []
         known: dict[int, tuple[Params, float]] = {}
-        for row in _rows(self._opened(self.folder)):
+        for row in _rows(opened(self.folder)):
             if row["search"] == self.search:
                 known.setdefault(row["trial"], (row["params"], row["value"]))
         return [known[k] for k in takewhile(known.__contains__, count())]
@@ -53,14 +53,16 @@ class Journal:
         except OSError as e:
             raise _refused(self.folder, e) from None
 
-    def _opened(self, folder: Path) -> bytes:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / FILE).open("ab+") as f:
-                f.seek(0)
-                return f.read()
-        except OSError as e:
-            raise _refused(folder, e) from None
+
+def opened(folder: Path) -> bytes:
+    """All lines that are there; refused where none could be added."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / FILE).open("ab+") as f:
+            f.seek(0)
+            return f.read()
+    except OSError as e:
+        raise _refused(folder, e) from None
 
 
 def _rows(text: bytes) -> list[dict[str, Any]]:
@@ -71,7 +73,7 @@ def _rows(text: bytes) -> list[dict[str, Any]]:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and set(row) == FIELDS:
+        if isinstance(row, dict) and {key: type(value) for key, value in row.items()} == FIELDS:
             found.append(row)
     return found
 

@@ -55,8 +55,11 @@ def cut(
     asked = [k for k in (train, held_out) if k is not None]
     held = held_out if held_out is not None else there - (train if train is not None else there // 2)
     learnt = train if train is not None else there - held
+    if there > len(submit):
+        msg = f"{trace.workload.source}: more weeks of {days:g} days than tasks: {there:,}"
+        raise WorkloadError(msg, hint="longer weeks: a mean needs tasks")
     if learnt < 1 or held < LEAST or learnt + held > there:
-        wanted = f", {learnt} to learn on and {held} held out" if asked else ""
+        wanted = f", {max(0, learnt)} to learn on and {max(0, held)} held out" if asked else ""
         msg = f"{trace.workload.source}: too few weeks of {days:g} days: {there}{wanted}"
         raise WorkloadError(
             msg, hint="at least 1 to learn on and 2 held out; a shorter trace has more weeks of `days=1`"
@@ -65,6 +68,10 @@ def cut(
     begin = there - held - learnt
     edges = (begin, begin + learnt, there)
     first, second = (_stretch(trace.workload, told, a, b, days, warm) for a, b in pairwise(edges))
+    for stretch, least, what in ((first, 1, "to learn on"), (second, LEAST, "held out")):
+        if (some := len(np.unique(stretch.week[stretch.week >= 0]))) < least:
+            msg = f"{trace.workload.source}: too few weeks {what} with tasks that count: {some}"
+            raise WorkloadError(msg, hint="more weeks, longer weeks, or a shorter warm-up")
     return first, second
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from fleetlab.sim.load import NAMES
 from fleetlab.studies.tune import _rivals, _weeks
-from fleetlab.studies.tune._journal import Journal
+from fleetlab.studies.tune._journal import Journal, opened
 from fleetlab.studies.tune._rivals import Means, Rival, Rules, mean
 from fleetlab.studies.tune._search import Tell, Trial, engine, search
 from fleetlab.studies.tune._terms import ALL, Params, Space, rules_of
@@ -57,11 +57,13 @@ def tune(
     told. Trials are kept in `store`, and a search that was killed goes on there.
     """
     tell = tell or (lambda *_: None)
-    cluster = _checked(trace, trials, goal)
+    cluster = _checked(trace, trials, goal, seed)
     names = _rivals.orders(against, discipline)
     engine()
     cuts = {"train": train_weeks, "held_out": held_out, "days": days, "warm": warm, "estimate": estimate}
     train, held = _weeks.cut(trace, **cuts)  # type: ignore[arg-type]
+    if store is not None:
+        opened(store)  # before work starts: what cannot be kept is not begun
     settings = {"trials": trials, "goal": goal, "discipline": discipline, "cluster": cluster.source, **cuts}
     asked = _Asked(cluster, goal, discipline, seed)
     rivals = _rivals.in_training(asked.player(train), names, tell)
@@ -151,7 +153,7 @@ def _code() -> str:
     return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def _checked(trace: Trace, trials: int, goal: str) -> Cluster:
+def _checked(trace: Trace, trials: int, goal: str, seed: int) -> Cluster:
     if trace.cluster is None:
         msg = f"the trace has no cluster: {trace.workload.source}"
         raise TraceError(msg, hint="--cluster FILE.toml gives it one")
@@ -161,6 +163,9 @@ def _checked(trace: Trace, trials: int, goal: str) -> Cluster:
     if not 1 <= trials <= MOST:
         msg = f"a number of trials is from 1 to {MOST:,}: {trials}"
         raise WorkloadError(msg, hint="100 unless told")
+    if seed < 0:
+        msg = f"a seed is a whole number from 0 on: {seed}"
+        raise WorkloadError(msg, hint="seed=0 unless told")
     return trace.cluster
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetlab.bench.compile.quantities import whole
-from fleetlab.bench.compile.spec import Spec, by_size
+from fleetlab.bench.compile.spec import MOST, Spec, by_size
 from fleetlab.bench.compile.stacks._stack import Document, Stack, cannot, dig, listed, mapped, unread
 from fleetlab.bench.compile.yaml_out import dump
 from fleetlab.bench.modes import Share
@@ -125,7 +125,7 @@ def parsed(document: Document) -> Spec:
     if count < 2:
         unread(f"{count} replicas", "the plugin refuses fewer than 2")
     share = Share(100 // count) if way == "mps" and count <= 100 else Share()
-    return Spec("mps" if way == "mps" else "time-slicing", (share,) * count)
+    return Spec("mps" if way == "mps" else "time-slicing", (share,) * min(count, MOST + 1))
 
 
 STACK = Stack(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetlab.bench.compile.quantities import whole
-from fleetlab.bench.compile.spec import Spec, by_size
+from fleetlab.bench.compile.spec import MOST, Spec, by_size
 from fleetlab.bench.compile.stacks._stack import Document, Stack, cannot, dig, listed, mapped, unread
 from fleetlab.bench.compile.stacks.device_plugin import MIG, profile_of, resource_of
 from fleetlab.bench.compile.yaml_in import documents as yaml_documents
@@ -141,7 +141,7 @@ def read(documents: Sequence[Document]) -> Spec:
     if SHARED not in quota and totals == [None, None]:
         return Spec("exclusive", (Share(),), **words)
     mode = "mps" if strategy == "mps" else "time-slicing"
-    return Spec(mode, (Share(*(t if t is None else t // count for t in totals)),) * min(count, 101), **words)
+    return Spec(mode, (Share(*(t if t is None else t // count for t in totals)),) * min(count, MOST + 1), **words)
 
 
 def _words(documents: Sequence[Document], queue: Document) -> dict[str, Any]:
