@@ -934,11 +934,11 @@ def _prices(words: Sequence[str]) -> dict[str, float] | None:
 def _placement(path: Path | None) -> pl.DataFrame | None:
     if path is None:
         return None
-    from polars import read_csv
+    from polars import String, read_csv
     from polars.exceptions import PolarsError
 
     try:
-        return read_csv(path, schema_overrides=None, infer_schema_length=None)
+        return read_csv(path, schema_overrides={"node": String}, infer_schema_length=None)  # a name, if it is 007
     except (PolarsError, OSError) as e:
         msg = f"cannot read the placement: {path}: {str(e).splitlines()[0]}"
         raise fleetlab.WorkloadError(msg, hint="a CSV file of task, instance, node, gpus, as --out writes it") from None

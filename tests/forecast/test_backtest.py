@@ -106,6 +106,28 @@ def test_no_origin_is_asked_about_steps_of_the_next_split(steps, horizon, folds)
     assert cuts[-1].at[0] == round((1 - HELD_OUT) * steps)
 
 
+@pytest.mark.parametrize("gap", [0, 5, 31])
+@pytest.mark.parametrize("folds", [1, 2, 4])
+@pytest.mark.parametrize("horizon", [1, 7, 20, 31, 60])
+def test_where_splits_are_made_every_kind_of_model_can_learn_and_the_hint_tells_when(horizon, folds, gap):
+    from fleetlab.forecast.regress import Ridge
+
+    with pytest.raises(WorkloadError, match="too few steps") as refused:
+        splits(90, horizon, gap=gap, folds=folds)
+    enough = int(refused.value.hint.split("about ")[1].split()[0].replace(",", ""))
+    made = []
+    for steps in range(enough - 40, enough + 1, 5):
+        try:
+            made.append((steps, splits(steps, horizon, gap=gap, folds=folds)))
+        except WorkloadError:
+            continue
+    assert made[-1][0] == enough
+    steps, cuts = made[0]
+    draws = np.random.default_rng(0).gamma(2.0, 5.0, (steps, 1))
+    said = walk(Ridge(), Panel(draws, draws, ("cpu",), 3600.0), cuts, horizon, seed=0).said
+    assert all(len(s) >= 2 for s in said)
+
+
 def test_a_series_too_short_is_refused_with_what_would_do():
     with pytest.raises(WorkloadError, match="too few steps") as refused:
         splits(99, 4, gap=4, folds=4)

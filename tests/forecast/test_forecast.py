@@ -181,6 +181,9 @@ def test_a_model_that_is_not_installed_is_listed_with_what_to_install(busy, monk
         ({"by": "user"}, "demand cannot be told apart by: `user`"),
         ({"every": "30d"}, "no demand in whole steps"),
         ({"every": "1h", "horizon": 100}, "too few steps"),
+        ({"every": "1h", "horizon": 60, "folds": 1, "gap": 0}, "too few steps"),
+        ({"every": "0.01s"}, "too many forecasts"),
+        ({"seed": -1}, "seed is below 0: -1"),
     ],
 )
 def test_what_cannot_be_is_refused(busy, words, error):
@@ -204,7 +207,7 @@ def test_the_command_says_json_and_nothing_else(busy, tmp_path):
     done = run(tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert set(found) == {"provenance", "summary", "tables", "figures"}
+    assert set(found) == {"provenance", "summary", "tables", "sentences", "figures"}
     assert {row["model"] for row in found["tables"]["leaderboard"]} == {*SIMPLE, "ses", "ar"}
 
 

@@ -2,14 +2,17 @@
 
 import inspect
 import json
+import signal
 import subprocess
 import sys
+import time
 
+import numpy as np
 import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import cli
+from fleetlab import Cluster, Provenance, Trace, Workload, cli
 
 DEMAND = "[[instance]]\ncount = 6\ncpu_milli = 400\n\n[[instance]]\ncount = 2\ngpu_milli = 500\ncpu_milli = 100\n"
 NODES = '[[node]]\ncount = 6\npool = "p"\ngpu_type = "T4"\ngpus = 1\ncpu_milli = 1000\nmemory_mib = 10\n'
@@ -46,6 +49,28 @@ def test_what_was_written_can_be_moved_and_defragmented(here, capsys):
     capsys.readouterr()
     assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "tight.csv") == 0
     assert "instances that move 0" in capsys.readouterr().out
+
+
+def test_a_node_whose_name_is_a_number_keeps_it(here, capsys):
+    (here / "current.csv").write_text("task,node\n" + "0,007\n" * 6, "utf-8")
+    frame = Cluster.uniform(2, 1, cpu_milli=3000).frame.with_columns(node=pl.Series(["007", "08"]))
+    tasks = {"submit": [0.0], "instances": [6], "cpu_milli": [400], "service": [9.0]}
+    work = Workload.of(pl.DataFrame(tasks), source="x")
+    Trace(work, Provenance("made", "x"), cluster=Cluster.of(frame, source="x")).save(here / "named")
+    assert run("plan", "named", "--objective", "moves", "--current", "current.csv") == 0
+    assert "instances that move 0" in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_a_search_at_once(here):
+    kinds = np.random.default_rng(1).integers(50, 700, (300, 2)).tolist()
+    (here / "hard.toml").write_text("".join(f"[[instance]]\ncpu_milli={a}\nmemory_mib={b}\n" for a, b in kinds))
+    (here / "many.toml").write_text("[[node]]\ncount = 300\ncpu_milli = 1000\nmemory_mib = 1000\n")
+    words = ("plan", "hard.toml", "--nodes", "many.toml", "--seconds", "200", "--json")
+    with subprocess.Popen([sys.executable, "-m", "fleetlab.cli", *words], stderr=subprocess.PIPE, text=True) as done:
+        time.sleep(8)  # in the solver, most likely; wherever it is, it must end
+        done.send_signal(signal.SIGINT)
+        assert done.communicate(timeout=60)[1].endswith("stopped\n")
+    assert done.returncode == 130
 
 
 def test_json_is_one_object_with_the_plan(here, capsys):

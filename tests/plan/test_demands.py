@@ -49,6 +49,8 @@ def test_toml_and_csv_say_the_same(tmp_path):
         ("d.toml", "[[instance]]\ngpu_milli = 1500", "neither a share of one GPU nor a multiple"),
         ("d.toml", "[[instance]]\ngpu_type = 3", "neither a name nor a list"),
         ("d.toml", "[[instance]]\ncpu_milli = 99999999999999999999", "not a whole number"),
+        ("d.toml", "[[instance]]\ngpu_milli = 3000000000", "`gpu_milli` of entry 1 is not a whole number from 0 to"),
+        ("d.toml", "[[instance]]\ncount = 3000000000", "`count` of entry 1 is not a whole number from 1 to"),
         ("d.csv", "", "no row in it"),
         ("d.csv", "count,cpu_milli\n", "no row in it"),
         ("d.csv", "count,cpu_milli\n3,nan\n", "not a whole number"),
@@ -77,6 +79,12 @@ def test_alive_are_those_between_start_and_end():
     assert sorted(alive(log, 30).frame["cpu_milli"]) == [1, 2, 3]
     assert sorted(alive(log, "35s").frame["cpu_milli"]) == [1, 3]  # at its end one is gone
     assert sorted(alive(log, 11.5).frame["cpu_milli"]) == [1]  # submitted, not started
+
+
+def test_one_that_failed_and_is_older_than_the_log_lived_until_it_failed():
+    log = trace(submit=[0.0, 0.0, 9.0], start=[None, None, 9.0], end=[40.0, None, 50.0],
+                status=["failed", "failed", "completed"], cpu_milli=[1, 2, 3])  # fmt: skip
+    assert sorted(alive(log, 10).frame["cpu_milli"]) == [1, 3]
 
 
 def test_a_log_without_starts_lives_from_submission():

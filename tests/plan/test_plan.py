@@ -13,7 +13,8 @@ import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.plan import check
 from fleetlab.plan._problem import problem
-from fleetlab.plan.bound import gpus_needed, simple
+from fleetlab.plan.bound import gpus_needed, simple, whole_steps
+from fleetlab.plan.patterns import Shapes, _at_most
 from fleetlab.workload import Saved, as_json
 
 
@@ -146,6 +147,38 @@ def test_newcomers_are_no_moves():
     assert placed(found, 0).filter(pl.col("instance") == 1)["node"].item() == "node-2"
 
 
+def test_gpus_that_are_not_told_are_those_with_which_nobody_has_to_move():
+    # 500 + 300 + 200 and 400 + 300 + 300 fill two GPUs; the largest first to the tightest does not find that.
+    asked = demand(gpu_milli=[500, 300, 200, 400, 300, 300])
+    now = pl.DataFrame({"task": range(6), "node": "node-1"})
+    found = fleetlab.plan(asked, Cluster.uniform(2, 2), objective="moves", current=now)
+    assert (found.value, found.bound) == (0, 0)
+    assert any("does not tell" in note for note in found.notes)
+
+
+def test_where_not_all_gpus_can_be_there_as_few_as_can_be_go():
+    # One of two GPUs cannot be beside three shares of 600 on three: it goes, and not two of the shares.
+    asked = demand(instances=[1, 3], gpu_milli=[2000, 600])
+    now = pl.DataFrame({"task": [0, 1, 1, 1], "node": "node-0"})
+    found = fleetlab.plan(asked, Cluster.uniform(2, 3), objective="moves", current=now)
+    assert (found.value, found.bound) == (1, 1)
+
+
+def test_who_must_go_for_want_of_cpu_is_not_decided_by_gpus_that_are_not_told():
+    # One of two GPUs and 600 cores, or two of one GPU and 500: the first goes, and the others stay.
+    asked = demand(gpu_milli=[2000, 1000, 1000], cpu_milli=[600, 500, 500])
+    now = pl.DataFrame({"task": range(3), "node": "node-0"})
+    found = fleetlab.plan(asked, Cluster.uniform(2, 4, cpu_milli=1000), objective="moves", current=now)
+    assert (found.value, found.bound) == (1, 1)
+    assert set(placed(found, 0)["node"]) == {"node-1"}
+
+
+def test_a_node_that_is_not_there_is_told_in_a_note():
+    now = pl.DataFrame({"task": [0], "node": ["gone"]})
+    found = fleetlab.plan(demand(cpu_milli=[300]), cpus(3, 1000), objective="moves", current=now)
+    assert found.notes == ("1 instances cannot be where they are said to be (no such node or GPU): they move",)
+
+
 # -- bounds and laws ---------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +215,21 @@ def test_the_same_seed_gives_the_same_plan(objective):
     asked, nodes = (mixed(), Cluster.uniform(3, 2))
     first, second = (fleetlab.plan(asked, nodes, objective=objective, seed=7) for _ in range(2))
     assert first.placements.equals(second.placements)
+
+
+def test_what_a_pattern_is_worth_at_most_is_what_the_linear_program_says_and_never_less():
+    # Two amounts of 1000, instances of (60, 20) and (20, 60) worth 5 and 4: 12.5 of each, by hand.
+    asked = demand(instances=[20, 20], cpu_milli=[60, 20], memory_mib=[20, 60])
+    p = problem(asked, cpus(9, 1000))
+    shapes = Shapes.make(p)
+    prices = np.where(p.ask[shapes.one, 0] == 60, 5.0, 4.0)
+    assert 1.0 <= _at_most(shapes, 0, prices) / 112.5 <= 1 + 1e-9
+
+
+def test_a_bound_that_is_a_hair_above_what_nodes_can_count_for_is_not_a_step_more():
+    p = problem(demand(cpu_milli=[1]), cpus(2, 10), weight=pl.Series([1234.567, 1.0]))  # a step is a thousandth
+    assert whole_steps(p, 700_000 * 1234.567 * (1 + 1e-13)) == pytest.approx(700_000 * 1234.567, rel=1e-15)
+    assert whole_steps(p, 7.0001) == pytest.approx(7.001)
 
 
 def test_time_is_kept():
@@ -239,6 +287,12 @@ def test_a_limit_that_needs_more_nodes_is_named():
     assert first(fleetlab.plan(asked, cpus(3, 1000))) == ("max_per_node", "nodes", 7, 6, 1, True)
 
 
+def test_shares_on_nodes_without_gpus_are_told():
+    found = fleetlab.plan(demand(instances=[2, 3], gpu_milli=[500, 0], cpu_milli=[1, 1]), cpus(3, 1000))
+    assert first(found) == ("gpu_types", "gpus", 1, 0, 1, True)
+    assert found.placements["task"].to_list() == [1, 1, 1]
+
+
 def test_what_only_the_combination_forbids_is_proved_by_the_solver():
     # 3 x 500 and 2 x 400 are 2,300 of 3,000, each kind alone fits; but two of 600 and three of 700 do not.
     found = fleetlab.plan(demand(instances=[2, 2], cpu_milli=[600, 700]), cpus(3, 1000))
@@ -259,6 +313,7 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
         ({"objective": "cost", "prices": {"other": 1}}, "no price for the nodes of pool: `default`"),
         ({"objective": "cost", "prices": {"default": float("nan")}}, "a price is a number"),
         ({"objective": "moves"}, "needs a current placement"),
+        ({"seed": -1}, "a seed is a whole number from 0: -1"),
         ({"seconds": 0}, "seconds above 0"),
         ({"seconds": float("nan")}, "seconds above 0"),
         ({"objective": "moves", "current": pl.DataFrame({"task": [0]})}, "needs the column: `node`"),
@@ -268,11 +323,18 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
             "twice",
         ),
         ({"objective": "moves", "current": pl.DataFrame({"task": ["x"], "node": ["y"]})}, "not a current placement"),
+        ({"objective": "moves", "current": pl.DataFrame({"task": [0.5], "node": ["y"]})}, "not whole numbers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(options, words):
     with pytest.raises(WorkloadError, match=words):
         fleetlab.plan(demand(cpu_milli=[1]), cpus(1, 10), **options)
+
+
+def test_a_node_with_more_gpus_than_a_number_has_bits_is_refused():
+    with pytest.raises(WorkloadError, match="up to 62 GPUs, not: 64"):
+        fleetlab.plan(demand(gpu_milli=[1000]), Cluster.uniform(1, 64))
+    assert fleetlab.plan(demand(gpu_milli=[62_000]), Cluster.uniform(1, 62)).placements["gpus"].item() == 2**62 - 1
 
 
 def test_nothing_to_place_is_an_error():

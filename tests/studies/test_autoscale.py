@@ -10,6 +10,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Trace, Workload, WorkloadError, cli
 from fleetlab.forecast.catalogue import BY_NAME
+from fleetlab.studies.autoscale import study
 from fleetlab.studies.autoscale._demand import asked, peaks
 from fleetlab.studies.autoscale._ready import Forecasts, forecasts
 from fleetlab.studies.autoscale._replay import Ground
@@ -49,6 +50,33 @@ def test_demand_is_counted_in_nodes_by_what_is_scarcest_in_all():
     )
     found = asked(Workload.of(work, source="two"), Cluster.uniform(4, 1, cpu_milli=1000), every=100.0)
     assert found.level.tolist() == [pytest.approx(0.751)]
+
+
+@pytest.mark.parametrize(
+    ("asks", "runs"),
+    [
+        ({"instances": 8}, True),  # two nodes of four GPUs
+        ({"instances": 9}, False),
+        ({"instances": 8, "gpu_milli": 600}, True),  # one on each GPU: no two shares of 600 are on one
+        ({"instances": 9, "gpu_milli": 600}, False),
+        ({"gpu_memory_mib": 101}, False),
+        ({"gpu_milli": 400, "gpu_memory_mib": 51, "instances": 9}, False),  # by milli two on each GPU, by memory one
+        ({"instances": 3, "max_per_node": 1}, False),
+        ({"cpu_milli": 1001}, False),
+        ({"gpu_milli": 0, "cpu_milli": 1}, False),  # a pool with GPUs is for those who ask for some
+    ],
+)
+def test_who_can_never_run_on_the_pool_is_left_out_just_as_the_simulator_does(asks, runs):
+    tasks = [{"gpu_milli": 1000, "instances": 1, "cpu_milli": 0, "gpu_memory_mib": 0, "max_per_node": 0}] * 3
+    tasks = [dict(one, submit=100.0 * k, service=50.0) for k, one in enumerate(tasks)]
+    tasks[1] |= asks
+    work, nodes = Workload.of(pl.DataFrame(tasks), source="three"), Cluster.uniform(
+        2, 4, cpu_milli=1000, gpu_memory_mib=100)  # fmt: skip
+    found = asked(work, nodes, every=100.0)
+    assert found.left_out == (0 if runs else 1)
+    assert (found.level[1] > 0) == runs
+    if tasks[1]["gpu_milli"]:
+        assert (1 in fleetlab.simulate(work, nodes).tasks["task"]) == runs
 
 
 def test_those_who_outlive_the_log_stay_to_its_end():
@@ -112,6 +140,14 @@ def test_a_node_that_is_switched_off_counts_until_its_last_task_ends():
     ready[0] = 2  # node 1 is there for an hour, in which nobody takes it: the long task follows on node 0
     fared = Ground(demand, Cluster.of(nodes, source="two"), 0, 2, 0.0).scheduled("made", "", ready)
     assert fared.node_hours.tolist() == [25, 24]
+    assert fared.boots.tolist() == [0, 0]
+
+
+def test_a_node_that_comes_back_has_booted_once():
+    ground = clockwork()
+    ready = np.full(len(ground.asked.level), 1)
+    ready[4 * 288 + 12 : 4 * 288 + 24] = 3  # two nodes for an hour of the day that counts
+    assert ground.scheduled("made", "", ready).boots.tolist() == [2]
 
 
 def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
@@ -124,6 +160,7 @@ def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
     assert fared.wait.min() >= 300
     assert fared.wait.max() <= 360
     assert fared.node_hours.tolist() == pytest.approx([4 * 3 * (3600 + 600) / 3600] * 3, rel=0.02)
+    assert fared.boots.tolist() == [12, 12, 12]
 
 
 def test_the_cheapest_setting_that_meets_the_goal_is_found_by_halving():
@@ -171,6 +208,23 @@ def test_the_sentences_say_what_the_table_says(found):
         assert {"fewer": "fewer", "more": "more", "not sure": "not surely"}[row["verdict"]] in said
 
 
+def test_nodes_to_have_ready_are_told_for_every_step_that_counts(found):
+    ready, at = found.tables()["ready"], found.tables()["at the goal"]
+    assert ready["from"].to_list() == [4 * DAY + 300.0 * k for k in range(3 * 288)]
+    static = at.filter(pl.col("policy") == "static")["setting"].item()
+    assert ready["static"].unique().to_list() == [int(static.split()[0])]
+    # The oracle has what is asked for, and some more or less, always the same.
+    extra = int(at.filter(pl.col("policy") == "oracle")["setting"].item().split()[0])
+    assert ready["oracle"].to_list() == (ready["asked for"] + extra).ceil().clip(1, 12).to_list()
+    # What is on at least is what was to be ready: 12 steps make an hour.
+    hours = at.filter(pl.col("policy") == "forecast")["node-hours a day"].item()
+    assert ready["forecast"].sum() / 12 / 3 <= hours + 1e-9
+
+
+def test_a_study_leaves_the_models_of_the_catalogue_as_they_were(found):
+    assert not hasattr(BY_NAME["ridge"], "fits_")
+
+
 def test_the_result_is_one_json_object_with_figures(found):
     told = json.loads(fleetlab.workload.as_json(found))
     assert {"settings", "demand"} == set(told["figures"])
@@ -183,6 +237,11 @@ def test_the_result_is_one_json_object_with_figures(found):
         ({"every": 0.0}, "`every` is not a number"),
         ({"boot": float("nan")}, "`boot` is not a number"),
         ({"models": ["oracle"]}, "no model by that name"),
+        ({"models": []}, "no model to forecast with"),
+        ({"seed": -1}, "a seed is a whole number from 0: -1"),
+        ({"learn": 4 * DAY, "every": 3600.0}, "too few forecasts are over to take a margin from: 46"),
+        ({"learn": 4 * DAY, "boot": 2 * DAY}, "too few forecasts are over"),
+        ({"learn": 4 * DAY, "every": 1e12}, "too few forecasts are over"),
         ({"learn": 6.5 * DAY}, "too short"),
         ({"every": 1.0}, "steps of 1 s"),
     ],
@@ -190,6 +249,21 @@ def test_the_result_is_one_json_object_with_figures(found):
 def test_what_cannot_be_asked_is_refused_in_words(options, words):
     with pytest.raises(WorkloadError, match=words):
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), **options)
+
+
+def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(study, "NEEDS", {"boosted": ("no_such_library", "forecast")})
+    with pytest.raises(WorkloadError, match="not installed: no_such_library") as refused:
+        fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), models=["last", "boosted"])
+    assert "fleetlab[forecast]" in refused.value.hint
+
+
+def test_a_goal_that_nobody_meets_is_said():
+    # One node for some twenty GPUs at noon: whatever is done, tasks wait.
+    found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
+    assert found.sentences == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
+    assert "nothing meets the goal" in repr(found)
+    assert json.loads(fleetlab.workload.as_json(found))["summary"] == []
 
 
 def test_nodes_of_two_kinds_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from fleetlab.workload import WorkloadError
 
 FIRST, HELD_OUT = 0.4, 0.2  # of all steps: learnt from before the first fold, and kept for the end
 LEAST = 100  # steps
+ROWS = 8  # origins from which a regression learns, at least
 PROBES = 3  # origins at which a model is shown another future
 SAMPLE = 1500  # origins at which it is asked about what it learnt from
 
@@ -38,13 +40,14 @@ class Walked:
 
 def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
     """The folds, and last the tail: no origin's horizon reaches into what the next one is tested on."""
-    least = max(LEAST, 2 * folds * (horizon + 1) + horizon, gap * 4)
-    fold = (1 - HELD_OUT - FIRST) * steps / folds
-    if steps < LEAST or fold <= horizon + 1 or FIRST * steps <= gap + horizon + 8:
+    first, fold = round(FIRST * steps) - gap, (1 - HELD_OUT - FIRST) * steps / folds
+    rows = first - first // 4 - horizon  # a quarter, at most, is what the first of them looks back upon
+    if steps < LEAST or min(fold, HELD_OUT * steps) <= horizon + 1 or rows < ROWS:
         msg = f"too few steps to learn from and test on: {steps}, with a horizon of {horizon}"
+        enough = max(LEAST, (horizon + 3) * max(folds / (1 - HELD_OUT - FIRST), 1 / HELD_OUT),
+                     (gap + 4 / 3 * (horizon + ROWS) + 3) / FIRST)  # fmt: skip
         raise WorkloadError(
-            msg,
-            hint=f"shorter steps, a shorter horizon or a longer trace: about {max(least, 12 * (horizon + 2)):,} steps",
+            msg, hint=f"shorter steps, a shorter horizon or a longer trace: about {math.ceil(enough):,} steps"
         )
     edges = [round(FIRST * steps + k * fold) for k in range(folds)] + [round((1 - HELD_OUT) * steps), steps]
     return [Split(a - gap, np.arange(a, b - horizon + 1)) for a, b in pairwise(edges)]
@@ -74,7 +77,7 @@ def _sound(told: Floats, name: str) -> Floats:
 
 def _learnt(fitted: Forecaster, past: Panel, horizon: int) -> Floats:
     """How far off it is where it knows the answers: the mean square over the variance."""
-    first = max(1, min(past.day, len(past) // 2))
+    first = max(1, min(past.day, len(past) // 2, len(past) - horizon))
     at = np.unique(np.linspace(first, len(past) - horizon, SAMPLE).astype(np.int64))
     came = targets(past.values, at, horizon)
     missed = came - np.maximum(fitted.predict(past, at, horizon=horizon), 0.0)

@@ -61,12 +61,12 @@ def wanted(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
 
 
 def left_out(name: str, panel: Panel, first: int) -> str | None:
-    """Why a model cannot learn from a panel's first steps here, if so."""
+    """Why a model cannot learn from a panel's first steps here, if so; they are those with a whole horizon after."""
     if name in NEEDS and find_spec(NEEDS[name][0]) is None:
         library, extra = NEEDS[name]
         return f"{library} is not installed: pip install 'fleetlab[{extra}]'"
     if name in DAILY and (panel.day < 2 or first < 2 * panel.day):
-        return "it needs two days to learn from, and two steps in a day"
+        return "it needs two days to learn from besides the horizon, and two steps in a day"
     if name in SPORADIC and (panel.values == 0).mean(axis=0).max() < SELDOM:
         return "it is for demand that comes now and then, and here there is always some"
     return None

@@ -20,6 +20,7 @@ from fleetlab.workload import Provenance, Trace, WorkloadError
 
 Tell = Callable[[str, int, float], None]
 SIZES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
 
 
@@ -45,8 +46,11 @@ def forecast(
     seconds = _seconds(every)
     which, ensemble = wanted(models)
     gap = horizon if gap is None else gap
-    _possible(target, horizon, gap, folds)
+    _possible(target, horizon, gap, folds, seed)
     demand = Demand.of(trace, by=by)
+    if demand.steps(seconds) * horizon > MOST:
+        msg = f"too many forecasts: {demand.steps(seconds):,} steps of {seconds:,.6g} s, each with {horizon:,} ahead"
+        raise WorkloadError(msg, hint=f"longer steps or a shorter horizon: at most {MOST:,} in all")
     panels = list(demand.panels(target, seconds)) if demand.steps(seconds) else []
     if not panels:
         msg = f"{trace.workload.source}: there is no demand in whole steps of {seconds:,.6g} s"
@@ -112,11 +116,11 @@ def _notes(found: Sequence[Studied]) -> list[str]:
     ]
 
 
-def _possible(target: str, horizon: int, gap: int, folds: int) -> None:
+def _possible(target: str, horizon: int, gap: int, folds: int, seed: int) -> None:
     if target not in get_args(Target):
         msg = f"no such target: `{target}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
-    for name, value, least in (("horizon", horizon, 1), ("gap", gap, 0), ("folds", folds, 1)):
+    for name, value, least in (("horizon", horizon, 1), ("gap", gap, 0), ("folds", folds, 1), ("seed", seed, 0)):
         if value < least:
             msg = f"{name} is below {least}: {value}"
             raise WorkloadError(msg, hint=f"{name} is a whole number of {least} or more")

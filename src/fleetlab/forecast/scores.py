@@ -5,8 +5,8 @@ is the one that fits its numbers (see docs/measurements/forecast.md). MASE is th
 last value, one step ahead, in what was learnt from (Hyndman and Koehler 2006); WAPE is the sum of absolute misses over
 the sum of what came; pinball is the mean over the quantiles 2.5, 10, 50, 90 and 97.5 %, over the mean of what came.
 
-Misses hang together, so blocks of time are drawn with replacement (Künsch 1989), and what the draws give is stretched
-as Student's interval is for that many blocks. The same draws serve both models of a pair.
+Misses hang together, so blocks of time, one after the other, are drawn with replacement (Carlstein 1986), and what the
+draws give is stretched as Student's interval is for that many blocks. The same draws serve both models of a pair.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def study(
     """Walk every model forward, put them together, set their intervals, and choose."""
     cuts = splits(len(panel), horizon, gap=gap, folds=folds)
     came = [targets(panel.values, cut.at, horizon) for cut in cuts]
-    out = {m.name: why for m in models if (why := left_out(m.name, panel, cuts[0].learn))}
+    out = {m.name: why for m in models if (why := left_out(m.name, panel, cuts[0].learn - horizon))}
     walked: dict[str, Walked] = {}
     for model in models:
         if model.name not in out:

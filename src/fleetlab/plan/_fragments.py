@@ -50,6 +50,8 @@ class Fragments:
         if not p.gpus[k]:
             return gpu
         good = (gpu >= p.milli[k]) & (nodes.vram[at] >= p.vram[k])
+        if not gpu.size:
+            return gpu
         if p.milli[k] < WHOLE:
             gpu[np.arange(len(at)), np.where(good, gpu, 1 << 40).argmin(axis=1)] -= p.milli[k]
             return gpu

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
@@ -54,4 +56,18 @@ def cp_solver(
     solver.parameters.max_time_in_seconds = max(seconds, 0.01)
     solver.parameters.max_deterministic_time = work
     solver.parameters.relative_gap_limit = gap
-    return solver, solver.solve(model)
+    solver.parameters.catch_sigint_signal = False  # it would keep Ctrl-C to itself, and search on elsewhere
+    return solver, _solved(solver, model)
+
+
+def _solved(solver: Any, model: Any) -> Any:  # noqa: ANN401
+    """Solve beside the main thread: that one hears Ctrl-C, which inside the solver nobody does."""
+    if threading.current_thread() is not threading.main_thread():
+        return solver.solve(model)
+    with ThreadPoolExecutor(1) as beside:
+        search = beside.submit(solver.solve, model)
+        try:
+            return search.result()
+        except BaseException:
+            solver.stop_search()
+            raise

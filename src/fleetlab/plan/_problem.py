@@ -19,6 +19,7 @@ AMOUNTS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")  # what a node h
 ASKED = (*AMOUNTS, "gpu_milli", "gpu_memory_mib", "types", "limit", "app")
 OFFERED = (*AMOUNTS, "gpus", "gpu_memory_mib", "gpu_type", "weight")
 MOST = 1_000_000  # instances
+CARDS = 62  # GPUs of a node: who has which is told by the bits of a number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,9 @@ def problem(demand: Workload, nodes: Cluster, *, weight: pl.Series | None = None
     if not 0 < demand.instances <= MOST:
         msg = f"{demand.source}: a plan is for 1 to {MOST:,} instances, not: {demand.instances:,}"
         raise WorkloadError(msg, hint="a trace may have nobody alive at that time: `--at busiest`")
+    if (cards := int(nodes.frame["gpus"].max() or 0)) > CARDS:  # type: ignore[arg-type]
+        msg = f"{nodes.source}: a plan is for nodes of up to {CARDS} GPUs, not: {cards}"
+        raise WorkloadError(msg, hint="several nodes for one that is larger")
     asked = _asked(demand.frame)
     kinds = asked.group_by(ASKED, maintain_order=True).agg(pl.col("instances").cast(pl.Int64).sum().alias("count"))
     kinds = kinds.with_row_index("kind").with_columns(pl.col("kind").cast(pl.Int64))

@@ -79,4 +79,5 @@ def whole_steps(p: Problem, bound: float) -> float:
         return bound
     told = np.unique(np.round(p.weight * 1000).astype(np.int64))
     step = np.gcd.reduce(told) / 1000 if len(told) and np.allclose(told / 1000, np.unique(p.weight)) else 0.0
-    return math.ceil(bound / step - 1e-6) * step if step else bound
+    # A little less than computed: a sum of many is off by its own size, and must not become a step too many.
+    return math.ceil(bound / step * (1 - 1e-12) - 1e-6) * step if step else bound

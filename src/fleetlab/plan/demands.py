@@ -20,7 +20,8 @@ from fleetlab.workload.jobs import SCHEMA
 
 AMOUNTS = ("cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
 KEYS = ("count", "app", *AMOUNTS, "gpu_type", "max_per_node")
-WHOLE = ("count", *AMOUNTS, "max_per_node")
+WHOLE = {name: SCHEMA["instances" if name == "count" else name] for name in ("count", *AMOUNTS, "max_per_node")}
+LARGEST: dict[pl.DataType, int] = {pl.Int32(): 2**31 - 1, pl.Int64(): 2**40}
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 EXAMPLE = "[[instance]] on a line, then count = 8, gpu_milli = 500, cpu_milli = 4000 and so on"
 STEPS = 20_000  # instants among which the busiest is looked for
@@ -81,11 +82,11 @@ def _entry(entry: dict[str, Any], k: int, source: str) -> dict[str, Any]:
     if unknown := [name for name in entry if name not in KEYS]:
         msg = f"{source}: no such key in entry {k}: {unknown}"
         raise WorkloadError(msg, hint=f"there are {', '.join(KEYS)}")
-    for name in WHOLE:
-        value = entry.get(name, 1 if name == "count" else 0)
-        least = 1 if name == "count" else 0
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31 * 1000:
-            msg = f"{source}: `{name}` of entry {k} is not a whole number from {least}: {value!r}"
+    for name, kind in WHOLE.items():
+        least, largest = 1 if name == "count" else 0, LARGEST[kind]
+        value = entry.get(name, least)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= largest:
+            msg = f"{source}: `{name}` of entry {k} is not a whole number from {least} to {largest:,}: {value!r}"
             raise WorkloadError(msg, hint="milli-CPUs, milli-GPUs and MiB are counted, so that they add up")
     types = entry.get("gpu_type", [])
     types = [types] if isinstance(types, str) else types
@@ -129,7 +130,8 @@ def lives(workload: Workload) -> tuple[Floats, Floats]:
     if f["start"].null_count() == f.height:
         begin = pl.col("submit")
     else:
-        older = pl.col("start").is_null() & (pl.col("submit") == 0) & pl.col("status").is_in(["running", "completed"])
+        over = pl.col("status").is_in(["completed", "failed"]) & pl.col("end").is_not_null()
+        older = pl.col("start").is_null() & (pl.col("submit") == 0) & (over | (pl.col("status") == "running"))
         begin = pl.when(older).then(0.0).otherwise(pl.col("start"))
     told = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("service")))
     waits = (f["status"] == "waiting").to_numpy()

@@ -108,6 +108,28 @@ def stayers(p: Problem, here: Here, mine: Ints, n: int, *, seed: int) -> tuple[l
     return kept, len(mine) - int(solver.best_objective_bound + 1e-6)
 
 
+def seated(p: Problem, here: Here, told: Ints, untold: Ints, n: int) -> dict[int, int] | None:
+    """GPUs of node `n` for as many as can be of whom none are told, beside those of whom some are."""
+    d = _Data(p, np.array([n]), here, p.cards[p.of] > 0, cp_model().CpModel())
+    one = d.used[n] = d.model.new_constant(1)
+    d.stay = dict.fromkeys(told.tolist(), one)
+    d.taken = {(n, g): d.model.new_bool_var("") for g in range(p.cards[p.of[n]])}
+    number = {k: d.model.new_int_var(0, int(c), "") for k, c in enumerate(np.bincount(here.kind[untold])) if c}
+    for k in (k for k in number if p.milli[k] < WHOLE):
+        d.put |= {(k, n, g): d.model.new_int_var(0, len(untold), "") for g in range(p.cards[p.of[n]])}
+    _gpus(d, n, number, _by_node(d).get(n, []))
+    d.model.maximize(sum(number.values()))
+    solver, status = cp_solver(d.model, seconds=10.0, seed=0, work=2.0)
+    if status not in (cp_model().OPTIMAL, cp_model().FEASIBLE):
+        return None
+    whole = [1 << g for (_, g), x in d.taken.items() if solver.value(x)]
+    seats = {k: [1 << g for (j, _, g), x in d.put.items() if j == k for _ in range(solver.value(x))] for k in number}
+    for k, x in number.items():
+        if p.milli[k] == WHOLE:
+            seats[k] = [sum(whole.pop() for _ in range(p.gpus[k])) for _ in range(solver.value(x))]
+    return {i: seats[k].pop() for i, k in zip(untold.tolist(), here.kind[untold].tolist(), strict=True) if seats[k]}
+
+
 def _data(p: Problem, nodes: Ints, here: Here | None) -> _Data:
     share = (p.milli > 0) & (p.milli < WHOLE)
     apart = share.any() or (here is not None and bool((here.gpus > 0).any()))

@@ -182,19 +182,27 @@ def _priced(shapes: Shapes, prices: Floats, cost: Floats, how: Pricing) -> tuple
 
 
 def _at_most(shapes: Shapes, c: int, prices: Floats) -> float:
-    """What no pattern of a class is worth more than: parts of instances allowed."""
+    """What no pattern of a class is worth more than: parts of instances allowed.
+
+    The solver is right to its tolerance only, so what it says is not taken: whatever amounts cost, a pattern is worth
+    no more than all of them on the node, and what its instances are worth beyond theirs. The solver names the costs.
+    """
     p, lp = shapes.problem, glop()
-    ask = np.column_stack([p.ask[shapes.one], (p.gpus * p.milli)[shapes.one]])
-    rows = [lp.Constraint(-lp.infinity(), float(has)) for has in [*p.have[c].tolist(), int(p.cards[c]) * WHOLE]]
+    ask = np.column_stack([p.ask[shapes.one], (p.gpus * p.milli)[shapes.one]]).astype(np.float64)
+    has = np.append(p.have[c], p.cards[c] * WHOLE).astype(np.float64)
+    which = np.flatnonzero((prices > 0) & p.may[shapes.one, c])
+    most = np.array([_most(shapes, s, c) for s in which.tolist()], dtype=np.float64)
+    rows = [lp.Constraint(-lp.infinity(), amount) for amount in has.tolist()]
     lp.Objective().SetMaximization()
-    for s in np.flatnonzero((prices > 0) & p.may[shapes.one, c]).tolist():
-        x = lp.NumVar(0.0, float(_most(shapes, s, c)), "")
+    for s, count in zip(which.tolist(), most.tolist(), strict=True):
+        x = lp.NumVar(0.0, count, "")
         lp.Objective().SetCoefficient(x, float(prices[s]))
         for row, amount in zip(rows, ask[s].tolist(), strict=True):
             if amount:
-                row.SetCoefficient(x, float(amount))
+                row.SetCoefficient(x, amount)
     lp.Solve()
-    return float(lp.Objective().Value()) * (1 + 1e-9) + 1e-9  # it is a float that is near the truth
+    costs = np.array([max(0.0, row.dual_value()) for row in rows])
+    return float(costs @ has + most @ np.maximum(prices[which] - ask[which] @ costs, 0.0)) * (1 + 1e-12)
 
 
 def _worth(pattern: Pattern, prices: Floats) -> float:

@@ -50,17 +50,21 @@ def plan(
     >>> plan(three, Cluster.uniform(4, 2))
     <Plan 3 of 3 instances, nodes in use 2>
     """
-    _known(objective, seconds, prices, current)
+    _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))
     here = None if current is None else stay.here_of(p, current)
+    notes = [] if current is None or here is None else stay.notes(p, current, here)
     search = _Search(p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, tell=tell or (lambda *_: None))
+    search.notes += notes
     {"balance": search.balance, "moves": search.moves}.get(objective, search.weight)(here)
     settings = {"objective": objective, "seconds": seconds, "cluster": nodes.source}
     settings |= {} if prices is None else {"prices": dict(prices)}
     return _told(search, demand, nodes, here, Provenance("plan", demand.source, settings, seed))
 
 
-def _known(objective: str, seconds: float, prices: Mapping[str, float] | None, current: pl.DataFrame | None) -> None:
+def _known(
+    objective: str, seconds: float, seed: int, prices: Mapping[str, float] | None, current: pl.DataFrame | None
+) -> None:
     if objective not in METRICS:
         near = get_close_matches(objective, METRICS, 1)
         msg = f"no objective by that name: `{objective}`" + (f"; did you mean {near[0]}?" if near else "")
@@ -68,6 +72,9 @@ def _known(objective: str, seconds: float, prices: Mapping[str, float] | None, c
     if not 0 < seconds <= 86_400:
         msg = f"a plan takes seconds above 0, and at most a day: {seconds}"
         raise WorkloadError(msg, hint="--seconds 60")
+    if seed < 0:
+        msg = f"a seed is a whole number from 0: {seed}"
+        raise WorkloadError(msg, hint="--seed 0")
     if (objective == "cost") != (prices is not None):
         msg = "the objective `cost` needs prices, and prices the objective `cost`"
         raise WorkloadError(msg, hint="--objective cost --price POOL=12.5, once for each pool")

@@ -9,7 +9,7 @@ from fleetlab.plan import exact
 from fleetlab.plan._moving import on_node, relocate
 from fleetlab.plan._nodes import Nodes
 from fleetlab.plan._ortools import there
-from fleetlab.plan._problem import Bools, Ints, Problem
+from fleetlab.plan._problem import WHOLE, Bools, Ints, Problem
 from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, best_fit, spread
 from fleetlab.workload import WorkloadError
@@ -36,6 +36,18 @@ def here_of(p: Problem, current: pl.DataFrame) -> Here:
     )
 
 
+def notes(p: Problem, current: pl.DataFrame, here: Here) -> list[str]:
+    """What a current placement leaves open, or says that cannot be."""
+    said = []
+    if p.gpus[here.kind].any() and ("gpus" not in current.columns or current["gpus"].null_count()):
+        said.append(
+            "GPUs that the current placement does not tell were given as tight as can be: moves count from there"
+        )
+    if gone := int((here.node < 0).sum()):
+        said.append(f"{gone:,} instances cannot be where they are said to be (no such node or GPU): they move")
+    return said
+
+
 def _table(current: pl.DataFrame) -> pl.DataFrame:
     if missing := {"task", "node"} - set(current.columns):
         msg = f"a current placement needs the column: `{sorted(missing)[0]}`"
@@ -46,6 +58,9 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
         current = current.with_columns(gpus=pl.lit(None))
     kinds = {"task": pl.Int64, "instance": pl.Int64, "node": pl.String, "gpus": pl.Int64}
     try:
+        if cut := [name for name in kinds if current[name].dtype.is_float() and (current[name] % 1 != 0).any()]:
+            msg = f"not a current placement: not whole numbers in the column: `{cut[0]}`"
+            raise WorkloadError(msg, hint=f"it has {COLUMNS}")
         return current.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     except pl.exceptions.PolarsError as e:
         msg = f"not a current placement: {str(e).splitlines()[0]}"
@@ -53,21 +68,46 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_gpus(p: Problem, here: Here) -> Here:
-    """Where a placement does not tell GPUs, give them: the largest first, as tight as can be."""
-    nodes, unknown = Nodes(p), (here.gpus < 0) & (here.node >= 0)
+    """Where a placement does not tell GPUs, give them: as tight as can be; who finds none cannot be where it is said.
+
+    GPUs alone count here. Who must go because a node holds too much of something else is not decided by that.
+    """
+    unknown = here.gpus < 0
     here.gpus[unknown & (p.gpus[here.kind] == 0)] = 0
     here.node[~_possible(p, here) & ~unknown] = -1
-    for i in np.flatnonzero(~unknown & (here.node >= 0)).tolist():
-        if nodes.holds(int(here.kind[i]), int(here.node[i]), int(here.gpus[i])):
-            nodes.put(int(here.kind[i]), int(here.node[i]), int(here.gpus[i]))
-    need = p.gpus * p.milli
-    for i in sorted(np.flatnonzero(here.gpus < 0).tolist(), key=lambda i: -need[here.kind[i]]):
-        k, n = int(here.kind[i]), int(here.node[i])
-        if n >= 0 and nodes.room(k, np.array([n]))[0]:
-            here.gpus[i] = nodes.put(k, n)
-        else:
-            here.gpus[i], here.node[i] = 0, -1  # it cannot be where it is said to be
+    here.node[(here.gpus < 0) & ~p.may[here.kind, p.of[here.node]]] = -1
+    for n in np.unique(here.node[(here.gpus < 0) & (here.node >= 0)]).tolist():
+        mine = np.flatnonzero(here.node == n)
+        told, untold = mine[here.gpus[mine] >= 0], mine[here.gpus[mine] < 0]
+        given = _seated(p, here, told, untold, n)
+        if len(given) < len(untold) and there():
+            given = exact.seated(p, here, told, untold, n) or given
+        here.gpus[list(given)] = list(given.values())
+    here.node[here.gpus < 0] = -1
+    here.gpus[here.gpus < 0] = 0
     return here
+
+
+def _seated(p: Problem, here: Here, told: Ints, untold: Ints, n: int) -> dict[int, int]:
+    """GPUs of a node for those of whom none are told, the largest first; not all may find some."""
+    free = np.full(int(p.cards[p.of[n]]), WHOLE)
+    memory = np.full(len(free), p.memory[p.of[n]])
+    given: dict[int, int] = {}
+    size = p.gpus * p.milli
+    for i in [*told.tolist(), *sorted(untold.tolist(), key=lambda i: (-size[here.kind[i]], i))]:
+        k = here.kind[i]
+        fits = np.flatnonzero((free >= p.milli[k]) & (memory >= p.vram[k]))
+        some = fits[np.argsort(free[fits], kind="stable")][: p.gpus[k]] if here.gpus[i] < 0 else _cards(here.gpus[i])
+        if here.gpus[i] < 0 and len(some) == p.gpus[k]:
+            given[i] = sum(1 << int(g) for g in some)
+        if len(some) == p.gpus[k]:
+            free[some] -= p.milli[k]
+            memory[some] -= p.vram[k]
+    return given
+
+
+def _cards(bits: np.int64) -> Ints:
+    return np.array([g for g in range(int(bits).bit_length()) if int(bits) >> g & 1], dtype=np.int64)
 
 
 def _possible(p: Problem, here: Here) -> Bools:

@@ -14,20 +14,20 @@ from .conftest import records, saved, started, written
 STUDY = """
 traces = ["trace"]
 loads = [1.0, 1.5]
-seeds = 12
+seeds = 8
 
 [simulate]
 order = ["fifo", "sjf", "smallest"]
 discipline = ["skip", "easy"]
 """
-CELLS = 2 * 12 * 3 * 2
+CELLS = 2 * 8 * 3 * 2
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """A study, and the results of a sweep that nobody disturbed."""
     folder = tmp_path_factory.mktemp("kills")
-    saved(folder / "trace", 2000)
+    saved(folder / "trace", 1000)
     path = written(folder, STUDY)
     fleetlab.sweep(path, store=folder / "runs", workers=2)
     found = records(folder / "runs")
@@ -52,7 +52,7 @@ def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_results(undis
     lots, store = random.Random(3), tmp_path / "runs"
     for _ in range(4):
         sweep = started("sweep", path, "--store", store, "--workers", 2)
-        until(store, min(len(records(store)) + lots.randrange(1, 30), CELLS - 2), sweep)
+        until(store, min(len(records(store)) + lots.randrange(1, 20), CELLS - 2), sweep)
         time.sleep(lots.random() * 0.05)
         left = workers(sweep.pid)
         sweep.kill()

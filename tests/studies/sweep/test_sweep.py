@@ -44,6 +44,12 @@ def test_cells_are_all_played_and_none_fails(swept):
     assert len(records(swept[0] / "runs")) == 12
 
 
+def test_the_store_has_its_cells_as_one_table_too(swept):
+    table = pl.read_parquet(swept[0] / "runs" / "cells.parquet")
+    assert table.equals(fleetlab.runs(swept[0] / "runs").cells)
+    assert len(table) == 12
+
+
 @pytest.mark.parametrize("load", [1.0, 1.6])
 def test_waits_are_what_erlang_c_says_at_each_load(swept, load):
     rows = swept[1].tables()["cases"].filter(load=load, order="fifo", metric="mean wait")

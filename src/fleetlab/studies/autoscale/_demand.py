@@ -29,6 +29,7 @@ class Asked:
     level: Floats  # [steps]: the most that is asked for at once in each step, in nodes
     flows: Floats  # [steps, 2]: what comes and what goes in each step, in nodes
     end: float  # of the last step
+    left_out: int  # tasks that can never run on these nodes, or of which it is not known how long they run
 
     @property
     def most(self) -> int:
@@ -44,9 +45,8 @@ def asked(workload: Workload, nodes: Cluster, *, every: float) -> Asked:
         types = pl.col("gpu_types")
         may = (types.list.len() == 0) | types.list.contains(node["gpu_type"])
         frame = frame.filter((pl.col("gpu_milli") > 0) & may)
+    frame = frame.filter(pl.col("instances") <= _slots(node) * len(nodes))
     part = _part(frame, node)
-    fits = part.max(axis=1, initial=0.0) <= 1
-    frame, part = frame.filter(pl.Series(fits)), part[fits]
     if frame.height < 2:
         msg = f"{workload.source}: too few tasks could run on these nodes: {frame.height}"
         raise WorkloadError(
@@ -64,7 +64,7 @@ def asked(workload: Workload, nodes: Cluster, *, every: float) -> Asked:
     level = peaks(submit, submit + service, whole, every, steps)
     scarce = whole[:, int((whole * service[:, None]).sum(axis=0).argmax())]
     flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + service)])
-    return Asked(kept, whole, every, level, flows, steps * every)
+    return Asked(kept, whole, every, level, flows, steps * every, len(workload) - frame.height)
 
 
 def _one_kind(nodes: Cluster) -> dict[str, Any]:
@@ -82,6 +82,16 @@ def _with_service(frame: pl.DataFrame) -> pl.DataFrame:
     until = pl.when(pl.col("status") == "running").then(pl.lit(seen)).otherwise(pl.col("end"))
     told = frame.with_columns(service=pl.coalesce("service", until - begin))
     return told.filter(pl.col("service").is_not_null() & (pl.col("service") >= 0))
+
+
+def _slots(node: dict[str, Any]) -> pl.Expr:
+    """How many instances of a task an empty node holds."""
+    gpu, memory, limit = (pl.col(name).cast(pl.Int64) for name in ("gpu_milli", "gpu_memory_mib", "max_per_node"))
+    each = 1000 // pl.min_horizontal(gpu, 1000)  # on one GPU
+    each = pl.when(memory > 0).then(pl.min_horizontal(each, node["gpu_memory_mib"] // memory)).otherwise(each)
+    asked = [(pl.col(name) > 0, node[name] // pl.col(name)) for name in LUMPS]
+    asked += [(gpu > 0, node["gpus"] * each // pl.max_horizontal(gpu // 1000, 1)), (limit > 0, limit)]
+    return pl.min_horizontal(pl.lit(MOST), *(pl.when(some).then(slots) for some, slots in asked))
 
 
 def _part(frame: pl.DataFrame, node: dict[str, Any]) -> Floats:

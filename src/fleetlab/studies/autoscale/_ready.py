@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,7 @@ def forecasts(models: Sequence[Forecaster], asked: Asked, *, lead: int, learn: i
     origins = np.arange(learn, len(level) - lead)
     found = []
     for model in models:
-        fitted = model.fit(panel.until(learn), horizon=lead + 1, seed=0)
+        fitted = deepcopy(model).fit(panel.until(learn), horizon=lead + 1, seed=0)
         expected = np.full(len(level), np.nan)
         if len(origins):
             expected[origins + lead] = fitted.predict(panel, origins, horizon=lead + 1)[:, lead, 0]

@@ -16,6 +16,7 @@ from fleetlab.workload import Cluster
 
 Bools = NDArray[np.bool_]
 POOL = "scaled"
+BEFORE = pl.col("end").cum_max().shift(1).over("node")  # until when a node was there, of spells in their order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +28,8 @@ class Fared:
     submit: Floats  # of the tasks that count
     wait: Floats
     node_hours: Floats  # [days]
+    boots: Floats  # [days]: nodes that were switched on
+    ready: Ints | None  # [steps]: nodes that were to be ready, where that was told beforehand
     idle: Floats  # [days]: GPU-hours on them that nobody held; of nodes without GPUs, node-hours by their CPU
 
     @property
@@ -61,7 +64,7 @@ class Ground:
         never = [Drain(0.0, len(ready) * every, nodes=nodes[int(ready.max()) :])] if ready.max() < len(nodes) else []
         result = self._play([*off, *never])
         on = [(j, b * every, e * every) for j in range(min(len(nodes), int(ready.max()))) for b, e in _runs(ready > j)]
-        return self._fared(policy, setting, result, pl.concat([_spells(on), self._busy(result)]))
+        return self._fared(policy, setting, result, pl.concat([_spells(on), self._busy(result)]), ready)
 
     def reactive(self, least: int, idle: float) -> Fared:
         """Nodes are booted when somebody waits for them, and go when idle."""
@@ -82,9 +85,11 @@ class Ground:
         both = both.rename({"node": "name"}).join(number, on="name")
         return both.select(pl.col("node").cast(pl.Int64), begin="start", end="end")
 
-    def _fared(self, policy: str, setting: str, result: SimResult, there: pl.DataFrame) -> Fared:
+    def _fared(
+        self, policy: str, setting: str, result: SimResult, there: pl.DataFrame, ready: Ints | None = None
+    ) -> Fared:
         edges, tasks = self.edges, result.tasks
-        hours = covered(there, edges) / 3600
+        hours, boots = covered(there, edges) / 3600, booted(there, edges)
         counts = (tasks["submit"] >= edges[0]).to_numpy() & (tasks["submit"] < edges[-1]).to_numpy()
         start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
         gpus = int(self.cluster.frame["gpus"][0])
@@ -94,7 +99,7 @@ class Ground:
             for a, b in pairwise(edges.tolist())
         ])  # fmt: skip
         submit, wait = (tasks[name].to_numpy()[counts] for name in ("submit", "wait"))
-        return Fared(policy, setting, submit, wait, hours, (hours - held) * (gpus or 1))
+        return Fared(policy, setting, submit, wait, hours, boots, ready, (hours - held) * (gpus or 1))
 
 
 def _runs(which: Bools) -> list[tuple[int, int]]:
@@ -117,10 +122,21 @@ def covered(spells: pl.DataFrame, edges: Floats) -> Floats:
     >>> covered(_spells([(0, 0.0, 5.0), (0, 3.0, 8.0), (1, 6.0, 7.0)]), np.array([0.0, 4.0, 10.0]))
     array([4., 5.])
     """
-    spells = spells.sort("node", "begin")
-    before = pl.col("end").cum_max().shift(1).over("node").fill_null(0.0)
-    fresh = spells.select(begin=pl.max_horizontal("begin", before), end="end").filter(pl.col("end") > pl.col("begin"))
-    begin, end = fresh["begin"].to_numpy(), fresh["end"].to_numpy()
+    fresh = spells.sort("node", "begin").select(begin=pl.max_horizontal("begin", BEFORE.fill_null(0.0)), end="end")
+    begin, end = (fresh.filter(pl.col("end") > pl.col("begin"))[name].to_numpy() for name in ("begin", "end"))
     return np.array([
         np.maximum(0.0, np.minimum(end, b) - np.maximum(begin, a)).sum() for a, b in pairwise(edges.tolist())
     ])  # fmt: skip
+
+
+def booted(spells: pl.DataFrame, edges: Floats) -> Floats:
+    """How many nodes were switched on from each edge to the next: none that was there just before, or from the start.
+
+    >>> there = _spells([(0, 0.0, 5.0), (0, 3.0, 8.0), (0, 8.0, 9.0), (1, 6.0, 7.0), (1, 8.0, 9.0)])
+    >>> booted(there, np.array([0.0, 7.0, 10.0]))
+    array([1., 1.])
+    """
+    fresh = spells.sort("node", "begin").filter(
+        (pl.col("begin") > BEFORE.fill_null(0.0)) & (pl.col("end") > pl.col("begin"))
+    )
+    return np.histogram(fresh["begin"].to_numpy(), edges)[0].astype(np.float64)

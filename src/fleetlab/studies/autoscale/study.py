@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import polars as pl
 
 from fleetlab._student import student
 from fleetlab.forecast import Forecaster
-from fleetlab.forecast.catalogue import BY_NAME
+from fleetlab.forecast.catalogue import BY_NAME, NEEDS
 from fleetlab.studies._blocks import Blocks
 from fleetlab.studies.autoscale import _ready
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints, asked
@@ -40,14 +41,14 @@ class Autoscaling:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Autoscaling {say(self.estimates[0])}>"
+        return f"<Autoscaling {say(self.estimates[0]) if self.estimates else 'nothing meets the goal'}>"
 
     def summary(self) -> list[Estimate]:
         """Node-hours a day that forecasts save against each other way, and those of each."""
         return list(self.estimates)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """In words; each way at the goal; forecasts against the others; all that was tried; nodes by day."""
+        """In words; each way at the goal; forecasts against the others; all that was tried; nodes by day and step."""
         return dict(self.frames)
 
     def figures(self) -> dict[str, Figure]:
@@ -75,8 +76,8 @@ def autoscale(
     same number) and `oracle` (which knows what comes). Each is set so that it needs the fewest node-hours at which the
     P95 wait is met.
     """
-    _known(wait, every, boot, learn)
-    told = [_model(word) for word in models]
+    _known(wait, every, boot, learn, seed)
+    told = _models(models)
     demand = asked(workload, nodes, every=every)
     ground = _ground(demand, nodes, boot, learn)
     tell, done = tell or (lambda *_: None), []
@@ -93,19 +94,31 @@ def autoscale(
     return _told(found, done, ground, wait, Provenance("autoscale", workload.source, settings, seed))
 
 
-def _known(wait: float, every: float, boot: float, learn: float | None) -> None:
+def _known(wait: float, every: float, boot: float, learn: float | None, seed: int) -> None:
     for name, value, least in (("wait", wait, 0.0), ("every", every, 1.0), ("boot", boot, 0.0), ("learn", learn, 1.0)):
         if value is not None and not (math.isfinite(value) and value >= least):
             msg = f"`{name}` is not a number of seconds of at least {least:g}: {value}"
             raise WorkloadError(msg, hint="--wait 60 --every 300 --boot 300")
+    if seed < 0:
+        msg = f"a seed is a whole number from 0: {seed}"
+        raise WorkloadError(msg, hint="--seed 0")
 
 
-def _model(word: str | Forecaster) -> Forecaster:
-    if not isinstance(word, str):
-        return word
+def _models(words: Sequence[str | Forecaster]) -> list[Forecaster]:
+    if not words:
+        msg = "there is no model to forecast with"
+        raise WorkloadError(msg, hint=f"some of {', '.join(BY_NAME)}")
+    return [_model(word) if isinstance(word, str) else word for word in words]
+
+
+def _model(word: str) -> Forecaster:
     if word not in BY_NAME:
         msg = f"no model by that name: `{word}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(BY_NAME)}")
+    if word in NEEDS and find_spec(NEEDS[word][0]) is None:
+        library, extra = NEEDS[word]
+        msg = f"the model `{word}` needs a library that is not installed: {library}"
+        raise WorkloadError(msg, hint=f"pip install 'fleetlab[{extra}]', or leave it out of --models")
     return BY_NAME[word]
 
 
@@ -116,6 +129,10 @@ def _ground(demand: Asked, nodes: Cluster, boot: float, learn: float | None) -> 
     if first < 4 * round(DAY / demand.every) or days < 2:
         msg = f"{demand.workload.source}: too short: {demand.end / DAY:.3g} days"
         raise WorkloadError(msg, hint="forecasts learn from four days at least, and two days at least must count")
+    known = first - first // 2 - 2 * math.ceil(boot / demand.every)
+    if known < _ready.LEAST:  # else all nodes would be on for want of a margin, and count as forecast
+        msg = f"when days begin to count, too few forecasts are over to take a margin from: {max(0, known)}"
+        raise WorkloadError(msg, hint=f"{_ready.LEAST} are needed: a shorter --every or --boot, or a longer --learn")
     spare = min(len(nodes), demand.most + STEPS * _step(demand))
     frame = nodes.frame.head(spare).with_columns(pool=pl.lit(POOL))
     return Ground(demand, Cluster.of(frame, source=nodes.source), first, days, boot)
@@ -221,14 +238,18 @@ def _told(
         "forecast against": against,
         "tried": pl.DataFrame([_tried(f) for f in tried]),
         "by day": _by_day(met),
+        "ready": _by_step(met, ground),
     }
     lacking = [f"{name}: no setting that was tried meets the goal" for name in POLICIES if name not in met]
     most, there = ground.asked.most, len(ground.cluster)
+    left = [f"{ground.asked.left_out:,} tasks ask for no GPU, never fit or run for an unknown time: left out"]
     short = [f"at the peak tasks ask for {most:,} nodes, and there are {there:,}: some wait whatever is done"]
     notes = (
         f"{ground.days} days count, after {ground.first * ground.asked.every / DAY:.3g} days to learn from",
-        "nodes that boot are not counted; one that is switched off counts until its last task ends",
+        f"nodes that boot are not counted: each boot would add {ground.boot:g} s",
+        "a node that is switched off counts until its last task ends",
         "settings are chosen on the days that count, for every way alike",
+        *(left if ground.asked.left_out else ()),
         *(short if most > there else ()),
         *lacking,
     )
@@ -244,12 +265,17 @@ def _mean(values: Floats) -> tuple[float, float, float]:
 
 
 def _row(f: Fared, seed: int) -> dict[str, object]:
-    hours, idle = _mean(f.node_hours), _mean(f.idle)
+    hours, idle = (tuple(map(_at_least_0, _mean(values))) for values in (f.node_hours, f.idle))
     p95 = tuple(np.maximum(0.0, Blocks.cut(f.submit, seed=seed).quantile(f.wait, 0.95)).tolist())
     row: dict[str, object] = {"policy": f.policy, "setting": f.setting}
     for name, told in (("P95 wait", p95), ("node-hours a day", hours), ("idle GPU-hours a day", idle)):
         row |= dict(zip((name, f"{name}, low", f"{name}, high"), told, strict=True))
+    row |= dict(zip(("boots a day", "boots, low", "boots, high"), map(_at_least_0, _mean(f.boots)), strict=True))
     return row | {"mean wait": float(f.wait.mean()), "waited": float((f.wait > 0).mean())}
+
+
+def _at_least_0(value: float) -> float:
+    return max(0.0, value)
 
 
 def _tried(f: Fared) -> dict[str, object]:
@@ -283,10 +309,20 @@ def _by_day(met: Mapping[str, Fared]) -> pl.DataFrame:
     return pl.DataFrame({"day": list(range(1, days + 1)), **{name: f.node_hours for name, f in met.items()}})
 
 
+def _by_step(met: Mapping[str, Fared], ground: Ground) -> pl.DataFrame:
+    """Nodes that tasks ask for in each step that counts, and those that each way has ready for it."""
+    begin = np.arange(len(ground.asked.level)) * ground.asked.every
+    first, last = np.searchsorted(begin, ground.edges[[0, -1]]).tolist()
+    ready = {name: f.ready[first:last] for name, f in met.items() if f.ready is not None}
+    return pl.DataFrame({
+        "from": begin[first:last], "asked for": ground.asked.level[first:last], **ready,
+    })  # fmt: skip
+
+
 def _sentences(against: pl.DataFrame, met: Mapping[str, Fared], wait: float) -> list[str]:
     goal = f"At a P95 wait of at most {wait:g} s"
     if "forecast" not in met:
-        return [f"{goal}, no setting of the forecasts that was tried does."]
+        return [f"No setting of the forecasts that was tried has a P95 wait of at most {wait:g} s."]
     said = []
     for row in against.iter_rows(named=True):
         words = {"fewer": "need fewer node-hours than", "more": "need more node-hours than"}

@@ -18,13 +18,14 @@ from fleetlab.studies.sweep._queue import Queue
 from fleetlab.studies.sweep._rounds import Rounds, words_of
 from fleetlab.studies.sweep._sources import share
 from fleetlab.studies.sweep._store import Record, Store
+from fleetlab.studies.sweep.listed import runs
 from fleetlab.studies.sweep.result import Effort, Sweep, Told
 from fleetlab.studies.sweep.study import Study
 from fleetlab.workload import WorkloadError
 
 Tell = Callable[[str, int, float], None]
 ENGINES = ("local", "ray")
-STORE = Path("runs")
+STORE, TABLE = Path("runs"), "cells.parquet"
 MOST = {"local": 1024, "ray": 100_000}  # workers
 
 
@@ -62,7 +63,12 @@ def sweep(
             plan.rehearse()
             return made
 
-        return state.played(queue, hired, engine)
+        found = state.played(queue, hired, engine)
+        if queue.played:
+            # One table for whoever reads stores with other tools. The cells themselves are files of their own, each
+            # written whole: a table would have to be written anew for each.
+            runs(kept.folder).export(kept.folder / TABLE)
+        return found
 
 
 def _crew(plan: Plan, store: Store, engine: str, address: str | None, workers: int | None) -> Crew:
