@@ -52,6 +52,13 @@ def test_help_imports_no_frames_and_no_compiler():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("words", ["describe builtin:9", "compare builtin:9", "bench work launch", "demo"])
+def test_a_seed_below_zero_is_refused_before_anything_is_done(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*words.split(), "--seed", "-1"])
+    assert "--seed. Must be >= 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["read", "fetch", "synthesize", "traces", "show"])
 def test_help_of_every_command_has_examples(command):
     assert f"fleetlab {command}" in run(command, "--help").stdout.split("Examples:")[1]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab._words import Json, examples, on_the_bench, talk
+from fleetlab._words import Json, Seed, examples, on_the_bench, talk
 
 bench = App(
     name="bench",
@@ -33,7 +33,7 @@ def suite(
     blocks: int | None = None,
     settle: float | None = None,
     window: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     rehearse: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
@@ -92,7 +92,7 @@ def one_work(
     set: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     device: str = "cuda",
     tiny: Annotated[bool, Parameter(negative=())] = False,
-    seed: int = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -183,7 +183,7 @@ def load(
     connections: int = 1_000,
     limit: int = 1_000_000,
     lag_ms: float = 1.0,
-    seed: int = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     each: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
@@ -290,7 +290,7 @@ def serve(
     device: str = "cuda",
     tiny: Annotated[bool, Parameter(negative=())] = False,
     set: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    seed: int = 0,
+    seed: Seed = 0,
     batch: int = 8,
     wait: float = 2.0,
     queue: int = 256,
@@ -530,7 +530,7 @@ def stress(
     settle: float = 1.0,
     window: float = 4.0,
     limit: float = 3600,
-    seed: int = 0,
+    seed: Seed = 0,
     rehearse: Annotated[bool, Parameter(negative=())] = False,
     out: Path | None = None,
     json: Json = False,
@@ -595,7 +595,7 @@ def profile(
     works: str = "",
     classes: Annotated[bool, Parameter(negative=())] = False,
     check: Annotated[bool, Parameter(negative=())] = False,
-    seed: int = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Make a slowdown profile of what was measured, for the simulator; or see how far its model can be trusted.

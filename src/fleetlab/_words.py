@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 import fleetlab
 
+Seed = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63))]
 Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object, for machines.")]
 
 

@@ -19,7 +19,7 @@ import fleetlab
 from fleetlab._bench_commands import bench
 from fleetlab._share_commands import share
 from fleetlab._sweep_commands import RUNS, SWEEP, runs, sweep
-from fleetlab._words import Json, examples
+from fleetlab._words import Json, Seed, examples
 
 if TYPE_CHECKING:
     import polars as pl
@@ -109,7 +109,7 @@ def synthesize(
     *,
     tasks: int | None = None,
     days: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     check: Annotated[bool, Parameter(negative=())] = False,
     brief: Annotated[bool, Parameter(negative=())] = False,
@@ -228,7 +228,7 @@ def describe(
     *,
     against: str | None = None,
     only: str = "",
-    seed: int = 0,
+    seed: Seed = 0,
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
@@ -312,7 +312,7 @@ def simulate(
     events: Path | None = None,
     quota: float | None = None,
     until: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
@@ -390,7 +390,7 @@ def diagnose(
     place: str = "best_fit",
     estimate: str = "oracle",
     sharing: str = "shares",
-    seed: int = 0,
+    seed: Seed = 0,
     workers: int | None = None,
     cluster: ClusterFile = None,
     json: Json = False,
@@ -452,7 +452,7 @@ def capacity(
     place: str = "best_fit",
     estimate: str = "oracle",
     sharing: str = "shares",
-    seed: int = 0,
+    seed: Seed = 0,
     workers: int | None = None,
     cluster: ClusterFile = None,
     json: Json = False,
@@ -516,7 +516,7 @@ def forecast(
     models: str = "all",
     gap: int | None = None,
     folds: int = 4,
-    seed: int = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
@@ -596,7 +596,7 @@ def solve(
         "fleetlab model my-trace --cluster bigger.toml --json",
     )
 )
-def model(trace: TraceWords, *, seed: int = 0, cluster: ClusterFile = None, json: Json = False) -> None:
+def model(trace: TraceWords, *, seed: Seed = 0, cluster: ClusterFile = None, json: Json = False) -> None:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
     Parameters
@@ -619,7 +619,7 @@ def model(trace: TraceWords, *, seed: int = 0, cluster: ClusterFile = None, json
         "fleetlab validate --only schedules,means --json",
     )
 )
-def validate(*, data: Path | None = None, only: str = "", seed: int = 0, json: Json = False) -> None:
+def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: Json = False) -> None:
     """Can the simulator be trusted? Beside exact theory, published results and real logs, with intervals and verdicts.
 
     The exit status is 1 where something that counts speaks against it.
@@ -740,7 +740,7 @@ def plan(
     current: Path | None = None,
     at: str = "busiest",
     seconds: float = 60.0,
-    seed: int = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -861,7 +861,7 @@ def autoscale(
     boot: float = 300.0,
     learn: float | None = None,
     models: str = "last,seasonal,holt_winters,ridge",
-    seed: int = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """How many nodes to have ready, by forecasts? Beside reactive scaling, a fixed number and an oracle.
@@ -957,7 +957,7 @@ def _write_csv(table: pl.DataFrame, out: Path) -> None:
     )
 )
 def compare(
-    trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: int = 0, json: Json = False
+    trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: Seed = 0, json: Json = False
 ) -> None:
     """Play several policies with the same arrivals: how long tasks wait by each, and how sure the difference is.
 
@@ -1000,7 +1000,7 @@ def tune(
     discipline: str = "skip",
     estimate: str = "group",
     against: str = "",
-    seed: int = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     cluster: ClusterFile = None,
     json: Json = False,
@@ -1063,7 +1063,7 @@ def demo(
     *,
     out: Path = Path("demo.html"),
     cluster: ClusterFile = None,
-    seed: int = 0,
+    seed: Seed = 0,
     open: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Describe a trace, say why its tasks wait, compare five policies, and write one page of it all.

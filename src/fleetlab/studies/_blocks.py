@@ -1,8 +1,8 @@
 """How sure is a number of one run, or the difference of two? Time is cut into blocks, and blocks are drawn again.
 
 Waits hang together: a busy hour delays everybody in it. So not tasks but blocks of time are drawn with replacement
-(Künsch 1989), and what the draws give is stretched as Student's interval is for that many blocks. The same draws serve
-both runs of a pair: where nothing changed, the difference and its interval are exactly zero.
+(Carlstein 1986), and what the draws give is stretched as Student's interval is for that many blocks. The same draws
+serve both runs of a pair: where nothing changed, the difference and its interval are exactly zero.
 """
 
 from __future__ import annotations

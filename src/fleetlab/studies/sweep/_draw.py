@@ -2,8 +2,8 @@
 
 A log is one draw of what might have come. `blocks` draws it again: time is cut into quarters of a day, and in the place
 of each comes the same quarter of a day drawn by lot (from four weeks on, of the same weekday), with all its tasks
-(Künsch 1989, with the clock kept). Of less than two days, twentieths of the log are drawn. `new` takes a built-in trace
-with that seed. `none` leaves tasks alone: a seed then only decides what the simulator draws.
+(Carlstein 1986, with the clock kept). Of less than two days, twentieths of the log are drawn. `new` takes a built-in
+trace with that seed. `none` leaves tasks alone: a seed then only decides what the simulator draws.
 """
 
 from __future__ import annotations
