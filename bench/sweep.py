@@ -2,7 +2,7 @@
 
 `python -m bench.sweep overhead` plays the same small cells in a bare loop, by local workers and, where Ray is
 installed, on a Ray cluster of its own. `python -m bench.sweep thousand` plays 1,000 cells undisturbed, and again with
-ten kills at random; the two stores must be the same.
+ten kills at random; the two stores must be the same. `python -m bench.sweep longer` plays 1,000 cells of 15,000 tasks.
 """
 
 from __future__ import annotations
@@ -157,15 +157,15 @@ def command(store: Path) -> list[str]:
     ]
 
 
-def thousand() -> None:
+def undisturbed(store: Path, study: str) -> dict[str, dict[str, Any]]:
+    """Play it, and say how much of both cores' time it was in cells."""
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / "nodes.toml").write_text(NODES)
-    (BUILD / "thousand.toml").write_text(THOUSAND)
-    whole, killed = fresh("whole"), fresh("killed")
+    (BUILD / "thousand.toml").write_text(study)
     begin = time.perf_counter()
-    said = json.loads(subprocess.run(command(whole), capture_output=True, check=True, text=True).stdout)
+    said = json.loads(subprocess.run(command(store), capture_output=True, check=True, text=True).stdout)
     wall = time.perf_counter() - begin
-    found = records(whole)
+    found = records(store)
     parts = {k: sum(r["made"]["seconds"][k] for r in found.values()) for k in ("draw", "simulate", "measure", "all")}
     print(f"{len(found)} cells in {wall:.0f} s", {e["metric"]: round(e["value"], 3) for e in said["summary"]})
     print("seconds in cells:", {k: round(v, 1) for k, v in parts.items()})
@@ -173,7 +173,18 @@ def thousand() -> None:
     there = cores * wall
     simulated = parts["simulate"] + parts["measure"]
     print(f"of {cores} cores × all of the command's time: in cells {100 * parts['all'] / there:.1f} %")
-    print(f"simulating and measuring {100 * simulated / there:.1f} %")
+    print(f"simulating and measuring {100 * simulated / there:.1f} %", flush=True)
+    return found
+
+
+def longer() -> None:
+    """Cells of three times as many tasks: what the start and the draws are then."""
+    undisturbed(fresh("longer"), THOUSAND.replace("builtin:5000", "builtin:15000"))
+
+
+def thousand() -> None:
+    whole, killed = fresh("whole"), fresh("killed")
+    found = undisturbed(whole, THOUSAND)
     lots, kept = random.Random(1), []
     for _ in range(KILLS):
         process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -192,7 +203,7 @@ def thousand() -> None:
 
 def main() -> None:
     for part in sys.argv[1:] or ["overhead", "thousand"]:
-        {"overhead": overhead, "thousand": thousand}[part]()
+        {"overhead": overhead, "thousand": thousand, "longer": longer}[part]()
 
 
 if __name__ == "__main__":
