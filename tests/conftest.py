@@ -1,6 +1,7 @@
 """Where the real traces lie, and the hand-made ones."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ FLAGS = [
     "--disable-dev-shm-usage",
     "--window-size=1280,900",
 ]
+# Whoever starts the tests in the background has their children ignore Ctrl-C; some of them are to be stopped by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 

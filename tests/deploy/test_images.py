@@ -244,6 +244,6 @@ def test_images_bear_the_version_of_the_lab(deploy):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     found = set()
     for path in deploy.rglob("*"):
-        if path.is_file() and not fnmatch(path.name, "*.lock"):
+        if path.is_file() and not fnmatch(path.name, "*.lock") and path.suffix != ".pyc":
             found |= set(re.findall(r"fleetlab-\w+:(\d[\w.]*)", path.read_text("utf-8")))
     assert found == {version}

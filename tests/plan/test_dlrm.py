@@ -33,6 +33,6 @@ disk_mib = 4194304
 def test_the_busiest_moment_of_dlrm_is_placed_within_five_percent_of_the_bound(data, tmp_path):
     (tmp_path / "nodes.toml").write_text(NODES, "utf-8")
     trace = fleetlab.read(data / "alibaba-dlrm-v2025", "dlrm2025")
-    found = fleetlab.plan(alive(trace, "busiest"), Cluster.from_toml(tmp_path / "nodes.toml"), seconds=100)
+    found = fleetlab.plan(alive(trace, "busiest"), Cluster.from_toml(tmp_path / "nodes.toml"), seconds=60)
     assert found.placements.height > 5000
     assert found.gap <= 0.05
