@@ -857,6 +857,7 @@ def autoscale(
     *,
     nodes: Path | None = None,
     wait: float = 60.0,
+    risk: float | None = None,
     every: float = 300.0,
     boot: float = 300.0,
     learn: float | None = None,
@@ -872,6 +873,9 @@ def autoscale(
         A TOML file with one [[node]] entry, its count the most that there may be; the trace's nodes unless told.
     wait
         The goal: the P95 wait in seconds, which every way to scale must meet.
+    risk
+        Instead of a goal: how often a step may ask for more nodes than a forecast has ready, such as 0.05. The others
+        are then held to the P95 wait that comes of it.
     every
         Seconds between two decisions.
     boot
@@ -891,6 +895,7 @@ def autoscale(
             opened.workload,
             _cluster_of(opened, trace, "--nodes"),
             wait=wait,
+            risk=risk,
             every=every,
             boot=boot,
             learn=learn,

@@ -221,6 +221,17 @@ def test_nodes_to_have_ready_are_told_for_every_step_that_counts(found):
     assert ready["forecast"].sum() / 12 / 3 <= hours + 1e-9
 
 
+def test_a_chosen_risk_is_how_often_more_is_asked_for_than_is_ready_and_others_wait_no_longer():
+    work, nodes = day_and_night(7, mean=20.0), Cluster.uniform(60, 1)
+    found = fleetlab.autoscale(work, nodes, risk=0.2, learn=4 * DAY, models=["last", "ridge"])
+    at, ready = found.tables()["at the goal"], found.tables()["ready"]
+    forecast = at.filter(pl.col("policy") == "forecast")
+    assert forecast["setting"].item().startswith("risk 0.2, ")
+    assert (at["P95 wait"] <= forecast["P95 wait"].item()).all()
+    # Seldomer than that, as nodes are whole and so are demands; 864 steps that hang together vary by some points.
+    assert 0.06 < (ready["asked for"] > ready["forecast"]).mean() < 0.24
+
+
 def test_a_study_leaves_the_models_of_the_catalogue_as_they_were(found):
     assert not hasattr(BY_NAME["ridge"], "fits_")
 
@@ -237,6 +248,8 @@ def test_the_result_is_one_json_object_with_figures(found):
         ({"every": 0.0}, "`every` is not a number"),
         ({"boot": float("nan")}, "`boot` is not a number"),
         ({"models": ["oracle"]}, "no model by that name"),
+        ({"risk": 0.0}, "a risk is between 0 and 1: 0.0"),
+        ({"risk": float("nan")}, "a risk is between 0 and 1"),
         ({"models": []}, "no model to forecast with"),
         ({"seed": -1}, "a seed is a whole number from 0: -1"),
         ({"learn": 4 * DAY, "every": 3600.0}, "too few forecasts are over to take a margin from: 46"),

@@ -61,6 +61,7 @@ def autoscale(
     nodes: Cluster,
     *,
     wait: float = 60.0,
+    risk: float | None = None,
     every: float = 300.0,
     boot: float = 300.0,
     learn: float | None = None,
@@ -74,9 +75,13 @@ def autoscale(
     once a node has had `boot` seconds to start. Forecasts learn for `learn` seconds (a third of the log unless told),
     and the days after that count. Beside them: `reactive` (nodes are booted when somebody waits), `static` (always the
     same number) and `oracle` (which knows what comes). Each is set so that it needs the fewest node-hours at which the
-    P95 wait is met.
+    P95 wait is met. A chosen `risk` that a step asks for more nodes than are ready takes the place of `wait`: the goal
+    is then the P95 wait that the forecast has at that risk.
     """
     _known(wait, every, boot, learn, seed)
+    if risk is not None and not 0 < risk < 1:
+        msg = f"a risk is between 0 and 1: {risk}"
+        raise WorkloadError(msg, hint="--risk 0.05: in one step of twenty more is asked for than is ready")
     told = _models(models)
     demand = asked(workload, nodes, every=every)
     ground = _ground(demand, nodes, boot, learn)
@@ -88,9 +93,14 @@ def autoscale(
         return fared
 
     seen = _forecasts(ground, told)
-    found = {name: _WAYS[name](ground, seen, wait, tick) for name in POLICIES}
-    settings = {"wait": wait, "every": every, "boot": boot, "learn": ground.first * every, "cluster": nodes.source}
-    settings["models"] = [m.name for m in told]
+    chosen = None if risk is None else tick(_at(ground, seen, risk))
+    wait = wait if chosen is None else chosen.p95
+    found = {name: _WAYS[name](ground, seen, wait, tick) for name in POLICIES if chosen is None or name != "forecast"}
+    found = {name: found.get(name, chosen) for name in POLICIES}
+    settings = {
+        "wait": wait, "risk": risk, "every": every, "boot": boot, "learn": ground.first * every,
+        "cluster": nodes.source, "models": [m.name for m in told],
+    }  # fmt: skip
     return _told(found, done, ground, wait, Provenance("autoscale", workload.source, settings, seed))
 
 
@@ -194,13 +204,16 @@ def _forecast(
     settings = [(risk, 0) for risk in RISKS] + [(RISKS[-1], j * step) for j in range(1, STEPS + 1)]
 
     def run(j: int) -> Fared:
-        risk, extra = settings[j]
-        model = _ready.best(seen, risk, ground.first)
-        upper = model.upper(risk) + extra
-        said = f"risk {risk:g}" + (f" and {extra} nodes" if extra else "") + f", {model.name}"
-        return tick(ground.scheduled("forecast", said, _whole(ground, upper)))
+        return tick(_at(ground, seen, *settings[j]))
 
     return cheapest(range(len(settings)), run, wait)
+
+
+def _at(ground: Ground, seen: Sequence[_ready.Forecasts], risk: float, extra: int = 0) -> Fared:
+    """As many nodes as are exceeded with that risk, and so many more."""
+    model = _ready.best(seen, risk, ground.first)
+    said = f"risk {risk:g}" + (f" and {extra} nodes" if extra else "") + f", {model.name}"
+    return ground.scheduled("forecast", said, _whole(ground, model.upper(risk) + extra))
 
 
 def _oracle(ground: Ground, _: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]) -> Fared | None:
