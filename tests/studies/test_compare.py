@@ -1,5 +1,6 @@
 """Policies compared on the same arrivals, and the story told in one go."""
 
+import threading
 from dataclasses import replace
 
 import polars as pl
@@ -112,3 +113,15 @@ def test_the_story_ends_in_five_sentences_and_a_page(tmp_path):
     assert "<svg" in text
     assert "http:" not in text.replace("http://www.w3.org", "")
     assert "https:" not in text
+
+
+def test_a_story_that_is_stopped_leaves_no_thread_and_no_page(tmp_path):
+    def tell(what, _done, _share):
+        if what == "changes":
+            raise KeyboardInterrupt
+
+    trace, before = fleetlab.synthesize("pai2020", tasks=800, seed=1), threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        story(trace, out=tmp_path / "page.html", tell=tell)
+    assert not list(tmp_path.iterdir())
+    assert threading.active_count() == before

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import polars as pl
@@ -38,12 +39,17 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
         raise TraceError(msg, hint="--cluster FILE.toml gives it one")
     tell = tell or (lambda *_: None)
     tasks, usage, when = busiest(trace)
-    # Changes and policies are played in processes of their own: this one describes meanwhile.
+    # Changes and policies are played in processes of their own: a thread describes meanwhile.
+    over = Event()
     with ThreadPoolExecutor(1) as aside:
-        asking = aside.submit(diagnose, tasks, trace.cluster, usage=usage, seed=seed, tell=tell)
-        comparing = aside.submit(compare, tasks, trace.cluster, policies=FIVE, seed=seed, tell=tell)
-        seen = describe(trace, seed=seed, tell=tell)
-        why, by = asking.result(), comparing.result()
+        describing = aside.submit(describe, trace, seed=seed, tell=_until(over, tell))
+        try:
+            why = diagnose(tasks, trace.cluster, usage=usage, seed=seed, tell=tell)
+            by = compare(tasks, trace.cluster, policies=FIVE, seed=seed, tell=tell)
+            seen = describing.result()
+        except BaseException:  # Ctrl-C too: nobody waits for the description any more
+            over.set()
+            raise
     tell("page", 0, 0.0)
     found: dict[str, Result] = {"the trace": seen, f"why tasks wait{when}": why, f"five policies{when}": by}
     page = report(found, out, title="What happened, and why")
@@ -54,6 +60,18 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
     rest = [sentence for sentence in seen.sentences if sentence not in firsts]
     told = (*[*firsts[::-1], *rest][: FIVE_SENTENCES - len(ends)][::-1], *ends)
     return Story(page, tuple(f"{said[0].upper()}{said[1:].rstrip('.')}." for said in told))
+
+
+def _until(over: Event, tell: Tell) -> Tell:
+    """Tells on until it is over, and then ends whoever tells."""
+
+    def told(what: str, done: int, share: float) -> None:
+        if over.is_set():
+            msg = "nobody waits for it"
+            raise RuntimeError(msg)
+        tell(what, done, share)
+
+    return told
 
 
 def busiest(trace: Trace, *, most: int = MOST) -> tuple[Workload, pl.LazyFrame | None, str]:
