@@ -161,7 +161,7 @@ def _words(rows: pl.DataFrame, first: str) -> tuple[str, ...]:
     share = 1 - best["mean wait"] / base["mean wait"] if base["mean wait"] else 0.0
     saved = Estimate("", -best["difference"], -best["difference high"], -best["difference low"], "s")
     return (
-        f"by {best['policy']}{_knows(best['policy'])} tasks wait {share:.0%} less than by {first}: "
+        f"by {best['policy']}{_knows(best['policy'])} tasks wait {100 * share:.0f} % less than by {first}: "
         f"on the mean{say(saved)} less",
         *(f"{name} makes them wait longer" for name in _worse(rows)),
     )

@@ -54,7 +54,8 @@ def story(trace: Trace, *, out: Path, seed: int = 0, tell: Tell | None = None) -
     found: dict[str, Result] = {"the trace": seen, f"why tasks wait{when}": why, f"five policies{when}": by}
     page = report(found, out, title="What happened, and why")
     tell("page", 1, 1.0)
-    ends = tuple(f"{found}{when}" for found in (*why.findings[:2], by.sentences[0]))
+    same = when and " (the same tasks)"
+    ends = tuple(f"{a}{b}" for a, b in zip((*why.findings[:2], by.sentences[0]), (when, same, same), strict=False))
     # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
     firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
     rest = [sentence for sentence in seen.sentences if sentence not in firsts]
