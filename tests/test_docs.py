@@ -26,9 +26,15 @@ def steps(text):
             yield "python", body, ""
 
 
-def run(words, folder):
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """The built-in trace is made once for all guides, and the user's own cache is left alone."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(words, folder, cache):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    home = {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": path, "COLUMNS": "100"}
+    home = {"XDG_CACHE_HOME": str(cache), "PATH": path, "COLUMNS": "100"}
     done = subprocess.run(words, cwd=folder, env=os.environ | home, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -48,14 +54,14 @@ def lines(text):
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda p: p.name)
-def test_a_guide_does_what_it_says(guide, tmp_path):
+def test_a_guide_does_what_it_says(guide, tmp_path, cache):
     for kind, what, text in steps(guide.read_text("utf-8")):
         if kind == "file":
             (tmp_path / what).write_text(text, "utf-8")
         elif kind == "python":
-            run([sys.executable, "-c", what], tmp_path)
+            run([sys.executable, "-c", what], tmp_path, cache)
         elif not what.startswith(("git ", "make ", "cd ")):
-            found = run(["bash", "-c", what], tmp_path)
+            found = run(["bash", "-c", what], tmp_path, cache)
             assert not text.strip() or fits(lines(text), lines(found)), f"{what}\n{found}"
 
 

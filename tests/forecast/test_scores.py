@@ -44,13 +44,24 @@ def test_half_the_miss_is_half_the_skill():
     assert blocks(500).better(missed / 2, missed) == 1.0
 
 
+def test_the_interval_of_a_ratio_holds_the_truth_about_as_often_as_it_says():
+    draw = np.random.default_rng(3)
+    held = 0
+    for _ in range(200):
+        came = draw.exponential(2.0, 600)
+        _, low, high = blocks(600).ratio(np.abs(came - 2.0), came)
+        held += low <= 2 / np.e <= high  # the mean distance of an exponential from its mean is 2/e of it
+    assert 180 <= held <= 200
+
+
 def test_where_nothing_came_there_is_no_nrmse():
     assert np.isnan(blocks(50).rooted(np.ones(50), np.zeros(50))[0])
+    assert np.isnan(blocks(50).ratio(np.ones(50), np.zeros(50))[0])
 
 
 def test_pinball_of_a_sure_and_right_forecast_is_nothing():
     came = np.arange(5.0)
-    assert pinball(came, came, np.zeros((2, 5))) == 0.0
+    assert not pinball(came, came, np.zeros((2, 5))).any()
 
 
 def test_pinball_by_hand():

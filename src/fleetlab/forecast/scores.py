@@ -69,8 +69,13 @@ class Blocks:
 
     def share(self, held: Floats) -> Told:
         """A mean of what is 0 or 1."""
-        sums, counts = self.sums(held), self.sums(np.ones(len(held)))
-        return self._around(held.mean(), (self.draws @ sums) / (self.draws @ counts), least=0.0, most=1.0)
+        return self.ratio(held, np.ones(len(held)), most=1.0)
+
+    def ratio(self, top: Floats, below: Floats, *, most: float = np.inf) -> Told:
+        """One sum over another, neither of them negative."""
+        above, under = self.sums(top), self.sums(below)
+        value, drawn = over(above.sum(), under.sum()), over(self.draws @ above, self.draws @ under)
+        return self._around(value, drawn, least=0.0, most=most)
 
     def _around(self, value: Floats | float, drawn: Floats, *, least: float = -np.inf, most: float = np.inf) -> Told:
         known, value, count = drawn[np.isfinite(drawn)], float(value), self.draws.shape[1]
@@ -92,9 +97,9 @@ def over(top: Floats | float, below: Floats | float) -> Floats:
     return np.asarray(np.divide(top, below, out=np.full(np.broadcast(top, below).shape, np.nan), where=below != 0))
 
 
-def pinball(came: Floats, said: Floats, widths: Floats) -> float:
-    """The mean loss over the quantiles that the intervals and the forecast are; `widths` are [levels, origins]."""
+def pinball(came: Floats, said: Floats, widths: Floats) -> Floats:
+    """Each origin's mean loss over the quantiles that forecast and intervals are; `widths` are [levels, origins]."""
     ends = [(q, np.maximum(said + side * w, 0.0)) for level, w in zip(LEVELS, widths, strict=True)
             for side, q in ((-1, (1 - level) / 2), (1, (1 + level) / 2))]  # fmt: skip
-    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)).mean() for q, end in [(0.5, said), *ends]]
-    return float(np.mean(losses))
+    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)) for q, end in [(0.5, said), *ends]]
+    return np.asarray(np.mean(losses, axis=0))

@@ -12,7 +12,7 @@ from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
 from fleetlab.forecast.conformal import LEVELS
 from fleetlab.forecast.demand import RESOURCES
 from fleetlab.forecast.panel import Floats
-from fleetlab.forecast.scores import over, pinball
+from fleetlab.forecast.scores import Told, over, pinball
 from fleetlab.forecast.studied import Studied
 
 PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
@@ -61,9 +61,9 @@ def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
         "against": found.simple[h][k],
         "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
         "explained": float(1 - over((missed**2).mean(), came.var())),
-        "MASE": float(over(np.abs(missed).mean(), np.abs(np.diff(learnt)).mean())),
-        "WAPE": float(over(np.abs(missed).sum(), came.sum())),
-        "pinball": float(over(pinball(came, came - missed, widths), mean)),
+        **_told("MASE", blocks.ratio(np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
+        **_told("WAPE", blocks.ratio(np.abs(missed), came)),
+        **_told("pinball", blocks.ratio(pinball(came, came - missed, widths), came)),
         **{
             f"{word} {level:.0%}": value
             for level, c, w in zip(LEVELS, cover, widths, strict=True)
@@ -74,6 +74,10 @@ def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
             )
         },
     }  # fmt: skip
+
+
+def _told(name: str, told: Told) -> dict[str, float]:
+    return dict(zip((name, f"{name} low", f"{name} high"), told, strict=True))
 
 
 def chosen(board: pl.DataFrame) -> pl.DataFrame:
