@@ -12,7 +12,7 @@ from fleetlab import Cluster, Trace, Workload, WorkloadError, cli
 from fleetlab.forecast.catalogue import BY_NAME
 from fleetlab.studies.autoscale import study
 from fleetlab.studies.autoscale._demand import asked, peaks
-from fleetlab.studies.autoscale._ready import Forecasts, forecasts
+from fleetlab.studies.autoscale._ready import Forecasts, forecasts, held
 from fleetlab.studies.autoscale._replay import Ground
 from fleetlab.studies.autoscale.study import cheapest
 
@@ -147,7 +147,16 @@ def test_a_node_that_comes_back_has_booted_once():
     ground = clockwork()
     ready = np.full(len(ground.asked.level), 1)
     ready[4 * 288 + 12 : 4 * 288 + 24] = 3  # two nodes for an hour of the day that counts
-    assert ground.scheduled("made", "", ready).boots.tolist() == [2]
+    fared = ground.scheduled("made", "", ready)
+    assert fared.boots.tolist() == [2]
+    assert fared.node_hours.tolist() == [pytest.approx(24 + 2 * (1 + 300 / 3600))]
+
+
+def test_nodes_that_are_kept_are_those_of_the_last_steps():
+    draw = np.random.default_rng(0).integers(1, 9, 50)
+    for steps in (0, 1, 7):
+        by_hand = [max(draw[max(0, t - steps) : t + 1]) for t in range(50)]
+        assert held(draw, steps).tolist() == by_hand
 
 
 def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
@@ -159,7 +168,7 @@ def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
     fared = Ground(demand, Cluster.of(nodes, source="three"), 0, 3, 300.0).reactive(0, 600.0)
     assert fared.wait.min() >= 300
     assert fared.wait.max() <= 360
-    assert fared.node_hours.tolist() == pytest.approx([4 * 3 * (3600 + 600) / 3600] * 3, rel=0.02)
+    assert fared.node_hours.tolist() == pytest.approx([4 * 3 * (300 + 3600 + 600) / 3600] * 3, rel=0.02)
     assert fared.boots.tolist() == [12, 12, 12]
 
 

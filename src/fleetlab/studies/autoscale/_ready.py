@@ -75,3 +75,13 @@ def best(found: Sequence[Forecasts], risk: float, before: int) -> Forecasts:
     """The model that did best at this risk in the steps before, which are not those that count."""
     at = np.arange(before)
     return min(found, key=lambda f: (f.pinball(risk, at), f.name))
+
+
+def held(ready: Ints, steps: int) -> Ints:
+    """Nodes that stay for so many steps after the last one that asked for them.
+
+    >>> held(np.array([1, 4, 2, 1, 1, 3]), 2)
+    array([1, 4, 4, 4, 2, 3])
+    """
+    padded = np.concatenate((np.full(steps, ready[0]), ready)) if len(ready) else ready
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, steps + 1).max(axis=1)) if steps else ready

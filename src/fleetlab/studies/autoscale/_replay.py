@@ -27,10 +27,10 @@ class Fared:
     setting: str
     submit: Floats  # of the tasks that count
     wait: Floats
-    node_hours: Floats  # [days]
+    node_hours: Floats  # [days]: ready, and booting before that
     boots: Floats  # [days]: nodes that were switched on
     ready: Ints | None  # [steps]: nodes that were to be ready, where that was told beforehand
-    idle: Floats  # [days]: GPU-hours on them that nobody held; of nodes without GPUs, node-hours by their CPU
+    idle: Floats  # [days]: GPU-hours on ready ones that nobody held; of nodes without GPUs, node-hours by their CPU
 
     @property
     def p95(self) -> float:
@@ -89,7 +89,8 @@ class Ground:
         self, policy: str, setting: str, result: SimResult, there: pl.DataFrame, ready: Ints | None = None
     ) -> Fared:
         edges, tasks = self.edges, result.tasks
-        hours, boots = covered(there, edges) / 3600, booted(there, edges)
+        ready_hours, boots = covered(there, edges) / 3600, booted(there, edges)
+        hours = ready_hours + boots * self.boot / 3600  # whoever switches a node on pays from then on
         counts = (tasks["submit"] >= edges[0]).to_numpy() & (tasks["submit"] < edges[-1]).to_numpy()
         start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
         gpus = int(self.cluster.frame["gpus"][0])
@@ -99,7 +100,7 @@ class Ground:
             for a, b in pairwise(edges.tolist())
         ])  # fmt: skip
         submit, wait = (tasks[name].to_numpy()[counts] for name in ("submit", "wait"))
-        return Fared(policy, setting, submit, wait, hours, boots, ready, (hours - held) * (gpus or 1))
+        return Fared(policy, setting, submit, wait, hours, boots, ready, (ready_hours - held) * (gpus or 1))
 
 
 def _runs(which: Bools) -> list[tuple[int, int]]:

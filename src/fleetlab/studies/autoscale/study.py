@@ -24,6 +24,7 @@ DAY = 86_400.0
 MODELS = ("last", "seasonal", "holt_winters", "ridge")
 RISKS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
 IDLES = (300.0, 600.0, 1200.0, 3600.0)  # seconds after which a reactive pool lets a node go
+HOLDS = (0.0, 900.0, 1800.0, 3600.0)  # seconds for which a node stays after the last step that asked for it
 STEPS = 40  # by which nodes may be added on top of a forecast or of what is to come
 FINE = 0.005  # of the peak: such a step, and one node at least
 POLICIES = ("reactive", "static", "forecast", "oracle")
@@ -193,27 +194,33 @@ def _reactive(
         cheapest(range(len(ground.cluster) + 1), lambda n, idle=idle: tick(ground.reactive(n, idle)), wait)  # type: ignore[misc]
         for idle in IDLES
     ]
-    return min((m for m in met if m), key=lambda m: float(m.node_hours.sum()), default=None)
+    return _least(met)
 
 
 def _forecast(
     ground: Ground, seen: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]
 ) -> Fared | None:
-    """Risks from high to low, then nodes on top of the lowest."""
+    """Risks from high to low, then nodes on top of the lowest; each with several times for which a node stays."""
     step = _step(ground.asked)
     settings = [(risk, 0) for risk in RISKS] + [(RISKS[-1], j * step) for j in range(1, STEPS + 1)]
+    met = [
+        cheapest(range(len(settings)), lambda j, hold=hold: tick(_at(ground, seen, *settings[j], hold)), wait)  # type: ignore[misc]
+        for hold in HOLDS
+    ]
+    return _least(met)
 
-    def run(j: int) -> Fared:
-        return tick(_at(ground, seen, *settings[j]))
 
-    return cheapest(range(len(settings)), run, wait)
+def _least(met: Sequence[Fared | None]) -> Fared | None:
+    """Who needs the fewest node-hours."""
+    return min((m for m in met if m), key=lambda m: float(m.node_hours.sum()), default=None)
 
 
-def _at(ground: Ground, seen: Sequence[_ready.Forecasts], risk: float, extra: int = 0) -> Fared:
-    """As many nodes as are exceeded with that risk, and so many more."""
+def _at(ground: Ground, seen: Sequence[_ready.Forecasts], risk: float, extra: int = 0, hold: float = 0.0) -> Fared:
+    """As many nodes as are exceeded with that risk, and so many more; whoever is switched on stays for a while."""
     model = _ready.best(seen, risk, ground.first)
-    said = f"risk {risk:g}" + (f" and {extra} nodes" if extra else "") + f", {model.name}"
-    return ground.scheduled("forecast", said, _whole(ground, model.upper(risk) + extra))
+    more = (f" and {extra} nodes" if extra else "") + (f", kept {hold:g} s" if hold else "")
+    ready = _ready.held(_whole(ground, model.upper(risk) + extra), math.ceil(hold / ground.asked.every))
+    return ground.scheduled("forecast", f"risk {risk:g}{more}, {model.name}", ready)
 
 
 def _oracle(ground: Ground, _: Sequence[_ready.Forecasts], wait: float, tick: Callable[[Fared], Fared]) -> Fared | None:
@@ -259,7 +266,7 @@ def _told(
     short = [f"at the peak tasks ask for {most:,} nodes, and there are {there:,}: some wait whatever is done"]
     notes = (
         f"{ground.days} days count, after {ground.first * ground.asked.every / DAY:.3g} days to learn from",
-        f"nodes that boot are not counted: each boot would add {ground.boot:g} s",
+        f"a node counts from when it is switched on: each boot adds {ground.boot:g} s in which nobody can use it",
         "a node that is switched off counts until its last task ends",
         "settings are chosen on the days that count, for every way alike",
         *(left if ground.asked.left_out else ()),
