@@ -31,7 +31,8 @@ def test_a_result_comes_back_from_its_json(tmp_path):
     assert back.provenance == Found.provenance
     assert back.notes == ("one thing",)
     assert back.summary()[0].metric == "m"
-    assert math.isnan(back.summary()[0].high)
+    assert math.isnan(back.summary()[0].low)
+    assert back.summary()[0].high == math.inf
     assert back.tables()["t"].rows() == [(1, "<script>"), (2, None)]
     assert back.figures()["cdf"].frame.equals(Found().figures()["cdf"].frame)
     assert back.figures()["cdf"].log_x

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from fleetlab.workload import Estimate, FleetlabError, Provenance, TraceError, WorkloadError, as_json, say
+from fleetlab.workload.saved import Saved
 
 
 class Found:
@@ -43,7 +44,7 @@ def strict(text: str) -> dict[str, object]:
         (Estimate("share", 0.00012345, 0.000121, 0.000125, ""), "share 0.0001234 (0.0001210 to 0.0001250)"),
         (Estimate("wait", -1.5, -2.0, -1.0, "s"), "wait -1.50 s (-2.00 to -1.00)"),
         (Estimate("wait", 5.0, math.nan, math.nan, "s"), "wait 5 s"),
-        (Estimate("wait", 5.0, 0.0, math.inf, "s"), "wait 5 s"),
+        (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (0 to inf)"),
         (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait nan s"),
         (Estimate.exact("tasks", 1260920), "tasks 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
@@ -63,7 +64,22 @@ def test_the_narrowest_interval_there_is_can_be_said():
 @pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, math.nan], {"a": math.nan}, [{"a": [math.inf]}]], ids=str)
 def test_json_has_no_word_for_what_is_no_number(value):
     found = strict(as_json(Found(value, number=math.nan)))
-    assert found["summary"] == [{"metric": "m", "value": None, "low": 0.0, "high": None, "unit": "s"}]
+    assert found["summary"] == [{"metric": "m", "value": None, "low": 0.0, "high": "inf", "unit": "s"}]
+
+
+def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp_path):
+    class Overloaded(Found):
+        def tables(self):
+            waits = pl.DataFrame(
+                {"wait": [1.0, math.inf, None, -math.inf], "whole": [1, 2, 3, 4], "app": ["inf", "b", "c", "d"]}
+            )
+            return {"waits": waits, "ends": pl.DataFrame({"x": [math.inf]})}
+
+    (tmp_path / "saved.json").write_text(as_json(Overloaded(1, number=math.inf)), "utf-8")
+    again = Saved.load(tmp_path / "saved.json")
+    assert again.tables()["waits"].equals(Overloaded(1).tables()["waits"])
+    assert again.tables()["ends"]["x"].to_list() == [math.inf]
+    assert say(again.summary()[0]) == "m inf s (0 to inf)"
 
 
 def test_json_has_provenance_summary_and_tables():

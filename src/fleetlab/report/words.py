@@ -46,7 +46,7 @@ def number(e: Estimate) -> str:
     >>> number(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
     '0.83 s (0.69 to 0.97)'
     """
-    return say(e._replace(metric="")).removeprefix(" ") if math.isfinite(e.value) else "–"
+    return say(e._replace(metric="")).removeprefix(" ") if not math.isnan(e.value) else "–"
 
 
 def difference(first: Estimate, other: Estimate) -> str:

@@ -40,10 +40,14 @@ def say(e: Estimate) -> str:
     'mean wait 0.83 s (0.69 to 0.97)'
     >>> say(Estimate.exact("tasks", 1260920))
     'tasks 1,260,920'
+    >>> say(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
+    'mean wait 2 s (0 to inf)'
     """
     unit = f" {e.unit}" if e.unit else ""
-    if not math.isfinite(e.high - e.low) or e.high == e.low:
+    if math.isnan(e.high - e.low) or e.high == e.low:
         return f"{e.metric} {_plain(e.value)}{unit}"
+    if math.isinf(e.high - e.low):
+        return f"{e.metric} {_plain(e.value)}{unit} ({_plain(e.low)} to {_plain(e.high)})"
     # Two digits of the interval's half width, and no more, mean something.
     digits = 1 - math.floor(math.log10(e.high - e.low) - math.log10(2))
     value, low, high = (f"{round(x, digits):,.{max(0, digits)}f}" for x in (e.value, e.low, e.high))
@@ -95,8 +99,9 @@ class Result(Protocol):
 
 
 def as_json(result: Result) -> str:
-    """One object with `provenance`, `summary` and `tables`, for machines; what is not a number becomes null.
+    """One object with `provenance`, `summary` and `tables`, for machines.
 
+    What is not a number becomes null, and what has no end, such as a wait where more comes than can be served, "inf".
     Notes, where a result has some, are a table too; sentences and figures, where it has some, come as `sentences` and
     `figures`.
     """
@@ -111,14 +116,16 @@ def as_json(result: Result) -> str:
     if said := getattr(result, "sentences", ()):
         found["sentences"] = [str(line) for line in said]
     if drawn := figures_of(result):
-        found["figures"] = {name: figure.to_json() for name, figure in drawn.items()}
+        found["figures"] = _finite({name: figure.to_json() for name, figure in drawn.items()}, endless=False)
     return json.dumps(_finite(found), ensure_ascii=False, default=str)
 
 
-def _finite(value: object) -> object:
-    # JSON has no NaN: a reader in another language would stumble over it.
+def _finite(value: object, *, endless: bool = True) -> object:
+    # JSON has neither NaN nor infinity: a reader in another language would stumble over them. Nothing endless is drawn.
     if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {str(k): _finite(v, endless=endless) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_finite(v, endless=endless) for v in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return str(value) if endless and math.isinf(value) else None

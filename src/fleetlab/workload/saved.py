@@ -13,6 +13,8 @@ from fleetlab.workload.errors import WorkloadError
 from fleetlab.workload.figure import Figure
 from fleetlab.workload.result import Estimate, Provenance
 
+ENDLESS = ("inf", "-inf")  # how JSON, which has no word for it, is told
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
@@ -65,7 +67,7 @@ class Saved:
         return cls(
             Provenance.from_json(about["provenance"]),
             tuple(_estimate(row) for row in about["summary"]),
-            {name: pl.DataFrame(rows, infer_schema_length=None, strict=False) for name, rows in tables.items()},
+            {name: _frame(rows) for name, rows in tables.items()},
             {name: Figure.from_json(one) for name, one in about.get("figures", {}).items()},
             notes,
             tuple(str(line) for line in about.get("sentences") or _said(tables.get("sentences", []))),
@@ -77,7 +79,21 @@ def _said(rows: list[dict[str, Any]]) -> list[str]:
     return [line for row in rows if len(row) == 1 for line in row.values() if isinstance(line, str)]
 
 
+def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """A table; where all but "inf" are numbers, so is that."""
+    for column in {name for row in rows for name, value in row.items() if value in ENDLESS}:
+        others = [row.get(column) for row in rows]
+        if all(value is None or value in ENDLESS or isinstance(value, float | int) for value in others):
+            rows = [row | {column: _number(row.get(column))} for row in rows]
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401  whatever JSON has
+    return float(str(value)) if value in ENDLESS else value
+
+
 def _estimate(row: dict[str, Any]) -> Estimate:
     """JSON has no NaN: what was not a number was written as null."""
-    value, low, high = (float("nan") if row[key] is None else row[key] for key in ("value", "low", "high"))
+    told = (_number(row[key]) for key in ("value", "low", "high"))
+    value, low, high = (float("nan") if one is None else one for one in told)
     return Estimate(str(row["metric"]), value, low, high, str(row["unit"]))
