@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
 
@@ -61,6 +62,11 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and abs(value) >= 1000 else f"{value:.4g}"
 
 
+@cache
+def _version() -> str:
+    return version("fleetlab")  # looks for a file each time, as long as a small simulation takes
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """How a result came to be: enough to run it again."""
@@ -69,7 +75,7 @@ class Provenance:
     source: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    version: str = field(default_factory=lambda: version("fleetlab"))
+    version: str = field(default_factory=_version)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, ready for `json.dumps`."""
