@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
+from typing import get_args
 
 import pytest
+from cyclopts import CoercionError
 
 import fleetlab
 from fleetlab import cli
@@ -38,7 +41,7 @@ def saved(fixtures, tmp_path):
 
 @pytest.mark.parametrize("verb", ["read", "fetch", "synthesize"])
 def test_a_command_takes_what_its_verb_takes(verb):
-    said = set(inspect.signature(getattr(cli, verb)).parameters) - OF_THE_RECEPTION
+    said = set(inspect.signature(cli.app[verb].default_command).parameters) - OF_THE_RECEPTION
     taken = set(inspect.signature(getattr(fleetlab, verb)).parameters) - OF_THE_FUNCTION
     assert said == taken
 
@@ -57,6 +60,43 @@ def test_a_seed_below_zero_is_refused_before_anything_is_done(words, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words.split(), "--seed", "-1"])
     assert "--seed. Must be >= 0" in capsys.readouterr().err
+
+
+def every_option(app=cli.app, words=()):
+    """Every option of every command: the words before it, its name, and what it takes."""
+    for name in app:
+        if not name.startswith("-"):
+            command = app[name]
+            yield from every_option(command, (*words, name))
+            if command.default_command:
+                yield from ((*words, name, of.name, of.hint) for of in command.assemble_argument_collection())
+
+
+WHOLE = [option for *option, takes in every_option() if int in (takes, *get_args(takes))]
+
+
+@pytest.mark.parametrize("option", WHOLE, ids=" ".join)
+def test_a_whole_number_is_never_made_of_a_fraction(option):
+    with pytest.raises(CoercionError, match=f'{option[-1]}: unable to convert "1.5" into int'):
+        cli.app.parse_args([*option, "1.5"], exit_on_error=False, print_error=False)
+
+
+def test_a_horizon_of_one_and_a_half_steps_is_a_mistake(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["forecast", "builtin:9", "--horizon", "1.5"])
+    assert capsys.readouterr().err.startswith('error: Invalid value for --horizon: unable to convert "1.5" into int.')
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    _, bound, _ = cli.app.parse_args(["forecast", "builtin", "--horizon", "12.0"])
+    assert bound.arguments["horizon"] == 12
+
+
+@pytest.mark.parametrize("words", ["", "simulate", "bench", "bench suite", "share run", "share mig check"])
+def test_the_version_is_ours_after_every_command(words, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*words.split(), "--version"])
+    assert capsys.readouterr().out == f"{version('fleetlab')}\n"
 
 
 @pytest.mark.parametrize("command", ["read", "fetch", "synthesize", "traces", "show"])

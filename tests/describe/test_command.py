@@ -26,7 +26,7 @@ def run(capsys, *words):
 
 
 def test_the_command_takes_what_the_verb_takes():
-    said = set(inspect.signature(cli.describe).parameters) - {"json", "cluster"}
+    said = set(inspect.signature(cli.app["describe"].default_command).parameters) - {"json", "cluster"}
     assert said == set(inspect.signature(fleetlab.describe).parameters) - {"tell"}
 
 

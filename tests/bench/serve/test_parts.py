@@ -254,7 +254,7 @@ def test_a_limit_that_is_none_is_refused(wrong):
 
 
 def test_the_command_and_the_module_have_the_same_words():
-    from fleetlab._bench_commands import serve
+    from fleetlab.commands.bench.serve import serve
 
     command = {name.rstrip("_"): p.default for name, p in inspect.signature(serve).parameters.items()}
     module = {a.dest: a.default for a in door._parser()._actions if a.dest != "help"}

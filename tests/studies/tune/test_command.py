@@ -56,6 +56,6 @@ def test_the_command_has_the_words_of_its_verb():
 
     from fleetlab import cli
 
-    said = set(inspect.signature(cli.tune).parameters) - {"json", "cluster", "out"}
+    said = set(inspect.signature(cli.app["tune"].default_command).parameters) - {"json", "cluster", "out"}
     taken = set(inspect.signature(fleetlab.tune).parameters) - {"tell", "store"}
     assert said == taken

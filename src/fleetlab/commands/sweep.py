@@ -1,29 +1,24 @@
-"""`fleetlab sweep` and `fleetlab runs`: words to a study or a store, one verb, print."""
-
-from __future__ import annotations
+"""Many runs: every cell of a study, kept, listed and held against each other."""
 
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab._words import Json, examples, talk
+from fleetlab.commands.words import Json, examples, listed, pairs, talk
 
-SWEEP = examples(
-    "fleetlab sweep study.toml",
-    "fleetlab sweep study.toml --store runs --workers 8 --json > swept.json",
-    "fleetlab sweep study.toml --engine ray --address 10.0.0.1:6379",
+desk = App()
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab sweep study.toml",
+        "fleetlab sweep study.toml --store runs --workers 8 --json > swept.json",
+        "fleetlab sweep study.toml --engine ray --address 10.0.0.1:6379",
+    )
 )
-RUNS = examples(
-    "fleetlab runs runs",
-    "fleetlab runs runs --where order=sjf --where load=1.2",
-    "fleetlab runs runs --against order=fifo --metrics 'mean wait,P99 wait'",
-    "fleetlab runs runs --out cells.parquet",
-)
-
-
 def sweep(
     study: Path,
     *,
@@ -61,6 +56,14 @@ def sweep(
         sys.exit(1)
 
 
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab runs runs",
+        "fleetlab runs runs --where order=sjf --where load=1.2",
+        "fleetlab runs runs --against order=fifo --metrics 'mean wait,P99 wait'",
+        "fleetlab runs runs --out cells.parquet",
+    )
+)
 def runs(
     store: Path,
     *,
@@ -88,8 +91,8 @@ def runs(
     """
     from fleetlab._screen import show
 
-    wanted = [word.strip() for word in metrics.split(",") if word.strip()]
-    found = fleetlab.runs(store, where=_pairs(where, "where"), against=_pairs(against, "against"), metrics=wanted)
+    wanted = listed(metrics)
+    found = fleetlab.runs(store, where=_cells(where, "--where"), against=_cells(against, "--against"), metrics=wanted)
     if out is not None:
         found.export(out)
     show(found, json=json, only=("differences", "cases"))
@@ -97,9 +100,6 @@ def runs(
         talk(f"\nwritten to {out}")
 
 
-def _pairs(words: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = [word.partition("=") for word in words]
-    if wrong := [word for word, (name, equals, _) in zip(words, pairs, strict=True) if not equals or not name.strip()]:
-        msg = f"--{option} takes WORD=VALUE, not: `{wrong[0]}`"
-        raise fleetlab.WorkloadError(msg, hint=f"--{option} order=fifo --{option} load=1.2")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _cells(words: tuple[str, ...], option: str) -> dict[str, str]:
+    hint = f"{option} order=fifo {option} load=1.2"
+    return dict(pairs(words, f"{option} takes WORD=VALUE", str.strip, hint=hint))

@@ -1,0 +1,105 @@
+"""What happened in a trace, and why its tasks waited."""
+
+from dataclasses import asdict
+
+from cyclopts import App
+
+import fleetlab
+from fleetlab.commands.rules import RULES, Rules
+from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, trace_of
+
+desk = App()
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab describe builtin:20000",
+        "fleetlab describe my-trace --only time,run",
+        "fleetlab describe builtin:100000 --against my-trace --json > described.json",
+    )
+)
+def describe(
+    trace: TraceWords,
+    *,
+    against: str | None = None,
+    only: str = "",
+    seed: Seed = 0,
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """Describe a trace as the papers do theirs: arrivals, run times, waits, requests, use, sharing, recurrence.
+
+    Parameters
+    ----------
+    against
+        Another trace, named in the same way, to hold it against, figure by figure.
+    only
+        Sections, with commas between, of which all tables are printed: time, run, space, machines, sharing, recurrence,
+        service.
+    seed
+        Of the draws behind intervals.
+    """
+    from fleetlab._screen import progress, show
+
+    wanted = listed(only)
+    with progress("sections") as tell:
+        opened = trace_of(trace, cluster, tell)
+        other = None if against is None else trace_of(against, None, tell)
+        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, tell=tell)
+    if not json:
+        print("\n".join(found.sentences), end="\n\n")
+    most = tuple(name for name in found.tables() if name != "sentences")
+    show(found, json=json, only=most if wanted else ("distances", "published", "missing"))
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab diagnose builtin:20000",
+        "fleetlab diagnose my-trace --discipline strict --changes cpu,backfill,nodes",
+        "fleetlab diagnose my-trace --cluster smaller.toml --json",
+    )
+)
+def diagnose(
+    trace: TraceWords,
+    *,
+    changes: str = "types,cpu,memory,fragments,gangs,backfill,sjf,sharing,nodes",
+    rules: Rules = RULES,
+    seed: Seed = 0,
+    workers: int | None = None,
+    cluster: ClusterFile = None,
+    json: Json = False,
+) -> None:
+    """Why do tasks wait, and what would help? The wait ledger added up, and one thing changed at a time.
+
+    Parameters
+    ----------
+    changes
+        What to change, one at a time, with commas between: types (no type constraints), cpu, memory (unlimited),
+        fragments (each pool one node), gangs (split), backfill, sjf (with group estimates), sharing (on or off), nodes
+        (a tenth more of each type; nodes:T4 for one), nothing.
+    rules.order
+        The rules as they are, as `fleetlab simulate` takes them; so are the next four.
+    seed
+        For the intervals, and for place policies that draw lots.
+    workers
+        Processes at once; as many as there are cores for a large trace, 0: none but this one.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.studies.believed import believed
+
+    with progress("runs") as tell:
+        opened = trace_of(trace, cluster, tell)
+        found = fleetlab.diagnose(
+            opened.workload,
+            cluster_of(opened, trace),
+            usage=opened.usage,
+            changes=listed(changes),
+            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
+            seed=seed,
+            workers=workers,
+            tell=tell,
+        )
+    if not json:
+        print("\n".join(found.findings), end="\n\n")
+    read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
+    show(found, json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))
