@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab import Cluster, Workload
+from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.sim._tables import ESTIMATES
+from fleetlab.sim.events import Recovery
 from fleetlab.sim.load import NAMES
 from fleetlab.sim.quick import DISCIPLINES, ORDERS
 from fleetlab.sim.replay import simulate
@@ -166,6 +167,34 @@ def test_a_task_that_can_never_run_is_refused_with_its_reason():
         "its instances do not all fit at once",
         "its run time is not known",
     ]
+
+
+def test_a_task_that_asks_for_more_than_its_user_may_hold_is_refused_and_the_others_run():
+    asks = {"gpu_milli": [1000, 700, 1000, 4000], "instances": [2, 3, 3, 1], "user": ["ada", "ada", "ada", "bob"]}
+    work = Workload.of(pl.DataFrame({"submit": [0.0] * 4, "service": [1.0] * 4, **asks}), source="quota")
+    for quota, refused in ((2, [1, 2, 3]), (3, [3]), ({"ada": 2}, [1, 2]), ({"bob": 0.5}, [3])):
+        result = simulate(work, Cluster.uniform(2, 8), quota=quota)
+        assert result.refused["task"].to_list() == refused
+        assert set(result.refused["reason"]) == {"it asks for more than its user may hold"}
+        assert sorted(result.tasks["task"]) == [k for k in range(4) if k not in refused]
+        assert result.tasks["end"].is_not_null().all()
+
+
+def test_checkpoints_cost_time_whatever_else_is_asked_for():
+    work = Workload.of(pl.DataFrame({"submit": [0.0], "service": [10.0], "gpu_milli": [1000]}), source="one")
+    saving = Recovery(every=3.0, save=1.0, restart=2.0)
+    ends = [
+        simulate(work, Cluster.uniform(1, 1), recovery=saving, **more).tasks["end"].item()
+        for more in ({}, {"quota": 5}, {"order": "fair"}, {"discipline": "easy"}, {"preempt": True})
+    ]
+    assert ends == [13.0] * 5  # three checkpoints: after 3, 6 and 9 seconds of work
+
+
+@pytest.mark.parametrize("until", [-5.0, float("nan")])
+def test_a_clock_that_stops_before_it_starts_is_refused(until):
+    work = Workload.of(pl.DataFrame({"submit": [0.0], "service": [10.0]}), source="one")
+    with pytest.raises(WorkloadError, match="the clock stops at a second, not before 0"):
+        simulate(work, Cluster.uniform(1, 1), until=until)
 
 
 def test_compiled_and_plain_python_agree_bit_for_bit():

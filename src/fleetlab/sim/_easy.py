@@ -315,7 +315,9 @@ def run_easy(
                 charge(k, now, spent, since, cause)
             elif size[k] == 0:
                 since[k], cause[k] = now, 0
-            if not is_asked[k] and (at_line[k] < 0 or held[k]):
+            # Others of its kind wait, so it does not fit; but if it is before the head, it is head now.
+            first_now = head >= 0 and key[j] < key[head]
+            if not is_asked[k] and (at_line[k] < 0 or held[k] or first_now):
                 asked[asks], is_asked[k] = k, True
                 asks += 1
             pay(j, k, -1, ledger, spent)

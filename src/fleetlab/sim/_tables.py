@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,16 +89,19 @@ class World:
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
-    exclusive: bool = False,
+    exclusive: bool = False, allowed: Mapping[str, int] | None = None,
 ) -> World:  # fmt: skip
-    """Put a workload and a cluster into columns; tasks that can never run are refused, with their reasons."""
+    """Put a workload and a cluster into columns; tasks that can never run are refused, with their reasons.
+
+    `allowed` is how many GPU milli a user may hold at once, where that is limited.
+    """
     bits = _bits(cluster)
     believed = _believed(workload, estimate)
     frame = workload.frame.with_columns(pl.col("app").cast(pl.String).fill_null(""), believed=believed)
     if exclusive:
         gpu = pl.col("gpu_milli")
         frame = frame.with_columns(gpu_milli=pl.when((gpu > 0) & (gpu < WHOLE)).then(WHOLE).otherwise(gpu))
-    frame, refused = _able(frame, cluster)
+    frame, refused = _able(frame, cluster, allowed or {})
     S, shape = _shapes(frame, bits)
     instances = _ints(frame["instances"])
     kinds, kind = _kinds(shape, instances)
@@ -171,13 +174,17 @@ def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -
 # -- who cannot run at all ---------------------------------------------------------------------------------------
 
 
-def _able(frame: pl.DataFrame, cluster: Cluster) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tasks that can run on the cluster when it is empty, and the others with their reasons."""
     room = _room(frame, cluster)
+    user = pl.col("user").cast(pl.String).fill_null("")
+    most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
     reason = (
         pl.when(pl.col("service").is_null()).then(pl.lit("its run time is not known"))
         .when(room == 0).then(pl.lit("an instance fits on no node"))
         .when(room < frame["instances"]).then(pl.lit("its instances do not all fit at once"))
+        .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
+        .then(pl.lit("it asks for more than its user may hold"))
     )  # fmt: skip
     told = frame.with_columns(reason=reason)
     refused = told.filter(pl.col("reason").is_not_null()).select("task", "reason")

@@ -75,7 +75,9 @@ def _agree(policy: Policy, item: int, first: float, second: float, plain: float 
     if first != plain:
         said = f"it {plain}" if isinstance(plain, str) else f"it says {plain}"
         msg = f"{policy} says {first} when compiled, but as plain Python {said}"
-        raise PolicyError(msg, hint="numbers may be too large for 64 bits; or use `math.exp`, not `np.exp`")
+        raise PolicyError(
+            msg, hint="write x * x for x ** 2, `math.exp` for `np.exp`; or numbers are too large for 64 bits"
+        )
 
 
 # -- made-up states ------------------------------------------------------------------------------------------------

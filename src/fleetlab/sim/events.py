@@ -101,10 +101,10 @@ class Spot:
 class Elastic:
     """A pool that grows while tasks wait and shrinks when nodes are idle.
 
-    All but `least` of its nodes begin switched off. At every multiple of `every` seconds at which someone waits whom a
-    node that is off could take, as many nodes are booted as those tasks need; each is up after `boot` seconds. One
-    that has been idle for `idle` seconds is switched off, while more than `least` are up and nobody waits whom it
-    could take.
+    All but `least` of its nodes begin switched off. At the first multiple of `every` seconds after someone began to
+    wait whom a node that is off could take, and at every later one, as many nodes are booted as those tasks need; each
+    is up after `boot` seconds. One that has been idle for `idle` seconds is switched off, while more than `least` are
+    up and nobody waits whom it could take.
     """
 
     pool: str

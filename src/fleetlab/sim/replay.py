@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.sim._nodes import WHOLE, Floats, Ints
+from fleetlab.sim._nodes import WHOLE, Floats
 from fleetlab.sim._played import Played, Tell
 from fleetlab.sim._tables import World, world
 from fleetlab.sim.accounts import Prices
@@ -61,9 +61,12 @@ def simulate(
     _known("sharing", sharing, SHARING)
     own = _weights(weights)
     who, where = _order(order, own), _place(place, own)
-    found = world(workload, cluster, estimate=estimate, exclusive=sharing == "exclusive")
-    limits = _limits(quota, found)
-    plain = sharing in ("shares", "exclusive") and not (preempt or events or quota is not None)
+    _known_end(until)
+    allowed = _quota(quota, workload)
+    found = world(workload, cluster, estimate=estimate, exclusive=sharing == "exclusive", allowed=allowed)
+    limits = None if allowed is None else np.array([allowed.get(name, -1) for name in found.users], dtype=np.int64)
+    # Checkpoints cost time whether anything breaks or not, and the quick loop knows none.
+    plain = sharing in ("shares", "exclusive") and not (preempt or events or recovery or quota is not None)
     played = _quickly(found, who, discipline, where, own, seed, until) if plain else None
     if played is None:
         from fleetlab.sim import full
@@ -165,18 +168,25 @@ def _weights(told: Sequence[float]) -> Floats:
     return weights
 
 
-def _limits(quota: float | Mapping[str, float] | None, found: World) -> Ints | None:
-    """GPU milli that each user may hold at once; -1: any number."""
+def _quota(quota: float | Mapping[str, float] | None, workload: Workload) -> dict[str, int] | None:
+    """GPU milli that users may hold at once; who is not named may hold any number."""
     if quota is None:
         return None
-    told = dict.fromkeys(found.users, quota) if isinstance(quota, int | float) else dict(quota)
-    if unknown := [name for name in told if name not in found.users]:
+    users = workload.frame["user"].cast(pl.String).fill_null("").unique().sort().to_list()
+    told = dict.fromkeys(users, quota) if isinstance(quota, int | float) else dict(quota)
+    if unknown := [name for name in told if name not in users]:
         msg = f"a quota for a user of whom there is no task: `{unknown[0]}`"
-        raise WorkloadError(msg, hint=f"users are {', '.join(found.users[:5])}{'…' if len(found.users) > 5 else ''}")
+        raise WorkloadError(msg, hint=f"users are {', '.join(users[:5])}{'…' if len(users) > 5 else ''}")
     if bad := [v for v in told.values() if not 0 <= v < 1e12]:
         msg = f"a quota is a number of GPUs, not below 0: {bad[0]}"
         raise WorkloadError(msg, hint="quota=16 for everybody, or quota={'ada': 16}")
-    return np.array([round(told[name] * WHOLE) if name in told else -1 for name in found.users], dtype=np.int64)
+    return {name: round(value * WHOLE) for name, value in told.items()}
+
+
+def _known_end(until: float | None) -> None:
+    if until is not None and not until >= 0:
+        msg = f"the clock stops at a second, not before 0: {until}"
+        raise WorkloadError(msg, hint="until=86400 stops it after a day")
 
 
 def _known(word: str, told: str, known: tuple[str, ...]) -> None:
