@@ -183,7 +183,24 @@ def test_a_fraction_of_each_of_two_devices_is_two_whole_gpus_and_it_is_said(read
 def test_a_share_by_memory_of_a_gpu_of_unknown_size_is_a_whole_one_and_it_is_said(read):
     trace = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})))
     assert trace.workload.frame.select("gpu_milli", "gpu_memory_mib").rows() == [(1000, 4096)]
-    assert any("unknown size" in note for note in trace.notes)
+    assert any("unknown size" in note and "would tell" in note for note in trace.notes)
+    assert trace.series["unsized"].collect()["task"].to_list() == [0]
+
+
+def test_a_size_that_the_nodes_do_not_tell_either_is_not_said_to_be_theirs_to_tell(read):
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "1"}}}
+    notes = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})), node).notes
+    assert any("unknown size" in note and "does not tell it" in note for note in notes)
+
+
+def test_nodes_that_take_no_new_pods_are_there_and_counted(read):
+    def node(name, status="True", **spec):
+        about = {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": status}]}
+        return {"kind": "Node", "metadata": {"name": name}, "spec": spec, "status": about}
+
+    trace = read(pod(), node("n1"), node("n2", unschedulable=True), node("n3", status="Unknown"))
+    assert len(trace.cluster) == 3
+    assert "2 nodes were cordoned or not ready when the list was made: they count as if they were not" in trace.notes
 
 
 def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):

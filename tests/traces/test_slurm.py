@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import defaultdict
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab.traces._nodelist import MOST, expand
 from fleetlab.traces._tres import PerGpu, demand, mebibytes, tres
+from fleetlab.traces.slurm import COLUMNS
 from fleetlab.workload import TraceError
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
@@ -284,10 +286,121 @@ def test_a_job_over_the_hour_that_comes_twice_ends_after_it_starts(log):
     assert frame.select("start", "service").rows() == [(600, 1200)]
 
 
-def test_an_hour_that_never_came_is_no_time(log):
+def test_of_an_hour_that_never_came_it_is_said_that_the_clock_skipped_it(log):
     row = job(submit="2024-03-31T02:30:00", start="2024-03-31T03:00:00", end="2024-03-31T04:00:00")
     trace = fleetlab.read(log(row, job()), "slurm", zone="Europe/Berlin")
-    assert trace.rejects["reason"].to_list() == ["`Submit` is not a time: 2024-03-31T02:30:00"]
+    assert trace.rejects["reason"].to_list() == [
+        "`Submit` is a time that the clock of Europe/Berlin skipped: 2024-03-31T02:30:00"
+    ]
+
+
+def test_a_job_cancelled_in_the_queue_over_the_hour_that_comes_twice_ends_after_it_was_submitted(log):
+    row = job(submit="2024-10-27T02:40:00", start="Unknown", end="2024-10-27T02:10:00", state="CANCELLED", nodes="")
+    frame = fleetlab.read(log(row), "slurm", zone="Europe/Berlin").workload.frame
+    assert frame.select("start", "end").rows() == [(None, 1800)]
+
+
+# -- a log that begins in the middle -------------------------------------------------------------------------------
+
+
+def in_may(k):
+    return job(str(k), submit=f"2024-05-01T10:{k:02d}:00", start=f"2024-05-01T10:{k:02d}:10", end="2024-05-01T12:00:00")
+
+
+OLD = job("99", submit="2024-04-01T00:00:00", start="2024-04-02T00:00:00", end="2024-05-01T10:30:00")
+QUEUED = job("98", submit="2024-04-01T00:00:00", start="2024-05-01T10:00:20", end="2024-05-01T10:30:00")
+
+
+def test_a_job_much_older_than_all_others_is_said_to_stretch_the_span(log):
+    told = [n for n in fleetlab.read(log(OLD, *map(in_may, range(59))), "slurm").notes if "span" in n]
+    assert [n[:49] for n in told] == ["the first 99 % of the span has 1 of 60 tasks: if "]
+
+
+def test_of_a_log_that_comes_evenly_nothing_is_said_of_its_span(log):
+    assert not any("span" in note for note in fleetlab.read(log(*map(in_may, range(59))), "slurm").notes)
+
+
+def test_what_is_older_than_the_log_is_submitted_as_it_begins_and_what_ran_by_then_has_no_start(log):
+    trace = fleetlab.read(log(OLD, QUEUED, in_may(0)), "slurm", since="2024-05-01T09:00:00")
+    assert trace.workload.frame.select("submit", "start", "end", "service").rows() == [
+        (0, None, 5400, None),
+        (0, 3620, 5400, 1780),
+        (3600, 3610, 10_800, 7190),
+    ]
+    assert trace.workload.epoch == 1_714_554_000
+    assert any(n.startswith("2 tasks are older than `since`") and "1 of them ran by then" in n for n in trace.notes)
+    assert trace.placements.collect()["task"].to_list() == [0, 1, 2]
+
+
+def test_what_ended_before_the_log_begins_is_turned_away(log):
+    trace = fleetlab.read(log(OLD, in_may(0)), "slurm", since="2024-05-01T11:00:00")
+    assert trace.rejects["reason"].to_list() == ["ended before `since`: 2024-05-01T10:30:00"]
+
+
+@pytest.mark.parametrize("since", ["soon", "", "nan", "1e300"])
+def test_a_beginning_that_is_no_moment_is_refused(log, since):
+    with pytest.raises(TraceError, match="`since` is not a moment"):
+        fleetlab.read(log(job()), "slurm", since=since)
+
+
+# -- partitions, and jobs that are held ----------------------------------------------------------------------------
+
+
+PARTITIONS = """NODELIST PARTITION CPUS MEMORY GRES STATE
+n1 train 64 1000 gpu:a100:8 idle
+n2 infer 64 1000 gpu:a100:8 drained*
+n[1-2] all* 64 1000 gpu:a100:8 idle
+c1 cpu 64 1000 (null) down
+"""
+
+
+def test_jobs_that_not_every_node_may_take_are_counted_and_their_partitions_kept(log):
+    rows = [f"{k}|2024-05-01T10:00:00|PENDING|gres/gpu={g}|{p}" for k, (g, p) in enumerate(
+        [(8, "train"), (8, "all"), (8, "train,infer"), (0, "all"), (8, "")]
+    )]  # fmt: skip
+    folder = log(*rows, header="JobID|Submit|State|ReqTRES|Partition\n")
+    (folder / "sinfo.txt").write_text(PARTITIONS)
+    trace = fleetlab.read(folder, "slurm")
+    # A GPU job of `all` may take each node that has GPUs; one without GPUs might go to c1, which is not in `all`.
+    assert [n[:22] for n in trace.notes if "partitions that" in n] == ["2 jobs name partitions"]
+    assert trace.series["partition"].collect().rows() == [(0, "train"), (1, "all"), (2, "train,infer"), (3, "all")]
+
+
+def test_nodes_that_are_down_or_drained_are_counted(log):
+    folder = log(job())
+    (folder / "sinfo.txt").write_text(PARTITIONS)
+    trace = fleetlab.read(folder, "slurm")
+    assert len(trace.cluster) == 3
+    assert "2 nodes were down or drained when the list was made: they count as if they were not" in trace.notes
+    assert "2 nodes are in several partitions: their pool is the first one" in trace.notes
+
+
+def test_nodes_that_scontrol_or_json_call_drained_are_counted(good, log):
+    folder = log(job())
+    (folder / "nodes.json").write_text(json.dumps({"nodes": [SCONTROL_JSON | {"state": ["IDLE", "DRAIN"]}]}))
+    for trace in (good, fleetlab.read(folder, "slurm")):
+        assert any(note.startswith("1 nodes were down or drained") for note in trace.notes)
+
+
+def test_the_usual_sinfo_tells_no_resources_and_is_no_list_of_nodes(log):
+    folder = log(job())
+    (folder / "sinfo.txt").write_text("PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\ngpu* up infinite 1 idle n1\n")
+    assert fleetlab.read(folder, "slurm").cluster is None
+
+
+def test_jobs_held_before_they_could_start_are_counted_as_waiting_and_it_is_said(log):
+    rows = [f"{k}|2024-05-01T10:00:00|2024-05-01T{at}|PENDING" for k, at in enumerate(["10:00:01", "11:00:00"])]
+    trace = fleetlab.read(log(*rows, header="JobID|Submit|Eligible|State\n"), "slurm")
+    assert [note[:21] for note in trace.notes if "dependency" in note] == ["1 jobs could not star"]
+
+
+def test_a_log_that_does_not_tell_when_jobs_could_start_says_so(log):
+    assert any(note.startswith("no column Eligible") for note in fleetlab.read(log(job()), "slurm").notes)
+
+
+def test_the_guide_asks_for_every_column_worth_asking_for():
+    guide = Path(__file__).parents[2] / "docs" / "your-own-log.md"
+    assert f"-o {COLUMNS} >" in guide.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("zone", ["Mars/Phobos", " ", "../etc/passwd", "\0"])
@@ -375,7 +488,17 @@ def test_scontrol_is_believed_before_sinfo(log):
 def test_shards_without_nodes_count_as_whole_gpus_and_it_is_said(log):
     trace = fleetlab.read(log(job(tres="cpu=1,gres/shard=2,node=1")), "slurm")
     assert trace.workload.frame["gpu_milli"].to_list() == [1000]
-    assert any("unknown size" in note for note in trace.notes)
+    assert any("unknown size" in note and "would tell" in note for note in trace.notes)
+
+
+def test_shares_of_unknown_size_are_named_and_prove_no_schedule_wrong(log):
+    rows = [job(name, tres="cpu=1,gres/shard=1,node=1") for name in ("1", "2")]
+    folder = log(*rows, job("3", submit="2024-05-02T10:00:00", start="Unknown", end="Unknown", state="PENDING"))
+    (folder / "nodes.txt").write_text("NodeName=n1 CPUTot=2 RealMemory=100 Gres=gpu:a100:1\n")
+    trace = fleetlab.read(folder, "slurm")
+    assert trace.series["unsized"].collect()["task"].to_list() == [0, 1]
+    assert any("unknown size" in note and "does not tell it" in note for note in trace.notes)
+    assert fleetlab.audit(trace).feasible
 
 
 # -- lists of nodes, and resources ---------------------------------------------------------------------------------

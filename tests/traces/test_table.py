@@ -33,10 +33,10 @@ GOOD = {
 def written(tmp_path):
     """Write a table and read it."""
 
-    def read(text, *, zone=None, **map):
+    def read(text, *, zone=None, since=None, **map):
         path = tmp_path / "jobs.csv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return fleetlab.read(path, "csv", map=map, zone=zone)
+        return fleetlab.read(path, "csv", map=map, zone=zone, since=since)
 
     return read
 
@@ -179,7 +179,9 @@ def test_small_numbers_are_seconds_of_no_known_day(written):
 
 def test_a_date_among_seconds_is_turned_away(written):
     trace = written("submit\n1\n2\n2024-05-01\n")
-    assert trace.rejects["reason"].to_list() == ["`submit` is a date, where others here are seconds: 1714521600.0"]
+    assert trace.rejects["reason"].to_list() == [
+        "`submit` is a date, where others here are seconds: 2024-05-01T00:00:00"
+    ]
 
 
 def test_dates_and_unix_times_may_stand_together(written):
@@ -197,9 +199,74 @@ def test_a_time_without_a_zone_is_else_taken_as_utc_and_said_so(written):
     assert any("taken as UTC" in note for note in notes)
 
 
-def test_an_hour_that_never_was_is_turned_away(written):
+def test_an_hour_that_never_was_is_turned_away_as_skipped(written):
     trace = written("submit\n2024-03-31 02:30:00\n2024-03-31 03:30:00\n", zone="Europe/Berlin")
-    assert trace.rejects["reason"].to_list() == ["`submit` is not a time: 2024-03-31 02:30:00"]
+    assert trace.rejects["reason"].to_list() == [
+        "`submit` is a time that the clock of Europe/Berlin skipped: 2024-03-31 02:30:00"
+    ]
+
+
+TWICE = """submit,start,end
+2024-10-27T02:40:00,2024-10-27T02:50:00,2024-10-27T02:10:00
+2024-10-27T02:40:00,2024-10-27T02:10:00,2024-10-27T02:30:00
+2024-10-27T02:40:00,2024-10-27T02:50:00,2024-10-27T03:10:00
+2024-10-27T02:40:00,,2024-10-27T02:10:30.5
+"""
+
+
+def test_of_an_hour_that_came_twice_the_second_is_meant_where_the_first_cannot_be(written):
+    trace = written(TWICE, zone="Europe/Berlin")
+    assert trace.rejects.is_empty()
+    assert column(trace, "start") == [600, 1800, 600, None]
+    assert column(trace, "end") == [1800, 3000, 5400, 1830.5]
+
+
+def test_a_clock_that_goes_back_half_an_hour_is_known_too(written):
+    rows = "submit,start\n2024-04-07T01:50:00,2024-04-07T01:40:00\n"
+    assert column(written(rows, zone="Australia/Lord_Howe"), "start") == [1200]
+
+
+@pytest.mark.parametrize(
+    ("end", "shown"),
+    [
+        ("2024-05-01T09:00:00", "2024-05-01T09:00:00"),
+        ("2024-05-01T07:00:00Z", "2024-05-01T07:00:00Z"),
+        ("1714546800000", "1714546800000"),
+    ],
+)
+def test_a_time_out_of_order_is_shown_as_it_was_written(written, end, shown):
+    good = "2024-05-01T10:00:00,2024-05-01T10:00:01,2024-05-01T11:00:00\n"
+    text = f"submit,start,end\n{good}2024-05-01T10:00:00,2024-05-01T10:00:01,{end}\n"
+    assert written(text, zone="Europe/Berlin").rejects["reason"].to_list() == [f"ended before it started: {shown}"]
+
+
+def test_a_table_too_may_begin_in_the_middle(written):
+    text = "submit,start,end\n0,10,2000\n0,10,500\n1500,1500,1600\n"
+    trace = written(text, since="1000")
+    assert trace.workload.frame.select("submit", "start", "end").rows() == [(0, None, 1000), (500, 500, 600)]
+    assert trace.rejects["reason"].to_list() == ["ended before `since`: 500.0"]
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("Evicted", "cancelled"),
+        ("Preempted", "cancelled"),
+        ("OOMKilled", "failed"),
+        ("OutOfMemory", "failed"),
+        ("Out of Memory", "failed"),
+        ("OUT_OF_MEMORY", "failed"),
+        ("NodeFail", "failed"),
+        ("NODE_FAIL", "failed"),
+        ("Timeout", "failed"),
+        ("timed out", "failed"),
+        ("DeadlineExceeded", "failed"),
+        ("CANCELLED by 1234", "cancelled"),
+        ("FAILED (exit 1)", "failed"),
+    ],
+)
+def test_a_status_is_known_by_the_words_of_common_systems(written, word, status):
+    assert column(written(f"submit,status\n0,{word}\n"), "status") == [status]
 
 
 def test_zero_among_unix_times_means_that_it_has_not_happened(written):

@@ -52,11 +52,13 @@ def read(
     *,
     map: Mapping[str, str] | None = None,
     zone: str | None = None,
+    since: str | None = None,
     tell: Tell = silent,
 ) -> Trace:
     """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason.
 
-    `map` says how a table of your own becomes a workload, `zone` by which clock a log without time zones was written.
+    `map` says how a table of your own becomes a workload, `zone` by which clock a log without time zones was written,
+    and `since` when it begins: what was submitted before is submitted then.
     """
     path = Path(path)
     reader = _reader(format)
@@ -65,7 +67,7 @@ def read(
     if others:
         msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
-    trace = reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone}))
+    trace = reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone, "since": since}))
     _something(trace)
     return trace
 

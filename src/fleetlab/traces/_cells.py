@@ -7,7 +7,7 @@ import polars as pl
 from fleetlab.traces._expression import Column, Node, Text, evaluate
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._mapping import AMOUNTS, TEXTS, TIMES, Plan
-from fleetlab.traces._moments import LAST, by_size, moments, written
+from fleetlab.traces._moments import LAST, SKIPPED, by_size, moments, written
 from fleetlab.traces._source import Source
 
 NAME = "tasks"  # of the table, in rejects and counts
@@ -17,8 +17,11 @@ NOTHING = ["", "-", "null", "none", "na", "n/a", "nat", "unknown", "0001-01-01t0
 
 STATUS = {
     "completed": "completed complete succeeded succeed success successful finished finish done passed pass ok cd",
-    "failed": "failed fail failure error timeout timed_out node_fail out_of_memory oom crashed boot_fail f to nf",
-    "cancelled": "cancelled canceled killed aborted stopped deleted revoked preempted ca",
+    "failed": "failed fail failure error crashed f "
+    "timeout timedout timelimit deadline deadlineexceeded to dl outofmemory oom oomkilled "
+    "nodefail nodefailed nodefailure nodelost nf bootfail bf launchfailed",
+    # Taken off its nodes by somebody, and not for a fault of its own.
+    "cancelled": "cancelled canceled killed aborted stopped deleted revoked preempted preempt pr evicted requeued ca",
     "running": "running processing active started completing r cg",
     "waiting": "waiting pending queued submitted accepted pd",
 }
@@ -49,6 +52,8 @@ def _evaluated(batch: pl.DataFrame, plan: Plan) -> pl.DataFrame:
         found[short] = raw[name]
         if name in known:
             found[f"{short}?"] = known[name][0].is_null() & raw[name].is_not_null()
+        if name in plan.clocks:
+            found[f"{short}!"] = known[name][1] == SKIPPED
     for target, node in plan.nodes.items():
         found |= _target(target, node, raw, known, batch.height)
     return pl.DataFrame(found)
@@ -97,9 +102,10 @@ def _as_text(number: pl.Series) -> pl.Series:
 
 
 def _state() -> pl.Expr:
-    # Slurm writes `CANCELLED by 1234`.
-    word = pl.col("status").str.to_lowercase().str.extract(r"^([\w-]+)").str.replace_all("-", "_")
-    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
+    # `Out Of Memory`, `NODE_FAIL`, `DeadlineExceeded`; or else its first word, as Slurm writes `CANCELLED by 1234`.
+    text = pl.col("status").str.to_lowercase()
+    words = (text.str.replace_all(r"[\s_-]", ""), text.str.extract(r"^([\w-]+)").str.replace_all("[_-]", ""))
+    return pl.coalesce(word.replace_strict(STATES, default=None, return_dtype=pl.String) for word in words)
 
 
 def _typed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -119,6 +125,11 @@ def _rules(plan: Plan) -> list[Rule]:
     asked = plan.nodes
     kinds = {name: "time" if name in plan.clocks else "number" for name in plan.numbers}
     unread: list[Rule] = [
+        (f"`{name}` is a time that the clock of {plan.zone} skipped", pl.col(f"{short}!"), short)
+        for name, short in plan.columns.items()
+        if name in plan.clocks
+    ]
+    unread += [
         (f"`{name}` is not a {kind}", pl.col(f"{plan.columns[name]}?"), plan.columns[name])
         for name, kind in kinds.items()
     ]

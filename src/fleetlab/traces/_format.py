@@ -57,7 +57,7 @@ class Format:
     origin: str
     read: Callable[..., Trace]  # (path, intake) and, by keyword, what `options` names
     fits: Callable[[Peek], bool]
-    options: frozenset[str] = frozenset()  # of `map`, `zone`
+    options: frozenset[str] = frozenset()  # of `map`, `zone`, `since`
     any_table: bool = False  # takes what other formats would take too, if asked to
 
 

@@ -31,8 +31,9 @@ def silent(_what: str, _rows: int, _share: float) -> None:
     """Tell nobody."""
 
 
-# A rule says what is wrong, with the expression that is true for a bad row; a column after it shows the value.
-Rule = tuple[str, pl.Expr] | tuple[str, pl.Expr, str]
+# A rule says what is wrong, with the expression that is true for a bad row; what comes after it
+# shows the value: a column, or an expression.
+Rule = tuple[str, pl.Expr] | tuple[str, pl.Expr, str | pl.Expr]
 
 
 @dataclass
@@ -153,5 +154,6 @@ def _reason(rule: Rule) -> pl.Expr:
     what = pl.lit(rule[0])
     if len(rule) == 2:
         return what
-    shown = pl.col(rule[2]).cast(pl.String).str.slice(0, 80).fill_null("nothing")
+    value = pl.col(rule[2]) if isinstance(rule[2], str) else rule[2]
+    shown = value.cast(pl.String).str.slice(0, 80).fill_null("nothing")
     return pl.concat_str(what, pl.lit(": "), shown)

@@ -19,7 +19,7 @@ from fleetlab.traces._kube_gpus import (
     Card,
     slices_of,
 )
-from fleetlab.traces._kube_json import Malformed, Object, members, words
+from fleetlab.traces._kube_json import Malformed, Object, elements, members, words
 from fleetlab.traces._quantity import quantity
 
 # Labels that name the model of a GPU, on nodes and in what pods select.
@@ -51,6 +51,7 @@ class Node:
     rdma_milli: int
     card: Card
     models: frozenset[tuple[str, str]]  # labels that name the model
+    out: bool  # cordoned, or not ready: no new pod goes there
 
 
 def node_of(item: Object) -> Node:
@@ -77,7 +78,13 @@ def node_of(item: Object) -> Node:
         rdma_milli=limited("rdma", floor(sum(v for k, v in has.items() if k.startswith("rdma/")) * 1000)),
         card=card,
         models=frozenset((key, labels[key]) for key in MODELS if labels.get(key)),
+        out=members(item.get("spec"), "spec").get("unschedulable") is True or not _ready(status),
     )
+
+
+def _ready(status: Object) -> bool:
+    told = [members(c, "status.conditions") for c in elements(status.get("conditions"), "status.conditions")]
+    return all(c.get("status") == "True" for c in told if c.get("type") == "Ready")
 
 
 def amounts(value: object, where: str) -> dict[str, Fraction]:

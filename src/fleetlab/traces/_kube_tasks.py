@@ -20,6 +20,7 @@ TASK: dict[str, pl.DataType] = {
     **dict.fromkeys(("at", "job", "instances", *ASKS), pl.Int64()),
     **dict.fromkeys(("submit", "start", "end"), pl.Float64()),
     "gpu_types": pl.List(pl.String()),
+    "unsized": pl.Boolean(),
 }
 
 Row = dict[str, Any]
@@ -63,6 +64,7 @@ def _task(gang: list[Row]) -> Row:
         "start": max(starts) if None not in starts and status != "waiting" else None,
         "end": max(ends) if None not in ends else None,
         "gpu_types": list(first["gpu_types"]),
+        "unsized": any(row["unsized"] for row in gang),
     }
 
 

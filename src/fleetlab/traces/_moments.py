@@ -14,7 +14,8 @@ HEADS = {19: DAY + "[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}", 16: DAY + "[Tt ][0-9]{2}:[
 TAIL = r"^(?:[.,](?<fraction>[0-9]{1,6})[0-9]*)?\s*(?<zone>[Zz]|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)?$"
 
 # What a value was found to be; those from MILLI on tell a day of the calendar, SECONDS may or may not.
-NOTHING, SECONDS, MILLI, MICRO, NANO, ZONED, LOCAL, TWICE = range(8)
+# A time that the clock of its place skipped, as it was set forward, is none.
+NOTHING, SECONDS, MILLI, MICRO, NANO, ZONED, LOCAL, TWICE, SKIPPED = range(9)
 SIZES = {MILLI: ("milliseconds", 1e11, 1e3), MICRO: ("microseconds", 1e14, 1e6), NANO: ("nanoseconds", 1e17, 1e9)}
 
 EPOCH = 3e8  # seconds: what is above is a Unix time (of 1979 or later), what is below a count from somewhere
@@ -57,12 +58,32 @@ def written(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
     )
     zoned = pl.col("offset").is_not_null()
     moment = pl.when(zoned).then(pl.col("naive").dt.epoch("us") - pl.col("offset")).otherwise(first)
-    # An hour that the clock went through twice: the earlier one is taken, and the notes say so.
+    # An hour that the clock went through twice: the earlier one is taken, unless `settled` knows better.
     form = pl.when(zoned).then(ZONED).when(first != last).then(TWICE).otherwise(LOCAL)
     seconds = (moment + pl.col("fraction")) / 1e6
-    form = pl.when(seconds.is_null()).then(NOTHING).otherwise(form).cast(pl.UInt8)
+    skipped = pl.col("naive").is_not_null() & pl.col("fraction").is_not_null() & ~zoned & first.is_null()
+    form = pl.when(skipped).then(SKIPPED).when(seconds.is_null()).then(NOTHING).otherwise(form).cast(pl.UInt8)
     found = frame.select(seconds=seconds, form=form)
     return found["seconds"], found["form"]
+
+
+def second(seconds: pl.Expr, zone: str) -> pl.Expr:
+    """Of the hour that the clock of `zone` goes through twice, the same time of day for the second time."""
+    there = pl.from_epoch((seconds * 1e6).round().cast(pl.Int64), "us").dt.convert_time_zone(zone)
+    shown = there.dt.replace_time_zone(None)
+    later = shown.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
+    return seconds + (later.dt.epoch("us") - there.dt.epoch("us")) / 1e6
+
+
+def shown(seconds: pl.Expr, form: pl.Expr, zone: str) -> pl.Expr:
+    """A moment as it was written, or nearly so."""
+    stamp = pl.from_epoch((seconds * 1e6).round().cast(pl.Int64), "us").dt.replace_time_zone("UTC")
+    text = [pl.when(form == ZONED).then(stamp.dt.strftime("%Y-%m-%dT%H:%M:%SZ"))]
+    text += [pl.when(form >= LOCAL).then(stamp.dt.convert_time_zone(zone).dt.strftime("%Y-%m-%dT%H:%M:%S"))]
+    for unit, (_, _, per_second) in SIZES.items():
+        whole = (seconds * per_second).round().cast(pl.Int64, strict=False)
+        text += [pl.when(form == unit).then(whole.cast(pl.String))]
+    return pl.coalesce(*text, seconds.cast(pl.String))
 
 
 def _head() -> pl.Expr:

@@ -10,7 +10,8 @@ from fleetlab.traces._cells import NAME
 from fleetlab.traces._expression import Column
 from fleetlab.traces._intake import Intake, Rule
 from fleetlab.traces._mapping import AMOUNTS, TIMES, Plan, suggested
-from fleetlab.traces._moments import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE
+from fleetlab.traces._moments import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE, second, shown
+from fleetlab.traces._since import ended_before
 from fleetlab.traces._source import Source
 
 WHERE_EMPTY = {"instances": 1}  # else 0
@@ -41,7 +42,10 @@ class About:
         if every & {LOCAL, TWICE} and not told:
             found.append("times without a zone are taken as UTC; `zone` says by which clock they were written")
         if TWICE in every:
-            found.append(f"an hour that the clock of {plan.zone} went through twice is taken as the earlier one")
+            found.append(
+                f"an hour that the clock of {plan.zone} went through twice is taken as the earlier one, "
+                "or the later where a task would else end before it started"
+            )
         if not self.dated:
             found.append("times are seconds from an unknown moment: no hour of the day, no weekday")
         return found
@@ -85,11 +89,13 @@ def _no_status(plan: Plan) -> str:
     return f"no status: a task without {over} is taken as running{waits}"
 
 
-def settled(rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan) -> tuple[pl.DataFrame, About]:
+def settled(
+    rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan, since: float | None = None
+) -> tuple[pl.DataFrame, About]:
     """Tasks as a workload asks for them, with a `name`; rows that contradict themselves or others are turned away."""
     about = About(_dated(rows), {t: set(rows[f"{t}?"].unique()) for t in TIMES})
     if about.dated:
-        rows = _without_zeros(rows, about)
+        rows = _in_order(_without_zeros(rows, about), plan.zone)
     rows = rows.with_columns(status=pl.col("status") if "status" in plan.nodes else _told_by_times(plan))
     ended = ~pl.col("status").is_in(["running", "waiting"])
     about.passed_over = rows.filter(~ended & (pl.col("service").is_not_null() | pl.col("end").is_not_null())).height
@@ -98,7 +104,8 @@ def settled(rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan) -> t
         end=pl.when(ended).then(pl.col("end")),
         service=pl.when(ended).then(pl.coalesce("service", pl.col("end") - pl.col("start"))),
     )
-    rows = intake.sieve(rows, NAME, source.name, _rules(plan, dated=about.dated))
+    rules = [*_rules(plan, dated=about.dated), *ended_before(since, _shown("end", plan))]
+    rows = intake.sieve(rows, NAME, source.name, rules)
     if "gpu_milli" in rows.columns:
         about.most_gpu = rows.select(pl.col("gpu_milli").max().fill_null(0)).item()
     about.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
@@ -123,6 +130,19 @@ def _without_zeros(rows: pl.DataFrame, about: About) -> pl.DataFrame:
     return rows
 
 
+def _in_order(rows: pl.DataFrame, zone: str) -> pl.DataFrame:
+    """Of an hour that came twice the second is meant, where the first would be before what must have been."""
+    for t, earlier in (("start", ("submit",)), ("end", ("submit", "start"))):
+        back = (pl.col(f"{t}?") == TWICE) & (pl.col(t) < pl.max_horizontal(earlier))
+        if rows.select(back.any()).item():
+            rows = rows.with_columns(pl.when(back).then(second(pl.col(t), zone)).otherwise(t).alias(t))
+    return rows
+
+
+def _shown(t: str, plan: Plan) -> pl.Expr:
+    return shown(pl.col(t), pl.col(f"{t}?"), plan.zone)
+
+
 def _told_by_times(plan: Plan) -> pl.Expr:
     over = pl.col("end").is_not_null() | pl.col("service").is_not_null()
     waits = pl.col("start").is_null() & pl.lit("start" in plan.nodes)
@@ -138,22 +158,22 @@ def _told_by_times(plan: Plan) -> pl.Expr:
 def _rules(plan: Plan, *, dated: bool) -> list[Rule]:
     again = pl.col("task").is_duplicated() & ~pl.col("task").is_first_distinct()
     return [
-        *(_unlike(t, dated=dated) for t in TIMES),
-        ("started before it was submitted", pl.col("start") < pl.col("submit"), "start"),
-        ("ended before it started", pl.col("end") < pl.col("start"), "end"),
-        ("ended before it was submitted", pl.col("end") < pl.col("submit"), "end"),
+        *(_unlike(t, _shown(t, plan), dated=dated) for t in TIMES),
+        ("started before it was submitted", pl.col("start") < pl.col("submit"), _shown("start", plan)),
+        ("ended before it started", pl.col("end") < pl.col("start"), _shown("end", plan)),
+        ("ended before it was submitted", pl.col("end") < pl.col("submit"), _shown("end", plan)),
         ("`service` is negative", pl.col("service") < 0, "service"),
         *([("the task stands twice", again, "task")] if "task" in plan.nodes else []),
     ]
 
 
-def _unlike(t: str, *, dated: bool) -> Rule:
+def _unlike(t: str, value: pl.Expr, *, dated: bool) -> Rule:
     if dated:
-        return (f"`{t}` is no Unix time, as others here are", pl.col(t) < EPOCH, t)
+        return (f"`{t}` is no Unix time, as others here are", pl.col(t) < EPOCH, value)
     return (
         f"`{t}` is a date, where others here are seconds",
         (pl.col(f"{t}?") >= MILLI) & pl.col(t).is_not_null(),
-        t,
+        value,
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._nodelist import expand
+from fleetlab.traces._since import ended_before
 from fleetlab.traces._slurm_array import spread
 from fleetlab.traces._slurm_limit import limit
 from fleetlab.traces._slurm_states import STATUS
@@ -25,6 +26,7 @@ ASKED = (
 LIMITS = ("Timelimit", "TimelimitRaw")
 OPTIONAL = (
     *("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList"),
+    *("Partition", "Eligible"),
     *LIMITS,
     *ASKED,
 )
@@ -39,12 +41,11 @@ SACCT = Table(
 MOST_NAMED = 20_000_000  # nodes in all distinct lists: beyond, they are counted and not kept
 
 NO_TIME = ["", "Unknown", "None", "N/A", "(null)"]
+STAMP = "%Y-%m-%dT%H:%M:%S"
+TIMES = ("Submit", "Start", "End")
 RULES: list[Rule] = [
     ("no submit time", pl.col("Submit").is_in(NO_TIME)),
-    *[
-        (f"`{c}` is not a time", pl.col(c.lower()).is_null() & pl.col(c).is_in(NO_TIME).not_(), c)
-        for c in ("Submit", "Start", "End")
-    ],
+    *[(f"`{c}` is not a time", pl.col(c.lower()).is_null() & pl.col(c).is_in(NO_TIME).not_(), c) for c in TIMES],
     ("no such state", pl.col("status").is_null(), "State"),
     (
         "`ElapsedRaw` is not a number of seconds",
@@ -75,9 +76,9 @@ class Jobs:
     lists: pl.DataFrame | None  # NodeList, node: list; None where there are too many to keep
 
 
-def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu) -> Jobs:
+def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu, since: float | None = None) -> Jobs:
     """Read logs one after the other; a job that stands in several is taken from the last."""
-    parts = [_read(source, intake, zone, per_gpu) for source in logs]
+    parts = [_read(source, intake, zone, per_gpu, since) for source in logs]
     jobs = _newest(spread(pl.concat([part[0] for part in parts])), intake)
     steps = pl.concat([part[1] for part in parts])
     folded = steps.join(jobs.select("name").unique(), on="name", how="semi")
@@ -93,7 +94,9 @@ def _lists(jobs: pl.DataFrame) -> pl.DataFrame | None:
     return distinct.select("NodeList", node=pl.Series(nodes, dtype=pl.List(pl.String)))
 
 
-def _read(source: Source, intake: Intake, zone: str, per_gpu: PerGpu) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read(
+    source: Source, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = intake.table(source, SACCT).with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
     rows = intake.sieve(
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
@@ -107,8 +110,8 @@ def _read(source: Source, intake: Intake, zone: str, per_gpu: PerGpu) -> tuple[p
         elapsed=pl.col("ElapsedRaw").cast(pl.Float64, strict=False),
         priority=pl.col("Priority").cast(pl.Float64, strict=False).clip(-(2**31), 2**31 - 1).fill_nan(None),
     )
-    jobs = intake.sieve(jobs, "jobs", source.name, RULES)
-    jobs = intake.sieve(_seen(jobs, zone), "jobs", source.name, ORDER_RULES)
+    jobs = intake.sieve(jobs, "jobs", source.name, [*_skipped(zone), *RULES])
+    jobs = intake.sieve(_seen(jobs, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")])
     return _held(_limited(_placed(jobs, intake), intake), per_gpu, intake), steps
 
 
@@ -121,7 +124,15 @@ def _name() -> pl.Expr:
 
 
 def _moments(zone: str) -> dict[str, pl.Expr]:
-    return {c.lower(): _moment(c, zone) for c in ("Submit", "Start", "End")}
+    return {c.lower(): _moment(c, zone) for c in (*TIMES, "Eligible")}
+
+
+def _skipped(zone: str) -> list[Rule]:
+    """Where clocks are set forward an hour never comes."""
+    at = [(c, pl.col(c).str.to_datetime(STAMP, strict=False, time_unit="us")) for c in TIMES]
+    never = [(c, t.is_not_null() & t.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").is_null())
+             for c, t in at]  # fmt: skip
+    return [(f"`{c}` is a time that the clock of {zone} skipped", gone, c) for c, gone in never]
 
 
 def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
@@ -130,9 +141,9 @@ def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
     Where clocks are set back an hour comes twice, and a stamp means the first, or `again` the second.
     """
     text = pl.col(column)
-    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="us")
+    local = text.str.to_datetime(STAMP, strict=False, time_unit="us")
     local = local.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
-    offset = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%z", strict=False, time_unit="us")
+    offset = text.str.to_datetime(f"{STAMP}%z", strict=False, time_unit="us")
     counted = text.cast(pl.Float64, strict=False)
     seconds = pl.coalesce(local.dt.timestamp("us") / 1e6, offset.dt.timestamp("us") / 1e6, counted)
     return pl.when((seconds > 0) & (seconds < LATEST)).then(seconds)
@@ -144,16 +155,17 @@ def _seen(jobs: pl.DataFrame, zone: str) -> pl.DataFrame:
     # A job cancelled in the queue is logged as starting the moment it is cancelled, on no node.
     no_node = (pl.col("NodeList").str.to_lowercase() == "none assigned") | (pl.col("AllocNodes") == "0")
     no_node |= (pl.col("AllocTRES") == "") & (pl.col("AllocTRES") != "").any() & (pl.col("status") == "cancelled")
-    jobs = jobs.with_columns(start=pl.when(~(waiting | no_node)).then(_not_before("Start", "submit", zone)))
-    jobs = jobs.with_columns(end=pl.when(~(waiting | going)).then(_not_before("End", "start", zone)))
+    jobs = jobs.with_columns(start=pl.when(~(waiting | no_node)).then(_not_before("Start", pl.col("submit"), zone)))
+    begun = pl.max_horizontal("submit", "start")  # a job that never started was submitted all the same
+    jobs = jobs.with_columns(end=pl.when(~(waiting | going)).then(_not_before("End", begun, zone)))
     # What was suspended for a while ran for less than from start to end.
     ran = pl.when(pl.col("ElapsedRaw") != "").then("elapsed").otherwise(pl.col("end") - pl.col("start"))
     return jobs.with_columns(service=pl.when(pl.col("end").is_not_null() & pl.col("start").is_not_null()).then(ran))
 
 
-def _not_before(column: str, before: str, zone: str) -> pl.Expr:
+def _not_before(column: str, moment: pl.Expr, zone: str) -> pl.Expr:
     once = pl.col(column.lower())
-    return pl.when(once < pl.col(before)).then(_moment(column, zone, again=True)).otherwise(once)
+    return pl.when(once < moment).then(_moment(column, zone, again=True)).otherwise(once)
 
 
 # -- where and what ------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Lists of a Slurm cluster's nodes: `scontrol show node` (blocks, `-o`, `--json`) and `sinfo` (a table, `--json`).
 
-Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk.
+Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk, state.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _SCONTROL = {
     "tres": ("CfgTRES",),
     "pool": ("Partitions",),
     "disk": ("TmpDisk",),
+    "state": ("State",),
 }
 _SINFO = {
     "name": ("NODELIST", "HOSTNAMES"),
@@ -33,6 +34,7 @@ _SINFO = {
     "gres": ("GRES",),
     "pool": ("PARTITION",),
     "disk": ("TMP_DISK",),
+    "state": ("STATE",),
 }
 _NOTHING = {"", "(null)", "N/A", "n/a"}
 
@@ -95,7 +97,7 @@ def _sinfo(_name: str, text: str) -> Iterator[tuple[int, Words]]:
 
 def _header(line: str) -> list[str] | None:
     names = [name.strip() for name in (line.split("|") if "|" in line else line.split())]
-    known = {name for names in _SINFO.values() for name in names}
+    known = {name for word, names in _SINFO.items() for name in names if word != "state"}  # tells nothing that it has
     return names if {"NODELIST", "HOSTNAMES"} & set(names) and len(known & set(names)) > 2 else None
 
 
@@ -125,6 +127,7 @@ def _json(name: str, text: str) -> Iterator[tuple[int, Words]]:
 def _of_scontrol(row: dict[str, Any]) -> Words:
     words = {"cpus": ("effective_cpus", "cpus"), "memory": ("real_memory",), "disk": ("temporary_disk",)}
     words |= {"name": ("name",), "gres": ("gres",), "tres": ("tres",), "pool": ("partitions",)}
+    words |= {"state": ("state",)}
     return _pick({k: _plain(row.get(k)) for names in words.values() for k in names}, words)
 
 
@@ -136,7 +139,8 @@ def _of_sinfo(row: dict[str, Any]) -> Words:
         return _plain(value)
 
     words = {"name": at("nodes", "nodes"), "cpus": at("cpus", "minimum"), "memory": at("memory", "minimum")}
-    return words | {"gres": at("gres", "total"), "pool": at("partition", "name"), "disk": at("disk", "minimum")}
+    words |= {"gres": at("gres", "total"), "pool": at("partition", "name"), "disk": at("disk", "minimum")}
+    return words | {"state": at("node", "state")}
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401  JSON may hold anything

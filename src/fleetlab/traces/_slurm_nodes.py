@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from fleetlab.traces._tres import PerGpu, count, gres_list, gres_of, mebibytes, 
 from fleetlab.workload import Cluster, TraceError
 
 MOST = 1_000_000  # nodes
+# `MIXED+DRAIN`, `IDLE,FAIL`, `drained*`, `drng`: no new job goes there.
+OUT = re.compile(r"\b(?:down|drain|drng|fail|error|maint)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Nodes:
 
     cluster: Cluster | None  # None if no row of the list is a node
     per_gpu: PerGpu
+    partitions: frozenset[tuple[bool, frozenset[str]]]  # of each node, and whether it has GPUs
     notes: tuple[str, ...]
 
 
@@ -45,7 +49,8 @@ def read_nodes(source: Source, kind: str, intake: Intake) -> Nodes:
             continue
         named.append(names)
         for name in names:
-            found.setdefault(name, row | {"node": name})
+            pools = found[name]["pools"] if name in found else []
+            found[name] = found.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
         if len(found) > MOST:
             msg = f"{source.name}: more nodes than any cluster has: {len(found):,}"
             raise TraceError(msg, hint="is this the right file?")
@@ -53,7 +58,8 @@ def read_nodes(source: Source, kind: str, intake: Intake) -> Nodes:
     cluster = Cluster.of(_frame(found), source=f"slurm:{source.stem}")
     there = set(cluster.frame["node"])
     intake.keep("nodes", sum(there.issuperset(names) for names in named))
-    return Nodes(cluster if there else None, _per_gpu(found), _notes(found))
+    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in found.values())
+    return Nodes(cluster if there else None, _per_gpu(found), partitions, _notes(found))
 
 
 def _frame(found: dict[str, dict[str, Any]]) -> pl.DataFrame:
@@ -76,8 +82,10 @@ def _notes(found: dict[str, dict[str, Any]]) -> tuple[str, ...]:
         notes.append("the list of nodes does not tell the memory of a GPU")
     if mixed := sum(row["mixed"] for row in found.values()):
         notes.append(f"{mixed:,} nodes have GPUs of several types: all are counted as the most numerous one")
-    if several := sum(row["several"] for row in found.values()):
+    if several := sum(len(row["pools"]) > 1 for row in found.values()):
         notes.append(f"{several:,} nodes are in several partitions: their pool is the first one")
+    if out := sum(row["out"] for row in found.values()):
+        notes.append(f"{out:,} nodes were down or drained when the list was made: they count as if they were not")
     return tuple(notes)
 
 
@@ -103,7 +111,8 @@ def _node(words: Words) -> tuple[list[str], dict[str, Any]]:
         "mps": mps,
         "shard": shard,
         "mixed": len(gpus) > 1,
-        "several": len(pools) > 1,
+        "pools": pools,
+        "out": bool(OUT.search(words.get("state", ""))),
     }
 
 

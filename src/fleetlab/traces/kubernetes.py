@@ -58,7 +58,8 @@ def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace
     tasks, zero = from_first(tasks_of(gangs))
     tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"kubernetes:{path.name}"
-    frame = tasks.drop("name", "at", "task")
+    frame = tasks.drop("name", "at", "task", "unsized")
+    unsized = tasks.filter("unsized").select("task")
     workload = Workload.of(frame, source=source, epoch=zero if len(tasks) else None)
     intake.keep("pods", workload.instances)
     return finish(
@@ -68,7 +69,8 @@ def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace
         cluster=cluster,
         placements=placements_of(gangs, tasks, zero),
         names=tasks.select("task", "name").lazy(),
-        notes=(*_notes(rows, [pod for pod, _, _ in lists.pods.values()], cluster), *others),
+        series={"unsized": unsized.lazy()} if unsized.height else {},
+        notes=(*_notes(rows, lists, cluster), *others),
     )
 
 
@@ -197,7 +199,10 @@ def _rows(lists: Lists, intake: Intake) -> list[Row]:
     return rows
 
 
-def _notes(rows: list[Row], pods: list[Pod], cluster: Cluster | None) -> tuple[str, ...]:
+def _notes(rows: list[Row], lists: Lists, cluster: Cluster | None) -> tuple[str, ...]:
+    pods = [pod for pod, _, _ in lists.pods.values()]
+    out = sum(node.out for node, _, _ in lists.nodes.values())
+    size = "a list of nodes would tell" if cluster is None else "the list of nodes does not tell it"
     claims = sum(pod.claims for pod in pods)
     rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
     gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
@@ -207,7 +212,8 @@ def _notes(rows: list[Row], pods: list[Pod], cluster: Cluster | None) -> tuple[s
         "a list is a snapshot: pods deleted before it was taken are not in it": True,
         f"{claims:,} pods ask for devices by ResourceClaim, which is not in the list: not counted": claims,
         f"{rounded:,} pods ask for shares of more than one GPU: counted as whole GPUs, rounded up": rounded,
-        f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; a list of nodes would tell": unsized,
+        f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; {size}": unsized,
+        f"{out:,} nodes were cordoned or not ready when the list was made: they count as if they were not": out,
         f"{gone:,} pods ended and do not say when: their service is not known": gone,
         f"resources not understood, counted as none: {named}": unknown,
         "no nodes in the list: `kubectl get nodes -o json` prints them": cluster is None,

@@ -2,7 +2,8 @@
 
 A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
 their job. Tasks of an array that have not started stand in one row, `103_[1-5%2]`, and come apart here. Times are those
-of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`.
+of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`, the
+partitions that they named are `partition`, and tasks whose share of a GPU has no known size are `unsized`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import polars as pl
 
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake
+from fleetlab.traces._since import clipped, moment
 from fleetlab.traces._slurm_jobs import Jobs, read_jobs
 from fleetlab.traces._slurm_lists import KINDS, kind_of
 from fleetlab.traces._slurm_nodes import Nodes, read_nodes
@@ -22,25 +24,31 @@ from fleetlab.traces._tres import PerGpu
 from fleetlab.workload import Trace, TraceError, Workload
 from fleetlab.workload.trace import PLACEMENTS
 
-COLUMNS = "JobID,User,Account,JobName,Submit,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"  # worth asking for
+# Worth asking for.
+COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
+HELD = 60  # seconds between submission and eligibility that Slurm itself may take
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
 
 
-def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
+def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:
     """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
     clock = asked_for(zone or "UTC")
     logs, lists, others = _files(path)
     nodes = read_nodes(*lists[0], intake) if lists else None
-    jobs = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu())
-    tasks, zero = from_first(_tasks(jobs.frame))
+    begin = moment(since, clock)
+    jobs = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
+    tasks, older = clipped(_tasks(jobs.frame), begin)
+    tasks, zero = from_first(tasks)
     tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
-        tasks.drop("task", "name", "NodeList", "limit"), source=source, epoch=zero if len(tasks) else None, zone=clock
+        tasks.drop("task", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
+        source=source,
+        epoch=zero if len(tasks) else None,
+        zone=clock,
     )
     more = tasks.height - jobs.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + jobs.steps)
-    asked = tasks.filter(pl.col("limit").is_not_null()).select("task", seconds="limit")
     return finish(
         intake,
         workload,
@@ -48,9 +56,9 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
         cluster=nodes.cluster if nodes else None,
         placements=_placements(tasks, jobs.lists),
         names=tasks.select("task", "name").lazy(),
-        series={"requested": asked.lazy()} if asked.height else {},
-        notes=(*_notes(jobs, nodes, zone), *_unread(lists[1:], others)),
-        settings={"zone": clock, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
+        series=_series(tasks),
+        notes=(*_notes(jobs, nodes, zone), *older, *_unread(lists[1:], others)),
+        settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
 
 
@@ -85,8 +93,10 @@ def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
     text = {"user": "User", "group": "JobName", "app": "Account"}
     return jobs.select(
         "name",
+        "Partition",
         "NodeList",
         "limit",
+        "unsized",
         "submit",
         "start",
         "end",
@@ -94,16 +104,27 @@ def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
         "status",
         *DEMAND,
         job=job,
+        ran=pl.col("start").is_not_null(),
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
+
+
+def _series(tasks: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """What the log tells of tasks that a workload has no column for."""
+    found = {
+        "requested": tasks.filter(pl.col("limit").is_not_null()).select("task", seconds="limit"),
+        "partition": tasks.filter(pl.col("Partition") != "").select("task", partition="Partition"),
+        "unsized": tasks.filter("unsized").select("task"),
+    }
+    return {name: frame.lazy() for name, frame in found.items() if frame.height}
 
 
 def _placements(tasks: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
     """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
     if lists is None or not lists["node"].list.len().sum():
         return None
-    held = tasks.lazy().filter(pl.col("start").is_not_null()).select("task", "NodeList", "status", "start", "end")
+    held = tasks.lazy().filter("ran").select("task", "NodeList", "status", "start", "end")
     named = lists.lazy().filter(pl.col("node").list.len() > 0)
     named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
     spread = held.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
@@ -114,6 +135,7 @@ def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]
     frame = jobs.frame
     apart = frame.filter("array")
     rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
+    bound, held = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HELD).height
     told = {
         "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
         f"{jobs.steps:,} steps are part of their jobs": jobs.steps,
@@ -125,13 +147,32 @@ def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]
             "got"
         ].any(),
         f"{frame['unsized'].sum():,} jobs had shares of unknown size: a whole GPU is counted; "
-        "a list of nodes would tell": frame["unsized"].any(),
+        f"{'the list of nodes does not tell it' if nodes else 'a list of nodes would tell'}": frame["unsized"].any(),
+        f"{bound:,} jobs name partitions that not all nodes are in: here any node may take them, so waits may come "
+        "out too short; the series `partition` keeps the names": bound,
+        f"{held:,} jobs could not start until more than a minute after they were submitted, held by a dependency or a "
+        "begin time: they count as waiting": held,
+        "no column Eligible: jobs held by a dependency or a begin time count as waiting": frame.height
+        and not (frame["Eligible"] != "").any(),
         "no job had a GPU: AccountingStorageTRES in slurm.conf must name gres/gpu for the log to tell": frame.height
         and not frame["gpu_milli"].sum(),
         "the lists of nodes are too long in all to be kept: no placements": jobs.lists is None,
         "no list of nodes beside the log: `scontrol show node > nodes.txt` makes one": nodes is None,
     }
     return (*(note for note, holds in told.items() if holds), *(nodes.notes if nodes else ()))
+
+
+def _bound(frame: pl.DataFrame, nodes: Nodes | None) -> int:
+    """How many jobs name partitions that bind them, which a workload has no word for: a node that could is in none."""
+    gpu = (pl.col("gpu_milli") > 0).alias("gpu")
+    named = frame.filter(pl.col("Partition") != "").group_by("Partition", gpu).len()
+    known = {(gpus, pools) for gpus, pools in nodes.partitions if pools} if nodes else set()
+    if not known:
+        return int(named["len"].sum()) if named["Partition"].n_unique() > 1 else 0
+    return sum(
+        jobs for text, gpu, jobs in named.iter_rows()
+        if any(gpus >= gpu and pools.isdisjoint(text.split(",")) for gpus, pools in known)
+    )  # fmt: skip
 
 
 def _unread(lists: list[tuple[Source, str]], others: list[Source]) -> tuple[str, ...]:
@@ -153,5 +194,5 @@ FORMAT = Format(
     origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
     read=read,
     fits=_fits,
-    options=frozenset({"zone"}),
+    options=frozenset({"zone", "since"}),
 )

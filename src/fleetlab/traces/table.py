@@ -20,6 +20,7 @@ from fleetlab.traces._intake import Intake, Table
 from fleetlab.traces._mapping import TIMES, Plan, listed, planned, suggested
 from fleetlab.traces._moments import moments
 from fleetlab.traces._settled import settled
+from fleetlab.traces._since import clipped, moment
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import asked_for
 from fleetlab.workload import Trace, TraceError, Workload
@@ -29,7 +30,14 @@ NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-
 SEPARATORS = (",", "\t", ";", "|")
 
 
-def read(path: Path, intake: Intake, *, map: Mapping[str, str] | None = None, zone: str | None = None) -> Trace:
+def read(
+    path: Path,
+    intake: Intake,
+    *,
+    map: Mapping[str, str] | None = None,
+    zone: str | None = None,
+    since: str | None = None,
+) -> Trace:
     """Read one delimited file; `map` gives columns of a workload as expressions over those of the file."""
     source = _one(path)
     lines = _beginning(source)
@@ -39,7 +47,9 @@ def read(path: Path, intake: Intake, *, map: Mapping[str, str] | None = None, zo
     if "submit" not in plan.nodes:
         raise _no_submit(source, header, [_fields(line, separator) for line in lines[1:]])
     rows = _cells.read(source, _table(plan, separator), intake, plan)
-    tasks, about = settled(rows, source, intake, plan)
+    begin = moment(since, plan.zone)
+    tasks, about = settled(rows, source, intake, plan, begin)
+    tasks, older = clipped(tasks, begin)
     tasks, zero = from_first(tasks)
     workload = Workload.of(
         tasks.drop("name"), source=f"csv:{source.stem}", epoch=zero if about.dated else None, zone=zone
@@ -51,8 +61,8 @@ def read(path: Path, intake: Intake, *, map: Mapping[str, str] | None = None, zo
         workload,
         source=workload.source,
         names=named if "task" in plan.nodes else None,
-        notes=about.notes(plan, told=zone is not None),
-        settings={"map": dict(map or {}), "zone": zone, "separator": separator, "zero": zero},
+        notes=(*about.notes(plan, told=zone is not None), *older),
+        settings={"map": dict(map or {}), "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
 
 
@@ -128,6 +138,6 @@ FORMAT = Format(
     origin="your own",
     read=read,
     fits=_fits,
-    options=frozenset({"map", "zone"}),
+    options=frozenset({"map", "zone", "since"}),
     any_table=True,
 )
