@@ -23,9 +23,11 @@ from fleetlab.bench.load import limits
 from fleetlab.bench.load.__main__ import main
 from fleetlab.bench.load.asked import Asked
 from fleetlab.bench.load.book import OUTCOMES, STOPPED
+from fleetlab.bench.load.keep import keep
 from fleetlab.bench.load.measure import measure
 from fleetlab.bench.load.run import exit_status
 from fleetlab.bench.load.search import search
+from fleetlab.bench.load.shown import kept, shown
 
 SERVER = Path(__file__).with_name("_load_server.py")
 QUIET = {"lag": 10.0}  # s: these tests may share two cores with others
@@ -335,6 +337,29 @@ def test_the_command_shows_rates_latencies_and_doubts(url, capsys):
     told = json.loads(capsys.readouterr().out)
     assert set(told["tables"]) == {"requests", "latency", "timeline", "how", "notes"}
     assert "SLO" in told["tables"]["notes"][0]["note"]
+
+
+def test_a_load_that_was_kept_is_shown_as_when_it_was_measured(url, tmp_path, capsys):
+    from fleetlab.cli import main as command
+
+    said = []
+    loaded = ["load", url, *words("--rate 50 --seconds 1 --warmup 0 --lag-ms 9999 --out"), str(tmp_path)]
+    for asking in (loaded, ["show", str(tmp_path)]):
+        with pytest.raises(SystemExit) as left:
+            command(["bench", *asking])
+        assert left.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "answered" in said[1]
+
+
+def test_a_search_that_was_kept_is_shown_and_half_a_file_is_refused(url, tmp_path):
+    found = search(Asked(url=url, slo=5.0, seconds=1, warmup=0, **QUIET), low=10, high=11, percentile=50)
+    keep(found, tmp_path)
+    assert kept(tmp_path).tables()["trials"].equals(shown(found.to_json()).tables()["trials"])
+    (tmp_path / "search.json").write_text('{"kind": "search"}')
+    with pytest.raises(BenchError, match=r"search\.json: holds no load"):
+        kept(tmp_path)
 
 
 @pytest.mark.data

@@ -182,6 +182,11 @@ def test_shares_of_what_comes_in_a_row_are_less_sure():
     assert limits.share(np.zeros(1000, bool))[:2] == (0, 0)
 
 
+def test_a_rate_is_not_below_0_however_unsure_it_is():
+    """Two answers in the last tenth of ten seconds: mean 0.2, half width 2.262 * 0.2 (Student, nine degrees)."""
+    assert limits.rate(np.array([9.2, 9.7]), 0, 10) == pytest.approx((0.2, 0, 0.2 + 2.262 * 0.2), rel=1e-3)
+
+
 @pytest.mark.parametrize(("growth", "steady"), [(0.0, True), (0.5, False)])
 def test_a_server_that_grows_slower_is_not_steady(growth, steady):
     at = np.linspace(0, 10, 2000, endpoint=False)

@@ -178,6 +178,11 @@ def test_a_person_is_idle_most_of_the_time():
     assert share == pytest.approx(told["device time / wall time"][0], rel=1e-3)
 
 
+def test_two_pauses_say_little_but_none_is_below_0():
+    _, low, high, _ = numbers(run("interactive", steps=3, words=["think=0.02"]))["think time, got"]
+    assert 0 <= low < high
+
+
 def test_a_stressor_tells_its_duty_as_asked_and_as_got():
     told = numbers(run("gemm", steps=100, words=["duty=0.25", "width=128"]))
     assert told["duty, asked"][0] == 0.25
@@ -215,8 +220,10 @@ def test_percentiles_are_in_milliseconds():
         ("nothing", "no work by that name: `nothing`"),
         ("gemm --set bach=3", "gemm: no such setting: bach"),
         ("gemm --set width", "not a setting: `width`"),
-        ("gemm --set width=wide", "gemm: width is a whole number: `wide`"),
-        ("gemm --set width=0", "gemm: width is a whole number: `0`"),
+        ("gemm --set width=wide", "gemm: width is a whole number of 1 or more: `wide`"),
+        ("gemm --set width=0", "gemm: width is a whole number of 1 or more: `0`"),
+        ("resnet-infer --batch 0", "resnet-infer: batch is a whole number of 1 or more: `0`"),
+        ("interactive --set seed=-1", "interactive: seed is a whole number of 0 or more: `-1`"),
         ("gemm --set duty=2", "a duty that is no share of the time: 2.0"),
         ("resnet-infer --set graph=perhaps", "resnet-infer: graph is true or false: `perhaps`"),
         ("resnet-train --set blocks=1,x", "resnet-train: blocks is 1,2,3: `1,x`"),

@@ -105,8 +105,9 @@ GPU_CONFIG = closed(
 # --- Kueue ------------------------------------------------------------------------------------------------------------
 ABOUT = closed(["name"], name=TEXT, namespace=TEXT)
 KUEUE = {"apiVersion": {"const": "kueue.x-k8s.io/v1beta2"}, "metadata": ABOUT}
-RESOURCE = {"type": "string", "pattern": r"^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"}
-QUOTA = closed(["name", "nominalQuota"], name=RESOURCE, nominalQuota={"type": "integer", "minimum": 0})
+RESOURCE = {"type": "string", "pattern": r"^(cpu|memory|[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)$"}
+AMOUNT = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+([KMGTPE]i)?$"}]}
+QUOTA = closed(["name", "nominalQuota"], name=RESOURCE, nominalQuota=AMOUNT)
 GROUP = closed(
     ["coveredResources", "flavors"],
     coveredResources=listed(RESOURCE) | {"maxItems": 16, "uniqueItems": True},

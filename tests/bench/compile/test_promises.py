@@ -41,6 +41,8 @@ def test_a_link_leads_to_a_heading():
         (TURNS, "volcano", "by a library", "on average", "by the driver", "by the driver"),
         (TURNS, "kueue", "by placement", "by placement", "by the driver", "by the driver"),
         (CUT, "mig-parted", *["by the hardware"] * 4),
+        (CUT, "kueue", *["by placement"] * 4),
+        (CUT, "kai", *["by the hardware"] * 4),
         (CUT, "dra", *["by the hardware"] * 4),
     ],
 )

@@ -55,6 +55,8 @@ def refusal(text):
         ('mode = "time-slicing"\nreplicas = 2\ninterval = "2ms"', "no interval by that name: `2ms`"),
         ('mode = "exclusive"\nreplicas = 2', "exclusive is one tenant without limits"),
         ('mode = "turns"\nreplicas = 2', "no mode by that name: `turns`"),
+        ('mode = "turns"', "no mode by that name: `turns`"),
+        ('mode = "turns"\nlayout = "1g.18gb"', "no mode by that name: `turns`"),
         ("mode = 3", "mode is a word in quotes: 3"),
         ('mode = "exclusive"\ncard = "K80"', "no card by that name: `K80`"),
         ('mode = "exclusive"\ncard = "A100"', "several cards by that name: `A100`"),
@@ -71,6 +73,10 @@ def refusal(text):
 def test_what_cannot_be_is_refused_with_what_and_where(text, says):
     assert says in refusal(text)
     assert refusal(text).startswith("lab.toml: ")
+
+
+def test_a_spec_without_a_mode_is_told_so():
+    assert refusal("replicas = 2") == "lab.toml: no mode"
 
 
 def test_fractions_are_parts_of_the_card_rounded_down():

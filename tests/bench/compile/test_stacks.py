@@ -14,6 +14,7 @@ from fleetlab.bench.compile.rules import ALL
 from fleetlab.bench.compile.spec import by_size
 from fleetlab.bench.compile.spec_file import parse
 from fleetlab.bench.compile.stacks import BY_NAME
+from fleetlab.bench.compile.stacks._stack import dig
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.mig.layouts import maximal
 from fleetlab.bench.modes import Share
@@ -377,6 +378,28 @@ def test_a_claim_holds_all_to_the_largest_limit_and_a_pod_tightens_its_own():
     assert text.count("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == 1
     assert 'defaultPinnedDeviceMemoryLimit: "200Mi"' in text
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in text
+
+
+def test_a_pod_that_asks_for_cpu_and_memory_besides_gets_through_the_queue():
+    text = emit(Spec("time-slicing", (Share(),) * 2), to="kueue").text
+    covered = dig(parsed(text, "x")[1], "spec", "resourceGroups", 0, "coveredResources")
+    assert covered == ["cpu", "memory", "nvidia.com/gpu.shared"]
+
+
+def test_a_queue_with_a_group_of_its_own_for_cpu_is_read():
+    text = emit(Spec("time-slicing", (Share(),) * 2), to="kueue").text
+    documents = parsed(text, "x")
+    documents[1]["spec"]["resourceGroups"].insert(
+        0, {"flavors": [{"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": 8}]}]}
+    )
+    assert BY_NAME["kueue"].read(documents) == Spec("time-slicing", (Share(),) * 2)
+
+
+def test_a_map_for_the_operator_lies_where_the_operator_looks():
+    emitted = emit(Spec("time-slicing", (Share(),) * 2), to="gpu-operator")
+    assert "namespace: gpu-operator\n" in emitted.text
+    assert [(x.part, x.asked, x.kept) for x in emitted.losses] == [("namespace", "default", "gpu-operator")]
+    assert "namespace: gpu-lab\n" in emit(replace(emitted.spec, namespace="gpu-lab"), to="gpu-operator").text
 
 
 def test_a_format_that_is_not_there_is_refused():

@@ -96,6 +96,8 @@ metadata: {name: q}
 spec:
   namespaceSelector: {}
   resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors: [{name: f, resources: [{name: cpu, nominalQuota: 64}, {name: memory, nominalQuota: 512Gi}]}]
   - coveredResources: [nvidia.com/gpu, nvidia.com/total-gpumem]
     flavors:
     - name: f
@@ -193,6 +195,8 @@ PLANTED = [
     ("GO01", "error", "data.any", MAP.replace("  KEY: |\n", "  any: {sharing: {}}\n")),
     ("GO02", "error", "data.mine", MAP.replace("KEY", "mine") + "".join(f"    {x}\n" for x in CUT.splitlines())),
     ("GO03", "warning", "metadata", CLEAN["gpu operator"].replace(", namespace: gpu-operator", "")),
+    ("GO03", "warning", "metadata.namespace", changed(CLEAN["gpu operator"], ": gpu-operator", ": default")),
+    ("GO03", "note", "metadata.namespace", changed(CLEAN["gpu operator"], ": gpu-operator", ": gpu-lab")),
     ("MG01", "error", "version", changed(CUT, "version: v1\n", "")),
     ("MG01", "error", "version", changed(CUT, "v1", "v2")),
     ("MG02", "error", "mig-config", CUT + "mig-config: {}\n"),
@@ -250,6 +254,7 @@ PLANTED = [
     ("DR15", "note", "sharing.strategy", CLAIM_MPS),
     ("RQ01", "error", "spec.hard.limits.nvidia.com/gpu", QUOTA.replace("KEY", "limits.nvidia.com/gpu")),
     ("RQ01", "error", "spec.hard.nvidia.com/gpu.shared", QUOTA.replace("KEY", "nvidia.com/gpu.shared")),
+    ("K803", "error", "limits.nvidia.com/gpumem", changed(HAMI, "gpumem: 20000", "gpumem: 0.5")),
     (
         "K801",
         "error",
@@ -310,11 +315,17 @@ PLANTED = [
     (
         "KU05",
         "error",
-        "flavors[0].resources",
+        "spec.resourceGroups[1].flavors[0].resources",
         changed(KUEUE, "[nvidia.com/gpu, nvidia.com/total-gpumem]", "[nvidia.com/total-gpumem, nvidia.com/gpu]"),
     ),
     ("KU06", "warning", "transformations[0]", changed(CONFIGURATION, "multiplyBy: nvidia.com/gpu, ", "")),
     ("KU07", "error", "coveredResources", changed(KUEUE, "nvidia.com/gpu", "requests.nvidia.com/gpu")),
+    (
+        "KU08",
+        "warning",
+        "spec.resourceGroups",
+        changed(changed(KUEUE, "[cpu, ", "["), "{name: cpu, nominalQuota: 64}, ", ""),
+    ),
     (
         "CO01",
         "error",
@@ -372,6 +383,18 @@ def test_a_spec_that_may_not_be_meant_so_is_told(code, severity, text, written):
 def test_a_sound_spec_has_no_findings(written):
     text = 'mode = "mps"\ncard = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000'
     assert lint(written(text, "lab.toml")).findings == ()
+
+
+@pytest.mark.parametrize("many", ["0.5", '"500m"', '"1.5"', "-1", '"-1"', "1500u", "true", "one", "[1]"])
+def test_a_card_is_asked_for_in_whole_pieces(many, written):
+    """Kubernetes: `must be an integer`, `must be greater than or equal to 0`."""
+    found = lint(written(pod(f"{{cpu: 0.5, nvidia.com/gpu: {many}}}"))).findings
+    assert [(one.code, one.where) for one in found] == [("K803", "spec.containers[0].resources.limits.nvidia.com/gpu")]
+
+
+@pytest.mark.parametrize("many", ["0", "2", "1.0", '"2"', "1000m", "1e0", "1k"])
+def test_whole_pieces_may_be_written_in_any_way_that_kubernetes_reads(many, written):
+    assert lint(written(pod(f"{{nvidia.com/gpu: {many}}}"))).findings == ()
 
 
 def test_every_trap_that_is_looked_for_was_planted():

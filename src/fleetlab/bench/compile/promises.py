@@ -53,6 +53,8 @@ def _kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
     kept = GUARANTEES[guarantee](held)
     if stack in ("device-plugin", "gpu-operator") and held.mode == "mps" and guarantee == "memory cap":
         return "by the driver", EVEN
+    if stack == "kueue" and held.mode == "mig":
+        return "by placement", UNCUT
     weaker = WEAKER.get((stack, guarantee))
     if stack == "dra" and held.mode == "mps" and not held.equal and guarantee != "fault isolation":
         weaker = ("by consent", LARGEST)
@@ -100,6 +102,7 @@ LIBRARY = "a library loaded before CUDA holds it: a program that goes around the
 REACTIVE = "checked about every 120 ms and corrected after: held on average, not at any time"
 CONSENT = "the tenant's own environment: whoever changes it has no limit"
 ADMITTED = "a quota admits pods, and holds nothing once they run"
+UNCUT = "a quota counts instances, and cuts no card: they hold where mig-parted or the operator has cut one so"
 WEAKER = {
     ("hami", "memory cap"): ("by a library", LIBRARY),
     ("hami", "compute cap"): ("on average", REACTIVE),

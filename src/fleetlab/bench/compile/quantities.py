@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
-SUFFIX = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-}
-AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})")
+SUFFIX = {"": Fraction(1)}
+SUFFIX |= {sign: Fraction(1000) ** n for n, sign in enumerate("num kMGTPE", -3) if sign != " "}
+SUFFIX |= {f"{sign}i": Fraction(1024) ** n for n, sign in enumerate("KMGTPE", 1)}
+AMOUNT = re.compile(r"([+-]?\d{1,18}(?:\.\d{0,18})?)(?:[eE]([+-]?\d{1,2})|([A-Za-z]{0,2}))")
 LIMIT = re.compile(r"(\d{1,9})=(\d{1,12})([GM])")
+
+
+def exact(value: object) -> Fraction | None:
+    """An amount as Kubernetes reads it, to the last digit; None where it is none.
+
+    >>> str(exact("500m")), str(exact(-1.5)), str(exact("1e3")), exact("4 GB")
+    ('1/2', '-3/2', '1000', None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    found = AMOUNT.fullmatch(str(value))
+    if found is None or (found[3] or "") not in SUFFIX:
+        return None
+    return Fraction(found[1]) * (Fraction(10) ** int(found[2]) if found[2] else SUFFIX[found[3] or ""])
 
 
 def amount(value: object) -> int | None:
@@ -26,13 +33,8 @@ def amount(value: object) -> int | None:
     >>> amount("20Gi") // 2**20, amount(4), amount("4 GB")
     (20480, 4, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    found = AMOUNT.fullmatch(str(value))
-    if found is None or found[2] not in SUFFIX:
-        return None
-    exact = Fraction(found[1]) * SUFFIX[found[2]]
-    return -(-exact.numerator // exact.denominator)
+    found = exact(value)
+    return None if found is None or found < 0 else math.ceil(found)
 
 
 def whole(value: object) -> int | None:

@@ -41,8 +41,8 @@ class Spec:
     node: tuple[tuple[str, str], ...] = ()  # labels that a node must have
 
     def __post_init__(self) -> None:
-        _one_of("mode", self.mode, MODES)
-        _one_of("interval", self.interval, INTERVALS)
+        one_of("mode", self.mode, MODES)
+        one_of("interval", self.interval, INTERVALS)
         _words(self)
         if self.mode == "mig":
             _instances(self)
@@ -102,7 +102,8 @@ def refused(cuts: Sequence[Cut], layout: Sequence[str]) -> BenchError | None:
 # --- what cannot be --------------------------------------------------------------------------------------------------
 
 
-def _one_of(what: str, word: str, there: Sequence[str]) -> None:
+def one_of(what: str, word: str, there: Sequence[str]) -> None:
+    """Refuse a word that is none of them."""
     if word not in there:
         msg = f"no {what} by that name: `{word}`"
         raise BenchError(msg, hint=f"there are {', '.join(there)}")

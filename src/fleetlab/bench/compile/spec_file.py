@@ -17,7 +17,7 @@ import tomllib
 from typing import Any
 
 from fleetlab.bench.compile import models
-from fleetlab.bench.compile.spec import MOST, Spec, by_size
+from fleetlab.bench.compile.spec import MODES, MOST, Spec, by_size, one_of
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.mig.layouts import names
 from fleetlab.bench.modes import Share
@@ -80,7 +80,10 @@ def _quoted(word: str) -> str:
 
 
 def _spec(about: dict[str, Any]) -> Spec:
-    mode = _word(about, "mode", "")
+    if "mode" not in about:
+        msg = "no mode"
+        raise BenchError(msg, hint=f'mode = "mps"; there are {", ".join(MODES)}')
+    one_of("mode", mode := _word(about, "mode", ""), MODES)
     card = models.known(_word(about, "card", "")).name if "card" in about else None
     words: dict[str, Any] = {key: _word(about, key, "") for key in ("interval", *WORDS) if key in about}
     if mode == "mig":

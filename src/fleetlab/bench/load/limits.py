@@ -64,7 +64,8 @@ def share(hits: NDArray[np.bool_]) -> Interval:
 def rate(at: Floats, opens: float, closes: float) -> Interval:
     """Events a second in the window, with limits from ten parts of it."""
     counts, _ = np.histogram(at, np.linspace(opens, closes, 11))
-    return over_blocks(counts * 10 / (closes - opens))
+    found = over_blocks(counts * 10 / (closes - opens))
+    return found._replace(low=max(found.low, 0.0))
 
 
 def steady(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from fleetlab.bench.errors import BenchError
 from fleetlab.workload import Estimate, Provenance
 
 OF = {
@@ -45,6 +48,19 @@ def shown(about: dict[str, Any]) -> Shown:
     provenance = Provenance("bench load", settings.pop("url"), settings, settings.pop("seed"))
     numbers, frames = (_search if about["kind"] == "search" else _load)(about)
     return Shown(tuple(numbers), frames, provenance, tuple(about["notes"]))
+
+
+def kept(folder: Path) -> Shown | None:
+    """What `--out` kept there of a load or a search, the later of the two; None where there is neither."""
+    there = [path for name in ("load.json", "search.json") if (path := folder / name).is_file()]
+    if not there:
+        return None
+    path = max(there, key=lambda one: one.stat().st_mtime_ns)
+    try:
+        return shown(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        msg = f"{path}: holds no load: {e}"
+        raise BenchError(msg, hint="`fleetlab bench load URL --out FOLDER` makes one") from None
 
 
 # --- a load ----------------------------------------------------------------------------------------------------------

@@ -142,19 +142,22 @@ def settings_of(name: str, words: Sequence[str]) -> dict[str, Any]:
 
 def _value(name: str, key: str, value: str, like: object) -> Any:  # noqa: ANN401
     """A word as a value of the same kind as the default."""
+    least = 0 if key == "seed" else 1
     try:
         if isinstance(like, bool):
             return {"true": True, "yes": True, "false": False, "no": False}[value.lower()]
         if isinstance(like, int):
-            return _above(int(value), -1 if key == "seed" else 0)
+            return _above(int(value), least - 1)
         if isinstance(like, float):
             return _above(float(value), 0)
         if isinstance(like, tuple):
             return tuple(_above(int(one), 0) for one in value.split(","))
     except (ValueError, KeyError):
-        kind = {bool: "true or false", int: "a whole number", float: "a number above 0"}.get(type(like), "1,2,3")
+        whole = f"a whole number of {least} or more"
+        kind = {bool: "true or false", int: whole, float: "a number above 0"}.get(type(like), "1,2,3")
         msg = f"{name}: {key} is {kind}: `{value}`"
-        raise BenchError(msg) from None
+        such = ",".join(map(str, like)) if isinstance(like, tuple) else str(like).lower()
+        raise BenchError(msg, hint=f"such as --set {key}={such}") from None
     return value
 
 

@@ -63,7 +63,7 @@ def _tell_person(told: Told, work: Any, made: Row, fed: Fed) -> None:  # noqa: A
     thought = np.asarray(fed.begun[1:]) - np.asarray(fed.ended[:-1])
     if len(thought) > 1:
         mean = over_blocks(thought)
-        told.add("think time, got", mean.value, "s", limits=mean)
+        told.add("think time, got", mean.value, "s", limits=mean._replace(low=max(mean.low, 0.0)))
 
 
 def _tell_host(told: Told, made: Row, ask: Ask) -> None:

@@ -9,9 +9,11 @@ from fleetlab.bench.compile.models import Model
 from fleetlab.bench.compile.rules import device_plugin, mig_parted
 from fleetlab.bench.compile.rules._finding import Finding, at, place
 from fleetlab.bench.compile.stacks._stack import Document, dig, mapped
-from fleetlab.bench.compile.stacks.gpu_operator import MIG_KEY, inside
+from fleetlab.bench.compile.stacks.gpu_operator import HOME, MIG_KEY, inside
 from fleetlab.bench.compile.yaml_in import documents as yaml_documents
 from fleetlab.bench.errors import BenchError
+
+HOMES = (HOME, "nvidia-gpu-operator")  # the second on OpenShift
 
 
 def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding]:
@@ -42,6 +44,18 @@ def _map(document: Document, card: Model | None, base: str) -> Iterator[Finding]
             yield from (replace(f, where=f"{where}: {f.where}") for f in mig_parted.file(one, card))
         else:
             yield from (replace(f, where=f"{where}: {f.where}") for f in device_plugin.file(one, card))
-        if not isinstance(dig(document, "metadata", "namespace"), str):
-            what = "no namespace: it lands in the one that kubectl stands in, and the operator looks in its own"
-            yield Finding("GO03", "warning", at(base, "metadata"), what, "namespace: gpu-operator")
+    if any(True for _ in inside(document)):
+        yield from _home(dig(document, "metadata", "namespace"), at(base, "metadata"))
+
+
+def _home(namespace: object, where: str) -> Iterator[Finding]:
+    """The operator looks for ConfigMaps in its own namespace; which one that is, a file cannot show."""
+    if not isinstance(namespace, str):
+        what = "no namespace: it lands in the one that kubectl stands in, and the operator looks in its own"
+        yield Finding("GO03", "warning", where, what, f"namespace: {HOME}")
+    elif namespace == "default":
+        what = "namespace default: the operator looks in its own, and that is seldom this one"
+        yield Finding("GO03", "warning", at(where, "namespace"), what, f"namespace: {HOME}")
+    elif namespace not in HOMES:
+        what = f"namespace {namespace}: the operator looks in its own, by the guides {' or '.join(HOMES)}"
+        yield Finding("GO03", "note", at(where, "namespace"), what, "see where it runs: kubectl get pods -A")

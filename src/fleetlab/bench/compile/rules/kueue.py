@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fleetlab.bench.compile.models import Model
 from fleetlab.bench.compile.rules._finding import Finding, at, place
 from fleetlab.bench.compile.stacks._stack import Document, dig, listed, mapped
-from fleetlab.bench.compile.stacks.kueue import CONFIG, GPU, TOTALS, configurations
+from fleetlab.bench.compile.stacks.kueue import BESIDES, CONFIG, GPU, TOTALS, configurations
 
 
 def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding]:
@@ -43,7 +43,13 @@ def _queue(document: Document, base: str) -> Iterator[Finding]:
     if "namespaceSelector" not in mapped(document.get("spec")):
         what = "no namespaceSelector: a queue for no namespace, and nothing is admitted"
         yield Finding("KU04", "error", at(base, "spec"), what, "namespaceSelector: {} for all")
-    for number, group in enumerate(listed(dig(document, "spec", "resourceGroups"))):
+    groups = listed(dig(document, "spec", "resourceGroups"))
+    all_covered = [name for group in groups for name in listed(dig(group, "coveredResources"))]
+    if all_covered and (missing := [name for name in BESIDES if name not in all_covered]):
+        what = f"{' and '.join(missing)} not covered: a pod that asks for it as well is never admitted"
+        do = "cover it, if with a large quota; or quotaCheckStrategy: IgnoreUndeclared (Kueue 0.18, behind a gate)"
+        yield Finding("KU08", "warning", at(base, "spec.resourceGroups"), what, do)
+    for number, group in enumerate(groups):
         where, covered = at(base, "spec.resourceGroups", number), listed(dig(group, "coveredResources"))
         for k, flavor in enumerate(listed(dig(group, "flavors"))):
             names = [dig(resource, "name") for resource in listed(dig(flavor, "resources"))]

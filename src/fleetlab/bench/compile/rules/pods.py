@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetlab.bench.compile import pods
 from fleetlab.bench.compile.models import Model
-from fleetlab.bench.compile.quantities import whole
+from fleetlab.bench.compile.quantities import exact, whole
 from fleetlab.bench.compile.rules._finding import Finding, at, place
 from fleetlab.bench.compile.stacks import hami, volcano
 from fleetlab.bench.compile.stacks._stack import Document, dig, listed, mapped
@@ -25,6 +25,7 @@ def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding
     for one in pods.found(documents):
         yield from _words(one)
         yield from _requests(one)
+        yield from _pieces(one)
         if volcano.takes(one):
             yield from _volcano(one)
         elif hami.takes(one):
@@ -62,6 +63,15 @@ def _each(one: pods.Found) -> Iterator[tuple[str, str, Any]]:
     for number, container in enumerate(one.containers):
         for key, value in mapped(dig(container, "resources", "limits")).items():
             yield at(one.where, "spec.containers", number, "resources.limits", key), key, value
+
+
+def _pieces(one: pods.Found) -> Iterator[Finding]:
+    for where, key, value in _each(one):
+        found = exact(value)
+        if key.startswith(OURS) and value is not None and (found is None or found < 0 or found.denominator != 1):
+            what = f"{value}: an extended resource is counted in whole pieces, none below 0: refused"
+            way = "a whole number; for a part of a card, a way to share it (docs/share-emit.md)"
+            yield Finding("K803", "error", where, what, way)
 
 
 def _amounts(one: pods.Found, prefix: str, memory: str, cores: str) -> Iterator[Finding]:

@@ -13,13 +13,16 @@ from fleetlab.bench.compile.stacks._stack import Document, Stack, mapped, unread
 from fleetlab.bench.compile.yaml_in import documents as yaml_documents
 from fleetlab.bench.compile.yaml_out import dump
 from fleetlab.bench.errors import BenchError
+from fleetlab.bench.modes import Share
 
+HOME = "gpu-operator"  # where NVIDIA's guide puts the operator, and it looks for ConfigMaps beside itself
 KEY, MIG_KEY = "any", "config.yaml"  # the second is the one that the operator looks for
 
 
 def hold(spec: Spec) -> Spec:
     """What the device plugin holds, or what mig-parted does and the turns on each instance; and where it lies."""
-    words: dict[str, Any] = {"name": spec.name, "namespace": spec.namespace}
+    elsewhere = spec.namespace != Spec("exclusive", (Share(),)).namespace
+    words: dict[str, Any] = {"name": spec.name, "namespace": spec.namespace if elsewhere else HOME}
     if spec.mode != "mig":
         return replace(device_plugin.hold(spec), **words)
     return replace(mig_parted.hold(spec), turns=spec.turns, **words)
@@ -42,7 +45,7 @@ def write(spec: Spec) -> str:
         )
     said = json.dumps({"spec": patch}, separators=(",", ":"))
     about = [
-        "GPU operator; the namespace is that of the operator",
+        f"GPU operator; the namespace must be the one that the operator is in: {HOME}, if not installed elsewhere",
         f"kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p '{said}'",
         *steps,
         f"a pod asks for {device_plugin.asked_for(spec)}",
@@ -101,5 +104,9 @@ STACK = Stack(
     write=write,
     mine=mine,
     read=read,
-    why={**device_plugin.STACK.why, "card": "it applies to every card of the nodes that are labelled"},
+    why={
+        **device_plugin.STACK.why,
+        "card": "it applies to every card of the nodes that are labelled",
+        "namespace": "the operator looks in its own namespace alone; say which, if it is another",
+    },
 )

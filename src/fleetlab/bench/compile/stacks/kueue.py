@@ -25,6 +25,8 @@ TOTALS = {"nvidia.com/gpumem": "nvidia.com/total-gpumem", "nvidia.com/gpucores":
 STRATEGY = "nvidia.com/gpu.sharing-strategy"  # a label that NVIDIA's feature discovery puts on a node
 STRATEGIES = {"exclusive": "none", "time-slicing": "time-slicing", "mps": "mps"}
 FILE = "controller_manager_config.yaml"
+# A pod that asks for something that its queue does not cover is never admitted, and almost every pod asks for these.
+BESIDES: dict[str, int | str] = {"cpu": 100_000, "memory": "100000Gi"}  # more than any cluster has for a card
 
 
 def _even(values: Sequence[int | None]) -> int | None:
@@ -65,8 +67,8 @@ def write(spec: Spec) -> str:
     hami = any(total in quota for total in TOTALS.values())
     if labels := dict(spec.node) | ({} if hami else strategy):
         flavor["spec"] = {"nodeLabels": labels}
-    offered = [{"name": name, "nominalQuota": n} for name, n in quota.items()]
-    group = {"coveredResources": list(quota), "flavors": [{"name": spec.name, "resources": offered}]}
+    offered = [{"name": name, "nominalQuota": n} for name, n in (BESIDES | quota).items()]
+    group = {"coveredResources": [*BESIDES, *quota], "flavors": [{"name": spec.name, "resources": offered}]}
     queue = {
         "apiVersion": API,
         "kind": "ClusterQueue",
@@ -79,7 +81,10 @@ def write(spec: Spec) -> str:
         "metadata": {"name": spec.queue, "namespace": spec.namespace},
         "spec": {"clusterQueue": spec.name},
     }
-    about = ["Kueue; the quota is that of one card: multiply it by the cards there are"]
+    about = [
+        "Kueue; the quota is that of one card: multiply it by the cards there are",
+        "cpu and memory: more than there is, put your own; a pod that asks for what a queue lacks is never admitted",
+    ]
     config = [_configuration(spec)] if hami else []
     if hami:
         about.append(f"merge `resources` of the ConfigMap into kueue-manager-config, key {FILE}, and restart Kueue")
@@ -126,7 +131,8 @@ def read(documents: Sequence[Document]) -> Spec:
     queues = [one for one in documents if one.get("kind") == "ClusterQueue"]
     if len(queues) != 1:
         unread(f"{len(queues)} cluster queues", "a spec is the quota of one")
-    entries = listed(dig(queues[0], "spec", "resourceGroups", 0, "flavors", 0, "resources"))
+    groups = listed(dig(queues[0], "spec", "resourceGroups"))
+    entries = [e for group in groups for e in listed(dig(group, "flavors", 0, "resources"))]
     quota = {str(dig(e, "name")): whole(dig(e, "nominalQuota")) for e in entries}
     flavor = next((one for one in documents if one.get("kind") == "ResourceFlavor"), {})
     labels = {str(k): str(v) for k, v in mapped(dig(flavor, "spec", "nodeLabels")).items()}
