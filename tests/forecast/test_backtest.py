@@ -172,3 +172,12 @@ def test_a_model_that_draws_lots_of_its_own_breaks_the_contract():
 
     with pytest.raises(WorkloadError, match="something else the second time"):
         check_forecaster(Lots)
+
+
+def test_where_folds_are_too_many_the_hint_says_how_many_would_do():
+    with pytest.raises(WorkloadError, match="50 folds") as refused:
+        splits(300, 12, gap=12, folds=50)
+    most = int(refused.value.hint.split(" --folds at most")[0])
+    assert len(splits(300, 12, gap=12, folds=most)) == most + 1
+    with pytest.raises(WorkloadError):
+        splits(300, 12, gap=12, folds=most + 1)

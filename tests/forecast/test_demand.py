@@ -46,6 +46,18 @@ def test_a_level_is_the_level_before_and_what_started_less_what_was_let_go(busy)
     assert np.allclose(np.diff(level, axis=0), moved[1:])
 
 
+def test_gpu_memory_is_that_of_each_gpu_as_the_simulator_takes_it(make):
+    # Two whole GPUs of 2 GiB, three shares of 1 GiB, one that asks for memory alone.
+    trace = make(
+        submit=[0.0, 1.0, 2.0, 10.0],
+        instances=[1, 3, 1, 1],
+        gpu_milli=[2000, 500, 0, 0],
+        gpu_memory_mib=[2048, 1024, 1024, 0],
+    )
+    found = panel(trace, "requests")["all"]
+    assert dict(zip(found.names, found.values[0], strict=True)) == {"gpu": 3.5, "gpu_memory": 4 + 3 + 1}
+
+
 def test_resources_of_which_there_is_none_are_left_out(five):
     assert panel(five, "requests")["all"].names == ("cpu", "memory")
 

@@ -14,6 +14,7 @@ import fleetlab
 from fleetlab.forecast import catalogue
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.simple import LastValue, flat
+from fleetlab.forecast.verdict import sentences
 from fleetlab.workload import Saved, WorkloadError, as_json
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}
@@ -39,6 +40,21 @@ def test_where_nothing_can_be_known_the_simple_one_is_taken(noisy):
     assert set(taken["model"]) <= set(SIMPLE)
     assert "the simple ones are taken" in found.sentences[-1]
     assert taken["NRMSE"].to_list() == pytest.approx([1 / np.sqrt(2)] * taken.height, rel=0.15)
+
+
+def test_the_last_sentence_speaks_of_every_step_not_of_those_reported_alone(noisy):
+    found = fleetlab.forecast(noisy, every="1m", horizon=8, models=["ses"])
+    models = found.tables()["next"]["model"].to_list()
+    models[4] = "ses"  # the fifth step ahead, of which the leaderboard does not tell
+    said = sentences(found.tables()["chosen"], pl.Series(models), 60.0)[-1]
+    assert said.startswith("in 1 of 8 cases a model beat the best simple one on past folds and was taken; none of them")
+
+
+def test_what_comes_is_drawn_one_step_after_what_was_seen(busy):
+    for target in ("requests", "level"):
+        found = fleetlab.forecast(busy, target=target, every="2h", horizon=4, models=["simple"])
+        x = found.figures()["next, cpu"].frame["x"].to_numpy()
+        assert np.allclose(np.diff(x), 2.0)
 
 
 def test_a_daily_rhythm_is_found(busy):

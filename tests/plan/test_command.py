@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,8 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload, cli
+from fleetlab.commands.plan import _hand_over
+from fleetlab.plan import demand
 
 DEMAND = "[[instance]]\ncount = 6\ncpu_milli = 400\n\n[[instance]]\ncount = 2\ngpu_milli = 500\ncpu_milli = 100\n"
 NODES = '[[node]]\ncount = 6\npool = "p"\ngpu_type = "T4"\ngpus = 1\ncpu_milli = 1000\nmemory_mib = 10\n'
@@ -61,6 +64,57 @@ def test_a_node_whose_name_is_a_number_keeps_it(here, capsys):
     assert "instances that move 0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("own", ["", 'node = "mine"\n'])
+def test_a_pool_that_shrinks_to_one_node_keeps_who_is_there(here, capsys, own):
+    (here / "nodes.toml").write_text(NODES.replace("count = 6", f"count = 6\n{own}") + "[[node]]\ncpu_milli = 9\n")
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--out", "now.csv") == 0
+    now = pl.read_csv("now.csv").filter(pl.col("node") == pl.col("node").min())
+    now.write_csv("now.csv")
+    (here / "one.toml").write_text(
+        f'[[node]]\n{own}count = 1\npool = "p"\ngpu_type = "T4"\ngpus = 1\ncpu_milli = 9000\nmemory_mib = 10\n'
+    )
+    capsys.readouterr()
+    assert run("plan", "demand.toml", "--nodes", "one.toml", "--objective", "moves", "--current", "now.csv") == 0
+    assert "instances that move 0" in capsys.readouterr().out
+
+
+def test_who_is_on_a_pool_that_goes_moves_though_another_takes_its_place_in_the_file(here, capsys):
+    old, new = (f'[[node]]\ncount = 3\npool = "{pool}"\ngpus = 1\ngpu_type = "T4"\ncpu_milli = 1000\n' for pool in "on")
+    (here / "both.toml").write_text(old + new)
+    (here / "new.toml").write_text(new)
+    run("plan", "demand.toml", "--nodes", "both.toml", "--objective", "balance", "--out", "now.csv")
+    gone = pl.read_csv("now.csv")["node"].str.starts_with("o-").sum()
+    capsys.readouterr()
+    run("plan", "demand.toml", "--nodes", "new.toml", "--objective", "moves", "--current", "now.csv")
+    assert gone > 0
+    assert f"instances that move {gone}" in capsys.readouterr().out
+
+
+def test_a_blank_line_of_a_placement_is_nobody(here, capsys):
+    run("plan", "demand.toml", "--nodes", "nodes.toml", "--out", "now.csv")
+    text = (here / "now.csv").read_text("utf-8")
+    (here / "now.csv").write_text(text.replace("\n", "\n\n") + ",,,\n", "utf-8")
+    capsys.readouterr()
+    assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "now.csv") == 0
+    assert "instances that move 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("out", ["none/p.csv", "nodes.toml/p.csv", "."])
+def test_a_file_that_cannot_be_written_is_named_before_the_search(here, capsys, out):
+    # The demand is not there either: that nobody says so shows what is looked at first.
+    assert run("plan", "none.toml", "--nodes", "nodes.toml", "--out", out) == 2
+    error = capsys.readouterr().err
+    assert out in error
+    assert "demand" not in error
+
+
+def test_a_plan_is_told_though_its_file_cannot_be_written_after_all(here, capsys):
+    found = fleetlab.plan(demand("demand.toml"), Cluster.from_toml("nodes.toml"))
+    with pytest.raises(OSError, match=r"none/p\.csv"):
+        _hand_over(found, Path("none/p.csv"), json=False, only=("nodes",))
+    assert "8 instances have a place" in capsys.readouterr().out
+
+
 def test_ctrl_c_ends_a_search_at_once(here):
     kinds = np.random.default_rng(1).integers(50, 700, (300, 2)).tolist()
     (here / "hard.toml").write_text("".join(f"[[instance]]\ncpu_milli={a}\nmemory_mib={b}\n" for a, b in kinds))
@@ -100,9 +154,12 @@ def test_those_alive_in_a_trace_are_placed_on_its_nodes(here, capsys):
         (("plan", "none.toml", "--nodes", "nodes.toml"), "cannot read the demand"),
         (("plan", "demand.toml", "--nodes", "none.toml"), "cannot read the cluster file"),
         (("plan", "demand.toml", "--nodes", "nodes.toml", "--price", "p:3"), "--price takes POOL=NUMBER"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "cost", "--price", "q=3"), "there are p\n"),
         (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "x.csv"), "placement"),
         (("defragment", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "needs the column"),
         (("plan", "builtin:300", "--at", "never"), "not a time"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--at", "2h"), "--at is for a trace"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "does not look at a current"),
     ],
 )
 def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):
@@ -115,7 +172,7 @@ def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):
 
 @pytest.mark.parametrize("verb", ["plan", "defragment"])
 def test_a_command_takes_what_its_verb_takes(verb):
-    said = set(inspect.signature(getattr(cli, verb)).parameters) - {"at", "out", "json"}
+    said = set(inspect.signature(cli.app[verb].default_command).parameters) - {"at", "out", "json"}
     assert said == set(inspect.signature(getattr(fleetlab, verb)).parameters) - {"tell"}
 
 

@@ -62,6 +62,12 @@ def test_a_demand_that_cannot_be_is_refused_in_words(tmp_path, name, text, words
         demand(written(tmp_path, name, text))
 
 
+def test_lines_with_nothing_in_them_ask_for_nothing(tmp_path):
+    header, *rows = CSV.splitlines()
+    blank = "\n".join([header, rows[0], "", ",,,,,", rows[1], " , ,,,,", ""]) + "\n\n"
+    assert demand(written(tmp_path, "d.csv", blank)).frame.equals(demand(written(tmp_path, "e.csv", CSV)).frame)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(WorkloadError, match="cannot read the demand"):
         demand(tmp_path / "none.toml")

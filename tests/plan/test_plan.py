@@ -90,6 +90,23 @@ def test_limits_of_one_app_are_kept_as_they_came():
     assert fleetlab.plan(nine, cpus(3, 1000)).value == 2
 
 
+@pytest.mark.parametrize(
+    ("apps", "limits", "nodes"),
+    [
+        (["a", "a", "a"], [1, 0, 0], 1),  # those without a limit do not count
+        ([None, None, None], [1, 1, 1], 3),  # those without an app are of one app
+        ([None, None, "a"], [1, 1, 1], 2),
+        (["a", "a", "a"], [1, 2, 0], 1),
+        (["a", "a", "a"], [1, 2, 2], 2),
+    ],
+)
+def test_a_limit_means_what_it_means_to_the_simulator(apps, limits, nodes):
+    asked = demand(cpu_milli=[1] * 3, service=[9.0] * 3, max_per_node=limits, app=pl.Series(apps, dtype=pl.String))
+    assert fleetlab.plan(asked, cpus(3, 1000)).value == nodes
+    waits = [fleetlab.simulate(asked, cpus(n, 1000)).tasks["wait"].max() for n in range(1, 4)]
+    assert [wait == 0 for wait in waits] == [n >= nodes for n in range(1, 4)]
+
+
 def test_the_simulator_starts_at_once_what_a_plan_says_fits_on_one_node():
     asked = demand(instances=[1, 1, 2], gpu_milli=[600, 400, 1000], cpu_milli=[4000] * 3, service=[9.0] * 3)
     one = Cluster.uniform(1, 3, cpu_milli=16_000)
@@ -277,6 +294,23 @@ def test_a_type_that_is_not_there_is_named():
     assert first(found) == ("gpu_types", "gpus", 2, 0, 2, True)
 
 
+def test_all_that_one_instance_lacks_is_named():
+    asked = demand(gpu_milli=[1000, 0], gpu_types=[["H100"], []], cpu_milli=[30, 2000], memory_mib=[2000, 3000])
+    found = fleetlab.plan(asked, Cluster.uniform(2, 8, gpu_type="T4", cpu_milli=1000, memory_mib=1000))
+    assert found.unplaced.select("task", "rule", "resource", "missing").rows() == [
+        (0, "gpu_types", "gpus", 1),
+        (0, "one node", "memory_mib", 1000),
+        (1, "one node", "cpu_milli", 1000),
+        (1, "one node", "memory_mib", 2000),
+    ]
+
+
+def test_too_many_instances_are_refused_with_what_to_do():
+    with pytest.raises(WorkloadError, match="1 to 1,000,000 instances") as refused:
+        fleetlab.plan(demand(instances=[2_000_000], cpu_milli=[1]), cpus(3, 1000))
+    assert "plan a part of it" in refused.value.hint
+
+
 def test_too_much_in_all_is_told_by_the_total():
     found = fleetlab.plan(demand(instances=[5], gpu_milli=[1000]), Cluster.uniform(2, 2))
     assert first(found) == ("all together", "gpus", 5, 4, 1, True)
@@ -310,9 +344,11 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
         ({"objective": "node"}, "no objective by that name"),
         ({"objective": "cost"}, "needs prices"),
         ({"prices": {"default": 1}}, "needs prices"),
-        ({"objective": "cost", "prices": {"other": 1}}, "no price for the nodes of pool: `default`"),
+        ({"objective": "cost", "prices": {}}, "no price for the nodes of pool: `default`"),
+        ({"objective": "cost", "prices": {"default": 1, "other": 1}}, "a pool that is not there: `other`"),
         ({"objective": "cost", "prices": {"default": float("nan")}}, "a price is a number"),
         ({"objective": "moves"}, "needs a current placement"),
+        ({"current": pl.DataFrame({"task": [0], "node": ["x"]})}, "`nodes` does not look at a current placement"),
         ({"seed": -1}, "a seed is a whole number from 0: -1"),
         ({"seconds": 0}, "seconds above 0"),
         ({"seconds": float("nan")}, "seconds above 0"),

@@ -253,10 +253,12 @@ def test_the_result_is_one_json_object_with_figures(found):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"wait": -1.0}, "`wait` is not a number"),
-        ({"every": 0.0}, "`every` is not a number"),
-        ({"boot": float("nan")}, "`boot` is not a number"),
-        ({"models": ["oracle"]}, "no model by that name"),
+        ({"wait": -1.0}, "`wait` is not a time"),
+        ({"every": 0.0}, "`every` is not a time of at least 1 s"),
+        ({"boot": float("nan")}, "`boot` is not a time"),
+        ({"learn": "long"}, "`learn` is not a time"),
+        ({"models": ["oracle"]}, "no model or family by that name"),
+        ({"wait": 60, "risk": 0.1}, "a risk takes the place of a wait"),
         ({"risk": 0.0}, "a risk is between 0 and 1: 0.0"),
         ({"risk": float("nan")}, "a risk is between 0 and 1"),
         ({"models": []}, "no model to forecast with"),
@@ -271,6 +273,21 @@ def test_the_result_is_one_json_object_with_figures(found):
 def test_what_cannot_be_asked_is_refused_in_words(options, words):
     with pytest.raises(WorkloadError, match=words):
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), **options)
+
+
+def test_times_are_told_as_people_say_them_and_models_by_family():
+    work, nodes = day_and_night(6.1), Cluster.uniform(12, 4)
+    told = {"wait": "1m", "every": "10m", "boot": "20m", "models": ["simple", "last"]}
+    settings = fleetlab.autoscale(work, nodes, **told).provenance.settings
+    # Of six days a third would be two: four are learnt from, unless told otherwise.
+    assert [settings[name] for name in ("wait", "every", "boot", "learn")] == [60, 600, 1200, 4 * DAY]
+    assert settings["models"] == ["last", "mean", "drift", "average", "seasonal"]
+
+
+def test_a_log_too_short_is_refused_with_the_option_that_would_do():
+    with pytest.raises(WorkloadError, match=r"too short: .* days, with 6 to learn from") as refused:
+        fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), learn="6d")
+    assert "--learn 4d" in refused.value.hint
 
 
 def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monkeypatch):
@@ -300,7 +317,7 @@ def test_nobody_who_could_run_is_told():
 
 
 def test_the_command_takes_what_the_verb_takes():
-    said = set(inspect.signature(cli.autoscale).parameters) - {"json", "trace"}
+    said = set(inspect.signature(cli.app["autoscale"].default_command).parameters) - {"json", "trace"}
     assert said == set(inspect.signature(fleetlab.autoscale).parameters) - {"tell", "workload"}
 
 

@@ -94,10 +94,23 @@ def test_the_example_of_the_design_is_forty_nodes(tmp_path):
 def test_one_entry_may_leave_out_what_another_gives(tmp_path):
     cluster = toml(tmp_path, GPU_NODES + '[[node]]\nnode = "login"\ncpu_milli = 8000\n')
     assert cluster.frame.select("node", "gpu_type", "gpus").rows() == [
-        ("node-0-0", "V100", 8),
-        ("node-0-1", "V100", 8),
+        ("V100-0", "V100", 8),
+        ("V100-1", "V100", 8),
         ("login", None, 0),
     ]
+
+
+def test_a_node_keeps_its_name_when_a_count_changes_or_another_pool_goes(tmp_path):
+    old, new, more = (f'[[node]]\npool = "{pool}"\ncpu_milli = 8\ncount = ' for pool in ("old", "new", "new"))
+    both = toml(tmp_path, f"{old}3\n{new}2\n{more}2\n").frame["node"].to_list()
+    assert both == ["old-0", "old-1", "old-2", "new-0", "new-1", "new.2-0", "new.2-1"]
+    for fewer in (f"{new}2\n{more}2\n", f"{old}1\n{new}2\n", f"{new}1\n{more}1\n"):
+        assert set(toml(tmp_path, fewer).frame["node"]) < set(both)
+
+
+def test_a_name_of_ones_own_is_numbered_where_there_is_a_count(tmp_path):
+    entries = '[[node]]\nnode = "login"\n[[node]]\nnode = "a"\ncount = 1\n[[node]]\nnode = "b"\ncount = 2\n'
+    assert toml(tmp_path, entries).frame["node"].to_list() == ["login", "a-0", "b-0", "b-1"]
 
 
 def test_a_path_may_be_text(tmp_path):

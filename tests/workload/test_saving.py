@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetlab.workload import Provenance, Trace, Workload
+from fleetlab.workload import FleetlabError, Provenance, Trace, Workload
+from fleetlab.workload._files import may_write, replace
 
 SAVER = """
 import itertools, sys
@@ -133,3 +135,15 @@ def test_trace_json_is_text_that_people_can_read(tmp_path):
     saved(tmp_path / "trace", 5)
     about = json.loads((tmp_path / "trace" / "trace.json").read_text("utf-8"))
     assert (about["layout"], about["provenance"]["source"]) == (1, "5")
+
+
+@pytest.mark.parametrize("name", ["none/p.csv", "file/p.csv", "folder"])
+def test_a_file_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(tmp_path, name):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FleetlabError, match=re.escape(str(tmp_path / name))):
+        may_write(tmp_path / name)
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as told:
+        replace(tmp_path / name, "text")
+    assert told.value.filename == str(tmp_path / name)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]

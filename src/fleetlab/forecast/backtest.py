@@ -43,12 +43,13 @@ def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
     first, fold = round(FIRST * steps) - gap, (1 - HELD_OUT - FIRST) * steps / folds
     rows = first - first // 4 - horizon  # a quarter, at most, is what the first of them looks back upon
     if steps < LEAST or min(fold, HELD_OUT * steps) <= horizon + 1 or rows < ROWS:
-        msg = f"too few steps to learn from and test on: {steps}, with a horizon of {horizon}"
+        msg = f"too few steps to learn from and test on: {steps}, with a horizon of {horizon} and {folds} folds"
         enough = max(LEAST, (horizon + 3) * max(folds / (1 - HELD_OUT - FIRST), 1 / HELD_OUT),
                      (gap + 4 / 3 * (horizon + ROWS) + 3) / FIRST)  # fmt: skip
-        raise WorkloadError(
-            msg, hint=f"shorter steps, a shorter horizon or a longer trace: about {math.ceil(enough):,} steps"
-        )
+        most = math.ceil((1 - HELD_OUT - FIRST) * steps / (horizon + 1)) - 1  # folds that leave an origin each
+        fewer = "" if steps < LEAST or HELD_OUT * steps <= horizon + 1 or rows < ROWS else f"{most} --folds at most, "
+        hint = f"{fewer}shorter steps, a shorter horizon or a longer trace: about {math.ceil(enough):,} steps"
+        raise WorkloadError(msg, hint=hint)
     edges = [round(FIRST * steps + k * fold) for k in range(folds)] + [round((1 - HELD_OUT) * steps), steps]
     return [Split(a - gap, np.arange(a, b - horizon + 1)) for a, b in pairwise(edges)]
 

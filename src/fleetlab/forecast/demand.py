@@ -52,7 +52,12 @@ class Demand:
             msg = f"{w.source}: there is nothing to forecast: no tasks"
             raise WorkloadError(msg, hint="`fleetlab show` says what is in a trace")
         asked, begin, until = _times(w)
-        every = [pl.col(c).cast(pl.Float64) * pl.col("instances") / size for c, size, _ in RESOURCES.values()]
+        # GPU memory is told for each GPU of an instance, as the simulator takes it.
+        times = {"gpu_memory_mib": pl.max_horizontal(pl.col("gpu_milli") // 1000, 1)}
+        every = [
+            pl.col(c).cast(pl.Float64) * pl.col("instances") * times.get(c, 1) / size
+            for c, size, _ in RESOURCES.values()
+        ]
         amounts = w.frame.select(e.alias(str(k)) for k, e in enumerate(every)).to_numpy()
         part, parts = _parts(w, by)
         apps = None if w.frame["app"].null_count() == len(w) else _numbered(w.frame["app"].cast(pl.String))[0]

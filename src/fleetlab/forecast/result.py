@@ -69,7 +69,12 @@ class Forecast:
                 x="hour", y="value", series=pl.lit("seen"), low="value", high="value"
             )
             comes = rows.select(
-                x=pl.col("from") / 3600, y="forecast", series=pl.lit("forecast, 95 %"), low="low 95%", high="high 95%"
+                # At the end of its step, as what was seen is: a level is that of the end.
+                x=(pl.col("from") + self.every) / 3600,
+                y="forecast",
+                series=pl.lit("forecast, 95 %"),
+                low="low 95%",
+                high="high 95%",
             )
             alt = f"the last of {name} that was seen, and a forecast of {rows['forecast'][0]:,.4g} {unit} next"
             drawn.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -17,9 +17,9 @@ from fleetlab.forecast.result import Forecast
 from fleetlab.forecast.studied import Studied, ahead, study
 from fleetlab.forecast.verdict import sentences
 from fleetlab.workload import Provenance, Trace, WorkloadError
+from fleetlab.workload._length import HINT, in_seconds
 
 Tell = Callable[[str, int, float], None]
-SIZES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
 
@@ -69,7 +69,7 @@ def forecast(
         "models": [*(m.name for m in which), *([ENSEMBLE] if ensemble else [])],
     }  # fmt: skip
     frames = _frames(found, which, demand, target, seconds, seed)
-    said = tuple(sentences(frames["chosen"], seconds))
+    said = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
     provenance = Provenance("forecast", trace.workload.source, settings, seed)
     tail = pl.concat([tables.held_out(one) for one in found])
     return Forecast(provenance, said, frames, tail, _recent(found), seconds, (*demand.notes, *_notes(found)))
@@ -127,14 +127,8 @@ def _possible(target: str, horizon: int, gap: int, folds: int, seed: int) -> Non
 
 
 def _seconds(every: str | float) -> float:
-    """A length of time: seconds, or with s, m, h, d after a number.
-
-    >>> _seconds("5m"), _seconds("90"), _seconds(3600)
-    (300.0, 90.0, 3600.0)
-    """
-    told = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(every).strip())
-    seconds = float(told[1]) * SIZES.get(told[2], 1.0) if told else 0.0
-    if seconds <= 0:
+    seconds = in_seconds(every)
+    if not 0 < seconds < math.inf:
         msg = f"not a length of time: `{every}`"
-        raise WorkloadError(msg, hint="seconds, or a number with s, m, h or d after it: 5m")
+        raise WorkloadError(msg, hint=HINT)
     return seconds

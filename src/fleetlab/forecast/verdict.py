@@ -30,14 +30,17 @@ def spoken(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def sentences(rows: pl.DataFrame, every: float) -> list[str]:
-    """One for each resource at its first and last step, and one on whether anything beats the simple models."""
+def sentences(rows: pl.DataFrame, models: pl.Series, every: float) -> list[str]:
+    """One for each resource at its first and last step, and one on whether anything beats the simple models.
+
+    `rows` are of the steps that are looked at one by one, `models` those taken for every series and step.
+    """
     told = []
     for (part, resource), mine in rows.group_by("part", "resource", maintain_order=True):
         name = str(resource) if part == "all" else f"{resource} of {part}"
         ends = mine.sort("steps ahead")
         told += [_one(name, row, every) for row in ends[[0, -1] if ends.height > 1 else [0]].iter_rows(named=True)]
-    return [*told, _simple(rows)]
+    return [*told, _simple(rows, models)]
 
 
 def _one(name: str, row: Mapping[str, Any], every: float) -> str:
@@ -62,12 +65,14 @@ def _skill(row: Mapping[str, Any]) -> str:
     return f", {abs(100 * row['skill']):.1f} % {word}{interval} than `{row['against']}`"
 
 
-def _simple(rows: pl.DataFrame) -> str:
-    beaten = rows.filter(~pl.col("model").is_in(SIMPLE))
-    if beaten.is_empty():
+def _simple(rows: pl.DataFrame, models: pl.Series) -> str:
+    clever = int((~models.is_in(SIMPLE)).sum())
+    if not clever:
         return "no model surely beats the simple ones here: the simple ones are taken"
-    held = beaten.filter(pl.col("skill low") > 0).height
-    return (
-        f"in {beaten.height} of {rows.height} cases a model beat the best simple one on past folds and was taken; on "
-        f"the held-out end it was better in {beaten.filter(pl.col('skill') > 0).height} of them, surely in {held}"
-    )
+    beaten = rows.filter(~pl.col("model").is_in(SIMPLE))
+    better, surely = (beaten.filter(pl.col(c) > 0).height for c in ("skill", "skill low"))
+    said = f"in {clever} of {len(models)} cases a model beat the best simple one on past folds and was taken; "
+    if beaten.is_empty():
+        return f"{said}none of them is among the {rows.height} that were looked at on the held-out end"
+    of = f"of the {beaten.height} among them that were looked at on the held-out end it was better there in {better}"
+    return f"{said}{of}, surely in {surely}"

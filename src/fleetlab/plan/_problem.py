@@ -69,7 +69,9 @@ def problem(demand: Workload, nodes: Cluster, *, weight: pl.Series | None = None
     """Put a demand and nodes side by side; `weight` is what each node counts for, 1 unless told."""
     if not 0 < demand.instances <= MOST:
         msg = f"{demand.source}: a plan is for 1 to {MOST:,} instances, not: {demand.instances:,}"
-        raise WorkloadError(msg, hint="a trace may have nobody alive at that time: `--at busiest`")
+        large = "plan a part of it: half of the instances on half of the nodes, say"
+        none = "a trace may have nobody alive at that time: `--at busiest`"
+        raise WorkloadError(msg, hint=large if demand.instances else none)
     if (cards := int(nodes.frame["gpus"].max() or 0)) > CARDS:  # type: ignore[arg-type]
         msg = f"{nodes.source}: a plan is for nodes of up to {CARDS} GPUs, not: {cards}"
         raise WorkloadError(msg, hint="several nodes for one that is larger")

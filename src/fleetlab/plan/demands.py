@@ -16,13 +16,13 @@ import polars as pl
 
 from fleetlab.plan._problem import Floats
 from fleetlab.workload import Trace, Workload, WorkloadError
+from fleetlab.workload._length import in_seconds
 from fleetlab.workload.jobs import SCHEMA
 
 AMOUNTS = ("cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
 KEYS = ("count", "app", *AMOUNTS, "gpu_type", "max_per_node")
 WHOLE = {name: SCHEMA["instances" if name == "count" else name] for name in ("count", *AMOUNTS, "max_per_node")}
 LARGEST: dict[pl.DataType, int] = {pl.Int32(): 2**31 - 1, pl.Int64(): 2**40}
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 EXAMPLE = "[[instance]] on a line, then count = 8, gpu_milli = 500, cpu_milli = 4000 and so on"
 STEPS = 20_000  # instants among which the busiest is looked for
 
@@ -58,7 +58,7 @@ def _from_toml(text: str, name: str) -> list[dict[str, Any]]:
 
 def _from_csv(text: str, path: Path) -> list[dict[str, Any]]:
     try:
-        rows = pl.read_csv(text.encode(), infer_schema=False).to_dicts() if text.strip() else []
+        rows = _full(pl.read_csv(text.encode(), infer_schema=False)).to_dicts() if text.strip() else []
     except pl.exceptions.PolarsError as e:
         msg = f"{path.name}: not CSV: {str(e).splitlines()[0]}"
         raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}") from None
@@ -66,6 +66,12 @@ def _from_csv(text: str, path: Path) -> list[dict[str, Any]]:
         msg = f"{path.name}: no row in it"
         raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}, then a row a kind")
     return [{name: _cell(name, value) for name, value in row.items() if value is not None} for row in rows]
+
+
+def _full(rows: pl.DataFrame) -> pl.DataFrame:
+    """Without lines that have nothing in them."""
+    text = pl.all().str.strip_chars()
+    return rows.with_columns(pl.when(text != "").then(pl.all())).filter(~pl.all_horizontal(pl.all().is_null()))
 
 
 def _cell(name: str, value: str) -> int | str | list[str]:
@@ -165,13 +171,8 @@ def _level(when: Floats, amount: Floats, times: Floats) -> Floats:
 
 
 def _seconds(at: str | float) -> float:
-    word = str(at).strip()
-    times = UNITS.get(word[-1:].lower())
-    try:
-        found = float(word[:-1]) * times if times else float(word)
-    except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found >= 0):
+    found = in_seconds(at)
+    if not math.isfinite(found):
         msg = f"not a time: `{at}`"
         raise WorkloadError(msg, hint="`busiest`, seconds, or such as 90m, 3h, 2d after the first submission")
     return found

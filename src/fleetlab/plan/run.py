@@ -53,9 +53,8 @@ def plan(
     _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))
     here = None if current is None else stay.here_of(p, current)
-    notes = [] if current is None or here is None else stay.notes(p, current, here)
     search = _Search(p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, tell=tell or (lambda *_: None))
-    search.notes += notes
+    search.notes += [] if current is None or here is None else stay.notes(p, current, here)
     {"balance": search.balance, "moves": search.moves}.get(objective, search.weight)(here)
     settings = {"objective": objective, "seconds": seconds, "cluster": nodes.source}
     settings |= {} if prices is None else {"prices": dict(prices)}
@@ -81,6 +80,9 @@ def _known(
     if objective == "moves" and current is None:
         msg = "the objective `moves` needs a current placement"
         raise WorkloadError(msg, hint=f"--current FILE.csv with {stay.COLUMNS}")
+    if objective != "moves" and current is not None:
+        msg = f"the objective `{objective}` does not look at a current placement"
+        raise WorkloadError(msg, hint="--objective moves, or leave --current out")
 
 
 def _weight(objective: str, nodes: Cluster, prices: Mapping[str, float] | None) -> pl.Series | None:
@@ -89,7 +91,11 @@ def _weight(objective: str, nodes: Cluster, prices: Mapping[str, float] | None) 
         return nodes.frame["gpus"].cast(pl.Float64)
     if prices is None:
         return None
-    if missing := sorted(set(nodes.frame["pool"]) - set(prices)):
+    pools = set(nodes.frame["pool"])
+    if unknown := sorted(set(prices) - pools):
+        msg = f"a price for a pool that is not there: `{unknown[0]}`"
+        raise WorkloadError(msg, hint=f"there are {', '.join(sorted(pools))}")
+    if missing := sorted(pools - set(prices)):
         msg = f"no price for the nodes of pool: `{missing[0]}`"
         raise WorkloadError(msg, hint=f"--price {missing[0]}=12.5 says what one of them costs")
     for pool, price in prices.items():

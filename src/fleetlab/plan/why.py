@@ -38,25 +38,29 @@ def _first(p: Problem, k: int) -> int:
 
 def _too_large(p: Problem) -> list[tuple[object, ...]]:
     """Kinds that no empty node would hold."""
-    return [_misfit(p, int(k)) for k in np.flatnonzero(~p.may.any(axis=1))]
+    return [row for k in np.flatnonzero(~p.may.any(axis=1)) for row in _misfit(p, int(k))]
 
 
-def _misfit(p: Problem, k: int) -> tuple[object, ...]:
-    """What the nearest class of node lacks for one instance: among those of its GPU types, where there are some."""
-    task, count = _first(p, k), int(p.count[k])
+def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
+    """All that the nearest class of node lacks for one instance: among those of its GPU types, where there are some."""
+    task, count, asked = _first(p, k), int(p.count[k]), int(p.gpus[k])
+    rows: list[tuple[object, ...]] = []
     if not p.typed[k].any():
-        asked = int(p.gpus[k])
-        return (task, count, "gpu_types", "gpus", asked, 0, asked, "no node has a GPU of a type it may use", True)
-    names = (*AMOUNTS, "gpus", "gpu_memory_mib")
-    need = [*p.ask[k].tolist(), int(p.gpus[k]), int(p.vram[k])]
+        said = "no node has a GPU of a type it may use"
+        rows.append((task, count, "gpu_types", "gpus", asked, 0, asked, said, True))
+    # Where no GPU is of its type, how many there are of others says nothing.
+    names = (*AMOUNTS, "gpus", "gpu_memory_mib") if p.typed[k].any() else AMOUNTS
+    need = [*p.ask[k].tolist(), int(p.gpus[k]), int(p.vram[k])][: len(names)]
     lacks = []
-    for c in np.flatnonzero(p.typed[k]):
+    for c in np.flatnonzero(p.typed[k]) if p.typed[k].any() else range(len(p.have)):
         has = [*p.have[c].tolist(), int(p.cards[c]), int(p.memory[c])]
-        short = [(n, a, h) for n, a, h in zip(names, need, has, strict=True) if a > h]
+        short = [(n, a, h) for n, a, h in zip(names, need, has, strict=False) if a > h]
         lacks.append((len(short), sum(1 - h / a for _, a, h in short), short))
-    name, asked, has = min(lacks)[2][0]
-    said = f"one instance asks for {asked:,} {name}, the nearest node it may use has {has:,}"
-    return (task, count, "one node", name, asked, has, asked - has, said, True)
+    nearest = "the nearest node it may use" if p.typed[k].any() else "the nearest node of another type"
+    for name, asked, has in min(lacks)[2]:
+        said = f"one instance asks for {asked:,} {name}, {nearest} has {has:,}"
+        rows.append((task, count, "one node", name, asked, has, asked - has, said, True))
+    return rows
 
 
 def _too_many(p: Problem) -> list[tuple[object, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,11 @@ class Cluster:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Cluster:
-        """Read `[[node]]` entries, each with a `count` and the columns of a cluster."""
+        """Read `[[node]]` entries, each with a `count` and the columns of a cluster.
+
+        Nodes are named by the pool and GPU type of their entry, and numbered: gpu-A10-0. So a name stays when a count
+        changes or another pool goes. `node` is a name of one's own, numbered where there is a `count`.
+        """
         path = Path(path)
         try:
             entries = tomllib.loads(path.read_text("utf-8")).get("node")
@@ -97,7 +102,8 @@ class Cluster:
             msg = f"{path.name}: no [[node]] entry in it"
             raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on")
         # Each entry takes its own defaults: one may leave out what another gives.
-        frames = [cls.of(_entry(e, k, path.name), source=path.name).frame for k, e in enumerate(entries)]
+        taken: Counter[str] = Counter()
+        frames = [cls.of(_entry(e, k, path.name, taken), source=path.name).frame for k, e in enumerate(entries)]
         return cls.of(pl.concat(frames), source=path.name)
 
     def __len__(self) -> int:
@@ -112,7 +118,7 @@ class Cluster:
         return int(self.frame["gpus"].cast(pl.Int64).sum())  # polars adds up in the column's own width
 
 
-def _entry(entry: dict[str, Any], k: int, source: str) -> pl.DataFrame:
+def _entry(entry: dict[str, Any], k: int, source: str, taken: Counter[str]) -> pl.DataFrame:
     count = entry.get("count", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= 1_000_000:
         msg = f"{source}: `count` of [[node]] entry {k + 1} is not a number from 1 to 1,000,000: {count!r}"
@@ -127,16 +133,29 @@ def _entry(entry: dict[str, Any], k: int, source: str) -> pl.DataFrame:
     if wrong := [n for n in ("node", "pool", "gpu_type") if not isinstance(entry.get(n, ""), str)]:
         msg = f"{source}: not a name in [[node]] entry {k + 1}: {wrong}"
         raise WorkloadError(msg, hint='names stand in quotes: gpu_type = "V100"')
-    return _repeat(row, count, entry.get("node", f"node-{k}"))
+    name = _name(entry, taken)
+    return _repeat(row, count, name) if "count" in entry or "node" not in entry else _rows(row, [name])
+
+
+def _name(entry: dict[str, Any], taken: Counter[str]) -> str:
+    """Its own, or pool and GPU type; the second entry of the same is told apart by its number."""
+    if "node" in entry:
+        return str(entry["node"])
+    name = "-".join(dict.fromkeys(word for key in ("pool", "gpu_type") if (word := entry.get(key)))) or "node"
+    taken[name] += 1
+    return name if taken[name] == 1 else f"{name}.{taken[name]}"
 
 
 def _repeat(row: dict[str, Any], count: int, name: str) -> pl.DataFrame:
     if count < 1:
         msg = f"a cluster needs at least one node, not: {count}"
         raise WorkloadError(msg)
-    names = pl.Series("node", [name] if count == 1 and name != "node" else [f"{name}-{i}" for i in range(count)])
+    return _rows(row, [f"{name}-{i}" for i in range(count)])
+
+
+def _rows(row: dict[str, Any], names: list[str]) -> pl.DataFrame:
     try:
-        return pl.DataFrame(names).with_columns(**{k: pl.lit(v) for k, v in row.items()})
+        return pl.DataFrame({"node": names}).with_columns(**{k: pl.lit(v) for k, v in row.items()})
     except pl.exceptions.PolarsError as e:  # a number of more digits than any column holds
         msg = f"a node cannot have that: {row}: {str(e).splitlines()[0]}"
         raise WorkloadError(msg, hint="milli-CPUs, MiB and GPUs are whole numbers below 2^63") from None
@@ -146,7 +165,7 @@ def _obeys(frame: pl.DataFrame, source: str) -> None:
     if frame["node"].null_count() or frame["node"].n_unique() != frame.height:
         twice = frame["node"].filter(frame["node"].is_duplicated()).first()
         msg = f"{source}: a node is named twice or not at all: {twice!r}"
-        raise WorkloadError(msg, hint="each node needs a name of its own")
+        raise WorkloadError(msg, hint='each node needs a name of its own; node = "rack7" gives an entry one')
     for name in ("pool", *AMOUNTS):
         if frame[name].null_count():
             msg = f"{source}: column `{name}` has missing values: {frame[name].null_count()}"

@@ -59,7 +59,7 @@ def asked(workload: Workload, nodes: Cluster, *, every: float) -> Asked:
     steps = math.ceil(end / every) if every > 0 else 0
     if not 0 < steps <= MOST:
         msg = f"submissions over {end:,.0f} s make {steps:,} steps of {every:g} s: not between 1 and {MOST:,}"
-        raise WorkloadError(msg, hint="--every 300 makes 288 a day")
+        raise WorkloadError(msg, hint="--every 5m makes 288 a day")
     submit, service = kept.frame["submit"].to_numpy(), kept.frame["service"].to_numpy()
     level = peaks(submit, submit + service, whole, every, steps)
     scarce = whole[:, int((whole * service[:, None]).sum(axis=0).argmax())]

@@ -12,15 +12,18 @@ import polars as pl
 
 from fleetlab._student import student
 from fleetlab.forecast import Forecaster
-from fleetlab.forecast.catalogue import BY_NAME, NEEDS
+from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.studies._blocks import Blocks
 from fleetlab.studies.autoscale import _ready
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints, asked
 from fleetlab.studies.autoscale._replay import POOL, Fared, Ground
 from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.workload._length import HINT, in_seconds
 
 Tell = Callable[[str, int, float], None]
 DAY = 86_400.0
+WAIT = 60.0  # s: the goal unless told
+LEARN, COUNT = 4, 2  # days at least
 MODELS = ("last", "seasonal", "holt_winters", "ridge")
 RISKS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
 IDLES = (300.0, 600.0, 1200.0, 3600.0)  # seconds after which a reactive pool lets a node go
@@ -61,31 +64,30 @@ def autoscale(
     workload: Workload,
     nodes: Cluster,
     *,
-    wait: float = 60.0,
+    wait: str | float | None = None,
     risk: float | None = None,
-    every: float = 300.0,
-    boot: float = 300.0,
-    learn: float | None = None,
+    every: str | float = 300.0,
+    boot: str | float = 300.0,
+    learn: str | float | None = None,
     models: Sequence[str | Forecaster] = MODELS,
     seed: int = 0,
     tell: Tell | None = None,
 ) -> Autoscaling:
-    """How many nodes to have ready each step for a P95 wait of at most `wait` seconds, and does forecasting save any?
+    """How many nodes to have ready each step for a P95 wait of at most `wait` (60 s), and does forecasting save any?
 
     `nodes` are of one kind, as many as there may be. Every `every` seconds a way to scale says how many should be ready
-    once a node has had `boot` seconds to start. Forecasts learn for `learn` seconds (a third of the log unless told),
-    and the days after that count. Beside them: `reactive` (nodes are booted when somebody waits), `static` (always the
-    same number) and `oracle` (which knows what comes). Each is set so that it needs the fewest node-hours at which the
-    P95 wait is met. A chosen `risk` that a step asks for more nodes than are ready takes the place of `wait`: the goal
-    is then the P95 wait that the forecast has at that risk.
+    once a node has had `boot` seconds to start. Forecasts learn for `learn` seconds (a third of the log unless told,
+    and four days at least), and the days after that count. Times are seconds, or such as 5m, 2h, 4d. Beside them:
+    `reactive` (nodes are booted when somebody waits), `static` (always the same number) and `oracle` (which knows what
+    comes). Each is set so that it needs the fewest node-hours at which the P95 wait is met. A chosen `risk` that a step
+    asks for more nodes than are ready takes the place of `wait`: the goal is then the P95 wait that the forecast has at
+    that risk.
     """
-    _known(wait, every, boot, learn, seed)
-    if risk is not None and not 0 < risk < 1:
-        msg = f"a risk is between 0 and 1: {risk}"
-        raise WorkloadError(msg, hint="--risk 0.05: in one step of twenty more is asked for than is ready")
+    _known(wait, risk, seed)
+    goal, step, starts = _time("wait", WAIT if wait is None else wait), _time("every", every, 1.0), _time("boot", boot)
     told = _models(models)
-    demand = asked(workload, nodes, every=every)
-    ground = _ground(demand, nodes, boot, learn)
+    demand = asked(workload, nodes, every=step)
+    ground = _ground(demand, nodes, starts, None if learn is None else _time("learn", learn, 1.0))
     tell, done = tell or (lambda *_: None), []
 
     def tick(fared: Fared) -> Fared:
@@ -95,21 +97,31 @@ def autoscale(
 
     seen = _forecasts(ground, told)
     chosen = None if risk is None else tick(_at(ground, seen, risk))
-    wait = wait if chosen is None else chosen.p95
-    found = {name: _WAYS[name](ground, seen, wait, tick) for name in POLICIES if chosen is None or name != "forecast"}
+    goal = goal if chosen is None else chosen.p95
+    found = {name: _WAYS[name](ground, seen, goal, tick) for name in POLICIES if chosen is None or name != "forecast"}
     found = {name: found.get(name, chosen) for name in POLICIES}
     settings = {
-        "wait": wait, "risk": risk, "every": every, "boot": boot, "learn": ground.first * every,
+        "wait": goal, "risk": risk, "every": step, "boot": starts, "learn": ground.first * step,
         "cluster": nodes.source, "models": [m.name for m in told],
     }  # fmt: skip
-    return _told(found, done, ground, wait, Provenance("autoscale", workload.source, settings, seed))
+    return _told(found, done, ground, goal, Provenance("autoscale", workload.source, settings, seed))
 
 
-def _known(wait: float, every: float, boot: float, learn: float | None, seed: int) -> None:
-    for name, value, least in (("wait", wait, 0.0), ("every", every, 1.0), ("boot", boot, 0.0), ("learn", learn, 1.0)):
-        if value is not None and not (math.isfinite(value) and value >= least):
-            msg = f"`{name}` is not a number of seconds of at least {least:g}: {value}"
-            raise WorkloadError(msg, hint="--wait 60 --every 300 --boot 300")
+def _time(name: str, told: str | float, least: float = 0.0) -> float:
+    seconds = in_seconds(told)
+    if not least <= seconds < math.inf:
+        msg = f"`{name}` is not a time of at least {least:g} s: {told}"
+        raise WorkloadError(msg, hint=HINT)
+    return seconds
+
+
+def _known(wait: str | float | None, risk: float | None, seed: int) -> None:
+    if risk is not None and not 0 < risk < 1:
+        msg = f"a risk is between 0 and 1: {risk}"
+        raise WorkloadError(msg, hint="--risk 0.05: in one step of twenty more is asked for than is ready")
+    if risk is not None and wait is not None:
+        msg = "a risk takes the place of a wait: the goal is then the wait that comes of it"
+        raise WorkloadError(msg, hint="--wait or --risk, not both")
     if seed < 0:
         msg = f"a seed is a whole number from 0: {seed}"
         raise WorkloadError(msg, hint="--seed 0")
@@ -118,14 +130,20 @@ def _known(wait: float, every: float, boot: float, learn: float | None, seed: in
 def _models(words: Sequence[str | Forecaster]) -> list[Forecaster]:
     if not words:
         msg = "there is no model to forecast with"
-        raise WorkloadError(msg, hint=f"some of {', '.join(BY_NAME)}")
-    return [_model(word) if isinstance(word, str) else word for word in words]
+        raise WorkloadError(msg, hint=f"some of {', '.join((*FAMILIES, *BY_NAME))}")
+    found = [model for word in words for model in (_named(word) if isinstance(word, str) else (word,))]
+    return list({model.name: model for model in found}.values())
+
+
+def _named(word: str) -> Sequence[Forecaster]:
+    """Those of a family, or one."""
+    return [_model(model.name) for model in FAMILIES[word]] if word in FAMILIES else [_model(word)]
 
 
 def _model(word: str) -> Forecaster:
     if word not in BY_NAME:
-        msg = f"no model by that name: `{word}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(BY_NAME)}")
+        msg = f"no model or family by that name: `{word}`"
+        raise WorkloadError(msg, hint=f"there are {', '.join((*FAMILIES, *BY_NAME))}")
     if word in NEEDS and find_spec(NEEDS[word][0]) is None:
         library, extra = NEEDS[word]
         msg = f"the model `{word}` needs a library that is not installed: {library}"
@@ -135,11 +153,13 @@ def _model(word: str) -> Forecaster:
 
 def _ground(demand: Asked, nodes: Cluster, boot: float, learn: float | None) -> Ground:
     """All nodes in one pool, and the days that count."""
-    first = round((demand.end / 3 if learn is None else learn) / demand.every)
+    first = round((max(demand.end / 3, LEARN * DAY) if learn is None else learn) / demand.every)
     days = int((demand.end - first * demand.every) // DAY)
-    if first < 4 * round(DAY / demand.every) or days < 2:
+    if first < LEARN * round(DAY / demand.every) or days < COUNT:
         msg = f"{demand.workload.source}: too short: {demand.end / DAY:.3g} days"
-        raise WorkloadError(msg, hint="forecasts learn from four days at least, and two days at least must count")
+        said = f"{msg}, with {first * demand.every / DAY:.3g} to learn from"
+        hint = f"forecasts learn from --learn {LEARN}d at least, and {COUNT} days after that at least must count"
+        raise WorkloadError(said, hint=hint)
     known = first - first // 2 - 2 * math.ceil(boot / demand.every)
     if known < _ready.LEAST:  # else all nodes would be on for want of a margin, and count as forecast
         msg = f"when days begin to count, too few forecasts are over to take a margin from: {max(0, known)}"
