@@ -53,6 +53,23 @@ def test_hours_and_weekdays_are_those_of_the_people_there(traced):
     assert (by_day["Tuesday"], by_day["Sunday"]) == (2, 3)
 
 
+def test_a_part_of_an_hour_counts_as_a_part(traced):
+    # 4,950 s are 1.375 hours: a whole one and a part, which tell nothing of how hours differ.
+    found = fleetlab.describe(traced(submit=np.linspace(0, 4950, 200), service=[9.0] * 200), only=["time"])
+    rate = told(found, "tasks an hour")
+    assert rate.value == pytest.approx(200 / 1.375)
+    assert np.isnan([rate.low, rate.high]).all()
+    assert found.sentences[0].startswith("145 tasks come in a mean hour; that is a rate")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Asia/Kathmandu"])
+def test_a_task_a_minute_is_sixty_an_hour_on_every_clock(traced, zone):
+    trace = traced(submit=np.arange(600) * 60.0, service=[9.0] * 600, epoch=1_593_993_600.0, zone=zone)
+    found = fleetlab.describe(trace, only=["time"])
+    assert told(found, "tasks an hour").value == pytest.approx(60)
+    assert found.tables()["an hour"]["largest"][0] == 60
+
+
 def test_tasks_older_than_the_log_are_no_arrivals(traced):
     columns = {"submit": [0.0, 0.0, 0.0, HOUR, 3 * HOUR], "start": [None, None, 1.0, HOUR, 3 * HOUR]}
     found = fleetlab.describe(traced(**columns, status=["running"] * 5), only=["time"])
@@ -76,6 +93,15 @@ def test_waits_and_their_part_of_completion_come_from_starts(traced):
     assert told(found, "mean wait").value == pytest.approx(40 / 3)
     parts = found.tables()["waiting part of completion"].filter(pl.col("tasks") == "all")
     assert (parts["count"].item(), parts["largest"].item()) == (3, 75)
+
+
+def test_what_is_equal_is_not_more_and_all_is_a_hundred_percent(traced):
+    at = np.arange(50) * 60.0
+    rows = {"submit": at, "start": at + 900.0, "service": np.where(np.arange(50) % 2, 100.0, 101.0)}
+    said = " ".join(fleetlab.describe(traced(**rows), only=["run"]).sentences)
+    assert "one in ten for 1.7 min or more" in said
+    assert "one in ten 15 min or more" in said
+    assert "100 % of the short tasks and 100 % of the long ones wait longer than they run" in said
 
 
 def test_starts_that_are_submissions_tell_no_waits(traced):

@@ -101,6 +101,16 @@ def test_a_task_without_an_end_speaks_neither_for_nor_against():
     assert found.checks.filter(pl.col("said").str.contains("1 tasks lack a start or an end")).height > 0
 
 
+def test_of_what_a_cluster_has_nothing_nothing_can_be_held():
+    bare = Cluster.of(pl.DataFrame({"node": ["a"], "cpu_milli": [8000]}), source="no GPUs")
+    found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], [(0, "a")], cluster=bare))
+    assert "no node has any" in found.checks["said"].to_list()
+    assert broken(found) == [
+        ("more GPU milli than the node has", "a", 0.0, 5.0, [0]),
+        ("more GPU milli than there is", "all", 0.0, 5.0, [0]),
+    ]
+
+
 def test_without_a_cluster_it_says_what_it_could_not_look_at():
     found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], cluster=None))
     assert found.checks.filter(pl.col("said").str.contains("names no cluster")).height == 1

@@ -85,6 +85,26 @@ def test_a_gang_that_does_not_fit_waits_for_ever():
     assert fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="p90 wait < 1").summary()[0].value == 4
 
 
+def one_in_twenty_too_large():
+    """One task in twenty asks for a node of sixteen GPUs, which there is not."""
+    gpus = [16_000 if k % 20 == 7 else 1000 for k in range(200)]
+    return work(submit=np.arange(200.0) * 100, service=[1.0] * 200, gpu_milli=gpus)
+
+
+def test_a_task_that_fits_on_no_node_counts_as_waiting_for_ever():
+    found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
+    assert found.summary()[0].value == 1
+    assert set(found.tables()["curve"]["never fit"]) == {10}
+    assert "tasks that do not fit on these nodes at all, and count as waiting for ever: 10" in found.notes
+
+
+@pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 response < 1e6"])
+def test_a_goal_that_tasks_without_a_node_break_is_refused_and_says_what_they_lack(slo):
+    said = r"of 200 tasks 10 fit on no node, and wait for ever: 10 ask for more `gpus` than any node has \(8\)"
+    with pytest.raises(WorkloadError, match=said):
+        fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo=slo)
+
+
 def test_the_same_seed_gives_the_same_answer():
     one, two = (
         fleetlab.capacity(erlang(2000, 5.0), Cluster.uniform(8, 1), slo="mean wait < 60", growth=1.5, seed=4)
@@ -152,6 +172,24 @@ def test_resamples_that_differ_widen_the_interval():
     # Rubin: within 0.26, between (1 + 1/3) 4 = 5.33; Student's with 2.2 degrees of freedom.
     assert apart[0] == 10.0
     assert apart[2] - apart[0] > 4.3 * 5.33**0.5
+
+
+def test_where_runs_have_no_interval_their_mean_has_none():
+    value, low, high = pooled(np.array([[x, math.nan, math.nan] for x in (50.0, 50.0, 650.0)]))
+    assert value == 250.0
+    assert math.isnan(low)
+    assert math.isnan(high)
+
+
+@pytest.mark.parametrize("growth", [1.0, 1.5])
+def test_of_few_tasks_it_is_not_sure_that_any_size_meets_the_goal(growth):
+    tasks = work(submit=np.arange(60.0) * 100, service=[150.0] * 60, gpu_milli=[1000] * 60)
+    found = fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="mean wait < 300", growth=growth)
+    assert set(found.tables()["curve"]["meets"]) == {"not sure"}
+    assert found.tables()["curve"]["high"].null_count() == found.tables()["curve"].height
+    assert all(math.isnan(e.low) and math.isnan(e.high) for e in found.summary()[:2])
+    (said,) = [note for note in found.notes if note.startswith("too few tasks for an interval")]
+    assert ("the resamples gave" in said) == (growth > 1)
 
 
 # -- words and mistakes ----------------------------------------------------------------------------------------------

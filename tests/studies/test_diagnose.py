@@ -138,6 +138,29 @@ def test_where_they_differ_it_is_said_why():
     assert "CPU unlimited helps most, and takes nothing of it away. No change that was tried removes `gpu_type`" in said
 
 
+def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
+    at, gpus = np.arange(300) * 100.0, [16_000 if k % 3 == 0 else 1000 for k in range(300)]
+    quiet = {"submit": at, "service": [10.0] * 300, "gpu_milli": gpus}
+    seen = work(**quiet, start=at + 50.0, end=at + 60.0)
+    found = fleetlab.diagnose(seen, nodes(A100=(1, 8, 96)), changes=["nothing"])
+    assert found.findings == (
+        "in the replay nobody waits; the log recorded a mean wait of 50 s (`fleetlab audit` compares them); "
+        "100 tasks can never run here",
+    )
+    small = work(**quiet | {"gpu_milli": [1000] * 300})
+    found = fleetlab.diagnose(small, nodes(A100=(1, 8, 96)), changes=["nothing"])
+    assert found.findings == ("nobody waits: there is nothing to mend",)
+
+
+@pytest.mark.parametrize(
+    ("there", "title"),
+    [(1, "1 more A100 node (+100 %)"), (4, "1 more A100 node (+25 %)"), (10, "10 % more A100 nodes"),
+     (16, "2 more A100 nodes (+12 %)"), (200, "10 % more A100 nodes")],
+)  # fmt: skip
+def test_a_tenth_more_is_called_so_only_where_it_is(there, title):
+    assert change("nodes:A100", nodes(A100=(there, 8, 96)).frame, RULES).title == title
+
+
 # -- pairs -----------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +246,15 @@ def test_a_quantile_of_many_is_that_of_numpy_and_lies_in_its_interval():
     assert high - low < 0.1
 
 
+def test_the_interval_of_a_share_ends_at_none_and_at_all():
+    blocks = Blocks.cut(np.arange(2000.0))
+    part = blocks.sums(1.0 * (np.arange(2000) != 7))
+    whole = blocks.sums(np.ones(2000))
+    assert blocks.ratio(part, whole)[2] > 1  # drawn and stretched, it goes beyond
+    assert blocks.share(part, whole)[2] == 1
+    assert blocks.share(whole - part, whole)[1] == 0
+
+
 def test_few_tasks_have_no_interval():
     assert np.isnan(Blocks.cut(np.arange(50.0)).mean(np.ones(50))[1:]).all()
 
@@ -287,6 +319,13 @@ def test_the_five_open_problems_have_a_figure_each(busy):
     assert set(checks.filter(pl.col("value").is_not_null())["check"]) == PROBLEMS
 
 
+def test_without_long_tasks_nobody_knows_whether_short_ones_wait_longer():
+    tasks = work(submit=np.arange(50.0), service=[60.0] * 50, gpu_milli=[1000] * 50)
+    checks = fleetlab.diagnose(tasks, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["checks"]
+    rows = checks.filter(pl.col("check") == "short tasks queue long")
+    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found"])) == (True, None, {"–"})
+
+
 def test_gpus_without_cpus_are_counted():
     # Two nodes of four GPUs and eight CPUs; on the first one GPU and all CPUs are held all along: three are of no use.
     tasks = work(
@@ -327,6 +366,25 @@ def test_a_workload_of_which_nothing_can_run_is_refused(columns):
     frame = pl.DataFrame(columns, schema_overrides={"submit": pl.Float64})
     with pytest.raises(WorkloadError, match="no task that could run"):
         fleetlab.diagnose(Workload.of(frame, source="none"), Cluster.uniform(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("columns", "lacks"),
+    [
+        ({"cpu_milli": [1000, 1000]}, "2 ask for more `cpu_milli` than any node has (0)"),
+        ({"gpu_milli": [9000, 20_000]}, "2 ask for more `gpus` than any node has (8)"),
+        ({"gpu_types": [["T4"], ["H100"]]}, "2 name only GPU types that no node has"),
+        ({"cpu_milli": [0, 4], "memory_mib": [9, 9]}, "2 ask for more `memory_mib` than any node has (0), 1 "),
+        ({"service": [None, None]}, "of 2 the run time is not known"),
+    ],
+)  # fmt: skip
+def test_where_nothing_can_run_it_is_said_what_no_node_has(columns, lacks):
+    asked = {"submit": [0.0, 1.0], "service": [1.0, 1.0], "gpu_milli": [1000, 1000]} | columns
+    frame = pl.DataFrame(asked, schema_overrides={"service": pl.Float64})
+    bare = Cluster.of(pl.DataFrame({"node": ["a"], "gpus": [8], "gpu_type": ["A"]}), source="bare")
+    with pytest.raises(WorkloadError) as e:
+        fleetlab.diagnose(Workload.of(frame, source="none"), bare)
+    assert lacks in str(e.value)
 
 
 def test_the_command_prints_findings_first_and_json_has_them_too(capsys, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import floor, log10
 
 import polars as pl
 
@@ -84,6 +85,17 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def rough(value: float) -> str:
+    """A number with two digits, never as a power of ten.
+
+    >>> rough(100.0), rough(687.3), rough(99.7), rough(4.25), rough(0.0), rough(0.0000123)
+    ('100', '687', '100', '4.2', '0', '0.000012')
+    """
+    if abs(value) >= 10 or not value:
+        return f"{value:,.0f}"
+    return f"{value:.{1 - floor(log10(abs(value)))}f}" if abs(value) < 1e-4 else f"{value:.2g}"
+
+
 def spoken(seconds: float) -> str:
     """A time as people say it.
 
@@ -93,5 +105,5 @@ def spoken(seconds: float) -> str:
     for size, unit in ((2 * 86_400, "days"), (5400, "h"), (90, "min")):
         if seconds >= size:
             per = {"days": 86_400, "h": 3600, "min": 60}[unit]
-            return f"{seconds / per:.2g} {unit}" if seconds / per < 100 else f"{seconds / per:,.0f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+            return f"{rough(seconds / per)} {unit}"
+    return f"{rough(seconds)} s"

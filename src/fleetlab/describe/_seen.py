@@ -139,14 +139,19 @@ class Seen:
         return self.blocks.at(self.submit)
 
     @cached_property
-    def local_hour(self) -> Ints:
-        """Hours since 1970 on the clock people lived by, or since the first submission where that is not known."""
+    def local(self) -> Floats:
+        """Seconds since 1970 on the clock people lived by, or since the first submission where that is not known."""
         w = self.trace.workload
         if w.epoch is None:
-            return (self.submit // HOUR).astype(np.int64)
+            return self.submit
         moments = pl.from_epoch(((self.frame["submit"] + w.epoch) * 1e6).cast(pl.Int64), time_unit="us")
         local = moments.dt.replace_time_zone("UTC").dt.convert_time_zone(w.zone or "UTC").dt.replace_time_zone(None)
-        return (local.dt.epoch("s") // HOUR).to_numpy().astype(np.int64)
+        return local.dt.epoch("us").to_numpy() / 1e6
+
+    @cached_property
+    def local_hour(self) -> Ints:
+        """The same in whole hours."""
+        return (self.local // HOUR).astype(np.int64)
 
     @property
     def clocked(self) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.describe._blocks import Blocks
 from fleetlab.describe._curve import Curve, curve
-from fleetlab.describe._section import Section
+from fleetlab.describe._section import Section, rough
 from fleetlab.describe._seen import Seen
 from fleetlab.workload import Figure, Trace
 
@@ -87,9 +87,9 @@ def _duty(section: Section, samples: pl.DataFrame, c: Curve, blocks: Blocks) -> 
     busy = frame["y"].to_numpy()
     section.figures["duty cycle over time"] = Figure(
         "GPU duty cycle, mean of containers", "line", frame, "hour", "duty cycle, %",
-        f"the mean duty cycle lies between {busy.min():.2g} and {busy.max():.2g} %",
+        f"the mean duty cycle lies between {rough(busy.min())} and {rough(busy.max())} %",
     )  # fmt: skip
     section.say("GPU duty cycle", c.mean, "%")
     section.sentences.append(
-        f"GPUs are busy {c.mean[0]:.2g} % of the time; {100 * c.zero:.3g} % of the samples show none at all."
+        f"GPUs are busy {rough(c.mean[0])} % of the time; {100 * c.zero:.3g} % of the samples show none at all."
     )

@@ -11,7 +11,7 @@ import polars as pl
 from fleetlab.describe import published
 from fleetlab.describe._blocks import Bools, Floats, Ints
 from fleetlab.describe._curve import share
-from fleetlab.describe._section import Section
+from fleetlab.describe._section import Section, rough
 from fleetlab.describe._seen import Seen
 
 OFTEN = 5  # runs
@@ -154,5 +154,5 @@ def _say(section: Section, rows: list[dict[str, object]]) -> None:
         section.say(f"instances that {best['by']} predicts within 25 %", told, "%")  # type: ignore[arg-type]
         section.sentences.append(
             f"Where earlier runs of the same {best['by']} are known, their mean is within 25 % of the run time for "
-            f"{told[0]:.2g} % of the instances."
+            f"{rough(told[0])} % of the instances."
         )

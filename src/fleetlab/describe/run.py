@@ -7,7 +7,7 @@ import polars as pl
 
 from fleetlab.describe._blocks import Bools, Floats
 from fleetlab.describe._curve import share
-from fleetlab.describe._section import Section, spoken
+from fleetlab.describe._section import Section, rough, spoken
 from fleetlab.describe._seen import OPEN, Seen
 from fleetlab.describe.survival import Survival, kaplan_meier
 from fleetlab.workload import Figure
@@ -45,7 +45,7 @@ def _run_times(seen: Seen, section: Section) -> None:
     section.say("mean run time", tasks.mean, "s")
     middle, nine, mean = (spoken(x) for x in (tasks.quantiles[50][0], tasks.quantiles[90][0], tasks.mean[0]))
     section.sentences.append(
-        f"Half of the tasks run for {middle} or less, one in ten for more than {nine}; the mean is {mean}."
+        f"Half of the tasks run for {middle} or less, one in ten for {nine} or more; the mean is {mean}."
     )
 
 
@@ -188,7 +188,7 @@ def _waits(seen: Seen, section: Section) -> None:
     middle, nine, mean = (spoken(x) for x in (tasks.quantiles[50][0], tasks.quantiles[90][0], tasks.mean[0]))
     half = f"Half of the tasks wait {middle} or less"
     none = f"{100 * tasks.zero:.3g} % of the tasks do not wait at all"
-    tail = f", one in ten more than {nine}" if tasks.quantiles[90][0] > 0 else ""
+    tail = f", one in ten {nine} or more" if tasks.quantiles[90][0] > 0 else ""
     section.sentences.append(f"{none if tasks.zero >= 0.5 else half}{tail}; the mean is {mean}.")
 
 
@@ -214,5 +214,5 @@ def _part(seen: Seen, section: Section) -> None:
             told[name] = share(part[of] > HALF, None, seen.at[of], seen.blocks)
             section.say(f"{name} tasks that wait longer than they run", told[name], "%")
     if len(told) > 1:
-        short, long = (f"{told[name][0]:.2g} %" for name in ("short", "long"))
+        short, long = (f"{rough(told[name][0])} %" for name in ("short", "long"))
         section.sentences.append(f"{short} of the short tasks and {long} of the long ones wait longer than they run.")

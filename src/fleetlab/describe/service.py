@@ -14,7 +14,7 @@ import polars as pl
 
 from fleetlab.describe._blocks import DRAWS, Blocks, Bools, Floats, Ints
 from fleetlab.describe._curve import Curve
-from fleetlab.describe._section import Section, spoken
+from fleetlab.describe._section import Section, rough, spoken
 from fleetlab.describe._seen import Seen
 from fleetlab.describe.metrics import metrics, names
 from fleetlab.describe.run import survival, survival_table
@@ -67,7 +67,7 @@ def _delays(seen: Seen, section: Section, role: str) -> None:
     said = f", that of {worst.series} {spoken(worst.mean[0])}" if len(of_roles) > 1 else ""
     section.sentences.append(
         f"The mean scheduling delay is {spoken(first.mean[0])}{said}; {100 * first.zero:.3g} % have none, and the "
-        f"{TEN} longest make {_largest(seen, None):.2g} % of all."
+        f"{TEN} longest make {rough(_largest(seen, None))} % of all."
     )
 
 

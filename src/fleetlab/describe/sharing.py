@@ -9,7 +9,7 @@ from fleetlab.describe import published
 from fleetlab.describe._blocks import Floats, Told
 from fleetlab.describe._curve import share
 from fleetlab.describe._held import Held
-from fleetlab.describe._section import Section, amount
+from fleetlab.describe._section import Section, amount, rough
 from fleetlab.describe._seen import HOUR, WHOLE, Seen
 from fleetlab.describe._used import AMOUNTS
 from fleetlab.describe.time import quartiles
@@ -46,7 +46,7 @@ def _asked(seen: Seen, section: Section) -> None:
     sums = [seen.blocks.sums(seen.at, x) for x in amounts.values()]
     saved = _percent(seen.blocks.ratio(sums[1] - sums[0], sums[1]))
     section.say("GPUs asked for that sharing saves", saved, "%")
-    section.sentences.append(f"Shares of GPUs save {saved[0]:.2g} % of the GPUs that tasks ask for.")
+    section.sentences.append(f"Shares of GPUs save {rough(saved[0])} % of the GPUs that tasks ask for.")
     if not seen.clocked or seen.span < 2 * 86_400:
         section.lacks("GPUs asked for by hour of the day", "no clock, or less than two days")
         return
@@ -65,7 +65,7 @@ def _asked(seen: Seen, section: Section) -> None:
             series = pl.lit(name + published.SUFFIX)
             frames.append(pl.DataFrame({"x": np.arange(24.0), "y": y}).with_columns(series=series))
     section.tables["GPUs asked by hour of day"] = pl.concat(tables).rename({"at": "hour"})
-    alt = f"GPUs that tasks of an hour ask for, medians over days: sharing saves {saved[0]:.2g} % of them"
+    alt = f"GPUs that tasks of an hour ask for, medians over days: sharing saves {rough(saved[0])} % of them"
     section.figures["GPUs asked by hour of day"] = Figure(
         "GPUs asked for with and without sharing, by hour of the day", "line", pl.concat(frames, how="diagonal"),
         "hour of the day", "GPUs", alt,
@@ -94,7 +94,7 @@ def _held(seen: Seen, section: Section) -> None:
         rows, schema=["GPUs held", "mean", "low", "high", "largest"], orient="row"
     )
     less = 100 * (1 - rows[0][1] / rows[1][1]) if rows[1][1] else 0.0
-    alt = f"GPUs held over time: {amount(rows[0][1])} on average, {less:.2g} % less than if none were shared"
+    alt = f"GPUs held over time: {amount(rows[0][1])} on average, {rough(less)} % less than if none were shared"
     section.figures["GPUs held"] = Figure(
         "GPUs held with and without sharing", "line", pl.concat(frames), "day", "GPUs", alt
     )

@@ -8,7 +8,7 @@ import polars as pl
 from fleetlab.describe import published
 from fleetlab.describe._blocks import Floats, Ints
 from fleetlab.describe._curve import Curve, curve, share
-from fleetlab.describe._section import Section
+from fleetlab.describe._section import Section, rough
 from fleetlab.describe._seen import WHOLE, Seen
 from fleetlab.describe._used import AMOUNTS, used_by_row
 from fleetlab.describe.users import users
@@ -137,7 +137,7 @@ def _over_use(seen: Seen, section: Section) -> None:
     for c in curves:
         if c.series == "GPUs":
             section.say("median use of the GPUs asked for", _percent(c.quantiles[50]), "%")
-    said = [f"{100 * c.quantiles[50][0]:.2g} % of the {c.series}" for c in curves]
+    said = [f"{rough(100 * c.quantiles[50][0])} % of the {c.series}" for c in curves]
     if said:
         section.sentences.append(f"Half of the tasks use less than {', '.join(said)} that they ask for.")
 
@@ -170,7 +170,7 @@ def _gangs(seen: Seen, section: Section) -> None:
     section.tables["gangs"] = pl.DataFrame(told, schema=["what", "%", "low", "high"], orient="row")
     section.say("instances in gangs", told[1][1:], "%")
     section.sentences.append(
-        f"{told[0][1]:.2g} % of the tasks are gangs; they have {told[1][1]:.3g} % of the instances."
+        f"{rough(told[0][1])} % of the tasks are gangs; they have {told[1][1]:.3g} % of the instances."
     )
 
 

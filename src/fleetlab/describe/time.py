@@ -11,7 +11,7 @@ from fleetlab._student import student
 from fleetlab.describe import published
 from fleetlab.describe._blocks import NOTHING, SURE, Bools, Floats, Ints, Told
 from fleetlab.describe._curve import curve
-from fleetlab.describe._section import Section, amount
+from fleetlab.describe._section import Section, amount, rough
 from fleetlab.describe._seen import HOUR, WHOLE, Seen
 from fleetlab.workload import Figure
 
@@ -33,8 +33,8 @@ def time(seen: Seen, section: Section) -> None:
     if seen.span <= 0:
         section.lacks("arrivals", "all tasks are submitted at one instant")
         return
-    hours, sums = _hourly(seen, came)
-    _over_time(section, hours, sums, seen)
+    hours, sums, inside = _hourly(seen, came)
+    _over_time(section, hours, sums, inside, seen)
     _bursts(section, seen, np.sort(seen.submit[came]))
     if not seen.clocked:
         section.lacks("hour of the day and weekday", NO_CLOCK)
@@ -47,8 +47,8 @@ def time(seen: Seen, section: Section) -> None:
     _by_weekday(section, hours, sums["tasks"])
 
 
-def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats]]:
-    """The hours that lie in the trace, and what was asked for in each."""
+def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
+    """The hours that lie in the trace, what was asked for in each, and how much of it lies in the trace."""
     hour = seen.local_hour[came]
     first, count = int(hour.min()), int(hour.max() - hour.min()) + 1
     many = seen.instances[came]
@@ -64,43 +64,53 @@ def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats]]:
         for name, w in asked.items()
         if w.any()
     }
-    whole = _whole(seen, came, count)
-    return (first + np.arange(count))[whole], {name: values[whole] for name, values in sums.items()}
+    hours = first + np.arange(count)
+    inside = _inside(hours, seen.local[came])
+    kept = _kept(inside)
+    return hours[kept], {name: values[kept] for name, values in sums.items()}, inside[kept]
 
 
-def _whole(seen: Seen, came: Bools, count: int) -> slice:
+def _inside(hours: Ints, local: Floats) -> Floats:
+    """Which part of each hour lies between the first and the last submission; nearly all of it is all."""
+    begin, end = np.maximum(hours * HOUR, local.min()), np.minimum((hours + 1) * HOUR, local.max())
+    part = (end - begin) / HOUR
+    return np.where(part >= WHOLE_HOUR, 1.0, part)
+
+
+def _kept(inside: Floats) -> slice:
     """Without a first or last hour of which the trace has but a part, if it has others."""
-    submit = seen.submit[came]
-    into = (seen.trace.workload.epoch or 0.0) + float(submit.min())
-    ends = (into + float(submit.max() - submit.min())) % HOUR / HOUR
-    late, early = into % HOUR / HOUR > 1 - WHOLE_HOUR, ends < WHOLE_HOUR
-    return slice(int(late), count - int(early)) if count > 2 + late + early else slice(0, count)
+    late, early = inside[0] < 1, inside[-1] < 1
+    return slice(int(late), len(inside) - int(early)) if len(inside) > 2 + late + early else slice(None)
 
 
 # -- over time ---------------------------------------------------------------------------------------------------------
 
 
-def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], seen: Seen) -> None:
+def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: Floats, seen: Seen) -> None:
     at = seen.blocks.at((hours - hours[0]) * (seen.span / max(1, len(hours))))
-    rows = []
+    rows, whole = [], inside == 1
     for name, values in sums.items():
-        told = seen.blocks.ratio(seen.blocks.sums(at, values), seen.blocks.sums(at, np.ones(len(values))))
-        rows.append(_hour_row(name, values, told))
+        told = seen.blocks.ratio(seen.blocks.sums(at, values), seen.blocks.sums(at, inside))
+        if whole.sum() < 2:  # one hour does not tell how hours differ
+            told = told[0], float("nan"), float("nan")
+        rows.append(_hour_row(name, values[whole], told))
         section.figures[f"{name.split(',')[0]} an hour"] = _series(name, hours - hours[0], values)
         if name == "tasks":
             section.say("tasks an hour", told)
     section.tables["an hour"] = pl.DataFrame(rows, infer_schema_length=None)
-    mean, most = float(sums["tasks"].mean()), float(sums["tasks"].max())
+    mean, most = section.estimates[-1].value, float(sums["tasks"][whole].max(initial=0.0))
     if mean > 0:
-        section.sentences.append(
-            f"{amount(mean)} tasks come in a mean hour; the busiest has {most / mean:.2g} times as many."
-        )
+        many = f"the busiest has {rough(most / mean)} times as many"
+        rest = many if whole.sum() > 1 else "that is a rate, as the log has no two whole hours"
+        section.sentences.append(f"{amount(mean)} tasks come in a mean hour; {rest}.")
 
 
 def _hour_row(name: str, values: Floats, told: Told) -> dict[str, object]:
-    row: dict[str, object] = {"what": name, "mean": told[0], "low": told[1], "high": told[2], "sd": float(values.std())}
-    row |= {f"P{p}": float(np.percentile(values, p)) for p in (5, 50, 95)}
-    return row | {"largest": float(values.max())}
+    """The mean, and of whole hours how they differ; nothing of that where there is none."""
+    row: dict[str, object] = {"what": name, "mean": told[0], "low": told[1], "high": told[2]}
+    row["sd"] = float(values.std()) if len(values) else None
+    row |= {f"P{p}": float(np.percentile(values, p)) if len(values) else None for p in (5, 50, 95)}
+    return row | {"largest": float(values.max()) if len(values) else None}
 
 
 def _series(name: str, hours: Ints, values: Floats) -> Figure:

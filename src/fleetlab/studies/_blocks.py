@@ -61,6 +61,11 @@ class Blocks:
         drawn = np.divide(self.draws @ top, under, out=np.full(len(under), np.nan), where=under > 0)
         return self._around(float(top.sum()) / total, drawn)
 
+    def share(self, top: Floats, below: Floats) -> tuple[float, float, float]:
+        """The same of a part and its whole: the interval too ends at none and at all."""
+        value, low, high = self.ratio(top, below)
+        return (value, low, high) if np.isnan(low) else (value, max(low, 0.0), min(high, 1.0))
+
     def mean(self, values: Floats) -> tuple[float, float, float]:
         """The mean over all tasks."""
         return self.ratio(self.sums(values), self.sums(np.ones(len(values))))

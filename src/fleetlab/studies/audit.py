@@ -76,6 +76,8 @@ def audit(
         if tell:
             tell("checks", len(found), min(1.0, len(found) / 10))
     waits, notes = _waits(trace, rules)
+    if unsized := _unsized(trace).height:
+        notes += (f"{unsized:,} tasks hold shares of unknown size: only a thousandth of a GPU each is proof",)
     rows = [(name, looked, broken.height, said) for name, looked, broken, said in found]
     broken = pl.concat([b for _, _, b, _ in found]).sort("from", "where", "check", nulls_last=True)
     return Audit(
@@ -90,8 +92,15 @@ def audit(
 # -- what is looked at ---------------------------------------------------------------------------------------------
 
 
+def _unsized(trace: Trace) -> pl.DataFrame:
+    """Tasks that count as whole GPUs since nobody knows how large their shares are: the least that one can be is 1."""
+    found = trace.series.get("unsized")
+    return pl.DataFrame(schema={"task": pl.Int64}) if found is None else found.select("task").collect()
+
+
 def _checks(trace: Trace) -> Iterator[Check]:
-    tasks = trace.workload.frame
+    unsized = pl.col("task").is_in(_unsized(trace)["task"].implode())
+    tasks = trace.workload.frame.with_columns(gpu_milli=pl.when(unsized).then(1).otherwise("gpu_milli"))
     yield _times(tasks)
     if trace.cluster is None:
         yield "capacity", 0, _nothing(), "the trace names no cluster: --cluster FILE.toml gives it one"
@@ -142,17 +151,20 @@ def _pools(ran: pl.DataFrame, never: int, cluster: Cluster) -> Iterator[Check]:
 
     If any set is held beyond what there is, no placement at all could have been; the other way round need not be.
     """
-    said = f"{never:,} tasks lack a start or an end, and are left out" if never else ""
+    left = [f"{never:,} tasks lack a start or an end, and are left out"] if never else []
     for what, column in AMOUNTS.items():
         total = int(cluster.frame.select(_there(column).sum()).item())
-        if not total:
-            yield f"{what} of the cluster", 0, _nothing(), f"the cluster does not say how much {what} it has"
-            continue
+        said = [*left, *(["no node has any"] if not total else [])]
         held = _held(ran, column).with_columns(where=pl.lit(ALL))
         room = pl.DataFrame({"where": [ALL], "room": [total]})
         if column == "gpu_milli":
             held, room = _by_types(ran, held, room, cluster)
-        yield f"{what} of the cluster", ran.height, violations(f"more {what} than there is", held, room), said
+        yield (
+            f"{what} of the cluster",
+            ran.height,
+            violations(f"more {what} than there is", held, room),
+            "; ".join(said),
+        )
 
 
 def _there(column: str) -> pl.Expr:
@@ -210,8 +222,6 @@ def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[Check]:
         room = cluster.frame.select(where="node", room=_there(column))
         held = placed.select("task", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
         held = held.filter(pl.col("amount") > 0)
-        if not room["room"].sum():
-            continue
         said = "" if held.height else f"no placed task says how much {what} it asks for"
         yield f"{what} of each node", held.height, violations(f"more {what} than the node has", held, room), said
     limited = placed.filter((pl.col("max_per_node") > 0) & pl.col("app").is_not_null())

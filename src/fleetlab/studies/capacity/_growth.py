@@ -28,24 +28,30 @@ def grown(workload: Workload, growth: float, *, seed: int) -> Workload:
     """A workload like this one with so many times the tasks; a growth of 1 is the workload itself."""
     if growth == 1:
         return workload
-    rng = np.random.default_rng(seed)
-    tasks = workload.frame.drop("task", "start", "end")
-    submit, unit = tasks["submit"].to_numpy(), _units(tasks)
-    units = int(unit.max(initial=-1)) + 1
-    copies = int(growth) + (rng.random(units) < growth - int(growth))
-    parts = []
-    for k in range(int(copies.max(initial=0))):
-        rows = np.flatnonzero(copies[unit] > k)
-        at = submit[rows] if k == 0 else _moved(submit, unit, units, rng)[rows]
-        parts.append(tasks[rows].with_columns(submit=pl.Series(at)))
-    if not sum(part.height for part in parts):
+    rows, at = drawn(workload, growth, seed=seed)
+    if not len(rows):
         msg = f"{workload.source}: no task is left at a growth of {growth:g}"
         raise WorkloadError(msg, hint="a trace of more users and days, or another --seed")
-    frame = pl.concat(parts)
-    first = float(frame["submit"].min())  # type: ignore[arg-type]
-    epoch = None if workload.epoch is None else workload.epoch + first
-    frame = frame.with_columns(pl.col("submit") - first)
+    epoch = None if workload.epoch is None else workload.epoch + float(at[0])
+    frame = workload.frame.drop("task", "start", "end")[rows].with_columns(submit=pl.Series(at - at[0]))
     return Workload.of(frame, source=f"{workload.source} x {growth:g}", epoch=epoch, zone=workload.zone)
+
+
+def drawn(workload: Workload, growth: float, *, seed: int) -> tuple[Ints, Floats]:
+    """Which tasks come, and when: rows of the workload and seconds, in the order of time."""
+    submit = workload.frame["submit"].to_numpy()
+    if growth == 1:
+        return np.arange(len(submit)), submit
+    rng, unit = np.random.default_rng(seed), _units(workload.frame)
+    units = int(unit.max(initial=-1)) + 1
+    copies = int(growth) + (rng.random(units) < growth - int(growth))
+    rows, times = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+    for k in range(int(copies.max(initial=0))):
+        rows.append(np.flatnonzero(copies[unit] > k))
+        times.append((submit if k == 0 else _moved(submit, unit, units, rng))[rows[-1]])
+    row, at = np.concatenate(rows), np.concatenate(times)
+    order = np.argsort(at, kind="stable")
+    return row[order], at[order]
 
 
 def _units(tasks: pl.DataFrame) -> Ints:

@@ -20,12 +20,14 @@ class Point(NamedTuple):
 
     size: int
     value: float
-    low: float  # the value itself where there are too few tasks for an interval
+    low: float  # nan, as the other end, where there are too few tasks for an interval
     high: float
     nodes: int  # of those that are scaled: each kind is rounded up
     gpus: int  # in all
     never: int  # tasks that do not fit at all
     reason: str  # what they waited for most
+    between: tuple[float, float]  # the least and the largest value of its runs
+    ever: bool  # whether more nodes may make it sure: not where too many fit on none
 
 
 Try = Callable[[Sequence[int]], list[Point]]
@@ -84,7 +86,14 @@ def rows(points: Mapping[int, Point], limit: float) -> list[dict[str, object]]:
     return [
         {
             "nodes": p.nodes, "GPUs": p.gpus, "value": p.value, "low": p.low, "high": p.high,
-            "meets": "yes" if p.high < limit else "not sure" if p.low < limit else "no", "never fit": p.never,
+            "meets": _meets(p, limit), "never fit": p.never,
         }
         for _, p in sorted(clusters.items())
     ]  # fmt: skip
+
+
+def _meets(p: Point, limit: float) -> str:
+    """Where no interval is known, only waiting for ever is sure."""
+    if math.isnan(p.high):
+        return "not sure" if math.isfinite(p.value) else "no"
+    return "yes" if p.high < limit else "not sure" if p.low < limit else "no"

@@ -14,13 +14,15 @@ import polars as pl
 from fleetlab.queueing import solve
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies._lacks import GANG, NOWHERE, lacking
+from fleetlab.studies.believed import apart
 from fleetlab.studies.capacity._goal import Goal
 from fleetlab.workload import Cluster, Workload, WorkloadError
 
 NEVER = 1e15  # seconds that a task waits that does not fit at all
+FAR = NEVER / 1e6  # a statistic beyond has some of those in it
 WHOLE = 1000
 HARDWARE = "nodes.arrow"
-SOMETIME = ("its instances do not all fit at once",)  # refused for want of nodes alone
 USUAL = 0.8  # the quantile that stands for a mean in the first guess
 INSTANTS = 1000  # at which the load is looked at
 
@@ -105,28 +107,31 @@ def _held(begin: Floats, end: Floats, gpus: Floats) -> Floats:
 def one(
     folder: str, tasks: str, size: int, pool: str | None, slo: str, rules: Mapping[str, str], seed: int
 ) -> dict[str, Any]:
-    """Simulate one size: the statistic with its interval, the share of GPUs held, and who never fits."""
+    """Simulate one size: the statistic with its interval, who never fits, and the best that more nodes can bring."""
     frame, nodes = (pl.read_ipc(Path(folder) / f) for f in (tasks, HARDWARE))
-    goal, workload = Goal.read(slo), Workload.of(frame, source="tasks")
+    alone, told_by = apart(frame, rules)
+    goal, workload = Goal.read(slo), Workload.of(alone, source="tasks")
     cluster = Cluster.of(sized(nodes, pool, size), source=f"{size} nodes")
-    run = simulate(workload, cluster, **rules, seed=seed)  # type: ignore[arg-type]
+    run = simulate(workload, cluster, **told_by, seed=seed)
     mine = counted(workload.frame, nodes, pool)
-    never = run.refused.filter(pl.col("reason").is_in(SOMETIME))["task"]
     done = run.tasks.filter(mine.gather(run.tasks["task"])).drop_nulls(goal.column)
-    late = workload.frame.filter(mine & workload.frame["task"].is_in(never.implode()))
-    values = np.concatenate((done[goal.column].to_numpy(), np.full(late.height, NEVER)))
-    submit = np.concatenate((done["submit"].to_numpy(), late["submit"].to_numpy()))
-    told = goal.between(values, Blocks.cut(submit, seed=seed)) if len(values) else (math.nan,) * 3
+    refused = workload.frame.filter(mine).join(run.refused, on="task", maintain_order="left")
+    gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG, NOWHERE))
+    values = np.concatenate((done[goal.column].to_numpy(), np.full(gangs.height + nowhere.height, NEVER)))
+    best = np.concatenate((at_best(done, goal), at_best(gangs, goal), np.full(nowhere.height, NEVER)))
+    blocks = Blocks.cut(np.concatenate([part["submit"].to_numpy() for part in (done, gangs, nowhere)]), seed=seed)
+    told, least = (goal.between(x, blocks) if len(x) else (math.nan,) * 3 for x in (values, best))
     reasons = run.ledger.drop("task").sum()
     return {
-        "told": np.array(told), "never": np.array(late.height), "tasks": np.array(len(values)),
+        "told": np.array(told), "best": np.array(least), "tasks": np.array(len(values)),
+        "never": np.array(gangs.height + nowhere.height), "nowhere": np.array(nowhere.height),
+        "lacks": np.array(lacking(nowhere, nodes)),
         "gpus": np.array(cluster.gpus), "nodes": np.array(len(cluster) - int((~chosen(nodes, pool)).sum())),
         "reason": np.array(reasons.columns[int(np.argmax(reasons.to_numpy()))]),
     }  # fmt: skip
 
 
-def at_best(workload: Workload, cluster: Cluster, pool: str | None, goal: Goal) -> Floats:
+def at_best(tasks: pl.DataFrame, goal: Goal) -> Floats:
     """What counts of each task if nobody waits: no number of nodes does better."""
-    tasks = workload.frame.filter(counted(workload.frame, cluster.frame, pool)).drop_nulls("service")
     service = tasks["service"].to_numpy()
     return {"wait": np.zeros(len(service)), "response": service, "slowdown": np.ones(len(service))}[goal.measure]

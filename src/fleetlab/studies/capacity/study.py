@@ -16,6 +16,7 @@ from fleetlab._student import student
 from fleetlab.studies import _crew
 from fleetlab.studies._blocks import NORMAL, Floats
 from fleetlab.studies._spread import USUAL
+from fleetlab.studies.believed import beside, named
 from fleetlab.studies.capacity import _growth, _sizes
 from fleetlab.studies.capacity._goal import Goal
 from fleetlab.studies.capacity._search import FARTHEST, Curve, Point, rows
@@ -58,7 +59,7 @@ def capacity(
     order: str = "fifo",
     discipline: str = "skip",
     place: str = "best_fit",
-    estimate: str = "oracle",
+    estimate: str | pl.Series = "oracle",
     sharing: str = "shares",
     seed: int = 0,
     workers: int | None = None,
@@ -73,14 +74,20 @@ def capacity(
     goal = Goal.read(slo)
     _growth.check(growth)
     _possible(goal, workload, cluster, pool, resamples)
-    rules = {"order": order, "discipline": discipline, "place": place, "estimate": estimate, "sharing": sharing}
-    drawn = [_growth.grown(workload, growth, seed=seed + k) for k in range(resamples if growth != 1 else 1)]
+    name, columns = named(estimate, len(workload))
+    rules = {"order": order, "discipline": discipline, "place": place, "estimate": name, "sharing": sharing}
+    seeds = range(seed, seed + (resamples if growth != 1 else 1))
+    drawn = [_growth.grown(workload, growth, seed=k) for k in seeds]
+    tables = [
+        beside(w.frame, {n: c.gather(_growth.drawn(workload, growth, seed=k)[0]) for n, c in columns.items()})
+        for w, k in zip(drawn, seeds, strict=True)
+    ]
     settings = {"slo": slo, "pool": pool, "growth": growth, **rules, "cluster": cluster.source}
     asked = _Asked(workload, cluster, goal, pool, drawn, Provenance("capacity", workload.source, settings, seed))
     with TemporaryDirectory(prefix="fleetlab-") as folder:
         crew = _crew.crew(drawn[0].instances, workers)
         job = {"folder": folder, "pool": pool, "slo": slo, "rules": rules, "seed": seed}
-        attempt = asked.attempts(job, crew, tell or (lambda *_: None))
+        attempt = asked.attempts(tables, job, crew, tell or (lambda *_: None))
         return asked.answer(Curve(goal.limit, attempt), at_once=max(1, crew // len(drawn)))
 
 
@@ -95,11 +102,13 @@ class _Asked:
     drawn: Sequence[Workload]
     provenance: Provenance
 
-    def attempts(self, job: Mapping[str, Any], crew: int, tell: Tell) -> Callable[[Sequence[int]], list[Point]]:
-        """How to simulate sizes: every resample of the workload at each of them."""
-        folder, each = Path(job["folder"]), len(self.drawn)
-        for k, workload in enumerate(self.drawn):
-            workload.frame.write_ipc(folder / f"{k}.arrow", compression="uncompressed")
+    def attempts(
+        self, tables: Sequence[pl.DataFrame], job: Mapping[str, Any], crew: int, tell: Tell
+    ) -> Callable[[Sequence[int]], list[Point]]:
+        """How to simulate sizes: every resample of the workload, with its estimates, at each of them."""
+        folder, each = Path(job["folder"]), len(tables)
+        for k, table in enumerate(tables):
+            table.write_ipc(folder / f"{k}.arrow", compression="uncompressed")
         self.cluster.frame.write_ipc(folder / _sizes.HARDWARE, compression="uncompressed")
         ended: list[int] = []
 
@@ -110,7 +119,7 @@ class _Asked:
         def attempt(sizes: Sequence[int]) -> list[Point]:
             jobs = [{**job, "tasks": f"{k}.arrow", "size": size} for size in sizes for k in range(each)]
             found = _crew.play(f"{_sizes.__name__}:one", jobs, folder, workers=crew, done=done)
-            return [_point(size, found[i * each : (i + 1) * each]) for i, size in enumerate(sizes)]
+            return [_point(size, found[i * each : (i + 1) * each], self.goal) for i, size in enumerate(sizes)]
 
         return attempt
 
@@ -123,20 +132,23 @@ class _Asked:
         at = curve.smallest("value", most=most, at_once=at_once)
         if at is None:
             raise curve.refusal()
-        # Far below the answer nobody needs to know where the goal might just be met.
-        low = curve.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
-        high = curve.smallest("high", most=most, at_once=at_once)
+        low, high = at, None
+        if not math.isnan(at.high):
+            # Far below the answer nobody needs to know where the goal might just be met.
+            low = curve.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
+            high = curve.smallest("high", most=most, at_once=at_once) if at.ever else None
         curve.around(at.size)
         goal, of = self.goal, f"{self.pool} nodes" if self.pool else "nodes"
         summary = (
-            _between(f"{of} for {goal} < {goal.limit:g}", at.nodes, low.nodes, high and high.nodes),
+            _between(f"{of} for {goal} < {goal.limit:g}", "nodes", at, low, high),
             Estimate(f"{goal} then", at.value, at.low, at.high, goal.unit),
             Estimate.exact(f"{of} now", now),
             Estimate.exact(f"{of} by the queueing model", guess),
-            _between("GPUs then", at.gpus, low.gpus, high and high.gpus),
+            _between("GPUs then", "gpus", at, low, high),
             Estimate.exact("GPUs now", self.cluster.gpus),
         )
-        frames = {"curve": pl.DataFrame(rows(curve.points, goal.limit)), "nodes": self._kinds(at.size)}
+        points = pl.DataFrame(rows(curve.points, goal.limit)).with_columns(pl.col("low", "high").fill_nan(None))
+        frames = {"curve": points, "nodes": self._kinds(at.size)}
         return Capacity(self.provenance, summary, frames, self._notes(at))
 
     def _kinds(self, size: int) -> pl.DataFrame:
@@ -155,6 +167,9 @@ class _Asked:
             said.append(f"the goal is measured on the {count:,} tasks that may run on {self.pool}")
         if unknown := tasks["service"].null_count():
             said.append(f"{unknown:,} tasks are left out: their run time is not known")
+        if math.isnan(at.high):
+            drawn = f"; the resamples gave {at.between[0]:,.4g} to {at.between[1]:,.4g}" if len(self.drawn) > 1 else ""
+            said.append(f"too few tasks for an interval: of no size it is sure that it meets the goal{drawn}")
         if at.never:
             said.append(f"tasks that do not fit on these nodes at all, and count as waiting for ever: {at.never:,}")
         return tuple(said)
@@ -165,7 +180,8 @@ def _possible(goal: Goal, workload: Workload, cluster: Cluster, pool: str | None
     if not 1 <= resamples <= 100:
         msg = f"resamples is a number from 1 to 100: {resamples}"
         raise WorkloadError(msg, hint="3 unless told")
-    best = _sizes.at_best(workload, cluster, pool, goal)
+    tasks = workload.frame.filter(_sizes.counted(workload.frame, cluster.frame, pool)).drop_nulls("service")
+    best = _sizes.at_best(tasks, goal)
     if not len(best):
         where = f" may run on `{pool}`" if pool else " has a run time that is known"
         msg = f"{workload.source}: no task{where}"
@@ -175,28 +191,37 @@ def _possible(goal: Goal, workload: Workload, cluster: Cluster, pool: str | None
         raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
 
 
-def _point(size: int, runs: Sequence[Mapping[str, Any]]) -> Point:
+def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: Goal) -> Point:
     """The runs of one size as one."""
-    if not runs[0]["tasks"]:
-        msg = "no task could run on such nodes, however many there are"
-        raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
-    told = np.array([r["told"] for r in runs])
-    told[told > _sizes.NEVER / 1e6] = np.inf
-    value, low, high = pooled(told)
-    never, reason = max(int(r["never"]) for r in runs), str(runs[0]["reason"])
-    return Point(size, value, low, high, int(runs[0]["nodes"]), int(runs[0]["gpus"]), never, reason)
+    first, hint = runs[0], "`fleetlab simulate` lists who is refused, and why"
+    if first["nowhere"] == first["tasks"]:
+        msg = f"no task could run on such nodes, however many there are: {first['lacks']}".removesuffix(": ")
+        raise WorkloadError(msg, hint=hint)
+    told, best = (np.array([r[what] for r in runs]) for what in ("told", "best"))
+    if first["nowhere"] and best[:, 0].mean() >= goal.limit:
+        who = f"of {first['tasks']:,} tasks {first['nowhere']:,} fit on no node"
+        msg = f"no number of nodes meets the goal: {who}, and wait for ever: {first['lacks']}"
+        raise WorkloadError(msg, hint=hint)
+    told[told > _sizes.FAR] = np.inf
+    between = float(told[:, 0].min()), float(told[:, 0].max())
+    never, ever = max(int(r["never"]) for r in runs), not (best > _sizes.FAR).any()
+    nodes, gpus, reason = int(first["nodes"]), int(first["gpus"]), str(first["reason"])
+    return Point(size, *pooled(told), nodes, gpus, never, reason, between, ever)
 
 
 def pooled(told: Floats) -> tuple[float, float, float]:
     """One value and interval of several runs, each with its own: spread within and between (Rubin 1987).
 
+    Where the spread within is not known, that of both is not.
+
     >>> pooled(np.array([[2.0, 1.0, 3.0]]))
     (2.0, 1.0, 3.0)
     """
-    if len(told) == 1 or not np.isfinite(told).all():
-        value, low, high = (float(x) for x in told.mean(axis=0))
-        return (value, value, value) if math.isnan(low) else (value, max(0.0, low), high)
     runs, value = len(told), float(told[:, 0].mean())
+    if np.isnan(told).any():
+        return value, math.nan, math.nan
+    if runs == 1 or not np.isfinite(told).all():
+        return value, max(0.0, float(told[:, 1].mean())), float(told[:, 2].mean())
     within = float((((told[:, 2] - told[:, 1]) / (2 * NORMAL)) ** 2).mean())
     between = (1 + 1 / runs) * float(told[:, 0].var(ddof=1))
     freedom = (runs - 1) * (1 + within / between) ** 2 if between else MANY
@@ -204,8 +229,12 @@ def pooled(told: Floats) -> tuple[float, float, float]:
     return value, max(0.0, value - half), value + half
 
 
-def _between(metric: str, value: int, low: int, high: int | None) -> Estimate:
-    return Estimate(metric, value, min(value, low), math.inf if high is None else max(value, high), "")
+def _between(metric: str, what: str, at: Point, low: Point, high: Point | None) -> Estimate:
+    """Nodes or GPUs of the answer, from where the goal may be met to where it surely is; of no interval comes none."""
+    value = getattr(at, what)
+    if math.isnan(at.high):
+        return Estimate(metric, value, math.nan, math.nan, "")
+    return Estimate(metric, value, min(value, getattr(low, what)), max(value, getattr(high, what, math.inf)), "")
 
 
 def _gpu_time(workload: Workload) -> float:

@@ -173,8 +173,10 @@ def _more(name: str, nodes: pl.DataFrame) -> Change:
     count = _tenth(nodes, name)
     gpus = int(more_nodes(nodes, name, count)["gpus"][nodes.height :].cast(pl.Int64).sum())
     nodes_of = f"{count:,} more {name} node{'s' if count > 1 else ''}"
+    share = f"{100 * count / nodes.filter(_of_type(name)).height:.0f} %"  # of few nodes, one is more than a tenth
+    title = f"{share} more {name} nodes" if share == f"{100 * MORE:.0f} %" else f"{nodes_of} (+{share})"
     return Change(
-        f"{NODES}:{name}", f"10 % more {name} nodes", f"buy or rent {nodes_of}", f"{nodes_of}, {gpus:,} GPUs",
+        f"{NODES}:{name}", title, f"buy or rent {nodes_of}", f"{nodes_of}, {gpus:,} GPU{'s' if gpus != 1 else ''}",
         ("gpu", "gpu_type"), lambda _: False,
         lambda case: replace(case, nodes=more_nodes(case.nodes, name, count)),
     )  # fmt: skip

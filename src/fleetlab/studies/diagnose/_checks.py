@@ -71,7 +71,7 @@ def _use(run: SimResult, usage: pl.LazyFrame | None, blocks: Blocks) -> list[Fig
     asked = tasks["gpu_milli"].cast(pl.Int64)
     whole = (asked + WHOLE - 1) // WHOLE * WHOLE
     sums = [blocks.sums((x.cast(pl.Float64) * many).to_numpy()) for x in (asked, whole)]
-    shared = blocks.ratio(sums[1] - sums[0], sums[1])
+    shared = blocks.share(sums[1] - sums[0], sums[1])
     saved = _percent(USE, "GPU time that shares ask for less than whole GPUs", shared, "50 % of GPUs saved", UNKNOWN)
     if usage is None or "gpu_milli" not in usage.collect_schema().names():
         return [Figure(USE, "GPU time used, of that asked for", None, None, None, "%", "", UNKNOWN), saved]
@@ -90,8 +90,8 @@ def _short(waited: pl.DataFrame, blocks: Blocks) -> list[Figure]:
     service = waited["service"].to_numpy()
     short = service <= np.median(service) if len(service) else np.zeros(0, dtype=bool)
     mostly = waited["wait"].to_numpy() > 0.5 * waited["completion"].to_numpy()
-    told = [blocks.ratio(blocks.sums(1.0 * (mostly & of)), blocks.sums(1.0 * of)) for of in (short, ~short)]
-    found = YES if told[0][0] > told[1][0] else NO
+    told = [blocks.share(blocks.sums(1.0 * (mostly & of)), blocks.sums(1.0 * of)) for of in (short, ~short)]
+    found = YES if told[0][0] > told[1][0] else UNKNOWN if np.isnan([told[0][0], told[1][0]]).any() else NO
     what = "tasks that wait for more than half of their completion"
     return [
         _percent(SHORT, f"short {what}", told[0], "9 % of instances", found),
@@ -139,7 +139,7 @@ def _uneven(run: SimResult, held: pl.DataFrame, blocks: Blocks) -> list[Figure]:
     for name, count in gpus.items():
         part = sums.filter(pl.col("gpu_type") == name)
         busy = _between(part, edges)
-        told[name] = blocks.ratio(busy, count * np.diff(edges))
+        told[name] = blocks.share(busy, count * np.diff(edges))
     ranked = sorted(told, key=lambda name: -told[name][0])
     found = YES if told[ranked[0]][1] > told[ranked[-1]][2] else NO
     return [
@@ -201,5 +201,5 @@ def _stranded(run: SimResult, held: pl.DataFrame, asks: pl.DataFrame) -> Figure:
     mean = over_runs(shares)
     low, high = mean.between()
     what = f"GPUs free on nodes with less than {usual / 1000:g} vCPU free"
-    told = (mean.value, max(low, 0.0), high)
+    told = (mean.value, max(low, 0.0), min(high, 1.0))
     return _percent(CPU, what, told, "", YES if mean.value > 0.01 else NO)

@@ -98,12 +98,12 @@ def reasons(run: SimResult, blocks: Blocks) -> pl.DataFrame:
     total = np.sum(list(each.values()), axis=0)
     shared = shortages(run.ledger.drop("task"), run.tasks)
     rows = [
-        (w, float(each[w].sum()), *blocks.ratio(each[w], total), shared[w] / (total.sum() or 1.0), MEANS.get(w, ""))
+        (w, float(each[w].sum()), *blocks.share(each[w], total), shared[w] / (total.sum() or 1.0), MEANS.get(w, ""))
         for w in words
     ]
     schema = ["reason", "seconds", "share", "low", "high", "with its queue", "meaning"]
     found = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
-    found = found.with_columns(pl.col("share", "low", "high").fill_nan(None).clip(lower_bound=0.0))
+    found = found.with_columns(pl.col("share", "low", "high").fill_nan(None))
     return found.sort("seconds", descending=True, maintain_order=True)
 
 

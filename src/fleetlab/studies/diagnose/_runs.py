@@ -14,6 +14,7 @@ import polars as pl
 from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Floats
 from fleetlab.studies._crew import crew, play
+from fleetlab.studies.believed import apart
 from fleetlab.studies.diagnose._changes import Case, Change, change
 from fleetlab.studies.diagnose._ledger import shortages
 from fleetlab.workload import Cluster, Workload
@@ -33,26 +34,25 @@ class Fared:
 
 
 def again(
-    run: SimResult, workload: Workload, rules: Mapping[str, str], changes: Sequence[Change], *,
-    seed: int, workers: int | None, tell: Tell,
+    run: SimResult, case: Case, changes: Sequence[Change], *, seed: int, workers: int | None, tell: Tell
 ) -> list[Fared]:  # fmt: skip
     """Play every change: the tasks are those that ran, their arrivals the same."""
     ran = pl.col("task").is_in(run.ledger["task"].to_list()) if run.refused.height else pl.lit(value=True)
     # What was refused must not come in by a change: without a run time it is refused again.
-    tasks = workload.frame.with_columns(service=pl.when(ran).then("service"))
+    tasks = case.tasks.with_columns(service=pl.when(ran).then("service"))
     with TemporaryDirectory(prefix="fleetlab-") as name:
         folder = Path(name)
         tasks.write_ipc(folder / TASKS, compression="uncompressed")
         run.cluster.frame.write_ipc(folder / HARDWARE, compression="uncompressed")
         changes = sorted(changes, key=lambda c: c.name not in LONG)  # else one core waits for the other at the end
-        jobs = [{"folder": name, "name": c.name, "rules": dict(rules), "seed": seed} for c in changes]
+        jobs = [{"folder": name, "name": c.name, "rules": dict(case.rules), "seed": seed} for c in changes]
         ended: list[int] = []
 
         def done(k: int) -> None:
             ended.append(k)
             tell("changes", len(ended), len(ended) / len(jobs))
 
-        count = crew(workload.instances, workers)
+        count = crew(int(tasks["instances"].cast(pl.Int64).sum()), workers)
         found = play(f"{__name__}:one", jobs, folder, workers=count, done=done)
     kept = run.ledger["task"].to_numpy()
     return [
@@ -65,7 +65,8 @@ def one(folder: str, name: str, rules: Mapping[str, str], seed: int) -> dict[str
     """Play one change: the wait of each task, nan where it could not run, and what was scarce."""
     tasks, nodes = (pl.read_ipc(Path(folder) / f) for f in (TASKS, HARDWARE))
     case = change(name, nodes, rules).make(Case(tasks, nodes, rules))
-    run = simulate(Workload.of(case.tasks, source=name), Cluster.of(case.nodes, source=name), **case.rules, seed=seed)  # type: ignore[arg-type]
+    asked, told = apart(case.tasks, case.rules)
+    run = simulate(Workload.of(asked, source=name), Cluster.of(case.nodes, source=name), **told, seed=seed)
     ledger, at = run.ledger.drop("task"), run.ledger["task"].to_numpy()
     wait, rows = np.full(case.tasks.height, np.nan), np.arange(tasks.height)
     wait[at] = ledger.select(pl.sum_horizontal(pl.all())).to_series().to_numpy()

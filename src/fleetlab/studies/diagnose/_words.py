@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from fleetlab.sim import SimResult
+from fleetlab.studies._lacks import GANG, NOWHERE
+from fleetlab.studies._spread import over_time
 from fleetlab.studies.diagnose._changes import NODES, Change
 from fleetlab.studies.diagnose._effects import HELPS
 from fleetlab.studies.diagnose._ledger import MEANS
@@ -19,12 +22,12 @@ MEAN = ("mean change", "mean low", "mean high")
 
 def findings(
     summary: Sequence[Estimate], reasons: pl.DataFrame, found: pl.DataFrame, fared: Mapping[str, Fared],
-    tail: tuple[float, int], heads: pl.DataFrame,
+    tail: tuple[float, int], heads: pl.DataFrame, tasks: pl.DataFrame, run: SimResult,
 ) -> list[str]:  # fmt: skip
     """Why they wait, what helps most, whether the two agree, and who carries it."""
     mean = summary[0]
     if not mean.value:
-        return ["nobody waits: there is nothing to mend"]
+        return [_nobody(tasks, run)]
     first = reasons.row(0, named=True)
     said = [
         f"{say(mean)}; {_percent(first['share'])} of all waiting is `{first['reason']}`: {MEANS[first['reason']]}",
@@ -40,6 +43,18 @@ def findings(
             f"head for {who['blocked']:,.0f} s, while those behind it waited {who['behind']:,.0f} s in all"
         )
     return said
+
+
+def _nobody(tasks: pl.DataFrame, run: SimResult) -> str:
+    """Nobody waits in the replay; what the log saw, and who could not be replayed, may tell otherwise."""
+    said, waits = [], tasks.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
+    seen = over_time(waits.filter(waits >= 0).to_numpy()).estimate("a mean wait of", "s")
+    if seen.value > 0:
+        seen = seen._replace(low=max(seen.low, 0.0))  # `max` keeps its first where that is nan
+        said.append(f"the log recorded {say(seen)} (`fleetlab audit` compares them)")
+    if never := run.refused.filter(pl.col("reason").is_in([NOWHERE, GANG])).height:
+        said.append(f"{never:,} tasks can never run here")
+    return "; ".join(["in the replay nobody waits", *said]) if said else "nobody waits: there is nothing to mend"
 
 
 def _percent(share: float) -> str:
@@ -84,7 +99,7 @@ def _why(reason: str, found: pl.DataFrame, changes: Mapping[str, Change]) -> str
         return f"No change that was tried removes `{reason}`"
     row = own.row(0, named=True)
     if row["change"].startswith(NODES):
-        return f"Of what `{reason}` lacks only a tenth more was tried: {row['title']}, {row['mean change']:+,.0f} s"
+        return f"Of what `{reason}` lacks only so much was tried: {row['title']}, {row['mean change']:+,.0f} s"
     if row["mean change"] > 0:
         return (
             f"Without that ({row['title']}) waits grow ({row['mean change']:+,.0f} s): those it held back pass others"

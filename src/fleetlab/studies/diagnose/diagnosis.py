@@ -12,6 +12,8 @@ import polars as pl
 from fleetlab.sim import Prices, SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
+from fleetlab.studies._lacks import lacking
+from fleetlab.studies.believed import beside, named
 from fleetlab.studies.diagnose import _checks, _figures, _ledger
 from fleetlab.studies.diagnose._changes import LARGEST, WORDS, Case, Change, types_of, wanted
 from fleetlab.studies.diagnose._effects import effects, waterfall, what_to_do
@@ -63,7 +65,7 @@ def diagnose(
     order: str = "fifo",
     discipline: str = "skip",
     place: str = "best_fit",
-    estimate: str = "oracle",
+    estimate: str | pl.Series = "oracle",
     sharing: str = "shares",
     prices: Prices | None = None,
     seed: int = 0,
@@ -76,23 +78,33 @@ def diagnose(
     are cores for a large workload; 0: none); differences are paired, and their intervals come from blocks of time.
     `usage` is what sensors saw of each task, where the trace has it. The rules are those of `simulate`.
     """
-    rules = {"order": order, "discipline": discipline, "place": place, "estimate": estimate, "sharing": sharing}
+    name, columns = named(estimate, len(workload))
+    rules = {"order": order, "discipline": discipline, "place": place, "estimate": name, "sharing": sharing}
     tell, charged = tell or (lambda *_: None), prices or Prices()
     for name in set(cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"]):
         charged.gpu_hour(name)  # a price that is missing is missed before the work begins
-    case = Case(workload.frame, cluster.frame, rules)
+    case = Case(beside(workload.frame, columns), cluster.frame, rules)
     asked = wanted(changes, cluster.frame, rules)
     moot = [c for c in asked if c.moot(case)]
     tried = [c for c in asked if c not in moot]
     tell("as it is", 0, 0.0)
-    run = simulate(workload, cluster, **rules, seed=seed, prices=charged)  # type: ignore[arg-type]
+    run = simulate(workload, cluster, **{**rules, "estimate": estimate}, seed=seed, prices=charged)  # type: ignore[arg-type]
     if run.tasks.is_empty():
-        msg = f"{workload.source}: there is no task that could run on this cluster: {len(workload)} tasks"
-        raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
+        raise _refusal(run, workload)
     tell("as it is", 1, 1.0)
-    fared = again(run, workload, rules, tried, seed=seed, workers=workers, tell=tell)
+    fared = again(run, case, tried, seed=seed, workers=workers, tell=tell)
     settings = {**rules, "changes": [c.name for c in asked], "cluster": cluster.source}
     return _told(run, workload, fared, moot, usage, charged, Provenance("diagnose", workload.source, settings, seed))
+
+
+def _refusal(run: SimResult, workload: Workload) -> WorkloadError:
+    """What to say where no task can run: what no node has enough of."""
+    said = [f"{workload.source}: there is no task that could run on this cluster: {len(workload):,} tasks"]
+    if unknown := workload.frame["service"].null_count():
+        said.append(f"of {unknown:,} the run time is not known")
+    if lacks := lacking(workload.frame, run.cluster.frame):
+        said.append(lacks)
+    return WorkloadError("; ".join(said), hint="`fleetlab simulate` lists who is refused, and why")
 
 
 def _told(
@@ -108,7 +120,8 @@ def _told(
     tail, carried, longest = _ledger.tail(waited, words)
     heads = _ledger.heads(waited, words)
     summary = _summary(wait, reasons, blocks)
-    said = findings(summary, reasons, found, {f.change.name: f for f in fared}, (carried, longest), heads)
+    by_name = {f.change.name: f for f in fared}
+    said = findings(summary, reasons, found, by_name, (carried, longest), heads, workload.frame, run)
     frames = {
         "findings": pl.DataFrame({"finding": said}),
         "what to do": what_to_do(found),
