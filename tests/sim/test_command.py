@@ -50,6 +50,40 @@ def test_an_estimate_may_be_a_series_of_the_trace(capsys, trace):
     assert waits == {"oracle": pytest.approx((0 + 11 + 8) / 3), "requested": pytest.approx((0 + 9 + 16) / 3)}
 
 
+def test_compare_takes_the_same_series(capsys, trace):
+    out, _, _ = run(capsys, "compare", trace, "--policies", "sjf,sjf/skip/best_fit/requested", "--json")
+    waits = [e["value"] for e in json.loads(out)["summary"]]
+    assert waits == [pytest.approx((0 + 11 + 8) / 3), pytest.approx((0 + 9 + 16) / 3)]
+
+
+@pytest.mark.parametrize("name", ["schedule.csv", "schedule.parquet"])
+def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, tmp_path, name):
+    # Of four tasks for two nodes of one GPU the second is a gang, the third waits for it, and the last fits nowhere.
+    asks = {"submit": [0.0, 10.0, 11.0, 12.0], "service": [5.0, 6.0, 1.0, 1.0], "instances": [1, 2, 1, 1]}
+    work = Workload.of(pl.DataFrame({**asks, "gpu_milli": [1000, 1000, 1000, 4000]}), source="four")
+    cluster, made_by = fleetlab.Cluster.uniform(2, 1), fleetlab.Provenance("make", "four")
+    folder = Trace(work, cluster=cluster, provenance=made_by).save(tmp_path / "four")
+    _, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
+    assert (status, f"written to {tmp_path / name}" in err) == (0, True)
+    found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
+    assert found.select("task", "start", "wait", "status").rows() == [
+        (0, 0.0, 0.0, "done"), (1, 10.0, 0.0, "done"), (2, 16.0, 5.0, "done"), (3, None, None, "refused")
+    ]  # fmt: skip
+    assert found["refused"].to_list() == [None, None, None, "an instance fits on no node"]
+    reasons = found.select(pl.sum_horizontal(pl.col("^wait_.*$")))[:3].to_series()
+    assert (reasons.to_list(), found["wait_gpu"][2]) == (found["wait"][:3].to_list(), 5.0)
+    nodes = found["nodes"].str.split(";") if name.endswith("csv") else found["nodes"]
+    assert sorted(nodes[1]) == ["node-0", "node-1"]
+    assert [None if n is None else len(n) for n in nodes] == [1, 2, 1, None]
+
+
+def test_where_nothing_can_be_written_is_said_before_anything_is_played(capsys, trace, tmp_path):
+    for out, error in (("no/file.csv", "no such folder"), ("file.txt", "as .csv or .parquet"), ("trace.csv", "not a ")):
+        (tmp_path / "trace.csv").mkdir(exist_ok=True)
+        _, err, status = run(capsys, "simulate", trace, "--order", "no such order", "--out", tmp_path / out)
+        assert (status, error in err, "hint: " in err) == (2, True, True), err
+
+
 def test_an_order_of_ones_own_is_named_by_its_module(capsys, trace, tmp_path, monkeypatch):
     (tmp_path / "late_first.py").write_text("def late(s, task, now):\n    return -s.submit[task]\n")
     monkeypatch.chdir(tmp_path)
@@ -78,6 +112,11 @@ def test_events_come_from_a_file(capsys, trace, tmp_path):
         (["--sharing", "mpz"], "no sharing by that name: `mpz`; did you mean mps?"),
         (["--order", "nowhere:mine"], "no module by that name: `nowhere`"),
         (["--events", "none.toml"], "cannot read the events file: none.toml"),
+        (
+            ["--slowdown", "profile.json"],
+            "--slowdown says how tasks slow each other, and by --sharing shares they do not",
+        ),
+        (["--slowdown", "profile.json", "--sharing", "mps"], "profile.json"),
         (["--quota", "-1"], "a quota is a number of GPUs, not below 0: -1.0"),
         (["--preempt", "--discipline", "easy"], "a task that may put others off needs no reservation"),
     ],

@@ -189,6 +189,41 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
     assert json.loads(answers[0]) == json.loads(answers[1])
 
 
+def test_an_interval_stays_between_nothing_and_all():
+    # Two seeds, of which one gives all of the GPUs away: Student's interval would go far beyond.
+    rows = pl.DataFrame(
+        {"place": ["fgd", "fgd", "random", "random"], "seed": [1, 2, 1, 2], "arrived": 100}
+        | {"allocated": [100.0, 98.0, 0.0, 2.0], "fragmented": 0.0, "failed": 0}
+    )
+    found = packing.Packing(rows, fleetlab.Provenance("pack", "hand")).summary()
+    assert [(e.value, e.high, e.low) for e in found] == [
+        (99, 100, pytest.approx(99 - 12.706)), (1, pytest.approx(1 + 12.706), 0)
+    ]  # fmt: skip
+
+
+def test_what_fits_on_no_node_is_counted_and_said():
+    # Of the type A there is a node of 2 GPUs: 3 instances ask for 4 each, and one for the other type, 2 of which fit.
+    frame = pl.DataFrame({"submit": [0.0] * 3, "gpu_milli": [4000, 1000, 2000], "instances": [3, 1, 2]})
+    types = pl.Series([[], ["B"], ["A"]], dtype=pl.List(pl.String))
+    work = Workload.of(frame.with_columns(gpu_types=types), source="hand")
+    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), place=["first_fit"], seeds=[1])
+    share = 100 * (3 * 4 + 1) / (3 * 4 + 1 + 2 * 2)
+    assert found.notes == (
+        "4 instances fit on no node, even an empty one, and count as arrived all the same: "
+        f"{share:.3g} % of the GPUs that are asked for",
+    )
+
+
+@pytest.mark.parametrize("place", ["first_fit"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(small=WORLDS)
+def test_no_place_is_found_for_what_is_said_to_fit_nowhere(place, small):
+    study = packing._study(*small)
+    nowhere = packing._nowhere(study.pods, study.nodes())
+    held = [any(holds(study, study.nodes(), p, n) for n in range(study.cluster.height)) for p in range(len(nowhere))]
+    assert (~nowhere).tolist() == held
+
+
 def test_importing_fleetlab_compiles_nothing():
     code = "import sys, fleetlab, fleetlab.sim; assert 'numba' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -73,6 +73,34 @@ def test_what_is_refused_in_a_process_of_its_own_is_told_in_the_same_words():
     assert told[0] == told[1]
 
 
+def test_tasks_that_are_refused_are_counted_and_the_reason_told():
+    # The second has no run time, the third asks for more GPUs than a node has.
+    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "service": [5.0, None, 5.0], "gpu_milli": [1000, 1000, 8000]})
+    found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=["fifo", "sjf"])
+    assert found.notes == ("2 tasks are refused and left out: see the table",)
+    assert dict(found.tables()["refused"].rows()) == {
+        "an instance fits on no node": 1, "its run time is not known": 1
+    }  # fmt: skip
+
+
+def test_a_task_that_one_policy_refuses_is_told_once():
+    # Two halves of a GPU, twice: where shares take whole GPUs, the gang does not fit.
+    frame = pl.DataFrame({"submit": [0.0, 1.0], "service": [5.0, 5.0], "gpu_milli": [500, 500], "instances": [1, 2]})
+    policies = ["fifo", "fifo/skip/best_fit/oracle/exclusive"]
+    found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
+    assert found.notes == ("1 tasks are refused and left out: see the table",)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_policy_may_name_a_column_of_estimates(workers):
+    # Known to be short the last goes second, believed to be long it goes last.
+    workload, cluster = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 2.0])
+    policies = ["sjf", "sjf/skip/best_fit/requested"]
+    asked = {"requested": pl.Series([10.0, 8.0, 90.0])}
+    rows = compare(workload, cluster, policies=policies, estimates=asked, workers=workers).tables()["policies"]
+    assert rows["mean wait"].to_list() == pytest.approx([(0 + 11 + 8) / 3, (0 + 9 + 16) / 3])
+
+
 def test_figures_show_every_policy():
     trace = fleetlab.synthesize("pai2020", tasks=400, seed=1)
     drawn = compare(trace.workload, trace.cluster, policies=["fifo", "sjf"]).figures()
@@ -90,10 +118,11 @@ def test_of_a_long_trace_the_busiest_tasks_in_a_row_are_diagnosed_with_their_own
     trace = fleetlab.synthesize("pai2020", tasks=6000, seed=1)
     heavy = pl.when(pl.col("task").is_between(3000, 3999)).then(1e7).otherwise(1.0)
     tasks = trace.workload.frame.with_columns(service=heavy, submit=pl.col("task").cast(pl.Float64))
-    longer = replace(trace, workload=Workload.of(tasks.drop("start", "end"), source="made"))
+    tasks = tasks.with_columns(start=pl.col("submit") + 5.0, end=pl.lit(None, pl.Float64))
+    longer = replace(trace, workload=Workload.of(tasks, source="made"))
     part, usage, when = busiest(longer, most=1000)
     assert part.frame["service"].to_list() == [1e7] * 1000
-    assert part.frame["submit"][0] == 0
+    assert (part.frame["submit"][0], part.frame["start"][0]) == (0, 5)
     kept = pl.col("task").is_between(3000, 3999)
     assert usage.collect().equals(trace.usage.filter(kept).with_columns(pl.col("task") - 3000).collect())
     assert when == " (days 0.0 to 0.0, the busiest 1,000 tasks)"

@@ -1,6 +1,8 @@
 """Why do tasks wait? A planted cause is named first, pairs are exact, and the ledger adds up however it is cut."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -405,3 +407,16 @@ def test_a_process_that_fails_is_an_error_with_a_hint():
     with pytest.raises(WorkloadError, match="ended with status") as e:
         play("fleetlab.studies.diagnose._runs:one", [{"folder": "nowhere"}], Path(), workers=1, done=lambda _: None)
     assert "memory" in e.value.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["diagnose", "--changes", "nothing", "--workers", "0"], ["capacity", "--slo", "p50 wait < 9e9"], ["model"]],
+)
+def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tmp_path, words):
+    trace = fleetlab.synthesize("pai2020", tasks=300, seed=1)
+    replace(trace, notes=("48 jobs name partitions",)).save(tmp_path / "log")
+    with suppress(SystemExit):
+        cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
+    notes = [row["note"] for row in json.loads(capsys.readouterr().out)["tables"]["notes"]]
+    assert notes[-1] == "of the trace: 48 jobs name partitions"

@@ -8,7 +8,17 @@ from cyclopts import App
 
 import fleetlab
 from fleetlab.commands.rules import RULES, Rules
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, trace_of
+from fleetlab.commands.words import (
+    ClusterFile,
+    Json,
+    Seed,
+    TraceWords,
+    cluster_of,
+    examples,
+    listed,
+    trace_of,
+    with_notes,
+)
 
 desk = App()
 
@@ -132,7 +142,7 @@ def capacity(
             workers=workers,
             tell=tell,
         )
-    show(found, json=json)
+    show(with_notes(found, opened), json=json)
 
 
 @desk.command(

@@ -6,7 +6,17 @@ from cyclopts import App
 
 import fleetlab
 from fleetlab.commands.rules import RULES, Rules
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, trace_of
+from fleetlab.commands.words import (
+    ClusterFile,
+    Json,
+    Seed,
+    TraceWords,
+    cluster_of,
+    examples,
+    listed,
+    trace_of,
+    with_notes,
+)
 
 desk = App()
 
@@ -102,4 +112,4 @@ def diagnose(
     if not json:
         print("\n".join(found.findings), end="\n\n")
     read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
-    show(found, json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))
+    show(with_notes(found, opened), json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))

@@ -9,7 +9,17 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.rules import TURNS, Turns
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, trace_of
+from fleetlab.commands.words import (
+    ClusterFile,
+    Json,
+    Seed,
+    TraceWords,
+    cluster_of,
+    examples,
+    listed,
+    trace_of,
+    with_notes,
+)
 
 desk = App()
 
@@ -60,7 +70,7 @@ def model(trace: TraceWords, *, seed: Seed = 0, cluster: ClusterFile = None, jso
     with progress("pools") as tell:
         opened = trace_of(trace, cluster, tell)
         found = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, tell=tell)
-    show(found, json=json, only=("model", "pools", "violated"))
+    show(with_notes(found, opened), json=json, only=("model", "pools", "violated"))
 
 
 @desk.command(

@@ -107,6 +107,14 @@ def trace_of(words: str, cluster: Path | None, tell: Tell) -> fleetlab.Trace:
     return opened if cluster is None else replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
 
 
+def with_notes(found: T, opened: fleetlab.Trace) -> T:
+    """A result that says last, too, what is to be known of its trace: what follows from a log is no better than it."""
+    from dataclasses import replace
+
+    told = tuple(f"of the trace: {note}" for note in opened.notes)
+    return replace(found, notes=(*found.notes, *told))  # type: ignore[type-var,attr-defined]
+
+
 def cluster_of(opened: fleetlab.Trace, trace: str, option: str = "--cluster") -> fleetlab.Cluster:
     """The cluster of a trace, or which option gives it one."""
     if opened.cluster is None:

@@ -8,11 +8,12 @@ fails and is gone. A task stands for its instances, which come one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.sim import _packing
 from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
@@ -51,7 +52,8 @@ class Packing:
         for place, value, sd, seeds in self._at_100().iter_rows():
             t = STUDENT[min(seeds, len(STUDENT) + 1) - 2] if seeds > 1 else float("nan")
             half = t * (sd or 0.0) / seeds**0.5 if seeds > 1 else float("nan")
-            found.append(Estimate(f"allocated by {place}", value, value - half, value + half, "% of GPUs"))
+            low, high = (min(max(end, 0.0), 100.0) if seeds > 1 else end for end in (value - half, value + half))
+            found.append(Estimate(f"allocated by {place}", value, low, high, "% of GPUs"))
         return found
 
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -170,8 +172,26 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
     shapes, shape = _shapes(workload, bits)
     pods = Pods(*(_ints(shapes[c]) for c in ("cpu_milli", "memory_mib", "milli", "gpus", "types")))
     left = len(cluster) - nodes.height
-    notes = (f"{left:,} nodes without a GPU are left out, as in the FGD study",) if left else ()
-    return _Study(nodes, bits, shape, pods, _usual(shapes, shape), notes)
+    notes = [f"{left:,} nodes without a GPU are left out, as in the FGD study"] if left else []
+    found = _Study(nodes, bits, shape, pods, _usual(shapes, shape), ())
+    never = _nowhere(pods, found.nodes())[shape]
+    if never.any():
+        asked = (pods.gpus * pods.milli)[shape]
+        share = 100 * asked[never].sum() / asked.sum()
+        notes.append(
+            f"{never.sum():,} instances fit on no node, even an empty one, and count as arrived all the same: "
+            f"{share:.3g} % of the GPUs that are asked for"
+        )
+    return replace(found, notes=tuple(notes))
+
+
+def _nowhere(pods: Pods, nodes: Nodes) -> NDArray[np.bool_]:
+    """Which shapes of pods no empty node holds."""
+    found = np.ones(len(pods.cpu), dtype=np.bool_)
+    for cpu, memory, gpus, bit in set(zip(nodes.cpu, nodes.memory, np.diff(nodes.first), nodes.type, strict=True)):
+        suits = (pods.gpus == 0) | ((pods.types & bit > 0) & (pods.gpus <= gpus))
+        found &= ~(suits & (pods.cpu <= cpu) & (pods.memory <= memory))
+    return found
 
 
 def _shapes(workload: Workload, bits: dict[str, int]) -> tuple[pl.DataFrame, Ints]:

@@ -130,6 +130,21 @@ class SimResult:
         """The tasks that could never run on this cluster, with the reason."""
         return self.world.refused
 
+    def schedule(self) -> pl.DataFrame:
+        """One row a task of the workload: `tasks`, its waiting by reason, where it ran, or why it was refused.
+
+        `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
+        `placements` tells them. Of a task that was refused there is only its number and the reason.
+        """
+        waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
+        where = (
+            self.placements.group_by("task").agg(pl.col("node", "gpus").sort_by("instance")).rename({"node": "nodes"})
+        )
+        ran = self.tasks.with_columns(pl.col("status").cast(pl.String))
+        ran = ran.join(waits, on="task", how="left").join(where, on="task", how="left")
+        refused = self.refused.select("task", status=pl.lit("refused"), refused="reason")
+        return pl.concat([ran, refused], how="diagonal").sort("task")
+
     # -- over time ---------------------------------------------------------------------------------------------------
 
     def timeline(self, *, every: float | None = None) -> pl.DataFrame:

@@ -14,12 +14,14 @@ import polars as pl
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
-from fleetlab.studies._crew import crew, play
+from fleetlab.studies._crew import Arrays, crew, play
+from fleetlab.studies.believed import apart, beside
 from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 Tell = Callable[[str, int, float], None]
 Rules = Mapping[str, str]
 TASKS, HARDWARE = "tasks.arrow", "nodes.arrow"
+ENDED = ("task", "submit", "wait")
 PARTS = ("order", "discipline", "place", "estimate", "sharing")
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/skip/best_fit/group", "sjf")  # the last knows run times beforehand
 POINTS = 200  # of a curve
@@ -53,13 +55,15 @@ class Comparison:
 
 
 def compare(
-    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE, seed: int = 0,
+    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE,
+    estimates: Mapping[str, pl.Series] | None = None, seed: int = 0,
     workers: int | None = None, tell: Tell | None = None,
 ) -> Comparison:  # fmt: skip
     """Play each policy with the same arrivals; the first is what the others are held against.
 
     A policy is `ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only tasks that ended
-    by every policy count, so that the same ones are compared. Intervals come from blocks of time, drawn alike for all.
+    by every policy count, so that the same ones are compared. `estimates` are columns of seconds, one a task, that a
+    policy may name as its estimate. Intervals come from blocks of time, drawn alike for all.
     Large workloads are played in `workers` processes at once, one for each core unless told.
     """
     tell = tell or (lambda *_: None)
@@ -67,19 +71,21 @@ def compare(
     if len(rules) < 2:
         msg = f"at least two different policies are needed to compare: {', '.join(rules) or 'none'}"
         raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/skip/best_fit/group")
-    runs = _played(workload, cluster, rules, seed=seed, workers=workers, tell=tell)
+    tasks = beside(workload.frame, estimates or {})
+    runs = _played(tasks, workload.instances, cluster, rules, seed=seed, workers=workers, tell=tell)
     settings = {"policies": list(rules), "cluster": cluster.source}
-    return _told(runs, Provenance("compare", workload.source, settings, seed))
+    return _told(runs, len(workload), Provenance("compare", workload.source, settings, seed))
 
 
 def _played(
-    workload: Workload, cluster: Cluster, rules: Mapping[str, Rules], *, seed: int, workers: int | None, tell: Tell
-) -> dict[str, pl.DataFrame]:
+    tasks: pl.DataFrame, instances: int, cluster: Cluster, rules: Mapping[str, Rules], *,
+    seed: int, workers: int | None, tell: Tell,
+) -> dict[str, Arrays]:  # fmt: skip
     """What became of each task, by policy."""
     # Backfilling takes several times as long: begun last, one core would wait for it.
     order = sorted(rules, key=lambda name: rules[name].get("discipline", "skip") == "skip")
     with TemporaryDirectory(prefix="fleetlab-") as folder:
-        workload.frame.write_ipc(Path(folder) / TASKS, compression="uncompressed")
+        tasks.write_ipc(Path(folder) / TASKS, compression="uncompressed")
         cluster.frame.write_ipc(Path(folder) / HARDWARE, compression="uncompressed")
         ended: list[int] = []
 
@@ -89,17 +95,21 @@ def _played(
 
         tell("policies", 0, 0.0)
         jobs = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
-        count = crew(workload.instances, workers)
+        count = crew(instances, workers)
         found = dict(zip(order, play(f"{__name__}:one", jobs, Path(folder), workers=count, done=done), strict=True))
-    return {name: pl.DataFrame(found[name]) for name in rules}
+    return {name: found[name] for name in rules}
 
 
 def one(folder: str, rules: Rules, seed: int) -> dict[str, Any]:
-    """Play one policy: the tasks that ended, and how long each waited."""
+    """Play one policy: the tasks that ended, how long each waited, and those that were refused, with the reason."""
     tasks, nodes = (pl.read_ipc(Path(folder) / f) for f in (TASKS, HARDWARE))
-    run = simulate(Workload.of(tasks, source="compared"), Cluster.of(nodes, source="compared"), **rules, seed=seed)  # type: ignore[arg-type]
+    tasks, told = apart(tasks, rules)
+    run = simulate(Workload.of(tasks, source="compared"), Cluster.of(nodes, source="compared"), **told, seed=seed)
     ended = run.tasks.filter(pl.col("status") == "done")
-    return {name: ended[name].to_numpy() for name in ("task", "submit", "wait")}
+    return {
+        **{name: ended[name].to_numpy() for name in ENDED},
+        "refused": run.refused["task"].to_numpy(), "reason": np.array(run.refused["reason"].to_list(), dtype=str),
+    }  # fmt: skip
 
 
 def rules_of(words: str) -> Rules:
@@ -115,8 +125,9 @@ def rules_of(words: str) -> Rules:
     return dict(zip(PARTS, parts, strict=False))
 
 
-def _told(runs: Mapping[str, pl.DataFrame], provenance: Provenance) -> Comparison:
-    waits, submit, left = _alike(runs)
+def _told(runs: Mapping[str, Arrays], tasks: int, provenance: Provenance) -> Comparison:
+    waits, submit = _alike({name: pl.DataFrame({c: run[c] for c in ENDED}) for name, run in runs.items()})
+    refused = _refused(runs)
     blocks = Blocks.cut(submit, seed=provenance.seed or 0)
     first, base = next(iter(waits.items()))
     rows = pl.DataFrame([_row(name, wait, base, blocks) for name, wait in waits.items()])
@@ -124,11 +135,27 @@ def _told(runs: Mapping[str, pl.DataFrame], provenance: Provenance) -> Compariso
         told_as(f"mean wait, {name}", (row["mean wait"], row["low"], row["high"]), "s")
         for name, row in zip(waits, rows.iter_rows(named=True), strict=True)
     )
-    notes = (f"{left:,} tasks did not end by every policy and are left out",) if left else ()
-    return Comparison(provenance, means, {"policies": rows}, _figures(waits, rows), _words(rows, first), notes)
+    frames = {"policies": rows, "refused": refused}
+    notes = []
+    if turned_away := int(refused["tasks"].sum()):
+        notes.append(f"{turned_away:,} tasks are refused and left out: see the table")
+    if left := tasks - turned_away - len(submit):
+        notes.append(f"{left:,} tasks did not end by every policy and are left out")
+    return Comparison(provenance, means, frames, _figures(waits, rows), _words(rows, first), tuple(notes))
 
 
-def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Floats, int]:
+def _refused(runs: Mapping[str, Arrays]) -> pl.DataFrame:
+    """How many tasks could never run by one policy or another, and why."""
+    each = pl.concat(
+        [
+            pl.DataFrame({"task": run["refused"], "reason": run["reason"]}, schema_overrides={"reason": pl.String})
+            for run in runs.values()
+        ]
+    ).unique("task", keep="first", maintain_order=True)
+    return each.group_by("reason").agg(tasks=pl.len()).sort("tasks", "reason", descending=[True, False])
+
+
+def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Floats]:
     """The waits of tasks that ended by every policy, in one order."""
     names = list(frames)
     joined = frames[names[0]].rename({"wait": names[0]})
@@ -137,8 +164,7 @@ def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Float
     if joined.is_empty():
         msg = "no task ended by every policy"
         raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
-    most = max(frame.height for frame in frames.values())
-    return {n: joined[n].to_numpy() for n in names}, joined["submit"].to_numpy(), most - joined.height
+    return {n: joined[n].to_numpy() for n in names}, joined["submit"].to_numpy()
 
 
 def _row(name: str, wait: Floats, base: Floats, blocks: Blocks) -> dict[str, object]:

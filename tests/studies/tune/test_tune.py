@@ -173,6 +173,18 @@ def test_the_policy_file_plays_as_the_weights_do(mixed, where):
     assert runs[0].equals(runs[1])
 
 
+@pytest.mark.parametrize("term", [t for t in _terms.ALL if t.low < 0], ids=lambda term: term.name)
+def test_the_policy_file_says_who_is_first_by_the_sign_of_a_weight(term):
+    said = {
+        knob: _terms.text({term.name: knob, "place": WEIGHTED}).partition("  # ")[2].splitlines()[0]
+        for knob in (0.5, -0.5)
+    }
+    assert said == {0.5: term.says, -0.5: term.turned}
+    words = [set(text.split()) for text in said.values()]
+    pairs = [("short", "long"), ("last", "first"), ("few", "many"), ("little", "much"), ("weak", "strong")]
+    assert tuple(w - words[1 - k] for k, w in enumerate(words)) in [({a}, {b}) for a, b in pairs]
+
+
 # -- a search that is killed ---------------------------------------------------------------------------------------
 
 

@@ -119,8 +119,10 @@ def _held(run: SimResult) -> pl.DataFrame:
         run.world.frame.select("task", "cpu_milli"), on="task", maintain_order="left"
     )
     nodes = run.cluster.frame.select("node", "gpu_type").with_row_index("at")
-    placed = run.placements.lazy().select("task", "node").join(nodes.lazy().select("node", "at"), on="node")
-    return placed.select("task", "at").join(tasks.lazy(), on="task").collect()
+    placed = run.placements.lazy().select("task", "node")
+    # In their order: what is added up in another one is another number, in its last digit.
+    placed = placed.join(nodes.lazy().select("node", "at"), on="node", maintain_order="left")
+    return placed.select("task", "at").join(tasks.lazy(), on="task", maintain_order="left").collect()
 
 
 def _uneven(run: SimResult, held: pl.DataFrame, blocks: Blocks) -> list[Figure]:
@@ -132,9 +134,10 @@ def _uneven(run: SimResult, held: pl.DataFrame, blocks: Blocks) -> list[Figure]:
     if len(gpus) < 2:
         return [Figure(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
     edges = np.linspace(0.0, float(run.tasks["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
-    sums = held.join(nodes.select("at", "gpu_type"), on="at").group_by("task", "gpu_type", "start", "end").agg(
+    typed = held.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
+    sums = typed.group_by("task", "gpu_type", "start", "end", maintain_order=True).agg(
         pl.col("gpu_milli").cast(pl.Int64).sum()
-    )  # fmt: skip
+    )
     told = {}
     for name, count in gpus.items():
         part = sums.filter(pl.col("gpu_type") == name)

@@ -27,6 +27,7 @@ class Term:
     name: str
     code: str  # as a policy writes it
     says: str  # what a weight above 0 means
+    turned: str  # and one below 0; empty where there is none
     low: float = -1.0  # of the knob; it goes up to 1
     scale: float = 1.0
     power: int = 1
@@ -34,7 +35,7 @@ class Term:
     def weight(self, knob: float) -> float:
         """The weight that a knob stands for.
 
-        >>> Term("age", "s.submit[task]", "", scale=10.0, power=4).weight(0.5)
+        >>> Term("age", "s.submit[task]", "", "", scale=10.0, power=4).weight(0.5)
         0.625
         """
         return self.scale * math.copysign(abs(knob) ** self.power, knob)
@@ -42,37 +43,43 @@ class Term:
 
 # Logarithms: of GPUs × seconds the order is that of the sum of both. Hours: so that waiting can be set against them.
 ORDER = (
-    Term("age", "s.submit[task] / 3600.0", "who came first", low=0.0, scale=10.0, power=4),
-    Term("hours", "s.estimate[task] / 3600.0", "short ones first, by the hour", low=0.0, scale=10.0, power=4),
-    Term("short", "math.log1p(s.estimate[task])", "short ones first, by the logarithm of seconds"),
-    Term("unknown", "(s.estimate[task] == 0.0)", "those of unknown run time last", scale=10.0),
+    Term("age", "s.submit[task] / 3600.0", "who came first", "", low=0.0, scale=10.0, power=4),
+    Term("hours", "s.estimate[task] / 3600.0", "short ones first, by the hour", "", low=0.0, scale=10.0, power=4),
+    Term(
+        "short", "math.log1p(s.estimate[task])",
+        "short ones first, by the logarithm of seconds", "long ones first, by the logarithm of seconds",
+    ),
+    Term(
+        "unknown", "(s.estimate[task] == 0.0)",
+        "those of unknown run time last", "those of unknown run time first", scale=10.0,
+    ),
     Term(
         "small", "math.log1p(s.instances[task] * s.gpu_milli[task] / 1000.0)",
-        "few GPUs first, by their logarithm", scale=3.0,
+        "few GPUs first, by their logarithm", "many GPUs first, by their logarithm", scale=3.0,
     ),
     Term(
         "light", "math.log1p(s.instances[task] * s.cpu_milli[task] / 1000.0)",
-        "few CPU cores first, by their logarithm", scale=3.0,
+        "few CPU cores first, by their logarithm", "many CPU cores first, by their logarithm", scale=3.0,
     ),
-    Term("priority", "(0 - s.priority[task])", "high priority first", low=0.0, scale=10.0, power=2),
+    Term("priority", "(0 - s.priority[task])", "high priority first", "", low=0.0, scale=10.0, power=2),
 )  # fmt: skip
-SHARE = Term("share", "s.usage[s.user[task]]", "users who hold little first", low=0.0, scale=30.0, power=2)
+SHARE = Term("share", "s.usage[s.user[task]]", "users who hold little first", "", low=0.0, scale=30.0, power=2)
 PLACE = (
-    Term("on idle", "s.idle[node]", "nodes with few idle GPUs first"),
+    Term("on idle", "s.idle[node]", "nodes with few idle GPUs first", "nodes with many idle GPUs first"),
     Term(
         "on parts", "(s.free_gpu[node] - 1000 * s.idle[node]) / 1000.0",
-        "nodes with little free on GPUs in use first",
+        "nodes with little free on GPUs in use first", "nodes with much free on GPUs in use first",
     ),
     Term(
         "on cpu", "(s.free_cpu[node] - s.cpu_milli[task]) / max(1, s.capacity_cpu[node])",
-        "nodes with little CPU left first", scale=10.0,
+        "nodes with little CPU left first", "nodes with much CPU left first", scale=10.0,
     ),
     Term(
         "on memory", "(s.free_memory[node] - s.memory_mib[task]) / max(1, s.capacity_memory[node])",
-        "nodes with little memory left first", scale=10.0,
+        "nodes with little memory left first", "nodes with much memory left first", scale=10.0,
     ),
-    Term("on type", "s.gpu_type[node]", "weak GPU types first", scale=3.0),
-    Term("on size", "s.gpus[node]", "nodes with few GPUs first"),
+    Term("on type", "s.gpu_type[node]", "weak GPU types first", "strong GPU types first", scale=3.0),
+    Term("on size", "s.gpus[node]", "nodes with few GPUs first", "nodes with many GPUs first"),
 )  # fmt: skip
 ALL = (*ORDER, SHARE, *PLACE)
 AT = {term.name: k for k, term in enumerate(ALL)}  # where a weight stands in `s.weights`
@@ -159,6 +166,7 @@ def text(params: Params) -> str:
 def _function(kind: str, takes: str, terms: Sequence[Term], params: Params) -> list[str]:
     weights = weights_of(params)
     used = [term for term in terms if weights[term.name]]
-    ranks = [f"        {'+ ' if k else ''}{weights[t.name]!r} * {t.code}  # {t.says}" for k, t in enumerate(used)]
+    said = [t.says if weights[t.name] > 0 else t.turned for t in used]
+    ranks = [f"        {'+ ' if k else ''}{weights[t.name]!r} * {t.code}  # {said[k]}" for k, t in enumerate(used)]
     body = ["    return (", *ranks, "    )"] if ranks else ["    return 0.0"]
     return ["", "", f"@fleetlab.{kind}", f"def {kind}({takes}):", *body]

@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.sim import simulate
-from fleetlab.workload import Cluster, Trace, TraceError, Workload, WorkloadError
+from fleetlab.studies.believed import believed
+from fleetlab.workload import Cluster, Trace, Workload, WorkloadError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -64,7 +65,7 @@ def cut(
         raise WorkloadError(
             msg, hint="at least 1 to learn on and 2 held out; a shorter trace has more weeks of `days=1`"
         )
-    told = _told(trace, estimate)
+    told = believed(trace, estimate)
     begin = there - held - learnt
     edges = (begin, begin + learnt, there)
     first, second = (_stretch(trace.workload, told, a, b, days, warm) for a, b in pairwise(edges))
@@ -89,16 +90,3 @@ def _stretch(workload: Workload, estimate: str | pl.Series, first: int, end: int
         first,
         np.where(counts, (submit // week).astype(np.int64) - first, -1),
     )
-
-
-def _told(trace: Trace, estimate: str) -> str | pl.Series:
-    """An estimate by its name, or the series of the trace that has it: seconds by task."""
-    series = trace.series.get(estimate)
-    if series is None:
-        return estimate
-    told = series.collect()
-    if not {"task", "seconds"} <= set(told.columns):
-        msg = f"the series `{estimate}` does not have seconds by task: {told.columns}"
-        raise TraceError(msg, hint="an estimate is a series with the columns task and seconds")
-    tasks = trace.workload.frame.select("task")
-    return tasks.join(told, on="task", how="left", maintain_order="left")["seconds"].cast(pl.Float64)
