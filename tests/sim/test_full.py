@@ -535,6 +535,17 @@ def test_the_shipped_profile_slows_by_the_share_that_is_asked_for():
     assert found.alone[0] * found.pair[0, 0] == Slowdown.default().speed("time-slicing", "heavy", "heavy").value
 
 
+def test_by_mig_a_card_has_two_halves_and_who_has_it_whole_is_as_fast_as_ever():
+    asks = {"gpu_milli": [100, 100, 100, 700, 4000], "submit": [0.0, 0.0, 0.0, 500.0, 1000.0]}
+    work = Workload.of(pl.DataFrame({**asks, "service": [100.0] * 5}), source="five")
+    light = 100 / Slowdown.default().speed("mig", "light").value
+    # Two halves, of which each is slower, and the third waits for one; then a large share and four whole GPUs.
+    one = fleetlab.simulate(work, Cluster.uniform(1, 1), sharing="mig").tasks
+    assert one["end"].to_list() == pytest.approx([light, light, 2 * light, 600.0])
+    four = fleetlab.simulate(work, Cluster.uniform(1, 4), sharing="mig").tasks
+    assert four["end"].to_list()[3:] == [600.0, 1100.0]
+
+
 def test_a_profile_of_other_classes_needs_to_be_told_them():
     rows = [("mps", a, b, 0.5, 0.4, 0.6) for a in ("bert", "gnn") for b in (None, "bert", "gnn")]
     frame = pl.DataFrame(rows, schema=["mode", "workload", "neighbour", "speed", "low", "high"], orient="row")

@@ -77,6 +77,7 @@ class World:
     user: Ints  # 0 to users - 1; a task without one is its own nobody: all of them together are one user
     users: list[str]
     priority: Ints
+    asked: Ints  # GPU milli an instance, before shares are rounded up
     S: Ints  # [shapes, SHAPE_FIELDS]
     N: Ints  # [nodes, NODE_FIELDS]
     G: Ints  # [GPUs, GPU_FIELDS]
@@ -89,18 +90,19 @@ class World:
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
-    exclusive: bool = False, allowed: Mapping[str, int] | None = None,
+    part: int = 1, allowed: Mapping[str, int] | None = None,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into columns; tasks that can never run are refused, with their reasons.
 
-    `allowed` is how many GPU milli a user may hold at once, where that is limited.
+    A share is rounded up to whole parts of a GPU, of `part` milli each. `allowed` is how many GPU milli a user may hold
+    at once, where that is limited.
     """
     bits = _bits(cluster)
     believed = _believed(workload, estimate)
-    frame = workload.frame.with_columns(pl.col("app").cast(pl.String).fill_null(""), believed=believed)
-    if exclusive:
-        gpu = pl.col("gpu_milli")
-        frame = frame.with_columns(gpu_milli=pl.when((gpu > 0) & (gpu < WHOLE)).then(WHOLE).otherwise(gpu))
+    gpu = pl.col("gpu_milli")
+    frame = workload.frame.with_columns(pl.col("app").cast(pl.String).fill_null(""), believed=believed, asked=gpu)
+    if part > 1:
+        frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
     frame, refused = _able(frame, cluster, allowed or {})
     S, shape = _shapes(frame, bits)
     instances = _ints(frame["instances"])
@@ -112,7 +114,7 @@ def world(
     usual = _usual(S, shape, instances)
     apps = int(S[:, APP].max(initial=0)) + 1
     return World(
-        frame=frame.drop("believed"),
+        frame=frame.drop("believed", "asked"),
         refused=refused,
         submit=_on_tick(frame["submit"]),
         service=service,
@@ -127,6 +129,7 @@ def world(
         user=user,
         users=users,
         priority=_ints(frame["priority"]),
+        asked=_ints(frame["asked"]),
         S=S,
         N=N,
         G=G,

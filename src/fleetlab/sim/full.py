@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fleetlab.sim import _books, _full, _pools
 from fleetlab.sim._books import Book, Ground, Rules
 from fleetlab.sim._full import DISCIPLINES
-from fleetlab.sim._nodes import GPUS, MILLI, REASONS, UP, Floats, Ints
+from fleetlab.sim._nodes import GPUS, MILLI, REASONS, UP, WHOLE, Floats, Ints
 from fleetlab.sim._places import PLACES
 from fleetlab.sim._played import DONE, Played, Segments, Tell, Up
 from fleetlab.sim._pools import Pools
@@ -214,7 +214,11 @@ def speeds_of(
         pair = np.ones((len(names), len(names)))
     else:
         pair = np.array([[slowdown.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
-    return Speeds(alone, pair, _classes(names, world, classes))
+    of = _classes(names, world, classes)
+    if mode == "mig":  # a profile tells the speed on a slice; who has whole cards is on none: a class of its own
+        alone, pair = np.append(alone, 1.0), np.pad(pair, (0, 1), constant_values=1.0)
+        of = np.where(world.S[world.shape, MILLI] == WHOLE, len(names), of)
+    return Speeds(alone, pair, of)
 
 
 def _classes(names: list[str], world: World, told: Sequence[str] | pl.Series | None) -> Ints:
@@ -222,7 +226,7 @@ def _classes(names: list[str], world: World, told: Sequence[str] | pl.Series | N
         if set(names) != {"light", "medium", "heavy"}:
             msg = f"the classes of the profile do not say which task is of which: {', '.join(names)}"
             raise WorkloadError(msg, hint="pass `classes`: the name of one for each task of the workload")
-        asks = world.S[world.shape, GPUS] * world.S[world.shape, MILLI]
+        asks = world.asked
         at = {name: names.index(name) for name in names}
         return np.where(asks < LIGHT, at["light"], np.where(asks < MEDIUM, at["medium"], at["heavy"])).astype(np.int64)
     said = pl.Series(told, dtype=pl.String)

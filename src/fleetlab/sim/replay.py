@@ -25,6 +25,7 @@ from fleetlab.workload import Cluster, PolicyError, Provenance, Slowdown, Worklo
 
 DISCIPLINES = ("strict", "skip", "easy", "conservative")
 SHARING = ("shares", "exclusive", "time-slicing", "mps", "mig")
+PART = {"exclusive": WHOLE, "mig": WHOLE // 2}  # milli: what a share is rounded up to; by MIG cards are cut in two
 
 
 def simulate(
@@ -52,10 +53,11 @@ def simulate(
     `order` ranks the tasks that wait, by an `estimate` of their run time where it needs one; `discipline` says what
     happens when the first does not fit; `place` says where. `sharing` is `shares` (a share of a GPU runs as fast as a
     whole one), `exclusive` (shares are rounded up to whole GPUs), or a mode of a `slowdown` profile, by which tasks on
-    one GPU slow each other. With `preempt` a task may put off others that rank after it, at the cost that `recovery`
-    tells. `events` are what happens to nodes: faults, drains, spot reclaims, pools that grow. `quota` is how many GPUs
-    a user may hold at once. `weights` are numbers that policies of one's own read as `s.weights`: other numbers need no
-    compiling. `until` stops the clock. Where that takes long, `tell` hears how far it is.
+    one GPU slow each other; by `mig` a share up to a half has half a card, and a larger one all of it. With `preempt` a
+    task may put off others that rank after it, at the cost that `recovery` tells. `events` are what happens to nodes:
+    faults, drains, spot reclaims, pools that grow. `quota` is how many GPUs a user may hold at once. `weights` are
+    numbers that policies of one's own read as `s.weights`: other numbers need no compiling. `until` stops the clock.
+    Where that takes long, `tell` hears how far it is.
     """
     _known("discipline", discipline, DISCIPLINES)
     _known("sharing", sharing, SHARING)
@@ -63,7 +65,7 @@ def simulate(
     who, where = _order(order, own), _place(place, own)
     _known_end(until)
     allowed = _quota(quota, workload)
-    found = world(workload, cluster, estimate=estimate, exclusive=sharing == "exclusive", allowed=allowed)
+    found = world(workload, cluster, estimate=estimate, part=PART.get(sharing, 1), allowed=allowed)
     limits = None if allowed is None else np.array([allowed.get(name, -1) for name in found.users], dtype=np.int64)
     # Checkpoints cost time whether anything breaks or not, and the quick loop knows none.
     plain = sharing in ("shares", "exclusive") and not (preempt or events or recovery or quota is not None)
