@@ -9,9 +9,8 @@ SOURCES := pyproject.toml
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
 
-# One worker more than there are cores: many tests wait for a process, a clock or a browser.
 test: check .venv/.dev browser
-	$(BIN)/python -m pytest --numprocesses $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ import http.server
 import json
 import re
 import threading
+import time
 from contextlib import contextmanager
 
 import polars as pl
@@ -16,6 +17,7 @@ from fleetlab import Figure
 from .conftest import Found, curve, every_kind
 
 pytestmark = pytest.mark.browser
+PATIENCE = 60.0  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,10 @@ def opened(browser, page, *, width=1280, dark=False, media=""):
     for log in ("browser", "performance"):
         browser.get_log(log)  # what was before
     browser.get(page.as_uri())
+    end = time.monotonic() + PATIENCE  # on a busy machine the driver may come back while the page is on its way
+    while not ask(browser, "location.href === arguments[0] && document.readyState === 'complete'", page.as_uri()):
+        assert time.monotonic() < end, ask(browser, "location.href")
+        time.sleep(0.05)
     yield browser
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
