@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from fleetlab.studies.believed import apart
 from fleetlab.studies.sweep._draw import redrawn
 from fleetlab.studies.sweep._nodes import edited
 from fleetlab.studies.sweep._packed import Packed
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, Packed]  # of a source
 TASKS, NODES = "tasks", "nodes"
-BELIEVED = "believed:"  # a column with this before its name is a series of estimates, and no column of a workload
 KEPT = 2  # draws that a worker keeps: cells of one draw come in a row
 
 
@@ -106,7 +106,7 @@ def _played(ask: Mapping[str, Any], desk: Desk, begin: float) -> dict[str, Any]:
     nodes = edited(desk.tables(ask["source"])[NODES].frame(), ask["nodes"])
     drawn = perf_counter()
     rules = opened(ask["rules"], tasks, lambda word: Path(filed(word, ask["texts"][word])))
-    work = Workload.of(tasks.drop([c for c in tasks.columns if c.startswith(BELIEVED)]), source=ask["trace"])
+    work = Workload.of(apart(tasks, {})[0], source=ask["trace"])
     run = simulate(work, Cluster.of(nodes, source=ask["nodes"]), **rules, seed=ask["seed"])
     simulated = perf_counter()
     found = measured(run)
@@ -146,11 +146,9 @@ def opened(told: Mapping[str, Any], tasks: pl.DataFrame, file: Callable[[str], P
     from fleetlab.sim.eventfile import from_toml
 
     rules = dict(told)
-    events, slowdown, estimate = rules.pop("events"), rules.pop("slowdown"), rules["estimate"]
+    events, slowdown = rules.pop("events"), rules.pop("slowdown")
     if events is not None:
         rules["events"], rules["recovery"] = from_toml(file(events))
     if slowdown is not None:
         rules["slowdown"] = Slowdown.load(file(slowdown)) if slowdown.endswith(".json") else Slowdown.named(slowdown)
-    if f"{BELIEVED}{estimate}" in tasks.columns:
-        rules["estimate"] = tasks[f"{BELIEVED}{estimate}"]
-    return rules
+    return apart(tasks, rules)[1]

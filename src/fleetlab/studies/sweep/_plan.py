@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.studies.believed import BEFORE
 from fleetlab.studies.sweep._cases import Case, Cell, address
-from fleetlab.studies.sweep._cell import BELIEVED, filed, measured, opened
+from fleetlab.studies.sweep._cell import filed, measured, opened
 from fleetlab.studies.sweep._code import code, release, text_digest
 from fleetlab.studies.sweep._nodes import edited
 from fleetlab.studies.sweep._sources import Prepared, prepare
@@ -79,7 +80,7 @@ class Plan:
         from fleetlab.sim import simulate
 
         one = next(iter(self.prepared.values()))
-        believed = {f"{BELIEVED}{name}": [1.0, 1.0] for name in one.believed}
+        believed = {f"{BEFORE}{name}": [1.0, 1.0] for name in one.believed}
         tasks, cluster = pl.DataFrame(TINY), Cluster.of(one.nodes, source=one.source.words)
         names = set(SOMETIMES)
         for told in covering(self.study.rules):

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.studies.sweep._cell import BELIEVED, NODES, TASKS
+from fleetlab.studies.believed import BEFORE
+from fleetlab.studies.sweep._cell import NODES, TASKS
 from fleetlab.studies.sweep._code import text_digest
 from fleetlab.studies.sweep._packed import Packed
 from fleetlab.traces import Tell
@@ -81,7 +82,7 @@ def _tasks(trace: Trace, words: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
     tasks, names = trace.workload.frame, []
     for name, series in trace.series.items():
         if {"task", "seconds"} <= set(series.collect_schema()):
-            seconds = series.select("task", pl.col("seconds").cast(pl.Float64).alias(f"{BELIEVED}{name}"))
+            seconds = series.select("task", pl.col("seconds").cast(pl.Float64).alias(f"{BEFORE}{name}"))
             tasks = tasks.join(seconds.collect(), on="task", how="left", maintain_order="left")
             names.append(name)
     return tasks.drop(NOT_NEEDED), tuple(names)
