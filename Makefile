@@ -26,7 +26,7 @@ browser:
 	  || echo "no Chromium here: tests in a browser are skipped"; }
 
 bench: .venv/.core
-	$(BIN)/python -m bench
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

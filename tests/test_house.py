@@ -41,7 +41,7 @@ def test_coming_in_costs_nothing_that_is_not_asked_for():
     assert said.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["fleetlab.workload", "fleetlab.traces"])
+@pytest.mark.parametrize("package", ["fleetlab.core", "fleetlab.traces"])
 def test_a_room_keeps_what_it_promises(package):
     module = importlib.import_module(package)
     assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []

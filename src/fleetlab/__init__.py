@@ -8,6 +8,22 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetlab.core import (
+        Cluster,
+        DeviceError,
+        Estimate,
+        Figure,
+        FleetlabError,
+        PolicyError,
+        Provenance,
+        Result,
+        Saved,
+        Slowdown,
+        Trace,
+        TraceError,
+        Workload,
+        WorkloadError,
+    )
     from fleetlab.describe import describe
     from fleetlab.forecast import check_forecaster, forecast
     from fleetlab.plan import defragment, plan
@@ -38,22 +54,6 @@ if TYPE_CHECKING:
     from fleetlab.studies.validate import validate
     from fleetlab.traces import fetch, read, synthesize
     from fleetlab.web import web
-    from fleetlab.workload import (
-        Cluster,
-        DeviceError,
-        Estimate,
-        Figure,
-        FleetlabError,
-        PolicyError,
-        Provenance,
-        Result,
-        Saved,
-        Slowdown,
-        Trace,
-        TraceError,
-        Workload,
-        WorkloadError,
-    )
 
 __all__ = [
     "Cluster",
@@ -151,7 +151,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     if name not in __all__:
         msg = f"module 'fleetlab' has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_ROOM.get(name, "fleetlab.workload")), name)
+    return getattr(import_module(_ROOM.get(name, "fleetlab.core")), name)
 
 
 def __dir__() -> list[str]:

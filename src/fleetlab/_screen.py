@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleetlab.workload import Estimate, Provenance, Result, as_json, say
+from fleetlab.core import Estimate, Provenance, Result, as_json, say
 
 if TYPE_CHECKING:
     import polars as pl

@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except Exception as e:
         # Known by name: importing the class beforehand would make `--help` wait for the frame library.
-        from fleetlab.workload import FleetlabError
+        from fleetlab.core import FleetlabError
 
         if not isinstance(e, FleetlabError):
             raise

@@ -272,7 +272,7 @@ def test_the_measuring_side_prints_one_object_and_keeps_it(url, tmp_path, capsys
 def test_the_measuring_side_needs_no_frames():
     ask = (
         "import sys; from fleetlab.bench.load import keep, search, __main__; "
-        "print(sorted({'polars', 'cyclopts', 'rich', 'torch', 'fleetlab.workload'} & set(sys.modules)))"
+        "print(sorted({'polars', 'cyclopts', 'rich', 'torch', 'fleetlab.core'} & set(sys.modules)))"
     )
     said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"

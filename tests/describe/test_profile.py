@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fleetlab
+from fleetlab.core import as_json
 from fleetlab.describe import SECTIONS
 from fleetlab.describe.published import known
-from fleetlab.workload import as_json
 
 MOST_POINTS = 2000  # of one curve or series; a page must stay small
 

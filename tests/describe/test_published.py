@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import fleetlab
+from fleetlab.core import as_json
 from fleetlab.describe._seen import Seen
-from fleetlab.workload import as_json
 
 
 def on_the_curves(found):

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fleetlab.core import Provenance, Trace, Workload
 from fleetlab.forecast import Panel
-from fleetlab.workload import Provenance, Trace, Workload
 
 
 def trace_of(**columns):

@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fleetlab.core import WorkloadError
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.backtest import HELD_OUT, splits, walk
 from fleetlab.forecast.panel import targets
 from fleetlab.forecast.simple import LastValue, Mean, flat
-from fleetlab.workload import WorkloadError
 
 
 @dataclass

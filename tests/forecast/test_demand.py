@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fleetlab.core import WorkloadError
 from fleetlab.forecast.demand import Demand
-from fleetlab.workload import WorkloadError
 
 
 def panel(trace, target, every=10.0, by=None):

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 import fleetlab
+from fleetlab.core import Saved, WorkloadError, as_json
 from fleetlab.forecast import catalogue
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.simple import LastValue, flat
 from fleetlab.forecast.verdict import sentences
-from fleetlab.workload import Saved, WorkloadError, as_json
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
+from fleetlab.core import Saved, as_json
 from fleetlab.plan import check
 from fleetlab.plan._problem import problem
 from fleetlab.plan.bound import gpus_needed, simple, whole_steps
 from fleetlab.plan.patterns import Shapes, _at_most
-from fleetlab.workload import Saved, as_json
 
 
 def demand(**columns):

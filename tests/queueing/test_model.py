@@ -200,7 +200,7 @@ def test_little_is_no_trouble(frame):
     found = model(Workload.of(frame, source="little"), cluster(A=8, B=16))
     assert found.tables()["pools"].height == 3
     assert repr(found).startswith("<ClusterModel 3 pools")
-    json.loads(fleetlab.workload.as_json(found))
+    json.loads(fleetlab.core.as_json(found))
 
 
 def test_a_cluster_without_gpus_is_no_trouble(rng):

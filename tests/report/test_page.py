@@ -16,7 +16,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Estimate, Figure, FleetlabError
-from fleetlab.workload import as_json
+from fleetlab.core import as_json
 
 from .conftest import Found, Seen, curve, every_kind
 

@@ -6,7 +6,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Workload, report
-from fleetlab.workload import Saved, as_json
+from fleetlab.core import Saved, as_json
 
 from .conftest import Seen
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetlab import Cluster, Workload, WorkloadError
+from fleetlab.core import Provenance, as_json
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim._nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
 from fleetlab.sim._places import BEST_FIT, pick
@@ -20,7 +21,6 @@ from fleetlab.sim._played import DONE, RUNNING, WAITING, Played, Segments, Up
 from fleetlab.sim._tables import world
 from fleetlab.sim.accounts import Prices
 from fleetlab.sim.result import SimResult
-from fleetlab.workload import Provenance, as_json
 
 CLUSTER = Cluster.of(
     pl.DataFrame(

@@ -2,7 +2,7 @@
 
 Means come from independent runs without their beginnings, and with controls: averages that are zero whatever the
 simulator does, because they join what a task found with what nobody could know by then, or look at the input only.
-What the controls explain of a run's mean is chance, and is taken off. `python -m bench.theory` prints the table.
+What the controls explain of a run's mean is chance, and is taken off. `python -m benchmarks.theory` prints the table.
 """
 
 import heapq

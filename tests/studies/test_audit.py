@@ -10,9 +10,9 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload
+from fleetlab.core.trace import PLACEMENTS
 from fleetlab.studies._sweep import exceeded
 from fleetlab.studies.validate.audits import as_trace
-from fleetlab.workload.trace import PLACEMENTS
 
 TWO = Cluster.of(
     pl.DataFrame(

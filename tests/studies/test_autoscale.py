@@ -246,7 +246,7 @@ def test_a_study_leaves_the_models_of_the_catalogue_as_they_were(found):
 
 
 def test_the_result_is_one_json_object_with_figures(found):
-    told = json.loads(fleetlab.workload.as_json(found))
+    told = json.loads(fleetlab.core.as_json(found))
     assert {"settings", "demand"} == set(told["figures"])
 
 
@@ -302,7 +302,7 @@ def test_a_goal_that_nobody_meets_is_said():
     found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
     assert found.sentences == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
-    assert json.loads(fleetlab.workload.as_json(found))["summary"] == []
+    assert json.loads(fleetlab.core.as_json(found))["summary"] == []
 
 
 def test_nodes_of_two_kinds_are_refused():

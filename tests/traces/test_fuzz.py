@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import fleetlab
+from fleetlab.core import Trace, TraceError
 from fleetlab.traces import READERS
-from fleetlab.workload import Trace, TraceError
 
 SEEDS = 60
 NUMBERS = [b"1e308", b"-1e308", b"-1", b"nan", b"inf", b"9" * 22, b"1e30", b"", b"0", b"-0.0", b"1e-320", b"2147483648"]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetlab.core import Trace, TraceError, Workload
+from fleetlab.core.result import Provenance
 from fleetlab.traces import _blocks
 from fleetlab.traces._intake import Intake, Table
 from fleetlab.traces._source import Source
-from fleetlab.workload import Trace, TraceError, Workload
-from fleetlab.workload.result import Provenance
 
 COLUMNS = {"a": pl.String, "b": pl.Int64, "c": pl.Float64}
 HEADERLESS = Table("t", COLUMNS, header=False)

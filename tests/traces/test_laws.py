@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 import fleetlab
+from fleetlab.core import FleetlabError, Trace, TraceError
+from fleetlab.core.workload import SCHEMA
 from fleetlab.traces import READERS
-from fleetlab.workload import FleetlabError, Trace, TraceError
-from fleetlab.workload.jobs import SCHEMA
 
 # A table of one's own says nothing by itself: what its columns mean comes with it.
 OPTIONS = {

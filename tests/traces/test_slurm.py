@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetlab
+from fleetlab.core import TraceError
 from fleetlab.traces._nodelist import MOST, expand
 from fleetlab.traces._tres import PerGpu, demand, mebibytes, tres
 from fleetlab.traces.slurm import COLUMNS
-from fleetlab.workload import TraceError
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fleetlab.core import TraceError
 from fleetlab.traces import _blocks
 from fleetlab.traces._format import Peek
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import TraceError
 
 TEXT = b"a,b\n1,2\n"
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.builtin import open_trace
 from fleetlab.traces.synthesize import check, synthesize
 from fleetlab.traces.synthesize._binned import drawn, grid, ranked
@@ -24,7 +25,6 @@ from fleetlab.traces.synthesize._paired import Margins, Wished, paired, tilt
 from fleetlab.traces.synthesize._refit import refit, restore
 from fleetlab.traces.synthesize._requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize._runtimes import held_a_task
-from fleetlab.workload import Trace, TraceError, Workload
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
 

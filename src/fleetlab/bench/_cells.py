@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 Cell = dict[str, Any]
 Schema = dict[str, Any]

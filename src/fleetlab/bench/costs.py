@@ -20,7 +20,7 @@ from fleetlab.bench._cells import Cell, Schema, beside
 from fleetlab.bench._solo import Solo
 from fleetlab.bench.statistics import Interval
 from fleetlab.bench.units import scaled
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 COSTS: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "unit": pl.String}
 COSTS |= {"gpu_s_per_1000": pl.Float64, "joules_an_item": pl.Float64}

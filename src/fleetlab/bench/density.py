@@ -16,7 +16,7 @@ from fleetlab.bench._latency import pooled_times
 from fleetlab.bench._solo import Solo
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.statistics import Interval
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 DENSITY: Schema = {"stage": pl.String, "tenant": pl.String, "goal": pl.String, "tenants": pl.Int64}
 

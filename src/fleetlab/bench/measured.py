@@ -21,7 +21,7 @@ from fleetlab.bench.costs import COSTS, rows_costs
 from fleetlab.bench.density import DENSITY, Goals, rows_density
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.monitor import BAD_REASONS
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 Cell = _cells.Cell
 _frame, _listed, _text = _cells.frame, _cells.listed, _cells.text  # what others who read cells ask for here

@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.bench._verdict import Goal, Step, allowed, judged
 from fleetlab.bench.stress import edges, sentence, steps
-from fleetlab.workload import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance
 
 
 @dataclass(frozen=True, slots=True)

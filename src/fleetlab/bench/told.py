@@ -12,7 +12,7 @@ import polars as pl
 from fleetlab.bench.mig.layouts import Layout, left, maximal, told
 from fleetlab.bench.mig.profiles import Cut
 from fleetlab.bench.sharing import Status
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 
 @dataclass(frozen=True, slots=True)

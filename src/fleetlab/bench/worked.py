@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fleetlab.bench.errors import BenchError
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 if TYPE_CHECKING:
     from fleetlab.bench.work import Told

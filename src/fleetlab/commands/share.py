@@ -236,7 +236,7 @@ def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
 
 def _written(out: Path, text: str) -> None:
     from fleetlab.bench.errors import BenchError
-    from fleetlab.workload._files import replace
+    from fleetlab.core._files import replace
 
     try:
         replace(out, text)

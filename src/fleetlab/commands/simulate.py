@@ -108,9 +108,9 @@ def simulate(
         reason.
     """
     from fleetlab._screen import progress, show
+    from fleetlab.core import Slowdown
     from fleetlab.sim.eventfile import from_toml
     from fleetlab.studies.believed import believed
-    from fleetlab.workload import Slowdown
 
     _may_be_shared(slowdown, rules.sharing)
     _may_write(out)
@@ -195,7 +195,7 @@ def _may_be_shared(slowdown: Path | None, sharing: str) -> None:
 
 
 def _may_write(out: Path | None) -> None:
-    from fleetlab.workload._files import may_write
+    from fleetlab.core._files import may_write
 
     if out is None:
         return
@@ -212,7 +212,7 @@ def _write(out: Path, table: "pl.DataFrame") -> None:
     from polars import List, String
     from polars.selectors import list as lists
 
-    from fleetlab.workload._files import replace
+    from fleetlab.core._files import replace
 
     buffer = BytesIO()
     if out.suffix == ".csv":

@@ -47,7 +47,7 @@ def read(
         When the log begins, as `sacct -S` was told, such as 2024-05-01: what is older is submitted then.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.workload.trace import may_hold
+    from fleetlab.core.trace import may_hold
 
     may_hold(out)
     with progress() as tell:
@@ -94,8 +94,8 @@ def synthesize(
         Of a trace only one line, of a check only the best-known targets and those that are not met.
     """
     from fleetlab._screen import progress, show, show_check
+    from fleetlab.core.trace import may_hold
     from fleetlab.traces.synthesize import check as checked
-    from fleetlab.workload.trace import may_hold
 
     if out is not None:
         may_hold(out)

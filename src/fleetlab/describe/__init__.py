@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
+from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.describe import published
 from fleetlab.describe._section import Section
 from fleetlab.describe._seen import Seen
@@ -16,7 +17,6 @@ from fleetlab.describe.service import service
 from fleetlab.describe.sharing import sharing
 from fleetlab.describe.space import space
 from fleetlab.describe.time import time
-from fleetlab.workload import Provenance, Trace, WorkloadError
 
 __all__ = ["SECTIONS", "Profile", "describe"]
 

@@ -8,10 +8,10 @@ from math import floor, log10
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure
 from fleetlab.describe import published
 from fleetlab.describe._blocks import Told
 from fleetlab.describe._curve import Curve, table
-from fleetlab.workload import Estimate, Figure
 
 MOST_SAID = 4  # medians in a figure's text
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Trace
 from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
 from fleetlab.describe._curve import Curve, curve
 from fleetlab.describe._used import used_by_task
-from fleetlab.workload import Trace
 
 HOUR = 3600
 WHOLE = 1000  # milli of one GPU

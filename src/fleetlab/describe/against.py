@@ -13,10 +13,10 @@ from math import hypot
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.describe._blocks import SURE
 from fleetlab.describe._curve import Curve
 from fleetlab.describe.published import SUFFIX
-from fleetlab.workload import Figure
 
 SCHEMA = {
     "figure": pl.String, "series": pl.String, "widest gap, points": pl.Float64, "gap low": pl.Float64,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Figure
 from fleetlab.describe import published
 from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
 from fleetlab.describe._curve import Curve, curve
@@ -16,7 +17,6 @@ from fleetlab.describe._section import Section
 from fleetlab.describe._seen import CPU_ONLY, HOUR, WHOLE, Seen
 from fleetlab.describe._used import AMOUNTS
 from fleetlab.describe.time import MOST_POINTS
-from fleetlab.workload import Cluster, Figure
 
 ALL = "all"
 HELD, USED = "held", "used"

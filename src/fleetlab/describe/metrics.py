@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure, Trace
 from fleetlab.describe._blocks import Blocks
 from fleetlab.describe._curve import Curve, curve
 from fleetlab.describe._section import Section, rough
 from fleetlab.describe._seen import Seen
-from fleetlab.workload import Figure, Trace
 
 SAMPLES = {"time", "container", "value"}
 DUTY, MEMORY = "pod_gpu_duty_cycle", "pod_gpu_memory_used_bytes"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Provenance, say
 from fleetlab.describe import against, published
 from fleetlab.describe._curve import Curve
 from fleetlab.describe._section import Section
-from fleetlab.workload import Estimate, Figure, Provenance, say
 
 MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
 

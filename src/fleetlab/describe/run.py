@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.describe._blocks import Bools, Floats
 from fleetlab.describe._curve import share
 from fleetlab.describe._section import Section, rough, spoken
 from fleetlab.describe._seen import OPEN, Seen
 from fleetlab.describe.survival import Survival, kaplan_meier
-from fleetlab.workload import Figure
 
 HALF = 50.0  # percent of completion
 ENDED, STILL = "known run times alone", "still running counted in"

@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.describe._blocks import DRAWS, Blocks, Bools, Floats, Ints
 from fleetlab.describe._curve import Curve
 from fleetlab.describe._section import Section, rough, spoken
 from fleetlab.describe._seen import Seen
 from fleetlab.describe.metrics import metrics, names
 from fleetlab.describe.run import survival, survival_table
-from fleetlab.workload import Figure
 
 LIMITS = "limits"
 RESOURCES = {"cpu_milli": "CPU", "gpu_milli": "GPU", "memory_mib": "memory", "rdma_milli": "RDMA", "disk_mib": "disk"}

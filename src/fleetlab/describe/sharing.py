@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.describe import published
 from fleetlab.describe._blocks import Floats, Told
 from fleetlab.describe._curve import share
@@ -13,7 +14,6 @@ from fleetlab.describe._section import Section, amount, rough
 from fleetlab.describe._seen import HOUR, WHOLE, Seen
 from fleetlab.describe._used import AMOUNTS
 from fleetlab.describe.time import quartiles
-from fleetlab.workload import Figure
 
 SHARED, ALONE = "shares added up", "shared by none"
 MOST_POINTS = 500

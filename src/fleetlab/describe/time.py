@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
+from fleetlab.core import Figure
 from fleetlab.describe import published
 from fleetlab.describe._blocks import NOTHING, SURE, Bools, Floats, Ints, Told
 from fleetlab.describe._curve import curve
 from fleetlab.describe._section import Section, amount, rough
 from fleetlab.describe._seen import HOUR, WHOLE, Seen
-from fleetlab.workload import Figure
 
 MOST_POINTS = 1500  # of a series over time
 WINDOWS = (1, 10, 60, 600, HOUR)  # seconds, in which arrivals are counted

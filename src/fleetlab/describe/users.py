@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.describe import published
 from fleetlab.describe._blocks import DRAWS, SURE, Floats, Told
 from fleetlab.describe._curve import curve
 from fleetlab.describe._section import Section
 from fleetlab.describe._seen import TOP, WHOLE, Seen
-from fleetlab.workload import Figure
 
 FEWEST = 20  # users: with fewer, no interval
 POINTS = 200

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fleetlab.core import WorkloadError
 from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel, targets
 from fleetlab.forecast.scores import over
-from fleetlab.workload import WorkloadError
 
 FIRST, HELD_OUT = 0.4, 0.2  # of all steps: learnt from before the first fold, and kept for the end
 LEAST = 100  # steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from fleetlab.core import WorkloadError
 from fleetlab.forecast.boosted import Boosted
 from fleetlab.forecast.intermittent import TSB, Croston
 from fleetlab.forecast.neural import Network
@@ -12,7 +13,6 @@ from fleetlab.forecast.panel import Forecaster, Panel
 from fleetlab.forecast.regress import Autoregression, Ridge
 from fleetlab.forecast.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
 from fleetlab.forecast.smooth import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
-from fleetlab.workload import WorkloadError
 
 ALL = "all"
 ENSEMBLE = "ensemble"  # of the others: made from what they said

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Trace, Workload, WorkloadError
 from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
-from fleetlab.workload import Trace, Workload, WorkloadError
 
 Target = Literal["requests", "level"]
 By = Literal["role", "app", "gpu_type"]

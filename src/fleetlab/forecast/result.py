@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Provenance
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.verdict import spoken
-from fleetlab.workload import Estimate, Figure, Provenance
 
 
 @dataclass(frozen=True, slots=True, repr=False)

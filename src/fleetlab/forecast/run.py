@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 import polars as pl
 
+from fleetlab.core import Provenance, Trace, WorkloadError
+from fleetlab.core._length import HINT, in_seconds
 from fleetlab.forecast import tables
 from fleetlab.forecast._unannounced import unannounced
 from fleetlab.forecast.catalogue import ENSEMBLE, wanted
@@ -16,8 +18,6 @@ from fleetlab.forecast.panel import Forecaster
 from fleetlab.forecast.result import Forecast
 from fleetlab.forecast.studied import Studied, ahead, study
 from fleetlab.forecast.verdict import sentences
-from fleetlab.workload import Provenance, Trace, WorkloadError
-from fleetlab.workload._length import HINT, in_seconds
 
 Tell = Callable[[str, int, float], None]
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series

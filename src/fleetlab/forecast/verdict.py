@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Estimate, say
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.demand import RESOURCES
-from fleetlab.workload import Estimate, say
 
 MEANS = {
     "predictable": "capacity can follow the forecast with a reserve of {reserve}",

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
-from fleetlab.workload import WorkloadError
+from fleetlab.core import WorkloadError
 
 HINT = "pip install 'fleetlab[optimize]' brings ortools"
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.workload import Cluster, Workload, WorkloadError
+from fleetlab.core import Cluster, Workload, WorkloadError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

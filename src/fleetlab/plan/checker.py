@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload import Cluster, Workload
+from fleetlab.core import Cluster, Workload
 
 LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 

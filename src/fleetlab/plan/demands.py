@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Trace, Workload, WorkloadError
+from fleetlab.core._length import in_seconds
+from fleetlab.core.workload import SCHEMA
 from fleetlab.plan._problem import Floats
-from fleetlab.workload import Trace, Workload, WorkloadError
-from fleetlab.workload._length import in_seconds
-from fleetlab.workload.jobs import SCHEMA
 
 AMOUNTS = ("cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
 KEYS = ("count", "app", *AMOUNTS, "gpu_type", "max_per_node")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 from fleetlab.plan import bound, stay
 from fleetlab.plan._moving import on_node, relocate
 from fleetlab.plan._nodes import Nodes
@@ -20,7 +21,6 @@ from fleetlab.plan._problem import WHOLE, Bools, Floats, Ints, Problem, problem
 from fleetlab.plan.checker import check
 from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, Score, best_fit
-from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 Tell = Callable[[str, int, float], None]
 Step = tuple[int, int, int, int, int]  # who, from which node and GPUs, to which node and GPUs

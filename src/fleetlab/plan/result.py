@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, say
 
 LOADS = ("cpu", "memory", "rdma", "disk", "gpu")
 METRICS = {

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Provenance, Workload, WorkloadError
 from fleetlab.plan import balance, bound, exact, patterns, stay
 from fleetlab.plan._moving import emptied
 from fleetlab.plan._ortools import HINT, there
@@ -20,7 +21,6 @@ from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, aligned, best_fit, largest_first, least_fragments, smallest_first, spread
 from fleetlab.plan.result import METRICS, Plan
 from fleetlab.plan.why import why
-from fleetlab.workload import Cluster, Provenance, Workload, WorkloadError
 
 Tell = Callable[[str, int, float], None]
 AGAIN = 4  # quick plans in other orders, drawn by the seed

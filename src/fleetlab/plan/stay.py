@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import WorkloadError
 from fleetlab.plan import exact
 from fleetlab.plan._moving import on_node, relocate
 from fleetlab.plan._nodes import Nodes
@@ -12,7 +13,6 @@ from fleetlab.plan._ortools import there
 from fleetlab.plan._problem import WHOLE, Bools, Ints, Problem
 from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, best_fit, spread
-from fleetlab.workload import WorkloadError
 
 COLUMNS = "task and node, and where they are known instance (its number in the task) and gpus (a bit for each GPU)"
 TRIED = 200  # nodes on which room is made for someone

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core import Workload
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Workload
 
 HOUR, DAY = 3600.0, 86_400.0
 WINDOWS = (60.0, 600.0, HOUR, 6 * HOUR, DAY)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from fleetlab.workload import Estimate, WorkloadError
+from fleetlab.core import Estimate, WorkloadError
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, get_args
 
+from fleetlab.core import WorkloadError
 from fleetlab.queueing.service import KNOWN, Service, law
-from fleetlab.workload import WorkloadError
 
 
 class Range(NamedTuple):

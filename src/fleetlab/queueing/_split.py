@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Cluster, Workload
 
 NO_GPU = "no GPU"
 CLASSES = ("a share", "one GPU", "more GPUs", "a gang", NO_GPU)

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, WorkloadError, say
 from fleetlab.queueing import _parameters
 from fleetlab.queueing._found import Found
 from fleetlab.queueing.catalogue import MODELS, Model
 from fleetlab.queueing.service import Service
-from fleetlab.workload import Estimate, Provenance, WorkloadError, say
 
 NAN = float("nan")
 SAID = {

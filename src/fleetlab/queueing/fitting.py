@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Provenance, Workload
 from fleetlab.queueing import _arrivals, _fits, _predict
 from fleetlab.queueing._arrivals import HOUR, between
 from fleetlab.queueing._pool import Fitted, fit
 from fleetlab.queueing._split import CLASSES, NO_GPU, Part, pools, split
 from fleetlab.queueing._violations import EVERY, Violation, violations
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Cluster, Estimate, Provenance, Workload
 
 Tell = Callable[[str, int, float], None]
 Row = dict[str, Any]

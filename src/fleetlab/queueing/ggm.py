@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import Found, quantiles, stable, waits
 from fleetlab.queueing.mmc import Load, erlang_c, mmc_wait
-from fleetlab.workload import Estimate, WorkloadError
 
 
 def allen_cunneen(lam: float, mu: float, c: int, ca2: float, cs2: float) -> Found:

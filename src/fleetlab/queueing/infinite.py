@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import QUANTILES, Found
 from fleetlab.queueing.mmc import erlang_c
 from fleetlab.queueing.service import Floats, Law, Service
-from fleetlab.workload import Estimate, WorkloadError
 
 EXACT = 1e6  # a mean above which the Poisson law is as good as normal
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import Found, alike, classes
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Estimate, WorkloadError
 
 LARGE = 1e200
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import Found, stable, waits
 from fleetlab.queueing.service import Discrete, Floats, Law, Service, Smooth
-from fleetlab.workload import Estimate, WorkloadError
 
 
 def pollaczek_khinchine(lam: float, service: Service) -> float:

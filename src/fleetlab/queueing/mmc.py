@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from fleetlab.core import Estimate
 from fleetlab.queueing._found import QUANTILES, Found, quantiles, stable, waits
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Estimate
 
 Load = TypeVar("Load", float, Floats)
 

@@ -13,9 +13,9 @@ from functools import cache
 
 import numpy as np
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import Found, alike, stable
 from fleetlab.queueing.service import Floats
-from fleetlab.workload import Estimate, WorkloadError
 
 MOST = 3_000  # states: the equations are solved as they are
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetlab.core import Estimate
 from fleetlab.queueing._found import Found, alike, classes, stable
 from fleetlab.queueing.ggm import whitt_wait
 from fleetlab.queueing.mmc import erlang_c, mmc_wait
 from fleetlab.queueing.service import Service, scv
-from fleetlab.workload import Estimate
 
 
 def cobham(lam: tuple[float, ...], service: tuple[Service, ...]) -> Found:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.workload import WorkloadError
+from fleetlab.core import WorkloadError
 
 Floats = NDArray[np.float64]
 STEP = 0.01  # of log x in a sum that stands for an integral: smooth and fading at both ends, it converges fast

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from fleetlab.core import Estimate
 from fleetlab.queueing._found import Found, stable
 from fleetlab.queueing.mmc import mmc_wait
 from fleetlab.queueing.service import Service
-from fleetlab.workload import Estimate
 
 
 def pooled(lam: float, service: Service, c: int) -> Found:

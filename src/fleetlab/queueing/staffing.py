@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing._found import Found, stable, waits
 from fleetlab.queueing.mmc import erlang_c, mmc_wait
-from fleetlab.workload import Estimate, WorkloadError
 
 NORMAL = NormalDist()
 MOST = 1_000_000  # servers

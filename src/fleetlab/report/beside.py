@@ -9,10 +9,10 @@ from operator import or_
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Result, figures_of
 from fleetlab.report.defaults import drawn
 from fleetlab.report.draw import Chart, Reach, ready
 from fleetlab.report.words import number, tables
-from fleetlab.workload import Estimate, Figure, Result, figures_of
 
 TOGETHER = 8  # curves that are still told apart on one sheet
 METRICS = 4  # numbers of the summary that are drawn beside each other

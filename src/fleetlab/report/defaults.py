@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.report.tables import shown
-from fleetlab.workload import Figure
 
 MOST = 8  # figures of a result
 ROWS = 40  # names of a figure

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import count
 
+from fleetlab.core import Result
 from fleetlab.report.beside import panels
 from fleetlab.report.draw import NARROW, WIDE, Chart, Reach, svg
 from fleetlab.report.draw.scale import Floats
@@ -13,7 +14,6 @@ from fleetlab.report.draw.svg import swatch
 from fleetlab.report.markup import Markup, clean, data, tag
 from fleetlab.report.tables import numbers
 from fleetlab.report.words import made
-from fleetlab.workload import Result
 
 DIGITS = 6  # of a number that the script reads out
 

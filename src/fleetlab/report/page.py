@@ -14,13 +14,13 @@ from importlib.resources import files
 
 import polars as pl
 
+from fleetlab.core import Estimate, Result
 from fleetlab.report.beside import summaries
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import cell, table
 from fleetlab.report.words import difference, made, number, sentences, tables
-from fleetlab.workload import Estimate, Result
 
 LINES = 60  # sentences, notes or numbers of a result
 POINTS = 80_000  # of all figures together

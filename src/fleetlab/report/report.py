@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fleetlab.core import FleetlabError, Result
 from fleetlab.report.beside import Panel, panels
 from fleetlab.report.draw import Chart, svg
 from fleetlab.report.markup import clean
 from fleetlab.report.page import POINTS, page
 from fleetlab.report.words import labelled, titled
-from fleetlab.workload import FleetlabError, Result
 
 Tell = Callable[[str, int, float], None]
 LARGEST = 10_000_000  # bytes of a page: it must go through the mail

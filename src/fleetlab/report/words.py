@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, Result, say
 from fleetlab.report.markup import clean
-from fleetlab.workload import Estimate, Provenance, Result, say
 
 SAID = ("sentences", "findings")  # what a result may call them, and, saved, their table
 LABEL = 44  # characters of what tells a result from others

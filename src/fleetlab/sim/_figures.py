@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.sim._intervals import BATCHES, LEAST, half_width
 from fleetlab.sim._nodes import Floats
-from fleetlab.workload import Figure
 
 POINTS = 120  # of a curve
 DAY = 86_400.0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fleetlab.core import Estimate
 from fleetlab.sim._nodes import Floats
-from fleetlab.workload import Estimate
 
 BATCHES = 20
 LEAST = 10 * BATCHES  # values: with fewer, no interval is given

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import config
 
-from fleetlab.workload import PolicyError
+from fleetlab.core import PolicyError
 
 # What the state has that never changes while a task waits; the estimate only of the task itself: others' are learnt.
 FIXED = (

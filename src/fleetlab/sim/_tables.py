@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
 from fleetlab.sim._nodes import (
     APP,
     GPU_FIELDS,
@@ -22,7 +23,6 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
 )
-from fleetlab.workload import Cluster, PolicyError, Workload, WorkloadError
 
 # Whose finished tasks tell how long a task will run; `oracle` knows.
 ESTIMATES: dict[str, tuple[str, ...]] = {

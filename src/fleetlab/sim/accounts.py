@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fleetlab.workload import WorkloadError
+from fleetlab.core import WorkloadError
 
 # Assumed for a busy GPU: the board power its maker states, in watts; half of it for each GPU of a board with two.
 BOARD_WATT: Mapping[str, float] = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fleetlab.core import PolicyError
 from fleetlab.sim._nodes import WHOLE, Floats, Ints
 from fleetlab.sim.policy import FLOATS, Policy, State, order, place, read_only
-from fleetlab.workload import PolicyError
 
 # Tasks, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
 MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
@@ -24,7 +24,7 @@ def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] 
     ...     return 1 / (now - s.submit[task])
     >>> check_order(hasty)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fleetlab.workload.errors.PolicyError: order policy `hasty` divides by 0, asked for task 0 ...
+    fleetlab.core.errors.PolicyError: order policy `hasty` divides by 0, asked for task 0 ...
     """
     mine = _as(order, policy)
     for s in _states(weights):

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import WorkloadError
 from fleetlab.sim.events import Drain, Elastic, Event, Faults, Outage, Recovery, Spot
-from fleetlab.workload import WorkloadError
 
 NOUNS: dict[str, type[Any]] = {"faults": Faults, "outage": Outage, "drain": Drain, "spot": Spot, "elastic": Elastic}
 HINT = "[[faults]] on a line, then mtbf = 2592000 and mttr = 3600; and [recovery] with every, save, restart"

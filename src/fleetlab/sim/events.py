@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, WorkloadError
 from fleetlab.sim._nodes import Floats, Ints
-from fleetlab.workload import Cluster, WorkloadError
 
 TICK = 2.0**-24  # seconds; every time is a whole number of these
 DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves tasks the time to be saved

@@ -14,6 +14,7 @@ from numba import config, typeof, types
 from numba.core.types import CompileResultWAP
 from numpy.typing import NDArray
 
+from fleetlab.core import Cluster, PolicyError, Slowdown, WorkloadError
 from fleetlab.sim import _books, _full, _pools
 from fleetlab.sim._books import Book, Ground, Rules
 from fleetlab.sim._full import DISCIPLINES
@@ -25,7 +26,6 @@ from fleetlab.sim._ranks import MOVING, ORDERS, OWN, PREEMPTIVE
 from fleetlab.sim._tables import World
 from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, State, order, place, state_of
-from fleetlab.workload import Cluster, PolicyError, Slowdown, WorkloadError
 
 ENOUGH = (3600.0,)  # GPU-seconds between the queues of `las`
 FAR = 3.0  # faults are drawn for so many times the span of the workload

@@ -11,10 +11,10 @@ from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType, ModuleType
 
+from fleetlab.core import FleetlabError, PolicyError
 from fleetlab.sim._places import PLACES
 from fleetlab.sim.orders import BY_NAME, SETS
 from fleetlab.sim.policy import Policy, order, place
-from fleetlab.workload import FleetlabError, PolicyError
 
 KINDS: dict[str, type[Policy]] = {"order": order, "place": place}
 NAMES = {"order": (*BY_NAME, *SETS), "place": tuple(name for name in PLACES if name != "own")}

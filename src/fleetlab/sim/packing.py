@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
 from fleetlab.sim import _packing
 from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
-from fleetlab.workload import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload

@@ -20,12 +20,12 @@ from numba.core.typing.templates import Signature
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
+from fleetlab.core import PolicyError
 from fleetlab.sim._boil import in_a_line
 from fleetlab.sim._nodes import CPU, FIRST, GPU, GPUS, IDLE, LAST, MEMORY, MILLI, MOST, Floats, Ints
 from fleetlab.sim._places import HAS_CPU, HAS_MEMORY, TIER
 from fleetlab.sim._reading import moves, must_be_pure
 from fleetlab.sim._tables import World
-from fleetlab.workload import PolicyError
 
 
 class State(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
 from fleetlab.sim._nodes import WHOLE, Floats
 from fleetlab.sim._played import Played, Tell
 from fleetlab.sim._tables import World, world
@@ -21,7 +22,6 @@ from fleetlab.sim.policy import Policy, state_of
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import place as Place
 from fleetlab.sim.result import SimResult
-from fleetlab.workload import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
 
 DISCIPLINES = ("strict", "skip", "easy", "conservative")
 SHARING = ("shares", "exclusive", "time-slicing", "mps", "mig")

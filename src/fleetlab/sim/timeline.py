@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster
 from fleetlab.sim import _timeline
 from fleetlab.sim._nodes import CPU, FIRST, GPUS, LAST, MILLI, TYPE, UP, WHOLE, Floats, Ints
 from fleetlab.sim._played import Played, Segments
 from fleetlab.sim._tables import World
 from fleetlab.sim.accounts import Held
-from fleetlab.workload import Cluster
 
 ALL = "all"  # in the column `gpu_type`: whatever the type
 

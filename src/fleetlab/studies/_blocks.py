@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab._student import student
+from fleetlab.core import Estimate
 from fleetlab.studies._spread import USUAL
-from fleetlab.workload import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.workload import FleetlabError, WorkloadError
+from fleetlab.core import FleetlabError, WorkloadError
 
 Arrays = Mapping[str, Any]  # arrays by name
 Done = Callable[[int], None]  # told which job is done

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetlab._student import student
-from fleetlab.workload import Estimate
+from fleetlab.core import Estimate
 
 Floats = npt.NDArray[np.float64]
 

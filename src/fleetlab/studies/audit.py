@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Provenance, Trace
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_time
 from fleetlab.studies._sweep import VIOLATIONS, violations
-from fleetlab.workload import Cluster, Estimate, Provenance, Trace
 
 WHOLE = 1000  # milli of one GPU
 ALL = "all"

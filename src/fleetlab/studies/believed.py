@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload import PolicyError, Trace, TraceError
+from fleetlab.core import PolicyError, Trace, TraceError
 
 BEFORE = "believed:"  # a column with this before its name is an estimate, and no column of a workload
 COLUMN = "a column"  # what an estimate is called that has no name

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
 from fleetlab.studies._crew import Arrays, crew, play
 from fleetlab.studies.believed import apart, beside
-from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 Tell = Callable[[str, int, float], None]
 Rules = Mapping[str, str]

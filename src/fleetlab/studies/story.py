@@ -11,11 +11,11 @@ from threading import Event
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Result, Trace, TraceError, Workload
 from fleetlab.describe import describe
 from fleetlab.report import report
 from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.diagnose import diagnose
-from fleetlab.workload import Result, Trace, TraceError, Workload
 
 FIVE_SENTENCES = 5
 MOST = 50_000  # tasks that are played

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from fleetlab.core import Trace, TraceError
 from fleetlab.traces import (
     acme,
     dlrm2025,
@@ -25,7 +26,6 @@ from fleetlab.traces._intake import Intake, Tell, silent
 from fleetlab.traces._published import PUBLISHED
 from fleetlab.traces.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
-from fleetlab.workload import Trace, TraceError
 
 __all__ = ["READERS", "Tell", "fetch", "formats", "read", "synthesize"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from fleetlab.core import TraceError
 from fleetlab.traces import _blocks
 from fleetlab.traces._blocks import Block
 from fleetlab.traces._source import Source
-from fleetlab.workload import TraceError
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from fleetlab.core import TraceError
 from fleetlab.traces._intake import Tell
 from fleetlab.traces._published import File
-from fleetlab.workload import TraceError
 
 CHUNK = 1 << 18
 ENOUGH = 1 << 20  # bytes: a try that brought so many is no failure, however it ended

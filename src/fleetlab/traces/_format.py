@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Provenance, Trace, TraceError, Workload
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import Cluster, Estimate, Provenance, Trace, TraceError, Workload
 
 PEEK = 65_536
 

@@ -14,12 +14,12 @@ from weakref import finalize
 
 import polars as pl
 
+from fleetlab.core import TraceError
+from fleetlab.core.trace import COUNTS, REJECTS
 from fleetlab.traces import _blocks
 from fleetlab.traces._blocks import LONGEST, Block, ahead, blocks
 from fleetlab.traces._delimited import Layout, Rows, Table, opening, parse
 from fleetlab.traces._source import Source
-from fleetlab.workload import TraceError
-from fleetlab.workload.trace import COUNTS, REJECTS
 
 __all__ = ["LONGEST", "Intake", "Rule", "Table", "Tell", "silent"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from fleetlab.core import TraceError
 from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import Source
 from fleetlab.traces._stamps import LATEST
-from fleetlab.workload import TraceError
 
 HINT = "kubectl get pods,nodes -A -o json"
 LARGEST = 4 << 30  # bytes of one file, unpacked

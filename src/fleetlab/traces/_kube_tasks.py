@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core.trace import PLACEMENTS
 from fleetlab.traces._kube_demand import demand
 from fleetlab.traces._kube_nodes import Fleet
 from fleetlab.traces._kube_pods import Pod
-from fleetlab.workload.trace import PLACEMENTS
 
 TEXTS = ("user", "group", "app")
 ASKS = ("priority", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from shlex import quote
 
+from fleetlab.core import TraceError
+from fleetlab.core.workload import SCHEMA
 from fleetlab.traces._expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, named, parse
-from fleetlab.workload import TraceError
-from fleetlab.workload.jobs import SCHEMA
 
 TIMES = ("submit", "start", "end")
 AMOUNTS = (

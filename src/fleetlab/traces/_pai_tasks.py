@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Workload
 from fleetlab.traces._pai_tables import GROUP, INSTANCE, JOB, STATUS, TASK
 from fleetlab.traces._pai_visit import KEY, WHOLE_KEY, Visit, leave
-from fleetlab.workload import Workload
 
 # -- instances ---------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import TraceError
 from fleetlab.traces._format import Peek
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._pai_tables import RULES, TABLES, as_found, choose, missing_for_zero
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import TraceError
 
 # Job and task names together; seeds keep `a, b` from meeting `b, a`.
 KEY = pl.col("job_name").hash(1) ^ pl.col("task_name").hash(2)

@@ -14,10 +14,10 @@ from typing import IO, Any, cast
 import polars as pl
 from isal import igzip
 
+from fleetlab.core import TraceError
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import TAR, Source, Stream, refuse_hostile, sources
-from fleetlab.workload import TraceError
 
 LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
 WANTED = ("cluster_job_log", "cluster_machine_list")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from fleetlab.workload import TraceError
+from fleetlab.core import TraceError
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from fleetlab.core import TraceError
 from fleetlab.traces._intake import Rule
 from fleetlab.traces._moments import LAST, moments
-from fleetlab.workload import TraceError
 
 FEWEST = 20  # tasks: of fewer, a long silence tells nothing
 NEAR = 0.01  # of the span

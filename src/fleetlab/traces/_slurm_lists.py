@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleetlab.core import TraceError
 from fleetlab.traces._json_walk import Walk
 from fleetlab.traces._source import Source
-from fleetlab.workload import TraceError
 
 LARGEST = 1 << 30  # bytes of a list of nodes, unpacked
 KINDS = ("scontrol", "json", "sinfo")  # the best first

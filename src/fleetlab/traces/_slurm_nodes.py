@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Cluster, TraceError
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._nodelist import expand
 from fleetlab.traces._slurm_lists import Words, rows_of
 from fleetlab.traces._source import Source
 from fleetlab.traces._tres import PerGpu, count, gres_list, gres_of, mebibytes, tres
-from fleetlab.workload import Cluster, TraceError
 
 MOST = 1_000_000  # nodes
 # `MIXED+DRAIN`, `IDLE,FAIL`, `drained*`, `drng`: no new job goes there.

@@ -18,7 +18,7 @@ from zlib import error as zlib_error
 
 from isal import igzip, isal_zlib
 
-from fleetlab.workload import TraceError
+from fleetlab.core import TraceError
 
 TAR = (".tar.gz", ".tgz", ".tar")
 BROKEN: Any = (EOFError, gzip.BadGzipFile, isal_zlib.error, zlib_error, tarfile.TarError)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
 
-from fleetlab.workload import TraceError
+from fleetlab.core import TraceError
 
 STAMP = "%Y-%m-%d %H:%M:%S"  # no fractions: none of these logs has them, and so it is read four times as fast
 LATEST = 1e11  # seconds, some three thousand years: nothing that was logged lies beyond

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import FleetlabError, Trace, TraceError
 from fleetlab.traces._intake import Tell, silent
 from fleetlab.traces.synthesize import TASKS, synthesize
-from fleetlab.workload import FleetlabError, Trace, TraceError
 
 WORD = "builtin"
 NAME = "pai2020"

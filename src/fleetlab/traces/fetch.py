@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, TraceError
 from fleetlab.traces._download import Patience, discard, download
 from fleetlab.traces._intake import Tell, silent
 from fleetlab.traces._published import PUBLISHED, File, Published
 from fleetlab.traces._source import BROKEN, _unpacked
-from fleetlab.workload import Estimate, Provenance, TraceError
 
 CHUNK = 1 << 20
 VERIFIED, UNVERIFIED = "as published", "not verified: no published checksum"

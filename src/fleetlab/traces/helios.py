@@ -11,12 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces import _joblist
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import local
-from fleetlab.workload import Trace, TraceError, Workload
 
 ZONE = "Asia/Shanghai"
 JOBS = Table("jobs", _joblist.COLUMNS | {"vc": pl.String})

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, TraceError, Workload
+from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._kube_demand import strange
@@ -24,8 +26,6 @@ from fleetlab.traces._kube_nodes import Fleet, Node, node_of
 from fleetlab.traces._kube_pods import Pod, pod_of
 from fleetlab.traces._kube_tasks import Row, gangs_of, placements_of, row_of, tasks_of
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import Cluster, Trace, TraceError, Workload
-from fleetlab.workload.cluster import SCHEMA as CLUSTER
 
 
 @dataclass

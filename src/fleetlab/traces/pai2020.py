@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Trace
 from fleetlab.traces._format import Format, Peek, finish
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._pai_tables import METRIC, SENSOR, SPEC, STATUS, TABLES
 from fleetlab.traces._pai_tasks import numbered_tasks, stage_instances, staged, workload_of
 from fleetlab.traces._pai_visit import KEY, Number, Visit, look
-from fleetlab.workload import Cluster, Trace
 
 
 def read(path: Path, intake: Intake) -> Trace:

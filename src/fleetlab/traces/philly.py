@@ -19,13 +19,13 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, Workload
+from fleetlab.core.trace import PLACEMENTS
 from fleetlab.traces._format import Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._philly_log import Log, files, tables
 from fleetlab.traces._source import Source
 from fleetlab.traces._stamps import asked_for, local, local_after
-from fleetlab.workload import Cluster, Trace, Workload
-from fleetlab.workload.trace import PLACEMENTS
 
 ZONE = "America/Los_Angeles"
 STATUS = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}

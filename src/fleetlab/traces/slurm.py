@@ -12,6 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Trace, TraceError, Workload
+from fleetlab.core.trace import PLACEMENTS
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._since import clipped, moment
@@ -21,8 +23,6 @@ from fleetlab.traces._slurm_nodes import Nodes, read_nodes
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import asked_for
 from fleetlab.traces._tres import PerGpu
-from fleetlab.workload import Trace, TraceError, Workload
-from fleetlab.workload.trace import PLACEMENTS
 
 # Worth asking for.
 COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"

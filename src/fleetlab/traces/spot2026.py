@@ -11,10 +11,10 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.traces._format import Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake, Rule, Table
 from fleetlab.traces._source import Source, sources
-from fleetlab.workload import Cluster, Trace, TraceError, Workload
 
 JOBS = Table(
     "jobs",

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.traces._blocks import LONGEST, Block, ahead, blocks
 from fleetlab.traces._format import Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake, Rule
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import LATEST, asked_for, known
-from fleetlab.workload import Cluster, Trace, TraceError, Workload
 
 FIELDS = (
     *("job", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces import _cells
 from fleetlab.traces._blocks import LONGEST
 from fleetlab.traces._format import Format, Peek, finish, from_first
@@ -23,7 +24,6 @@ from fleetlab.traces._settled import settled
 from fleetlab.traces._since import clipped, moment
 from fleetlab.traces._source import Source, sources
 from fleetlab.traces._stamps import asked_for
-from fleetlab.workload import Trace, TraceError, Workload
 
 # How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
 NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")

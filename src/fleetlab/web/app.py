@@ -17,11 +17,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from fleetlab.core import FleetlabError
 from fleetlab.web import interface
 from fleetlab.web.desk import Desk
 from fleetlab.web.guard import Guard, refusal
 from fleetlab.web.openapi import description
-from fleetlab.workload import FleetlabError
 
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 

@@ -14,11 +14,11 @@ from statistics import stdev
 from typing import Any, Literal
 
 from fleetlab._student import student
+from fleetlab.core import Estimate
 from fleetlab.report.words import number
 from fleetlab.web.answers import Answer, Held, Number, Part, Reason, Row
 from fleetlab.web.choices import REASONS
 from fleetlab.web.scenario import Link
-from fleetlab.workload import Estimate
 
 SHOWN: dict[str, Literal["less", "more"] | None] = {
     "mean wait": "less",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from fleetlab.core import FleetlabError, TraceError
 from fleetlab.web import answers
 from fleetlab.web.beside import answer
 from fleetlab.web.book import Book
@@ -16,7 +17,6 @@ from fleetlab.web.pace import Pace, after, slow
 from fleetlab.web.pool import Pool, Tell
 from fleetlab.web.scenario import Link, Scenario
 from fleetlab.web.uploads import Uploads
-from fleetlab.workload import FleetlabError, TraceError
 
 ANSWERS = 64  # that are kept as they were shown
 TO_READ = 120.0  # s for a reader, at the most

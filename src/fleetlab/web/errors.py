@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetlab.workload import FleetlabError
+from fleetlab.core import FleetlabError
 
 
 class Missing(FleetlabError):

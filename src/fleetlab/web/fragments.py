@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Figure, Result
 from fleetlab.report.draw import ready
 from fleetlab.report.figures import figure, figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import table
 from fleetlab.report.words import number, sentences, tables
-from fleetlab.workload import Figure, Result
 
 HOUR = 3600.0
 BEYOND = 1.1  # times as long as tasks arrive: after that, a run only empties

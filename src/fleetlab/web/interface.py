@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
+from fleetlab.core import FleetlabError
 from fleetlab.web import answers
 from fleetlab.web.choices import BY_ESTIMATE, RULES
 from fleetlab.web.desk import Desk
@@ -19,7 +20,6 @@ from fleetlab.web.jobs import DONE, GOING, Job
 from fleetlab.web.pool import Withdrawn
 from fleetlab.web.scenario import Link, Scenario
 from fleetlab.web.uploads import Upload
-from fleetlab.workload import FleetlabError
 
 ASKED = 64_000  # bytes of a question
 SENDING = 600.0  # s for a file to come in

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.web import answers
 from fleetlab.web.pool import PATIENCE, Withdrawn
-from fleetlab.workload import FleetlabError
 
 KEPT = 256  # jobs that are over
 ALONE = 5.0  # s after which a job ends whose visitor has closed the page

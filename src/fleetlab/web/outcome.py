@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, Trace, Workload, as_json
 from fleetlab.sim import SimResult, simulate
 from fleetlab.web.scenario import Scenario
 from fleetlab.web.world import beginning, world
-from fleetlab.workload import Estimate, Provenance, Trace, Workload, as_json
 
 BLOCKS = 20
 LEAST = 10 * BLOCKS  # tasks: with fewer, no interval is given

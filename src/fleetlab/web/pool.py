@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.web.errors import Busy
-from fleetlab.workload import FleetlabError
 
 LINE = 256 << 20  # bytes of an answer
 MOST = 128  # in the queue

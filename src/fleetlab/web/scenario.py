@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from urllib.parse import parse_qsl, urlencode
 
+from fleetlab.core import WorkloadError
 from fleetlab.web.choices import RULES, SEEDS, SIZES
-from fleetlab.workload import WorkloadError
 
 VERSION = "1"
 LONGEST = 8_000  # characters of an address

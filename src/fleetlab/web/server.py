@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fleetlab.workload import FleetlabError
+from fleetlab.core import FleetlabError
 
 CONNECTIONS = 512  # at once; more are told to come again
 LAST = 2  # s for the last answers to be written

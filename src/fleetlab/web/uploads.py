@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from fleetlab.core import TraceError
 from fleetlab.web.errors import Missing, TooLarge
 from fleetlab.web.scenario import clipped
-from fleetlab.workload import TraceError
 
 # Files that readers know by name; what is sent under another name is a table by number.
 TABLES = (

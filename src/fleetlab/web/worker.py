@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from fleetlab.workload import FleetlabError
+from fleetlab.core import FleetlabError
 
 HELD = 2  # traces in memory
 OFTEN = 0.1  # s between two words on progress
@@ -74,9 +74,9 @@ def open_(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
 
 def describe(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """The trace as the papers describe theirs, ready to be shown, and as JSON."""
+    from fleetlab.core import as_json
     from fleetlab.describe import describe as profile
     from fleetlab.web.fragments import described
-    from fleetlab.workload import as_json
 
     found = profile(_trace(request, door), tell=door.tell)
     door.tell("drawing", 0, None)
@@ -109,8 +109,8 @@ def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
 
 def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """Results as one page that can be mailed."""
+    from fleetlab.core import Saved
     from fleetlab.report import report as write
-    from fleetlab.workload import Saved
 
     door.tell("writing the report", 0, None)
     with tempfile.TemporaryDirectory(prefix="fleetlab-") as folder:
@@ -120,8 +120,8 @@ def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
 
 def read(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """A stranger's log, read into a trace beside it; only ever asked of a process that ends after it."""
+    from fleetlab.core import TraceError
     from fleetlab.traces import read as read_log
-    from fleetlab.workload import TraceError
 
     tempfile.tempdir = request["scratch"]  # goes with the upload, however this ends
     trace = read_log(request["path"], request["format"], map=request["map"], zone=request["zone"], tell=door.tell)
@@ -159,8 +159,8 @@ def _warm() -> None:
     """Load what is compiled, or compile it once, before somebody waits for it."""
     import polars as pl
 
+    from fleetlab.core import Cluster, Workload
     from fleetlab.sim import simulate
-    from fleetlab.workload import Cluster, Workload
 
     two = Workload.of(pl.DataFrame({"submit": [0.0, 1.0], "service": 1.0, "gpu_milli": 1000}), source="warm")
     simulate(two, Cluster.uniform(1, 1)).tables()

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, Workload, WorkloadError
 from fleetlab.web.scenario import MOST_NODES, Scenario, clipped
-from fleetlab.workload import Cluster, Trace, Workload, WorkloadError
 
 NO_GPU = "no GPU"  # what nodes without GPUs are called
 BUSY = 0.7  # how busy the nodes are that are assumed where a log names none

@@ -11,11 +11,11 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, FleetlabError, Saved, Workload
+from fleetlab.core import as_json
 from fleetlab.studies.tune import _terms, _weeks
 from fleetlab.studies.tune._journal import FILE, Journal
 from fleetlab.studies.tune._search import search
 from fleetlab.studies.tune._terms import LIKE, WEIGHTED, Space, rules_of
-from fleetlab.workload import as_json
 
 from .conftest import DAY, as_trace, bursts, line
 

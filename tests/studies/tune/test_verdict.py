@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleetlab.core import PolicyError
 from fleetlab.studies.tune._rivals import Rival, orders
 from fleetlab.studies.tune._verdict import Judged, sentences, table
-from fleetlab.workload import PolicyError
 
 TRAIN = {0: 100.0, 1: 100.0}
 

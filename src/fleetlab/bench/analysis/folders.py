@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.bench._cells import Cell, last, read
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 WHOLE = "time-slicing"  # alone in this mode is a card of one's own
 

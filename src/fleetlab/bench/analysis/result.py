@@ -24,7 +24,7 @@ from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.timeline import Timeline, timelines
 from fleetlab.bench.analysis.words import capital, times
 from fleetlab.bench.measured import FAILURES
-from fleetlab.workload import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance
 
 REHEARSAL = "A REHEARSAL ON THE CPU: THESE NUMBERS MEAN NOTHING"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fleetlab.bench.analysis.noise import Compared
 from fleetlab.bench.statistics import Interval
-from fleetlab.workload import Estimate, say
+from fleetlab.core import Estimate, say
 
 NOT_MEASURED = "not measured"
 

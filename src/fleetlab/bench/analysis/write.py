@@ -11,7 +11,7 @@ from fleetlab.bench.analysis.figures import drawn, png, svg
 from fleetlab.bench.analysis.page import page
 from fleetlab.bench.analysis.result import Analysis
 from fleetlab.bench.analysis.text import full
-from fleetlab.workload import DeviceError, as_json
+from fleetlab.core import DeviceError, as_json
 
 Tell = Callable[[str], None]
 MISSING = "no figures: matplotlib is not installed; `pip install fleetlab[plots]` brings it"

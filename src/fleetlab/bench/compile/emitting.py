@@ -11,7 +11,7 @@ from fleetlab.bench.compile.spec import Spec
 from fleetlab.bench.compile.stacks import BY_NAME
 from fleetlab.bench.errors import BenchError
 from fleetlab.bench.modes import Share
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 LIMITS = {"percent": "percent", "memory_mib": "memory", "priority": "priority"}
 # What only names things is no loss of anything that was asked for.

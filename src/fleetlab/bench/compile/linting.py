@@ -15,7 +15,7 @@ from fleetlab.bench.compile.rules import ALL, SEVERITIES, Finding
 from fleetlab.bench.compile.rules import spec as of_specs
 from fleetlab.bench.compile.stacks._stack import Document
 from fleetlab.bench.errors import BenchError
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 
 @dataclass(frozen=True, slots=True)

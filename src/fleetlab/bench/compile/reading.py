@@ -14,7 +14,7 @@ from fleetlab.bench.compile.stacks._stack import Document
 from fleetlab.bench.compile.stacks.env import blocks
 from fleetlab.bench.compile.yaml_in import LARGEST, documents
 from fleetlab.bench.errors import BenchError
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 SPEC = "spec"  # our own format
 

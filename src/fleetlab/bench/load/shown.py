@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.errors import BenchError
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 OF = {
     "answers": "answers, and timeouts at the timeout",

@@ -24,7 +24,7 @@ from fleetlab.bench.profile.heldout import (
 )
 from fleetlab.bench.profile.pairs import Table, Waits
 from fleetlab.bench.profile.seen import PROBES, Seen
-from fleetlab.workload import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance
 
 FEW = 5  # pairs, below which nothing can be held out
 FULL = 0.9  # of the time busy: a work that saturates

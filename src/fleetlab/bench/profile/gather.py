@@ -14,7 +14,7 @@ import numpy as np
 from fleetlab.bench.analysis.folders import Suite, suites
 from fleetlab.bench.measured import Cell
 from fleetlab.bench.profile.seen import TENTHS, WITHOUT_MPS, Met, One, Seen
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 CAP = re.compile(r"(?:@(\d+))?(?:~\d+)?")  # what a seat may have: a part of the SMs, which matters here; some memory
 

@@ -15,7 +15,7 @@ from fleetlab.bench.profile.pairs import Pair, Table, Waits
 from fleetlab.bench.profile.seen import PROBES, Met, Seen
 from fleetlab.bench.profile.slices import half_a_card
 from fleetlab.bench.statistics import Interval
-from fleetlab.workload import DeviceError, Provenance, Slowdown
+from fleetlab.core import DeviceError, Provenance, Slowdown
 
 Row = dict[str, Any]
 LIGHT, MEDIUM = 0.37, 0.75  # of the time a card of its own is busy: below it is light, or medium; above heavy

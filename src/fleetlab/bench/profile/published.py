@@ -20,7 +20,7 @@ from fleetlab.bench.errors import BenchError
 from fleetlab.bench.mig.profiles import known
 from fleetlab.bench.profile.twin import Slice, from_one
 from fleetlab.bench.statistics import Floats, Interval, paired_bootstrap
-from fleetlab.workload import DeviceError
+from fleetlab.core import DeviceError
 
 ANCHOR = 2  # slices of compute of the one that is measured
 # By slices of compute; profiles with twice the memory are in none of the tables.

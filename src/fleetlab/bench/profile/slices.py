@@ -15,7 +15,7 @@ from fleetlab.bench.profile.gather import gather
 from fleetlab.bench.profile.seen import Seen
 from fleetlab.bench.profile.twin import Slice, curve, on_slice
 from fleetlab.bench.statistics import Interval
-from fleetlab.workload import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance
 
 HALF = 3  # slices of compute: two of such a profile share a card evenly
 

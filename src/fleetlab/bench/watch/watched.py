@@ -19,7 +19,7 @@ from fleetlab.bench.monitor import BAD_REASONS
 from fleetlab.bench.watch.log import rows_of
 from fleetlab.bench.watch.pack import frames, pack
 from fleetlab.bench.watch.watching import KEPT, Seen
-from fleetlab.workload import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance
 
 BATCHES = 10  # parts of a watch: neighbouring looks are alike, so single ones would be far too sure
 

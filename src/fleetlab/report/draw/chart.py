@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.report.draw.palette import SERIES
 from fleetlab.report.draw.scale import Floats, rounded
 from fleetlab.report.markup import clean
-from fleetlab.workload import Figure
 
 POINTS = 1500  # of a curve: about two a pixel
 CURVES = 12  # in one figure: more nobody can tell apart

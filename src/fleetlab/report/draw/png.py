@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fleetlab.core import FleetlabError
 from fleetlab.report.draw import palette
 from fleetlab.report.draw.chart import Chart, Curve
 from fleetlab.report.draw.marks import shift
 from fleetlab.report.draw.scale import decades, labels, nice
 from fleetlab.report.markup import clean
-from fleetlab.workload import FleetlabError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.workload import Cluster, Workload, WorkloadError
+from fleetlab.core import Cluster, Workload, WorkloadError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fleetlab.core import Cluster
 from fleetlab.sim import Drain, Elastic, SimResult, simulate
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints
-from fleetlab.workload import Cluster
 
 Bools = NDArray[np.bool_]
 POOL = "scaled"

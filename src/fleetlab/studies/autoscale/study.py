@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core._length import HINT, in_seconds
 from fleetlab.forecast import Forecaster
 from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.studies._blocks import Blocks
 from fleetlab.studies.autoscale import _ready
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints, asked
 from fleetlab.studies.autoscale._replay import POOL, Fared, Ground
-from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
-from fleetlab.workload._length import HINT, in_seconds
 
 Tell = Callable[[str, int, float], None]
 DAY = 86_400.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetlab.core import WorkloadError
 from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.workload import WorkloadError
 
 # What is measured, and the column of a simulated task that has it.
 MEASURES = {"wait": "wait", "response": "completion", "slowdown": "slowdown"}

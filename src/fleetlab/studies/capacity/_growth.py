@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Workload, WorkloadError
 from fleetlab.studies._blocks import DAY, Floats, Ints
-from fleetlab.workload import Workload, WorkloadError
 
 WEEK = 7
 MOST = 100.0  # times as much

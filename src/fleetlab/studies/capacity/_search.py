@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fleetlab.workload import WorkloadError
+from fleetlab.core import WorkloadError
 
 STEP = 1.25  # from one size to the next, as long as all of them do, or none does
 FINE = 0.005  # of a size: closer than that it is not looked for, but for one node

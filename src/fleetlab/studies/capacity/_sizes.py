@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload, WorkloadError
 from fleetlab.queueing import solve
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._lacks import GANG, NOWHERE, lacking
 from fleetlab.studies.believed import apart
 from fleetlab.studies.capacity._goal import Goal
-from fleetlab.workload import Cluster, Workload, WorkloadError
 
 NEVER = 1e15  # seconds that a task waits that does not fit at all
 FAR = NEVER / 1e6  # a statistic beyond has some of those in it

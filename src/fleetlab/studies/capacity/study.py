@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
+from fleetlab.core import Cluster, Estimate, Provenance, Workload, WorkloadError, say
 from fleetlab.studies import _crew
 from fleetlab.studies._blocks import NORMAL, Floats
 from fleetlab.studies._spread import USUAL
@@ -20,7 +21,6 @@ from fleetlab.studies.believed import beside, named
 from fleetlab.studies.capacity import _growth, _sizes
 from fleetlab.studies.capacity._goal import Goal
 from fleetlab.studies.capacity._search import FARTHEST, Curve, Point, rows
-from fleetlab.workload import Cluster, Estimate, Provenance, Workload, WorkloadError, say
 
 Tell = Callable[[str, int, float], None]
 RESAMPLES = 3

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import numpy as np
 import polars as pl
 
-from fleetlab.workload import PolicyError
+from fleetlab.core import PolicyError
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: more the simulator does not hold

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from fleetlab.workload import Figure
+from fleetlab.core import Figure
 
 
 def figures(frames: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Workload
 from fleetlab.sim import SimResult
 from fleetlab.studies._blocks import Blocks, Floats, Ints
-from fleetlab.workload import Workload
 
 HOUR = 3600
 WORST = 10  # hours that are listed

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Floats
 from fleetlab.studies._crew import crew, play
 from fleetlab.studies.believed import apart
 from fleetlab.studies.diagnose._changes import Case, Change, change
 from fleetlab.studies.diagnose._ledger import shortages
-from fleetlab.workload import Cluster, Workload
 
 Tell = Callable[[str, int, float], None]
 LONG = ("gangs", "backfill")  # they take several times as long as the others

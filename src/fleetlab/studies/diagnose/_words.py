@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from fleetlab.core import Estimate, say
 from fleetlab.sim import SimResult
 from fleetlab.studies._lacks import GANG, NOWHERE
 from fleetlab.studies._spread import over_time
@@ -14,7 +15,6 @@ from fleetlab.studies.diagnose._changes import NODES, Change
 from fleetlab.studies.diagnose._effects import HELPS
 from fleetlab.studies.diagnose._ledger import MEANS
 from fleetlab.studies.diagnose._runs import Fared
-from fleetlab.workload import Estimate, say
 
 RULES = ("backfill", "sjf")  # they remove no shortage: others go first
 MEAN = ("mean change", "mean low", "mean high")

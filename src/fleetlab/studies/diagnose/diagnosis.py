@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 from fleetlab.sim import Prices, SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
@@ -19,7 +20,6 @@ from fleetlab.studies.diagnose._changes import LARGEST, WORDS, Case, Change, typ
 from fleetlab.studies.diagnose._effects import effects, waterfall, what_to_do
 from fleetlab.studies.diagnose._runs import Fared, Tell, again
 from fleetlab.studies.diagnose._words import findings
-from fleetlab.workload import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
 
 HOUR = 3600.0
 

@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.sweep._store import Record, Store, whole
-from fleetlab.workload import FleetlabError
 
 NAME = "catalogue.sqlite"
 PATIENCE = 60.0  # seconds to wait for another process that is at it

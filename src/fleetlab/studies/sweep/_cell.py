@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, FleetlabError, Slowdown, Workload
 from fleetlab.studies.believed import apart
 from fleetlab.studies.sweep._draw import redrawn
 from fleetlab.studies.sweep._nodes import edited
 from fleetlab.studies.sweep._packed import Packed
-from fleetlab.workload import Cluster, FleetlabError, Slowdown, Workload
 
 if TYPE_CHECKING:
     from fleetlab.sim import SimResult

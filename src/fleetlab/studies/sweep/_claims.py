@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetlab.workload import FleetlabError
+from fleetlab.core import FleetlabError
 
 TAKEOVER = "takeover.lock"
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Packages whose every file counts, and the files of this one that make a cell's numbers.
-DECIDES = ("fleetlab.workload", "fleetlab.sim", "fleetlab.traces.synthesize")
+DECIDES = ("fleetlab.core", "fleetlab.sim", "fleetlab.traces.synthesize")
 HERE = ("_cell.py", "_draw.py", "_nodes.py", "_packed.py")
 
 

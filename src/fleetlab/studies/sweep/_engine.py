@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.sweep._cases import Cell
 from fleetlab.studies.sweep._code import code
 from fleetlab.studies.sweep._queue import Queue, answered
-from fleetlab.workload import FleetlabError
 
 Ask = Callable[[Cell], Mapping[str, Any]]  # a cell as a question to a worker
 PAUSE = 0.2  # seconds between looks at cells that another sweep has, and at workers that are still to come

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Figure
 from fleetlab.studies._spread import Mean, over_runs
-from fleetlab.workload import Figure
 
 Words = tuple[tuple[str, Any], ...]  # of a case, all of its axes
 Values = Mapping[int, Mapping[str, float | None]]  # metrics by seed

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleetlab.workload import WorkloadError
+from fleetlab.core import WorkloadError
 
 GROWTH = 1.5
 LEAST, MOST = 6, 72

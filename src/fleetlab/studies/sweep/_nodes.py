@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import polars as pl
 
+from fleetlab.core import WorkloadError
 from fleetlab.studies.sweep._cases import AS_IT_IS
-from fleetlab.workload import WorkloadError
 
 EDIT = re.compile(r"(?:(?P<pool>\S.*?)\s+)?(?P<sign>[+-])\s*(?P<count>\d{1,9}(?:\.\d{1,6})?)\s*(?P<percent>%)?")
 HINT = f'nodes = ["{AS_IT_IS}", "+10%", "T4 +20", "T4 +20, V100 -25%"]'

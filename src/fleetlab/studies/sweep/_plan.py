@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Cluster, Workload, WorkloadError
 from fleetlab.studies.believed import BEFORE
 from fleetlab.studies.sweep._cases import Case, Cell, address
 from fleetlab.studies.sweep._cell import filed, measured, opened
@@ -18,7 +19,6 @@ from fleetlab.studies.sweep._sources import Prepared, prepare
 from fleetlab.studies.sweep._store import LAYOUT
 from fleetlab.studies.sweep.study import Study
 from fleetlab.traces import Tell
-from fleetlab.workload import Cluster, Workload, WorkloadError
 
 Rule = tuple[tuple[str, Any], ...]
 SOMETIMES = {"tasks not done", "Jain fairness over users"}  # metrics that not every run has

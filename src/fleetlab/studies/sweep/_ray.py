@@ -14,10 +14,10 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.sweep import _engine
 from fleetlab.studies.sweep._packed import Packed
 from fleetlab.studies.sweep._sources import Prepared
-from fleetlab.workload import FleetlabError
 
 HINT = (
     "an address such as 10.0.0.1:6379 or ray://head:10001; since Ray 2.59 every process needs the same RAY_AUTH_TOKEN"

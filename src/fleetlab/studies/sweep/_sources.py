@@ -15,13 +15,13 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, FleetlabError, Trace, TraceError
 from fleetlab.studies.believed import BEFORE
 from fleetlab.studies.sweep._cell import NODES, TASKS
 from fleetlab.studies.sweep._code import text_digest
 from fleetlab.studies.sweep._packed import Packed
 from fleetlab.traces import Tell
 from fleetlab.traces.builtin import WORD, open_trace
-from fleetlab.workload import Cluster, FleetlabError, Trace, TraceError
 
 NOT_NEEDED = ("task", "start", "end")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.sweep._cases import address
-from fleetlab.workload import FleetlabError
 
 LAYOUT = 1
 MARK = "store.json"

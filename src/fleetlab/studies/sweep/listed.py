@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, WorkloadError
 from fleetlab.studies.sweep import _catalogue
 from fleetlab.studies.sweep._cases import AXES, RULES
 from fleetlab.studies.sweep._found import (
@@ -24,7 +25,6 @@ from fleetlab.studies.sweep._found import (
 )
 from fleetlab.studies.sweep._store import Record, Store
 from fleetlab.studies.sweep.study import METRICS
-from fleetlab.workload import Estimate, Figure, FleetlabError, Provenance, WorkloadError
 
 # Cells of another trace, draw or fleetlab, or with other files of the same name, are never taken together.
 APART = ("source", "draw", "files", "version", "code")

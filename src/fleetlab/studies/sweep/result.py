@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Provenance
 from fleetlab.studies.sweep._found import (
     Words,
     case_table,
@@ -20,7 +21,6 @@ from fleetlab.studies.sweep._plan import Plan
 from fleetlab.studies.sweep._rounds import Rounds
 from fleetlab.studies.sweep._store import Record
 from fleetlab.studies.sweep.study import Study
-from fleetlab.workload import Estimate, Figure, Provenance
 
 MEANS = {
     "new": "each seed makes a built-in trace of its own: intervals are of what such traces give on average",

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleetlab.core import WorkloadError
 from fleetlab.studies.sweep import _catalogue
 from fleetlab.studies.sweep._cases import Cell
 from fleetlab.studies.sweep._claims import claiming
@@ -21,7 +22,6 @@ from fleetlab.studies.sweep._store import Record, Store
 from fleetlab.studies.sweep.listed import runs
 from fleetlab.studies.sweep.result import Effort, Sweep, Told
 from fleetlab.studies.sweep.study import Study
-from fleetlab.workload import WorkloadError
 
 Tell = Callable[[str, int, float], None]
 ENGINES = ("local", "ray")

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import WorkloadError
 from fleetlab.studies.sweep._cases import AS_IT_IS, AXES, RULES, Case, combined
 from fleetlab.studies.sweep._draw import DRAWS
 from fleetlab.studies.sweep._looks import Seeds
-from fleetlab.workload import WorkloadError
 
 HINT = "docs/sweep.md has a study file to begin with"
 KEYS = ("traces", "cluster", "draw", "loads", "nodes", "seeds", "simulate", "compare")

@@ -13,8 +13,8 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.tune._terms import Params
-from fleetlab.workload import FleetlabError
 
 FILE = "trials.jsonl"
 FIELDS = {"search": str, "trial": int, "params": dict, "value": float}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fleetlab.core import PolicyError
 from fleetlab.sim.load import NAMES, known
-from fleetlab.workload import PolicyError
 
 USUAL = "best_fit"
 INTERRUPTING = ("srpt", "server_filling", "server_filling_srpt")  # they stop running tasks, which costs nothing here

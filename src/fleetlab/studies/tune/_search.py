@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from fleetlab.core import FleetlabError
 from fleetlab.studies.tune._journal import Journal
 from fleetlab.studies.tune._terms import PLACE, SHARE, SHARED, WEIGHTED, Params, Space
-from fleetlab.workload import FleetlabError
 
 BY_LOT = 10  # trials after the built-in ones, before the sampler has a view of its own
 FAR = 1_000_003  # between the seeds of two searches: more than a search has trials

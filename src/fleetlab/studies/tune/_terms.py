@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetlab.core import Workload
 from fleetlab.sim import order, place
-from fleetlab.workload import Workload
 
 Params = Mapping[str, float | str | bool]
 WEIGHTED = "weighted"  # the place that goes by terms, beside the built-in ones

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Estimate, say
 from fleetlab.studies._spread import USUAL, Mean, over_runs
 from fleetlab.studies.tune._rivals import Means, Rival, best, mean
-from fleetlab.workload import Estimate, say
 
 
 @dataclass(frozen=True, slots=True, eq=False)

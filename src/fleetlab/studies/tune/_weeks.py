@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fleetlab.core import Cluster, Trace, Workload, WorkloadError
 from fleetlab.sim import simulate
 from fleetlab.studies.believed import believed
-from fleetlab.workload import Cluster, Trace, Workload, WorkloadError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

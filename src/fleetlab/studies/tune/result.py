@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Estimate, Figure, Provenance, as_json
+from fleetlab.core._files import replace
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.tune import _terms, _verdict
 from fleetlab.studies.tune._rivals import mean
 from fleetlab.studies.tune._search import Trial
 from fleetlab.studies.tune._terms import Params
 from fleetlab.studies.tune._verdict import Judged
-from fleetlab.workload import Estimate, Figure, Provenance, as_json
-from fleetlab.workload._files import replace
 
 POLICY = "tuned.py"
 RESULT = "tuned.json"

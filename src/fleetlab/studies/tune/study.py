@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Cluster, Provenance, Trace, TraceError, WorkloadError
 from fleetlab.sim.load import NAMES
 from fleetlab.studies.tune import _rivals, _weeks
 from fleetlab.studies.tune._journal import Journal, opened
@@ -21,7 +22,6 @@ from fleetlab.studies.tune._terms import ALL, Params, Space, rules_of
 from fleetlab.studies.tune._verdict import Judged
 from fleetlab.studies.tune._weeks import Stretch
 from fleetlab.studies.tune.result import Tuned, told
-from fleetlab.workload import Cluster, Provenance, Trace, TraceError, WorkloadError
 
 # What may be made small: the column of a run, how it is called, its unit.
 GOALS = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, WorkloadError
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import rarely_more
 from fleetlab.studies.validate import (
@@ -25,7 +26,6 @@ from fleetlab.studies.validate import (
     schedules,
 )
 from fleetlab.studies.validate._line import TOGETHER, VERDICTS, Line, Tell, agree, each_of, table
-from fleetlab.workload import Estimate, Provenance, WorkloadError
 
 PARTS = ("schedules", "means", "approximations", "published", "real", "audit")
 HOW = (

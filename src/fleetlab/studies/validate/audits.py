@@ -8,14 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab._student import student
+from fleetlab.core import Provenance, Trace, Workload
+from fleetlab.core.trace import PLACEMENTS
 from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._spread import BLOCKS, USUAL, Mean
 from fleetlab.studies.audit import Audit, audit
 from fleetlab.studies.validate import openb, pai
 from fleetlab.studies.validate._line import Line, Tell, exactly
 from fleetlab.traces import read, synthesize
-from fleetlab.workload import Provenance, Trace, Workload
-from fleetlab.workload.trace import PLACEMENTS
 
 TASKS = 20_000
 PLACES = ("best_fit", "worst_fit", "fgd")

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside
 from fleetlab.studies.validate._busy import running
 from fleetlab.studies.validate._line import Line
 from fleetlab.traces import read
-from fleetlab.workload import Cluster, Workload
 
 FOLDER = "alibaba-dlrm-v2025"
 FILE = "disaggregated_DLRM_trace.csv"

@@ -14,11 +14,11 @@ import math
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.validate._arrivals import seed_of
 from fleetlab.studies.validate._line import Line, Tell
-from fleetlab.workload import Cluster, Workload
 
 SEEDS = 10
 TASKS = 10_000

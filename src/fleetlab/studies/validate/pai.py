@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside, over_runs
 from fleetlab.studies.validate._busy import busy_nodes, held, running
 from fleetlab.studies.validate._line import Line
 from fleetlab.traces import read, synthesize
-from fleetlab.workload import Cluster, Workload
 
 FOLDER = "alibaba-pai-v2020"
 TAIL = "instance_table_tail/pai_instance_table.tail27587.full.csv.gz"

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, over_runs
 from fleetlab.studies.validate._busy import busy_nodes, held
 from fleetlab.studies.validate._line import Line
-from fleetlab.workload import Cluster, Workload
 
 FOLDER = "philly"
 GPUS = 8  # of a node

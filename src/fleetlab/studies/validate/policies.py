@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.validate._line import Line, Tell
 from fleetlab.traces import synthesize
-from fleetlab.workload import Cluster, Trace, Workload
 
 SEEDS = 4
 TASKS = 110_000

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster
 from fleetlab.sim import SimResult
 from fleetlab.studies.validate._arrivals import Input, Kind, gpus, poisson, seed_of
 from fleetlab.studies.validate._line import Line, Tell, exactly
-from fleetlab.workload import Cluster
 
 COUNT = 2000
 PRIORITIES = (Kind(0.4, priority=1), Kind(0.6, priority=0))

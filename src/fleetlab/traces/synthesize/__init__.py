@@ -8,6 +8,7 @@ from difflib import get_close_matches
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Provenance, Trace, TraceError, Workload
 from fleetlab.traces._intake import Tell, silent
 from fleetlab.traces.synthesize._arrivals import submissions
 from fleetlab.traces.synthesize._check import Check, check
@@ -18,7 +19,6 @@ from fleetlab.traces.synthesize._laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, c
 from fleetlab.traces.synthesize._requests import shapes
 from fleetlab.traces.synthesize._runtimes import services
 from fleetlab.traces.synthesize._usage import usage
-from fleetlab.workload import Provenance, Trace, TraceError, Workload
 
 NAMES = ("pai2020",)
 TASKS = 100_000

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from fleetlab.core import Estimate, Provenance, Trace, TraceError
 from fleetlab.traces.synthesize._laws import LAWS
 from fleetlab.traces.synthesize._measure import Target
 from fleetlab.traces.synthesize._rhythm import rhythm
 from fleetlab.traces.synthesize._targets import demand
 from fleetlab.traces.synthesize._view import View
-from fleetlab.workload import Estimate, Provenance, Trace, TraceError
 
 # Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
 CONFLICTS: dict[str, str] = {

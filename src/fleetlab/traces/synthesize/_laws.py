@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster
 from fleetlab.traces.synthesize._joint import Floats
-from fleetlab.workload import Cluster
 
 LAWS: Mapping[str, Any] = json.loads(files(__package__).joinpath("_laws.json").read_text("utf-8"))
 PRINTED: Mapping[str, Any] = LAWS["printed"]

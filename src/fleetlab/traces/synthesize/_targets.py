@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Cluster, Trace
 from fleetlab.traces.synthesize._joint import Bools, Floats
 from fleetlab.traces.synthesize._laws import DAY, FULL, LAWS, PRINTED, REQUESTS, SOME, TABLE, TYPES, cores, curve, gpus
 from fleetlab.traces.synthesize._measure import BAR, CDF, SHARE, TOLD, Sample, Target, number, quantile, share
 from fleetlab.traces.synthesize._requests import READ, request_class
 from fleetlab.traces.synthesize._view import View
-from fleetlab.workload import Cluster, Trace
 
 SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: half of one
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")

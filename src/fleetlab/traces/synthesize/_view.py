@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core import Trace
 from fleetlab.traces.synthesize._joint import Bools, Floats, Ints
 from fleetlab.traces.synthesize._laws import A_DAY, CPU_ONLY, TYPES
-from fleetlab.workload import Trace
 
 USED = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
 

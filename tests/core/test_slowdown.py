@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from fleetlab.workload import FleetlabError, Provenance, Slowdown, WorkloadError
-from fleetlab.workload.slowdown import MODES
+from fleetlab.core import FleetlabError, Provenance, Slowdown, WorkloadError
+from fleetlab.core.slowdown import MODES
 
 ABOUT = Provenance("bench", "hand", {"repeats": 3}, seed=1)
 ROW = {"mode": "mps", "workload": "heavy", "neighbour": "light", "speed": 0.8, "low": 0.7, "high": 0.9}

@@ -1,4 +1,4 @@
-"""What a policy search finds, and what a weighted policy costs beside a built-in one: `python -m bench.tune WHAT`.
+"""What a policy search finds, and what a weighted policy costs beside a built-in one: `python -m benchmarks.tune WHAT`.
 
 `speed`: tasks a second by built-in and weighted policies. `weeks`: a search on twelve weeks of a synthetic trace.
 `philly FOLDER`: a search on Philly's jobs, from a folder with `philly_sia_82k.csv` and `philly_vc.csv`.

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload.errors import WorkloadError
-from fleetlab.workload.figure import Figure
-from fleetlab.workload.result import Estimate, Provenance
+from fleetlab.core.errors import WorkloadError
+from fleetlab.core.figure import Figure
+from fleetlab.core.result import Estimate, Provenance
 
 ENDLESS = ("inf", "-inf")  # how JSON, which has no word for it, is told
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from fleetlab.workload.figure import figures_of
+from fleetlab.core.figure import figures_of
 
 
 class Estimate(NamedTuple):

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from fleetlab.workload import Cluster, WorkloadError
+from fleetlab.core import Cluster, WorkloadError
 
 COLUMNS = ["node", "pool", "gpu_type", "gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib"]
 

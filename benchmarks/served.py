@@ -1,8 +1,10 @@
-"""What a model's HTTP server answers while others use its card: `python -m bench.served OUT`, on a machine with a GPU.
+"""What a model's HTTP server answers while others use its card.
+
+Run it as `python -m benchmarks.served OUT` on a machine with a GPU.
 
 The server (`python -m fleetlab.bench.serve`), the background (`… bench.work`) and the load (`… bench.load`) are the
-commands that a user would run, each in a process of its own; all but the load under the sharing mode. One server serves
-a mode from its first background to its last. With `--out` of an earlier run it goes on with what is missing.
+commands that a user would run, each in a process of its own; all but the load under the sharing mode. One server
+serves a mode from its first background to its last. With `--out` of an earlier run it goes on with what is missing.
 """
 
 from __future__ import annotations

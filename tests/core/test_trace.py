@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetlab.workload import Cluster, FleetlabError, Provenance, Trace, TraceError, Workload
-from fleetlab.workload.trace import COUNTS, PLACEMENTS, REJECTS
+from fleetlab.core import Cluster, FleetlabError, Provenance, Trace, TraceError, Workload
+from fleetlab.core.trace import COUNTS, PLACEMENTS, REJECTS
 
 NAME = st.none() | st.text(max_size=3)
 

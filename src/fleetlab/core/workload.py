@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from fleetlab.workload import _columns
-from fleetlab.workload.errors import WorkloadError
+from fleetlab.core import _columns
+from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
 

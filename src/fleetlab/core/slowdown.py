@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload._files import replace
-from fleetlab.workload.errors import FleetlabError, WorkloadError
-from fleetlab.workload.result import Estimate, Provenance
+from fleetlab.core._files import replace
+from fleetlab.core.errors import FleetlabError, WorkloadError
+from fleetlab.core.result import Estimate, Provenance
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
@@ -76,7 +76,7 @@ class Slowdown:
         if name not in SHIPPED:
             msg = f"no profile ships under that name: `{name}`"
             raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Slowdown.load` takes a file")
-        return cls._from(json.loads(files("fleetlab.workload").joinpath(SHIPPED[name]).read_text("utf-8")), name)
+        return cls._from(json.loads(files("fleetlab.core").joinpath(SHIPPED[name]).read_text("utf-8")), name)
 
     @classmethod
     def load(cls, path: Path | str) -> Slowdown:

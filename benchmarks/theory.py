@@ -1,4 +1,4 @@
-"""`python -m bench.theory`: simulated means beside exact ones, as a table: the cases of tests/sim/test_theory.py."""
+"""`python -m benchmarks.theory`: simulated means beside exact ones, the cases of tests/sim/test_theory.py."""
 
 from __future__ import annotations
 

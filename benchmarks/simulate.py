@@ -1,7 +1,7 @@
 """How fast the simulator is: beside a bare loop, on the whole two months, with a long queue, and from a cold start.
 
-`python -m bench.simulate` does all of it, `python -m bench.simulate whole queue` some. Times are CPU seconds of one
-process, loops compiled before; of repeated ones the best is taken, for the noise of a machine only ever adds.
+`python -m benchmarks.simulate` does all of it, `python -m benchmarks.simulate whole queue` some. Times are CPU seconds
+of one process, loops compiled before; of repeated ones the best is taken, for the noise of a machine only ever adds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of docs/measurements/sharing.md, from the cells that were measured: `python -m bench.sharing FOLDER`.
+"""The tables of docs/measurements/sharing.md, from the cells that were measured: `python -m benchmarks.sharing FOLDER`.
 
 Progress here is against the tenant alone without MPS, whatever the mode: what a user would have had with a card of
 their own. `fleetlab bench show` takes the tenant alone in the same mode.

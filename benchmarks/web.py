@@ -1,6 +1,6 @@
 """How long does the page take to answer while somebody drags? Starts it, asks, and prints a table.
 
-    python -m bench.web
+    python -m benchmarks.web
 
 Wall is what the visitor waits for: until there are numbers at all (of the first tasks, where all take long), until
 those of all tasks are there, and until all is drawn. CPU is what the process used. Every state is asked for once, so

@@ -7,8 +7,8 @@ from types import MappingProxyType
 import polars as pl
 import pytest
 
-from fleetlab.workload import Estimate, FleetlabError, Provenance, TraceError, WorkloadError, as_json, say
-from fleetlab.workload.saved import Saved
+from fleetlab.core import Estimate, FleetlabError, Provenance, TraceError, WorkloadError, as_json, say
+from fleetlab.core.saved import Saved
 
 
 class Found:

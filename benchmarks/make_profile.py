@@ -1,6 +1,6 @@
-"""The profiles that ship with the package, from the cells measured on an H200: `python -m bench.make_profile FOLDER`.
+"""The profiles that ship with the package, from the cells measured on an H200.
 
-The same cells give the same files, byte for byte: speeds are rounded to what they are good for. With `--colocation
+Run it as `python -m benchmarks.make_profile FOLDER`. The same cells give the same files, byte for byte: speeds are rounded to what they are good for. With `--colocation
 FOLDER` nothing is written; the prediction for MIG slices is checked against published tables.
 """
 
@@ -15,9 +15,9 @@ from fleetlab._screen import table
 from fleetlab.bench.plans import CLASSES, MATRIX
 from fleetlab.bench.profile import profile
 from fleetlab.bench.profile.published import against
-from fleetlab.workload import Provenance, Slowdown
+from fleetlab.core import Provenance, Slowdown
 
-HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "workload"
+HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "core"
 DIGITS = 4
 PLANS = {
     "slowdown.json": ("classes", "solo", "pairs-ts", "sm-curve"),
@@ -27,7 +27,7 @@ PLANS = {
 
 def main() -> None:
     """Write both files, or check slices."""
-    asked = argparse.ArgumentParser(prog="python -m bench.make_profile", description=__doc__)
+    asked = argparse.ArgumentParser(prog="python -m benchmarks.make_profile", description=__doc__)
     asked.add_argument("folder", type=Path, help="docs/measurements/h200")
     asked.add_argument("--out", type=Path, default=HOME, help="where the files go")
     asked.add_argument("--colocation", action="store_true", help="the folder holds published tables of MIG speeds")

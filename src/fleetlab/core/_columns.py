@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from fleetlab.workload.errors import WorkloadError
+from fleetlab.core.errors import WorkloadError
 
 
 def cast(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, source: str, noun: str) -> pl.DataFrame:

@@ -20,13 +20,13 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload._files import replace
-from fleetlab.workload.cluster import SCHEMA as NODES
-from fleetlab.workload.cluster import Cluster
-from fleetlab.workload.errors import FleetlabError, TraceError
-from fleetlab.workload.jobs import SCHEMA as TASKS
-from fleetlab.workload.jobs import Workload
-from fleetlab.workload.result import Estimate, Provenance
+from fleetlab.core._files import replace
+from fleetlab.core.cluster import SCHEMA as NODES
+from fleetlab.core.cluster import Cluster
+from fleetlab.core.errors import FleetlabError, TraceError
+from fleetlab.core.result import Estimate, Provenance
+from fleetlab.core.workload import SCHEMA as TASKS
+from fleetlab.core.workload import Workload
 
 LAYOUT = 1  # of the folder; a later house that changes it reads the older ones too
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
-from fleetlab.workload.errors import WorkloadError
+from fleetlab.core.errors import WorkloadError
 
 Kind = Literal["line", "step", "bar", "dots", "heat"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -1,8 +1,9 @@
 """What a sweep costs beside a bare loop, how busy it keeps the cores, and whether ten kills change anything.
 
-`python -m bench.sweep overhead` plays the same small cells in a bare loop, by local workers and, where Ray is
-installed, on a Ray cluster of its own. `python -m bench.sweep thousand` plays 1,000 cells undisturbed, and again with
-ten kills at random; the two stores must be the same. `python -m bench.sweep longer` plays 1,000 cells of 15,000 tasks.
+`python -m benchmarks.sweep overhead` plays the same small cells in a bare loop, by local workers and, where Ray is
+installed, on a Ray cluster of its own. `python -m benchmarks.sweep thousand` plays 1,000 cells undisturbed, and again
+with ten kills at random; the two stores must be the same. `python -m benchmarks.sweep longer` plays 1,000 cells of
+15,000 tasks.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetlab.workload import Workload, WorkloadError
-from fleetlab.workload.jobs import SCHEMA, STATUS
+from fleetlab.core import Workload, WorkloadError
+from fleetlab.core.workload import SCHEMA, STATUS
 
 DESIGN = [
     "task",

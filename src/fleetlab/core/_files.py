@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from fleetlab.workload.errors import FleetlabError
+from fleetlab.core.errors import FleetlabError
 
 
 def may_write(path: Path) -> None:

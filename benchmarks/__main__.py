@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from bench import simulate
-from bench.pai_tables import generate, pack
+from benchmarks import simulate
+from benchmarks.pai_tables import generate, pack
 
 BUILD = Path("build/bench")
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from fleetlab import Estimate, Figure, FleetlabError, Provenance, Saved
-from fleetlab.workload import as_json
+from fleetlab.core import as_json
 
 
 class Found:

@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetlab.workload import FleetlabError, Provenance, Trace, Workload
-from fleetlab.workload._files import may_write, replace
+from fleetlab.core import FleetlabError, Provenance, Trace, Workload
+from fleetlab.core._files import may_write, replace
 
 SAVER = """
 import itertools, sys
 import polars as pl
-from fleetlab.workload import Provenance, Trace, Workload
+from fleetlab.core import Provenance, Trace, Workload
 
 folder, who, rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 for k in itertools.count(who) if len(sys.argv) < 5 else range(who, who + int(sys.argv[4])):
@@ -86,7 +86,7 @@ def test_what_killed_saves_left_is_swept_a_day_later(tmp_path):
 LIMITED = """
 import resource, signal, sys
 import polars as pl
-from fleetlab.workload import FleetlabError, Provenance, Trace, Workload
+from fleetlab.core import FleetlabError, Provenance, Trace, Workload
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))

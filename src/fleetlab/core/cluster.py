@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.workload import _columns
-from fleetlab.workload.errors import WorkloadError
+from fleetlab.core import _columns
+from fleetlab.core.errors import WorkloadError
 
 SCHEMA: dict[str, pl.DataType] = {
     "node": pl.String(),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetlab.workload import Slowdown, WorkloadError
-from fleetlab.workload.slowdown import SHIPPED
+from fleetlab.core import Slowdown, WorkloadError
+from fleetlab.core.slowdown import SHIPPED
 
 HOUSE = Path(__file__).parents[2]
 CELLS = HOUSE / "docs" / "measurements" / "h200"
-HERE = HOUSE / "src" / "fleetlab" / "workload"
+HERE = HOUSE / "src" / "fleetlab" / "core"
 
 
 def modes(profile: Slowdown) -> list[str]:
@@ -20,7 +20,7 @@ def modes(profile: Slowdown) -> list[str]:
 
 
 def test_the_cells_give_the_shipped_files_byte_for_byte(tmp_path):
-    command = [sys.executable, "-m", "bench.make_profile", str(CELLS), "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.make_profile", str(CELLS), "--out", str(tmp_path)]
     subprocess.run(command, cwd=HOUSE, check=True, capture_output=True, timeout=120)
     made = sorted(tmp_path.iterdir())
     assert {path.name for path in made} == set(SHIPPED.values()) - {SHIPPED["published"]}
