@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fleetlab.sim.accounts import Prices
-    from fleetlab.sim.check import check_order, check_place
+    from fleetlab.sim.check import check_order, check_placement
     from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
     from fleetlab.sim.packing import Packing, pack
-    from fleetlab.sim.policy import State, order, place
+    from fleetlab.sim.policy import State, order, placement
     from fleetlab.sim.replay import simulate
     from fleetlab.sim.result import SimResult
 
@@ -29,10 +29,10 @@ _MODULE = {
     "Spot": "events",
     "State": "policy",
     "check_order": "check",
-    "check_place": "check",
+    "check_placement": "check",
     "order": "policy",
     "pack": "packing",
-    "place": "policy",
+    "placement": "policy",
     "simulate": "replay",
 }
 
@@ -48,10 +48,10 @@ __all__ = [
     "Spot",
     "State",
     "check_order",
-    "check_place",
+    "check_placement",
     "order",
     "pack",
-    "place",
+    "placement",
     "simulate",
 ]
 

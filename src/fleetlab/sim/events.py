@@ -1,4 +1,4 @@
-"""What happens to nodes and to the tasks on them: failures, drains, reclaimed spot nodes, pools that grow and shrink.
+"""What happens to nodes and to the jobs on them: failures, drains, reclaimed spot nodes, pools that grow and shrink.
 
 simulate(workload, cluster, events=[Faults(mtbf=30 * 86400, mttr=3600)], recovery=Recovery(every=600, save=10))
 """
@@ -16,16 +16,16 @@ from fleetlab.core import Cluster, WorkloadError
 from fleetlab.sim._nodes import Floats, Ints
 
 TICK = 2.0**-24  # seconds; every time is a whole number of these
-DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves tasks the time to be saved
+DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves jobs the time to be saved
 MOST = 5_000_000  # outages in one run
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What a task keeps when it loses its nodes, and what that costs.
+    """What a job keeps when it loses its nodes, and what that costs.
 
     While it runs, a checkpoint is taken after every `every` seconds of work, each takes `save` seconds; 0: none, and a
-    failure starts the task from nothing. One that the scheduler puts off is saved first, which takes `save` more. To
+    failure starts the job from nothing. One that the scheduler puts off is saved first, which takes `save` more. To
     go on from a checkpoint takes `restart` seconds.
 
     >>> Recovery(every=600, save=10, restart=30)
@@ -57,7 +57,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Nodes are gone from `begin` to `end`, and tasks on them lose their place."""
+    """Nodes are gone from `begin` to `end`, and jobs on them lose their place."""
 
     begin: float
     end: float
@@ -70,7 +70,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nodes take no new tasks from `begin` to `end`; what runs on them may finish."""
+    """Nodes take no new jobs from `begin` to `end`; what runs on them may finish."""
 
     begin: float
     end: float
@@ -85,7 +85,7 @@ class Drain:
 class Spot:
     """Nodes of a pool are reclaimed: each on average `every` seconds after it came (back), and is `away` seconds.
 
-    Times between are exponential. With a `notice` at least as long as a checkpoint takes, tasks are saved first.
+    Times between are exponential. With a `notice` at least as long as a checkpoint takes, jobs are saved first.
     """
 
     pool: str
@@ -99,10 +99,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """A pool that grows while tasks wait and shrinks when nodes are idle.
+    """A pool that grows while jobs wait and shrinks when nodes are idle.
 
     All but `least` of its nodes begin switched off. At the first multiple of `every` seconds after someone began to
-    wait whom a node that is off could take, and at every later one, as many nodes are booted as those tasks need; each
+    wait whom a node that is off could take, and at every later one, as many nodes are booted as those jobs need; each
     is up after `boot` seconds. One that has been idle for `idle` seconds is switched off, while more than `least` are
     up and nobody waits whom it could take.
     """

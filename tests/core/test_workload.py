@@ -12,13 +12,13 @@ from fleetlab.core import Workload, WorkloadError
 from fleetlab.core.workload import SCHEMA, STATUS
 
 DESIGN = [
-    "task",
     "job",
+    "parent",
     "user",
     "group",
     "app",
     "submit",
-    "service",
+    "runtime",
     "instances",
     "cpu_milli",
     "memory_mib",
@@ -48,8 +48,8 @@ def test_the_columns_are_those_of_the_design_in_its_order():
 
 def test_a_log_that_says_nothing_means_one_plain_instance():
     assert of().frame.row(0, named=True) == {
-        **dict.fromkeys(("user", "group", "app", "service", "start", "end")),
-        **dict.fromkeys(("task", "job", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
+        **dict.fromkeys(("user", "group", "app", "runtime", "start", "end")),
+        **dict.fromkeys(("job", "parent", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
         **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority"), 0),
         "instances": 1,
         "gpu_types": [],
@@ -57,17 +57,17 @@ def test_a_log_that_says_nothing_means_one_plain_instance():
     }
 
 
-def test_tasks_are_numbered_by_submission_and_ties_keep_the_order_of_the_source():
-    w = of(submit=[5.0, 0.0, 5.0, 0.0], job=[3, 1, 2, 0])
-    assert w.frame.select("task", "job").rows() == [(0, 1), (1, 0), (2, 3), (3, 2)]
+def test_jobs_are_numbered_by_submission_and_ties_keep_the_order_of_the_source():
+    w = of(submit=[5.0, 0.0, 5.0, 0.0], parent=[3, 1, 2, 0])
+    assert w.frame.select("job", "parent").rows() == [(0, 1), (1, 0), (2, 3), (3, 2)]
 
 
-def test_without_jobs_each_task_is_its_own():
-    assert of(submit=[1.0, 0.0]).frame["job"].to_list() == [1, 0]
+def test_without_jobs_each_job_is_its_own():
+    assert of(submit=[1.0, 0.0]).frame["parent"].to_list() == [1, 0]
 
 
-def test_no_tasks_are_a_workload_too():
-    assert repr(of(submit=[])) == "<Workload 0 tasks, 0 instances, by hand>"
+def test_no_jobs_are_a_workload_too():
+    assert repr(of(submit=[])) == "<Workload 0 jobs, 0 instances, by hand>"
 
 
 def test_instances_are_added_up_beyond_32_bits():
@@ -81,12 +81,12 @@ NAME = st.none() | st.text(max_size=3)
 GPUS = st.integers(0, 999) | st.integers(0, 2_000_000).map(lambda n: n * 1000)
 ROW = st.fixed_dictionaries(
     {
-        "job": st.integers(-(2**63), 2**63 - 1),
+        "parent": st.integers(-(2**63), 2**63 - 1),
         "user": NAME,
         "group": NAME,
         "app": NAME,
         "submit": SECONDS,
-        "service": st.none() | SECONDS,
+        "runtime": st.none() | SECONDS,
         "instances": st.integers(1, 2**31 - 1),
         "cpu_milli": AMOUNT,
         "memory_mib": AMOUNT,
@@ -106,24 +106,24 @@ often = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def counted_from_zero(rows: list[dict[str, object]]) -> pl.DataFrame:
-    frame = pl.DataFrame(rows, schema={k: FED[k] for k in FED if k not in ("task", "end")})
+    frame = pl.DataFrame(rows, schema={k: FED[k] for k in FED if k not in ("job", "end")})
     return frame.with_columns(pl.col("submit") - pl.col("submit").min(), end=pl.col("start") + 1.0)
 
 
 @often
 @given(st.lists(ROW, max_size=6), st.randoms(use_true_random=False))
-def test_any_tasks_in_range_are_taken_as_they_are_and_sorted(rows, random):
+def test_any_jobs_in_range_are_taken_as_they_are_and_sorted(rows, random):
     frame = counted_from_zero(rows)
     frame = frame.select(random.sample(frame.columns, len(frame.columns)))
     out = Workload.of(frame, source="s").frame
     expected = frame.sort("submit", maintain_order=True).select(DESIGN[1:]).rows()
-    assert out["task"].to_list() == list(range(len(rows)))
-    assert out.drop("task").rows() == expected
+    assert out["job"].to_list() == list(range(len(rows)))
+    assert out.drop("job").rows() == expected
 
 
-WHOLE = ["job", "instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib"]
+WHOLE = ["parent", "instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib"]
 WHOLE += ["max_per_node", "priority"]
-TIMES = ["submit", "service", "start", "end"]
+TIMES = ["submit", "runtime", "start", "end"]
 WRONG: list[tuple[str, object]] = [
     *[(name, math.nan) for name in TIMES + WHOLE],
     *[(name, math.inf) for name in TIMES + WHOLE],
@@ -137,9 +137,9 @@ WRONG: list[tuple[str, object]] = [
     *[(name, [1.0]) for name in TIMES + WHOLE + ["user", "status"]],
     *[(name, datetime.timedelta(seconds=0)) for name in TIMES + WHOLE + ["user"]],
     *[(name, datetime.datetime(1970, 1, 1)) for name in TIMES + WHOLE],
-    *[(name, object()) for name in SCHEMA if name != "task"],
-    *[(name, -1) for name in WHOLE if name not in ("job", "priority")],
-    *[("submit", -1.0), ("service", -1.0), ("submit", 1.0)],
+    *[(name, object()) for name in SCHEMA if name != "job"],
+    *[(name, -1) for name in WHOLE if name not in ("parent", "priority")],
+    *[("submit", -1.0), ("runtime", -1.0), ("submit", 1.0)],
     *[
         ("instances", 0),
         ("instances", 2**31),
@@ -167,14 +167,14 @@ def test_one_bad_value_is_refused_with_a_hint(name, value):
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("frame", [pl.DataFrame(), pl.DataFrame({"job": [1]})], ids=["nothing", "no submit"])
+@pytest.mark.parametrize("frame", [pl.DataFrame(), pl.DataFrame({"parent": [1]})], ids=["nothing", "no submit"])
 def test_a_table_without_submissions_is_refused(frame):
     with pytest.raises(WorkloadError, match="needs the column: `submit`"):
         Workload.of(frame, source="s")
 
 
 def test_an_end_before_its_start_is_refused_and_shown():
-    with pytest.raises(WorkloadError, match=r"`end` is before its start in 1 tasks, first in task 1: 1\.0"):
+    with pytest.raises(WorkloadError, match=r"`end` is before its start in 1 jobs, first in job 1: 1\.0"):
         of(submit=[0.0, 1.0], start=[0.0, 2.0], end=[0.0, 1.0])
 
 

@@ -15,14 +15,14 @@ from fleetlab.core import FleetlabError
 from fleetlab.web import answers
 from fleetlab.web.pool import PATIENCE, Withdrawn
 
-KEPT = 256  # jobs that are over
-ALONE = 5.0  # s after which a job ends whose visitor has closed the page
+KEPT = 256  # operations that are over
+ALONE = 5.0  # s after which an operation ends whose visitor has closed the page
 QUIET = 10.0  # s after which a stream says that it is still there
 GOING, DONE, FAILED, CANCELLED = "going", "done", "failed", "cancelled"
 
 
 @dataclass(eq=False)
-class Job:
+class Operation:
     """One piece of work of one visitor."""
 
     kind: Any
@@ -34,19 +34,19 @@ class Job:
     result: Any = None
     refusal: answers.Refusal | None = None
     overtaken: bool = False
-    partly: bool = False  # answered for the first tasks: all of them take long
+    partly: bool = False  # answered for the first jobs: all of them take long
     ahead: Callable[[], int] = lambda: 0
     began: float = field(default_factory=time.monotonic)
     took: float | None = None
     listeners: int = 0
-    task: asyncio.Task[None] | None = None
+    future: asyncio.Task[None] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def told(self, seen: answers.Answer | None = None) -> answers.Job:
+    def told(self, seen: answers.Answer | None = None) -> answers.Operation:
         """As the interface answers it, to somebody who has seen an early answer."""
         took = time.monotonic() - self.began if self.took is None else self.took
-        found: answers.Job = {
-            "job": self.name,
+        found: answers.Operation = {
+            "operation": self.name,
             "kind": self.kind,
             "status": self.status,
             "ahead": self.ahead() if self.status == GOING else 0,
@@ -91,72 +91,72 @@ class Job:
         return True
 
 
-class Jobs:
+class Operations:
     """All of them, by name."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._operations: OrderedDict[str, Operation] = OrderedDict()
 
-    def get(self, name: str) -> Job | None:
+    def get(self, name: str) -> Operation | None:
         """One of them."""
-        return self._jobs.get(name)
+        return self._operations.get(name)
 
-    def start(self, kind: str, visitor: str, do: Callable[[Job], Awaitable[Any]]) -> Job:
+    def start(self, kind: str, visitor: str, do: Callable[[Operation], Awaitable[Any]]) -> Operation:
         """Begin something."""
-        job = Job(kind, visitor)
-        self._jobs[job.name] = job
-        over = [name for name, j in self._jobs.items() if j.status != GOING]
+        operation = Operation(kind, visitor)
+        self._operations[operation.name] = operation
+        over = [name for name, j in self._operations.items() if j.status != GOING]
         for name in over[: max(0, len(over) - KEPT)]:
-            del self._jobs[name]
-        job.task = asyncio.create_task(self._do(job, do))
+            del self._operations[name]
+        operation.future = asyncio.create_task(self._do(operation, do))
         # One that is stopped before it has begun never gets to say so.
-        job.task.add_done_callback(lambda _: job.end(CANCELLED) if job.status == GOING else None)
-        return job
+        operation.future.add_done_callback(lambda _: operation.end(CANCELLED) if operation.status == GOING else None)
+        return operation
 
-    async def _do(self, job: Job, do: Callable[[Job], Awaitable[Any]]) -> None:
+    async def _do(self, operation: Operation, do: Callable[[Operation], Awaitable[Any]]) -> None:
         try:
-            job.result = await do(job)
-            job.end(DONE)
+            operation.result = await do(operation)
+            operation.end(DONE)
         except FleetlabError as e:
-            job.refusal = {"error": str(e), "hint": e.hint}
-            job.end(FAILED)
+            operation.refusal = {"error": str(e), "hint": e.hint}
+            operation.end(FAILED)
         except (asyncio.CancelledError, Withdrawn):
-            job.end(CANCELLED)
+            operation.end(CANCELLED)
         except Exception:
-            job.refusal = {"error": "something broke here", "hint": "the terminal of the page says more"}
+            operation.refusal = {"error": "something broke here", "hint": "the terminal of the page says more"}
             traceback.print_exc()
-            job.end(FAILED)
+            operation.end(FAILED)
 
-    def cancel(self, job: Job, *, overtaken: bool = False) -> None:
+    def cancel(self, operation: Operation, *, overtaken: bool = False) -> None:
         """Stop it; its process too, if nobody else waits for the same. One that was overtaken may go on for a while."""
-        job.overtaken = overtaken
-        if job.task is not None and not job.task.done():
-            job.task.cancel()
+        operation.overtaken = overtaken
+        if operation.future is not None and not operation.future.done():
+            operation.future.cancel()
 
     async def close(self) -> None:
         """Stop them all."""
-        tasks = [job.task for job in self._jobs.values() if job.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        futures = [operation.future for operation in self._operations.values() if operation.future is not None]
+        for future in futures:
+            future.cancel()
+        await asyncio.gather(*futures, return_exceptions=True)
 
-    async def events(self, job: Job) -> AsyncIterator[answers.Job | None]:
+    async def events(self, operation: Operation) -> AsyncIterator[answers.Operation | None]:
         """What is known of it whenever that changes, until it is over; None: still there."""
-        job.listeners += 1
-        told, seen = job.told(), job.early
+        operation.listeners += 1
+        told, seen = operation.told(), operation.early
         try:
             yield told
-            while job.status == GOING:
-                if job.early is not seen or await job.wait(QUIET):
-                    told, seen = job.told(seen), job.early
+            while operation.status == GOING:
+                if operation.early is not seen or await operation.wait(QUIET):
+                    told, seen = operation.told(seen), operation.early
                     yield told
                 else:
                     yield None
         finally:
-            job.listeners -= 1
-            if job.status == GOING and not job.listeners:
-                asyncio.get_running_loop().call_later(ALONE, self._cancel_if_alone, job)
+            operation.listeners -= 1
+            if operation.status == GOING and not operation.listeners:
+                asyncio.get_running_loop().call_later(ALONE, self._cancel_if_alone, operation)
 
-    def _cancel_if_alone(self, job: Job) -> None:
-        if not job.listeners:
-            self.cancel(job)
+    def _cancel_if_alone(self, operation: Operation) -> None:
+        if not operation.listeners:
+            self.cancel(operation)

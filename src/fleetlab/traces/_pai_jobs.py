@@ -55,7 +55,7 @@ def _without_repeats(visit: Visit, parts: list[Path]) -> list[Path]:
 # -- tasks -------------------------------------------------------------------------------------------------------
 
 
-def numbered_tasks(visit: Visit, parts: list[Path]) -> pl.DataFrame:
+def numbered_jobs(visit: Visit, parts: list[Path]) -> pl.DataFrame:
     """Tasks in arrival order, with what jobs, groups and instances tell of them."""
     if visit.has(TASK):
         frame = visit.whole(TASK)
@@ -135,7 +135,7 @@ def _with_gangs(visit: Visit, tasks: pl.DataFrame, parts: list[Path]) -> pl.Data
     # Without any time, all that is known is that it was there: older than the log, for all one can tell.
     submit = pl.coalesce("start_time", "job_start", "first")
     tasks = tasks.with_columns(submit=submit.fill_null(submit.min()).fill_null(0.0), timeless=submit.is_null())
-    return tasks.sort("submit", maintain_order=True).with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+    return tasks.sort("submit", maintain_order=True).with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
 
 
 def _gangs(parts: list[Path], keys: pl.LazyFrame) -> pl.DataFrame:
@@ -174,12 +174,12 @@ def _columns(visit: Visit, frame: pl.DataFrame, zero: float) -> pl.DataFrame:
     spec = pl.col("gpu_type_spec") if visit.has(GROUP) else pl.col("gpu_type").replace("CPU", None)
     asks = pl.col("plan_gpu").fill_null(0) > 0
     return frame.select(
-        job=pl.col("job_name").rank("dense").cast(pl.Int64) - 1,
+        parent=pl.col("job_name").rank("dense").cast(pl.Int64) - 1,
         user="user",
         group=pl.coalesce("group", "user"),
         app="workload",
         submit=pl.col("submit") - zero,
-        service=pl.when(done).then(ran),
+        runtime=pl.when(done).then(ran),
         instances=pl.col("inst_num").cast(pl.Int32),
         cpu_milli=_milli("plan_cpu"),
         memory_mib=(pl.col("plan_mem").fill_null(0) * 1024).round().cast(pl.Int64),
@@ -216,7 +216,7 @@ def _note_oddities(visit: Visit, frame: pl.DataFrame) -> None:
         ).is_null(),
     }
     counts = frame.select(e.sum().alias(what) for what, e in told.items()).row(0, named=True)
-    visit.notes += [f"{n:,} tasks {what}" for what, n in counts.items() if n]
+    visit.notes += [f"{n:,} jobs {what}" for what, n in counts.items() if n]
     if visit.has(TASK) and not visit.has(INSTANCE):
         visit.notes.append("no instance table: run times include waiting, and when tasks started is not known")
     if not visit.has(GROUP) and visit.has(TASK):

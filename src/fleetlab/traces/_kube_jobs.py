@@ -1,4 +1,4 @@
-"""Pods as tasks: which of them are one gang, and where each ran."""
+"""Pods as jobs: which of them are one gang, and where each ran."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fleetlab.traces._kube_pods import Pod
 TEXTS = ("user", "group", "app")
 ASKS = ("priority", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
 SAME = (*TEXTS, *ASKS, "gpu_types")  # what the pods of a gang have in common
-TASK: dict[str, pl.DataType] = {
+JOB: dict[str, pl.DataType] = {
     **dict.fromkeys(("name", "status", *TEXTS), pl.String()),
-    **dict.fromkeys(("at", "job", "instances", *ASKS), pl.Int64()),
+    **dict.fromkeys(("at", "parent", "instances", *ASKS), pl.Int64()),
     **dict.fromkeys(("submit", "start", "end"), pl.Float64()),
     "gpu_types": pl.List(pl.String()),
     "unsized": pl.Boolean(),
@@ -30,12 +30,12 @@ def row_of(pod: Pod, fleet: Fleet) -> Row:
     """A pod in the words of a workload; Malformed if it asks for what cannot be."""
     plain = ("name", "group", "app", "node", "priority", "submit", "start", "end", "status")
     gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
-    known = {"user": pod.namespace, "gang": gang, "job": gang or pod.owner}
+    known = {"user": pod.namespace, "gang": gang, "parent": gang or pod.owner}
     return {name: getattr(pod, name) for name in plain} | known | demand(pod, fleet)
 
 
 def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
-    """Pods that are one task: those of a gang that ask for the same, and every other by itself."""
+    """Pods that are one job: those of a gang that ask for the same, and every other by itself."""
     found: dict[object, list[Row]] = {}
     for k, row in enumerate(rows):
         same = (row["gang"], *(row[name] for name in SAME)) if row["gang"] else k
@@ -43,14 +43,17 @@ def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
     return list(found.values())
 
 
-def tasks_of(gangs: list[list[Row]]) -> pl.DataFrame:
+def jobs_of(gangs: list[list[Row]]) -> pl.DataFrame:
     """One row a gang, in the order given."""
-    jobs: dict[str, int] = {}
-    rows = [_task(gang) | {"at": k, "job": jobs.setdefault(gang[0]["job"], len(jobs))} for k, gang in enumerate(gangs)]
-    return pl.DataFrame(rows, schema=TASK).with_columns(service=pl.col("end") - pl.col("start"))
+    parents: dict[str, int] = {}
+    rows = [
+        _job(gang) | {"at": k, "parent": parents.setdefault(gang[0]["parent"], len(parents))}
+        for k, gang in enumerate(gangs)
+    ]
+    return pl.DataFrame(rows, schema=JOB).with_columns(runtime=pl.col("end") - pl.col("start"))
 
 
-def _task(gang: list[Row]) -> Row:
+def _job(gang: list[Row]) -> Row:
     """A gang has started when its last pod has, and ends with its last one."""
     first = gang[0]
     states = {row["status"] for row in gang}
@@ -68,12 +71,12 @@ def _task(gang: list[Row]) -> Row:
     }
 
 
-def placements_of(gangs: list[list[Row]], tasks: pl.DataFrame, zero: float) -> pl.LazyFrame | None:
-    """Where each pod ran; `tasks` says which number each gang has got."""
-    schema: dict[str, pl.DataType] = {"at": pl.Int64()} | {k: v for k, v in PLACEMENTS.items() if k != "task"}
+def placements_of(gangs: list[list[Row]], jobs: pl.DataFrame, zero: float) -> pl.LazyFrame | None:
+    """Where each pod ran; `jobs` says which number each gang has got."""
+    schema: dict[str, pl.DataType] = {"at": pl.Int64()} | {k: v for k, v in PLACEMENTS.items() if k != "job"}
     frame = pl.DataFrame(list(_placed(gangs)), schema=schema, orient="row")
     frame = frame.with_columns(pl.col("start") - zero, pl.col("end") - zero)
-    frame = frame.join(tasks.select("at", "task"), on="at").sort("task", "worker").select(list(PLACEMENTS))
+    frame = frame.join(jobs.select("at", "job"), on="at").sort("job", "worker").select(list(PLACEMENTS))
     return frame.lazy() if frame.height else None
 
 
