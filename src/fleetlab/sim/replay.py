@@ -50,14 +50,14 @@ def simulate(
 ) -> SimResult:
     """Replay a workload on a cluster: when and where does each job run, and why did it wait?
 
-    `order` ranks the jobs that wait, by an `estimate` of their run time where it needs one; `backfill` says what
-    happens when the first does not fit; `placement` says where. `sharing` is `fractional` (a share of a GPU runs
-    as fast as a whole one), `exclusive` (shares are rounded up to whole GPUs), or a mode of a `slowdown` profile, by
-    which jobs on one GPU slow each other; by `mig` a share up to a half has half a card, and a larger one all of it. With `preempt` a
-    job may put off others that rank after it, at the cost that `recovery` tells. `events` are what happens to nodes:
-    faults, drains, spot reclaims, pools that grow. `quota` is how many GPUs a user may hold at once. `weights` are
-    numbers that policies of one's own read as `s.weights`: other numbers need no compiling. `until` stops the clock.
-    Where that takes long, `progress` hears how far it is.
+    `order` ranks the jobs that wait, by an `estimate` of their run time where it needs one. `backfill` says what may
+    start when the first job does not fit, `placement` which node it gets. `sharing` is `fractional` (a fraction of a
+    GPU runs at full speed), `exclusive` (fractions are rounded up to whole GPUs), or a mode of a `slowdown` profile, by
+    which jobs on one GPU slow each other; under `mig` a fraction up to a half gets half a GPU, a larger one all of it.
+    With `preempt` a job may preempt running jobs that rank after it, at the cost that `recovery` states. `events` are
+    node failures, drains, spot reclaims and elastic pools. `quota` is the number of GPUs a user may hold at once.
+    `weights` are numbers that your own policies read as `s.weights`, without compiling again. `until` stops the clock.
+    `progress` is called as the run advances.
     """
     _known("backfill", backfill, BACKFILLS)
     _known("sharing", sharing, SHARING)

@@ -103,7 +103,7 @@ def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
         door.put({"what": "drawing", "done": len(trace.workload), "share": None, "numbers": numbers})
 
     now = Link.of(request["query"]).now
-    found = timed(played(trace, now, early, first=request.get("first"), progress=door.tell))
+    found = timed(played(trace, now, early, first=request.get("first"), tell=door.tell))
     return found | {"answered": answered[0] if answered else found["seconds"]}
 
 
