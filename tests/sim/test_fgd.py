@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster
-from fleetlab.sim import _fragments, full, quick
-from fleetlab.sim._nodes import FIRST, FREE, LAST, SHAPE_FIELDS, TYPE, WHOLE, holds, survey
-from fleetlab.sim._places import USUAL_CPU, USUAL_GPUS, USUAL_MILLI, USUAL_TYPES, fragment, growth
-from fleetlab.sim._tables import _nodes, world
+from fleetlab.sim.engine import fragments as _fragments
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.nodes import FIRST, FREE, LAST, SHAPE_FIELDS, TYPE, WHOLE, holds, survey
+from fleetlab.sim.placements import USUAL_CPU, USUAL_GPUS, USUAL_MILLI, USUAL_TYPES, fragment, growth
+from fleetlab.sim.reference import play as full
+from fleetlab.sim.world import _nodes, world
 
 # Every way to ask for GPUs, and CPU alone: CPU, milli, GPUs, types.
 ASK = st.tuples(
@@ -147,8 +149,8 @@ def test_nodes_are_gone_through_by_type_but_of_equals_the_first_is_taken(placeme
 
 PLAY = """
 import fleetlab
-from fleetlab.sim import quick
-from fleetlab.sim._tables import world
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.world import world
 trace = fleetlab.synthesize("pai2020", jobs=60, seed=2)
 few = fleetlab.Cluster.of(trace.cluster.frame[::60], source="few")
 one = quick.play(world(trace.workload, few), order="fifo", backfill="greedy", placement="fgd")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
-from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
-from fleetlab.sim._ranks import ORDERS, PREEMPTIVE
-from fleetlab.sim._tables import world
 from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
-from fleetlab.sim.full import Speeds, play, speeds_of
+from fleetlab.sim.nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
+from fleetlab.sim.reference.play import Speeds, play, speeds_of
+from fleetlab.sim.reference.ranking import ORDERS, PREEMPTIVE
+from fleetlab.sim.world import world
 
 BUILT_IN = ORDERS[:-1]
 WAITING, RUNNING, DONE = 0, 1, 2
@@ -608,9 +608,9 @@ def test_an_order_that_gives_no_number_stops_the_run():
 
 EVERYTHING = """
 import json, numpy as np, fleetlab
-from fleetlab.sim._tables import world
+from fleetlab.sim.world import world
 from fleetlab.sim.events import *
-from fleetlab.sim.full import play, speeds_of
+from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Slowdown
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')

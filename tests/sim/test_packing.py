@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
-from fleetlab.sim import _packing, packing
-from fleetlab.sim._packing import PLACES, Nodes, Pods, Usual
+from fleetlab.sim import packing
+from fleetlab.sim import packing_loop as _packing
+from fleetlab.sim.packing_loop import PLACES, Nodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -173,7 +174,7 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
         "import json, fleetlab\n"
         "t = fleetlab.synthesize('pai2020', jobs=300, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame.filter(t.cluster.frame['gpus'] > 0)[::90], source='few')\n"
-        "from fleetlab.sim._packing import PLACES\n"
+        "from fleetlab.sim.packing_loop import PLACES\n"
         "print(json.dumps(fleetlab.pack(t.workload, c, placement=PLACES, seeds=[1]).curves.rows()))\n"
     )
     answers = [

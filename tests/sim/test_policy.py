@@ -15,11 +15,11 @@ from numba import config, njit, typeof
 
 import fleetlab
 from fleetlab.sim import check
-from fleetlab.sim._tables import world
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.load import NAMES, load
 from fleetlab.sim.orders import BY_NAME, aging, las
 from fleetlab.sim.policy import NODE_COLUMNS, STATE_TYPE, State, order, placement, state_of
+from fleetlab.sim.world import world
 
 LIST, TABLE, ARRAY, TUPLE, WEIGHT = [1.0], {0: 1.0}, np.ones(3), (1.0, 2.0), 2.0
 
@@ -495,7 +495,7 @@ import sys
 import numpy as np
 import polars as pl
 import fleetlab
-from fleetlab.sim._tables import world
+from fleetlab.sim.world import world
 from fleetlab.sim.policy import NO_PLACE, order, state_of
 from loop import run
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
-from fleetlab.sim import full, quick
-from fleetlab.sim._tables import world
+from fleetlab.sim.engine import play as quick
 from fleetlab.sim.load import NAMES
+from fleetlab.sim.reference import play as full
+from fleetlab.sim.world import world
 
 JOB = st.fixed_dictionaries(
     {

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetlab import Cluster, FleetlabError, Provenance, Trace, Workload
-from fleetlab.sim import _nodes, load
-from fleetlab.sim._tables import ESTIMATES
+from fleetlab.sim import load
+from fleetlab.sim import nodes as _nodes
 from fleetlab.sim.replay import BACKFILLS, SHARING
+from fleetlab.sim.world import ESTIMATES
 from fleetlab.web import choices
 from fleetlab.web.scenario import KEPT, Link, Scenario
 from fleetlab.web.world import cluster_of, loaded, sized

@@ -16,8 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
-from fleetlab.sim import _packing
-from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.sim import packing_loop as _packing
+from fleetlab.sim.packing_loop import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload

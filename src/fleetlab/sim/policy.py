@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from fleetlab.core import PolicyError
 from fleetlab.sim._boil import in_a_line
-from fleetlab.sim._nodes import CPU, FIRST, GPU, GPUS, IDLE, LAST, MEMORY, MILLI, MOST, Floats, Ints
-from fleetlab.sim._places import HAS_CPU, HAS_MEMORY, TIER
 from fleetlab.sim._reading import moves, must_be_pure
-from fleetlab.sim._tables import World
+from fleetlab.sim.nodes import CPU, FIRST, GPU, GPUS, IDLE, LAST, MEMORY, MILLI, MOST, Floats, Ints
+from fleetlab.sim.placements import HAS_CPU, HAS_MEMORY, TIER
+from fleetlab.sim.world import World
 
 
 class State(NamedTuple):

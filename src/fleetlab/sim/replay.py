@@ -10,18 +10,18 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
-from fleetlab.sim._nodes import WHOLE, Floats
-from fleetlab.sim._played import Played, Progress
-from fleetlab.sim._tables import World, world
 from fleetlab.sim.accounts import Prices
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.events import Event, Recovery
 from fleetlab.sim.load import load
+from fleetlab.sim.nodes import WHOLE, Floats
 from fleetlab.sim.orders import BY_NAME, SETS
 from fleetlab.sim.policy import Policy, state_of
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Place
 from fleetlab.sim.result import SimResult
+from fleetlab.sim.schedule import Played, Progress
+from fleetlab.sim.world import World, world
 
 BACKFILLS = ("none", "greedy", "easy", "conservative")
 SHARING = ("fractional", "exclusive", "time-slicing", "mps", "mig")
@@ -71,12 +71,12 @@ def simulate(
     plain = sharing in ("fractional", "exclusive") and not (preempt or events or recovery or quota is not None)
     played = _quickly(found, who, backfill, where, own, seed, until) if plain else None
     if played is None:
-        from fleetlab.sim import full
-        from fleetlab.sim._compile import telling
+        from fleetlab.sim.jit import compile_notice
+        from fleetlab.sim.reference import play as full
 
         mode = sharing if sharing not in ("fractional", "exclusive") else None
         speeds = full.speeds_of(slowdown or Slowdown.default(), mode, found) if mode else None
-        with telling():
+        with compile_notice():
             played = full.play(
                 found, order=who, backfill=backfill, placement=where, preempt=preempt, quota=limits, weights=own,
                 speeds=speeds, recovery=recovery, events=events, cluster=cluster, seed=seed, until=until,
@@ -107,8 +107,8 @@ def _quickly(
     until: float | None,
 ) -> Played | None:
     """Play it with the quick loop, where that knows the rules."""
-    from fleetlab.sim import quick
-    from fleetlab.sim._compile import telling
+    from fleetlab.sim.engine import play as quick
+    from fleetlab.sim.jit import compile_notice
 
     if backfill not in quick.BACKFILLS or not isinstance(placement, str):
         return None
@@ -122,7 +122,7 @@ def _quickly(
         return None
     else:
         rank = _fixed(order, found, weights)
-    with telling():
+    with compile_notice():
         return quick.play(found, order=rank, backfill=backfill, placement=placement, seed=seed, until=until)
 
 

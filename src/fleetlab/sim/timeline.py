@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster
-from fleetlab.sim import _timeline
-from fleetlab.sim._nodes import CPU, FIRST, GPUS, LAST, MILLI, TYPE, UP, WHOLE, Floats, Ints
-from fleetlab.sim._played import Played, Segments
-from fleetlab.sim._tables import World
+from fleetlab.sim import schedule_check as _timeline
 from fleetlab.sim.accounts import Held
+from fleetlab.sim.nodes import CPU, FIRST, GPUS, LAST, MILLI, TYPE, UP, WHOLE, Floats, Ints
+from fleetlab.sim.schedule import Played, Segments
+from fleetlab.sim.world import World
 
 ALL = "all"  # in the column `gpu_type`: whatever the type
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import inner
-from fleetlab.sim._nodes import (
+from fleetlab.sim.jit import inner
+from fleetlab.sim.nodes import (
     CPU,
     FIRST,
     FREE,
@@ -30,7 +30,7 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
 )
-from fleetlab.sim._places import USUAL_CPU, USUAL_GPUS, USUAL_MILLI, USUAL_TYPES, weight
+from fleetlab.sim.placements import USUAL_CPU, USUAL_GPUS, USUAL_MILLI, USUAL_TYPES, weight
 
 MOST_USES = 1 << 17  # numbers in all lines together: 1 MB, and a hundred times what the built-in trace needs
 LEVELS = WHOLE + 1

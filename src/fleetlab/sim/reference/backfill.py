@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._books import (
+from fleetlab.sim.nodes import Floats, Ints, pop, push
+from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.allocation import ALL, begin, copy, fits, lift, meet, occupy, settle, slots
+from fleetlab.sim.reference.state import (
     AT,
     BELIEVED,
     GANG,
@@ -27,10 +30,7 @@ from fleetlab.sim._books import (
     inner_step,
     on_tick,
 )  # fmt: skip
-from fleetlab.sim._moves import ALL, begin, copy, fits, lift, meet, occupy, settle, slots
-from fleetlab.sim._nodes import Floats, Ints, pop, push
-from fleetlab.sim._work import believed_left, next_run
-from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.work import believed_left, next_run
 
 
 @inner_step

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import inline, inner, loop
-from fleetlab.sim._gangs import Memo, back, indexed, offered, reason, scored, settle, slots
-from fleetlab.sim._index import Bits
-from fleetlab.sim._nodes import (
+from fleetlab.sim.engine.fit import Memo, back, indexed, offered, reason, scored, settle, slots
+from fleetlab.sim.engine.index import Bits
+from fleetlab.sim.jit import inline, inner, loop
+from fleetlab.sim.nodes import (
     BY_HEAD,
     BY_ORDER,
     CPU,
@@ -38,7 +38,7 @@ from fleetlab.sim._nodes import (
     push,
     room,
 )
-from fleetlab.sim._places import RANDOM
+from fleetlab.sim.placements import RANDOM
 
 WHY = len(REASONS)
 ALL = 1 << 40  # more than there can be

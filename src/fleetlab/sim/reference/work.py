@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from fleetlab.sim._books import (
+from fleetlab.sim.nodes import FIRST, GPUS, MILLI, WHOLE
+from fleetlab.sim.reference.state import (
     AT,
     BELIEVED,
     BESIDE,
@@ -32,7 +33,6 @@ from fleetlab.sim._books import (
     on_tick,
     set_alarm,
 )  # fmt: skip
-from fleetlab.sim._nodes import FIRST, GPUS, MILLI, WHOLE
 
 
 @inner_step

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._books import (
+from fleetlab.sim.nodes import Floats, Ints, pop, push
+from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.state import (
     AFTER,
     BAD,
     BAD_JOB,
@@ -27,9 +29,7 @@ from fleetlab.sim._books import (
     inner_loop,
     inner_step,
 )  # fmt: skip
-from fleetlab.sim._nodes import Floats, Ints, pop, push
-from fleetlab.sim._work import look_at
-from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.work import look_at
 
 ORDERS = (
     "fifo", "sjf", "smallest", "largest", "priority", "aging", "las", "fair", "srpt", "server_filling",

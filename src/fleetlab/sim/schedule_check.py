@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._compile import loop, step
-from fleetlab.sim._nodes import (
+from fleetlab.sim.jit import loop, step
+from fleetlab.sim.nodes import (
     APP,
     COUNT,
     CPU,
@@ -30,7 +30,7 @@ from fleetlab.sim._nodes import (
     Floats,
     Ints,
 )  # fmt: skip
-from fleetlab.sim._places import fragment
+from fleetlab.sim.placements import fragment
 
 # What may be wrong with an instance on a node.
 FAULTS = (

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import inline, inner
-from fleetlab.sim._fragments import Uses, grown, lay_out, uses_of
-from fleetlab.sim._index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
-from fleetlab.sim._nodes import (
+from fleetlab.sim.engine.fragments import Uses, grown, lay_out, uses_of
+from fleetlab.sim.engine.index import AT_TYPES, KNOWN, Bits, best_cpu, best_share, best_whole, moved
+from fleetlab.sim.jit import inline, inner
+from fleetlab.sim.nodes import (
     BY_CPU,
     BY_FRAGMENT,
     BY_GANG,
@@ -46,7 +46,7 @@ from fleetlab.sim._nodes import (
     sink,
     take,
 )
-from fleetlab.sim._places import BEST_FIT, FGD, RANDOM, any_gpu, lot, score
+from fleetlab.sim.placements import BEST_FIT, FGD, RANDOM, any_gpu, lot, score
 
 Cards = NDArray[np.int16]
 

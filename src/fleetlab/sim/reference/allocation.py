@@ -4,7 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._books import (
+from fleetlab.sim.nodes import (
+    APP,
+    COUNT,
+    CPU,
+    DISK,
+    FIRST,
+    FREE,
+    GPU_MEMORY,
+    GPUS,
+    HELD,
+    KIND,
+    LAST,
+    LIMIT,
+    MEMORY,
+    MILLI,
+    MOST,
+    RDMA,
+    UP,
+    VRAM,
+    WHOLE,
+    Floats,
+    Ints,
+    give_back,
+    heapify,
+    holds,
+    pop,
+    room,
+    sink,
+    survey,
+    take,
+)  # fmt: skip
+from fleetlab.sim.placements import OWN, RANDOM, pick, score
+from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.state import (
     AT,
     BAD,
     BAD_JOB,
@@ -40,40 +73,7 @@ from fleetlab.sim._books import (
     on_tick,
     set_alarm,
 )  # fmt: skip
-from fleetlab.sim._nodes import (
-    APP,
-    COUNT,
-    CPU,
-    DISK,
-    FIRST,
-    FREE,
-    GPU_MEMORY,
-    GPUS,
-    HELD,
-    KIND,
-    LAST,
-    LIMIT,
-    MEMORY,
-    MILLI,
-    MOST,
-    RDMA,
-    UP,
-    VRAM,
-    WHOLE,
-    Floats,
-    Ints,
-    give_back,
-    heapify,
-    holds,
-    pop,
-    room,
-    sink,
-    survey,
-    take,
-)  # fmt: skip
-from fleetlab.sim._places import OWN, RANDOM, pick, score
-from fleetlab.sim._work import join, part, set_back, set_off
-from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.work import join, part, set_back, set_off
 
 ALL = 1 << 60  # more than there can be
 

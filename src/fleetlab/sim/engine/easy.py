@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim._compile import inner, loop
-from fleetlab.sim._engine import (
+from fleetlab.sim.engine.fit import Memo, back, indexed, reason, slots
+from fleetlab.sim.engine.index import AT_TYPES, KNOWN, TIERS, Bits, delist, enlist, lift, moved, relist, tier_of
+from fleetlab.sim.engine.loops import (
     ALL,
     WHY,
     Jobs,
@@ -26,9 +27,8 @@ from fleetlab.sim._engine import (
     pay,
     put,
 )
-from fleetlab.sim._gangs import Memo, back, indexed, reason, slots
-from fleetlab.sim._index import AT_TYPES, KNOWN, TIERS, Bits, delist, enlist, lift, moved, relist, tier_of
-from fleetlab.sim._nodes import (
+from fleetlab.sim.jit import inner, loop
+from fleetlab.sim.nodes import (
     APP,
     BY_HEAD,
     BY_ORDER,
@@ -64,7 +64,7 @@ from fleetlab.sim._nodes import (
     survey,
     take,
 )
-from fleetlab.sim._places import score
+from fleetlab.sim.placements import score
 
 TICK = 2.0**-24
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
-from fleetlab.sim._nodes import (
+from fleetlab.sim.nodes import (
     APP,
     GPU_FIELDS,
     KINDS,

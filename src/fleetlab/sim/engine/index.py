@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import inline, inner, loop
-from fleetlab.sim._nodes import (
+from fleetlab.sim.jit import inline, inner, loop
+from fleetlab.sim.nodes import (
     APP,
     CPU,
     DISK,

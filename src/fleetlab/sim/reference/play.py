@@ -15,17 +15,19 @@ from numba.core.types import CompileResultWAP
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, PolicyError, Slowdown, WorkloadError
-from fleetlab.sim import _books, _full, _pools
-from fleetlab.sim._books import Book, Ground, Rules
-from fleetlab.sim._full import BACKFILLS
-from fleetlab.sim._nodes import GPUS, MILLI, REASONS, UP, WHOLE, Floats, Ints
-from fleetlab.sim._places import PLACES
-from fleetlab.sim._played import DONE, Played, Progress, Segments, Up
-from fleetlab.sim._pools import Pools
-from fleetlab.sim._ranks import MOVING, ORDERS, OWN, PREEMPTIVE
-from fleetlab.sim._tables import World
 from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
+from fleetlab.sim.nodes import GPUS, MILLI, REASONS, UP, WHOLE, Floats, Ints
+from fleetlab.sim.placements import PLACES
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, State, order, placement, state_of
+from fleetlab.sim.reference import loop as _full
+from fleetlab.sim.reference import node_events as _pools
+from fleetlab.sim.reference import state as _books
+from fleetlab.sim.reference.loop import BACKFILLS
+from fleetlab.sim.reference.node_events import Pools
+from fleetlab.sim.reference.ranking import MOVING, ORDERS, OWN, PREEMPTIVE
+from fleetlab.sim.reference.state import Book, Ground, Rules
+from fleetlab.sim.schedule import DONE, Played, Progress, Segments, Up
+from fleetlab.sim.world import World
 
 ENOUGH = (3600.0,)  # GPU-seconds between the queues of `las`
 FAR = 3.0  # faults are drawn for so many times the span of the workload

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import loop, step
+from fleetlab.sim.jit import loop, step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from fleetlab.sim._compile import step
-from fleetlab.sim._nodes import (
+from fleetlab.sim.jit import step
+from fleetlab.sim.nodes import (
     COUNT,
     CPU,
     FIRST,

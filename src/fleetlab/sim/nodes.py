@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.sim._compile import step
+from fleetlab.sim.jit import step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

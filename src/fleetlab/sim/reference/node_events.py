@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._books import (
+from fleetlab.sim.nodes import COUNT, UP, Floats, Ints, holds, room, take
+from fleetlab.sim.reference.allocation import mark_freed, release, send_back
+from fleetlab.sim.reference.state import (
     AT,
     BARRED,
     FAILURES,
@@ -33,8 +35,6 @@ from fleetlab.sim._books import (
     set_alarm,
     value,
 )  # fmt: skip
-from fleetlab.sim._moves import mark_freed, release, send_back
-from fleetlab.sim._nodes import COUNT, UP, Floats, Ints, holds, room, take
 
 # What strikes a node: it fails, it takes no more jobs, it is reclaimed after a notice that lets jobs be saved.
 DOWN, DRAIN, RECLAIM, BACK = range(4)

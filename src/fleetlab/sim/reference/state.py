@@ -12,13 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim._compile import kept
-from fleetlab.sim._nodes import BY_HEAD, CPU, GPUS, MEMORY, MILLI, REASONS, Floats, Ints, pop, push
-
-# Only compiled code calls these: what Python would call them by takes as long to compile as they do.
-inner_loop = kept(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-value = kept(no_cpython_wrapper=True)  # taken by the loop as a value: see `full`
-inner_step = kept(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+from fleetlab.sim.jit import inner as inner_step
+from fleetlab.sim.jit import inner_loop, value  # noqa: F401
+from fleetlab.sim.nodes import BY_HEAD, CPU, GPUS, MEMORY, MILLI, REASONS, Floats, Ints, pop, push
 
 TICK = 2.0**-24  # seconds; every time is a whole number of these
 TICKS = 2.0**24

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.sim import _easy, _engine
-from fleetlab.sim._engine import Jobs, Land
-from fleetlab.sim._gangs import memo_of
-from fleetlab.sim._index import index_of, tiers_of
-from fleetlab.sim._nodes import GPU, GPUS, MILLI, ORDINAL, Floats, Ints
-from fleetlab.sim._places import BEST_FIT, PLACES
-from fleetlab.sim._played import DONE, RUNNING, WAITING, Played
-from fleetlab.sim._tables import World
+from fleetlab.sim.engine import easy as _easy
+from fleetlab.sim.engine import loops as _engine
+from fleetlab.sim.engine.fit import memo_of
+from fleetlab.sim.engine.index import index_of, tiers_of
+from fleetlab.sim.engine.loops import Jobs, Land
+from fleetlab.sim.nodes import GPU, GPUS, MILLI, ORDINAL, Floats, Ints
+from fleetlab.sim.placements import BEST_FIT, PLACES
+from fleetlab.sim.schedule import DONE, RUNNING, WAITING, Played
+from fleetlab.sim.world import World
 
 ORDERS = ("fifo", "sjf", "smallest", "largest", "priority", "aging")  # their ranks are fixed when a job arrives
 BY_ESTIMATE = ("sjf", "aging")

@@ -11,8 +11,53 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fleetlab.sim._backfill import believed_length, meet_all, meet_at, plan_next, plan_running, reserve, start_beside
-from fleetlab.sim._books import (
+from fleetlab.sim.jit import loop
+from fleetlab.sim.nodes import (
+    BY_GANG,
+    BY_GPU,
+    BY_HEAD,
+    BY_ORDER,
+    BY_QUOTA,
+    BY_TYPE,
+    GPU,
+    GPUS,
+    MILLI,
+    TYPE,
+    TYPES,
+    UP,
+    Ints,
+    holds,
+    push,
+    room,
+    why,
+)  # fmt: skip
+from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.allocation import (
+    ALL,
+    close,
+    copy,
+    cross,
+    fits,
+    lift,
+    log_run,
+    occupy,
+    release,
+    send_back,
+    slots,
+    start,
+)
+from fleetlab.sim.reference.backfill import (
+    believed_length,
+    meet_all,
+    meet_at,
+    plan_next,
+    plan_running,
+    reserve,
+    start_beside,
+)
+from fleetlab.sim.reference.node_events import RING, STRIKE, TEND, Pools
+from fleetlab.sim.reference.ranking import key_at_arrival, line_up, next_in_line, rank_all, worst_first
+from fleetlab.sim.reference.state import (
     ABLE,
     ARRIVED,
     ASKED,
@@ -70,31 +115,7 @@ from fleetlab.sim._books import (
     set_head,
     value,
 )  # fmt: skip
-from fleetlab.sim._compile import loop
-from fleetlab.sim._moves import ALL, close, copy, cross, fits, lift, log_run, occupy, release, send_back, slots, start
-from fleetlab.sim._nodes import (
-    BY_GANG,
-    BY_GPU,
-    BY_HEAD,
-    BY_ORDER,
-    BY_QUOTA,
-    BY_TYPE,
-    GPU,
-    GPUS,
-    MILLI,
-    TYPE,
-    TYPES,
-    UP,
-    Ints,
-    holds,
-    push,
-    room,
-    why,
-)  # fmt: skip
-from fleetlab.sim._pools import RING, STRIKE, TEND, Pools
-from fleetlab.sim._ranks import key_at_arrival, line_up, next_in_line, rank_all, worst_first
-from fleetlab.sim._work import in_vain, next_run
-from fleetlab.sim.policy import Fill, State
+from fleetlab.sim.reference.work import in_vain, next_run
 
 BACKFILLS = ("none", "greedy", "easy", "conservative")
 STRICT, SKIP, EASY, CONSERVATIVE = range(len(BACKFILLS))
