@@ -26,7 +26,8 @@ import polars as pl
 import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.sim.engine import play as quick
-from fleetlab.sim.world import TICK, world
+from fleetlab.sim.layout import TICK
+from fleetlab.sim.world import world
 from fleetlab.traces.builtin import open_trace
 
 BUILD = Path("build/bench")

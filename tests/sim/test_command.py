@@ -150,6 +150,6 @@ def test_until_stops_the_clock(capsys, trace):
 
 
 def test_compiled_code_is_kept_by_the_text_of_all_files_it_came_from():
-    files = {path.stem for path in jit.sources("engine.loops")}
-    assert {"loops", "fit", "index", "nodes", "placements", "jit"} <= files
-    assert "reference" not in files
+    files = {path.stem for path in jit.sources("engine.greedy")}
+    assert {"greedy", "fit", "index", "layout", "nodes", "placements", "jit"} <= files
+    assert "preemption" not in files

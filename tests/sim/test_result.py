@@ -16,10 +16,12 @@ from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim.accounts import Prices
-from fleetlab.sim.nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
-from fleetlab.sim.placements import BEST_FIT, pick
+from fleetlab.sim.codes import BEST_FIT, BY_GPU, BY_ORDER, REASONS
+from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeState, Scoring
+from fleetlab.sim.nodes import give_back, take
+from fleetlab.sim.placements import pick
 from fleetlab.sim.result import SimResult
-from fleetlab.sim.schedule import DONE, RUNNING, WAITING, Played, Segments, Up
+from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.world import world
 
 CLUSTER = Cluster.of(
@@ -39,27 +41,29 @@ CLUSTER = Cluster.of(
 
 def greedy(w):
     """Strictly in order of arrival, one job after the other: each starts at the first moment at which it fits."""
-    N, G, apps, draws = w.N.copy(), w.G.copy(), w.apps.copy(), np.ones(1, dtype=np.int64)
+    nodes, gpus, apps = state = NodeState(w.nodes.copy(), w.gpus.copy(), w.apps.copy())
+    scoring = Scoring(w.capacity, w.largest, w.typical, np.ones(1, dtype=np.int64))
     jobs = len(w.submit)
     start, end = np.zeros(jobs), np.zeros(jobs)
     where, got = np.full(w.first[-1], -1), np.zeros(w.first[-1], dtype=np.int64)
     now, running = 0.0, []
 
     def put(t):
+        shape = w.shapes[w.shape[t]]
         for i in range(w.first[t], w.first[t + 1]):
-            n, at = pick(BEST_FIT, w.S, w.shape[t], N, G, apps, w.C, w.most, w.U, w.share, draws)
+            n, at = pick(BEST_FIT, shape, state, scoring)
             if n < 0:
                 for j in range(w.first[t], i):
-                    give_back(w.S, w.shape[t], N, where[j], G, apps, got[j])
+                    give_back(shape, nodes[where[j]], gpus, apps, got[j])
                 return False
-            where[i], got[i] = n, take(w.S, w.shape[t], N, n, G, apps, at)
+            where[i], got[i] = n, take(shape, nodes[n], gpus, apps, at)
         return True
 
     def free(upto):
         for end_at, t in [r for r in sorted(running) if r[0] <= upto]:
             running.remove((end_at, t))
             for i in range(w.first[t], w.first[t + 1]):
-                give_back(w.S, w.shape[t], N, where[i], G, apps, got[i])
+                give_back(w.shapes[w.shape[t]], nodes[where[i]], gpus, apps, got[i])
 
     for t in range(jobs):
         now = max(now, w.submit[t])
@@ -194,7 +198,7 @@ def broken(**wrong):
         ({"got": np.array([1, 2])}, "a GPU that the node does not have"),
         ({"got": np.array([1, 0])}, "not the number of GPUs"),
         ({"where": np.array([0, 1])}, "which is none at 4.0 s: the node is not up"),
-        ({"up": Up(np.array([0]), np.array([0.0]), np.array([9.0]))}, "the node goes with it on board"),
+        ({"up": Up(np.array([0]), np.array([0.0]), np.array([9.0]))}, "the node goes down with a job on it"),
         ({"up": Up(np.array([0]), np.array([1.0]), np.array([np.inf]))}, "the node is not up"),
     ],
 )

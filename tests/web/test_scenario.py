@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetlab import Cluster, FleetlabError, Provenance, Trace, Workload
-from fleetlab.sim import load
-from fleetlab.sim import nodes as _nodes
+from fleetlab.sim import codes, load
 from fleetlab.sim.replay import BACKFILLS, SHARING
 from fleetlab.sim.world import ESTIMATES
 from fleetlab.web import choices
@@ -110,7 +109,7 @@ def test_what_can_be_chosen_is_what_the_simulator_has():
     assert set(choices.BACKFILLS) == set(BACKFILLS)
     assert set(choices.SHARING) == set(SHARING)
     assert set(choices.ESTIMATES) == set(ESTIMATES)
-    assert list(choices.REASONS) == list(_nodes.REASONS)
+    assert list(choices.REASONS) == list(codes.REASONS)
 
 
 # --- applied to a trace ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from fleetlab.sim._intervals import mean_between
-from fleetlab.sim.nodes import REASONS
+from fleetlab.sim.codes import REASONS
 
 MOST = 20  # rows of a class that has no end of values: the others are one row together
 OTHERS = "others"

@@ -7,7 +7,7 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.sim._intervals import BATCHES, LEAST, half_width
-from fleetlab.sim.nodes import Floats
+from fleetlab.sim.layout import Floats
 
 POINTS = 120  # of a curve
 DAY = 86_400.0

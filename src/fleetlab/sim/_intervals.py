@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetlab.core import Estimate
-from fleetlab.sim.nodes import Floats
+from fleetlab.sim.layout import Floats
 
 BATCHES = 20
 LEAST = 10 * BATCHES  # values: with fewer, no interval is given

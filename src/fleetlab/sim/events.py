@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, WorkloadError
-from fleetlab.sim.nodes import Floats, Ints
+from fleetlab.sim.layout import TICK, Floats, Ints
 
-TICK = 2.0**-24  # seconds; every time is a whole number of these
 DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves jobs the time to be saved
 MOST = 5_000_000  # outages in one run
 

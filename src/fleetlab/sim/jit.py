@@ -43,8 +43,10 @@ MAX_AGE = 7 * 86_400  # seconds: unused cache folders that are older are deleted
 def sources(module: str) -> frozenset[Path]:
     """Return the file of a module of this package, and those of all modules of it that the module imports."""
     path = ROOT / f"{module.replace('.', '/')}.py"
-    imports = re.findall(rf"from {PACKAGE}\.([\w.]+) import", path.read_text("utf-8"))
-    return frozenset({path}).union(*(sources(other) for other in imports if other != module))
+    text = path.read_text("utf-8")
+    imports = set(re.findall(rf"^from {PACKAGE}\.([\w.]+) import", text, re.M))
+    imports |= {name for names in re.findall(rf"^from {PACKAGE} import (.+)", text, re.M) for name in names.split(", ")}
+    return frozenset({path}).union(*(sources(other) for other in imports - {module}))
 
 
 @cache
@@ -96,7 +98,8 @@ def _shared(dispatcher: Any, folder: Path) -> Any:  # noqa: ANN401
     """
     template, compiled = dispatcher.get_call_template, dispatcher.compile
     dispatcher.get_call_template = lambda args, kws: template(tuple(map(unliteral, args)), kws)
-    lock = folder / f"{dispatcher.py_func.__name__}.lock"
+    function = dispatcher.py_func
+    lock = folder / f"{function.__module__}.{function.__name__}.lock"
 
     def compile(sig: Any) -> Any:  # noqa: ANN401  numba's name
         args = sig.args if hasattr(sig, "args") else tuple(sig)

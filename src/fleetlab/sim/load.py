@@ -12,8 +12,8 @@ from traceback import extract_tb
 from types import FunctionType, ModuleType
 
 from fleetlab.core import FleetlabError, PolicyError
+from fleetlab.sim.codes import PLACES
 from fleetlab.sim.orders import BY_NAME, SETS
-from fleetlab.sim.placements import PLACES
 from fleetlab.sim.policy import Policy, order, placement
 
 KINDS: dict[str, type[Policy]] = {"order": order, "placement": placement}

@@ -1,282 +1,235 @@
-"""Nodes and what instances take of them: the compiled arithmetic that both loops share.
+"""What fits on a node, and what instances take of it: the compiled arithmetic that both loops share.
 
-Everything that must add up is an integer. A node is a row of `N`, a GPU a row of `G`, a distinct demand (a *shape*) a
-row of `S`: a row lies in one or two cache lines, and a compiled call hands over a few arrays, not dozens. The fields of
-a row are the constants below. Everything here also runs as plain Python, with the same answer.
+`shape` is a row of SHAPE, `node` a row of NODE: see `layout`. Everything here also runs as plain Python, with the same
+result.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fleetlab.sim.codes import BY_CPU, BY_FRAGMENT, BY_GANG, BY_GPU, BY_MEMORY, BY_OTHER, BY_TYPE
 from fleetlab.sim.jit import step
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-WHOLE = 1000  # milli of one GPU
-
-# A row of N: what is free on a node, and what never changes.
-CPU, MEMORY, RDMA, DISK = 0, 1, 2, 3  # milli, MiB, milli, MiB: the same columns in S
-GPU = 4  # free milli on all its GPUs
-IDLE = 5  # GPUs that nobody holds any of
-MOST = 6  # the most that is free on one GPU, milli
-UP = 7  # 1: takes instances; 0: down, drained or not booted
-FIRST, LAST = 8, 9  # its GPUs are the rows FIRST to LAST - 1 of G
-TYPE = 10  # the bit of its GPU type, 0 without GPUs
-COUNT = 11  # instances on it
-VERSION = 12  # counts its changes
-LIST, PLACE, RANK = 13, 14, 15  # where the index keeps it: see `_index`
-ORDINAL = 16  # which of the types its GPUs are of, -1 without GPUs
-HELD = 17  # and KINDS - 1 more: its instances with GPUs by kind of request
-KINDS = 10  # of request: 0 a share, 1 to 8 whole GPUs, 9 more
-NODE_FIELDS = 32  # four cache lines: what every step needs lies in the first two
-
-# A row of G: what is free on a GPU.
-FREE, VRAM = 0, 1  # milli, MiB
-OWNER, SLOT = 2, 3  # its node, and where the index keeps it
-GPU_FIELDS = 4
-
-# A row of S beyond the four that N has too.
-MILLI = 4  # of each GPU: a share, or WHOLE
-GPUS = 5  # how many GPUs, 0 for CPU alone
-GPU_MEMORY = 6  # MiB of each GPU
-TYPES = 7  # bits: the GPU types it may run on
-LIMIT = 8  # instances of its app on one node, 0 for any number
-APP = 9  # the row of `apps` that counts them
-KIND = 10  # of request
-SHAPE_FIELDS = 12
+from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeState, Record, Records
 
 
 @step
-def holds(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints) -> bool:
-    """Can node `n` take an instance of shape `s` now?"""
-    if N[n, CPU] < S[s, CPU] or N[n, MEMORY] < S[s, MEMORY] or N[n, UP] == 0:
+def has_beside_gpus(shape: Record, node: Record, apps: Ints) -> bool:
+    """Return whether a node has what an instance needs beside GPUs."""
+    if node.free_cpu < shape.cpu or node.free_memory < shape.memory:
         return False
-    if N[n, RDMA] < S[s, RDMA] or N[n, DISK] < S[s, DISK]:
+    if node.free_rdma < shape.rdma or node.free_disk < shape.disk:
         return False
-    if S[s, LIMIT] and apps[S[s, APP], n] >= S[s, LIMIT]:
+    return shape.per_node == 0 or apps[shape.app, node.number] < shape.per_node
+
+
+@step
+def holds(shape: Record, node: Record, gpus: Records, apps: Ints) -> bool:
+    """Return whether a node can take an instance now."""
+    if node.up == 0 or not has_beside_gpus(shape, node, apps):
         return False
-    if S[s, GPUS] == 0:
+    if shape.gpus == 0:
         return True
-    if S[s, TYPES] & N[n, TYPE] == 0:
+    if shape.types & node.gpu_type == 0:
         return False
-    if S[s, GPU_MEMORY] == 0:
-        return N[n, MOST] >= S[s, MILLI] if S[s, MILLI] < WHOLE else N[n, IDLE] >= S[s, GPUS]
-    found = 0
-    for g in range(N[n, FIRST], N[n, LAST]):
-        found += G[g, FREE] >= S[s, MILLI] and G[g, VRAM] >= S[s, GPU_MEMORY]
-    return found >= S[s, GPUS]
+    if shape.gpu_memory == 0:
+        return node.largest_free >= shape.milli if shape.milli < WHOLE else node.idle_gpus >= shape.gpus
+    count = 0
+    for g in range(node.first_gpu, node.end_gpu):
+        count += gpus[g].free >= shape.milli and gpus[g].free_memory >= shape.gpu_memory
+    return count >= shape.gpus
 
 
 @step
-def pieces(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
-    """How often do the GPUs of node `n` have free what shape `s` asks of one?"""
-    milli = S[s, MILLI]
+def gpu_slots(shape: Record, node: Record, gpus: Records) -> int:
+    """Return how often the GPUs of a node have free what a shape requests of one."""
+    milli = shape.milli
     if milli == WHOLE:
-        return N[n, IDLE]
-    found = 0
-    if N[n, MOST] >= milli:
-        for g in range(N[n, FIRST], N[n, LAST]):
-            found += G[g, FREE] >= milli if milli > WHOLE // 2 else G[g, FREE] // milli
-    return found
+        return node.idle_gpus
+    count = 0
+    if node.largest_free >= milli:
+        for g in range(node.first_gpu, node.end_gpu):
+            count += gpus[g].free >= milli if milli > WHOLE // 2 else gpus[g].free // milli
+    return count
 
 
 @step
-def room(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints) -> int:
-    """How many instances of shape `s` could node `n` take now, one after the other?"""
-    if not holds(S, s, N, n, G, apps):
+def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
+    """Return how many instances a node could take now, one after the other."""
+    if not holds(shape, node, gpus, apps):
         return 0
-    most = 1 << 40
-    for field in range(4):
-        if S[s, field]:
-            most = min(most, N[n, field] // S[s, field])
-    if S[s, LIMIT]:
-        most = min(most, S[s, LIMIT] - apps[S[s, APP], n])
-    if S[s, GPUS] == 0:
+    most = UNLIMITED
+    if shape.cpu:
+        most = min(most, node.free_cpu // shape.cpu)
+    if shape.memory:
+        most = min(most, node.free_memory // shape.memory)
+    if shape.rdma:
+        most = min(most, node.free_rdma // shape.rdma)
+    if shape.disk:
+        most = min(most, node.free_disk // shape.disk)
+    if shape.per_node:
+        most = min(most, shape.per_node - apps[shape.app, node.number])
+    if shape.gpus == 0:
         return most
-    if S[s, GPU_MEMORY] == 0:
-        return min(most, pieces(S, s, N, n, G) // S[s, GPUS])
+    if shape.gpu_memory == 0:
+        return min(most, gpu_slots(shape, node, gpus) // shape.gpus)
     slots = 0
-    for g in range(N[n, FIRST], N[n, LAST]):
-        slots += min(G[g, FREE] // S[s, MILLI], G[g, VRAM] // S[s, GPU_MEMORY])
-    return min(most, slots // S[s, GPUS])
+    for g in range(node.first_gpu, node.end_gpu):
+        slots += min(gpus[g].free // shape.milli, gpus[g].free_memory // shape.gpu_memory)
+    return min(most, slots // shape.gpus)
 
 
 @step
-def tightest(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
-    """The GPU of node `n` with the least free that still holds a share of shape `s`; the first of equals."""
-    best = -1
-    for g in range(N[n, FIRST], N[n, LAST]):
-        if G[g, FREE] >= S[s, MILLI] and G[g, VRAM] >= S[s, GPU_MEMORY] and (best < 0 or G[g, FREE] < G[best, FREE]):
-            best = g
+def tightest(shape: Record, node: Record, gpus: Records) -> int:
+    """Return the GPU of a node with the least free that still holds a fraction; the first of equals."""
+    best, least = -1, WHOLE + 1
+    for g in range(node.first_gpu, node.end_gpu):
+        gpu = gpus[g]
+        if gpu.free >= shape.milli and gpu.free_memory >= shape.gpu_memory and gpu.free < least:
+            best, least = g, gpu.free
     return best
 
 
 @step
-def most_free(N: Ints, n: int, G: Ints) -> int:
-    """The most that is free on one GPU of node `n`, milli."""
+def largest_free(node: Record, gpus: Records) -> int:
+    """Return the most that is free on one GPU of a node, milli."""
     most = 0
-    for g in range(N[n, FIRST], N[n, LAST]):
-        most = max(most, G[g, FREE])
+    for g in range(node.first_gpu, node.end_gpu):
+        most = max(most, gpus[g].free)
     return most
 
 
 @step
-def survey(N: Ints, n: int, G: Ints) -> None:
-    """Count again what is free on the GPUs of node `n`."""
+def recount(node: Record, gpus: Records) -> None:
+    """Sum up what is free on the GPUs of a node."""
     free, idle = 0, 0
-    for g in range(N[n, FIRST], N[n, LAST]):
-        free += G[g, FREE]
-        idle += G[g, FREE] == WHOLE
-    N[n, GPU], N[n, IDLE], N[n, MOST] = free, idle, most_free(N, n, G)
+    for g in range(node.first_gpu, node.end_gpu):
+        free += gpus[g].free
+        idle += gpus[g].free == WHOLE
+    node.free_gpu, node.idle_gpus, node.largest_free = free, idle, largest_free(node, gpus)
 
 
 @step
-def take(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, at: int) -> int:
-    """Give an instance of shape `s` what it asks for on node `n`; the GPUs it got, as bits counted from its first.
+def change(shape: Record, node: Record, apps: Ints, sign: int) -> None:
+    """Take (1) or give back (-1) what an instance has of a node beside GPUs."""
+    node.free_cpu -= sign * shape.cpu
+    node.free_memory -= sign * shape.memory
+    node.free_rdma -= sign * shape.rdma
+    node.free_disk -= sign * shape.disk
+    node.instances += sign
+    node.version += 1
+    if shape.per_node:
+        apps[shape.app, node.number] += sign
 
-    A share comes from GPU `at`, or, where that is -1, from the tightest that holds it; whole GPUs are the first idle.
+
+@step
+def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
+    """Allocate what an instance requests on a node; return its GPUs, as bits counted from the node's first.
+
+    A fraction comes from GPU `at`, or, if that is -1, from the tightest that holds it; whole GPUs are the first idle.
     """
-    for field in range(4):
-        N[n, field] -= S[s, field]
-    N[n, COUNT] += 1
-    N[n, VERSION] += 1
-    if S[s, LIMIT]:
-        apps[S[s, APP], n] += 1
-    if S[s, GPUS] == 0:
+    change(shape, node, apps, 1)
+    if shape.gpus == 0:
         return 0
-    N[n, HELD + S[s, KIND]] += 1
-    N[n, GPU] -= S[s, GPUS] * S[s, MILLI]
-    begin, got, left = N[n, FIRST], 0, S[s, GPUS]
-    if S[s, MILLI] < WHOLE:
-        g = at if at >= 0 else tightest(S, s, N, n, G)
-        free = G[g, FREE]
-        G[g, FREE] = free - S[s, MILLI]
-        G[g, VRAM] -= S[s, GPU_MEMORY]
-        N[n, IDLE] -= free == WHOLE
-        if free == N[n, MOST]:
-            N[n, MOST] = most_free(N, n, G)
-        return 1 << (g - begin)
-    for g in range(begin, N[n, LAST]):
-        if left and G[g, FREE] == WHOLE and G[g, VRAM] >= S[s, GPU_MEMORY]:
-            G[g, FREE] = 0
-            G[g, VRAM] -= S[s, GPU_MEMORY]
-            got |= 1 << (g - begin)
+    node.by_request[shape.request] += 1
+    node.free_gpu -= shape.gpus * shape.milli
+    if shape.milli < WHOLE:
+        g = at if at >= 0 else tightest(shape, node, gpus)
+        free = gpus[g].free
+        gpus[g].free = free - shape.milli
+        gpus[g].free_memory -= shape.gpu_memory
+        node.idle_gpus -= free == WHOLE
+        if free == node.largest_free:
+            node.largest_free = largest_free(node, gpus)
+        return 1 << (g - node.first_gpu)
+    bits, left = 0, shape.gpus
+    for g in range(node.first_gpu, node.end_gpu):
+        if left and gpus[g].free == WHOLE and gpus[g].free_memory >= shape.gpu_memory:
+            gpus[g].free = 0
+            gpus[g].free_memory -= shape.gpu_memory
+            bits |= 1 << (g - node.first_gpu)
             left -= 1
-    N[n, IDLE] -= S[s, GPUS]
-    if N[n, IDLE] == 0:
-        N[n, MOST] = most_free(N, n, G)
-    return got
+    node.idle_gpus -= shape.gpus
+    if node.idle_gpus == 0:
+        node.largest_free = largest_free(node, gpus)
+    return bits
 
 
 @step
-def give_back(S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, got: int) -> None:
+def take_gpus(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
+    """Allocate the GPUs `bits` of a node, and no others: undo `give_back`."""
+    change(shape, node, apps, 1)
+    if bits:
+        node.by_request[shape.request] += 1
+        for g in range(node.first_gpu, node.end_gpu):
+            if bits >> (g - node.first_gpu) & 1:
+                gpus[g].free -= shape.milli
+                gpus[g].free_memory -= shape.gpu_memory
+        recount(node, gpus)
+
+
+@step
+def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
     """Undo `take`."""
-    for field in range(4):
-        N[n, field] += S[s, field]
-    N[n, COUNT] -= 1
-    N[n, VERSION] += 1
-    if S[s, LIMIT]:
-        apps[S[s, APP], n] -= 1
-    if got == 0:
+    change(shape, node, apps, -1)
+    if bits == 0:
         return
-    N[n, HELD + S[s, KIND]] -= 1
-    N[n, GPU] += S[s, GPUS] * S[s, MILLI]
-    g = N[n, FIRST]
-    while got:
-        if got & 1:
-            G[g, FREE] += S[s, MILLI]
-            G[g, VRAM] += S[s, GPU_MEMORY]
-            N[n, IDLE] += G[g, FREE] == WHOLE
-            N[n, MOST] = max(N[n, MOST], G[g, FREE])
-        got >>= 1
+    node.by_request[shape.request] -= 1
+    node.free_gpu += shape.gpus * shape.milli
+    g = node.first_gpu
+    while bits:
+        if bits & 1:
+            gpus[g].free += shape.milli
+            gpus[g].free_memory += shape.gpu_memory
+            node.idle_gpus += gpus[g].free == WHOLE
+            node.largest_free = max(node.largest_free, gpus[g].free)
+        bits >>= 1
         g += 1
 
 
-# -- heaps: (key, item), the lowest first, ties to the lower item --------------------------------------------------
+@step
+def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -> None:
+    """Leave of a node only what is free on the same node in another state too."""
+    node.free_cpu = min(node.free_cpu, other.free_cpu)
+    node.free_memory = min(node.free_memory, other.free_memory)
+    node.free_rdma = min(node.free_rdma, other.free_rdma)
+    node.free_disk = min(node.free_disk, other.free_disk)
+    node.up = min(node.up, other.up)
+    for g in range(node.first_gpu, node.end_gpu):
+        gpus[g].free = min(gpus[g].free, other_gpus[g].free)
+        gpus[g].free_memory = min(gpus[g].free_memory, other_gpus[g].free_memory)
+    recount(node, gpus)
 
 
 @step
-def push(keys: Floats, heap: Ints, at: int, size: int, key: float, item: int) -> None:
-    """Add an item to the heap that begins at `at` and has `size` entries."""
-    i = size
-    while i > 0:
-        up = (i - 1) >> 1
-        if keys[at + up] < key or (keys[at + up] == key and heap[at + up] < item):
-            break
-        keys[at + i], heap[at + i] = keys[at + up], heap[at + up]
-        i = up
-    keys[at + i], heap[at + i] = key, item
+def wait_reason(shape: Record, instances: int, now: NodeState) -> int:
+    """Return what keeps a job of `instances` from starting now, if one reason must be named.
 
-
-@step
-def sink(keys: Floats, heap: Ints, at: int, size: int, i: int, key: float, item: int) -> None:
-    """Put an item where entry `i` of a heap was, or further down."""
-    while True:
-        down = 2 * i + 1
-        if down >= size:
-            break
-        if down + 1 < size:
-            a, b = keys[at + down], keys[at + down + 1]
-            down += b < a or (b == a and heap[at + down + 1] < heap[at + down])
-        if key < keys[at + down] or (key == keys[at + down] and item < heap[at + down]):
-            break
-        keys[at + i], heap[at + i] = keys[at + down], heap[at + down]
-        i = down
-    keys[at + i], heap[at + i] = key, item
-
-
-@step
-def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
-    """Take the first out of the heap that begins at `at` and has `size` entries."""
-    sink(keys, heap, at, size - 1, 0, keys[at + size - 1], heap[at + size - 1])
-
-
-@step
-def heapify(keys: Floats, heap: Ints, size: int) -> None:
-    """Make a heap of the first `size` entries, in place."""
-    for i in range(size // 2 - 1, -1, -1):
-        sink(keys, heap, 0, size, i, keys[i], heap[i])
-
-
-# -- why not? ------------------------------------------------------------------------------------------------------
-
-# Each waited second is charged to one of these.
-REASONS = ("order", "head", "gpu", "gpu_type", "fragment", "cpu", "memory", "other", "gang", "quota")
-BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = range(len(REASONS))
-
-
-@step
-def why(S: Ints, s: int, instances: int, N: Ints, G: Ints, apps: Ints) -> int:
-    """What keeps a job of `instances` of shape `s` from starting now, if one thing must be named.
-
-    Asked from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
-    the memory beside it? A job of which some instances would fit, but not all, lacks a place for its `gang`.
+    Tested from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
+    the memory beside it? A job of which some instances would fit, but not all, lacks room for its `gang`.
     """
-    need = instances * S[s, GPUS] * S[s, MILLI]
+    need = instances * shape.gpus * shape.milli
     anywhere, typed, usable, with_cpu, with_memory, slots = 0, 0, 0, 0, 0, 0
-    for n in range(len(N)):
-        if N[n, UP] == 0:
+    for n in range(len(now.nodes)):
+        node = now.nodes[n]
+        if node.up == 0:
             continue
-        anywhere += N[n, GPU]
-        if S[s, GPUS] and S[s, TYPES] & N[n, TYPE] == 0:
+        anywhere += node.free_gpu
+        if shape.gpus and shape.types & node.gpu_type == 0:
             continue
-        typed += N[n, GPU]
-        whole = 0
-        for g in range(N[n, FIRST], N[n, LAST]):
-            if S[s, GPUS] and G[g, FREE] >= S[s, MILLI]:
-                whole += G[g, FREE] // S[s, MILLI]
-        units = whole // S[s, GPUS] if S[s, GPUS] else 1 << 40
+        typed += node.free_gpu
+        units = UNLIMITED
+        if shape.gpus:
+            units = 0
+            for g in range(node.first_gpu, node.end_gpu):
+                units += now.gpus[g].free // shape.milli
+            units //= shape.gpus
         usable += min(units, instances)
-        if S[s, CPU]:
-            units = min(units, N[n, CPU] // S[s, CPU])
+        if shape.cpu:
+            units = min(units, node.free_cpu // shape.cpu)
         with_cpu += min(units, instances)
-        if S[s, MEMORY]:
-            units = min(units, N[n, MEMORY] // S[s, MEMORY])
+        if shape.memory:
+            units = min(units, node.free_memory // shape.memory)
         with_memory += min(units, instances)
-        slots += min(room(S, s, N, n, G, apps), instances)
+        slots += min(room(shape, node, now.gpus, now.apps), instances)
     if anywhere < need:
         return BY_GPU
     if typed < need:

@@ -16,8 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
-from fleetlab.sim import packing_loop as _packing
-from fleetlab.sim.packing_loop import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.sim import packing_loop
+from fleetlab.sim.codes import PLACES
+from fleetlab.sim.layout import REQUESTS, WHOLE, Ints
+from fleetlab.sim.packing_loop import POLICIES, Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
@@ -96,10 +98,10 @@ def pack(
 
 def _known(placement: Sequence[str]) -> None:
     for name in placement or [""]:
-        if name not in PLACES:
-            near = get_close_matches(name, PLACES, 1)
+        if name not in POLICIES:
+            near = get_close_matches(name, POLICIES, 1)
             msg = f"no placement policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(PLACES)}")
+            raise PolicyError(msg, hint=f"there are {', '.join(POLICIES)}")
 
 
 @dataclass
@@ -122,7 +124,7 @@ class _Study:
         marks = np.arange(UPTO + 1) * capacity // 100
         code = PLACES.index(placement)
         draws = rng.random((len(stream), 2))
-        allocated, fragments, failed, _, _ = _packing.pack(
+        allocated, fragments, failed, _, _ = packing_loop.pack(
             code, stream, draws, order, self.pods, self.nodes(), self.usual, marks
         )
         return pl.DataFrame(
@@ -155,7 +157,7 @@ class _Study:
             cpu=_ints(c["cpu_milli"]),
             memory=_ints(c["memory_mib"]),
             gpu=np.full(int(gpus.sum()), WHOLE, dtype=np.int64),
-            held=np.zeros((len(gpus), KINDS), dtype=np.int64),
+            by_request=np.zeros((len(gpus), REQUESTS), dtype=np.int64),
             most_cpu=max(1, int(c["cpu_milli"].max())),  # type: ignore[arg-type]
             most_gpu=int(gpus.max()) * WHOLE,
         )

@@ -1,7 +1,7 @@
 """The built-in placement policies, as scores: the lowest score wins, ties go to the first node.
 
 `pick` scores every node and defines what a placement policy means. The quick loop finds the same node by an index.
-A policy is asked only about nodes that can hold the instance, so none can give away what is not there.
+A policy is asked only about nodes that can hold the instance, so none can allocate what is not free.
 """
 
 from __future__ import annotations
@@ -10,46 +10,20 @@ import math
 
 import numpy as np
 
+from fleetlab.sim.codes import (
+    BEST_FIT,
+    DOT_PRODUCT,
+    FGD,
+    GPU_CLUSTERING,
+    GPU_PACKING,
+    RANDOM,
+    RESERVE_AND_PACK,
+    SPREAD,
+    WORST_FIT,
+)
 from fleetlab.sim.jit import step
-from fleetlab.sim.nodes import (
-    COUNT,
-    CPU,
-    FIRST,
-    FREE,
-    GPU,
-    GPU_MEMORY,
-    GPUS,
-    HELD,
-    IDLE,
-    KIND,
-    KINDS,
-    LAST,
-    MEMORY,
-    MILLI,
-    MOST,
-    TYPE,
-    VRAM,
-    WHOLE,
-    Floats,
-    Ints,
-    holds,
-    tightest,
-)  # fmt: skip
-
-PLACES = (
-    "first_fit", "best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack",
-    "spread", "random", "own",
-)  # fmt: skip
-(
-    FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK,
-    SPREAD, RANDOM, OWN,
-) = range(len(PLACES))  # fmt: skip
-
-# A row of `U`, the usual shapes that fragments are measured against; their shares of the workload stand beside it.
-USUAL_CPU, USUAL_MILLI, USUAL_GPUS, USUAL_TYPES = range(4)
-# A row of `C`: what a node has when it is empty.
-HAS_CPU, HAS_MEMORY, HAS_GPU, TIER = range(4)  # milli, MiB, milli, and how high-end its GPUs are: 0 the weakest
-
+from fleetlab.sim.layout import REQUESTS, WHOLE, Ints, NodeState, Record, Records, Scoring
+from fleetlab.sim.nodes import holds, tightest
 
 # Shares of the workload are on a grid, so that sums of them times milli are exact in whatever order they are made, and
 # what is equal ties. 62 GPUs are less than 2^16 milli: 52 bits.
@@ -58,206 +32,201 @@ GRID = 2.0**36
 
 @step
 def weight(share: float) -> float:
-    """The nearest share on the grid."""
+    """Return the nearest share on the grid."""
     return math.floor(share * GRID + 0.5) / GRID
 
 
 @step
-def fragment(N: Ints, n: int, G: Ints, cpu: int, U: Ints, share: Floats) -> float:
-    """How much of a node's free GPU, in milli, the usual shapes cannot use: F_n(M) of the FGD paper, equations 1 to 4.
+def fragmentation(node: Record, gpus: Records, cpu: int, typical: Records) -> float:
+    """Return how much of a node's free GPU, in milli, typical shapes cannot use: F_n(M), FGD paper, equations 1 to 4.
 
-    `cpu` is the free CPU to reckon with; the GPUs are as `G` has them.
+    `cpu` is the free CPU to assume; the GPUs are as `gpus` has them.
     """
     free, idle, most, least = 0, 0, 0, WHOLE
-    for g in range(N[n, FIRST], N[n, LAST]):
-        free += G[g, FREE]
-        idle += G[g, FREE] == WHOLE
-        most = max(most, G[g, FREE])
-        if G[g, FREE]:
-            least = min(least, G[g, FREE])
+    for g in range(node.first_gpu, node.end_gpu):
+        left = gpus[g].free
+        free += left
+        idle += left == WHOLE
+        most = max(most, left)
+        if left:
+            least = min(least, left)
     if free == 0:
         return 0.0
-    lost, unable = 0.0, 0.0  # milli that are too small, and the weight of those that can use none at all
-    for m in range(len(share)):
-        need = U[m, USUAL_MILLI]
+    lost, unable = 0.0, 0.0  # milli that are too small, and the weight of the shapes that can use none at all
+    for m in range(len(typical)):
+        usual = typical[m]
+        need = usual.milli
         if (
-            U[m, USUAL_GPUS] == 0
-            or cpu < U[m, USUAL_CPU]
-            or U[m, USUAL_TYPES] & N[n, TYPE] == 0
-            or (idle < U[m, USUAL_GPUS] if need == WHOLE else most < need)
+            usual.gpus == 0
+            or cpu < usual.cpu
+            or usual.types & node.gpu_type == 0
+            or (idle < usual.gpus if need == WHOLE else most < need)
         ):
-            unable += weight(share[m])
+            unable += weight(usual.share)
         elif need == WHOLE:
-            lost += weight(share[m]) * (free - idle * WHOLE)
+            lost += weight(usual.share) * (free - idle * WHOLE)
         elif need > least:
             small = 0
-            for g in range(N[n, FIRST], N[n, LAST]):
-                if G[g, FREE] < need:
-                    small += G[g, FREE]
-            lost += weight(share[m]) * small
+            for g in range(node.first_gpu, node.end_gpu):
+                if gpus[g].free < need:
+                    small += gpus[g].free
+            lost += weight(usual.share) * small
     return lost + unable * free
 
 
 @step
-def met_before(G: Ints, first: int, g: int, memory: int) -> bool:
-    """Has one of the GPUs before `g`, with as much free, been asked already?"""
-    met = False
+def is_repeat(gpus: Records, first: int, g: int, memory: int) -> bool:
+    """Return whether a GPU before `g` with as much free has been tried already."""
+    repeat = False
     for other in range(first, g):
-        met |= G[other, FREE] == G[g, FREE] and G[other, VRAM] >= memory
-    return met
+        repeat |= gpus[other].free == gpus[g].free and gpus[other].free_memory >= memory
+    return repeat
 
 
 @step
-def growth(S: Ints, s: int, N: Ints, n: int, G: Ints, U: Ints, share: Floats) -> tuple[float, int]:
-    """How many milli of fragments an instance would add to a node at least, and on which GPU a share does that."""
-    before = fragment(N, n, G, N[n, CPU], U, share)
-    cpu, milli = N[n, CPU] - S[s, CPU], S[s, MILLI]
-    if S[s, GPUS] == 0:
-        return fragment(N, n, G, cpu, U, share) - before, -1
-    best, at = np.inf, -1
+def fragmentation_growth(shape: Record, node: Record, gpus: Records, typical: Records) -> tuple[float, int]:
+    """Return the least fragmentation, milli, that an instance adds to a node, and the GPU where a fraction does so."""
+    before = fragmentation(node, gpus, node.free_cpu, typical)
+    cpu, milli = node.free_cpu - shape.cpu, shape.milli
+    if shape.gpus == 0:
+        return fragmentation(node, gpus, cpu, typical) - before, -1
     if milli < WHOLE:
-        for g in range(N[n, FIRST], N[n, LAST]):
-            if G[g, FREE] >= milli and G[g, VRAM] >= S[s, GPU_MEMORY]:
-                if met_before(G, N[n, FIRST], g, S[s, GPU_MEMORY]):
+        best, at = np.inf, -1
+        for g in range(node.first_gpu, node.end_gpu):
+            if gpus[g].free >= milli and gpus[g].free_memory >= shape.gpu_memory:
+                if is_repeat(gpus, node.first_gpu, g, shape.gpu_memory):
                     continue
-                G[g, FREE] -= milli
-                after = fragment(N, n, G, cpu, U, share)
-                G[g, FREE] += milli
+                gpus[g].free -= milli
+                after = fragmentation(node, gpus, cpu, typical)
+                gpus[g].free += milli
                 if after < best:
                     best, at = after, g
         return best - before, at
-    taken, left = 0, S[s, GPUS]
-    for g in range(N[n, FIRST], N[n, LAST]):
-        if left and G[g, FREE] == WHOLE and G[g, VRAM] >= S[s, GPU_MEMORY]:
-            G[g, FREE] = 0
-            taken |= 1 << (g - N[n, FIRST])
+    bits, left = 0, shape.gpus
+    for g in range(node.first_gpu, node.end_gpu):
+        if left and gpus[g].free == WHOLE and gpus[g].free_memory >= shape.gpu_memory:
+            gpus[g].free = 0
+            bits |= 1 << (g - node.first_gpu)
             left -= 1
-    after = fragment(N, n, G, cpu, U, share)
-    for g in range(N[n, FIRST], N[n, LAST]):
-        if taken >> (g - N[n, FIRST]) & 1:
-            G[g, FREE] = WHOLE
+    after = fragmentation(node, gpus, cpu, typical)
+    for g in range(node.first_gpu, node.end_gpu):
+        if bits >> (g - node.first_gpu) & 1:
+            gpus[g].free = WHOLE
     return after - before, -1
 
 
 @step
-def tightness(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
-    """How little is left beside: what the GPU for a share has free, the idle GPUs of a node, or its GPUs at all."""
-    if S[s, GPUS] == 0:
-        return N[n, LAST] - N[n, FIRST]
-    return G[tightest(S, s, N, n, G), FREE] if S[s, MILLI] < WHOLE else N[n, IDLE]
+def tightness(shape: Record, node: Record, gpus: Records) -> int:
+    """Return how little is left: free milli of the GPU for a fraction, idle GPUs of a node, or its number of GPUs."""
+    if shape.gpus == 0:
+        return node.end_gpu - node.first_gpu
+    return gpus[tightest(shape, node, gpus)].free if shape.milli < WHOLE else node.idle_gpus
 
 
 @step
-def packing(S: Ints, s: int, N: Ints, n: int, G: Ints) -> int:
-    """Occupied GPUs before idle GPUs of occupied nodes before idle nodes: the score of the FGD study, 0 to 100."""
-    if S[s, GPUS] == 0:
+def packing(shape: Record, node: Record, gpus: Records) -> int:
+    """Prefer occupied GPUs to idle GPUs of occupied nodes to idle nodes: the score of the FGD study, 0 to 100."""
+    if shape.gpus == 0:
         return 0
-    idle = N[n, IDLE]
-    if idle == N[n, LAST] - N[n, FIRST]:
+    idle = node.idle_gpus
+    if idle == node.end_gpu - node.first_gpu:
         return max(33 - idle, idle)
-    if S[s, MILLI] == WHOLE:
-        return max(50 - S[s, GPUS], 33)
-    free = G[tightest(S, s, N, n, G), FREE]
+    if shape.milli == WHOLE:
+        return max(50 - shape.gpus, 33)
+    free = gpus[tightest(shape, node, gpus)].free
     return 49 if free == WHOLE else max(100 - free // 100, 50)
 
 
 @step
-def clustering(S: Ints, s: int, N: Ints, n: int, most_gpu: int) -> int:
-    """Requests of one kind together: the score of the FGD study, 0 to 100."""
-    if S[s, GPUS] == 0:
+def clustering(shape: Record, node: Record, most_gpu: int) -> int:
+    """Prefer nodes with requests of the same kind: the score of the FGD study, 0 to 100."""
+    if shape.gpus == 0:
         return 0
-    base = 25 * (most_gpu - N[n, GPU]) // most_gpu
+    base = 25 * (most_gpu - node.free_gpu) // most_gpu
     others = 0
-    for kind in range(KINDS):
-        others += kind != S[s, KIND] and N[n, HELD + kind] > 0
-    if N[n, HELD + S[s, KIND]]:
+    for request in range(REQUESTS):
+        others += request != shape.request and node.by_request[request] > 0
+    if node.by_request[shape.request]:
         return base + (50 if others else 75)
     return base + (0 if others else 25)
 
 
 @step
-def score(
-    placement: int, S: Ints, s: int, N: Ints, n: int, G: Ints, C: Ints, most: Ints, U: Ints, share: Floats
-) -> tuple[float, int]:
-    """How good a node that holds the instance is, the lowest best, and the GPU for a share; -1: the tightest.
+def load(node: Record, capacity: Record) -> float:
+    """Return the allocated parts of a node's CPU, memory and GPU, added up: PAI's load balancing."""
+    total = 0.0
+    if capacity.cpu:
+        total += (capacity.cpu - node.free_cpu) / capacity.cpu
+    if capacity.memory:
+        total += (capacity.memory - node.free_memory) / capacity.memory
+    if capacity.gpu:
+        total += (capacity.gpu - node.free_gpu) / capacity.gpu
+    return total
 
-    `most` has the CPU and the GPU milli of the largest node.
-    """
+
+@step
+def score(placement: int, shape: Record, node: Record, gpus: Records, scoring: Scoring) -> tuple[float, int]:
+    """Score a node that holds the instance, the lowest best; also return the GPU for a fraction, -1: the tightest."""
+    most_cpu, most_gpu = scoring.largest[0], scoring.largest[1]
     if placement == BEST_FIT:
-        return float(tightness(S, s, N, n, G)), -1
-    if placement == WORST_FIT:  # PAI's load balancing: what is allocated of CPU, memory and GPU, each of what there is
-        load = 0.0
-        if C[n, HAS_CPU]:
-            load += (C[n, HAS_CPU] - N[n, CPU]) / C[n, HAS_CPU]
-        if C[n, HAS_MEMORY]:
-            load += (C[n, HAS_MEMORY] - N[n, MEMORY]) / C[n, HAS_MEMORY]
-        if C[n, HAS_GPU]:
-            load += (C[n, HAS_GPU] - N[n, GPU]) / C[n, HAS_GPU]
-        return load, -1
+        return float(tightness(shape, node, gpus)), -1
+    if placement == WORST_FIT:
+        return load(node, scoring.capacity[node.number]), -1
     if placement == DOT_PRODUCT:
-        cpu = N[n, CPU] / most[0] * S[s, CPU] / most[0]
-        return cpu + N[n, GPU] / most[1] * (S[s, GPUS] * S[s, MILLI]) / most[1], -1
+        cpu = node.free_cpu / most_cpu * shape.cpu / most_cpu
+        return cpu + node.free_gpu / most_gpu * (shape.gpus * shape.milli) / most_gpu, -1
     if placement == GPU_PACKING:
-        return -float(packing(S, s, N, n, G)), -1
+        return -float(packing(shape, node, gpus)), -1
     if placement == GPU_CLUSTERING:
-        return -float(clustering(S, s, N, n, most[1])), -1
+        return -float(clustering(shape, node, most_gpu)), -1
     if placement == FGD:
-        return growth(S, s, N, n, G, U, share)
+        return fragmentation_growth(shape, node, gpus, scoring.typical)
     if placement == RESERVE_AND_PACK:  # weak GPUs first, and of those the tightest
-        return float(C[n, TIER] * 2 * WHOLE + tightness(S, s, N, n, G)), -1
+        return float(scoring.capacity[node.number].tier * 2 * WHOLE + tightness(shape, node, gpus)), -1
     if placement == SPREAD:
-        return float(N[n, COUNT]), -1
+        return float(node.instances), -1
     return 0.0, -1
 
 
 @step
-def lot(draws: Ints) -> int:
-    """The next of a row of random whole numbers; `draws` holds the last, from 1 to 2^31 - 2."""
-    draws[0] = draws[0] * 48271 % 2147483647
-    return draws[0]
+def next_random(random: Ints) -> int:
+    """Return the next random integer; `random` holds the last, from 1 to 2^31 - 2."""
+    random[0] = random[0] * 48271 % 2147483647
+    return random[0]
 
 
 @step
-def any_gpu(S: Ints, s: int, N: Ints, n: int, G: Ints, draws: Ints) -> int:
-    """One of the GPUs of a node that hold a share, by lot."""
-    count, found = 0, -1
-    for g in range(N[n, FIRST], N[n, LAST]):
-        if G[g, FREE] >= S[s, MILLI] and G[g, VRAM] >= S[s, GPU_MEMORY]:
+def random_gpu(shape: Record, node: Record, gpus: Records, random: Ints) -> int:
+    """Return a random one of the GPUs of a node that hold a fraction."""
+    count, chosen = 0, -1
+    for g in range(node.first_gpu, node.end_gpu):
+        if gpus[g].free >= shape.milli and gpus[g].free_memory >= shape.gpu_memory:
             count += 1
-            if lot(draws) % count == 0:
-                found = g
-    return found
+            if next_random(random) % count == 0:
+                chosen = g
+    return chosen
 
 
 @step
-def pick(
-    placement: int,
-    S: Ints,
-    s: int,
-    N: Ints,
-    G: Ints,
-    apps: Ints,
-    C: Ints,
-    most: Ints,
-    U: Ints,
-    share: Floats,
-    draws: Ints,
-) -> tuple[int, int]:
-    """The node for an instance and the GPU for its share (-1: the tightest); node -1 where none holds it."""
+def pick(placement: int, shape: Record, now: NodeState, scoring: Scoring) -> tuple[int, int]:
+    """Return the node for an instance and the GPU for a fraction (-1: the tightest); node -1 if none holds it."""
     best, at, least, able = -1, -1, np.inf, 0
-    for n in range(len(N)):
-        if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]) or not holds(S, s, N, n, G, apps):
+    for n in range(len(now.nodes)):
+        node = now.nodes[n]
+        if node.free_cpu < shape.cpu or (shape.gpus and node.largest_free < shape.milli):
+            continue  # most nodes are full: that is seen here, without a call
+        if not holds(shape, node, now.gpus, now.apps):
             continue
         able += 1
         if placement != RANDOM:
-            value, g = score(placement, S, s, N, n, G, C, most, U, share)
+            value, g = score(placement, shape, node, now.gpus, scoring)
             if value < least:
                 best, at, least = n, g, value
     if placement == RANDOM and able:
-        skip = lot(draws) % able
+        skip = next_random(scoring.random) % able
         while skip >= 0:
             best += 1
-            skip -= holds(S, s, N, best, G, apps)
-        if S[s, GPUS] and S[s, MILLI] < WHOLE:
-            at = any_gpu(S, s, N, best, G, draws)
+            skip -= holds(shape, now.nodes[best], now.gpus, now.apps)
+        if shape.gpus and shape.milli < WHOLE:
+            at = random_gpu(shape, now.nodes[best], now.gpus, scoring.random)
     return best, at

@@ -13,8 +13,8 @@ from fleetlab.core import Cluster, PolicyError, Provenance, Slowdown, Workload, 
 from fleetlab.sim.accounts import Prices
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.events import Event, Recovery
+from fleetlab.sim.layout import WHOLE, Floats
 from fleetlab.sim.load import load
-from fleetlab.sim.nodes import WHOLE, Floats
 from fleetlab.sim.orders import BY_NAME, SETS
 from fleetlab.sim.policy import Policy, state_of
 from fleetlab.sim.policy import order as Order
@@ -132,7 +132,7 @@ def _fixed(order: Order, found: World, weights: Floats) -> Floats:
     blank = np.zeros(len(jobs))
     usage = np.zeros(max(1, len(found.users)))
     state = state_of(
-        found, found.N.copy(), estimate=found.estimate.copy(), attained=blank, remaining=blank, usage=usage,
+        found, found.nodes.copy(), estimate=found.estimate.copy(), attained=blank, remaining=blank, usage=usage,
         weights=weights,
     )  # fmt: skip
     if len(jobs) and not order.compiled()(state, jobs, len(jobs), 0.0, keys):

@@ -13,8 +13,9 @@ from fleetlab.core import Cluster, Estimate, Figure, Provenance, WorkloadError, 
 from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
 from fleetlab.sim.accounts import HOUR, Prices
-from fleetlab.sim.nodes import REASONS, WHOLE, Floats
-from fleetlab.sim.schedule import DONE, Played
+from fleetlab.sim.codes import REASONS
+from fleetlab.sim.layout import DONE, WHOLE, Floats
+from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
 

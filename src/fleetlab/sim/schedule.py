@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetlab.sim.nodes import Floats, Ints
+from fleetlab.sim.layout import RUNNING, Floats, Ints
 
-WAITING, RUNNING, DONE = 0, 1, 2  # what `status` says
 Progress = Callable[[str, int, float], None]  # what is done, how many, and which share of all
 
 

@@ -1,4 +1,4 @@
-"""A workload and a cluster as the compiled loops take them: columns of integers and of seconds."""
+"""A workload and a cluster as the compiled loops take them: tables of records (see `layout`) and columns of seconds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
-from fleetlab.sim.nodes import (
-    APP,
-    GPU_FIELDS,
-    KINDS,
-    NODE_FIELDS,
-    ORDINAL,
-    SHAPE_FIELDS,
-    TYPE,
-    UP,
-    WHOLE,
-    Floats,
-    Ints,
-)
+from fleetlab.sim import layout
+from fleetlab.sim.layout import WHOLE, Floats, Ints, Records, table
 
-# Whose finished jobs tell how long a job will run; `oracle` knows.
+# Whose finished jobs the estimate of a runtime is the mean of; `oracle` is the true runtime.
 ESTIMATES: dict[str, tuple[str, ...]] = {
     "oracle": (),
     "user": ("user",),
@@ -32,30 +21,14 @@ ESTIMATES: dict[str, tuple[str, ...]] = {
     "group": ("user", "group"),
     "group+gpu": ("user", "group", "gpu_milli"),
 }
-# Times are whole numbers of ticks, so that sums and differences of them are exact in floats: a ledger adds up.
-TICK = 2.0**-24  # seconds: 60 ns, exact up to 17 years
-MOST_TYPES = 62  # GPU types in one cluster: a bit each
-MOST_GPUS = 62  # on one node: a bit each
-COVER = 0.95  # of the instances, by the shapes that stand for the workload in a fragment
-ASKS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
+COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
+DEMAND = ("cpu", "memory", "rdma", "disk", "milli", "gpus", "gpu_memory", "types", "per_node", "app")
+BESIDE_GPUS = {"cpu": "cpu_milli", "memory": "memory_mib", "rdma": "rdma_milli", "disk": "disk_mib"}
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
-STRENGTH: tuple[str, ...] = (
-    "MISC",
-    "K40",
-    "K80",
-    "M60",
-    "P4",
-    "T4",
-    "P40",
-    "P100",
-    "A10",
-    "L4",
-    "V100",
-    "V100M16",
-    "V100M32",
-    "L40",
-)
-STRENGTH += ("A30", "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB200")
+STRENGTH = (
+    "MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40", "A30",
+    "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB200",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,96 +39,95 @@ class World:
     refused: pl.DataFrame  # job, reason
     submit: Floats  # on the tick
     runtime: Floats  # on the tick
-    estimate: Floats  # where it is known beforehand; else what nobody has learnt yet: 0
-    learns: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
+    estimate: Floats  # 0 where it is learnt from finished jobs
+    learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
     learners: int
-    shape: Ints  # the row of S
+    shape: Ints  # its row of `shapes`
     instances: Ints
-    kind: Ints  # jobs of one kind ask for the same: a shape, so many times
-    kinds: Ints  # [kinds, 2]: shape, instances
+    gpu_milli: Ints  # of all its instances
+    kind: Ints  # its row of `kinds`
+    kinds: Records  # KIND: jobs of one kind request the same: a shape, so many times
     first: Ints  # [jobs + 1]: index of its first instance
-    user: Ints  # 0 to users - 1; a job without one is its own nobody: all of them together are one user
+    user: Ints  # 0 to users - 1; jobs without a user are one user together
     users: list[str]
     priority: Ints
-    asked: Ints  # GPU milli an instance, before shares are rounded up
-    S: Ints  # [shapes, SHAPE_FIELDS]
-    N: Ints  # [nodes, NODE_FIELDS]
-    G: Ints  # [GPUs, GPU_FIELDS]
-    C: Ints  # [nodes, 4]: CPU, memory, GPU milli of the empty node, tier of its GPUs
+    requested: Ints  # GPU milli an instance, before fractions are rounded up
+    shapes: Records  # SHAPE
+    nodes: Records  # NODE
+    gpus: Records  # GPU
+    capacity: Records  # CAPACITY, [nodes]
     apps: Ints  # [apps with a limit, nodes], at least [1, 1]
-    most: Ints  # [2]: CPU and GPU milli of the largest node
-    U: Ints  # [usual shapes, 4]
-    share: Floats  # of the workload, of each usual shape
+    largest: Ints  # [2]: CPU and GPU milli of the largest node
+    typical: Records  # TYPICAL
 
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
     part: int = 1, allowed: Mapping[str, int] | None = None,
 ) -> World:  # fmt: skip
-    """Put a workload and a cluster into columns; jobs that can never run are refused, with their reasons.
+    """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
-    A share is rounded up to whole parts of a GPU, of `part` milli each. `allowed` is how many GPU milli a user may hold
-    at once, where that is limited.
+    A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
+    one, in GPU milli.
     """
     bits = _bits(cluster)
-    believed = _believed(workload, estimate)
     gpu = pl.col("gpu_milli")
-    frame = workload.frame.with_columns(pl.col("app").cast(pl.String).fill_null(""), believed=believed, asked=gpu)
+    frame = workload.frame.with_columns(
+        pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(workload, estimate), requested=gpu
+    )
     if part > 1:
         frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
     frame, refused = _able(frame, cluster, allowed or {})
-    S, shape = _shapes(frame, bits)
+    shapes, shape = _shapes(frame, bits)
     instances = _ints(frame["instances"])
     kinds, kind = _kinds(shape, instances)
-    N, G = _nodes(cluster, bits)
-    learns, learners = _learns(frame, estimate)
-    runtime = _on_tick(frame["runtime"])
+    nodes, gpus = node_tables(cluster, bits)
+    learner, learners = _learners(frame, estimate)
     user, users = _users(frame)
-    usual = _usual(S, shape, instances)
-    apps = int(S[:, APP].max(initial=0)) + 1
+    limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("believed", "asked"),
+        frame=frame.drop("estimate", "requested"),
         refused=refused,
         submit=_on_tick(frame["submit"]),
-        runtime=runtime,
-        estimate=np.zeros(frame.height) if learners else _on_tick(frame["believed"].fill_null(frame["runtime"])),
-        learns=learns,
+        runtime=_on_tick(frame["runtime"]),
+        estimate=np.zeros(frame.height) if learners else _on_tick(frame["estimate"].fill_null(frame["runtime"])),
+        learner=learner,
         learners=learners,
         shape=shape,
         instances=instances,
+        gpu_milli=shapes.gpus[shape] * shapes.milli[shape] * instances,
         kind=kind,
         kinds=kinds,
         first=np.append(0, np.cumsum(instances)),
         user=user,
         users=users,
         priority=_ints(frame["priority"]),
-        asked=_ints(frame["asked"]),
-        S=S,
-        N=N,
-        G=G,
-        C=_capacity(cluster),
-        apps=np.zeros((apps, len(N)) if (S[:, 8] > 0).any() else (1, 1), dtype=np.int64),
-        most=np.array([max(1, N[:, 0].max(initial=0)), max(1, N[:, 4].max(initial=0))], dtype=np.int64),
-        U=usual[0],
-        share=usual[1],
+        requested=_ints(frame["requested"]),
+        shapes=shapes,
+        nodes=nodes,
+        gpus=gpus,
+        capacity=_capacity(cluster),
+        apps=np.zeros(limited, dtype=np.int64),
+        largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
+        typical=_typical(shapes, shape, instances),
     )
 
 
 def _on_tick(column: pl.Series) -> Floats:
-    return np.rint(column.to_numpy().astype(np.float64) / TICK) * TICK
+    return np.rint(column.to_numpy().astype(np.float64) / layout.TICK) * layout.TICK
 
 
 def _bits(cluster: Cluster) -> dict[str, int]:
     names = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
     most = cluster.frame["gpus"].max()
-    if len(names) > MOST_TYPES or (isinstance(most, int) and most > MOST_GPUS):
-        msg = f"{cluster.source}: more than {MOST_TYPES} GPU types, or {MOST_GPUS} GPUs on a node"
+    if len(names) > layout.MAX_TYPES or (isinstance(most, int) and most > layout.MAX_GPUS):
+        msg = f"{cluster.source}: more than {layout.MAX_TYPES} GPU types, or {layout.MAX_GPUS} GPUs on a node"
         raise WorkloadError(msg, hint="split such nodes, or merge types that no job tells apart")
     return {name: 1 << k for k, name in enumerate(names)}
 
 
-def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
-    """What is told of each job's run time; null: nothing."""
+def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
+    """Return the estimate of each job's runtime; null: none."""
     if isinstance(estimate, str):
         if estimate not in ESTIMATES:
             from difflib import get_close_matches
@@ -164,14 +136,16 @@ def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -
             msg = f"no estimate by that name: `{estimate}`" + (f"; did you mean {near[0]}?" if near else "")
             raise PolicyError(msg, hint=f"there are {', '.join(ESTIMATES)}; or pass a column of seconds, one a job")
         return workload.frame["runtime"]
-    told = pl.Series("believed", estimate, dtype=pl.Float64, strict=False)
-    if len(told) != len(workload) or (bad := told.is_nan() | told.is_infinite() | (told < 0)).any():
+    values = pl.Series("estimate", estimate, dtype=pl.Float64, strict=False)
+    if len(values) != len(workload) or (bad := values.is_nan() | values.is_infinite() | (values < 0)).any():
         what = (
-            f"{len(told)} values for {len(workload)} jobs" if len(told) != len(workload) else str(told.filter(bad)[0])
+            f"{len(values)} values for {len(workload)} jobs"
+            if len(values) != len(workload)
+            else str(values.filter(bad)[0])
         )
         msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
         raise PolicyError(msg, hint="null where nothing is known of a job: then its true run time is taken")
-    return told
+    return values
 
 
 # -- who cannot run at all ---------------------------------------------------------------------------------------
@@ -189,9 +163,9 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
         .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
         .then(pl.lit("it asks for more than its user may hold"))
     )  # fmt: skip
-    told = frame.with_columns(reason=reason)
-    refused = told.filter(pl.col("reason").is_not_null()).select("job", "reason")
-    return told.filter(pl.col("reason").is_null()).drop("reason"), refused
+    jobs = frame.with_columns(reason=reason)
+    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason")
+    return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
@@ -204,8 +178,8 @@ def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
     room = np.zeros(distinct.height, dtype=np.int64)
     for node in nodes.iter_rows(named=True):
         room += _on_node(wanted, distinct["gpu_types"], node) * node["len"]
-    found = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
-    return asks.join(found, on=asks.columns, how="left", maintain_order="left")["room"]
+    counted = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
+    return asks.join(counted, on=asks.columns, how="left", maintain_order="left")["room"]
 
 
 def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
@@ -225,28 +199,25 @@ def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> In
 # -- what they ask for -------------------------------------------------------------------------------------------
 
 
-def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Ints, Ints]:
+def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Records, Ints]:
     """The distinct demands of an instance, and which of them each job has."""
     gpu, limit = pl.col("gpu_milli").cast(pl.Int64), pl.col("max_per_node")
     apps = sorted(set(frame.filter(limit > 0)["app"]))
-    at = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
-    asks = frame.select(
-        *ASKS[:4],
+    app = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
+    demand = frame.select(
+        *(pl.col(column).alias(name) for name, column in BESIDE_GPUS.items()),
         pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
         pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
-        "gpu_memory_mib",
+        pl.col("gpu_memory_mib").alias("gpu_memory"),
         _mask(frame["gpu_types"], bits).alias("types"),
-        limit.alias("limit"),
-        pl.when(limit > 0).then(at).otherwise(0).alias("at"),
+        limit.alias("per_node"),
+        pl.when(limit > 0).then(app).otherwise(0).alias("app"),
     )
-    distinct = asks.unique(maintain_order=True).with_row_index("shape")
-    shape = asks.join(distinct, on=list(ASKS), how="left", maintain_order="left")["shape"]
-    S = np.zeros((distinct.height, SHAPE_FIELDS), dtype=np.int64)
-    for field, name in enumerate(ASKS):
-        S[:, field] = _ints(distinct[name])
-    share = S[:, ASKS.index("milli")] < WHOLE
-    S[:, len(ASKS)] = np.where(share, 0, np.minimum(S[:, ASKS.index("gpus")], KINDS - 1))
-    return S, _ints(shape)
+    distinct = demand.unique(maintain_order=True).with_row_index("shape")
+    shape = demand.join(distinct, on=list(DEMAND), how="left", maintain_order="left")["shape"]
+    shapes = table(distinct.height, layout.SHAPE, **{name: _ints(distinct[name]) for name in DEMAND})
+    shapes.request = np.where(shapes.milli < WHOLE, 0, np.minimum(shapes.gpus, layout.REQUESTS - 1))
+    return shapes, _ints(shape)
 
 
 def _mask(types: pl.Series, bits: dict[str, int]) -> pl.Series:
@@ -257,21 +228,22 @@ def _mask(types: pl.Series, bits: dict[str, int]) -> pl.Series:
     return joined.replace_strict(distinct, masks, return_dtype=pl.Int64)
 
 
-def _kinds(shape: Ints, instances: Ints) -> tuple[Ints, Ints]:
-    asks = pl.DataFrame({"shape": shape, "instances": instances})
-    distinct = asks.unique(maintain_order=True).with_row_index("kind")
-    kind = asks.join(distinct, on=["shape", "instances"], how="left", maintain_order="left")["kind"]
-    return np.ascontiguousarray(distinct.select("shape", "instances").to_numpy().astype(np.int64)), _ints(kind)
+def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
+    demand = pl.DataFrame({"shape": shape, "instances": instances})
+    distinct = demand.unique(maintain_order=True).with_row_index("kind")
+    kind = demand.join(distinct, on=["shape", "instances"], how="left", maintain_order="left")["kind"]
+    columns = {"shape_id": _ints(distinct["shape"]), "instances": _ints(distinct["instances"])}
+    return table(distinct.height, layout.KIND, **columns), _ints(kind)
 
 
-def _learns(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
-    nobody = np.full(frame.height, -1, dtype=np.int64)
+def _learners(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
+    none = np.full(frame.height, -1, dtype=np.int64)
     if not isinstance(estimate, str) or not ESTIMATES[estimate]:
-        return nobody, 0
-    # A job without a group is told by its user alone.
-    who = frame.select(pl.struct(ESTIMATES[estimate]).rank("dense").alias("who"))["who"]
-    learns = _ints(who) - 1 if frame.height else nobody
-    return learns, int(learns.max(initial=-1)) + 1
+        return none, 0
+    # A job without a group is estimated by its user alone.
+    learner = frame.select(pl.struct(ESTIMATES[estimate]).rank("dense").alias("learner"))["learner"]
+    learners = _ints(learner) - 1 if frame.height else none
+    return learners, int(learners.max(initial=-1)) + 1
 
 
 def _users(frame: pl.DataFrame) -> tuple[Ints, list[str]]:
@@ -280,52 +252,50 @@ def _users(frame: pl.DataFrame) -> tuple[Ints, list[str]]:
     return _ints(names.replace_strict(users, list(range(len(users))), return_dtype=pl.Int64)), users
 
 
-def _usual(S: Ints, shape: Ints, instances: Ints) -> tuple[Ints, Floats]:
+def _typical(shapes: Records, shape: Ints, instances: Ints) -> Records:
     """The shapes that stand for the workload: most frequent first until they cover 95 % of it; memory aside."""
-    count = np.bincount(shape, weights=instances, minlength=len(S)).astype(np.int64)
-    kinds = (
-        pl.DataFrame({"cpu": S[:, 0], "milli": S[:, 4], "gpus": S[:, 5], "types": S[:, 7], "count": count})
-        .group_by("cpu", "milli", "gpus", "types", maintain_order=True)
+    count = np.bincount(shape, weights=instances, minlength=len(shapes)).astype(np.int64)
+    fields = ("cpu", "milli", "gpus", "types")
+    rows = (
+        pl.DataFrame({name: shapes[name] for name in fields} | {"count": count})
+        .group_by(fields, maintain_order=True)
         .agg(pl.col("count").sum())
         .sort("count", descending=True, maintain_order=True)
     )
-    if kinds.is_empty():
-        return np.zeros((0, 4), dtype=np.int64), np.zeros(0)
-    covered = kinds["count"].cum_sum() / kinds["count"].sum()
-    kinds = kinds.head(int((covered < COVER).sum()) + 1)
-    rows = kinds.select("cpu", "milli", "gpus", "types").to_numpy().astype(np.int64)
-    return np.ascontiguousarray(rows), (kinds["count"] / kinds["count"].sum()).to_numpy()
+    if rows.is_empty():
+        return table(0, layout.TYPICAL)
+    covered = rows["count"].cum_sum() / rows["count"].sum()
+    rows = rows.head(int((covered < COVER).sum()) + 1)
+    share = (rows["count"] / rows["count"].sum()).to_numpy()
+    return table(rows.height, layout.TYPICAL, share=share, **{name: _ints(rows[name]) for name in fields})
 
 
 # -- what there is -----------------------------------------------------------------------------------------------
 
 
-def _nodes(cluster: Cluster, bits: dict[str, int]) -> tuple[Ints, Ints]:
+def node_tables(cluster: Cluster, bits: dict[str, int]) -> tuple[Records, Records]:
+    """Return the tables of the nodes and GPUs of an empty cluster; `bits` has the bit of each GPU type."""
     c = cluster.frame
-    gpus = _ints(c["gpus"])
-    N = np.zeros((len(gpus), NODE_FIELDS), dtype=np.int64)
-    for field, name in enumerate(ASKS[:4]):
-        N[:, field] = _ints(c[name])
-    N[:, 4], N[:, 5], N[:, 6] = gpus * WHOLE, gpus, np.where(gpus > 0, WHOLE, 0)
-    N[:, UP] = 1
-    last = np.cumsum(gpus)
-    N[:, 8], N[:, 9] = last - gpus, last
-    N[:, TYPE] = [bits[kind] if kind is not None and g else 0 for kind, g in zip(c["gpu_type"], gpus, strict=True)]
-    N[:, ORDINAL] = [int(bit).bit_length() - 1 for bit in N[:, TYPE]]
-    G = np.zeros((int(gpus.sum()), GPU_FIELDS), dtype=np.int64)
-    G[:, 0], G[:, 1] = WHOLE, np.repeat(_ints(c["gpu_memory_mib"]), gpus)
-    G[:, 2] = np.repeat(np.arange(len(gpus)), gpus)
-    return N, G
+    count = _ints(c["gpus"])
+    end = np.cumsum(count)
+    types = [bits[kind] if kind is not None and g else 0 for kind, g in zip(c["gpu_type"], count, strict=True)]
+    nodes = table(
+        len(count), layout.NODE, free_gpu=count * WHOLE, idle_gpus=count, up=1,
+        largest_free=np.where(count > 0, WHOLE, 0), first_gpu=end - count, end_gpu=end, gpu_type=types,
+        type_number=[bit.bit_length() - 1 for bit in types], number=np.arange(len(count)),
+        **{f"free_{name}": _ints(c[column]) for name, column in BESIDE_GPUS.items()},
+    )  # fmt: skip
+    owner = np.repeat(np.arange(len(count)), count)
+    return nodes, table(len(owner), layout.GPU, free=WHOLE, free_memory=_ints(c["gpu_memory_mib"])[owner], node=owner)
 
 
-def _capacity(cluster: Cluster) -> Ints:
+def _capacity(cluster: Cluster) -> Records:
     c = cluster.frame
     names = sorted(set(c["gpu_type"].drop_nulls()), key=lambda name: _strength(name, c))
     tier = {name: k for k, name in enumerate(names)}
-    C = np.zeros((c.height, 4), dtype=np.int64)
-    C[:, 0], C[:, 1], C[:, 2] = _ints(c["cpu_milli"]), _ints(c["memory_mib"]), _ints(c["gpus"]) * WHOLE
-    C[:, 3] = [tier.get(name, 0) for name in c["gpu_type"]]
-    return C
+    tiers = [tier.get(name, 0) for name in c["gpu_type"]]
+    cpu, memory, gpu = (_ints(c[name]) for name in ("cpu_milli", "memory_mib", "gpus"))
+    return table(c.height, layout.CAPACITY, cpu=cpu, memory=memory, gpu=gpu * WHOLE, tier=tiers)
 
 
 def _strength(name: str, nodes: pl.DataFrame) -> tuple[int, int, str]:

@@ -1,74 +1,45 @@
-"""The best-fitting node without looking at all of them.
+"""The placement index: the best-fitting node without looking at all of them.
 
-GPUs of one type stand in lists by how much of them is free, nodes of one type in lists by how many of their GPUs are
-idle. A list is a row of bits with a second row that says which words of it are not empty, so the tightest GPU or node
-that may hold an instance is the first set bit of the first list that is not empty. Where CPU is scarcer than GPUs,
-nodes of one type are kept apart by how much CPU they have free, in tiers: else the lists fill up with idle GPUs that
-nobody can use. A job of CPU alone goes to the node with the fewest GPUs that has room: a tree of the most CPU free,
-over nodes in that order, finds it.
+GPUs of one type are in lists by how much of them is free, nodes of one type in lists by their number of idle GPUs. A
+list is a row of bits with a second row that says which words of it are not empty, so the tightest GPU or node that may
+hold an instance is the first set bit of the first list that is not empty. Where CPU is scarcer than GPUs, nodes of one
+type are kept apart by how much CPU they have free, in tiers: else the lists fill up with idle GPUs that no job can use.
+A job of CPU only goes to the node with the fewest GPUs that has room: a tree of the most CPU free, over nodes in that
+order, finds it.
 
-The answer is that of `pick` with `best_fit`, node for node and GPU for GPU; a test holds the two together. All of it
-lies in two flat arrays, `X` of numbers and `B` of bits, because every array handed to a compiled call costs time.
+The result is that of `placements.pick` with `best_fit`, node for node and GPU for GPU; a test compares the two.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from fleetlab.sim.jit import inline, inner, loop
-from fleetlab.sim.nodes import (
-    APP,
-    CPU,
-    DISK,
-    FIRST,
-    FREE,
-    GPU,
-    GPU_MEMORY,
-    GPUS,
-    IDLE,
-    LAST,
-    LIMIT,
-    LIST,
-    MEMORY,
-    MILLI,
-    OWNER,
-    PLACE,
-    RANK,
-    RDMA,
-    SLOT,
-    TYPE,
-    TYPES,
-    VRAM,
-    WHOLE,
-    Ints,
-    holds,
-)
+from fleetlab.sim.layout import INDEX, INDEX_GROUP, WHOLE, Bits, Ints, NodeState, Record, Records, table
+from fleetlab.sim.nodes import has_beside_gpus, holds
 
-Bits = NDArray[np.uint64]
-
-LEVELS = WHOLE + 1
-SCARCE = 0.8  # CPU asked for beside a GPU, of what the poorest node has beside one: above it CPU may run out first
-LEVEL_WORDS = (LEVELS + 63) // 64 + 1  # the last says which of the others are not empty
+LEVELS = WHOLE + 1  # one list of GPUs for each amount of free milli
+LEVEL_WORDS = (LEVELS + 63) // 64 + 1  # bits of the lists that are not empty; the last word says which words are not
+SCARCE = 0.8  # CPU requested per GPU, of what the poorest node has per GPU: above it CPU may run out first
+MAX_TIERS = 8
 ONE = np.uint64(1)
 NONE = np.uint64(0)
 
-MOST_TIERS = 8
-# X begins with these: how many types and tiers, the most GPUs of a node, the leaves of the tree, where parts begin.
-KNOWN, TIERS, BIGGEST, LEAVES, AT_COUNT, AT_NODE_COUNT, AT_ORDER, AT_TREE, AT_TYPES = range(9)
-STEPS = 9  # the CPU from which on each tier but the first begins
-HEADER = STEPS + MOST_TIERS
-# Then one row a type and tier, a *group*: where its lists of GPUs and of nodes begin in B, how many words and words of
-# summary each has, where its GPUs and nodes begin in X, and, as bits, which of its lists of nodes are not empty.
-GPU_BITS, GPU_WORDS, GPU_SUMS, GPU_SUM_WORDS, AT_GPUS = 0, 1, 2, 3, 4
-NODE_BITS, NODE_WORDS, NODE_SUMS, NODE_SUM_WORDS, AT_NODES = 5, 6, 7, 8, 9
-IDLES = 10
-ROW = 11
+
+class Index(NamedTuple):
+    """Lists of GPUs and nodes. A *group* is a GPU type and a tier of free CPU."""
+
+    header: Record  # INDEX: numbers of types and tiers, and where parts of `numbers` begin
+    groups: Records  # INDEX_GROUP: where the lists of a group begin in `bits` and how many words each has
+    numbers: Ints  # members of groups, lengths of lists, nodes by number of GPUs, tree of free CPU, nodes of each type
+    bits: Bits  # empty for placement policies that do not use the index
 
 
 @inner
-def lowest(word: Bits) -> int:
-    """The number of the lowest bit that is set."""
+def lowest(word: Any) -> int:  # noqa: ANN401
+    """Return the number of the lowest bit that is set."""
     n = 0
     if word & np.uint64(0xFFFFFFFF) == NONE:
         n += 32
@@ -91,123 +62,94 @@ def lowest(word: Bits) -> int:
 
 
 @inner
-def put_in(B: Bits, begin: int, sums: int, i: int) -> None:
+def set_bit(bits: Bits, begin: int, sums: int, i: int) -> None:
     """Add slot `i` to a list."""
     w = i >> 6
-    B[begin + w] |= ONE << np.uint64(i & 63)
-    B[sums + (w >> 6)] |= ONE << np.uint64(w & 63)
+    bits[begin + w] |= ONE << np.uint64(i & 63)
+    bits[sums + (w >> 6)] |= ONE << np.uint64(w & 63)
 
 
 @inner
-def take_out(B: Bits, begin: int, sums: int, i: int) -> None:
+def clear_bit(bits: Bits, begin: int, sums: int, i: int) -> None:
     """Remove slot `i` from a list."""
     w = i >> 6
-    left = B[begin + w] & ~(ONE << np.uint64(i & 63))
-    B[begin + w] = left
+    left = bits[begin + w] & ~(ONE << np.uint64(i & 63))
+    bits[begin + w] = left
     if left == NONE:
-        B[sums + (w >> 6)] &= ~(ONE << np.uint64(w & 63))
+        bits[sums + (w >> 6)] &= ~(ONE << np.uint64(w & 63))
 
 
 @inline
-def next_level(B: Bits, t: int, level: int) -> int:
-    """The first list of GPUs of group `t` that is not empty, from `level` on; LEVELS where there is none."""
+def next_level(bits: Bits, t: int, level: int) -> int:
+    """Return the first list of GPUs of group `t` that is not empty, from `level` on; LEVELS if there is none."""
     w, at = level >> 6, t * LEVEL_WORDS
-    word = B[at + w] & ~((ONE << np.uint64(level & 63)) - ONE)
+    word = bits[at + w] & ~((ONE << np.uint64(level & 63)) - ONE)
     if word == NONE:
-        later = B[at + LEVEL_WORDS - 1] & ~((ONE << np.uint64(w + 1)) - ONE)
+        later = bits[at + LEVEL_WORDS - 1] & ~((ONE << np.uint64(w + 1)) - ONE)
         if later == NONE:
             return LEVELS
         w = lowest(later)
-        word = B[at + w]
+        word = bits[at + w]
     return (w << 6) + lowest(word)
 
 
 @inner
-def fuller(X: Ints, B: Bits, t: int, level: int) -> None:
-    """One GPU more in a list."""
-    at = X[AT_COUNT] + t * LEVELS + level
-    if X[at] == 0:
-        B[t * LEVEL_WORDS + (level >> 6)] |= ONE << np.uint64(level & 63)
-        B[t * LEVEL_WORDS + LEVEL_WORDS - 1] |= ONE << np.uint64(level >> 6)
-    X[at] += 1
-
-
-@inner
-def emptier(X: Ints, B: Bits, t: int, level: int) -> None:
-    """One GPU less in a list."""
-    at = X[AT_COUNT] + t * LEVELS + level
-    X[at] -= 1
-    if X[at] == 0:
-        w = t * LEVEL_WORDS + (level >> 6)
-        B[w] &= ~(ONE << np.uint64(level & 63))
-        if B[w] == NONE:
-            B[t * LEVEL_WORDS + LEVEL_WORDS - 1] &= ~(ONE << np.uint64(level >> 6))
-
-
-@inner
-def tier_of(X: Ints, cpu: int) -> int:
-    """In which tier is a node with so much CPU free? One that holds so much is in this or a higher one."""
+def tier_of(header: Record, cpu: int) -> int:
+    """Return the tier of a node with so much CPU free. A node that holds so much is in this or a higher one."""
     tier = 0
-    while tier + 1 < X[TIERS] and X[STEPS + tier] <= cpu:
+    while tier + 1 < header.tiers and header.steps[tier] <= cpu:
         tier += 1
     return tier
 
 
-@inner
-def beside(S: Ints, s: int, N: Ints, n: int, apps: Ints) -> bool:
-    """Does node `n` have what an instance needs beside GPUs?"""
-    if N[n, CPU] < S[s, CPU] or N[n, MEMORY] < S[s, MEMORY]:
-        return False
-    if N[n, RDMA] < S[s, RDMA] or N[n, DISK] < S[s, DISK]:
-        return False
-    return S[s, LIMIT] == 0 or apps[S[s, APP], n] < S[s, LIMIT]
+# -- search ----------------------------------------------------------------------------------------------------------
 
 
 @inline
-def share_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, level: int, below: int) -> int:
-    """The first GPU of a list, with a number below `below`, whose node has room beside it; -1 where there is none."""
-    row = HEADER + t * ROW
-    begin, sums = X[row + GPU_BITS] + level * X[row + GPU_WORDS], X[row + GPU_SUMS] + level * X[row + GPU_SUM_WORDS]
-    gpus, vram, failed = X[row + AT_GPUS], S[s, GPU_MEMORY], -1
-    for k in range(X[row + GPU_SUM_WORDS]):
-        summary = B[sums + k]
+def first_gpu(shape: Record, state: NodeState, index: Index, group: Record, level: int, below: int) -> int:
+    """Return the first GPU of a list, with a number below `below`, whose node has room beside it; -1: none."""
+    bits, begin = index.bits, group.gpu_bits + level * group.gpu_words
+    sums, vram, full = group.gpu_sums + level * group.gpu_sum_words, shape.gpu_memory, -1
+    for k in range(group.gpu_sum_words):
+        summary = bits[sums + k]
         while summary != NONE:
             w = (k << 6) + lowest(summary)
             summary &= summary - ONE
-            word = B[begin + w]
+            word = bits[begin + w]
             while word != NONE:
-                g = X[gpus + (w << 6) + lowest(word)]
+                g = index.numbers[group.gpus + (w << 6) + lowest(word)]
                 word &= word - ONE
                 if g >= below:
                     return -1
-                n = G[g, OWNER]
-                if n == failed or G[g, VRAM] < vram:
+                gpu = state.gpus[g]
+                if gpu.node == full or gpu.free_memory < vram:
                     continue
-                if beside(S, s, N, n, apps):
+                if has_beside_gpus(shape, state.nodes[gpu.node], state.apps):
                     return g
-                failed = n
+                full = gpu.node
     return -1
 
 
 @inline
-def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
-    """The GPU with the least free that holds a share, the first of equals; -1 where there is none."""
-    level, none, tiers, wanted = S[s, MILLI], len(G), X[TIERS], S[s, TYPES]
-    tier = tier_of(X, S[s, CPU]) if tiers > 1 else 0
+def best_fraction(shape: Record, state: NodeState, index: Index) -> int:
+    """Return the GPU with the least free that holds a fraction, the first of equals; -1: none."""
+    header, level, none = index.header, shape.milli, len(state.gpus)
+    tiers, types = header.tiers, shape.types
+    tier = tier_of(header, shape.cpu) if tiers > 1 else 0
     while level < LEVELS:
         least = LEVELS
-        for t in range(X[KNOWN]):
-            if wanted >> t & 1:
+        for t in range(header.types):
+            if types >> t & 1:
                 for group in range(t * tiers + tier, (t + 1) * tiers):
-                    least = min(least, next_level(B, group, level))
+                    least = min(least, next_level(index.bits, group, level))
         if least == LEVELS:
             return -1
         best = none
-        for t in range(X[KNOWN]):
-            if wanted >> t & 1:
+        for t in range(header.types):
+            if types >> t & 1:
                 for group in range(t * tiers + tier, (t + 1) * tiers):
-                    if X[X[AT_COUNT] + group * LEVELS + least]:
-                        g = share_in(S, s, N, G, apps, X, B, group, least, best)
+                    if index.numbers[header.gpu_counts + group * LEVELS + least]:
+                        g = first_gpu(shape, state, index, index.groups[group], least, best)
                         if g >= 0:
                             best = g
         if best < none:
@@ -217,68 +159,71 @@ def best_share(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) 
 
 
 @inline
-def whole_in(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, t: int, idle: int, below: int) -> int:
-    """The first node of a list, with a number below `below`, that holds an instance; -1 where there is none."""
-    row = HEADER + t * ROW
-    begin, sums = X[row + NODE_BITS] + idle * X[row + NODE_WORDS], X[row + NODE_SUMS] + idle * X[row + NODE_SUM_WORDS]
-    nodes = X[row + AT_NODES]
-    for k in range(X[row + NODE_SUM_WORDS]):
-        summary = B[sums + k]
+def first_node(shape: Record, state: NodeState, index: Index, group: Record, idle: int, below: int) -> int:
+    """Return the first node of a list, with a number below `below`, that holds an instance; -1: none."""
+    bits, begin = index.bits, group.node_bits + idle * group.node_words
+    sums = group.node_sums + idle * group.node_sum_words
+    for k in range(group.node_sum_words):
+        summary = bits[sums + k]
         while summary != NONE:
             w = (k << 6) + lowest(summary)
             summary &= summary - ONE
-            word = B[begin + w]
+            word = bits[begin + w]
             while word != NONE:
-                n = X[nodes + (w << 6) + lowest(word)]
+                n = index.numbers[group.nodes + (w << 6) + lowest(word)]
                 word &= word - ONE
                 if n >= below:
                     return -1
-                if beside(S, s, N, n, apps) and (S[s, GPU_MEMORY] == 0 or holds(S, s, N, n, G, apps)):
+                node = state.nodes[n]
+                if has_beside_gpus(shape, node, state.apps) and (
+                    shape.gpu_memory == 0 or holds(shape, node, state.gpus, state.apps)
+                ):
                     return n
     return -1
 
 
 @inline
-def best_whole(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits) -> int:
-    """The node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
-    wanted, none, tiers = S[s, TYPES], len(N), X[TIERS]
-    tier = tier_of(X, S[s, CPU]) if tiers > 1 else 0
-    idles = 0
-    for t in range(X[KNOWN]):
-        if wanted >> t & 1:
+def best_whole(shape: Record, state: NodeState, index: Index) -> int:
+    """Return the node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
+    header, types, none = index.header, shape.types, len(state.nodes)
+    tiers = header.tiers
+    tier = tier_of(header, shape.cpu) if tiers > 1 else 0
+    lists = 0
+    for t in range(header.types):
+        if types >> t & 1:
             for group in range(t * tiers + tier, (t + 1) * tiers):
-                idles |= X[HEADER + group * ROW + IDLES]
-    idle = S[s, GPUS]
-    idles >>= idle
-    while idles:
-        if idles & 1:
+                lists |= index.groups[group].idle_lists
+    idle = shape.gpus
+    lists >>= idle
+    while lists:
+        if lists & 1:
             best = none
-            for t in range(X[KNOWN]):
-                if wanted >> t & 1:
+            for t in range(header.types):
+                if types >> t & 1:
                     for group in range(t * tiers + tier, (t + 1) * tiers):
-                        if X[HEADER + group * ROW + IDLES] >> idle & 1:
-                            n = whole_in(S, s, N, G, apps, X, B, group, idle, best)
+                        if index.groups[group].idle_lists >> idle & 1:
+                            n = first_node(shape, state, index, index.groups[group], idle, best)
                             if n >= 0:
                                 best = n
             if best < none:
                 return best
-        idles >>= 1
+        lists >>= 1
         idle += 1
     return -1
 
 
 @inner
-def best_cpu(S: Ints, s: int, N: Ints, apps: Ints, X: Ints) -> int:
-    """The node with the fewest GPUs that holds an instance of CPU alone, the first of equals; -1: none."""
-    need, leaves, tree = S[s, CPU], X[LEAVES], X[AT_TREE]
-    if X[tree + 1] < need:
+def best_cpu(shape: Record, state: NodeState, header: Record, numbers: Ints) -> int:
+    """Return the node with the fewest GPUs that holds an instance of CPU only, the first of equals; -1: none."""
+    need, leaves, tree = shape.cpu, header.leaves, header.cpu_tree
+    if numbers[tree + 1] < need:
         return -1
     i = 1
     while True:
         while i < leaves:  # down to the first leaf with enough
-            i = 2 * i if X[tree + 2 * i] >= need else 2 * i + 1
-        n = X[X[AT_ORDER] + i - leaves]
-        if beside(S, s, N, n, apps):
+            i = 2 * i if numbers[tree + 2 * i] >= need else 2 * i + 1
+        n = numbers[header.cpu_order + i - leaves]
+        if has_beside_gpus(shape, state.nodes[n], state.apps):
             return n
         while True:  # on to the next subtree to the right that has enough
             while i & 1:
@@ -286,141 +231,179 @@ def best_cpu(S: Ints, s: int, N: Ints, apps: Ints, X: Ints) -> int:
             if i == 0:
                 return -1
             i += 1
-            if X[tree + i] >= need:
+            if numbers[tree + i] >= need:
                 break
 
 
+# -- update ----------------------------------------------------------------------------------------------------------
+
+
 @inline
-def lift(X: Ints, rank: int, cpu: int) -> None:
-    """Say how much CPU the node of that rank has free."""
-    tree, i = X[AT_TREE], rank + X[LEAVES]
-    X[tree + i] = cpu
+def set_free_cpu(header: Record, numbers: Ints, rank: int, cpu: int) -> None:
+    """Set in the tree how much CPU the node of that rank has free."""
+    tree, i = header.cpu_tree, rank + header.leaves
+    numbers[tree + i] = cpu
     while i > 1:
         i >>= 1
-        most = max(X[tree + 2 * i], X[tree + 2 * i + 1])
-        if X[tree + i] == most:
+        most = max(numbers[tree + 2 * i], numbers[tree + 2 * i + 1])
+        if numbers[tree + i] == most:
             return
-        X[tree + i] = most
+        numbers[tree + i] = most
 
 
 @inline
-def enlist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
-    """Put node `n` into the list of those with `idle` GPUs."""
-    row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
-    begin, sums = X[row + NODE_BITS] + idle * X[row + NODE_WORDS], X[row + NODE_SUMS] + idle * X[row + NODE_SUM_WORDS]
-    put_in(B, begin, sums, N[n, PLACE])
-    X[at] += 1
-    X[row + IDLES] |= 1 << idle
+def add_node(node: Record, index: Index, g: int, idle: int) -> None:
+    """Add a node to the list of those of group `g` with `idle` GPUs."""
+    group, at = index.groups[g], index.header.node_counts + g * (index.header.most_gpus + 1) + idle
+    begin, sums = group.node_bits + idle * group.node_words, group.node_sums + idle * group.node_sum_words
+    set_bit(index.bits, begin, sums, node.index_slot)
+    index.numbers[at] += 1
+    group.idle_lists |= 1 << idle
 
 
 @inline
-def delist(N: Ints, n: int, X: Ints, B: Bits, group: int, idle: int) -> None:
-    """Undo `enlist`."""
-    row, at = HEADER + group * ROW, X[AT_NODE_COUNT] + group * (X[BIGGEST] + 1) + idle
-    begin, sums = X[row + NODE_BITS] + idle * X[row + NODE_WORDS], X[row + NODE_SUMS] + idle * X[row + NODE_SUM_WORDS]
-    take_out(B, begin, sums, N[n, PLACE])
-    X[at] -= 1
-    if X[at] == 0:
-        X[row + IDLES] &= ~(1 << idle)
+def remove_node(node: Record, index: Index, g: int, idle: int) -> None:
+    """Undo `add_node`."""
+    group, at = index.groups[g], index.header.node_counts + g * (index.header.most_gpus + 1) + idle
+    begin, sums = group.node_bits + idle * group.node_words, group.node_sums + idle * group.node_sum_words
+    clear_bit(index.bits, begin, sums, node.index_slot)
+    index.numbers[at] -= 1
+    if index.numbers[at] == 0:
+        group.idle_lists &= ~(1 << idle)
+
+
+@inner
+def add_gpu(group: Record, g: int, header: Record, numbers: Ints, bits: Bits, level: int, slot: int) -> None:
+    """Add a GPU to the list of those of group `g` with `level` milli free."""
+    set_bit(bits, group.gpu_bits + level * group.gpu_words, group.gpu_sums + level * group.gpu_sum_words, slot)
+    at = header.gpu_counts + g * LEVELS + level
+    if numbers[at] == 0:
+        bits[g * LEVEL_WORDS + (level >> 6)] |= ONE << np.uint64(level & 63)
+        bits[g * LEVEL_WORDS + LEVEL_WORDS - 1] |= ONE << np.uint64(level >> 6)
+    numbers[at] += 1
+
+
+@inner
+def remove_gpu(group: Record, g: int, header: Record, numbers: Ints, bits: Bits, level: int, slot: int) -> None:
+    """Undo `add_gpu`."""
+    clear_bit(bits, group.gpu_bits + level * group.gpu_words, group.gpu_sums + level * group.gpu_sum_words, slot)
+    at = header.gpu_counts + g * LEVELS + level
+    numbers[at] -= 1
+    if numbers[at] == 0:
+        w = g * LEVEL_WORDS + (level >> 6)
+        bits[w] &= ~(ONE << np.uint64(level & 63))
+        if bits[w] == NONE:
+            bits[g * LEVEL_WORDS + LEVEL_WORDS - 1] &= ~(ONE << np.uint64(level >> 6))
 
 
 @inline
-def relist(G: Ints, g: int, X: Ints, B: Bits, group: int, old: int, new_group: int, new: int) -> None:
+def move_gpu(gpu: Record, index: Index, old_group: int, old: int, new_group: int, new: int) -> None:
     """Move a GPU from one list to another."""
-    row, i = HEADER + group * ROW, G[g, SLOT]
-    take_out(B, X[row] + old * X[row + GPU_WORDS], X[row + GPU_SUMS] + old * X[row + GPU_SUM_WORDS], i)
-    emptier(X, B, group, old)
-    row = HEADER + new_group * ROW
-    put_in(B, X[row] + new * X[row + GPU_WORDS], X[row + GPU_SUMS] + new * X[row + GPU_SUM_WORDS], i)
-    fuller(X, B, new_group, new)
+    header, groups, numbers, bits = index
+    remove_gpu(groups[old_group], old_group, header, numbers, bits, old, gpu.index_slot)
+    add_gpu(groups[new_group], new_group, header, numbers, bits, new, gpu.index_slot)
 
 
 @inline
-def moved(N: Ints, n: int, G: Ints, X: Ints, B: Bits, got: int, more: int, idle: int) -> None:
-    """Put GPUs `got` of node `n`, which had `more` milli free, and the node, which had `idle`, into their lists."""
-    lift(X, N[n, RANK], N[n, CPU])
-    if N[n, TYPE] == 0:
+def group_of(node: Record, header: Record) -> int:
+    """Return the group that a node with GPUs belongs to, by its free CPU."""
+    if header.tiers == 1:
+        return node.index_group
+    return node.index_group - node.index_group % header.tiers + tier_of(header, node.free_cpu)
+
+
+@inline
+def update_index(node: Record, gpus: Records, index: Index, taken: int, milli: int, idle: int) -> None:
+    """Move the GPUs `taken` of a node, which had `milli` more free, and the node, which had `idle`, to new lists."""
+    set_free_cpu(index.header, index.numbers, node.cpu_rank, node.free_cpu)
+    if node.gpu_type == 0:
         return
-    group, g, tiers = N[n, LIST], N[n, FIRST], X[TIERS]
-    other = group
-    if tiers > 1:
-        other = group - group % tiers + tier_of(X, N[n, CPU])
-    if other == group:
-        while got:
-            if got & 1:
-                relist(G, g, X, B, group, G[g, FREE] + more, group, G[g, FREE])
-            got >>= 1
+    old, g = node.index_group, node.first_gpu
+    group = group_of(node, index.header)
+    if group == old:
+        while taken:
+            if taken & 1:
+                move_gpu(gpus[g], index, group, gpus[g].free + milli, group, gpus[g].free)
+            taken >>= 1
             g += 1
-    else:  # its CPU is in another tier now: all of it moves
-        N[n, LIST] = other
-        while g < N[n, LAST]:
-            relist(G, g, X, B, group, G[g, FREE] + more * (got & 1), other, G[g, FREE])
-            got >>= 1
+    else:  # its free CPU is in another tier now: all its GPUs move
+        node.index_group = group
+        while g < node.end_gpu:
+            move_gpu(gpus[g], index, old, gpus[g].free + milli * (taken & 1), group, gpus[g].free)
+            taken >>= 1
             g += 1
-    if other != group or N[n, IDLE] != idle:
-        delist(N, n, X, B, group, idle)
-        enlist(N, n, X, B, other, N[n, IDLE])
+    if group != old or node.idle_gpus != idle:
+        remove_node(node, index, old, idle)
+        add_node(node, index, group, node.idle_gpus)
 
 
-def tiers_of(S: Ints, jobs: Ints, N: Ints) -> Ints:
-    """The CPU from which on tiers begin: what most jobs with GPUs ask for; none where GPUs run out before CPU does."""
-    gpu = S[:, GPUS] > 0
-    milli, nodes = (S[:, GPUS] * S[:, MILLI])[gpu], N[N[:, TYPE] > 0]
-    asked = (jobs[gpu] * S[gpu, CPU]).sum() / max(1, (jobs[gpu] * milli).sum())
-    if not len(nodes) or asked < SCARCE * (nodes[:, CPU] / nodes[:, GPU]).min():
+# -- construction ----------------------------------------------------------------------------------------------------
+
+
+def tier_steps(shapes: Records, jobs: Ints, nodes: Records) -> Ints:
+    """Return the CPU at which tiers begin: the most frequent requests; none where GPUs run out before CPU does."""
+    with_gpu = shapes[shapes.gpus > 0]
+    jobs, nodes = jobs[shapes.gpus > 0], nodes[nodes.gpu_type > 0]
+    ratio = (jobs * with_gpu.cpu).sum() / max(1, (jobs * with_gpu.gpus * with_gpu.milli).sum())
+    if not len(nodes) or ratio < SCARCE * (nodes.free_cpu / nodes.free_gpu).min():
         return np.zeros(0, dtype=np.int64)
-    values, which = np.unique(S[gpu, CPU], return_inverse=True)
-    weight = np.bincount(which, weights=jobs[gpu])
-    return np.sort(values[np.argsort(-weight, kind="stable")[: MOST_TIERS - 1]])
+    values, which = np.unique(with_gpu.cpu, return_inverse=True)
+    frequency = np.bincount(which, weights=jobs)
+    return np.sort(values[np.argsort(-frequency, kind="stable")[: MAX_TIERS - 1]])
 
 
-def index_of(N: Ints, G: Ints, steps: Ints) -> tuple[Ints, Bits]:
-    """Build the index of nodes as they are: X and B; nodes and GPUs are told where they stand in it."""
-    types, tiers = max(1, int(N[:, TYPE].max(initial=0)).bit_length()), len(steps) + 1
-    kind = np.array([int(t).bit_length() - 1 for t in N[:, TYPE]], dtype=np.int64)
-    size = N[:, LAST] - N[:, FIRST]
-    biggest, leaves = int(size.max(initial=0)), 1 << max(0, len(N) - 1).bit_length()
-    header, rows = np.zeros(HEADER, dtype=np.int64), np.zeros((types * tiers, ROW), dtype=np.int64)
-    at, bits = HEADER + rows.size, len(rows) * LEVEL_WORDS
+def build_index(state: NodeState, steps: Ints) -> Index:
+    """Build the index of nodes as they are; their fields `index_*` and `cpu_rank` are set."""
+    nodes, gpus = state.nodes, state.gpus
+    types, tiers = max(1, int(nodes.gpu_type.max(initial=0)).bit_length()), len(steps) + 1
+    sizes = nodes.end_gpu - nodes.first_gpu
+    most, leaves = int(sizes.max(initial=0)), 1 << max(0, len(nodes) - 1).bit_length()
+    groups = table(types * tiers, INDEX_GROUP)
+    at, bits = 0, len(groups) * LEVEL_WORDS
     parts: list[Ints] = []
     ranges: list[int] = []  # where the nodes of each type begin and end
     for t in range(types):
-        mine, cards = np.flatnonzero(kind == t), np.flatnonzero(kind[G[:, OWNER]] == t)
-        N[mine, PLACE], G[cards, SLOT] = np.arange(len(mine)), np.arange(len(cards))
-        for first, lists, members in ((GPU_BITS, LEVELS, cards), (NODE_BITS, biggest + 1, mine)):
+        of_type, cards = np.flatnonzero(nodes.type_number == t), np.flatnonzero(nodes.type_number[gpus.node] == t)
+        nodes.index_slot[of_type], gpus.index_slot[cards] = np.arange(len(of_type)), np.arange(len(cards))
+        for kind, lists, members in (("gpu", LEVELS, cards), ("node", most + 1, of_type)):
             words = -(-len(members) // 64)
             summary = -(-words // 64)
-            for group in range(t * tiers, (t + 1) * tiers):
-                rows[group, first : first + 5] = bits, words, bits + lists * words, summary, at
+            for number in range(t * tiers, (t + 1) * tiers):
+                group = groups[number]
+                group[f"{kind}_bits"], group[f"{kind}_words"] = bits, words
+                group[f"{kind}_sums"], group[f"{kind}_sum_words"] = bits + lists * words, summary
+                group[f"{kind}s"] = at
                 bits += lists * (words + summary)
             parts.append(members)
             at += len(members)
-        ranges += [at - len(mine), at]
-    order = np.argsort(size, kind="stable")
-    N[order, RANK], N[:, LIST] = np.arange(len(order)), kind * tiers
-    header[:5] = types, tiers, biggest, leaves, at
-    header[AT_NODE_COUNT] = at + len(rows) * LEVELS
-    header[AT_ORDER] = header[AT_NODE_COUNT] + len(rows) * (biggest + 1)
-    header[AT_TREE] = header[AT_ORDER] + len(order)
-    header[STEPS : STEPS + len(steps)] = steps
-    counts, tree = np.zeros(len(rows) * (LEVELS + biggest + 1), dtype=np.int64), np.full(2 * leaves, -1, dtype=np.int64)
-    header[AT_TYPES] = header[AT_TREE] + len(tree)
-    X = np.concatenate([header, rows.ravel(), *parts, counts, order, tree, np.array(ranges, dtype=np.int64)])
-    B = np.zeros(bits, dtype=np.uint64)
-    fill(N, G, X, B)
-    return X, B
+        ranges += [at - len(of_type), at]
+    order = np.argsort(sizes, kind="stable")
+    nodes.cpu_rank[order], nodes.index_group[:] = np.arange(len(order)), nodes.type_number * tiers
+    lengths = {
+        "gpu_counts": len(groups) * LEVELS, "node_counts": len(groups) * (most + 1), "cpu_order": len(order),
+        "cpu_tree": 2 * leaves, "type_ranges": len(ranges),
+    }  # fmt: skip
+    begins = dict(zip(lengths, np.cumsum([at, *lengths.values()]).tolist(), strict=False))
+    header = table(1, INDEX, types=types, tiers=tiers, most_gpus=most, leaves=leaves, **begins)[0]
+    header.steps[: len(steps)] = steps
+    counts = np.zeros(lengths["gpu_counts"] + lengths["node_counts"], dtype=np.int64)
+    tree = np.full(2 * leaves, -1, dtype=np.int64)
+    numbers = np.concatenate([*parts, counts, order, tree, np.array(ranges, dtype=np.int64)])
+    index = Index(header, groups, numbers, np.zeros(bits, dtype=np.uint64))
+    fill_index(state, index)
+    return index
 
 
 @loop
-def fill(N: Ints, G: Ints, X: Ints, B: Bits) -> None:
+def fill_index(state: NodeState, index: Index) -> None:
     """Put every GPU and node into its list."""
-    for n in range(len(N)):
-        lift(X, N[n, RANK], N[n, CPU])
-        if N[n, TYPE]:
-            N[n, LIST] += tier_of(X, N[n, CPU])
-            enlist(N, n, X, B, N[n, LIST], N[n, IDLE])
-    for g in range(len(G)):
-        group, free = N[G[g, OWNER], LIST], G[g, FREE]
-        row = HEADER + group * ROW
-        put_in(B, X[row] + free * X[row + GPU_WORDS], X[row + GPU_SUMS] + free * X[row + GPU_SUM_WORDS], G[g, SLOT])
-        fuller(X, B, group, free)
+    for n in range(len(state.nodes)):
+        node = state.nodes[n]
+        set_free_cpu(index.header, index.numbers, node.cpu_rank, node.free_cpu)
+        if node.gpu_type:
+            node.index_group += tier_of(index.header, node.free_cpu)
+            add_node(node, index, node.index_group, node.idle_gpus)
+    for g in range(len(state.gpus)):
+        gpu = state.gpus[g]
+        group = state.nodes[gpu.node].index_group
+        add_gpu(index.groups[group], group, index.header, index.numbers, index.bits, gpu.free, gpu.index_slot)

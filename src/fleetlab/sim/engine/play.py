@@ -1,53 +1,60 @@
-"""The quick loop from Python: a world in, what was played out."""
+"""Play a world with the quick loops: orders whose ranks are fixed when a job arrives, jobs that run to completion."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from fleetlab.sim.engine import easy as _easy
-from fleetlab.sim.engine import loops as _engine
-from fleetlab.sim.engine.fit import memo_of
-from fleetlab.sim.engine.index import index_of, tiers_of
-from fleetlab.sim.engine.loops import Jobs, Land
-from fleetlab.sim.nodes import GPU, GPUS, MILLI, ORDINAL, Floats, Ints
-from fleetlab.sim.placements import BEST_FIT, PLACES
-from fleetlab.sim.schedule import DONE, RUNNING, WAITING, Played
+from fleetlab.sim.codes import BACKFILLS as ALL_BACKFILLS
+from fleetlab.sim.codes import BEST_FIT, BY_ESTIMATE, FIXED, PLACES
+from fleetlab.sim.engine import state
+from fleetlab.sim.engine.easy import run_easy
+from fleetlab.sim.engine.greedy import run_greedy
+from fleetlab.sim.engine.index import build_index, tier_steps
+from fleetlab.sim.engine.none import run_none
+from fleetlab.sim.engine.reservation import new_reservation
+from fleetlab.sim.engine.scores import new_memo
+from fleetlab.sim.engine.state import Jobs, Resources, Timetable
+from fleetlab.sim.layout import DONE, RUNNING, WAITING, Floats, NodeState, Scoring, writable
+from fleetlab.sim.schedule import Played
 from fleetlab.sim.world import World
 
-ORDERS = ("fifo", "sjf", "smallest", "largest", "priority", "aging")  # their ranks are fixed when a job arrives
-BY_ESTIMATE = ("sjf", "aging")
-BACKFILLS = ("none", "greedy", "easy")
+ORDERS = FIXED
+BACKFILLS = ALL_BACKFILLS[:3]
 
 
 def play(
     world: World, *, order: str | Floats, backfill: str, placement: str, seed: int = 0, until: float | None = None
 ) -> Played:
-    """Play a world by rules that the quick loop knows; an order may be given as the rank of each job."""
+    """Play a world by rules that the quick loops know; an order may be given as the rank of each job."""
     learnt = isinstance(order, str) and order in BY_ESTIMATE and world.learners > 0
     keys = ranks(world, order) if isinstance(order, str) else order
     jobs = Jobs(
-        world.submit, world.runtime, _own(world.estimate), _own(keys), world.shape, world.instances, world.kind,
-        world.first, world.learns,
+        world.submit, world.runtime, writable(world.estimate), writable(keys), world.kind, world.first, world.learner,
+        writable(world.kinds), state.new_learners(world.learners),
     )  # fmt: skip
-    land = land_of(world, placement, seed)
-    memo = memo_of(PLACES.index(placement), world.S, len(world.N))
-    code, stop = PLACES.index(placement), math.inf if until is None else float(until)
+    code, stop, total = PLACES.index(placement), math.inf if until is None else float(until), len(world.submit)
+    resources = resources_of(world, placement, seed)
+    memo = new_memo(code, world.shapes, len(world.nodes))
+    events, timetable = state.new_events(total, len(world.nodes)), state.new_timetable(world.first)
+    common = (code, jobs, resources, memo, events)
     if backfill == "none":
-        sorted_keys = not learnt and bool((np.diff(keys) >= 0).all())
-        start, where, got, ledger = _engine.run_strict(code, jobs, land, memo, int(learnt), int(sorted_keys), stop)
-    elif backfill == "easy":
+        size = 0 if not learnt and bool((np.diff(keys) >= 0).all()) else total
+        run_none(*common, np.empty(size), np.empty(size, dtype=np.int64), timetable, int(learnt), stop)
+        return _played(world, timetable, until)
+    queues = state.new_queues(np.bincount(world.kind, minlength=len(world.kinds)), len(world.shapes))
+    if backfill == "easy":
         exact = world.learners == 0 and bool((world.estimate == world.runtime).all())
-        start, where, got, ledger = _easy.run_easy(code, jobs, world.kinds, land, memo, int(learnt), int(exact), stop)
+        reservation = new_reservation(resources, total, int(world.kinds.instances.max(initial=1)))
+        run_easy(*common, queues, timetable, reservation, int(learnt), int(exact), stop)
     else:
-        start, where, got, ledger = _engine.run_skip(code, jobs, world.kinds, land, memo, int(learnt), stop)
-    return _played(world, start, where, got, ledger, until)
+        run_greedy(*common, queues, timetable, int(learnt), stop)
+    return _played(world, timetable, until)
 
 
 def ranks(world: World, order: str) -> Floats:
-    """The rank of each job by a built-in order, the lowest first; without the estimate where that is learnt."""
+    """Return the rank of each job by a built-in order, the lowest first; without the estimate where that is learnt."""
     known = world.estimate if world.learners == 0 else np.zeros(len(world.submit))
     if order in BY_ESTIMATE:
         return known if order == "sjf" else known + world.submit
@@ -55,38 +62,38 @@ def ranks(world: World, order: str) -> Floats:
         return -world.priority.astype(np.float64)
     need = np.zeros(len(world.submit))
     if order != "fifo":
-        need += world.S[world.shape, GPUS] * world.S[world.shape, MILLI] * world.instances
+        need += world.gpu_milli
     return -need if order == "largest" else need
 
 
-def land_of(world: World, placement: str, seed: int) -> Land:
-    """Nodes of a world as the loop changes them, with an index where the policy goes by one."""
-    N, G = _own(world.N), _own(world.G)
-    X, B = index_of(N, G, tiers_of(world.S, np.bincount(world.shape, minlength=len(world.S)), N))
+def resources_of(world: World, placement: str, seed: int) -> Resources:
+    """Copy the nodes of a world, and index them for the policy that uses an index."""
+    now = NodeState(writable(world.nodes), writable(world.gpus), writable(world.apps))
+    nodes = now.nodes
+    index = build_index(now, tier_steps(world.shapes, np.bincount(world.shape, minlength=len(world.shapes)), nodes))
     if PLACES.index(placement) != BEST_FIT:
-        B = np.zeros(0, dtype=np.uint64)
-    free = np.zeros(int(X[0]), dtype=np.int64)
-    np.add.at(free, N[N[:, ORDINAL] >= 0, ORDINAL], N[N[:, ORDINAL] >= 0, GPU])
-    draws = np.array([1 + seed % 2_147_483_646], dtype=np.int64)
-    return Land(
-        _own(world.S), N, G, _own(world.apps), _own(world.C), _own(world.most), _own(world.U), _own(world.share), draws,
-        free, X, B,
-    )  # fmt: skip
+        index = index._replace(bits=np.zeros(0, dtype=np.uint64))
+    free = np.zeros(int(index.header.types), dtype=np.int64)
+    np.add.at(free, nodes.type_number[nodes.type_number >= 0], nodes.free_gpu[nodes.type_number >= 0])
+    return Resources(writable(world.shapes), now, free, index, scoring_of(world, seed))
 
 
-def _played(world: World, start: Floats, where: Ints, got: Ints, ledger: Floats, until: float | None) -> Played:
+def scoring_of(world: World, seed: int) -> Scoring:
+    """Copy what placement policies look at."""
+    random = np.array([1 + seed % 2_147_483_646], dtype=np.int64)
+    return Scoring(writable(world.capacity), writable(world.largest), writable(world.typical), random)
+
+
+def _played(world: World, timetable: Timetable, until: float | None) -> Played:
+    start, placed, ledger = timetable
     end = start + world.runtime
     status = np.where(np.isnan(start), WAITING, DONE)
     if until is not None:
         late = end > until
         end[late], status[late] = np.nan, RUNNING
         never = np.repeat(np.isnan(start), world.instances)
-        where[never], got[never] = -1, 0  # what was tried for those that still wait
+        placed.node[never], placed.gpus[never] = -1, 0  # what was tried for jobs that still wait
     nothing = np.zeros(len(start), dtype=np.int64)
     stopped = None if until is None or (status == DONE).all() else float(until)
-    return Played(start, end, status, where, got, ledger, nothing, nothing, np.zeros(len(start)), until=stopped)
-
-
-def _own(array: Any) -> Any:  # noqa: ANN401
-    """A copy that may be written: so that every world has the same types, and a loop is compiled once."""
-    return np.array(array, order="C")
+    zeros = np.zeros(len(start))
+    return Played(start, end, status, placed.node, placed.gpus, ledger, nothing, nothing, zeros, until=stopped)

@@ -1,189 +1,181 @@
-"""Backfilling: who may start before whom without delaying them, by what is believed of run times.
+"""Backfilling: which jobs may start before others without delaying them, by estimates of runtimes.
 
-`easy` keeps one reservation, that of the first job in line that does not fit. `conservative` plans a start for every
-job that waits, and lets one begin only if that delays nobody ranked before it. Both know nodes and GPUs, not only
-how many: a reservation is a place on very GPUs.
+`easy` keeps one reservation, that of the first job in the queue that does not fit. `conservative` plans a start for
+every waiting job, and starts a job only if that delays none ranked before it. A reservation is of nodes and GPUs, not
+only of their number.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from fleetlab.sim.nodes import Floats, Ints, pop, push
-from fleetlab.sim.policy import Fill, State
-from fleetlab.sim.reference.allocation import ALL, begin, copy, fits, lift, meet, occupy, settle, slots
-from fleetlab.sim.reference.state import (
-    AT,
-    BELIEVED,
-    GANG,
-    HERE,
-    LISTED,
-    LIVE,
-    NOW,
-    PLANNED,
-    SHAPE,
-    TICK,
-    Book,
-    Ground,
-    Rules,
-    inner_loop,
-    inner_step,
-    on_tick,
-)  # fmt: skip
-from fleetlab.sim.reference.work import believed_left, next_run
-
-
-@inner_step
-def believed_end(book: Book, t: int, now: float) -> float:
-    """When a running job is believed to end; one that is overdue, at once."""
-    return book.V[t, BELIEVED] if book.V[t, BELIEVED] > now else now + TICK
-
-
-@inner_step
-def believed_length(book: Book, rules: Rules, t: int) -> float:
-    """How long a waiting job is believed to run."""
-    return believed_left(book, t, next_run(book, rules, t))
+from fleetlab.sim.heap import pop, push
+from fleetlab.sim.jit import inner, inner_loop
+from fleetlab.sim.layout import NOW, PLANNED, TICK, UNLIMITED, Floats, Ints, NodeState
+from fleetlab.sim.reference.allocation import begin, copy, fits, leave_common, occupy, place, slots, slots_gained
+from fleetlab.sim.reference.state import Policies, Rules, Simulation, on_tick
+from fleetlab.sim.reference.work import estimated_length
 
 
 @inner_loop
-def running_by_end(book: Book, now: float) -> tuple[Floats, Ints]:
-    """A heap of the running jobs by believed end."""
-    n = book.K[LIVE]
+def running_by_end(sim: Simulation) -> tuple[Floats, Ints]:
+    """Return a heap of the running jobs by expected end; one that is overdue is expected to end at once."""
+    n, now = sim.clock.running, sim.clock.now
     keys, heap = np.empty(n), np.empty(n, np.int64)
     for k in range(n):
-        push(keys, heap, 0, k, believed_end(book, book.T[k, LISTED], now), book.T[k, LISTED])
+        end = sim.jobs[sim.running[k]].expected_end
+        push(keys, heap, 0, k, end if end > now else now + TICK, sim.running[k])
     return keys, heap
 
 
 @inner_loop
-def reserve(book: Book, rules: Rules, ask: Fill, state: State, t: int, future: Ground) -> float:
-    """When the first in line will fit, as is believed; `future` becomes what is free then beside it."""
-    now, s, count = book.clock[NOW], book.T[t, SHAPE], book.T[t, GANG]
-    ends, heap = running_by_end(book, now)
-    size, found, when = len(heap), slots(future, s, ALL), now
-    while found < count and size:
-        when, r = ends[0], heap[0]
+def reserve(sim: Simulation, rules: Rules, policies: Policies, t: int, reserved: NodeState) -> float:
+    """Return when the first job in the queue will fit, by estimates; `reserved` becomes what is free beside it then."""
+    job = sim.jobs[t]
+    shape = rules.shapes[job.shape_id]
+    ends, heap = running_by_end(sim)
+    size, count, shadow_time = len(heap), slots(shape, UNLIMITED, reserved), sim.clock.now
+    while count < job.instances and size:
+        shadow_time, r = ends[0], heap[0]
         pop(ends, heap, 0, size)
         size -= 1
-        found += lift(book, future, s, r, HERE, 1)
-    if found < count:
+        count += slots_gained(sim, rules, shape, r, reserved, NOW, 1)
+    if count < job.instances:
         return np.inf  # not before nodes come back: nothing can delay it
-    settle(book, future, rules, ask, state, t, PLANNED)
-    return when
+    place(sim, rules, policies, t, reserved, PLANNED)
+    return shadow_time
 
 
-@inner_step
-def meet_all(a: Ground, b: Ground) -> None:
-    """Leave of `a` only what is free on `b` too."""
-    for n in range(len(a.N)):
-        meet(a, b, n)
+@inner_loop
+def combine(now: NodeState, reserved: NodeState) -> NodeState:
+    """Return what is free both now and beside the reservation."""
+    combined = copy(now)
+    for n in range(len(combined.nodes)):
+        leave_common(combined, reserved, n)
+    return combined
+
+
+@inner
+def combine_at(sim: Simulation, t: int, combined: NodeState, now: NodeState) -> None:
+    """A job has started: leave of `combined` only what is still free now on its nodes."""
+    job = sim.jobs[t]
+    for i in range(job.first_instance, job.first_instance + job.instances):
+        leave_common(combined, now, sim.instances[i].node[NOW])
 
 
 @inner_loop
 def start_beside(
-    book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, future: Ground, both: Ground
+    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, reserved: NodeState, combined: NodeState
 ) -> None:
-    """Start a job where it is in nobody's way, now or when the reservation falls due."""
-    settle(book, both, rules, ask, state, t, HERE)
-    occupy(book, ground, t, HERE)
-    occupy(book, future, t, HERE)
-    begin(book, ground, rules, t, book.clock[NOW])
-
-
-@inner_step
-def meet_at(book: Book, t: int, both: Ground, ground: Ground) -> None:
-    """A job has started: leave of `both` only what is still free now on its nodes."""
-    for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
-        meet(both, ground, book.I[i, HERE])
+    """Start a job on what is free both now and beside the reservation."""
+    place(sim, rules, policies, t, combined, NOW)
+    occupy(sim, rules, t, now, NOW)
+    occupy(sim, rules, t, reserved, NOW)
+    begin(sim, rules, t, now)
 
 
 # -- a plan over time ------------------------------------------------------------------------------------------------
 
-RELEASE, OCCUPY = 0, 1  # in a plan; at one time in this order
+RELEASE, OCCUPY = range(2)  # at one time in this order
 
 
-@inner_step
-def note(times: Floats, what: Ints, size: int, time: float, act: int, t: int) -> int:
-    """Add to the plan that a job releases or occupies its place; releases come first at one time."""
-    k = size
-    while k and (times[k - 1] > time or (times[k - 1] == time and what[k - 1, 0] > act)):
-        times[k], what[k, 0], what[k, 1] = times[k - 1], what[k - 1, 0], what[k - 1, 1]
+class Plan(NamedTuple):
+    """Which job releases or occupies its nodes when, in order of time. `conservative` makes one in every pass."""
+
+    time: Floats
+    action: Ints
+    job: Ints
+    length: Ints  # [1]
+
+
+@inner
+def add_step(plan: Plan, time: float, action: int, t: int) -> None:
+    """Add to the plan that a job releases or occupies its nodes; releases come first at one time."""
+    k = plan.length[0]
+    while k and (plan.time[k - 1] > time or (plan.time[k - 1] == time and plan.action[k - 1] > action)):
+        plan.time[k], plan.action[k], plan.job[k] = plan.time[k - 1], plan.action[k - 1], plan.job[k - 1]
         k -= 1
-    times[k], what[k, 0], what[k, 1] = time, act, t
-    return size + 1
+    plan.time[k], plan.action[k], plan.job[k] = time, action, t
+    plan.length[0] += 1
 
 
-@inner_step
-def lasts(
-    book: Book, t: int, ahead: Ground, free: Ground, times: Floats, what: Ints, k: int, size: int, end: float
+@inner
+def fits_until(
+    sim: Simulation, rules: Rules, t: int, plan: Plan, k: int, ahead: NodeState, free: NodeState, end: float
 ) -> bool:
-    """Does a job that fits in `free` fit there until `end`? `free` is left with what is free all that time."""
-    s = book.T[t, SHAPE]
-    while k < size and times[k] < end:
-        time, taken = times[k], 0
-        while k < size and times[k] == time:
-            lift(book, ahead, s, what[k, 1], PLANNED, 1 - 2 * what[k, 0])
-            taken += what[k, 0]
+    """Return whether a job that fits in `free` fits there until `end`; `free` is left with what is free all that time.
+
+    `ahead` is what is free at step `k` of the plan, and changes with the steps that follow.
+    """
+    shape, count, size = rules.shapes[sim.jobs[t].shape_id], sim.jobs[t].instances, plan.length[0]
+    while k < size and plan.time[k] < end:
+        time, occupied = plan.time[k], 0
+        while k < size and plan.time[k] == time:
+            slots_gained(sim, rules, shape, plan.job[k], ahead, PLANNED, 1 - 2 * plan.action[k])
+            occupied += plan.action[k]
             k += 1
-        for back in range(k - taken, k):
-            r = what[back, 1]
-            for i in range(book.T[r, AT], book.T[r, AT] + book.T[r, GANG]):
-                meet(free, ahead, book.I[i, PLANNED])
-        if taken and not fits(free, s, book.T[t, GANG]):
+        for step in range(k - occupied, k):
+            other = sim.jobs[plan.job[step]]
+            for i in range(other.first_instance, other.first_instance + other.instances):
+                leave_common(free, ahead, sim.instances[i].node[PLANNED])
+        if occupied and not fits(shape, count, free):
             return False
     return True
 
 
 @inner_loop
-def earliest(
-    book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, times: Floats, what: Ints, size: int
-) -> float:
-    """The first time from which on a job fits for as long as it is believed to run; its place goes into the plan."""
-    s, count, at, k = book.T[t, SHAPE], book.T[t, GANG], book.clock[NOW], 0
-    long = max(TICK, believed_length(book, rules, t))
-    then, found = copy(ground), slots(ground, s, ALL)
+def earliest_start(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, plan: Plan) -> float:
+    """Return the first time from which on a job fits for its estimated runtime; its nodes are planned."""
+    job, at, k = sim.jobs[t], sim.clock.now, 0
+    shape, length = rules.shapes[job.shape_id], max(TICK, estimated_length(sim, rules, t))
+    then, count = copy(now), slots(shape, UNLIMITED, now)
     while True:
-        if found >= count:
+        if count >= job.instances:
             free = copy(then)
-            if lasts(book, t, copy(then), free, times, what, k, size, at + long):
-                settle(book, free, rules, ask, state, t, PLANNED)
+            if fits_until(sim, rules, t, plan, k, copy(then), free, at + length):
+                place(sim, rules, policies, t, free, PLANNED)
                 return at
-        if k == size:
+        if k == plan.length[0]:
             return np.inf
-        at = times[k]
-        while k < size and times[k] == at:
-            found += lift(book, then, s, what[k, 1], PLANNED, 1 - 2 * what[k, 0])
+        at = plan.time[k]
+        while k < plan.length[0] and plan.time[k] == at:
+            count += slots_gained(sim, rules, shape, plan.job[k], then, PLANNED, 1 - 2 * plan.action[k])
             k += 1
 
 
 @inner_loop
-def plan_running(book: Book, times: Floats, what: Ints) -> int:
-    """Begin a plan with the ends of the running jobs."""
-    ends, heap = running_by_end(book, book.clock[NOW])
+def plan_running(sim: Simulation, size: int) -> Plan:
+    """Make a plan of the ends of the running jobs, with room for `size` more jobs."""
+    steps = sim.clock.running + 2 * size + 2
+    plan = Plan(np.empty(steps), np.empty(steps, np.int64), np.empty(steps, np.int64), np.zeros(1, np.int64))
+    ends, heap = running_by_end(sim)
     for k in range(len(heap)):
-        r = heap[0]
-        times[k], what[k, 0], what[k, 1] = ends[0], RELEASE, r
-        for i in range(book.T[r, AT], book.T[r, AT] + book.T[r, GANG]):
-            book.I[i, PLANNED], book.I[i, PLANNED + 1] = book.I[i, HERE], book.I[i, HERE + 1]
+        plan.time[k], plan.action[k], plan.job[k] = ends[0], RELEASE, heap[0]
+        job = sim.jobs[heap[0]]
+        for i in range(job.first_instance, job.first_instance + job.instances):
+            instance = sim.instances[i]
+            instance.node[PLANNED], instance.gpus[PLANNED] = instance.node[NOW], instance.gpus[NOW]
         pop(ends, heap, 0, len(heap) - k)
-    return book.K[LIVE]
+    plan.length[0] = len(heap)
+    return plan
 
 
 @inner_loop
-def plan_next(
-    book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, times: Floats, what: Ints, size: int
-) -> int:
-    """Give a job the earliest start that delays nobody in the plan, and start it if that is now."""
-    now = book.clock[NOW]
-    at = earliest(book, ground, rules, ask, state, t, times, what, size)
+def plan_next(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, plan: Plan) -> None:
+    """Plan the earliest start of a job that delays none in the plan, and start it if that is now."""
+    job, clock = sim.jobs[t], sim.clock
+    at = earliest_start(sim, rules, policies, t, now, plan)
     if at == np.inf:
-        return size  # not before nodes come back: nothing can delay it
-    end = on_tick(at + max(TICK, believed_length(book, rules, t)))
-    if at == now:
-        for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
-            book.I[i, HERE], book.I[i, HERE + 1] = book.I[i, PLANNED], book.I[i, PLANNED + 1]
-        occupy(book, ground, t, HERE)
-        begin(book, ground, rules, t, now)
+        return  # not before nodes come back: nothing can delay it
+    end = on_tick(at + max(TICK, estimated_length(sim, rules, t)))
+    if at == clock.now:
+        for i in range(job.first_instance, job.first_instance + job.instances):
+            instance = sim.instances[i]
+            instance.node[NOW], instance.gpus[NOW] = instance.node[PLANNED], instance.gpus[PLANNED]
+        occupy(sim, rules, t, now, NOW)
+        begin(sim, rules, t, now)
     else:
-        size = note(times, what, size, at, OCCUPY, t)
-    return note(times, what, size, end, RELEASE, t)
+        add_step(plan, at, OCCUPY, t)
+    add_step(plan, end, RELEASE, t)

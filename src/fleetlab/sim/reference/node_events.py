@@ -1,4 +1,4 @@
-"""Nodes that fail, are drained or reclaimed, and pools that are switched on and off, for the full loop."""
+"""Nodes that fail, are drained or reclaimed, and elastic pools that are switched on and off."""
 
 from __future__ import annotations
 
@@ -6,211 +6,201 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim.nodes import COUNT, UP, Floats, Ints, holds, room, take
-from fleetlab.sim.reference.allocation import mark_freed, release, send_back
-from fleetlab.sim.reference.state import (
-    AT,
-    BARRED,
-    FAILURES,
-    GANG,
-    HERE,
-    LISTED,
-    LIVE,
-    NOW,
-    OF_GANG,
-    OF_SHAPE,
-    OPEN,
-    OUT,
-    POOL,
-    POWER,
-    SIZE,
-    STRUCK,
-    UPS,
-    Book,
-    Ground,
-    Rules,
-    inner_loop,
-    inner_step,
-    on_tick,
-    set_alarm,
-    value,
-)  # fmt: skip
+from fleetlab.sim.events import BACK, DRAIN, RECLAIM
+from fleetlab.sim.jit import inner, inner_loop, value
+from fleetlab.sim.layout import NOW, Ints, NodeState, Records
+from fleetlab.sim.nodes import holds, room, take
+from fleetlab.sim.reference.allocation import list_freed, release, requeue
+from fleetlab.sim.reference.state import Rules, Simulation, on_tick, set_timer
 
-# What strikes a node: it fails, it takes no more jobs, it is reclaimed after a notice that lets jobs be saved.
-DOWN, DRAIN, RECLAIM, BACK = range(4)
-OFF, BOOTING, ON = range(3)  # POWER of a node
-IN_SERVICE, DRAINING, AWAY = range(3)  # OUT
-# A row of E: a pool.
-LEAST, BOOT, EVERY, IDLE = range(4)
-UNUSED, LOOK, BOOTED = range(3)  # what a timer of a node or pool is for: a look comes before a node that it counts on
-STRIKE, RING, TEND = range(3)  # what `shift` is called for
+OFF, BOOTING, ON = range(3)  # power of a node
+IN_SERVICE, DRAINING, OUT = range(3)  # service of a node
+IDLE, GROW, BOOTED = range(3)  # timers of a node or pool; at one time in this order
+STRIKE, RING, TEND = range(3)  # what `handle` is called for
 
 
-class Pools(NamedTuple):
+class NodeEvents(NamedTuple):
     """What happens to nodes."""
 
-    E: Floats  # [pools, 4]
-    since: Floats  # [nodes, 2]: since when it is up, and since when idle; inf: it is not
-    blank: Ints  # [nodes, NODE_FIELDS]: the rows of N of empty nodes
-    strokes: Floats  # [outages, 3]: time, node, what strikes it
-    ups: Floats  # [.., 3]: nodes that were up, from when to when; told to Python when full
+    failure_events: Records  # NODE_EVENT: failures, drains, reclaims and returns, in order of time
+    pools: Records  # POOL
+    empty_nodes: Records  # NODE: the rows of empty nodes
+    uptimes: Records  # UPTIME: when nodes were up, emptied by Python when full
 
 
-@inner_step
-def set_up(book: Book, ground: Ground, pools: Pools, n: int) -> None:
-    """Let node `n` take jobs if it is on and in service, and note when it goes or comes."""
-    D, since, now = book.P, pools.since, book.clock[NOW]
-    up = D[n, POWER] == ON and D[n, OUT] == IN_SERVICE
-    if up and not ground.N[n, UP]:
-        mark_freed(book, n)
-    ground.N[n, UP] = 1 if up else 0
-    there = D[n, POWER] == ON and D[n, OUT] != AWAY
-    if there and since[n, 0] == np.inf:
-        since[n, 0] = now
-    elif not there and since[n, 0] < np.inf:
-        k = book.K[UPS]
-        pools.ups[k, 0], pools.ups[k, 1], pools.ups[k, 2] = n, since[n, 0], now
-        book.K[UPS] += 1
-        since[n, 0] = np.inf
+@inner
+def update_up(sim: Simulation, events: NodeEvents, n: int, now: NodeState) -> None:
+    """Let node `n` take jobs if it is on and in service, and log when it goes down or comes up."""
+    status, node, clock = sim.nodes[n], now.nodes[n], sim.clock
+    up = status.power == ON and status.service == IN_SERVICE
+    if up and not node.up:
+        list_freed(sim, n)
+    node.up = up
+    there = status.power == ON and status.service != OUT
+    if there and status.up_since == np.inf:
+        status.up_since = clock.now
+    elif not there and status.up_since < np.inf:
+        log_uptime(sim, events, n, clock.now)
+        status.up_since = np.inf
 
 
-@inner_step
-def is_on(book: Book, t: int, n: int) -> bool:
-    """Has a job an instance on node `n`?"""
-    found = False
-    for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
-        found = found or book.I[i, HERE] == n
-    return found
+@inner
+def log_uptime(sim: Simulation, events: NodeEvents, n: int, end: float) -> None:
+    """Log that a node was up until `end`."""
+    uptime = events.uptimes[sim.clock.uptimes]
+    uptime.node, uptime.begin, uptime.end = n, sim.nodes[n].up_since, end
+    sim.clock.uptimes += 1
 
 
-@inner_step
-def put_off(book: Book, ground: Ground, rules: Rules, n: int, saved: int) -> None:
-    """All jobs on node `n` lose their places, the whole gang of each."""
+# -- failures, drains, reclaims --------------------------------------------------------------------------------------
+
+
+@inner
+def runs_on(sim: Simulation, t: int, n: int) -> bool:
+    """Return whether a job has an instance on node `n`."""
+    job = sim.jobs[t]
+    for i in range(job.first_instance, job.first_instance + job.instances):  # noqa: SIM110
+        if sim.instances[i].node[NOW] == n:
+            return True
+    return False
+
+
+@inner
+def fail_jobs(sim: Simulation, rules: Rules, n: int, now: NodeState, saved: int) -> None:
+    """Requeue all jobs on node `n`: of a gang all instances."""
     k = 0
-    while k < book.K[LIVE]:
-        t = book.T[k, LISTED]
-        if is_on(book, t, n):
-            release(book, ground, t, HERE)
-            send_back(book, ground, rules, t, book.clock[NOW], saved)
-            book.T[t, FAILURES] += 1
+    while k < sim.clock.running:
+        t = sim.running[k]
+        if runs_on(sim, t, n):
+            release(sim, rules, t, now, NOW)
+            requeue(sim, rules, t, now, saved)
+            sim.jobs[t].failures += 1
         else:
             k += 1
 
 
-@inner_step
-def strike(book: Book, ground: Ground, rules: Rules, pools: Pools) -> None:
-    """What happens to nodes now."""
-    D, strokes, k = book.P, pools.strokes, book.K[STRUCK]
-    while k < len(strokes) and strokes[k, 0] == book.clock[NOW]:
-        n, act = int(strokes[k, 1]), int(strokes[k, 2])
-        if act == BACK:
-            D[n, OUT] = IN_SERVICE
-        elif act == DRAIN:
-            D[n, OUT] = max(D[n, OUT], DRAINING)
+@inner
+def apply_failure_events(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeState) -> None:
+    """Apply the failure events of this instant."""
+    clock = sim.clock
+    while clock.node_events < len(events.failure_events):
+        event = events.failure_events[clock.node_events]
+        if event.time != clock.now:
+            break
+        status = sim.nodes[event.node]
+        if event.action == BACK:
+            status.service = IN_SERVICE
+        elif event.action == DRAIN:
+            status.service = max(status.service, DRAINING)
         else:
-            D[n, OUT] = AWAY
-            put_off(book, ground, rules, n, 1 if act == RECLAIM else 0)
-        set_up(book, ground, pools, n)
-        k += 1
-    book.K[STRUCK] = k
+            status.service = OUT
+            fail_jobs(sim, rules, event.node, now, 1 if event.action == RECLAIM else 0)
+        update_up(sim, events, event.node, now)
+        clock.node_events += 1
 
 
-# -- pools that grow and shrink --------------------------------------------------------------------------------------
+# -- elastic pools ---------------------------------------------------------------------------------------------------
 
 
-@inner_step
-def timer_of(book: Book, what: int, n: int) -> int:
-    """The alarm of a node's idleness (0), a pool's next look (1), or a node's boot (2): at one time in this order."""
-    return 2 * len(book.T) + what * len(book.P) + n
+@inner
+def timer_of(sim: Simulation, kind: int, n: int) -> int:
+    """Return the timer for a node that is IDLE, a pool that may GROW or a node that has BOOTED."""
+    return 2 * len(sim.jobs) + kind * len(sim.nodes) + n
 
 
-@inner_step
-def wanted(book: Book, ground: Ground, N: Ints, n: int) -> bool:
-    """Does anyone wait that node `n`, as `N` has it, could hold an instance of?"""
-    for k in range(book.K[OPEN]):
-        g = book.Q[k, LISTED]
-        if not book.Q[g, BARRED] and holds(ground.S, book.Q[g, OF_SHAPE], N, n, ground.G, ground.apps):
+@inner
+def is_needed(sim: Simulation, rules: Rules, n: int, nodes: Records, now: NodeState) -> bool:
+    """Return whether a job waits of which node `n`, as `nodes` has it, could hold an instance."""
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        if not group.over_quota and holds(rules.shapes[group.shape_id], nodes[n], now.gpus, now.apps):
             return True
     return False
 
 
 @inner_loop
-def fill_up(book: Book, ground: Ground, pools: Pools, n: int, left: Ints) -> bool:
-    """Fill node `n`, thought empty, with instances that wait and are `left`; did it take any?"""
-    N, G, apps = pools.blank.copy(), ground.G.copy(), ground.apps.copy()
-    taken = False
-    for k in range(book.K[OPEN]):
-        s = book.Q[book.Q[k, LISTED], OF_SHAPE]
-        count = min(left[k], room(ground.S, s, N, n, G, apps))
+def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: NodeState, left: Ints) -> bool:
+    """Fill node `n`, taken as empty, with waiting instances that are `left`; return whether it took any."""
+    nodes, gpus, apps = events.empty_nodes.copy(), now.gpus.copy(), now.apps.copy()
+    filled = False
+    for k in range(sim.clock.waiting):
+        shape = rules.shapes[sim.groups[sim.waiting[k]].shape_id]
+        count = min(left[k], room(shape, nodes[n], gpus, apps))
         for _ in range(count):
-            take(ground.S, s, N, n, G, apps, -1)
+            take(shape, nodes[n], gpus, apps, -1)
         left[k] -= count
-        taken = taken or count > 0
-    return taken
+        filled = filled or count > 0
+    return filled
 
 
 @inner_loop
-def grow(book: Book, ground: Ground, pools: Pools, p: int) -> None:
-    """Boot as many nodes of a pool as those who wait need, beside the ones that boot already."""
-    D, left = book.P, np.empty(book.K[OPEN], np.int64)
-    for k in range(book.K[OPEN]):
-        g = book.Q[k, LISTED]
-        left[k] = 0 if book.Q[g, BARRED] else book.Q[g, SIZE] * book.Q[g, OF_GANG]
+def grow(sim: Simulation, rules: Rules, events: NodeEvents, p: int, now: NodeState) -> None:
+    """Boot as many nodes of a pool as the waiting jobs need, beside those that boot already."""
+    left = np.empty(sim.clock.waiting, np.int64)
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        left[k] = 0 if group.over_quota else group.length * group.instances
     for power in (BOOTING, OFF):
-        for n in range(len(D)):
-            if D[n, POOL] != p or D[n, POWER] != power or D[n, OUT] != IN_SERVICE:
+        for n in range(len(sim.nodes)):
+            status = sim.nodes[n]
+            if status.pool != p or status.power != power or status.service != IN_SERVICE:
                 continue
-            if fill_up(book, ground, pools, n, left) and power == OFF:
-                D[n, POWER] = BOOTING
-                set_alarm(book, timer_of(book, BOOTED, n), book.clock[NOW] + pools.E[p, BOOT])
+            if fill_node(sim, rules, events, n, now, left) and power == OFF:
+                status.power = BOOTING
+                set_timer(sim, timer_of(sim, BOOTED, n), sim.clock.now + events.pools[p].boot)
 
 
 @inner_loop
-def ring(book: Book, ground: Ground, pools: Pools, item: int) -> None:
-    """A timer of a node or a pool has gone off; idle nodes are looked at after every pass anyway."""
-    nodes, n = len(book.P), item - 2 * len(book.T)
+def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: NodeState) -> None:
+    """Handle a timer of a node or a pool; idle nodes are looked at after every pass anyway."""
+    nodes, n = len(sim.nodes), item - 2 * len(sim.jobs)
     if n >= BOOTED * nodes:
-        book.P[n - BOOTED * nodes, POWER] = ON
-        set_up(book, ground, pools, n - BOOTED * nodes)
-    elif n >= LOOK * nodes:
-        grow(book, ground, pools, n - LOOK * nodes)
+        sim.nodes[n - BOOTED * nodes].power = ON
+        update_up(sim, events, n - BOOTED * nodes, now)
+    elif n >= GROW * nodes:
+        grow(sim, rules, events, n - GROW * nodes, now)
 
 
 @inner_loop
-def tend(book: Book, ground: Ground, pools: Pools) -> None:
-    """After a pass: note who is idle, switch off who has been so too long, look again where someone waits."""
-    D, E, since, now = book.P, pools.E, pools.since, book.clock[NOW]
-    on = np.zeros(len(E), np.int64)
-    for n in range(len(D)):
-        if D[n, POOL] >= 0 and D[n, POWER] == ON:
-            on[D[n, POOL]] += 1
-    for n in range(len(D) - 1, -1, -1):  # the last to be booted first
-        p = D[n, POOL]
-        if p < 0 or D[n, POWER] == BOOTING:
+def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeState) -> None:
+    """After a pass: switch off nodes that were idle too long, and set a timer to grow where jobs wait."""
+    time, on = sim.clock.now, np.zeros(len(events.pools), np.int64)
+    for n in range(len(sim.nodes)):
+        if sim.nodes[n].pool >= 0 and sim.nodes[n].power == ON:
+            on[sim.nodes[n].pool] += 1
+    for n in range(len(sim.nodes) - 1, -1, -1):  # the last to be booted first
+        status = sim.nodes[n]
+        if status.pool < 0 or status.power == BOOTING:
             continue
-        if D[n, POWER] == OFF:
-            look = timer_of(book, LOOK, p)
-            if book.due[look] == np.inf and D[n, OUT] == IN_SERVICE and wanted(book, ground, pools.blank, n):
-                set_alarm(book, look, on_tick((np.floor(now / E[p, EVERY]) + 1) * E[p, EVERY]))
-        elif ground.N[n, COUNT] or D[n, OUT] != IN_SERVICE:
-            since[n, 1] = np.inf
-            book.due[timer_of(book, UNUSED, n)] = np.inf
-        elif since[n, 1] == np.inf:
-            since[n, 1] = now
-            set_alarm(book, timer_of(book, UNUSED, n), now + E[p, IDLE])
-        elif now >= since[n, 1] + E[p, IDLE] and on[p] > E[p, LEAST] and not wanted(book, ground, ground.N, n):
-            D[n, POWER], since[n, 1] = OFF, np.inf
-            on[p] -= 1
-            set_up(book, ground, pools, n)
+        pool = events.pools[status.pool]
+        if status.power == OFF:
+            timer = timer_of(sim, GROW, status.pool)
+            idle = sim.due[timer] == np.inf and status.service == IN_SERVICE
+            if idle and is_needed(sim, rules, n, events.empty_nodes, now):
+                set_timer(sim, timer, on_tick((np.floor(time / pool.every) + 1) * pool.every))
+        elif now.nodes[n].instances or status.service != IN_SERVICE:
+            status.idle_since = np.inf
+            sim.due[timer_of(sim, IDLE, n)] = np.inf
+        elif status.idle_since == np.inf:
+            status.idle_since = time
+            set_timer(sim, timer_of(sim, IDLE, n), time + pool.idle)
+        elif (
+            time >= status.idle_since + pool.idle
+            and on[status.pool] > pool.least
+            and not is_needed(sim, rules, n, now.nodes, now)
+        ):
+            status.power, status.idle_since = OFF, np.inf
+            on[status.pool] -= 1
+            update_up(sim, events, n, now)
 
 
 @value
-def shift(book: Book, ground: Ground, rules: Rules, pools: Pools, why: int, item: int) -> int:
-    """All that this file does, behind one door: compiled by itself, and only where something happens to nodes."""
-    if why == STRIKE:
-        strike(book, ground, rules, pools)
-    elif why == RING:
-        ring(book, ground, pools, item)
+def handle(sim: Simulation, now: NodeState, rules: Rules, events: NodeEvents, what: int, item: int) -> int:
+    """Do all that this module does. It is compiled by itself, and only where something happens to nodes."""
+    if what == STRIKE:
+        apply_failure_events(sim, rules, events, now)
+    elif what == RING:
+        ring(sim, rules, events, item, now)
     else:
-        tend(book, ground, pools)
+        tend_pools(sim, rules, events, now)
     return 0

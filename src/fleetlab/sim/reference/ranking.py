@@ -1,67 +1,40 @@
-"""Who is next? The built-in orders as numbers for the full loop; what they mean is in `orders`.
+"""Who is next? The built-in orders as numbers; what they mean is in `orders`.
 
-Some ranks are fixed when a job arrives and are kept with it; the others are asked for in every pass.
+Some ranks are fixed when a job arrives and are kept with it; the others are computed in every pass.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.nodes import Floats, Ints, pop, push
-from fleetlab.sim.policy import Fill, State
-from fleetlab.sim.reference.state import (
-    AFTER,
-    BAD,
-    BAD_JOB,
-    BAD_ORDER,
-    FRONT,
-    KEY,
-    LISTED,
-    LIVE,
-    NEED,
-    NOW,
-    OPEN,
-    SUBMIT,
-    TRY,
-    USER,
-    Book,
-    Rules,
-    inner_loop,
-    inner_step,
-)  # fmt: skip
-from fleetlab.sim.reference.work import look_at
-
-ORDERS = (
-    "fifo", "sjf", "smallest", "largest", "priority", "aging", "las", "fair", "srpt", "server_filling",
-    "server_filling_srpt", "own",
-)  # fmt: skip
-(
-    FIFO, SJF, SMALLEST, LARGEST, PRIORITY, AGING, LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT, OWN,
-) = range(len(ORDERS))  # fmt: skip
-MOVING = (LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # ranks that change while a job waits or runs
-PREEMPTIVE = (SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # orders that mean nothing without
+from fleetlab.sim.codes import AGING, FAIR, LAS, OWN_ORDER, SERVER_FILLING, SERVER_FILLING_SRPT, SJF
+from fleetlab.sim.heap import pop, push
+from fleetlab.sim.jit import inner, inner_loop
+from fleetlab.sim.layout import Floats, Ints
+from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
+from fleetlab.sim.reference.work import update_attained
 
 
-@inner_step
-def key_at_arrival(book: Book, rules: Rules, fill: Fill, state: State, t: int) -> float:
-    """The rank of a job as long as it lives; `V` has it already where it does not depend on an estimate."""
-    if rules.order == OWN:
+@inner
+def key_at_arrival(sim: Simulation, rules: Rules, policies: Policies, t: int) -> float:
+    """Return the rank of a job that is fixed from now on; the job has it already if it depends on no estimate."""
+    if rules.order == OWN_ORDER:
         if rules.moving:
             return 0.0
-        book.jobs[0] = t
-        if fill(state, book.jobs, 1, book.clock[NOW], book.keys) == 0:
-            book.K[BAD], book.K[BAD_JOB] = BAD_ORDER, t
-        return book.keys[0]
+        sim.to_rank[0] = t
+        if policies.order(policies.state, sim.to_rank, 1, sim.clock.now, sim.keys) == 0:
+            sim.clock.policy_error, sim.clock.error_job = BAD_ORDER, t
+        return sim.keys[0]
     if rules.order == SJF:
-        return book.estimate[t]
+        return sim.estimate[t]
     if rules.order == AGING:  # all wait at the same pace, so the time they have waited so far may be left out
-        return book.estimate[t] + rules.weight * book.V[t, SUBMIT]
-    return book.V[t, KEY]
+        return sim.estimate[t] + rules.aging_weight * sim.jobs[t].submit
+    return sim.jobs[t].key
 
 
-@inner_step
+@inner
 def level_of(attained: float, levels: Floats) -> float:
-    """In which queue of `las` is a job that has had so many GPU-seconds?"""
+    """Return the queue of `las` that a job with so many attained GPU-seconds is in."""
     level = 0
     while level < len(levels) and attained >= levels[level]:
         level += 1
@@ -69,24 +42,25 @@ def level_of(attained: float, levels: Floats) -> float:
 
 
 @inner_loop
-def first_to_fill(book: Book, rules: Rules, jobs: Ints, n: int, keys: Floats) -> None:
-    """Rank jobs as ServerFilling does: first the shortest prefix that fills the cluster, the largest of it first.
+def fill_servers(sim: Simulation, rules: Rules, n: int, keys: Floats) -> None:
+    """Rank the first `n` of `to_rank` as ServerFilling does: the shortest prefix that fills the cluster, largest first.
 
-    The prefix is of arrivals, or (SRPT) of GPUs times believed seconds left; `keys` gets places in line.
+    The prefix is of arrivals, or (SRPT) of GPUs times estimated seconds left; `keys` gets places in the queue.
     """
     order, heap = np.empty(n), np.empty(n, np.int64)
     for k in range(n):
-        size = float(jobs[k])
+        t = sim.to_rank[k]
+        size = float(t)
         if rules.order == SERVER_FILLING_SRPT:
-            size = book.T[jobs[k], NEED] * book.remaining[jobs[k]]
-        push(order, heap, 0, k, size, jobs[k] * n + k)  # ties to who came first
+            size = sim.jobs[t].gpu_milli * sim.remaining[t]
+        push(order, heap, 0, k, size, t * n + k)  # ties to who came first
     total, left, chosen = 0, n, 0
     needs, line = np.empty(n), np.empty(n, np.int64)
     while left:
         k = heap[0] % n
         pop(order, heap, 0, left)
         left -= 1
-        need = book.T[jobs[k], NEED]
+        need = sim.jobs[sim.to_rank[k]].gpu_milli
         if total < rules.gpu:
             total += need
             push(needs, line, 0, chosen, -float(need), chosen * n + k)
@@ -98,109 +72,110 @@ def first_to_fill(book: Book, rules: Rules, jobs: Ints, n: int, keys: Floats) ->
         pop(needs, line, 0, chosen - at)
 
 
-@inner_step
-def rank(book: Book, rules: Rules, fill: Fill, state: State, jobs: Ints, n: int, keys: Floats) -> None:
-    """Fill in the keys of the first `n` of `jobs`: the lowest goes first, ties to the lower job."""
-    T, order = book.T, rules.order
+@inner
+def rank(sim: Simulation, rules: Rules, policies: Policies, n: int, keys: Floats) -> None:
+    """Fill in the keys of the first `n` of `to_rank`: the lowest goes first, ties to the lower job."""
+    jobs, order, to_rank = sim.jobs, rules.order, sim.to_rank
     if not rules.moving:
         for k in range(n):
-            keys[k] = book.V[jobs[k], KEY]
-    elif order == OWN:
-        if fill(state, jobs, n, book.clock[NOW], keys) == 0:
-            book.K[BAD], book.K[BAD_JOB] = BAD_ORDER, n
+            keys[k] = jobs[to_rank[k]].key
+    elif order == OWN_ORDER:
+        if policies.order(policies.state, to_rank, n, sim.clock.now, keys) == 0:
+            sim.clock.policy_error, sim.clock.error_job = BAD_ORDER, n
     elif order == LAS:
         for k in range(n):
-            keys[k] = level_of(book.attained[jobs[k]], rules.levels)
+            keys[k] = level_of(sim.attained[to_rank[k]], rules.levels)
     elif order == FAIR:
         for k in range(n):
-            keys[k] = book.usage[T[jobs[k], USER]]
+            keys[k] = sim.usage[jobs[to_rank[k]].user]
     else:
         for k in range(n):
-            keys[k] = book.remaining[jobs[k]]
+            keys[k] = sim.remaining[to_rank[k]]
 
 
-@inner_step
-def look_around(book: Book, rules: Rules) -> None:
-    """Bring what is seen of the running jobs up to now, where ranks may depend on it."""
+@inner
+def update_running(sim: Simulation, rules: Rules) -> None:
+    """Update what is known of running jobs, where ranks may depend on it."""
     if rules.moving and rules.order != FAIR:
-        for k in range(book.K[LIVE]):
-            look_at(book, book.T[k, LISTED], book.clock[NOW])
+        for k in range(sim.clock.running):
+            update_attained(sim, sim.running[k])
 
 
-@inner_step
-def gather(book: Book) -> int:
-    """Put those who wait, of the groups to be tried, into `jobs`; how many they are."""
+@inner
+def gather(sim: Simulation) -> int:
+    """Put the waiting jobs of the groups to be tried into `to_rank`; return how many."""
     n = 0
-    for k in range(book.K[OPEN]):
-        if book.Q[book.Q[k, LISTED], TRY]:
-            t = book.Q[book.Q[k, LISTED], FRONT]
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        if group.tried:
+            t = group.newest
             while t >= 0:
-                book.jobs[n] = t
+                sim.to_rank[n] = t
                 n += 1
-                t = book.T[t, AFTER]
+                t = sim.jobs[t].next
     return n
 
 
 @inner_loop
-def line_up(book: Book, rules: Rules, fill: Fill, state: State) -> int:
-    """Put those who wait, of the groups to be tried, into the heap; how many they are."""
-    n = gather(book)
-    look_around(book, rules)
+def rank_waiting(sim: Simulation, rules: Rules, policies: Policies) -> int:
+    """Put the waiting jobs of the groups to be tried into the heap; return how many."""
+    n = gather(sim)
+    update_running(sim, rules)
     keys = np.empty(n)
-    rank(book, rules, fill, state, book.jobs, n, keys)
-    if book.K[BAD]:
+    rank(sim, rules, policies, n, keys)
+    if sim.clock.policy_error:
         return 0
     for k in range(n):
-        push(book.keys, book.heap, 0, k, keys[k], book.jobs[k])
+        push(sim.keys, sim.heap, 0, k, keys[k], sim.to_rank[k])
     return n
 
 
 @inner_loop
-def rank_all(book: Book, rules: Rules, fill: Fill, state: State) -> int:
-    """Rank who waits and who runs together and keep their keys; who waits goes into the heap: how many."""
-    n = gather(book)
-    total = n + book.K[LIVE]
+def rank_all(sim: Simulation, rules: Rules, policies: Policies) -> int:
+    """Rank waiting and running jobs together and keep their keys; put waiting jobs into the heap: return how many."""
+    n = gather(sim)
+    total = n + sim.clock.running
     for k in range(n, total):
-        book.jobs[k] = book.T[k - n, LISTED]
-    look_around(book, rules)
+        sim.to_rank[k] = sim.running[k - n]
+    update_running(sim, rules)
     keys = np.empty(total)
     if rules.order == SERVER_FILLING or rules.order == SERVER_FILLING_SRPT:  # never without preemption
-        first_to_fill(book, rules, book.jobs, total, keys)
+        fill_servers(sim, rules, total, keys)
     else:
-        rank(book, rules, fill, state, book.jobs, total, keys)
-    if book.K[BAD]:
+        rank(sim, rules, policies, total, keys)
+    if sim.clock.policy_error:
         return 0
     for k in range(total):
-        book.V[book.jobs[k], KEY] = keys[k]
+        sim.jobs[sim.to_rank[k]].key = keys[k]
         if k < n:
-            push(book.keys, book.heap, 0, k, keys[k], book.jobs[k])
+            push(sim.keys, sim.heap, 0, k, keys[k], sim.to_rank[k])
     return n
 
 
 @inner_loop
-def worst_first(book: Book) -> Ints:
-    """Those who run, the worst-ranked first."""
-    n = book.K[LIVE]
+def running_worst_first(sim: Simulation) -> Ints:
+    """Return the running jobs, the last-ranked first."""
+    n = sim.clock.running
     keys, heap, line = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
     for k in range(n):
-        push(keys, heap, 0, k, -book.V[book.T[k, LISTED], KEY], -book.T[k, LISTED])
+        push(keys, heap, 0, k, -sim.jobs[sim.running[k]].key, -sim.running[k])
     for k in range(n):
         line[k] = -heap[0]
         pop(keys, heap, 0, n - k)
     return line
 
 
-@inner_step
-def next_in_line(book: Book, rules: Rules, size: int) -> tuple[int, int]:
-    """Who is next in the heap, and how many are left in it; -1: nobody."""
+@inner
+def next_job(sim: Simulation, rules: Rules, size: int) -> tuple[int, int]:
+    """Return the next job of the heap, and how many are left in it; -1: none."""
     while size:
-        t, key = book.heap[0], book.keys[0]
-        pop(book.keys, book.heap, 0, size)
+        t, key = sim.heap[0], sim.keys[0]
+        pop(sim.keys, sim.heap, 0, size)
         size -= 1
         if rules.order == FAIR and not rules.preempt:
-            now = book.usage[book.T[t, USER]]
-            if now > key:  # the user has got something since: back into the line
-                push(book.keys, book.heap, 0, size, now, t)
+            share = sim.usage[sim.jobs[t].user]
+            if share > key:  # a job of the same user has started since: back into the queue
+                push(sim.keys, sim.heap, 0, size, share, t)
                 size += 1
                 continue
         return t, size

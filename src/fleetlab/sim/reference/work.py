@@ -1,4 +1,7 @@
-"""How a job's work passes: checkpoints, what a break costs, and how fast it goes beside others on its GPU."""
+"""The work of a job: checkpoints, what an interruption costs, and how fast it runs beside others on its GPU.
+
+A job has its own seconds, which pass more slowly than the clock where it shares a GPU.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +9,14 @@ import math
 
 import numpy as np
 
-from fleetlab.sim.nodes import FIRST, GPUS, MILLI, WHOLE
-from fleetlab.sim.reference.state import (
-    AT,
-    BELIEVED,
-    BESIDE,
-    CLASS,
-    GANG,
-    HERE,
-    INTRO,
-    LEFT,
-    LOST,
-    NEED,
-    OWNED_BY,
-    RAN,
-    RUNTIME,
-    SEGMENT,
-    SHAPE,
-    SINCE,
-    SPEED,
-    TODO,
-    Book,
-    Ground,
-    Rules,
-    inner_step,
-    on_tick,
-    set_alarm,
-)  # fmt: skip
+from fleetlab.sim.jit import inner
+from fleetlab.sim.layout import NOW, WHOLE, NodeState, Record
+from fleetlab.sim.reference.state import Rules, Simulation, on_tick, set_timer
 
 
-@inner_step
-def takes(todo: float, intro: float, every: float, save: float) -> float:
-    """Own seconds of a run that does all the work: a checkpoint after each `every` of it, but none at the end."""
-    saves = (math.ceil(todo / every) - 1) * save if every > 0 and todo > 0 else 0.0
-    return intro + todo + saves
-
-
-@inner_step
-def done_in(own: float, every: float, save: float) -> tuple[float, float]:
-    """The work done in so many own seconds of a run, and how much of it is in checkpoints."""
+@inner
+def work_done(own: float, every: float, save: float) -> tuple[float, float]:
+    """Return the work done in so many own seconds of a run, and how much of it is in checkpoints."""
     if own <= 0:
         return 0.0, 0.0
     if every == 0:
@@ -53,171 +25,172 @@ def done_in(own: float, every: float, save: float) -> tuple[float, float]:
     return rounds * every + min(own - rounds * (every + save), every), rounds * every
 
 
-@inner_step
-def left_at(book: Book, t: int, now: float) -> float:
-    """Own seconds a running job has left."""
-    V = book.V
-    return max(0.0, V[t, LEFT] - (now - V[t, SINCE]) * V[t, SPEED])
+@inner
+def run_length(rules: Rules, job: Record) -> float:
+    """Return the own seconds of a run that does all the work left: a checkpoint after each interval but the last."""
+    every, save = rules.checkpoint_every, rules.save
+    saves = (math.ceil(job.work / every) - 1) * save if every > 0 and job.work > 0 else 0.0
+    return job.overhead + job.work + saves
 
 
-@inner_step
-def believed_left(book: Book, t: int, left: float) -> float:
-    """Seconds that a job with `left` own seconds is believed to need: it errs by what the estimate errs."""
-    return max(0.0, (left - book.V[t, RUNTIME]) + book.estimate[t])
+@inner
+def left_at(job: Record, now: float) -> float:
+    """Return the own seconds that a running job has left."""
+    return max(0.0, job.left - (now - job.since) * job.speed)
 
 
-@inner_step
-def next_run(book: Book, rules: Rules, t: int) -> float:
-    """Own seconds that the next run of a waiting job takes."""
-    return takes(book.V[t, TODO], book.V[t, INTRO], rules.every, rules.save)
+@inner
+def estimated_left(job: Record, estimate: float, left: float) -> float:
+    """Return the estimated seconds of a job with `left` own seconds: it errs by what the estimate errs."""
+    return max(0.0, (left - job.runtime) + estimate)
 
 
-@inner_step
-def look_at(book: Book, t: int, now: float) -> None:
-    """Bring what policies see of a running job up to now."""
-    V = book.V
-    book.attained[t] = (V[t, RAN] + (now - V[t, SEGMENT])) * book.T[t, NEED] / WHOLE
-    book.remaining[t] = believed_left(book, t, left_at(book, t, now))
+@inner
+def estimated_length(sim: Simulation, rules: Rules, t: int) -> float:
+    """Return how long a waiting job is estimated to run."""
+    return estimated_left(sim.jobs[t], sim.estimate[t], run_length(rules, sim.jobs[t]))
 
 
-@inner_step
-def set_back(book: Book, rules: Rules, t: int, now: float, saved: int) -> None:
-    """A run breaks off: work is kept up to now if it is saved (1), else up to the last checkpoint."""
-    V = book.V
-    spent = next_run(book, rules, t) - left_at(book, t, now)
-    done, kept = done_in(spent - V[t, INTRO], rules.every, rules.save)
-    work = min(V[t, TODO], done if saved else kept)
-    V[t, LOST] += spent - work
-    V[t, TODO] -= work
-    V[t, INTRO] = 0.0
-    if V[t, TODO] < V[t, RUNTIME]:  # there is something to load again
-        V[t, INTRO] = rules.restart + (rules.save if saved and work > 0 else 0.0)
-    book.remaining[t] = believed_left(book, t, next_run(book, rules, t))
+@inner
+def update_attained(sim: Simulation, t: int) -> None:
+    """Update what policies see of a running job."""
+    job, now = sim.jobs[t], sim.clock.now
+    sim.attained[t] = (job.ran + (now - job.run_start)) * job.gpu_milli / WHOLE
+    sim.remaining[t] = estimated_left(job, sim.estimate[t], left_at(job, now))
 
 
-@inner_step
-def in_vain(book: Book, rules: Rules, t: int, now: float) -> float:
-    """Own seconds that a running job has spent on anything but work."""
-    spent = next_run(book, rules, t) - left_at(book, t, now)
-    return spent - min(book.V[t, TODO], done_in(spent - book.V[t, INTRO], rules.every, rules.save)[0])
+@inner
+def interrupt(sim: Simulation, rules: Rules, t: int, saved: int) -> None:
+    """End a run early: work is kept up to now if it is saved (1), else up to the last checkpoint."""
+    job = sim.jobs[t]
+    own = run_length(rules, job) - left_at(job, sim.clock.now)
+    done, in_checkpoints = work_done(own - job.overhead, rules.checkpoint_every, rules.save)
+    work = min(job.work, done if saved else in_checkpoints)
+    job.lost += own - work
+    job.work -= work
+    job.overhead = 0.0
+    if job.work < job.runtime:  # there is something to load again
+        job.overhead = rules.restart + (rules.save if saved and work > 0 else 0.0)
+    sim.remaining[t] = estimated_length(sim, rules, t)
 
 
-@inner_step
-def set_off(book: Book, rules: Rules, t: int, now: float) -> None:
-    """A run begins at full speed."""
-    V = book.V
-    V[t, SEGMENT], V[t, SINCE], V[t, SPEED] = now, now, 1.0
-    V[t, LEFT] = next_run(book, rules, t)
-    V[t, BELIEVED] = now + believed_left(book, t, V[t, LEFT])
-    set_alarm(book, t, now + V[t, LEFT])
+@inner
+def lost_so_far(rules: Rules, job: Record, now: float) -> float:
+    """Return the own seconds that a running job has spent on anything but work."""
+    own = run_length(rules, job) - left_at(job, now)
+    return own - min(job.work, work_done(own - job.overhead, rules.checkpoint_every, rules.save)[0])
 
 
-# -- neighbours ------------------------------------------------------------------------------------------------------
+@inner
+def start_run(sim: Simulation, rules: Rules, t: int) -> None:
+    """Start a run at full speed."""
+    job, now = sim.jobs[t], sim.clock.now
+    job.run_start, job.since, job.speed = now, now, 1.0
+    job.left = run_length(rules, job)
+    job.expected_end = now + estimated_left(job, sim.estimate[t], job.left)
+    set_timer(sim, t, now + job.left)
 
 
-@inner_step
-def gpu_of(book: Book, ground: Ground, i: int) -> int:
-    """The GPU that instance `i` has a share of; -1 where it has none or whole ones."""
-    s = book.T[book.I[i, OWNED_BY], SHAPE]
-    if ground.S[s, GPUS] == 0 or ground.S[s, MILLI] == WHOLE:
+# -- interference ----------------------------------------------------------------------------------------------------
+
+
+@inner
+def shared_gpu(sim: Simulation, rules: Rules, now: NodeState, i: int) -> int:
+    """Return the GPU that instance `i` has a fraction of; -1 if it has none or whole ones."""
+    instance = sim.instances[i]
+    shape = rules.shapes[sim.jobs[instance.job].shape_id]
+    if shape.gpus == 0 or shape.milli == WHOLE:
         return -1
-    g, bits = ground.N[book.I[i, HERE], FIRST], book.I[i, HERE + 1]
+    g, bits = now.nodes[instance.node[NOW]].first_gpu, instance.gpus[NOW]
     while bits > 1:
         bits >>= 1
         g += 1
     return g
 
 
-@inner_step
-def move_in(book: Book, g: int, i: int) -> None:
-    """Instance `i` comes to share a GPU."""
-    book.I[i, BESIDE] = book.tenants[g]
-    book.tenants[g] = i
+@inner
+def add_tenant(sim: Simulation, g: int, i: int) -> None:
+    """Let instance `i` share a GPU."""
+    sim.instances[i].neighbor = sim.last_tenant[g]
+    sim.last_tenant[g] = i
 
 
-@inner_step
-def move_out(book: Book, g: int, i: int) -> None:
-    """Instance `i` leaves a GPU."""
-    at = book.tenants[g]
+@inner
+def remove_tenant(sim: Simulation, g: int, i: int) -> None:
+    """Undo `add_tenant`."""
+    at = sim.last_tenant[g]
     if at == i:
-        book.tenants[g] = book.I[i, BESIDE]
+        sim.last_tenant[g] = sim.instances[i].neighbor
         return
-    while book.I[at, BESIDE] != i:
-        at = book.I[at, BESIDE]
-    book.I[at, BESIDE] = book.I[i, BESIDE]
+    while sim.instances[at].neighbor != i:
+        at = sim.instances[at].neighbor
+    sim.instances[at].neighbor = sim.instances[i].neighbor
 
 
-@inner_step
-def speed_on(book: Book, rules: Rules, g: int, i: int) -> float:
-    """How fast instance `i` is on the GPU it shares: slowed by each of its neighbours in turn."""
-    mine = book.T[book.I[i, OWNED_BY], CLASS]
-    speed, k = rules.alone[mine], book.tenants[g]
+@inner
+def speed_on(sim: Simulation, rules: Rules, g: int, i: int) -> float:
+    """Return how fast instance `i` is on the GPU it shares: slowed by each of its neighbors in turn."""
+    mine = sim.jobs[sim.instances[i].job].speed_class
+    speed, k = rules.alone[mine], sim.last_tenant[g]
     while k >= 0:
         if k != i:
-            speed *= rules.pair[mine, book.T[book.I[k, OWNED_BY], CLASS]]
-        k = book.I[k, BESIDE]
+            speed *= rules.pair[mine, sim.jobs[sim.instances[k].job].speed_class]
+        k = sim.instances[k].neighbor
     return speed
 
 
-@inner_step
-def pace_of(book: Book, t: int) -> float:
-    """A gang is as fast as its slowest instance."""
-    slowest = np.inf
-    for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
-        slowest = min(slowest, book.pace[i])
-    return slowest
-
-
-@inner_step
-def set_pace(book: Book, t: int, now: float) -> None:
-    """Reckon anew when a running job ends, if its speed has changed."""
-    V = book.V
-    speed = pace_of(book, t)
-    if speed == V[t, SPEED]:
+@inner
+def update_speed(sim: Simulation, t: int) -> None:
+    """Compute anew when a running job ends, if its speed has changed. A gang is as fast as its slowest instance."""
+    job, now, speed = sim.jobs[t], sim.clock.now, np.inf
+    for i in range(job.first_instance, job.first_instance + job.instances):
+        speed = min(speed, sim.instances[i].speed)
+    if speed == job.speed:
         return
-    V[t, LEFT], V[t, SINCE], V[t, SPEED] = left_at(book, t, now), now, speed
-    end = now + V[t, LEFT] if speed == 1.0 else on_tick(now + V[t, LEFT] / speed)
-    set_alarm(book, t, end)
+    job.left, job.since, job.speed = left_at(job, now), now, speed
+    set_timer(sim, t, now + job.left if speed == 1.0 else on_tick(now + job.left / speed))
 
 
-@inner_step
-def disturb(book: Book, rules: Rules, g: int, now: float) -> None:
-    """The tenants of a GPU have changed: each goes at another speed."""
-    k = book.tenants[g]
+@inner
+def update_tenants(sim: Simulation, rules: Rules, g: int) -> None:
+    """The tenants of a GPU have changed: each runs at another speed."""
+    k = sim.last_tenant[g]
     while k >= 0:
-        book.pace[k] = speed_on(book, rules, g, k)
-        k = book.I[k, BESIDE]
-    k = book.tenants[g]
+        sim.instances[k].speed = speed_on(sim, rules, g, k)
+        k = sim.instances[k].neighbor
+    k = sim.last_tenant[g]
     while k >= 0:
-        set_pace(book, book.I[k, OWNED_BY], now)
-        k = book.I[k, BESIDE]
+        update_speed(sim, sim.instances[k].job)
+        k = sim.instances[k].neighbor
 
 
-@inner_step
-def join(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A job that has just begun meets its neighbours."""
-    first, last = book.T[t, AT], book.T[t, AT] + book.T[t, GANG]
-    for i in range(first, last):
-        g = gpu_of(book, ground, i)
+@inner
+def join_neighbors(sim: Simulation, rules: Rules, now: NodeState, t: int) -> None:
+    """Slow a job that has just started, and its neighbors."""
+    job = sim.jobs[t]
+    first, end = job.first_instance, job.first_instance + job.instances
+    for i in range(first, end):
+        g = shared_gpu(sim, rules, now, i)
         if g >= 0:
-            move_in(book, g, i)
-        book.pace[i] = rules.alone[book.T[t, CLASS]] if ground.S[book.T[t, SHAPE], GPUS] else 1.0
-    for i in range(first, last):
-        g = gpu_of(book, ground, i)
+            add_tenant(sim, g, i)
+        sim.instances[i].speed = rules.alone[job.speed_class] if rules.shapes[job.shape_id].gpus else 1.0
+    for i in range(first, end):
+        g = shared_gpu(sim, rules, now, i)
         if g >= 0:
-            disturb(book, rules, g, now)
-    set_pace(book, t, now)
+            update_tenants(sim, rules, g)
+    update_speed(sim, t)
 
 
-@inner_step
-def part(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A job that has just ended leaves its neighbours."""
-    first, last = book.T[t, AT], book.T[t, AT] + book.T[t, GANG]
-    for i in range(first, last):
-        g = gpu_of(book, ground, i)
+@inner
+def leave_neighbors(sim: Simulation, rules: Rules, now: NodeState, t: int) -> None:
+    """Speed up the neighbors of a job that has just ended."""
+    job = sim.jobs[t]
+    first, end = job.first_instance, job.first_instance + job.instances
+    for i in range(first, end):
+        g = shared_gpu(sim, rules, now, i)
         if g >= 0:
-            move_out(book, g, i)
-    for i in range(first, last):
-        g = gpu_of(book, ground, i)
+            remove_tenant(sim, g, i)
+    for i in range(first, end):
+        g = shared_gpu(sim, rules, now, i)
         if g >= 0:
-            disturb(book, rules, g, now)
+            update_tenants(sim, rules, g)
