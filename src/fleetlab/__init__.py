@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from fleetlab.report import report
     from fleetlab.sim import (
         check_order,
-        check_place,
+        check_placement,
         order,
         pack,
-        place,
+        placement,
         simulate,
     )
     from fleetlab.studies.audit import audit
@@ -87,7 +87,7 @@ __all__ = [
     "capacity",
     "check_forecaster",
     "check_order",
-    "check_place",
+    "check_placement",
     "compare",
     "defragment",
     "describe",
@@ -97,7 +97,7 @@ __all__ = [
     "model",
     "order",
     "pack",
-    "place",
+    "placement",
     "plan",
     "read",
     "report",
@@ -118,7 +118,7 @@ _ROOM = {
     "capacity": "fleetlab.studies.capacity",
     "check_forecaster": "fleetlab.forecast",
     "check_order": "fleetlab.sim",
-    "check_place": "fleetlab.sim",
+    "check_placement": "fleetlab.sim",
     "compare": "fleetlab.studies.compare",
     "defragment": "fleetlab.plan",
     "describe": "fleetlab.describe",
@@ -128,7 +128,7 @@ _ROOM = {
     "model": "fleetlab.queueing",
     "order": "fleetlab.sim",
     "pack": "fleetlab.sim",
-    "place": "fleetlab.sim",
+    "placement": "fleetlab.sim",
     "plan": "fleetlab.plan",
     "read": "fleetlab.traces",
     "report": "fleetlab.report",

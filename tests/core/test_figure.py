@@ -41,7 +41,7 @@ def test_a_result_comes_back_from_its_json(tmp_path):
 
 
 class Speaking(Found):
-    sentences = ("Half of the tasks wait.", "<b>One</b> does not.")
+    sentences = ("Half of the jobs wait.", "<b>One</b> does not.")
 
 
 def test_sentences_come_back_from_json_as_they_were_said(tmp_path):

@@ -46,7 +46,7 @@ def strict(text: str) -> dict[str, object]:
         (Estimate("wait", 5.0, math.nan, math.nan, "s"), "wait 5 s"),
         (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (0 to inf)"),
         (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait nan s"),
-        (Estimate.exact("tasks", 1260920), "tasks 1,260,920"),
+        (Estimate.exact("jobs", 1260920), "jobs 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
         (Estimate.exact("span", 123456.78, "s"), "span 123,457 s"),
         (Estimate.exact("ratio", math.inf), "ratio inf"),

@@ -39,7 +39,7 @@ def curve(kind="line", *, series=("a",), x=(1.0, 2.0, 4.0, 8.0), y=(0.1, 0.4, 0.
     """A figure with the same points for each series, and an interval of a tenth."""
     rows = [(p, q, q - 0.05, q + 0.05, s) for s in series for p, q in zip(x, y, strict=True)]
     frame = pl.DataFrame(rows, schema=["x", "y", "low", "high", "series"], orient="row")
-    return Figure(title, kind, frame, "wait, s", "share of tasks", "half wait less than 3 s", **more)
+    return Figure(title, kind, frame, "wait, s", "share of jobs", "half wait less than 3 s", **more)
 
 
 def every_kind(name="n"):

@@ -22,10 +22,10 @@ PATIENCE = 60.0  # seconds
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    rows = {"user": ["ann", "bob", "<i>eve</i>"], "wait": [30.5, 4.0, None], "tasks": [7, 1200, 30]}
+    rows = {"user": ["ann", "bob", "<i>eve</i>"], "wait": [30.5, 4.0, None], "jobs": [7, 1200, 30]}
     long = pl.DataFrame({f"column {k}": [f"{k * n}" for n in range(60)] for k in range(12)})
     first = Found(
-        sentences=("Half of the tasks wait less than 4 s.",),
+        sentences=("Half of the jobs wait less than 4 s.",),
         frames={"by user": pl.DataFrame(rows), "long": long},
         drawn={"cdf": curve("step", series=("fifo", "sjf"), x=(1.0, 10.0, 100.0, 1000.0), log_x=True), **every_kind()},
     )

@@ -34,8 +34,8 @@ def blocks(page):
 
 @pytest.fixture
 def full():
-    frames = {"by user": pl.DataFrame({"user": ["ann", "bob"], "tasks": [3, 4]})}
-    said = ("Half of the tasks wait less than 4 s.",)
+    frames = {"by user": pl.DataFrame({"user": ["ann", "bob"], "jobs": [3, 4]})}
+    said = ("Half of the jobs wait less than 4 s.",)
     return Found(frames=frames, drawn=every_kind(), sentences=said, notes=("a note",), settings={"order": "fifo"})
 
 
@@ -44,7 +44,7 @@ def full():
 
 def test_words_come_first_then_figures_then_tables(full, tmp_path):
     page = made(full, tmp_path)
-    order = ["Half of the tasks wait", ">12.0 s<", "<figure", "by user", "a note", "How it was made</h2>"]
+    order = ["Half of the jobs wait", ">12.0 s<", "<figure", "by user", "a note", "How it was made</h2>"]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
 
@@ -114,7 +114,7 @@ def test_the_same_results_give_the_same_page(full, tmp_path):
 
 
 def test_results_are_called_by_what_tells_them_apart(tmp_path):
-    some = [Found(settings={"order": o, "place": "best_fit"}) for o in ("fifo", "sjf")]
+    some = [Found(settings={"order": o, "placement": "best_fit"}) for o in ("fifo", "sjf")]
     heads = [text for tag, text in Seen(made(some, tmp_path)).texts if tag == "th"]
     assert heads[:4] == ["number", "order fifo", "order sjf", "difference"]
 
@@ -191,17 +191,17 @@ def test_where_it_is_not_safe_a_table_stays_a_table(frame, tmp_path):
 
 
 def test_a_long_table_is_cut_and_says_so(tmp_path):
-    seen = Seen(made(Found(frames={"tasks": pl.DataFrame({"task": range(12_345)})}), tmp_path))
+    seen = Seen(made(Found(frames={"jobs": pl.DataFrame({"job": range(12_345)})}), tmp_path))
     assert len(seen.all("tr")) == 201
     assert "(12,345 rows, the first 200 are shown)" in seen.text("span")
 
 
-def test_more_than_a_million_tasks_fit_in_a_mail(tmp_path):
+def test_more_than_a_million_jobs_fit_in_a_mail(tmp_path):
     n = 1_260_000
     rng = np.random.default_rng(0)
     waits = pl.DataFrame({"x": np.sort(rng.lognormal(3, 2, n)), "y": np.arange(n) / n})
     figures = {f"f{k}": Figure("waits", "step", waits, "s", "share", "says", log_x=True) for k in range(4)}
-    page = made(Found(frames={"tasks": pl.DataFrame({"wait": waits["x"]})}, drawn=figures), tmp_path)
+    page = made(Found(frames={"jobs": pl.DataFrame({"wait": waits["x"]})}, drawn=figures), tmp_path)
     assert len(page.encode()) < MAILED / 4
     assert f"{n:,} points are thinned" in page
 

@@ -1,4 +1,4 @@
-"""What happened in a trace, and why its tasks waited."""
+"""What happened in a trace, and why its jobs waited."""
 
 from dataclasses import asdict
 
@@ -52,10 +52,10 @@ def describe(
     from fleetlab._screen import progress, show
 
     wanted = listed(only)
-    with progress("sections") as tell:
-        opened = trace_of(trace, cluster, tell)
-        other = None if against is None else trace_of(against, None, tell)
-        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, tell=tell)
+    with progress("sections") as bar:
+        opened = trace_of(trace, cluster, bar)
+        other = None if against is None else trace_of(against, None, bar)
+        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, progress=bar)
     if not json:
         print("\n".join(found.sentences), end="\n\n")
     most = tuple(name for name in found.tables() if name != "sentences")
@@ -65,7 +65,7 @@ def describe(
 @desk.command(
     help_epilogue=examples(
         "fleetlab diagnose builtin:20000",
-        "fleetlab diagnose my-trace --discipline strict --changes cpu,backfill,nodes",
+        "fleetlab diagnose my-trace --backfill none --changes cpu,backfill,nodes",
         "fleetlab diagnose my-trace --cluster smaller.toml --json",
     )
 )
@@ -79,7 +79,7 @@ def diagnose(
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Why do tasks wait, and what would help? The wait ledger added up, and one thing changed at a time.
+    """Why do jobs wait, and what would help? The wait ledger added up, and one thing changed at a time.
 
     Parameters
     ----------
@@ -90,15 +90,15 @@ def diagnose(
     rules.order
         The rules as they are, as `fleetlab simulate` takes them; so are the next four.
     seed
-        For the intervals, and for place policies that draw lots.
+        For the intervals, and for placement policies that draw lots.
     workers
         Processes at once; as many as there are cores for a large trace, 0: none but this one.
     """
     from fleetlab._screen import progress, show
     from fleetlab.studies.believed import believed
 
-    with progress("runs") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("runs") as bar:
+        opened = trace_of(trace, cluster, bar)
         found = fleetlab.diagnose(
             opened.workload,
             cluster_of(opened, trace),
@@ -107,7 +107,7 @@ def diagnose(
             **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
             seed=seed,
             workers=workers,
-            tell=tell,
+            progress=bar,
         )
     if not json:
         print("\n".join(found.findings), end="\n\n")

@@ -28,8 +28,8 @@ class Estimate(NamedTuple):
     def exact(cls, metric: str, value: float, unit: str = "") -> Estimate:
         """A number that was counted, not estimated.
 
-        >>> Estimate.exact("tasks", 3)
-        Estimate(metric='tasks', value=3, low=3, high=3, unit='')
+        >>> Estimate.exact("jobs", 3)
+        Estimate(metric='jobs', value=3, low=3, high=3, unit='')
         """
         return cls(metric, value, value, value, unit)
 
@@ -39,8 +39,8 @@ def say(e: Estimate) -> str:
 
     >>> say(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
     'mean wait 0.83 s (0.69 to 0.97)'
-    >>> say(Estimate.exact("tasks", 1260920))
-    'tasks 1,260,920'
+    >>> say(Estimate.exact("jobs", 1260920))
+    'jobs 1,260,920'
     >>> say(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
     'mean wait 2 s (0 to inf)'
     """

@@ -20,7 +20,7 @@ class Profile:
 
     sections: tuple[Section, ...]
     provenance: Provenance
-    tasks: int
+    jobs: int
     notes: tuple[str, ...] = ()
     other: Profile | None = None
 
@@ -34,8 +34,8 @@ class Profile:
         return tuple(sentence for s in self.sections for sentence in s.sentences)
 
     def summary(self) -> list[Estimate]:
-        """How many tasks there are, and the first numbers of every section."""
-        return [Estimate.exact("tasks", self.tasks), *(e for s in self.sections for e in s.estimates)]
+        """How many jobs there are, and the first numbers of every section."""
+        return [Estimate.exact("jobs", self.jobs), *(e for s in self.sections for e in s.estimates)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """What was found in words, distances to the other trace and to what was published, tables, what is missing."""

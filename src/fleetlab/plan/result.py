@@ -28,7 +28,7 @@ class Plan:
     provenance: Provenance
     demand: Workload
     cluster: Cluster
-    placements: pl.DataFrame  # task, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
+    placements: pl.DataFrame  # job, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
     unplaced: pl.DataFrame  # who does not fit, and why
     value: float
     bound: float
@@ -85,14 +85,14 @@ class Plan:
 
     def _held(self) -> pl.DataFrame:
         asked = self.demand.frame.select(
-            "task",
+            "job",
             held_cpu="cpu_milli",
             held_memory="memory_mib",
             held_rdma="rdma_milli",
             held_disk="disk_mib",
             held_gpu=pl.col("gpu_milli").cast(pl.Int64),
         )
-        each = self.placements.join(asked, on="task", how="left", maintain_order="left")
+        each = self.placements.join(asked, on="job", how="left", maintain_order="left")
         sums = [pl.col(f"held_{name}").sum() for name in LOADS]
         return each.group_by("node", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("instances"), *sums)
 
@@ -121,7 +121,7 @@ class Plan:
             sure = "this is proved" if proved else "nobody found a way, which is no proof"
             first = f"Not all of {asked:,} instances fit on {len(self.cluster):,} nodes: {sure}."
             rest = f"Here {asked - placed:,} of them have no place."
-            return first, rest, *(f"Task {row['task']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
+            return first, rest, *(f"Job {row['job']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
         name, unit = METRICS[self.provenance.settings["objective"]]
         times, of = (100.0, " %") if unit == "%" else (1.0, "")
         value, bound = times * self.value, times * self.bound

@@ -80,7 +80,7 @@ def _signed(value: float) -> str:
 def made(by: Mapping[str, Provenance], *, widest: int = 600) -> str:
     """One line: the verb, what it was about, its settings, seed and version; of several, what differs by name.
 
-    >>> made({"a": Provenance("simulate", "mine", {"order": "fifo", "place": "random"}, 1, "0.1")})
+    >>> made({"a": Provenance("simulate", "mine", {"order": "fifo", "placement": "random"}, 1, "0.1")})
     'simulate · mine · order fifo, place random · seed 1 · fleetlab 0.1'
     """
     rows = {label: _row(p) for label, p in by.items()}

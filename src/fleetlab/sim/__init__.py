@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.sim.check import check_order, check_place
+    from fleetlab.sim.check import check_order, check_placement
     from fleetlab.sim.packing import Packing, pack
-    from fleetlab.sim.policy import State, order, place
+    from fleetlab.sim.policy import State, order, placement
     from fleetlab.sim.replay import simulate
     from fleetlab.sim.result import SimResult
 
@@ -20,10 +20,10 @@ _MODULE = {
     "SimResult": "result",
     "State": "policy",
     "check_order": "check",
-    "check_place": "check",
+    "check_placement": "check",
     "order": "policy",
     "pack": "packing",
-    "place": "policy",
+    "placement": "policy",
     "simulate": "replay",
 }
 
@@ -32,10 +32,10 @@ __all__ = [
     "SimResult",
     "State",
     "check_order",
-    "check_place",
+    "check_placement",
     "order",
     "pack",
-    "place",
+    "placement",
     "simulate",
 ]
 

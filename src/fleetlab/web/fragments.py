@@ -15,7 +15,7 @@ from fleetlab.report.tables import table
 from fleetlab.report.words import number, sentences, tables
 
 HOUR = 3600.0
-BEYOND = 1.1  # times as long as tasks arrive: after that, a run only empties
+BEYOND = 1.1  # times as long as jobs arrive: after that, a run only empties
 ROWS = 60  # of a table in a description
 BASE, NOW = "baseline", "now"
 OVER_TIME = {
@@ -23,7 +23,7 @@ OVER_TIME = {
     "waiting_gpus": ("GPUs waited for over time", "GPUs"),
 }
 BY_CLASS = {
-    "by request": ("Mean wait by what tasks ask for", "asks for"),
+    "by request": ("Mean wait by what jobs ask for", "asks for"),
     "by gang": ("Mean wait by number of instances", "instances"),
 }
 
@@ -43,7 +43,7 @@ def described(found: Result, *, most: int) -> Markup:
 
 
 def drawn(base: Mapping[str, Any], now: Mapping[str, Any], how: str) -> Markup:
-    """Two outcomes on the same axes: over time, and by class of task."""
+    """Two outcomes on the same axes: over time, and by class of job."""
     both = {NOW: now, BASE: base} if base is not now else {NOW: now}
     made = [*_over_time(both), *_by_class(both)]
     # Keys are counted, never made from names: names are text.

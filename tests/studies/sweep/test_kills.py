@@ -18,7 +18,7 @@ seeds = 8
 
 [simulate]
 order = ["fifo", "sjf", "smallest"]
-discipline = ["skip", "easy"]
+backfill = ["greedy", "easy"]
 """
 CELLS = 2 * 8 * 3 * 2
 
@@ -42,7 +42,7 @@ def until(store, count, process):
 
 
 def workers(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:  # noqa: PTH123
+    with open(f"/proc/{pid}/job/{pid}/children") as f:  # noqa: PTH123
         return [int(word) for word in f.read().split()]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
-from fleetlab.bench._gates import rows_gates
 from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
 from fleetlab.bench.analysis.expected import came, expected_table
@@ -23,7 +21,9 @@ from fleetlab.bench.analysis.scale import FACTOR, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.timeline import Timeline, timelines
 from fleetlab.bench.analysis.words import capital, times
-from fleetlab.bench.measured import FAILURES
+from fleetlab.bench.results.cells import frame
+from fleetlab.bench.results.checks import rows_gates
+from fleetlab.bench.results.suite import FAILURES
 from fleetlab.core import DeviceError, Estimate, Provenance
 
 REHEARSAL = "A REHEARSAL ON THE CPU: THESE NUMBERS MEAN NOTHING"

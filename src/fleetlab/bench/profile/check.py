@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.profile import several
+from fleetlab.bench.profile import groups as several
 from fleetlab.bench.profile.gather import gather
-from fleetlab.bench.profile.heldout import (
+from fleetlab.bench.profile.holdout import (
     MODELS,
     SURE,
     Guess,
@@ -22,8 +22,8 @@ from fleetlab.bench.profile.heldout import (
     without_each_work,
     works_of,
 )
+from fleetlab.bench.profile.observations import PROBES, Seen
 from fleetlab.bench.profile.pairs import Table, Waits
-from fleetlab.bench.profile.seen import PROBES, Seen
 from fleetlab.core import DeviceError, Estimate, Provenance
 
 FEW = 5  # pairs, below which nothing can be held out

@@ -26,7 +26,7 @@ MEANS = {
     "new": "each seed makes a built-in trace of its own: intervals are of what such traces give on average",
     "blocks": "each seed draws parts of the log again: intervals are of the mean over such draws, and narrow with "
     "seeds; how far one log may be from another is `sd`",
-    "none": "seeds do not change the tasks, only what the simulator draws",
+    "none": "seeds do not change the jobs, only what the simulator draws",
 }
 
 
@@ -157,7 +157,7 @@ def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
     if rounds.pairs:
         said.append(
             f"the {rounds.lines:,} intervals of differences hold all at once with {sure} (Bonferroni); "
-            "pairs have the same tasks seed by seed"
+            "pairs have the same jobs seed by seed"
         )
     if study.seeds.within is not None:
         said.append(
@@ -169,5 +169,5 @@ def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
         said.append("cells whose workers died are played again by the same command; others would fail again")
     same = [a for a in varying(list(rounds.cases)) if a == "load"]
     if same:
-        said.append("at another load the same tasks come faster or slower: bursts grow sharper with it")
+        said.append("at another load the same jobs come faster or slower: bursts grow sharper with it")
     return said

@@ -29,7 +29,7 @@ class Tuned:
 
     provenance: Provenance
     params: Params
-    better: bool  # than every built-in policy that lets tasks run to their end, surely
+    better: bool  # than every built-in policy that lets jobs run to their end, surely
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
     drawn: Mapping[str, Figure]
@@ -41,15 +41,15 @@ class Tuned:
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The policy, as `simulate` takes it: order, place and weights; discipline and estimate are not part."""
+        """The policy, as `simulate` takes it: order, place and weights; backfill and estimate are not part."""
         return _terms.rules_of(self.params)
 
     @property
     def text(self) -> str:
         """The policy as a file of one's own."""
-        where = "tuned:place" if self.params["place"] == _terms.WEIGHTED else self.params["place"]
-        rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("discipline", "estimate"))
-        use = f"fleetlab simulate TRACE --order tuned:order --place {where} {rest}"
+        where = "tuned:place" if self.params["placement"] == _terms.WEIGHTED else self.params["placement"]
+        rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("backfill", "estimate"))
+        use = f"fleetlab simulate TRACE --order tuned:order --placement {where} {rest}"
         return f'"""Found by `fleetlab tune`; to use it here: {use}."""\n\n{_terms.text(self.params)}'
 
     def summary(self) -> list[Estimate]:
@@ -109,15 +109,15 @@ def _weights(params: Params) -> pl.DataFrame:
         for term in _terms.ALL
         if weights[term.name]
     ]
-    where = params["place"]
-    place = [] if where == _terms.WEIGHTED else [{"term": f"place {where}", "weight": None, "above 0": "built in"}]
-    return pl.DataFrame([*rows, *place], schema={"term": pl.String, "weight": pl.Float64, "above 0": pl.String})
+    where = params["placement"]
+    placement = [] if where == _terms.WEIGHTED else [{"term": f"place {where}", "weight": None, "above 0": "built in"}]
+    return pl.DataFrame([*rows, *placement], schema={"term": pl.String, "weight": pl.Float64, "above 0": pl.String})
 
 
 def _trials(trials: Sequence[Trial]) -> pl.DataFrame:
     values = np.array([trial.value for trial in trials])
     rows = [
-        {"trial": k + 1, "value": trial.value, "best so far": best, "place": trial.params["place"]}
+        {"trial": k + 1, "value": trial.value, "best so far": best, "placement": trial.params["placement"]}
         | _terms.weights_of(trial.params)
         for k, (trial, best) in enumerate(zip(trials, np.minimum.accumulate(values).tolist(), strict=True))
     ]
