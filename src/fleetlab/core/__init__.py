@@ -2,9 +2,8 @@
 
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
-from fleetlab.core.figure import Figure, figures_of
-from fleetlab.core.result import Estimate, Provenance, Result, as_json, say
-from fleetlab.core.saved import Saved
+from fleetlab.core.figure import Figure
+from fleetlab.core.result import Estimate, Provenance, Result, SavedResult, as_json, say
 from fleetlab.core.slowdown import Slowdown
 from fleetlab.core.trace import Trace
 from fleetlab.core.workload import Workload
@@ -18,13 +17,12 @@ __all__ = [
     "PolicyError",
     "Provenance",
     "Result",
-    "Saved",
+    "SavedResult",
     "Slowdown",
     "Trace",
     "TraceError",
     "Workload",
     "WorkloadError",
     "as_json",
-    "figures_of",
     "say",
 ]

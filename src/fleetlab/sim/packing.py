@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Result, Workload, WorkloadError
 from fleetlab.sim import _packing
 from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
 
@@ -29,7 +29,7 @@ Progress = Callable[[str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Result):
     """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
 
     curves: pl.DataFrame

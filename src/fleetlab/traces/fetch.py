@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, TraceError
+from fleetlab.core import Estimate, Provenance, Result, TraceError
 from fleetlab.traces._download import Patience, discard, download
 from fleetlab.traces._intake import Progress, silent
 from fleetlab.traces._published import PUBLISHED, File, Published
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Result):
     """The files of a published trace, in place; which of them are proved to be the published ones."""
 
     provenance: Provenance
