@@ -7,8 +7,8 @@ import pytest
 
 import fleetlab
 from fleetlab import Trace, Workload, WorkloadError, cli
+from fleetlab.core.events import from_toml
 from fleetlab.sim import _compile
-from fleetlab.sim.eventfile import from_toml
 
 
 def run(capsys, *words):
@@ -130,9 +130,9 @@ def test_a_mistake_ends_in_an_error_and_a_hint(capsys, trace, words, error):
     ("text", "error"),
     [
         ("[[fault]]\n", "no such event: `fault`"),
-        ("[faults]\nmtbf = 1\n", "stands in double brackets"),
+        ("[faults]\nmtbf = 1\n", "needs double brackets"),
         ("[[faults]]\nmtbf = 1.0\nmttf = 2.0\n", "no such key of faults: `mttf`"),
-        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "`mtbf` of faults cannot be: 'long'"),
+        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "invalid `mtbf` of faults: 'long'"),
         ("[[faults]]\nmtbf = 5.0\n", "faults is not complete"),
         ("[[faults]]\nmtbf = -5.0\nmttr = 1.0\n", "mtbf"),
         ("mtbf", "not TOML"),

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
+from fleetlab.core.prices import Prices
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim._nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
 from fleetlab.sim._places import BEST_FIT, pick
 from fleetlab.sim._played import DONE, RUNNING, WAITING, Played, Segments, Up
 from fleetlab.sim._tables import world
-from fleetlab.sim.accounts import Prices
 from fleetlab.sim.result import SimResult
 
 CLUSTER = Cluster.of(

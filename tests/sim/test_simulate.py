@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
+from fleetlab.core.events import Recovery
 from fleetlab.sim._tables import ESTIMATES
-from fleetlab.sim.events import Recovery
 from fleetlab.sim.load import NAMES
 from fleetlab.sim.quick import BACKFILLS, ORDERS
 from fleetlab.sim.replay import simulate

@@ -109,7 +109,7 @@ def simulate(
     """
     from fleetlab._screen import progress, show
     from fleetlab.core import Slowdown
-    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.core.events import from_toml
     from fleetlab.studies.believed import believed
 
     _may_be_shared(slowdown, rules.sharing)

@@ -15,6 +15,7 @@ from numba.core.types import CompileResultWAP
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, PolicyError, Slowdown, WorkloadError
+from fleetlab.core.events import Event, Recovery
 from fleetlab.sim import _books, _full, _pools
 from fleetlab.sim._books import Book, Ground, Rules
 from fleetlab.sim._full import BACKFILLS
@@ -24,7 +25,7 @@ from fleetlab.sim._played import DONE, Played, Progress, Segments, Up
 from fleetlab.sim._pools import Pools
 from fleetlab.sim._ranks import MOVING, ORDERS, OWN, PREEMPTIVE
 from fleetlab.sim._tables import World
-from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
+from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, growth_of, outages_of
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, State, order, placement, state_of
 
 ENOUGH = (3600.0,)  # GPU-seconds between the queues of `las`

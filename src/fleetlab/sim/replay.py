@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
+from fleetlab.core.events import Event, Recovery
+from fleetlab.core.prices import Prices
 from fleetlab.sim._nodes import WHOLE, Floats
 from fleetlab.sim._played import Played, Progress
 from fleetlab.sim._tables import World, world
-from fleetlab.sim.accounts import Prices
 from fleetlab.sim.check import check_order, check_placement
-from fleetlab.sim.events import Event, Recovery
 from fleetlab.sim.load import load
 from fleetlab.sim.orders import BY_NAME, SETS
 from fleetlab.sim.policy import Policy, state_of

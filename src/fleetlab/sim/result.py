@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, WorkloadError, say
+from fleetlab.core.prices import Prices
 from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
 from fleetlab.sim._nodes import REASONS, WHOLE, Floats
 from fleetlab.sim._played import DONE, Played
 from fleetlab.sim._tables import World
-from fleetlab.sim.accounts import HOUR, Prices
+from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
-from fleetlab.sim import Prices, SimResult, simulate
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
 from fleetlab.studies._lacks import lacking

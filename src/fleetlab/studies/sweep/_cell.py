@@ -143,7 +143,7 @@ def filed(word: str, digest: str) -> str:
 
 def opened(told: Mapping[str, Any], jobs: pl.DataFrame, file: Callable[[str], Path]) -> dict[str, Any]:
     """The words of a case as `simulate` takes them: files are opened, a series of the trace becomes a column."""
-    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.core.events import from_toml
 
     rules = dict(told)
     events, slowdown = rules.pop("events"), rules.pop("slowdown")
