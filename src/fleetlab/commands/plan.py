@@ -195,6 +195,4 @@ def _hand_over(found: "Plan | Defragmentation", out: Path | None, *, json: bool,
         if out is not None:
             atomic_write(out, found.placements.write_csv())
     finally:
-        if not json:
-            print("\n".join(found.sentences), end="\n\n")
         show(found, json=json, only=only)

@@ -223,7 +223,7 @@ def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
     if json:
         show(found, json=True)
     else:
-        for one in found.findings:
+        for one in found.problems:
             print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
             print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
         counts = ", ".join(f"{e.metric} {e.value:g}" for e in found.summary())

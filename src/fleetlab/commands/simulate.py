@@ -121,8 +121,6 @@ def compare(
             seed=seed,
             progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json)
 
 

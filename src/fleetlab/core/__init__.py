@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from fleetlab.core.cluster import Cluster
     from fleetlab.core.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
     from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
-    from fleetlab.core.figure import Figure, figures_of
+    from fleetlab.core.figure import Figure
     from fleetlab.core.policy import Policy
     from fleetlab.core.prices import Prices
     from fleetlab.core.progress import Progress
-    from fleetlab.core.result import Estimate, Provenance, Result, as_json, say
-    from fleetlab.core.saved import Saved
+    from fleetlab.core.result import Estimate, Provenance, Result, SavedResult, as_json, say
     from fleetlab.core.scenario import Scenario
     from fleetlab.core.slowdown import Slowdown
     from fleetlab.core.trace import Trace
@@ -42,7 +41,7 @@ _MODULE = {
     "Provenance": "result",
     "Recovery": "events",
     "Result": "result",
-    "Saved": "saved",
+    "SavedResult": "result",
     "Scenario": "scenario",
     "Slowdown": "slowdown",
     "Spot": "events",
@@ -52,7 +51,6 @@ _MODULE = {
     "Workload": "workload",
     "WorkloadError": "errors",
     "as_json": "result",
-    "figures_of": "figure",
     "say": "result",
 }
 
@@ -73,7 +71,7 @@ __all__ = [
     "Provenance",
     "Recovery",
     "Result",
-    "Saved",
+    "SavedResult",
     "Scenario",
     "Slowdown",
     "Spot",
@@ -83,7 +81,6 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "as_json",
-    "figures_of",
     "say",
 ]
 

@@ -24,7 +24,7 @@ from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
-from fleetlab.core.result import Estimate, Provenance
+from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
 
@@ -57,7 +57,7 @@ COUNTS: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Result):
     """A workload, the cluster it ran on, and what else the log tells.
 
     `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.bench import statistics
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.nvml import BAD_REASONS
 from fleetlab.monitor.log import rows_of
 from fleetlab.monitor.parquet import frames, pack
@@ -25,7 +25,7 @@ BATCHES = 10  # parts of a watch: neighbouring looks are alike, so single ones w
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Result):
     """Cards and the processes seen on them."""
 
     found: dict[str, pl.DataFrame]

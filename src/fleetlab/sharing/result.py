@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.sharing.mig.layouts import Layout, left, maximal, told
 from fleetlab.sharing.mig.profiles import Cut
 from fleetlab.sharing.status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Told(Result):
     """Tables, and what of them can be counted."""
 
     frames: dict[str, pl.DataFrame]
@@ -27,10 +27,6 @@ class Told:
     def summary(self) -> list[Estimate]:
         """Counts: nothing here is estimated."""
         return list(self.counts)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """As told."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<Told {self.provenance.verb}: {', '.join(f'{e.metric} {e.value}' for e in self.counts)}>"

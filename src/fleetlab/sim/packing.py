@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, Progress, Provenance, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Workload, WorkloadError
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.core.names import lookup
 from fleetlab.sim import _packing
@@ -28,7 +28,7 @@ STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Result):
     """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
 
     curves: pl.DataFrame

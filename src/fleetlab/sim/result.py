@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
 from fleetlab.core.catalog import METRICS
 from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
@@ -28,7 +28,7 @@ STATUS = ("waiting", "running", "done")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimResult:
+class SimResult(Result):
     """Who ran when and where, why they waited, and who was refused; tables are made when they are asked for."""
 
     world: World

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.stacks import gpu_models as models
 from fleetlab.stacks import spec_file
@@ -20,16 +20,16 @@ from fleetlab.stacks.rules import spec as of_specs
 
 
 @dataclass(frozen=True, slots=True)
-class Linted:
+class Linted(Result):
     """What was found in a file, the worst first."""
 
     stack: str
-    findings: tuple[Finding, ...]
+    problems: tuple[Finding, ...]
     provenance: Provenance
 
     def count(self, severity: str) -> int:
         """How many there are of one kind."""
-        return sum(one.severity == severity for one in self.findings)
+        return sum(one.severity == severity for one in self.problems)
 
     def summary(self) -> list[Estimate]:
         """How many there are of each kind."""
@@ -38,7 +38,7 @@ class Linted:
     def tables(self) -> dict[str, pl.DataFrame]:
         """The findings."""
         schema = dict.fromkeys(("code", "severity", "where", "what", "do"), pl.String)
-        return {"findings": pl.DataFrame([asdict(one) for one in self.findings], schema=schema)}
+        return {"findings": pl.DataFrame([asdict(one) for one in self.problems], schema=schema)}
 
     def __repr__(self) -> str:
         return f"<Linted {self.stack}: {', '.join(f'{e.metric} {e.value:g}' for e in self.summary())}>"

@@ -13,7 +13,7 @@ from fleetlab.bench.profile.gather import gather
 from fleetlab.bench.profile.observations import Seen
 from fleetlab.bench.profile.slice_model import Slice, curve, on_slice
 from fleetlab.bench.statistics import Interval
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.profiles import Cut, known
 
@@ -21,7 +21,7 @@ HALF = 3  # slices of compute: two of such a profile share a card evenly
 
 
 @dataclass(frozen=True, slots=True)
-class Sliced:
+class Sliced(Result):
     """Speeds on every slice of a card, foretold."""
 
     frame: pl.DataFrame

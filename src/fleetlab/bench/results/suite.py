@@ -20,7 +20,7 @@ from fleetlab.bench.results.density import DENSITY, Goals, rows_density
 from fleetlab.bench.results.latency import LATENCY, SERVING, pooled_times, rows_latency, rows_serving
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import Solo
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import BAD_REASONS
 
@@ -29,7 +29,7 @@ _frame, _listed, _text = _cells.frame, _cells.listed, _cells.text  # what others
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Result):
     """Rates alone, progress beside others, throughput and fairness of each mix, and every failure."""
 
     frames: dict[str, pl.DataFrame]
@@ -43,10 +43,6 @@ class Measured:
             stp = _geometric(rows.select("stp", "low", "high").rows())
             found.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "cards"))
         return [*found, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """As told, in that order."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<Measured {self.provenance.source}, {self.frames['mixes'].height} mixes>"

@@ -12,11 +12,11 @@ import polars as pl
 
 from fleetlab.bench.stress.run import edges, sentence, steps
 from fleetlab.bench.stress.verdict import Goal, Step, allowed, judged
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 
 @dataclass(frozen=True, slots=True)
-class Stressed:
+class Stressed(Result):
     """Breaking points, and the way there."""
 
     frames: dict[str, pl.DataFrame]
@@ -27,10 +27,6 @@ class Stressed:
         """The last good number of tenants in each mode."""
         rows = self.frames["answers"].iter_rows(named=True)
         return [Estimate.exact(f"{row['mode']}: good up to", row["good"], "tenants") for row in rows]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Answers first."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<Stressed {self.provenance.source}, {self.frames['steps'].height} steps>"

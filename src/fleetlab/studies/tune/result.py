@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, as_json
+from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
 from fleetlab.core.files import atomic_write
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.tune import _terms, _verdict
@@ -24,7 +24,7 @@ RESULT = "tuned.json"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tuned:
+class Tuned(Result):
     """The best policy of a search on training weeks, judged on held-out weeks."""
 
     provenance: Provenance
@@ -32,12 +32,12 @@ class Tuned:
     better: bool  # than every built-in policy that lets jobs run to their end, surely
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
-    sentences: tuple[str, ...]
+    charts: Mapping[str, Figure]
+    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Tuned in {self.frames['trials'].height} trials: {self.sentences[0]}>"
+        return f"<Tuned in {self.frames['trials'].height} trials: {self.findings[0]}>"
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -51,18 +51,6 @@ class Tuned:
         rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("backfill", "estimate"))
         use = f"fleetlab simulate TRACE --order tuned:order --placement {where} {rest}"
         return f'"""Found by `fleetlab tune`; to use it here: {use}."""\n\n{_terms.text(self.params)}'
-
-    def summary(self) -> list[Estimate]:
-        """The difference to the best built-in policy on held-out weeks, and both."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Policies, held-out weeks, the weights, and every trial."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """How far each built-in policy is from the tuned one, and how the search went."""
-        return dict(self.drawn)
 
     def save(self, folder: Path) -> None:
         """Write the policy and this result into a folder."""
