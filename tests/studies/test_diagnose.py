@@ -85,8 +85,8 @@ def fragments():
     [
         (too_few_cpus, "greedy", "cpu", "cpu"),
         (one_scarce_type, "greedy", "types", "gpu_type"),
-        (a_giant_gang, "none", "gangs", "head"),
-        (fragments, "greedy", "fragments", "fragment"),
+        (a_giant_gang, "none", "gangs", "head_of_line"),
+        (fragments, "greedy", "fragments", "fragmentation"),
     ],
 )
 def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
@@ -125,7 +125,7 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    assert any(said.startswith("ledger and changes agree: with the queue for it, `head`") for said in found.findings)
+    assert any(said.startswith("ledger and changes agree: with the queue for it, `head_of_line`") for said in found.findings)
 
 
 def test_where_they_differ_it_is_said_why():
@@ -288,14 +288,14 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
 def test_the_queue_is_shared_out_over_what_is_scarce_and_nothing_is_lost(busy):
     waiting = busy[1].tables()["waiting"]
     assert waiting["with its queue"].sum() == pytest.approx(1.0)
-    assert waiting.filter(pl.col("reason") == "order")["with its queue"][0] == 0
+    assert waiting.filter(pl.col("reason") == "queue_order")["with its queue"][0] == 0
 
 
 def test_who_queues_for_a_type_is_not_charged_to_the_cpus_of_another():
     # Hand-made: T4 jobs lack CPUs for 1 s and queue for 2, V100 jobs lack their type for 3 s and queue for 4.
-    ledger = pl.DataFrame({"order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
+    ledger = pl.DataFrame({"queue_order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
     jobs = pl.DataFrame({"gpu_types": [["T4"], ["V100"]], "gpu_milli": [1000, 1000]})
-    assert shortages(ledger, jobs) == {"order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
+    assert shortages(ledger, jobs) == {"queue_order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
 
 
 def test_the_tail_is_who_waited_longest(busy):

@@ -68,7 +68,7 @@ def test_known_words_with_any_values_are_read_or_refused_in_words(pairs):
     ("query", "error"),
     [
         ("order=os:system", "no order by that name"),
-        ("placement=my_module:mine", "no place by that name"),
+        ("placement=my_module:mine", "no placement by that name"),
         ("trace=builtin:999999999:0", "no such trace"),
         ("trace=builtin:2000:99", "no such trace"),
         ("trace=/etc", "no such trace"),
