@@ -44,7 +44,7 @@ for t in TABLES:
             held, k = block[cut:], k + 1
 """
 READ = "import sys, fleetlab; fleetlab.read(sys.argv[1], 'pai2020').save(sys.argv[2])"
-SYNTHESIZE = "import sys, fleetlab; fleetlab.synthesize('pai2020', tasks=1_260_920, seed=0)"
+SYNTHESIZE = "import sys, fleetlab; fleetlab.synthesize('pai2020', jobs=1_260_920, seed=0)"
 
 
 def measure(code: str, *arguments: Path) -> dict[str, float]:
@@ -73,7 +73,7 @@ def main() -> None:
         ("fleetlab read, CSV", READ, csv),
         ("bare polars tar.gz → Parquet", BARE_TAR, tar),
         ("fleetlab read, tar.gz", READ, tar),
-        ("synthesize 1,260,920 tasks", SYNTHESIZE, csv),
+        ("synthesize 1,260,920 jobs", SYNTHESIZE, csv),
     ]:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)

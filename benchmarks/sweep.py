@@ -3,7 +3,7 @@
 `python -m benchmarks.sweep overhead` plays the same small cells in a bare loop, by local workers and, where Ray is
 installed, on a Ray cluster of its own. `python -m benchmarks.sweep thousand` plays 1,000 cells undisturbed, and again
 with ten kills at random; the two stores must be the same. `python -m benchmarks.sweep longer` plays 1,000 cells of
-15,000 tasks.
+15,000 jobs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ seeds = 10
 
 [simulate]
 order = ["fifo", "sjf", "smallest", "largest", "aging"]
-discipline = ["skip", "strict"]
+backfill = ["greedy", "none"]
 place = ["best_fit", "first_fit", "worst_fit", "fgd", "gpu_packing"]
 
 [compare]
@@ -125,7 +125,7 @@ def measured(name: str, study: fleetlab.Study, **how: Any) -> dict[str, float]: 
 
 
 def overhead() -> None:
-    work = fleetlab.synthesize("pai2020", tasks=400, seed=1).workload
+    work = fleetlab.synthesize("pai2020", jobs=400, seed=1).workload
     Trace(work, Provenance("bench", "pai2020"), cluster=Cluster.uniform(40, 8, gpu_type="MISC")).save(fresh("trace"))
     study = fleetlab.Study.of(SMALL, folder=BUILD)
     plan = Plan.of(study, lambda *_: None)
@@ -179,7 +179,7 @@ def undisturbed(store: Path, study: str) -> dict[str, dict[str, Any]]:
 
 
 def longer() -> None:
-    """Cells of three times as many tasks: what the start and the draws are then."""
+    """Cells of three times as many jobs: what the start and the draws are then."""
     undisturbed(fresh("longer"), THOUSAND.replace("builtin:5000", "builtin:15000"))
 
 

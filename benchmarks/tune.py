@@ -1,6 +1,6 @@
 """What a policy search finds, and what a weighted policy costs beside a built-in one: `python -m benchmarks.tune WHAT`.
 
-`speed`: tasks a second by built-in and weighted policies. `weeks`: a search on twelve weeks of a synthetic trace.
+`speed`: jobs a second by built-in and weighted policies. `weeks`: a search on twelve weeks of a synthetic trace.
 `philly FOLDER`: a search on Philly's jobs, from a folder with `philly_sia_82k.csv` and `philly_vc.csv`.
 """
 
@@ -30,8 +30,8 @@ PART = 3  # the list has a part of the jobs: on all nodes an eighth of the GPUs 
 
 
 def twelve() -> fleetlab.Trace:
-    """120,000 tasks in twelve weeks, on a cluster of which three quarters are busy."""
-    made = fleetlab.synthesize("pai2020", tasks=120_000, days=84, seed=0)
+    """120,000 jobs in twelve weeks, on a cluster of which three quarters are busy."""
+    made = fleetlab.synthesize("pai2020", jobs=120_000, days=84, seed=0)
     nodes = [
         {"node": f"{kind}-{k}", "gpu_type": kind, "gpus": gpus, "cpu_milli": cpu, "memory_mib": memory}
         for kind, count, gpus, cpu, memory in NODES
@@ -45,8 +45,8 @@ def philly_jobs(folder: Path) -> fleetlab.Trace:
     jobs, whole, _ = philly._read(folder)
     part = whole.frame.filter(pl.int_range(pl.len()).over("pool") % PART == 0)
     cluster = fleetlab.Cluster.of(part, source=f"a node in {PART} of Philly's")
-    tasks = philly._tasks(jobs).with_columns(user=jobs["cluster"].cast(pl.Categorical))
-    workload = fleetlab.Workload.of(tasks, source="philly_sia_82k")
+    jobs = philly._jobs(jobs).with_columns(user=jobs["cluster"].cast(pl.Categorical))
+    workload = fleetlab.Workload.of(jobs, source="philly_sia_82k")
     return fleetlab.Trace(workload, fleetlab.Provenance("read", "philly_sia_82k"), cluster)
 
 
@@ -61,7 +61,7 @@ def speed(trace: fleetlab.Trace) -> None:
         "weights as sjf, run times known": rules_of(sjf),
         "weights as sjf": {**rules_of(sjf), "estimate": "group"},
         "weights as sjf, and of users' shares": {**rules_of({**sjf, "by share": True, "share": 0.5})},
-        "weights as sjf, and of places": {**rules_of({**sjf, "place": WEIGHTED, "on idle": 1.0, "on parts": 1.0})},
+        "weights as sjf, and of places": {**rules_of({**sjf, "placement": WEIGHTED, "on idle": 1.0, "on parts": 1.0})},
     }
     for name, rules in cases.items():
         took = []
@@ -70,7 +70,7 @@ def speed(trace: fleetlab.Trace) -> None:
             fleetlab.simulate(trace.workload, trace.cluster, **rules)
             took.append(time.process_time() - began)
         pace = len(trace.workload) / min(took)
-        print(f"{name}: {pace:,.0f} tasks/s, first {took[0]:.1f} s, then {min(took):.2f} s", flush=True)
+        print(f"{name}: {pace:,.0f} jobs/s, first {took[0]:.1f} s, then {min(took):.2f} s", flush=True)
 
 
 def told(found: Tuned, began: float) -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.web
 
-Wall is what the visitor waits for: until there are numbers at all (of the first tasks, where all take long), until
-those of all tasks are there, and until all is drawn. CPU is what the process used. Every state is asked for once, so
+Wall is what the visitor waits for: until there are numbers at all (of the first jobs, where all take long), until
+those of all jobs are there, and until all is drawn. CPU is what the process used. Every state is asked for once, so
 that nothing comes from what is kept; the baseline is there after the first.
 """
 
@@ -24,10 +24,10 @@ RULES = {
     "load": [f"load={0.8 + 0.05 * k:.2f}" for k in range(9)],
     "nodes": [f"nodes=T4:{440 + 10 * k}" for k in range(9)],
     "order": ["order=sjf", "order=smallest", "order=largest", "order=priority", "order=aging"],
-    "strict": [f"discipline=strict&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
+    "none": [f"backfill=none&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "exclusive": [f"sharing=exclusive&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
-    "easy": [f"discipline=easy&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
-    "fgd": [f"place=fgd&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
+    "easy": [f"backfill=easy&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
+    "fgd": [f"placement=fgd&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
 }
 # Rules that only the full loop knows. The first drag learns how long they take; the others overtake each other.
 SLOW = {
@@ -35,7 +35,7 @@ SLOW = {
     "las": "order=las",
     "srpt": "order=srpt",
     "filling": "order=server_filling",
-    "conserv.": "discipline=conservative",
+    "conserv.": "backfill=conservative",
     "mps": "sharing=mps",
     "slicing": "sharing=time-slicing",
 }
@@ -43,10 +43,10 @@ SLOW = {
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--tasks", type=int, default=100_000)
+    asked.add_argument("--jobs", type=int, default=100_000)
     asked.add_argument("--whole", action="store_true", help="wait for the whole of the slow rules too, up to a minute")
     told = asked.parse_args()
-    trace = f"trace=builtin:{told.tasks}:0"
+    trace = f"trace=builtin:{told.jobs}:0"
     command = [sys.executable, "-m", "fleetlab.cli", "web", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
         assert page.stdout is not None
@@ -67,48 +67,48 @@ def main() -> None:
 
 
 class Took(NamedTuple):
-    """Seconds until there are numbers, those of all tasks, and all; and of CPU. `part`: of how many tasks the first."""
+    """Seconds until there are numbers, those of all jobs, and all; and of CPU. `part`: of how many jobs the first."""
 
     first: float
     part: int | None
     numbers: float
     all: float
     cpu: float
-    job: str
+    operation: str
 
 
 def _ask(url: str, state: str, *, instead: str = "", most: float = 600.0, early: bool = False) -> Took:
     """Follow one question to its end, for so long at most, or to its first numbers."""
     began, first, part, numbers, cpu = time.perf_counter(), math.nan, None, math.nan, math.nan
     asked = {"kind": "run", "link": f"v=1&{state}"} | ({"instead": instead} if instead else {})
-    job = _json(Request(f"{url}api/jobs", json.dumps(asked).encode(), {"Content-Type": "application/json"}))
-    if job["status"] == "going":
-        with urlopen(f"{url}api/jobs/{job['job']}/events", timeout=600) as events:
+    operation = _json(Request(f"{url}api/operations", json.dumps(asked).encode(), {"Content-Type": "application/json"}))
+    if operation["status"] == "going":
+        with urlopen(f"{url}api/operations/{operation['operation']}/events", timeout=600) as events:
             for line in events:
                 now = time.perf_counter() - began
                 if not line.startswith(b"data: "):
                     continue
-                job = json.loads(line.removeprefix(b"data: "))
-                answer = (job["progress"] or {}).get("answer")
+                operation = json.loads(line.removeprefix(b"data: "))
+                answer = (operation["progress"] or {}).get("answer")
                 if answer and math.isnan(first):
-                    first, part = now, answer["part"] and answer["part"]["tasks"]
+                    first, part = now, answer["part"] and answer["part"]["jobs"]
                 if answer and answer["part"] is None:
                     numbers = now
                 if now > most or (early and not math.isnan(first)):
-                    return Took(first, part, numbers, math.nan, cpu, job["job"])
+                    return Took(first, part, numbers, math.nan, cpu, operation["operation"])
     took = time.perf_counter() - began
     first, numbers = (took if math.isnan(at) else at for at in (first, numbers))
-    return Took(first, part, numbers, took, job["result"]["cpu_seconds"], job["job"])
+    return Took(first, part, numbers, took, operation["result"]["cpu_seconds"], operation["operation"])
 
 
 def _drag(url: str, state: str) -> list[Took]:
     """Move the load on as soon as there are numbers, as a hand does; the first move learns, and does not count."""
     took: list[Took] = []
     for k in range(7):
-        before = took[-1].job if took else ""
+        before = took[-1].operation if took else ""
         took.append(_ask(url, f"{state}&load={0.8 + 0.05 * k:.2f}", instead=before, early=True))
         time.sleep(0.3)
-    _json(Request(f"{url}api/jobs/{took[-1].job}", method="DELETE"))
+    _json(Request(f"{url}api/operations/{took[-1].operation}", method="DELETE"))
     return took[2:]
 
 
@@ -124,7 +124,7 @@ def _print(name: str, took: Sequence[Took]) -> None:
 
 def _print_slow(name: str, took: Sequence[Took]) -> None:
     parts = sorted({t.part or 0 for t in took})
-    print(f"{name:10s} first {_said([t.first for t in took])} of {len(took)}, for {parts} tasks", flush=True)
+    print(f"{name:10s} first {_said([t.first for t in took])} of {len(took)}, for {parts} jobs", flush=True)
 
 
 def _said(seconds: Sequence[float]) -> str:

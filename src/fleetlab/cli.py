@@ -22,7 +22,7 @@ app = App(
     name="fleetlab",
     help="A laboratory for GPU clusters: read a cluster's log, see what happened, ask what would have.",
     help_epilogue=examples(
-        "fleetlab synthesize pai2020 --tasks 100000 --out my-trace",
+        "fleetlab synthesize pai2020 --jobs 100000 --out my-trace",
         "fleetlab read slurm sacct.txt --zone Europe/Berlin --out my-trace",
         "fleetlab show my-trace",
     ),

@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import (
     antt,
@@ -18,6 +17,7 @@ from fleetlab.bench.statistics import (
     stp,
     unfairness,
 )
+from fleetlab.devices.errors import BenchError
 
 
 def test_two_tenants_by_hand():

@@ -19,13 +19,13 @@ from fleetlab.studies.autoscale.study import cheapest
 DAY = 86_400.0
 
 
-def day_and_night(days, *, seed=1, mean=12.0, swing=0.7, service=1200.0):
+def day_and_night(days, *, seed=1, mean=12.0, swing=0.7, runtime=1200.0):
     """Poisson arrivals by a sine of the day, each for one GPU."""
     rng = np.random.default_rng(seed)
-    count = rng.poisson(mean * (1 + swing) / service * days * DAY)
+    count = rng.poisson(mean * (1 + swing) / runtime * days * DAY)
     submit = np.sort(rng.uniform(0, days * DAY, count))
     kept = submit[rng.uniform(size=count) < (1 + swing * np.sin(2 * np.pi * submit / DAY)) / (1 + swing)]
-    times = {"submit": kept - kept[0], "service": rng.exponential(service, len(kept))}
+    times = {"submit": kept - kept[0], "runtime": rng.exponential(runtime, len(kept))}
     return Workload.of(pl.DataFrame({**times, "gpu_milli": 1000}), source="day and night")
 
 
@@ -44,9 +44,9 @@ def test_what_comes_when_another_goes_does_not_add_up():
 
 
 def test_demand_is_counted_in_nodes_by_what_is_scarcest_in_all():
-    # One task of half a node by CPU, one of three quarters by GPU: 0.75 of a node, if they pack well.
+    # One job of half a node by CPU, one of three quarters by GPU: 0.75 of a node, if they pack well.
     work = pl.DataFrame(
-        {"submit": [0.0, 1.0], "service": [500.0, 500.0], "cpu_milli": [500, 100], "gpu_milli": [1, 750]}
+        {"submit": [0.0, 1.0], "runtime": [500.0, 500.0], "cpu_milli": [500, 100], "gpu_milli": [1, 750]}
     )
     found = asked(Workload.of(work, source="two"), Cluster.uniform(4, 1, cpu_milli=1000), every=100.0)
     assert found.level.tolist() == [pytest.approx(0.751)]
@@ -67,16 +67,16 @@ def test_demand_is_counted_in_nodes_by_what_is_scarcest_in_all():
     ],
 )
 def test_who_can_never_run_on_the_pool_is_left_out_just_as_the_simulator_does(asks, runs):
-    tasks = [{"gpu_milli": 1000, "instances": 1, "cpu_milli": 0, "gpu_memory_mib": 0, "max_per_node": 0}] * 3
-    tasks = [dict(one, submit=100.0 * k, service=50.0) for k, one in enumerate(tasks)]
-    tasks[1] |= asks
-    work, nodes = Workload.of(pl.DataFrame(tasks), source="three"), Cluster.uniform(
+    jobs = [{"gpu_milli": 1000, "instances": 1, "cpu_milli": 0, "gpu_memory_mib": 0, "max_per_node": 0}] * 3
+    jobs = [dict(one, submit=100.0 * k, runtime=50.0) for k, one in enumerate(jobs)]
+    jobs[1] |= asks
+    work, nodes = Workload.of(pl.DataFrame(jobs), source="three"), Cluster.uniform(
         2, 4, cpu_milli=1000, gpu_memory_mib=100)  # fmt: skip
     found = asked(work, nodes, every=100.0)
     assert found.left_out == (0 if runs else 1)
     assert (found.level[1] > 0) == runs
-    if tasks[1]["gpu_milli"]:
-        assert (1 in fleetlab.simulate(work, nodes).tasks["task"]) == runs
+    if jobs[1]["gpu_milli"]:
+        assert (1 in fleetlab.simulate(work, nodes).jobs["job"]) == runs
 
 
 def test_those_who_outlive_the_log_stay_to_its_end():
@@ -116,9 +116,9 @@ def test_no_forecast_and_no_margin_knows_what_comes_after_its_order():
 
 
 def clockwork():
-    """One task of one GPU every 100 s for 100 s, over six days; each node has one GPU."""
+    """One job of one GPU every 100 s for 100 s, over six days; each node has one GPU."""
     count = int(6 * DAY / 100)
-    work = pl.DataFrame({"submit": np.arange(count) * 100.0, "service": 100.0, "gpu_milli": 1000})
+    work = pl.DataFrame({"submit": np.arange(count) * 100.0, "runtime": 100.0, "gpu_milli": 1000})
     demand = asked(Workload.of(work, source="clockwork"), Cluster.uniform(3, 1), every=300.0)
     nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
     return Ground(demand, Cluster.of(nodes, source="three"), 4 * 288, 1, 300.0)
@@ -132,12 +132,12 @@ def test_clockwork_keeps_one_node_busy_and_the_others_idle():
     assert fared.idle.tolist() == [pytest.approx(24)]
 
 
-def test_a_node_that_is_switched_off_counts_until_its_last_task_ends():
-    work = pl.DataFrame({"submit": [0.0, 10.0, 2 * DAY], "service": [10.0, DAY, 10.0], "gpu_milli": [1000] * 3})
+def test_a_node_that_is_switched_off_counts_until_its_last_job_ends():
+    work = pl.DataFrame({"submit": [0.0, 10.0, 2 * DAY], "runtime": [10.0, DAY, 10.0], "gpu_milli": [1000] * 3})
     demand = asked(Workload.of(work, source="three"), Cluster.uniform(2, 1), every=3600.0)
     nodes = Cluster.uniform(2, 1).frame.with_columns(pool=pl.lit("scaled"))
     ready = np.full(48, 1)
-    ready[0] = 2  # node 1 is there for an hour, in which nobody takes it: the long task follows on node 0
+    ready[0] = 2  # node 1 is there for an hour, in which nobody takes it: the long job follows on node 0
     fared = Ground(demand, Cluster.of(nodes, source="two"), 0, 2, 0.0).scheduled("made", "", ready)
     assert fared.node_hours.tolist() == [25, 24]
     assert fared.boots.tolist() == [0, 0]
@@ -162,7 +162,7 @@ def test_nodes_that_are_kept_are_those_of_the_last_steps():
 def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
     # Four days of bursts of three, six hours apart, that run an hour: nodes boot in 300 s after a look each 60 s.
     submit = np.repeat(np.arange(16) * 6 * 3600.0, 3) + np.tile([0.0, 1.0, 2.0], 16)
-    work = pl.DataFrame({"submit": submit, "service": 3600.0, "gpu_milli": 1000})
+    work = pl.DataFrame({"submit": submit, "runtime": 3600.0, "gpu_milli": 1000})
     demand = asked(Workload.of(work, source="bursts"), Cluster.uniform(3, 1), every=300.0)
     nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
     fared = Ground(demand, Cluster.of(nodes, source="three"), 0, 3, 300.0).reactive(0, 600.0)
@@ -212,7 +212,7 @@ def test_demand_that_comes_and_goes_with_the_day_needs_fewer_node_hours_than_its
 
 
 def test_the_sentences_say_what_the_table_says(found):
-    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.sentences, strict=True):
+    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.findings, strict=True):
         assert f"`{row['against']}`" in said
         assert {"fewer": "fewer", "more": "more", "not sure": "not surely"}[row["verdict"]] in said
 
@@ -298,9 +298,9 @@ def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monk
 
 
 def test_a_goal_that_nobody_meets_is_said():
-    # One node for some twenty GPUs at noon: whatever is done, tasks wait.
+    # One node for some twenty GPUs at noon: whatever is done, jobs wait.
     found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
-    assert found.sentences == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
+    assert found.findings == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
 
@@ -312,7 +312,7 @@ def test_nodes_of_two_kinds_are_refused():
 
 
 def test_nobody_who_could_run_is_told():
-    with pytest.raises(WorkloadError, match="too few tasks"):
+    with pytest.raises(WorkloadError, match="too few jobs"):
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(3, 0))
 
 

@@ -9,8 +9,8 @@ import fleetlab
 from fleetlab import Cluster, PolicyError, Trace, Workload, cli
 from fleetlab.studies.capacity._growth import drawn, grown
 
-# At 0 a task of 10 s starts; the last, of 2 s, is believed to be long: then it goes after the one of 8 s.
-WORK = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "service": [10.0, 8.0, 2.0]}).with_columns(gpu_milli=pl.lit(1000))
+# At 0 a job of 10 s starts; the last, of 2 s, is believed to be long: then it goes after the one of 8 s.
+WORK = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "runtime": [10.0, 8.0, 2.0]}).with_columns(gpu_milli=pl.lit(1000))
 ASKED = [10.0, 8.0, 90.0]
 KNOWN, BELIEVED = (0 + 11 + 8) / 3, (0 + 9 + 16) / 3
 
@@ -22,7 +22,7 @@ def three():
 
 @pytest.fixture
 def saved(three, tmp_path):
-    series = {"requested": pl.DataFrame({"task": [0, 1, 2], "seconds": ASKED}).lazy()}
+    series = {"requested": pl.DataFrame({"job": [0, 1, 2], "seconds": ASKED}).lazy()}
     made = Trace(three, cluster=Cluster.uniform(1, 1), provenance=fleetlab.Provenance("make", "three"), series=series)
     return str(made.save(tmp_path / "trace"))
 
@@ -51,41 +51,41 @@ def test_capacity_takes_a_series(capsys, saved, estimate, nodes):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_gangs_that_are_split_keep_what_is_believed_of_them(three, workers):
     # The gang of two is believed to be long: it goes last, also when its instances start one by one.
-    gang = Workload.of(three.frame.drop("task").with_columns(instances=pl.Series([1, 1, 2])), source="gang")
+    gang = Workload.of(three.frame.drop("job").with_columns(instances=pl.Series([1, 1, 2])), source="gang")
     asked = {"estimate": pl.Series(ASKED), "order": "sjf", "changes": ["gangs"], "workers": workers}
     found = fleetlab.diagnose(gang, Cluster.uniform(2, 1), **asked).tables()["changes"]
-    alone = gang.frame.drop("task", "job")[[0, 1, 2, 2]].with_columns(instances=1)
+    alone = gang.frame.drop("job", "parent")[[0, 1, 2, 2]].with_columns(instances=1)
     waits = fleetlab.simulate(
         Workload.of(alone, source="split"), Cluster.uniform(2, 1), order="sjf", estimate=[*ASKED, ASKED[2]]
-    ).tasks["wait"]
+    ).jobs["wait"]
     assert found["mean wait"][0] == pytest.approx((waits[0] + waits[1] + max(waits[2], waits[3])) / 3)
 
 
-def test_the_true_run_times_as_a_column_are_the_oracle_however_much_tasks_grow():
-    trace = fleetlab.synthesize("pai2020", tasks=600, seed=1)
-    tasks = trace.workload.frame.drop("task", "start", "end", "gpu_types").drop_nulls("service")
-    work = Workload.of(tasks.with_columns(submit=pl.col("submit") - tasks["submit"][0], instances=1), source="known")
+def test_the_true_run_times_as_a_column_are_the_oracle_however_much_jobs_grow():
+    trace = fleetlab.synthesize("pai2020", jobs=600, seed=1)
+    jobs = trace.workload.frame.drop("job", "start", "end", "gpu_types").drop_nulls("runtime")
+    work = Workload.of(jobs.with_columns(submit=pl.col("submit") - jobs["submit"][0], instances=1), source="known")
     asked = {"slo": "mean wait < 20000", "order": "sjf", "growth": 1.3, "resamples": 2, "workers": 0}
     cluster = Cluster.uniform(4, 8, gpu_type="MISC")
     tables = [
         fleetlab.capacity(work, cluster, **asked, estimate=told).tables()["curve"]
-        for told in ("oracle", work.frame["service"])
+        for told in ("oracle", work.frame["runtime"])
     ]
     assert tables[0].equals(tables[1])
 
 
-def test_it_is_known_where_a_task_of_a_grown_workload_comes_from():
-    work = fleetlab.synthesize("pai2020", tasks=2000, seed=1).workload
+def test_it_is_known_where_a_job_of_a_grown_workload_comes_from():
+    work = fleetlab.synthesize("pai2020", jobs=2000, seed=1).workload
     for growth in (0.6, 1.0, 2.3):
         rows, _ = drawn(work, growth, seed=3)
-        columns = ["service", "user", "cpu_milli", "gpu_milli"]
+        columns = ["runtime", "user", "cpu_milli", "gpu_milli"]
         assert grown(work, growth, seed=3).frame.select(columns).equals(work.frame.select(columns)[rows])
 
 
 @pytest.mark.parametrize("verb", ["diagnose", "capacity"])
 def test_a_column_that_is_too_short_is_refused(three, verb):
     goal = {"slo": "mean wait < 7"} if verb == "capacity" else {}
-    with pytest.raises(PolicyError, match="2 values for 3 tasks"):
+    with pytest.raises(PolicyError, match="2 values for 3 jobs"):
         getattr(fleetlab, verb)(three, Cluster.uniform(1, 1), estimate=pl.Series([1.0, 2.0]), **goal)
-    with pytest.raises(PolicyError, match="2 values for 3 tasks"):
+    with pytest.raises(PolicyError, match="2 values for 3 jobs"):
         fleetlab.compare(three, Cluster.uniform(1, 1), estimates={"mine": pl.Series([1.0, 2.0])})

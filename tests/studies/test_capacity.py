@@ -20,11 +20,11 @@ def work(source="made", **columns):
     return Workload.of(pl.DataFrame(columns), source=source)
 
 
-def erlang(tasks, load, seed=0):
+def erlang(jobs, load, seed=0):
     """Poisson arrivals and exponential run times of 100 s, each for one GPU."""
     rng = np.random.default_rng(seed)
-    submit = np.append(0.0, np.cumsum(rng.exponential(100 / load, tasks))[:-1])
-    return work(submit=submit, service=rng.exponential(100.0, tasks), gpu_milli=[1000] * tasks)
+    submit = np.append(0.0, np.cumsum(rng.exponential(100 / load, jobs))[:-1])
+    return work(submit=submit, runtime=rng.exponential(100.0, jobs), gpu_milli=[1000] * jobs)
 
 
 def fewest(load, goal):
@@ -50,9 +50,9 @@ def test_as_many_nodes_as_erlang_c_says(goal):
 
 
 def test_clockwork_needs_exactly_what_it_needs():
-    # One task a second that runs for 3.5 s: three GPUs fall behind for ever, four never let anybody wait.
-    tasks = work(submit=np.arange(1000.0), service=[3.5] * 1000, gpu_milli=[1000] * 1000)
-    found = fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="p99 wait < 1")
+    # One job a second that runs for 3.5 s: three GPUs fall behind for ever, four never let anybody wait.
+    jobs = work(submit=np.arange(1000.0), runtime=[3.5] * 1000, gpu_milli=[1000] * 1000)
+    found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="p99 wait < 1")
     assert (found.summary()[0].value, found.summary()[1].value) == (4, 0.0)
 
 
@@ -64,43 +64,43 @@ def test_the_curve_falls_through_the_goal_at_the_answer():
     assert curve["nodes"].max() >= 1.2 * nodes
 
 
-def test_only_the_pool_that_is_named_grows_and_only_its_tasks_count():
+def test_only_the_pool_that_is_named_grows_and_only_its_jobs_count():
     n = 600
-    both = pl.DataFrame({"submit": np.arange(n) * 5.0, "service": [50.0] * n, "gpu_milli": [1000] * n})
+    both = pl.DataFrame({"submit": np.arange(n) * 5.0, "runtime": [50.0] * n, "gpu_milli": [1000] * n})
     types = pl.Series("gpu_types", [["V100"] if k % 2 else ["T4"] for k in range(n)])
     frames = [Cluster.uniform(1, 1, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t in ("V100", "T4")]
     cluster = Cluster.of(pl.concat(frames), source="two")
     found = fleetlab.capacity(
         Workload.of(both.with_columns(types), source="two"), cluster, slo="p90 wait < 1", pool="V100"
     )
-    # A task every 10 s for 50 s: five V100s; the queue for the one T4 is nobody's concern.
+    # A job every 10 s for 50 s: five V100s; the queue for the one T4 is nobody's concern.
     then = {row["gpu_type"]: row["then"] for row in found.tables()["nodes"].iter_rows(named=True)}
     assert then == {"V100": 5, "T4": 1}
 
 
 def test_a_gang_that_does_not_fit_waits_for_ever():
-    tasks = work(
-        submit=np.arange(10.0) * 100, service=[1.0] * 10, gpu_milli=[1000] * 10, instances=[1, 4] * 5
+    jobs = work(
+        submit=np.arange(10.0) * 100, runtime=[1.0] * 10, gpu_milli=[1000] * 10, instances=[1, 4] * 5
     )  # fmt: skip
-    assert fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="p90 wait < 1").summary()[0].value == 4
+    assert fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="p90 wait < 1").summary()[0].value == 4
 
 
 def one_in_twenty_too_large():
-    """One task in twenty asks for a node of sixteen GPUs, which there is not."""
+    """One job in twenty asks for a node of sixteen GPUs, which there is not."""
     gpus = [16_000 if k % 20 == 7 else 1000 for k in range(200)]
-    return work(submit=np.arange(200.0) * 100, service=[1.0] * 200, gpu_milli=gpus)
+    return work(submit=np.arange(200.0) * 100, runtime=[1.0] * 200, gpu_milli=gpus)
 
 
-def test_a_task_that_fits_on_no_node_counts_as_waiting_for_ever():
+def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
     assert set(found.tables()["curve"]["never fit"]) == {10}
-    assert "tasks that do not fit on these nodes at all, and count as waiting for ever: 10" in found.notes
+    assert "jobs that do not fit on these nodes at all, and count as waiting for ever: 10" in found.notes
 
 
 @pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 response < 1e6"])
-def test_a_goal_that_tasks_without_a_node_break_is_refused_and_says_what_they_lack(slo):
-    said = r"of 200 tasks 10 fit on no node, and wait for ever: 10 ask for more `gpus` than any node has \(8\)"
+def test_a_goal_that_jobs_without_a_node_break_is_refused_and_says_what_they_lack(slo):
+    said = r"of 200 jobs 10 fit on no node, and wait for ever: 10 ask for more `gpus` than any node has \(8\)"
     with pytest.raises(WorkloadError, match=said):
         fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo=slo)
 
@@ -127,7 +127,7 @@ def weeks():
         for user in range(30)
         for k in range(3)
     ]
-    frame = pl.DataFrame(rows, schema=["submit", "user", "service"], orient="row").sort("submit")
+    frame = pl.DataFrame(rows, schema=["submit", "user", "runtime"], orient="row").sort("submit")
     return Workload.of(frame.with_columns(gpu_milli=1000), source="weeks", epoch=0.0)
 
 
@@ -148,11 +148,11 @@ def test_growth_is_more_of_the_same_and_no_squeezing(weeks, growth):
 
 def test_growth_to_the_double_is_everybody_twice(weeks):
     more = grown(weeks, 2.0, seed=1).frame
-    assert sorted(more["service"]) == sorted([*weeks.frame["service"], *weeks.frame["service"]])
+    assert sorted(more["runtime"]) == sorted([*weeks.frame["runtime"], *weeks.frame["runtime"]])
 
 
 def test_what_comes_again_comes_on_the_same_weekday(weeks):
-    odd = weeks.frame.filter((pl.col("submit") // DAY) % 7 < 5).drop("task")
+    odd = weeks.frame.filter((pl.col("submit") // DAY) % 7 < 5).drop("job")
     more = grown(Workload.of(odd, source="weekdays"), 3.0, seed=1).frame
     assert set((more["submit"] // DAY % 7).to_list()) == {0, 1, 2, 3, 4}
 
@@ -182,13 +182,13 @@ def test_where_runs_have_no_interval_their_mean_has_none():
 
 
 @pytest.mark.parametrize("growth", [1.0, 1.5])
-def test_of_few_tasks_it_is_not_sure_that_any_size_meets_the_goal(growth):
-    tasks = work(submit=np.arange(60.0) * 100, service=[150.0] * 60, gpu_milli=[1000] * 60)
-    found = fleetlab.capacity(tasks, Cluster.uniform(1, 1), slo="mean wait < 300", growth=growth)
+def test_of_few_jobs_it_is_not_sure_that_any_size_meets_the_goal(growth):
+    jobs = work(submit=np.arange(60.0) * 100, runtime=[150.0] * 60, gpu_milli=[1000] * 60)
+    found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="mean wait < 300", growth=growth)
     assert set(found.tables()["curve"]["meets"]) == {"not sure"}
     assert found.tables()["curve"]["high"].null_count() == found.tables()["curve"].height
     assert all(math.isnan(e.low) and math.isnan(e.high) for e in found.summary()[:2])
-    (said,) = [note for note in found.notes if note.startswith("too few tasks for an interval")]
+    (said,) = [note for note in found.notes if note.startswith("too few jobs for an interval")]
     assert ("the resamples gave" in said) == (growth > 1)
 
 
@@ -230,19 +230,19 @@ def test_a_goal_is_read(words, goal):
     ],
 )
 def test_a_mistake_is_said(settings, error):
-    tasks = work(submit=[0.0, 1.0], service=[50.0, 50.0], gpu_milli=[1000, 1000])
+    jobs = work(submit=[0.0, 1.0], runtime=[50.0, 50.0], gpu_milli=[1000, 1000])
     with pytest.raises(WorkloadError) as e:
-        fleetlab.capacity(tasks, Cluster.uniform(1, 8, gpu_type="V100"), **settings)
+        fleetlab.capacity(jobs, Cluster.uniform(1, 8, gpu_type="V100"), **settings)
     assert error in str(e.value)
 
 
 @pytest.mark.parametrize(
     ("columns", "pool", "error"),
     [
-        ({"submit": []}, None, "no task has a run time that is known"),
-        ({"submit": [0.0], "gpu_milli": [1000]}, None, "no task has a run time that is known"),
-        ({"submit": [0.0], "service": [1.0]}, "V100", "no task may run on `V100`"),
-        ({"submit": [0.0], "service": [1.0], "gpu_milli": [9000]}, None, "no task could run on such nodes"),
+        ({"submit": []}, None, "no job has a run time that is known"),
+        ({"submit": [0.0], "gpu_milli": [1000]}, None, "no job has a run time that is known"),
+        ({"submit": [0.0], "runtime": [1.0]}, "V100", "no job may run on `V100`"),
+        ({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, None, "no job could run on such nodes"),
     ],
 )
 def test_nobody_to_measure_is_said(columns, pool, error):
@@ -254,20 +254,20 @@ def test_nobody_to_measure_is_said(columns, pool, error):
 
 
 def test_a_goal_that_no_number_of_nodes_meets_says_what_they_wait_for():
-    # Everybody waits behind tasks that want the other pool, which does not grow.
+    # Everybody waits behind jobs that want the other pool, which does not grow.
     n = 300
     types = [["T4"] if k % 2 else ["V100"] for k in range(n)]
-    tasks = work(submit=np.arange(n) * 1.0, service=[50.0] * n, gpu_milli=[1000] * n, gpu_types=types)
+    jobs = work(submit=np.arange(n) * 1.0, runtime=[50.0] * n, gpu_milli=[1000] * n, gpu_types=types)
     frames = [Cluster.uniform(1, 1, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t in ("V100", "T4")]
     with pytest.raises(WorkloadError, match=r"no number of nodes up to .* they wait for `head` most"):
         fleetlab.capacity(
-            tasks, Cluster.of(pl.concat(frames), source="two"), slo="p90 wait < 60", pool="V100", discipline="strict"
+            jobs, Cluster.of(pl.concat(frames), source="two"), slo="p90 wait < 60", pool="V100", backfill="none"
         )
 
 
 def test_the_command_is_the_function(capsys, tmp_path):
-    tasks = work(submit=np.arange(1000.0), service=[3.5] * 1000, gpu_milli=[1000] * 1000)
-    trace = Trace(tasks, cluster=Cluster.uniform(1, 1), provenance=fleetlab.Provenance("make", "clockwork"))
+    jobs = work(submit=np.arange(1000.0), runtime=[3.5] * 1000, gpu_milli=[1000] * 1000)
+    trace = Trace(jobs, cluster=Cluster.uniform(1, 1), provenance=fleetlab.Provenance("make", "clockwork"))
     trace.save(tmp_path / "t")
     with pytest.raises(SystemExit, match="0"):
         cli.main(["capacity", str(tmp_path / "t"), "--slo", "p99 wait < 1", "--json"])

@@ -29,15 +29,15 @@ def silent(_what, _done, _share):
 
 
 @order
-def backwards(s, task, now):
+def backwards(s, job, now):
     """First come, first served; but of those that come at one instant, the last."""
-    return s.submit[task] - 1e-6 * task
+    return s.submit[job] - 1e-6 * job
 
 
 @order
-def priority_backwards(s, task, now):
+def priority_backwards(s, job, now):
     """The highest priority first; of equals, who came last."""
-    return -s.priority[task] - 1e-9 * task
+    return -s.priority[job] - 1e-9 * job
 
 
 def with_order(word, other):
@@ -51,7 +51,7 @@ def with_order(word, other):
 
 @pytest.fixture(scope="module")
 def equal():
-    return schedules.compare(simulate, seed=0, tell=silent)
+    return schedules.compare(simulate, seed=0, progress=silent)
 
 
 def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
@@ -61,30 +61,32 @@ def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
 
 @pytest.mark.parametrize(("word", "other"), [("fifo", backwards), ("priority", priority_backwards)])
 def test_a_simulator_that_breaks_ties_the_other_way_fails(word, other):
-    lines = schedules.compare(with_order(word, other), seed=0, tell=silent)
+    lines = schedules.compare(with_order(word, other), seed=0, progress=silent)
     failed = {line.case for line in lines if line.verdict(each_of(lines)) == DIFFERS}
     assert not agree(lines)
     assert {case for case in failed if case.startswith(f"{word}/") or case.startswith(f"{word},")}
 
 
-def test_a_simulator_that_lets_tasks_pass_a_gang_fails():
+def test_a_simulator_that_lets_jobs_pass_a_gang_fails():
     def passing(workload, cluster, **rules):
-        return simulate(workload, cluster, **(rules | {"discipline": "skip"}))
+        return simulate(workload, cluster, **(rules | {"backfill": "greedy"}))
 
-    lines = schedules.compare(passing, seed=0, tell=silent)
+    lines = schedules.compare(passing, seed=0, progress=silent)
     assert [line.case for line in lines if line.verdict() == DIFFERS] == [
         "gangs of 1, 2, 4 and 8 in a strict line, 8 GPUs"
     ]
 
 
 def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
-    def last(s, task, node):
+    def last(s, job, node):
         return -1.0 * node
 
     def from_the_end(workload, cluster, **rules):
-        return simulate(workload, cluster, **(rules | {"place": last} if rules.get("place") == "first_fit" else rules))
+        return simulate(
+            workload, cluster, **(rules | {"placement": last} if rules.get("placement") == "first_fit" else rules)
+        )
 
-    lines = schedules.compare(from_the_end, seed=0, tell=silent)
+    lines = schedules.compare(from_the_end, seed=0, progress=silent)
     assert [line.case.split(",")[0] for line in lines if line.verdict() == DIFFERS] == ["first_fit"]
 
 
@@ -99,11 +101,11 @@ def test_bursts_have_ties_that_matter():
 # -- recursions, by hand -------------------------------------------------------------------------------------------
 
 
-def put_in(gap, service, *, need=None, priority=None):
+def put_in(gap, runtime, *, need=None, priority=None):
     count = len(gap)
     ones, zeros = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     return schedules.Input(
-        np.array(gap, dtype=float), zeros, np.array(service, dtype=float),
+        np.array(gap, dtype=float), zeros, np.array(runtime, dtype=float),
         ones if need is None else np.array(need), zeros if priority is None else np.array(priority),
     )  # fmt: skip
 
@@ -118,7 +120,7 @@ def test_a_gang_at_the_head_keeps_all_behind_it():
 
 def test_the_lowest_key_goes_first_and_of_equals_who_came_first():
     put = put_in([0, 0, 0, 0], [4, 3, 1, 3])
-    assert schedules.lowest_first(lambda p: p.service.tolist())(put, 1) == [7, 1, 0, 4]
+    assert schedules.lowest_first(lambda p: p.runtime.tolist())(put, 1) == [7, 1, 0, 4]
 
 
 def test_the_shortest_left_puts_others_off():
@@ -219,7 +221,7 @@ def test_what_was_counted_is_right_or_wrong():
                                  Law("hyperexponential", 2.0, 4.0), Law("lognormal", 2.0, 4.0)])  # fmt: skip
 def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
     drawn = law.draw(np.random.default_rng(1), 400_000)
-    known = fleetlab.solve("M/G/1", lam=0.1, service=law.words)
+    known = fleetlab.solve("M/G/1", lam=0.1, runtime=law.words)
     assert 0.1 * drawn.mean() == pytest.approx(known["utilisation"], rel=0.01)
     assert law.second / law.mean**2 - 1 == pytest.approx(law.scv)
     assert (drawn**2).mean() == pytest.approx(law.second, rel=0.05)
@@ -254,7 +256,7 @@ def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():
 def test_a_virtual_cluster_larger_than_a_node_is_a_gang_of_nodes():
     jobs = pl.DataFrame({"timestamp": [0, 1, 2], "duration": [1.0, 1.0, 1.0], "num_gpus": [4, 32, 12], "cluster": "v"})
     jobs = jobs.with_columns(pl.from_epoch("timestamp"))
-    found = philly._tasks(jobs)
+    found = philly._jobs(jobs)
     assert found.select("instances", "gpu_milli").rows() == [(1, 4000), (4, 8000), (12, 1000)]
 
 

@@ -49,18 +49,18 @@ class Client:
         finally:
             connection.close()
 
-    def job(self, **question) -> dict[str, Any]:
+    def operation(self, **question) -> dict[str, Any]:
         """Ask for work, and follow its events to the end."""
-        begun = self.ask("/api/jobs", method="POST", body=question)
+        begun = self.ask("/api/operations", method="POST", body=question)
         assert begun.status in (200, 202), begun.body
         if begun.json["status"] != "going":
             return begun.json
-        events = self.ask(f"/api/jobs/{begun.json['job']}/events").body.decode()
+        events = self.ask(f"/api/operations/{begun.json['operation']}/events").body.decode()
         told = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: ")]
         assert all(one["status"] == "going" for one in told[:-1])
         return told[-1]
 
-    def send(self, content: bytes, name: str = "jobs.csv", **more) -> Said:
+    def send(self, content: bytes, name: str = "operations.csv", **more) -> Said:
         """Send a file."""
         query = "&".join([f"name={name}", *(f"{k}={v}" for k, v in more.items())])
         return self.ask(f"/api/uploads?{query}", method="POST", body=content)
@@ -84,8 +84,8 @@ def started(*words):
 
 @pytest.fixture(scope="session")
 def small() -> Trace:
-    """Two thousand tasks on so few nodes that many of them wait."""
-    trace = synthesize("pai2020", tasks=2000, seed=1)
+    """Two thousand jobs on so few nodes that many of them wait."""
+    trace = synthesize("pai2020", jobs=2000, seed=1)
     kinds = {"MISC": (30, 8), "P100": (20, 2), "T4": (30, 2), "V100": (6, 8), "V100M32": (6, 8)}
     rows = [
         {"node": f"{kind}-{k}", "gpu_type": kind, "gpus": gpus, "cpu_milli": 96_000, "memory_mib": 786_432}
@@ -98,10 +98,10 @@ def small() -> Trace:
 @pytest.fixture(scope="session")
 def hostile() -> Trace:
     """A trace whose every name is markup."""
-    tasks = pl.DataFrame({"submit": [float(k) for k in range(400)], "service": 30.0, "gpu_milli": 1000}).with_columns(
+    jobs = pl.DataFrame({"submit": [float(k) for k in range(400)], "runtime": 30.0, "gpu_milli": 1000}).with_columns(
         user=pl.lit(HOSTILE), group=pl.lit(HOSTILE), gpu_types=pl.lit([HOSTILE])
     )
-    work = Workload.of(tasks, source=HOSTILE)
+    work = Workload.of(jobs, source=HOSTILE)
     nodes = Cluster.uniform(4, 4, gpu_type=HOSTILE)
     return Trace(work, Provenance("read", HOSTILE), cluster=nodes, notes=(HOSTILE,))
 

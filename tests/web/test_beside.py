@@ -73,7 +73,7 @@ def test_values_are_those_of_the_simulator_and_changes_their_differences(base, s
 
 
 def test_the_mean_of_the_blocks_is_about_the_mean(base):
-    # Blocks hold as many tasks, but for those that were refused.
+    # Blocks hold as many jobs, but for those that were refused.
     mean = next(e["value"] for e in base["result"]["summary"] if e["metric"] == "mean wait")
     assert np.mean(base["blocks"]["mean wait"]) == pytest.approx(mean, rel=0.1)
     assert {len(base["blocks"][metric]) for metric in PAIRED} == {BLOCKS}
@@ -86,14 +86,14 @@ def test_the_reasons_together_are_the_mean_wait(base, sjf):
         assert total == pytest.approx(rows(told)["mean wait"][side]["value"])
 
 
-def test_twice_the_load_makes_tasks_wait_more_and_gpus_busier(base, busier):
+def test_twice_the_load_makes_jobs_wait_more_and_gpus_busier(base, busier):
     told = rows(beside(base, busier))
     assert told["mean wait"]["change"]["value"] > 0
-    assert told["GPU allocation while tasks arrive"]["change"]["value"] > 0
+    assert told["GPU allocation while jobs arrive"]["change"]["value"] > 0
 
 
 def test_a_paired_interval_is_not_wider_than_one_as_if_runs_were_apart(base, sjf):
-    row = rows(beside(base, sjf))["mean completion"]
+    row = rows(beside(base, sjf))["mean JCT"]
     apart = math.hypot(*((row[side]["high"] - row[side]["low"]) / 2 for side in ("base", "now")))
     assert (row["change"]["high"] - row["change"]["low"]) / 2 < apart
 
@@ -108,25 +108,25 @@ def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier
 
 
 def test_sentences_say_what_moved(base, busier):
-    said = beside(base, busier)["sentences"]
+    said = beside(base, busier)["findings"]
     assert any("mean wait" in line.lower() and "from" in line for line in said)
     assert any(line.startswith("Most waiting is charged to") for line in said)
 
 
-def test_few_tasks_have_numbers_without_intervals(hostile):
+def test_few_jobs_have_numbers_without_intervals(hostile):
     few = hostile.workload.frame.head(50)
     from dataclasses import replace
 
     from fleetlab import Workload
 
-    trace = replace(hostile, workload=Workload.of(few.drop("task"), source="few"))
+    trace = replace(hostile, workload=Workload.of(few.drop("job"), source="few"))
     found = played(trace, Scenario()) | {"seconds": 0.0, "cpu_seconds": 0.0}
     told = beside(found, dict(found))
     assert rows(told)["mean wait"]["change"]["low"] is None
     assert rows(told)["mean wait"]["verdict"] == "unknown"
-    assert any("too few tasks" in note for note in told["notes"])
+    assert any("too few jobs" in note for note in told["notes"])
 
 
-def test_other_tasks_that_can_never_run_are_pointed_out(small, base):
+def test_other_jobs_that_can_never_run_are_pointed_out(small, base):
     fewer = played(small, Scenario(nodes=(("V100", 0),))) | {"seconds": 1.0, "cpu_seconds": 1.0}
-    assert any("more tasks than in the baseline can never run" in note for note in beside(base, fewer)["notes"])
+    assert any("more jobs than in the baseline can never run" in note for note in beside(base, fewer)["notes"])

@@ -130,16 +130,16 @@ def test_nodes_of_each_type_have_a_slider(tab):
 def test_a_rule_that_is_chosen_is_in_the_address_and_a_link_brings_everything_back(tab):
     tab.open(SMALL)
     tab.choose("rule-order", "sjf")
-    tab.choose("rule-discipline", "strict")
-    tab.until("location.search.includes('discipline=strict')")
+    tab.choose("rule-backfill", "strict")
+    tab.until("location.search.includes('backfill=strict')")
     tab.answered()
     tab.find("#keep").click()
     tab.choose("rule-place", "spread")
-    tab.until("location.search.includes('place=spread')")
+    tab.until("location.search.includes('placement=spread')")
     tab.answered()
     link = urlsplit(tab.browser.current_url).query
     tab.open(link)
-    chosen = "['order', 'discipline', 'place'].map(r => document.getElementById('rule-' + r).value)"
+    chosen = "['order', 'backfill', 'placement'].map(r => document.getElementById('rule-' + r).value)"
     assert tab.ask(chosen) == ["sjf", "strict", "spread"]
     tab.until("document.querySelectorAll('#kept-table tbody tr').length === 2")
     tab.until("!document.getElementById('kept-table').innerText.includes('…')")
@@ -153,7 +153,7 @@ def test_a_run_can_be_kept_shown_again_removed_and_made_the_baseline(tab):
     tab.find("#rebase").click()
     tab.until("location.search.includes('base=')")
     tab.answered()
-    tab.until("document.getElementById('sentences').innerText.includes('as in the baseline')")
+    tab.until("document.getElementById('findings').innerText.includes('as in the baseline')")
     tab.find("#reset").click()
     tab.until("!location.search.includes('base=')")
     tab.answered()
@@ -174,23 +174,23 @@ def test_long_work_can_be_cancelled(tab):
     tab.answered()
 
 
-def test_what_takes_long_is_answered_for_the_first_tasks_and_the_next_question_need_not_wait(tab):
+def test_what_takes_long_is_answered_for_the_first_jobs_and_the_next_question_need_not_wait(tab):
     tab.open(SMALL)
-    tab.open("v=1&trace=builtin:20000:0&discipline=conservative&load=10", ready=False)
+    tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=10", ready=False)
     tab.until("!document.getElementById('part').hidden")
     said = tab.text("part")
-    assert "1,000 of 20,000 tasks" in said
+    assert "1,000 of 20,000 jobs" in said
     assert "the whole is coming" in said
-    assert all("(" in words for words in tab.numbers()["mean completion"][:2])  # its own intervals
+    assert all("(" in words for words in tab.numbers()["mean JCT"][:2])  # its own intervals
     assert not tab.ask("document.getElementById('cancel').hidden")
-    tab.choose("rule-discipline", "skip")
+    tab.choose("rule-backfill", "skip")
     tab.answered()
     assert tab.ask("document.getElementById('part').hidden")
     assert complaints(tab.browser) == []
 
 
 def test_a_part_whose_whole_was_cancelled_says_so(tab):
-    tab.open("v=1&trace=builtin:20000:0&discipline=conservative&load=9.5", ready=False)
+    tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=9.5", ready=False)
     tab.until("!document.getElementById('part').hidden")
     tab.click("#cancel")
     tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
@@ -198,16 +198,16 @@ def test_a_part_whose_whole_was_cancelled_says_so(tab):
 
 
 def test_a_log_can_be_sent_and_played(tab, tmp_path):
-    (tmp_path / "my jobs.csv").write_bytes(CSV)
+    (tmp_path / "my operations.csv").write_bytes(CSV)
     tab.open(SMALL)
     tab.find("#sending summary").click()
-    tab.find("#files").send_keys(str(tmp_path / "my jobs.csv"))
+    tab.find("#files").send_keys(str(tmp_path / "my operations.csv"))
     tab.find("#map").send_keys("submit=submit\ngpu_milli=gpus*1000\nservice=took")
     tab.find("#send").click()
     tab.until("location.search.includes('upload%3A')")
     tab.answered()
-    assert tab.text("about").startswith("400 tasks")
-    assert "my jobs.csv, 400 tasks" in tab.ask("document.querySelector('#trace option:checked').textContent")
+    assert tab.text("about").startswith("400 jobs")
+    assert "my operations.csv, 400 jobs" in tab.ask("document.querySelector('#trace option:checked').textContent")
     assert "70 % busy" in tab.text("notes")
 
 

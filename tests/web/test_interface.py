@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetlab import Saved, Trace, simulate
+from fleetlab import SavedResult, Trace, simulate
 from fleetlab.web.app import routes
 from fleetlab.web.guard import Guard
 from fleetlab.web.openapi import description
@@ -92,16 +92,21 @@ def test_answers_are_as_described(page, whole):
     described(whole, "get", "/api/result.json", page.ask(f"/api/result.json?{SMALL}&order=sjf"))
     described(whole, "get", "/api/report.html", page.ask(f"/api/report.html?{SMALL}&order=sjf"))
     described(whole, "get", "/", page.ask("/"))
-    begun = page.ask("/api/jobs", method="POST", body={"kind": "run", "link": f"{SMALL}&order=sjf"})
+    begun = page.ask("/api/operations", method="POST", body={"kind": "run", "link": f"{SMALL}&order=sjf"})
     assert begun.status == 200  # it was there already
-    described(whole, "post", "/api/jobs", begun)
-    described(whole, "get", "/api/jobs/{job}", page.ask(f"/api/jobs/{begun.json['job']}"))
-    described(whole, "delete", "/api/jobs/{job}", page.ask(f"/api/jobs/{begun.json['job']}", method="DELETE"))
-    events = page.ask(f"/api/jobs/{begun.json['job']}/events")
-    described(whole, "get", "/api/jobs/{job}/events", events)
+    described(whole, "post", "/api/operations", begun)
+    described(whole, "get", "/api/operations/{operation}", page.ask(f"/api/operations/{begun.json['operation']}"))
+    described(
+        whole,
+        "delete",
+        "/api/operations/{operation}",
+        page.ask(f"/api/operations/{begun.json['operation']}", method="DELETE"),
+    )
+    events = page.ask(f"/api/operations/{begun.json['operation']}/events")
+    described(whole, "get", "/api/operations/{operation}/events", events)
     for kind in ("open", "describe"):
-        told = page.job(kind=kind, trace="folder:small")
-        assert fits(told, {"$ref": "#/components/schemas/Job"}, whole) == []
+        told = page.operation(kind=kind, trace="folder:small")
+        assert fits(told, {"$ref": "#/components/schemas/Operation"}, whole) == []
 
 
 def test_uploads_answer_as_described(page, whole):
@@ -124,17 +129,17 @@ def test_uploads_answer_as_described(page, whole):
         ("get", "/api/run?trace=folder:not%20a%20trace", "/api/run", None, 404),
         ("get", "/api/run?trace=upload:aaaaaaaaaaaaaaaaaaaa", "/api/run", None, 404),
         ("get", f"/api/run?{SMALL}&nodes=A100:3", "/api/run", None, 400),
-        ("get", f"/api/run?{SMALL}&order=srpt&discipline=easy", "/api/run", None, 400),
+        ("get", f"/api/run?{SMALL}&order=srpt&backfill=easy", "/api/run", None, 400),
         ("get", "/api/report.html?v=9", "/api/report.html", None, 400),
-        ("get", "/api/jobs/nothing", "/api/jobs/{job}", None, 404),
-        ("get", "/api/jobs/nothing/events", "/api/jobs/{job}/events", None, 404),
-        ("delete", "/api/jobs/nothing", "/api/jobs/{job}", None, 404),
-        ("post", "/api/jobs", "/api/jobs", {}, 400),
-        ("post", "/api/jobs", "/api/jobs", {"kind": "run"}, 400),
-        ("post", "/api/jobs", "/api/jobs", {"kind": "run", "link": 3}, 400),
-        ("post", "/api/jobs", "/api/jobs", {"kind": "report", "trace": "builtin:2000:0"}, 400),
-        ("post", "/api/jobs", "/api/jobs", {"kind": "read", "upload": "x", "format": "csv"}, 404),
-        ("post", "/api/jobs", "/api/jobs", {"kind": "run", "link": "x" * 70_000}, 413),
+        ("get", "/api/operations/nothing", "/api/operations/{operation}", None, 404),
+        ("get", "/api/operations/nothing/events", "/api/operations/{operation}/events", None, 404),
+        ("delete", "/api/operations/nothing", "/api/operations/{operation}", None, 404),
+        ("post", "/api/operations", "/api/operations", {}, 400),
+        ("post", "/api/operations", "/api/operations", {"kind": "run"}, 400),
+        ("post", "/api/operations", "/api/operations", {"kind": "run", "link": 3}, 400),
+        ("post", "/api/operations", "/api/operations", {"kind": "report", "trace": "builtin:2000:0"}, 400),
+        ("post", "/api/operations", "/api/operations", {"kind": "read", "upload": "x", "format": "csv"}, 404),
+        ("post", "/api/operations", "/api/operations", {"kind": "run", "link": "x" * 70_000}, 413),
         ("post", "/api/uploads?upload=nothing", "/api/uploads", None, 404),
         ("delete", "/api/uploads/nothing", "/api/uploads/{upload}", None, 404),
         ("get", "/static/page.py", "/static/{name}", None, 404),
@@ -154,7 +159,7 @@ def test_questions_that_are_no_json_are_refused(page):
         ("{}", "text/plain"),
         ("[" * 9000, "application/json"),
     ):
-        said = page.ask("/api/jobs", method="POST", body=body, headers={"Content-Type": kind})
+        said = page.ask("/api/operations", method="POST", body=body, headers={"Content-Type": kind})
         assert (said.status, set(said.json)) == (400, {"error", "hint"})
 
 
@@ -167,7 +172,15 @@ def test_what_is_not_there_and_what_is_not_done_are_said_in_json(page):
 
 
 PATHS = st.sampled_from(
-    ["/api/run", "/api/result.json", "/api/about", "/api/jobs/x", "/api/uploads/y", "/static/z", "/api/openapi.json"]
+    [
+        "/api/run",
+        "/api/result.json",
+        "/api/about",
+        "/api/operations/x",
+        "/api/uploads/y",
+        "/static/z",
+        "/api/openapi.json",
+    ]
 )
 VALUES = st.text(max_size=12) | st.sampled_from(
     ["builtin:2000:0", "sjf", "1.2", "T4:3", "folder:small", "nan", "-1", "1e999"]
@@ -198,24 +211,24 @@ def test_whatever_is_asked_nothing_breaks(page, path, words, method):
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ASKED)
 def test_whatever_job_is_asked_for_nothing_breaks(page, asked):
-    said = page.ask("/api/jobs", method="POST", body=asked)
+    said = page.ask("/api/operations", method="POST", body=asked)
     assert said.status < 500
-    assert set(said.json) in ({"error", "hint"},) or said.json["job"]
+    assert set(said.json) in ({"error", "hint"},) or said.json["operation"]
 
 
 # --- what it answers ---------------------------------------------------------------------------------------------
 
 
 def test_an_answer_is_what_the_simulator_says(page, small):
-    said = page.ask(f"/api/run?{SMALL}&order=sjf&discipline=easy").json
-    told = {e.metric: e for e in simulate(small.workload, small.cluster, order="sjf", discipline="easy").summary()}
+    said = page.ask(f"/api/run?{SMALL}&order=sjf&backfill=easy").json
+    told = {e.metric: e for e in simulate(small.workload, small.cluster, order="sjf", backfill="easy").summary()}
     for row in said["rows"]:
         assert row["now"]["value"] == pytest.approx(told[row["metric"]].value)
 
 
 def test_a_result_is_one_that_a_report_takes(page):
     said = page.ask(f"/api/result.json?{SMALL}&order=sjf")
-    assert Saved.of(said.json).summary()[0].metric == "mean wait"
+    assert SavedResult.from_json(said.json).summary()[0].metric == "mean wait"
     assert "attachment" in said.headers["content-disposition"]
 
 
@@ -229,7 +242,7 @@ def test_names_of_a_trace_are_text_wherever_they_come(page):
     state = f"trace=folder:hostile&{urlencode({'nodes': f'{HOSTILE}:2'})}"
     for html in (
         page.ask(f"/api/run?{state}").json["html"],
-        page.job(kind="describe", trace="folder:hostile")["result"]["html"],
+        page.operation(kind="describe", trace="folder:hostile")["result"]["html"],
         page.ask(f"/api/report.html?{state}").body.decode(),
     ):
         assert "onerror" in html
@@ -238,6 +251,6 @@ def test_names_of_a_trace_are_text_wherever_they_come(page):
 
 def test_a_trace_that_is_saved_anew_is_read_anew(page, root, small):
     small.save(root / "changing")
-    first = page.job(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]
+    first = page.operation(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]
     Trace.load(root / "hostile").save(root / "changing")
-    assert (first, page.job(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]) == (2000, 400)
+    assert (first, page.operation(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]) == (2000, 400)

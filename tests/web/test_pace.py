@@ -1,4 +1,4 @@
-"""What takes long is answered for the first tasks before all of them: which, how many, and that the answer is true."""
+"""What takes long is answered for the first jobs before all of them: which, how many, and that the answer is true."""
 
 import asyncio
 from dataclasses import replace
@@ -13,7 +13,7 @@ import fleetlab
 from fleetlab import Workload
 from fleetlab.web import pace as paces
 from fleetlab.web.desk import Desk
-from fleetlab.web.jobs import Job
+from fleetlab.web.operations import Operation
 from fleetlab.web.outcome import BLOCKS, played
 from fleetlab.web.pace import AT_ONCE, FIRST, GROWS, SOON, Pace, after, slow
 from fleetlab.web.scenario import Link, Scenario
@@ -35,9 +35,9 @@ def test_what_is_known_to_be_quick_has_no_parts():
 
 def test_of_parts_that_are_known_the_largest_that_comes_soon_is_first():
     pace = Pace()
-    for tasks, seconds in ((1_000, SOON / 9), (4_000, SOON / 2), (16_000, 9 * SOON), (MANY, 99.0)):
+    for jobs, seconds in ((1_000, SOON / 9), (4_000, SOON / 2), (16_000, 9 * SOON), (MANY, 99.0)):
         for scenario in (LINK.now, LINK.base):
-            pace.note(scenario, tasks, seconds)
+            pace.note(scenario, jobs, seconds)
     assert pace.first(LINK, MANY) == 4_000
 
 
@@ -56,11 +56,11 @@ def test_rules_are_learnt_for_every_load_at_once():
 
 
 @given(st.integers(FIRST + 1, 3_000_000))
-def test_all_parts_together_are_at_most_a_third_of_the_whole(tasks):
+def test_all_parts_together_are_at_most_a_third_of_the_whole(jobs):
     sizes = [FIRST]
-    while (more := after(sizes[-1], tasks)) < tasks:
+    while (more := after(sizes[-1], jobs)) < jobs:
         sizes.append(more)
-    assert sum(sizes[1:]) <= tasks / (GROWS - 1)
+    assert sum(sizes[1:]) <= jobs / (GROWS - 1)
     assert all(b == GROWS * a for a, b in pairwise(sizes))
 
 
@@ -70,23 +70,23 @@ def test_a_part_is_slow_if_the_whole_would_be():
 
 
 @pytest.mark.parametrize("scenario", [Scenario(), Scenario(order="sjf", load=2.0)])
-def test_a_part_is_what_the_simulator_says_of_the_first_tasks(small, scenario):
-    frame = small.workload.frame.head(1000).drop("task").with_columns(pl.col("submit") / scenario.load)
+def test_a_part_is_what_the_simulator_says_of_the_first_jobs(small, scenario):
+    frame = small.workload.frame.head(1000).drop("job").with_columns(pl.col("submit") / scenario.load)
     found = fleetlab.simulate(Workload.of(frame, source="first"), small.cluster, order=scenario.order)
     part = played(small, scenario, first=1000)
     told = {row["metric"]: row["value"] for row in part["result"]["summary"]}
     assert told["mean wait"] == pytest.approx(found.summary()[0].value)
-    assert part["tasks"] == (1000, 2000)
+    assert part["jobs"] == (1000, 2000)
     assert len(part["blocks"]["mean wait"]) == BLOCKS
     assert part["result"]["tables"].keys() <= {"notes"}
 
 
-def test_progress_of_a_slow_run_has_the_answer_for_its_first_tasks(root, monkeypatch):
+def test_progress_of_a_slow_run_has_the_answer_for_its_first_jobs(root, monkeypatch):
     monkeypatch.setattr(paces, "AT_ONCE", 0.0)
     monkeypatch.setattr(paces, "ANYWAY", 0.0)
     early = []
 
-    class Follower(Job):
+    class Follower(Operation):
         def tell(self, progress):
             super().tell(progress)
             if self.early is not None and self.early not in early:
@@ -96,17 +96,17 @@ def test_progress_of_a_slow_run_has_the_answer_for_its_first_tasks(root, monkeyp
         desk = Desk(root=root, workers=1, upload_bytes=1, limit=200.0)
         await desk.open()
         try:
-            job = Follower("run", "ann")
-            return job, await desk.dragged(LINK, job)
+            operation = Follower("run", "ann")
+            return operation, await desk.dragged(LINK, operation)
         finally:
             await desk.close()
 
-    job, whole = asyncio.run(told())
+    operation, whole = asyncio.run(told())
     part, numbers = early[0], early[-1]
-    assert part["part"]["tasks"] == FIRST
-    assert part["part"]["of_tasks"] == 2000
+    assert part["part"]["jobs"] == FIRST
+    assert part["part"]["of_jobs"] == 2000
     assert part["part"]["days"] < part["part"]["of_days"]
     assert part["part"]["words"].startswith("the first ")
     assert part["rows"][0]["change"]["low"] is not None
-    assert (numbers["part"], whole["part"], job.partly) == (None, None, True)
+    assert (numbers["part"], whole["part"], operation.partly) == (None, None, True)
     assert part["rows"][0]["now"]["value"] != whole["rows"][0]["now"]["value"]

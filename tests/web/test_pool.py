@@ -105,7 +105,7 @@ async def working(pool, key):
 
 
 LONG = {"do": "run", "query": "trace=builtin:2000:0&order=fair&load=10"}
-FOREVER = {"do": "run", "query": "trace=builtin:2000:0&discipline=conservative&load=10"}
+FOREVER = {"do": "run", "query": "trace=builtin:2000:0&backfill=conservative&load=10"}
 
 
 def test_a_process_answers_keeps_and_survives_a_mistake():

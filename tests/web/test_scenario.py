@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleetlab import Cluster, FleetlabError, Provenance, Trace, Workload
 from fleetlab.sim import _nodes, load
 from fleetlab.sim._tables import ESTIMATES
-from fleetlab.sim.replay import DISCIPLINES, SHARING
+from fleetlab.sim.replay import BACKFILLS, SHARING
 from fleetlab.web import choices
 from fleetlab.web.scenario import KEPT, Link, Scenario
 from fleetlab.web.world import cluster_of, loaded, sized
@@ -19,8 +19,8 @@ from fleetlab.web.world import cluster_of, loaded, sized
 SCENARIOS = st.builds(
     Scenario,
     order=st.sampled_from(list(choices.ORDERS)),
-    discipline=st.sampled_from(list(choices.DISCIPLINES)),
-    place=st.sampled_from(list(choices.PLACES)),
+    backfill=st.sampled_from(list(choices.BACKFILLS)),
+    placement=st.sampled_from(list(choices.PLACES)),
     estimate=st.sampled_from(list(choices.ESTIMATES)),
     sharing=st.sampled_from(list(choices.SHARING)),
     load=st.integers(100, 10_000).map(lambda n: n / 1000),
@@ -70,7 +70,7 @@ def test_known_words_with_any_values_are_read_or_refused_in_words(pairs):
     ("query", "error"),
     [
         ("order=os:system", "no order by that name"),
-        ("place=my_module:mine", "no place by that name"),
+        ("placement=my_module:mine", "no place by that name"),
         ("trace=builtin:999999999:0", "no such trace"),
         ("trace=builtin:2000:99", "no such trace"),
         ("trace=/etc", "no such trace"),
@@ -105,8 +105,8 @@ def test_a_type_may_be_called_anything():
 
 def test_what_can_be_chosen_is_what_the_simulator_has():
     assert set(choices.ORDERS) == set(load.NAMES["order"])
-    assert set(choices.PLACES) == set(load.NAMES["place"])
-    assert set(choices.DISCIPLINES) == set(DISCIPLINES)
+    assert set(choices.PLACES) == set(load.NAMES["placement"])
+    assert set(choices.BACKFILLS) == set(BACKFILLS)
     assert set(choices.SHARING) == set(SHARING)
     assert set(choices.ESTIMATES) == set(ESTIMATES)
     assert list(choices.REASONS) == list(_nodes.REASONS)
@@ -115,12 +115,12 @@ def test_what_can_be_chosen_is_what_the_simulator_has():
 # --- applied to a trace ------------------------------------------------------------------------------------------
 
 
-def tasks(**columns):
-    return Workload.of(pl.DataFrame({"submit": [0.0, 10.0, 40.0], "service": 100.0, **columns}), source="three")
+def jobs(**columns):
+    return Workload.of(pl.DataFrame({"submit": [0.0, 10.0, 40.0], "runtime": 100.0, **columns}), source="three")
 
 
-def test_load_brings_the_same_tasks_faster():
-    faster = loaded(tasks(gpu_milli=[1000, 500, 0]), 2.0)
+def test_load_brings_the_same_jobs_faster():
+    faster = loaded(jobs(gpu_milli=[1000, 500, 0]), 2.0)
     assert faster.frame["submit"].to_list() == [0.0, 5.0, 20.0]
     assert faster.frame["gpu_milli"].to_list() == [1000, 500, 0]
 
@@ -168,15 +168,15 @@ def test_a_cluster_that_cannot_be_is_refused(wanted, error):
 def test_where_a_log_names_no_nodes_they_are_assumed_to_be_seventy_percent_busy():
     n = 5000
     frame = pl.DataFrame(
-        {"submit": np.arange(n) * 10.0, "service": 560.0, "gpu_milli": 1000, "gpu_types": [["T4"]] * n}
+        {"submit": np.arange(n) * 10.0, "runtime": 560.0, "gpu_milli": 1000, "gpu_types": [["T4"]] * n}
     )
     trace = Trace(Workload.of(frame, source="log"), Provenance("read", "log"))
     cluster, said = cluster_of(trace)
-    # 5,000 tasks of 560 GPU-seconds in 49,990 s keep 56.01 GPUs busy; at 70 % that takes 80.02: eleven nodes of eight.
+    # 5,000 jobs of 560 GPU-seconds in 49,990 s keep 56.01 GPUs busy; at 70 % that takes 80.02: eleven nodes of eight.
     assert (len(cluster), cluster.gpus) == (11, 88)
     assert "70 % busy" in said
 
 
 def test_assumed_nodes_hold_the_largest_gang():
-    trace = Trace(tasks(gpu_milli=[8000, 1000, 0], instances=[5, 1, 1]), Provenance("read", "log"))
+    trace = Trace(jobs(gpu_milli=[8000, 1000, 0], instances=[5, 1, 1]), Provenance("read", "log"))
     assert cluster_of(trace)[0].gpus >= 40

@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import CSV, started
 
-MAP = {"submit": "submit", "gpu_milli": "gpus*1000", "service": "took"}
+MAP = {"submit": "submit", "gpu_milli": "gpus*1000", "runtime": "took"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def files_in(folder):
 def test_a_log_that_is_sent_becomes_a_trace_that_can_be_played(page):
     sent = page.send(CSV, name="my%20jobs.csv").json
     read = page.job(kind="read", upload=sent["upload"], format="csv", map=MAP)
-    assert (read["status"], read["result"]["tasks"], read["result"]["rejects"]) == ("done", 400, 0)
+    assert (read["status"], read["result"]["jobs"], read["result"]["rejects"]) == ("done", 400, 0)
     opened = page.job(kind="open", trace=read["result"]["trace"])["result"]
     assert "70 % busy" in opened["notes"][0]
     said = page.ask(f"/api/run?trace={read['result']['trace']}&order=sjf")

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fleetlab._student import student
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
+from fleetlab.devices.errors import BenchError
 
 Floats = NDArray[np.float64]
 

@@ -68,8 +68,8 @@ def forecast(
     """
     from fleetlab._screen import progress, show
 
-    with progress("models") as tell:
-        opened = trace_of(trace, None, tell)
+    with progress("models") as bar:
+        opened = trace_of(trace, None, bar)
         found = fleetlab.forecast(
             opened,
             target=target,
@@ -80,10 +80,8 @@ def forecast(
             gap=gap,
             folds=folds,
             seed=seed,
-            tell=tell,
+            progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("next", *(name for name in found.frames if name.startswith("NRMSE")), "unannounced"))
 
 
@@ -113,9 +111,9 @@ def capacity(
     slo
         The goal: mean or a percentile (p50, p90, p99) of wait, response or slowdown, `<`, and seconds; 10m and 2h too.
     pool
-        Scale this pool or GPU type, for the tasks that may run on it; else all pools in proportion, for all tasks.
+        Scale this pool or GPU type, for the jobs that may run on it; else all pools in proportion, for all jobs.
     growth
-        So many times the tasks: users' days are drawn again and laid over those that are there.
+        So many times the jobs: users' days are drawn again and laid over those that are there.
     resamples
         How often that is drawn.
     rules.order
@@ -128,8 +126,8 @@ def capacity(
     from fleetlab._screen import progress, show
     from fleetlab.studies.believed import believed
 
-    with progress("runs") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("runs") as bar:
+        opened = trace_of(trace, cluster, bar)
         found = fleetlab.capacity(
             opened.workload,
             cluster_of(opened, trace),
@@ -140,7 +138,7 @@ def capacity(
             **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
             seed=seed,
             workers=workers,
-            tell=tell,
+            progress=bar,
         )
     show(with_notes(found, opened), json=json)
 
@@ -191,8 +189,8 @@ def autoscale(
     """
     from fleetlab._screen import progress, show
 
-    with progress("replays") as tell:
-        opened = trace_of(trace, nodes, tell)
+    with progress("replays") as bar:
+        opened = trace_of(trace, nodes, bar)
         found = fleetlab.autoscale(
             opened.workload,
             cluster_of(opened, trace, "--nodes"),
@@ -203,8 +201,6 @@ def autoscale(
             learn=learn,
             models=listed(models),
             seed=seed,
-            tell=tell,
+            progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("at the goal", "forecast against"))

@@ -1,4 +1,4 @@
-"""What happened in a trace, and why its tasks waited."""
+"""What happened in a trace, and why its jobs waited."""
 
 from dataclasses import asdict
 
@@ -52,20 +52,17 @@ def describe(
     from fleetlab._screen import progress, show
 
     wanted = listed(only)
-    with progress("sections") as tell:
-        opened = trace_of(trace, cluster, tell)
-        other = None if against is None else trace_of(against, None, tell)
-        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, tell=tell)
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
-    most = tuple(name for name in found.tables() if name != "sentences")
-    show(found, json=json, only=most if wanted else ("distances", "published", "missing"))
+    with progress("sections") as bar:
+        opened = trace_of(trace, cluster, bar)
+        other = None if against is None else trace_of(against, None, bar)
+        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, progress=bar)
+    show(found, json=json, only=() if wanted else ("distances", "published", "missing"))
 
 
 @desk.command(
     help_epilogue=examples(
         "fleetlab diagnose builtin:20000",
-        "fleetlab diagnose my-trace --discipline strict --changes cpu,backfill,nodes",
+        "fleetlab diagnose my-trace --backfill none --changes cpu,backfill,nodes",
         "fleetlab diagnose my-trace --cluster smaller.toml --json",
     )
 )
@@ -79,7 +76,7 @@ def diagnose(
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Why do tasks wait, and what would help? The wait ledger added up, and one thing changed at a time.
+    """Why do jobs wait, and what would help? The wait ledger added up, and one thing changed at a time.
 
     Parameters
     ----------
@@ -90,15 +87,15 @@ def diagnose(
     rules.order
         The rules as they are, as `fleetlab simulate` takes them; so are the next four.
     seed
-        For the intervals, and for place policies that draw lots.
+        For the intervals, and for placement policies that draw lots.
     workers
         Processes at once; as many as there are cores for a large trace, 0: none but this one.
     """
     from fleetlab._screen import progress, show
     from fleetlab.studies.believed import believed
 
-    with progress("runs") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("runs") as bar:
+        opened = trace_of(trace, cluster, bar)
         found = fleetlab.diagnose(
             opened.workload,
             cluster_of(opened, trace),
@@ -107,9 +104,7 @@ def diagnose(
             **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
             seed=seed,
             workers=workers,
-            tell=tell,
+            progress=bar,
         )
-    if not json:
-        print("\n".join(found.findings), end="\n\n")
     read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
     show(with_notes(found, opened), json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))

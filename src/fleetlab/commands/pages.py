@@ -47,11 +47,11 @@ def report(
     if out.resolve() in {path.resolve() for path in results}:
         msg = f"--out is one of the results: {out}"
         raise fleetlab.WorkloadError(msg, hint="give the page a name of its own, such as report.html")
-    loaded = {path: fleetlab.Saved.load(path) for path in results}
+    loaded = {path: fleetlab.SavedResult.load(path) for path in results}
     stems = [path.stem for path in results]
     named = {path.stem: saved for path, saved in loaded.items()} if len(set(stems)) == len(stems) else loaded.values()
-    with progress("figures") as tell:
-        written = fleetlab.report(named, out, title=title, png=png, svg=svg, tell=tell)
+    with progress("figures") as bar:
+        written = fleetlab.report(named, out, title=title, png=png, svg=svg, progress=bar)
     if json:
         from polars import DataFrame
 
@@ -71,7 +71,7 @@ def demo(
     seed: Seed = 0,
     open: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Describe a trace, say why its tasks wait, compare five policies, and write one page of it all.
+    """Describe a trace, say why its jobs wait, compare five policies, and write one page of it all.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def demo(
     from fleetlab._screen import progress
     from fleetlab.studies.story import story
 
-    with progress("steps") as tell:
-        told = story(trace_of(trace, cluster, tell), out=out, seed=seed, tell=tell)
+    with progress("steps") as bar:
+        told = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
     print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(told.sentences, 1)))
     print(f"\n{told.page}")
     if open:

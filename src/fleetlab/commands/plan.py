@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fleetlab.plan import Defragmentation, Plan
-    from fleetlab.traces import Tell
+    from fleetlab.traces import Progress
 
 DemandWords = Annotated[
     str,
@@ -59,7 +59,7 @@ def plan(
     prices
         For `cost`: POOL=NUMBER, what a node of that pool costs; once for each pool.
     current
-        For `moves`: a CSV file of who is where now, as --out writes it: task and node, instance and gpus if known.
+        For `moves`: a CSV file of who is where now, as --out writes it: job and node, instance and gpus if known.
     at
         Of a trace, whom to place: those alive at that time, in seconds or such as 90m, 3h, 2d; when it is `busiest`
         unless told.
@@ -73,8 +73,8 @@ def plan(
     from fleetlab._screen import progress
 
     _may_write(out)
-    with progress("done") as tell:
-        asked, there = _asked(demand, nodes, at, tell)
+    with progress("done") as bar:
+        asked, there = _asked(demand, nodes, at, bar)
         found = fleetlab.plan(
             asked,
             there,
@@ -83,7 +83,7 @@ def plan(
             current=_placement(current),
             seconds=seconds,
             seed=seed,
-            tell=tell,
+            progress=bar,
         )
     _hand_over(found, out, json=json, only=("does not fit", "nodes"))
     sys.exit(0 if found.feasible else 1)
@@ -132,18 +132,18 @@ def defragment(
     from fleetlab._screen import progress
 
     _may_write(out)
-    with progress("freed") as tell:
-        asked, there = _asked(demand, nodes, at, tell)
+    with progress("freed") as bar:
+        asked, there = _asked(demand, nodes, at, bar)
         now = _placement(current)
         assert now is not None
         found = fleetlab.defragment(
-            asked, there, now, free=free, most=most, mib_per_second=mib_per_second, restart=restart, tell=tell
+            asked, there, now, free=free, most=most, mib_per_second=mib_per_second, restart=restart, progress=bar
         )
     _hand_over(found, out, json=json, only=("freed", "moves"))
 
 
 def _asked(
-    words: str, nodes: Path | None, at: str | None, tell: "Tell"
+    words: str, nodes: Path | None, at: str | None, bar: "Progress"
 ) -> "tuple[fleetlab.Workload, fleetlab.Cluster]":
     """A demand from a file of kinds and counts, or of those alive in a trace; and the nodes for it."""
     from fleetlab.plan import alive
@@ -157,7 +157,7 @@ def _asked(
             msg = f"--at is for a trace, and a demand has no times: {words}"
             raise fleetlab.WorkloadError(msg, hint="leave --at out, or name the folder of a trace")
         return read_demand(words), fleetlab.Cluster.from_toml(nodes)
-    opened = trace_of(words, nodes, tell)
+    opened = trace_of(words, nodes, bar)
     return alive(opened, "busiest" if at is None else at), cluster_of(opened, words, "--nodes")
 
 
@@ -176,7 +176,7 @@ def _placement(path: Path | None) -> "pl.DataFrame | None":
         return table.filter(~all_horizontal(col("*").is_null()))
     except (PolarsError, OSError) as e:
         msg = f"cannot read the placement: {path}: {str(e).splitlines()[0]}"
-        raise fleetlab.WorkloadError(msg, hint="a CSV file of task, instance, node, gpus, as --out writes it") from None
+        raise fleetlab.WorkloadError(msg, hint="a CSV file of job, instance, node, gpus, as --out writes it") from None
 
 
 def _may_write(out: Path | None) -> None:
@@ -195,6 +195,4 @@ def _hand_over(found: "Plan | Defragmentation", out: Path | None, *, json: bool,
         if out is not None:
             replace(out, found.placements.write_csv())
     finally:
-        if not json:
-            print("\n".join(found.sentences), end="\n\n")
         show(found, json=json, only=only)

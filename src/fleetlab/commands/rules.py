@@ -11,8 +11,8 @@ class Turns:
     """Who is next, what if it does not fit, and where it goes."""
 
     order: str = "fifo"
-    discipline: str = "skip"
-    place: str = "best_fit"
+    backfill: str = "greedy"
+    placement: str = "best_fit"
 
 
 @Parameter(name="*")
@@ -21,7 +21,7 @@ class Rules(Turns):
     """Turns, how run times are estimated, and how a GPU is shared."""
 
     estimate: str = "oracle"
-    sharing: str = "shares"
+    sharing: str = "fractional"
 
 
 TURNS, RULES = Turns(), Rules()

@@ -19,19 +19,19 @@ desk = App()
 
 @desk.command(
     help_epilogue=examples(
-        "fleetlab pack my-trace --place fgd,best_fit,random --seeds 42-51",
+        "fleetlab pack my-trace --placement fgd,best_fit,random --seeds 42-51",
         "fleetlab pack builtin:20000 --json",
     )
 )
 def pack(
     trace: TraceWords,
     *,
-    place: str = "fgd,best_fit",
+    placement: str = "fgd,best_fit",
     seeds: str = "42-51",
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Fill a cluster with tasks drawn from a trace until they no longer fit: how much of it can each policy give away?
+    """Fill a cluster with jobs drawn from a trace until they no longer fit: how much of it can each policy give away?
 
     Parameters
     ----------
@@ -43,21 +43,21 @@ def pack(
     """
     from fleetlab._screen import progress, show
 
-    wanted = listed(place)
-    with progress("runs") as tell:
-        opened = trace_of(trace, cluster, tell)
+    wanted = listed(placement)
+    with progress("runs") as bar:
+        opened = trace_of(trace, cluster, bar)
         on = cluster_of(opened, trace)
-        found = fleetlab.pack(opened.workload, on, place=wanted, seeds=_seeds(seeds), tell=tell)
+        found = fleetlab.pack(opened.workload, on, placement=wanted, seeds=_seeds(seeds), progress=bar)
     show(found, json=json, only=("summary",))
 
 
 @desk.command(
     help_epilogue=examples(
         "fleetlab simulate builtin:20000 --order sjf",
-        "fleetlab simulate my-trace --discipline easy --place worst_fit --cluster bigger.toml",
+        "fleetlab simulate my-trace --backfill easy --placement worst_fit --cluster bigger.toml",
         "fleetlab simulate my-trace --order my_module:mine --estimate group",
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
-        "fleetlab simulate my-trace --discipline easy --out schedule.parquet",
+        "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
     )
 )
 def simulate(
@@ -74,29 +74,29 @@ def simulate(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Replay a workload on a cluster: when and where does each task run, and why did it wait?
+    """Replay a workload on a cluster: when and where does each job run, and why did it wait?
 
     Parameters
     ----------
     rules.order
         Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority, aging, las, fair, and, by
         putting others off, srpt, server_filling, server_filling_srpt; or MODULE:NAME for one of your own.
-    rules.discipline
+    rules.backfill
         If the first does not fit: strict (all wait behind it), skip (it is passed over), easy (others may go before it
         if that does not delay it), conservative (if that delays nobody before them).
-    rules.place
+    rules.placement
         Where: best_fit, first_fit, worst_fit, dot_product, gpu_packing, gpu_clustering, fgd, reserve_and_pack, spread,
         random; or MODULE:NAME for one of your own.
     rules.estimate
-        Of run time: oracle; the mean of finished tasks of the same user, user+gpu, group, group+gpu; or, where the
-        trace has a series of seconds by task, its name, such as requested.
+        Of run time: oracle; the mean of finished jobs of the same user, user+gpu, group, group+gpu; or, where the
+        trace has a series of seconds by job, its name, such as requested.
     rules.sharing
         Of a GPU: shares (as fast as a whole one), exclusive (shares take whole GPUs), or a mode of a slowdown profile:
         time-slicing, mps, mig.
     slowdown
         For a mode of --sharing: a profile, as JSON, in place of the one that ships, measured on an H200.
     preempt
-        A task may put off others that rank after it.
+        A job may put off others that rank after it.
     events
         A TOML file of what happens to nodes: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], [recovery].
     quota
@@ -104,18 +104,18 @@ def simulate(
     until
         Stop the clock at that second.
     out
-        Write the schedule into this file, .csv or .parquet: a row a task, with when and where it ran, and its wait by
+        Write the schedule into this file, .csv or .parquet: a row a job, with when and where it ran, and its wait by
         reason.
     """
     from fleetlab._screen import progress, show
     from fleetlab.core import Slowdown
-    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.core.events import from_toml
     from fleetlab.studies.believed import believed
 
     _may_be_shared(slowdown, rules.sharing)
     _may_write(out)
-    with progress("tasks") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("jobs") as bar:
+        opened = trace_of(trace, cluster, bar)
         on = cluster_of(opened, trace)
         happens, recovery = from_toml(events) if events else ((), None)
         found = fleetlab.simulate(
@@ -129,7 +129,7 @@ def simulate(
             quota=quota,
             seed=seed,
             until=until,
-            tell=tell,
+            progress=bar,
         )
     try:
         if out is not None:
@@ -143,18 +143,18 @@ def simulate(
 @desk.command(
     help_epilogue=examples(
         "fleetlab compare builtin:20000",
-        "fleetlab compare my-trace --policies fifo,sjf/skip/best_fit/group,fifo/easy --json > compared.json",
+        "fleetlab compare my-trace --policies fifo,sjf/greedy/best_fit/group,fifo/easy --json > compared.json",
     )
 )
 def compare(
     trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: Seed = 0, json: Json = False
 ) -> None:
-    """Play several policies with the same arrivals: how long tasks wait by each, and how sure the difference is.
+    """Play several policies with the same arrivals: how long jobs wait by each, and how sure the difference is.
 
     Parameters
     ----------
     policies
-        ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING, as `fleetlab simulate` takes them, with commas between; what is last
+        ORDER/BACKFILL/PLACE/ESTIMATE/SHARING, as `fleetlab simulate` takes them, with commas between; what is last
         may be left out. The first is what the others are held against. Five of them unless told.
     seed
         Of the draws behind intervals, and of policies that draw.
@@ -162,8 +162,8 @@ def compare(
     from fleetlab._screen import progress, show
     from fleetlab.studies.compare import FIVE
 
-    with progress("policies") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("policies") as bar:
+        opened = trace_of(trace, cluster, bar)
         asked = listed(policies) or FIVE
         found = fleetlab.compare(
             opened.workload,
@@ -171,10 +171,8 @@ def compare(
             policies=asked,
             estimates=_named(opened, asked),
             seed=seed,
-            tell=tell,
+            progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json)
 
 
@@ -189,8 +187,8 @@ def _named(opened: "fleetlab.Trace", policies: Sequence[str]) -> "dict[str, pl.S
 
 def _may_be_shared(slowdown: Path | None, sharing: str) -> None:
     """Refuse a profile that nothing would look at."""
-    if slowdown is not None and sharing in ("shares", "exclusive"):
-        msg = f"--slowdown says how tasks slow each other, and by --sharing {sharing} they do not"
+    if slowdown is not None and sharing in ("fractional", "exclusive"):
+        msg = f"--slowdown says how jobs slow each other, and by --sharing {sharing} they do not"
         raise fleetlab.WorkloadError(msg, hint="--sharing time-slicing, mps or mig; or leave --slowdown out")
 
 

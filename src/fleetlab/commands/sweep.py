@@ -48,8 +48,8 @@ def sweep(
     """
     from fleetlab._screen import progress, show
 
-    with progress("cells") as tell:
-        found = fleetlab.sweep(study, store=store, engine=engine, address=address, workers=workers, tell=tell)
+    with progress("cells") as bar:
+        found = fleetlab.sweep(study, store=store, engine=engine, address=address, workers=workers, progress=bar)
     show(found, json=json)
     talk(f"\nkept in {store}")
     if found.failed:
@@ -80,7 +80,7 @@ def runs(
     store
         The folder that `fleetlab sweep` keeps finished cells in.
     where
-        WORD=VALUE: only cells that have it; may be given many times. Words: trace, load, nodes, order, discipline,
+        WORD=VALUE: only cells that have it; may be given many times. Words: trace, load, nodes, order, backfill,
         place, estimate, sharing, seed and others.
     against
         WORD=VALUE: compare with the case that has it, all else being the same; may be given many times.

@@ -63,13 +63,13 @@ def model(trace: TraceWords, *, seed: Seed = 0, cluster: ClusterFile = None, jso
     Parameters
     ----------
     seed
-        Of the lot by which tasks that may run on several GPU types are split, and of the draws behind intervals.
+        Of the lot by which jobs that may run on several GPU types are split, and of the draws behind intervals.
     """
     from fleetlab._screen import progress, show
 
-    with progress("pools") as tell:
-        opened = trace_of(trace, cluster, tell)
-        found = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, tell=tell)
+    with progress("pools") as bar:
+        opened = trace_of(trace, cluster, bar)
+        found = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, progress=bar)
     show(with_notes(found, opened), json=json, only=("model", "pools", "violated"))
 
 
@@ -92,13 +92,13 @@ def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: 
     only
         Parts, with commas between: schedules, means, approximations, published, real, audit.
     seed
-        Another seed draws other tasks everywhere.
+        Another seed draws other jobs everywhere.
     """
     from fleetlab._screen import progress, show
 
-    with progress("done") as tell:
+    with progress("done") as bar:
         parts = listed(only)
-        found = fleetlab.validate(data=data, only=parts, seed=seed, tell=tell)
+        found = fleetlab.validate(data=data, only=parts, seed=seed, progress=bar)
     show(found, json=json, most=1000)
     sys.exit(0 if found.passed else 1)
 
@@ -106,7 +106,7 @@ def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: 
 @desk.command(
     help_epilogue=examples(
         "fleetlab audit my-trace",
-        "fleetlab audit my-trace --cluster nodes.toml --discipline strict --json",
+        "fleetlab audit my-trace --cluster nodes.toml --backfill none --json",
     )
 )
 def audit(
@@ -125,7 +125,7 @@ def audit(
     """
     from fleetlab._screen import progress, show
 
-    with progress("checks") as tell:
-        opened = trace_of(trace, cluster, tell)
-        found = fleetlab.audit(opened, **asdict(rules), tell=tell)
+    with progress("checks") as bar:
+        opened = trace_of(trace, cluster, bar)
+        found = fleetlab.audit(opened, **asdict(rules), progress=bar)
     show(found, json=json, most=20)

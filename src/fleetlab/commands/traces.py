@@ -50,8 +50,8 @@ def read(
     from fleetlab.core.trace import may_hold
 
     may_hold(out)
-    with progress() as tell:
-        trace = fleetlab.read(path, format, map=_columns(map), zone=zone, since=since, tell=tell)
+    with progress() as bar:
+        trace = fleetlab.read(path, format, map=_columns(map), zone=zone, since=since, progress=bar)
         trace.save(out)
     show(trace, json=json)
     say_saved(out)
@@ -59,14 +59,14 @@ def read(
 
 @desk.command(
     help_epilogue=examples(
-        "fleetlab synthesize pai2020 --tasks 100000 --seed 1 --out my-trace",
-        "fleetlab synthesize pai2020 --tasks 100000 --check",
+        "fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace",
+        "fleetlab synthesize pai2020 --jobs 100000 --check",
     )
 )
 def synthesize(
     name: str = "pai2020",
     *,
-    tasks: int | None = None,
+    jobs: int | None = None,
     days: float | None = None,
     seed: Seed = 0,
     out: Path | None = None,
@@ -80,8 +80,8 @@ def synthesize(
     ----------
     name
         What to imitate: pai2020.
-    tasks
-        How many tasks; 100,000 unless told.
+    jobs
+        How many jobs; 100,000 unless told.
     days
         Over how many days; as many as the real cluster would have taken unless told.
     seed
@@ -99,9 +99,9 @@ def synthesize(
 
     if out is not None:
         may_hold(out)
-    with progress("tasks") as tell:
-        wanted = {} if tasks is None else {"tasks": tasks}
-        trace = fleetlab.synthesize(name, **wanted, days=days, seed=seed, tell=tell)
+    with progress("jobs") as bar:
+        wanted = {} if jobs is None else {"jobs": jobs}
+        trace = fleetlab.synthesize(name, **wanted, days=days, seed=seed, progress=bar)
         if out is not None:
             trace.save(out)
     if check:
@@ -131,8 +131,8 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
     """
     from fleetlab._screen import progress, show
 
-    with progress("bytes") as tell:
-        got = fleetlab.fetch(name, into=into, base=base, tell=tell)
+    with progress("bytes") as bar:
+        got = fleetlab.fetch(name, into=into, base=base, progress=bar)
     show(got, json=json)
 
 
@@ -161,7 +161,7 @@ def show_trace(
     rejects: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Say what is in a trace: tasks, nodes, rows kept and rejected.
+    """Say what is in a trace: jobs, nodes, rows kept and rejected.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def show_trace(
     """
     from fleetlab._screen import Rows, progress, show
 
-    with progress("tasks") as tell:
-        opened = trace_of(trace, cluster, tell)
+    with progress("jobs") as bar:
+        opened = trace_of(trace, cluster, bar)
     show(Rows("rejects", opened.rejects, opened.provenance) if rejects else opened, json=json)
 
 

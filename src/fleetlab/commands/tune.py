@@ -26,8 +26,8 @@ def tune(
     held_out: int | None = None,
     days: float = 7.0,
     warm: float = 1.0,
-    goal: Literal["wait", "completion", "bsld"] = "wait",
-    discipline: str = "skip",
+    goal: Literal["wait", "jct", "bsld"] = "wait",
+    backfill: str = "greedy",
     estimate: str = "group",
     against: str = "",
     seed: Seed = 0,
@@ -51,7 +51,7 @@ def tune(
         Days before the weeks that fill the cluster and do not count.
     goal
         What to make small on the mean: wait, completion (from submission to end), bsld (bounded slowdown).
-    discipline
+    backfill
         If the first does not fit: strict, skip, easy, conservative; the same for all policies.
     estimate
         Of run time: oracle, user, user+gpu, group, group+gpu, or a series of the trace; the same for all policies.
@@ -62,26 +62,24 @@ def tune(
     """
     from fleetlab._screen import progress, show
 
-    with progress("played") as tell:
+    with progress("played") as bar:
         found = fleetlab.tune(
-            trace_of(trace, cluster, tell),
+            trace_of(trace, cluster, bar),
             trials=trials,
             train_weeks=train_weeks,
             held_out=held_out,
             days=days,
             warm=warm,
             goal=goal,
-            discipline=discipline,
+            backfill=backfill,
             estimate=estimate,
             against=listed(against),
             seed=seed,
             store=out,
-            tell=tell,
+            progress=bar,
         )
     if out is not None:
         found.save(out)
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("policies", "weeks", "weights"))
     if out is not None:
         say_saved(out)

@@ -13,14 +13,14 @@ from cyclopts import App, ArgumentCollection, CoercionError, Parameter, validato
 import fleetlab
 
 if TYPE_CHECKING:
-    from fleetlab.traces import Tell
+    from fleetlab.traces import Progress
 
 T = TypeVar("T")
 
 Seed = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63))]
 Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object, for machines.")]
 TraceWords = Annotated[
-    str, Parameter(help="The folder of a saved trace, or `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED`.")
+    str, Parameter(help="The folder of a saved trace, or `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED`.")
 ]
 ClusterFile = Annotated[
     Path | None, Parameter(help="A TOML file of [[node]] entries to use in place of the trace's cluster.")
@@ -97,13 +97,13 @@ def pairs(words: Sequence[str], takes: str, of: Callable[[str], T], *, hint: str
     return found
 
 
-def trace_of(words: str, cluster: Path | None, tell: Tell) -> fleetlab.Trace:
+def trace_of(words: str, cluster: Path | None, bar: Progress) -> fleetlab.Trace:
     """A saved or built-in trace, on another cluster if a file has one."""
     from dataclasses import replace
 
     from fleetlab.traces.builtin import open_trace
 
-    opened = open_trace(words, tell=tell)
+    opened = open_trace(words, progress=bar)
     return opened if cluster is None else replace(opened, cluster=fleetlab.Cluster.from_toml(cluster))
 
 
@@ -140,7 +140,7 @@ def say_saved(out: Path) -> None:
 def on_the_bench() -> Iterator[None]:
     """Errors of the bench as errors of the house."""
     # The bench runs where the hall's frames are not installed, so its errors are its own until they come here.
-    from fleetlab.bench.errors import BenchError
+    from fleetlab.devices.errors import BenchError
 
     try:
         yield

@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.core._files import replace
 from fleetlab.core.errors import FleetlabError, WorkloadError
-from fleetlab.core.result import Estimate, Provenance
+from fleetlab.core.result import Estimate, Provenance, Result
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
@@ -37,7 +37,7 @@ SCHEMA: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Slowdown:
+class Slowdown(Result):
     """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
 
     frame: pl.DataFrame

@@ -20,7 +20,7 @@ from fleetlab.describe.time import time
 
 __all__ = ["SECTIONS", "Profile", "describe"]
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 
 SECTIONS: dict[str, Callable[[Seen, Section], None]] = {
     "time": time,
@@ -43,21 +43,21 @@ def describe(
     against: Trace | None = None,
     only: Sequence[str] = (),
     seed: int = 0,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> Profile:
-    """Describe a trace: when tasks come, how long they run and wait, what they ask for, use and share.
+    """Describe a trace: when jobs come, how long they run and wait, what they ask for, use and share.
 
     `against` is another trace to hold it against, figure by figure; `only` names sections; `seed` is of the draws that
     intervals come from.
 
     >>> import fleetlab
-    >>> found = describe(fleetlab.synthesize("pai2020", tasks=300), only=["recurrence"])
+    >>> found = describe(fleetlab.synthesize("pai2020", jobs=300), only=["recurrence"])
     >>> list(found.figures())
     ['runs of a group', 'prediction error']
     """
     names = _wanted(only)
-    other = None if against is None else _profile(against, names, seed, tell, "the other trace")
-    return _profile(trace, names, seed, tell, "the trace", other)
+    other = None if against is None else _profile(against, names, seed, progress, "the other trace")
+    return _profile(trace, names, seed, progress, "the trace", other)
 
 
 def _wanted(only: Sequence[str]) -> list[str]:
@@ -70,21 +70,21 @@ def _wanted(only: Sequence[str]) -> list[str]:
 
 
 def _profile(
-    trace: Trace, names: Sequence[str], seed: int, tell: Tell, what: str, other: Profile | None = None
+    trace: Trace, names: Sequence[str], seed: int, progress: Progress, what: str, other: Profile | None = None
 ) -> Profile:
     w = trace.workload
     if not len(w) and not trace.series:
-        msg = f"nothing to describe: the trace has no task: {w.source}"
+        msg = f"nothing to describe: the trace has no job: {w.source}"
         raise WorkloadError(msg, hint="`fleetlab show TRACE` says what it has, and which rows were turned away")
     seen, made = Seen(trace, seed), []
     for k, name in enumerate(names):
-        tell(f"{name} of {what}", k, k / len(names))
+        progress(f"{name} of {what}", k, k / len(names))
         section = Section(name, like_pai=published.like_pai(w.source))
         if len(w) or name == "service":
             SECTIONS[name](seen, section)
         else:
-            section.lacks("tasks", "the trace has none")
+            section.lacks("jobs", "the trace has none")
         made.append(section)
-    tell(f"{names[-1]} of {what}", len(names), 1.0)
+    progress(f"{names[-1]} of {what}", len(names), 1.0)
     settings = {"only": list(names), "against": None if other is None else other.provenance.source}
     return Profile(tuple(made), Provenance("describe", w.source, settings, seed), len(w), trace.notes, other)

@@ -1,6 +1,6 @@
 """How sure is a number of a trace? Its time is cut into blocks, a day each where there are enough, and drawn again.
 
-Tasks hang together: a user submits a hundred at once, a busy hour delays everybody in it. So blocks of time are drawn
+Jobs hang together: a user submits a hundred at once, a busy hour delays everybody in it. So blocks of time are drawn
 with replacement (Carlstein 1986), and what the draws give is stretched as Student's interval is for that many blocks.
 """
 

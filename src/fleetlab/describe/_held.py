@@ -28,8 +28,8 @@ class Held:
         return cls(begin, end, edges, np.searchsorted(edges, begin), np.searchsorted(edges, end))
 
     @classmethod
-    def by_tasks(cls, seen: Seen, edges: Floats) -> Held:
-        """By tasks that started and let go at known times."""
+    def by_jobs(cls, seen: Seen, edges: Floats) -> Held:
+        """By jobs that started and let go at known times."""
         return cls.of(seen.floats("start"), seen.held_until, edges)
 
     def mean(self, amounts: Floats, where: Bools | None = None) -> Floats:

@@ -47,7 +47,7 @@ class Section:
         unit: str,
         of: str = "of",
         x: str | None = None,
-        y: str = "share of tasks, %",
+        y: str = "share of jobs, %",
         log_x: bool = True,
         tabled: bool = True,
     ) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 from fleetlab.core import Trace
 from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
 from fleetlab.describe._curve import Curve, curve
-from fleetlab.describe._used import used_by_task
+from fleetlab.describe._used import used_by_job
 
 HOUR = 3600
 WHOLE = 1000  # milli of one GPU
@@ -22,12 +22,12 @@ CPU_ONLY, ANY = "CPU only", "any"
 USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
 MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
-OPEN = 0.1  # of running tasks: so many older than any that ended, and `running` is not to be believed
+OPEN = 0.1  # of running jobs: so many older than any that ended, and `running` is not to be believed
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The tasks of a trace with what follows from their columns; arrays have one entry a task."""
+    """The jobs of a trace with what follows from their columns; arrays have one entry a job."""
 
     trace: Trace
     seed: int
@@ -43,7 +43,7 @@ class Seen:
             .when(milli < 500).then(pl.lit(REQUESTS[1])).when(milli < WHOLE).then(pl.lit(REQUESTS[2]))
             .when(milli == WHOLE).then(pl.lit(REQUESTS[3])).otherwise(pl.lit(REQUESTS[4]))
         )  # fmt: skip
-        return f.drop("job", "priority", "rdma_milli", "disk_mib", "gpu_memory_mib").with_columns(
+        return f.drop("parent", "priority", "rdma_milli", "disk_mib", "gpu_memory_mib").with_columns(
             wait=pl.when(wait >= 0).then(wait),
             request=request.cast(pl.Enum([CPU_ONLY, *REQUESTS])),
             type=self._types(),
@@ -53,18 +53,18 @@ class Seen:
     @staticmethod
     def _older() -> pl.Expr:
         """Older than the log: its submission was not seen, so it stands at 0 and has no start."""
-        known = pl.col("start").is_not_null() | pl.col("service").is_not_null()
+        known = pl.col("start").is_not_null() | pl.col("runtime").is_not_null()
         return (pl.col("submit") == 0) & known.not_() & pl.col("status").is_in(["waiting", "cancelled"]).not_()
 
     def _types(self) -> pl.Series:
-        """The GPU type a task was given, where the log says; else the one it may use; else `any`, or several."""
+        """The GPU type a job was given, where the log says; else the one it may use; else `any`, or several."""
         f, names = self.trace.workload.frame, self.trace.names
         asked = pl.col("gpu_types")
         told = pl.when(asked.list.len() == 0).then(pl.lit(ANY)).otherwise(asked.list.join("|"))
         types = f.select(pl.when(pl.col("gpu_milli") > 0).then(told).otherwise(pl.lit(CPU_ONLY)).alias("type"))
         if names is not None and "gpu_type" in names.collect_schema().names():
-            given = f.select("task").join(
-                names.select("task", "gpu_type").collect(), on="task", how="left", maintain_order="left"
+            given = f.select("job").join(
+                names.select("job", "gpu_type").collect(), on="job", how="left", maintain_order="left"
             )
             on_gpu = (f["gpu_milli"] > 0) & given["gpu_type"].is_not_null()
             types = types.with_columns(pl.when(on_gpu).then(given["gpu_type"]).otherwise("type").alias("type"))
@@ -77,18 +77,18 @@ class Seen:
         return self.frame[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
     def is_(self, column: str, value: str) -> Bools:
-        """Which tasks have this value."""
+        """Which jobs have this value."""
         return (self.frame[column] == value).fill_null(value=False).to_numpy()
 
     @cached_property
     def role(self) -> str | None:
-        """What `group` means in a trace of services, where groups are not tasks that recur."""
+        """What `group` means in a trace of services, where groups are not jobs that recur."""
         series = self.trace.series
         return "role" if "limits" in series else "kind" if "requests" in series else None
 
     @cached_property
     def gangs(self) -> bool:
-        """Has any task more than one instance?"""
+        """Has any job more than one instance?"""
         return bool(self.instances.max(initial=1) > 1)
 
     @cached_property
@@ -96,8 +96,8 @@ class Seen:
         return self.floats("submit")
 
     @cached_property
-    def service(self) -> Floats:
-        return self.floats("service")
+    def runtime(self) -> Floats:
+        return self.floats("runtime")
 
     @cached_property
     def wait(self) -> Floats:
@@ -113,7 +113,7 @@ class Seen:
 
     @cached_property
     def gpu(self) -> Bools:
-        """Which tasks ask for a GPU."""
+        """Which jobs ask for a GPU."""
         return self.milli > 0
 
     # -- time --------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Seen:
 
     @cached_property
     def at(self) -> Ints:
-        """In which block each task was submitted."""
+        """In which block each job was submitted."""
         return self.blocks.at(self.submit)
 
     @cached_property
@@ -160,35 +160,35 @@ class Seen:
 
     @cached_property
     def open_logs(self) -> float:
-        """Of the running tasks, the share that would have to be older than any task that ended took."""
+        """Of the running jobs, the share that would have to be older than any job that ended took."""
         running = self.is_("status", "running") & np.isfinite(self.floats("start"))
-        longest = np.nanmax(self.service, initial=0.0)
+        longest = np.nanmax(self.runtime, initial=0.0)
         return float((self.end - self.floats("start")[running] > longest).mean()) if running.any() else 0.0
 
     @cached_property
     def held_until(self) -> Floats:
-        """When a task let go of what it held: at its end; at the log's, if it runs and that can be believed."""
+        """When a job let go of what it held: at its end; at the log's, if it runs and that can be believed."""
         start, end = self.floats("start"), self.floats("end")
-        end = np.where(np.isfinite(end), end, start + self.service)
+        end = np.where(np.isfinite(end), end, start + self.runtime)
         alive = self.is_("status", "running") & ~np.isfinite(end) & np.isfinite(start)
         return np.where(alive, self.end, end) if self.open_logs <= OPEN else end
 
     @cached_property
     def used(self) -> pl.DataFrame | None:
-        """What an instance of each task used."""
-        return used_by_task(self.trace.usage, self.frame)
+        """What an instance of each job used."""
+        return used_by_job(self.trace.usage, self.frame)
 
     # -- classes -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def types(self) -> list[str]:
-        """GPU types by how many tasks ask for them."""
+        """GPU types by how many jobs ask for them."""
         asked = self.frame.filter(pl.col("gpu_milli") > 0)["type"].cast(pl.String)
         counted = asked.value_counts().sort("count", "type", descending=[True, False])
         return counted["type"].head(MOST_TYPES).to_list()
 
     def by(self, what: str) -> dict[str, Bools]:
-        """Which tasks are of each class: by `request`, `type`, `length` or `user`."""
+        """Which jobs are of each class: by `request`, `type`, `length` or `user`."""
         return {"request": self._requests, "type": self._given, "length": self._lengths, "user": self._users}[what]
 
     @cached_property
@@ -204,13 +204,13 @@ class Seen:
         return self.lengths()
 
     def lengths(self, weights: Floats | None = None) -> dict[str, Bools]:
-        """Short ones run for the median run time or less: of tasks, or by weight, as of instances."""
-        order, known = self._order(self.service), int(np.isfinite(self.service).sum())
+        """Short ones run for the median run time or less: of jobs, or by weight, as of instances."""
+        order, known = self._order(self.runtime), int(np.isfinite(self.runtime).sum())
         if not known:
-            return {name: np.zeros(len(self.service), dtype=bool) for name in ("short", "long")}
+            return {name: np.zeros(len(self.runtime), dtype=bool) for name in ("short", "long")}
         sums = np.cumsum(np.ones(known) if weights is None else weights[order[:known]])
-        middle = self.service[order[min(int(np.searchsorted(sums, sums[-1] / 2)), known - 1)]]
-        return {"short": self.service <= middle, "long": self.service > middle}
+        middle = self.runtime[order[min(int(np.searchsorted(sums, sums[-1] / 2)), known - 1)]]
+        return {"short": self.runtime <= middle, "long": self.runtime > middle}
 
     @cached_property
     def _users(self) -> dict[str, Bools]:
@@ -234,7 +234,7 @@ class Seen:
 
     def _order(self, values: Floats) -> Ints:
         """What sorts the values: run times and waits are asked for again and again, so theirs are kept."""
-        if values is not self.service and values is not self.wait:
+        if values is not self.runtime and values is not self.wait:
             return np.argsort(values)
         if id(values) not in self._orders:
             self._orders[id(values)] = values, np.argsort(values)
@@ -243,7 +243,7 @@ class Seen:
     def curve(
         self, series: str, values: Floats, *, weights: Floats | None = None, where: Bools | None = None
     ) -> list[Curve]:
-        """The distribution of a value of tasks, or nothing if none has it."""
+        """The distribution of a value of jobs, or nothing if none has it."""
         return self.curves(values, {series: where}, weights=weights)
 
     def curves(

@@ -1,4 +1,4 @@
-"""What tasks used: sensor rows joined to what was asked for."""
+"""What jobs used: sensor rows joined to what was asked for."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ AMOUNTS: Final = {
 
 def _columns(usage: pl.LazyFrame) -> list[str]:
     there = usage.collect_schema().names()
-    return [column for column, _, _ in AMOUNTS.values() if column in there and "task" in there]
+    return [column for column, _, _ in AMOUNTS.values() if column in there and "job" in there]
 
 
-def used_by_task(usage: pl.LazyFrame | None, tasks: pl.DataFrame) -> pl.DataFrame | None:
-    """What an instance of each task used on average, in the order of the tasks; null where no sensor saw it."""
+def used_by_job(usage: pl.LazyFrame | None, jobs: pl.DataFrame) -> pl.DataFrame | None:
+    """What an instance of each job used on average, in the order of the jobs; null where no sensor saw it."""
     if usage is None or not (found := _columns(usage)):
         return None
-    means = usage.group_by("task", maintain_order=True).agg(pl.col(found).cast(pl.Float64).fill_nan(None).mean())
-    return tasks.select("task").join(means.collect(), on="task", how="left", maintain_order="left")
+    means = usage.group_by("job", maintain_order=True).agg(pl.col(found).cast(pl.Float64).fill_nan(None).mean())
+    return jobs.select("job").join(means.collect(), on="job", how="left", maintain_order="left")
 
 
-def used_by_row(usage: pl.LazyFrame | None, tasks: pl.DataFrame) -> pl.DataFrame | None:
-    """One row a sensor row, with what its task asked for, and `weight`: the instances that it stands for."""
+def used_by_row(usage: pl.LazyFrame | None, jobs: pl.DataFrame) -> pl.DataFrame | None:
+    """One row a sensor row, with what its job asked for, and `weight`: the instances that it stands for."""
     if usage is None or not (found := _columns(usage)):
         return None
-    rows = usage.select("task", pl.col(found).cast(pl.Float64).fill_nan(None)).collect()
-    asked = tasks.select("task", "submit", "instances", pl.col(found).name.prefix("asked_"))
-    seen = rows.group_by("task").agg(pl.len().alias("rows"))
-    joined = rows.join(asked, on="task", maintain_order="left").join(seen, on="task", maintain_order="left")
+    rows = usage.select("job", pl.col(found).cast(pl.Float64).fill_nan(None)).collect()
+    asked = jobs.select("job", "submit", "instances", pl.col(found).name.prefix("asked_"))
+    seen = rows.group_by("job").agg(pl.len().alias("rows"))
+    joined = rows.join(asked, on="job", maintain_order="left").join(seen, on="job", maintain_order="left")
     return joined.with_columns(weight=pl.col("instances") / pl.col("rows")).drop("instances", "rows")

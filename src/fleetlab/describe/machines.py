@@ -49,7 +49,7 @@ def _nodes(cluster: Cluster) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The nodes of one type, and the tasks that must be on them."""
+    """The nodes of one type, and the jobs that must be on them."""
 
     name: str
     there: dict[str, float]
@@ -57,7 +57,7 @@ class Pool:
 
 
 def _pools(seen: Seen, nodes: pl.DataFrame) -> list[Pool]:
-    """All nodes; and those of each type that tasks can be told to be on."""
+    """All nodes; and those of each type that jobs can be told to be on."""
     every = Pool(ALL, {name: float(nodes[name].sum()) for name in THERE}, None)
     types = [t for t in seen.types if t in nodes["type"].to_list()]
     rows = {row["type"]: row for row in nodes.iter_rows(named=True)}
@@ -65,14 +65,14 @@ def _pools(seen: Seen, nodes: pl.DataFrame) -> list[Pool]:
 
 
 def _allocation(seen: Seen, section: Section, cluster: Cluster) -> None:
-    """Hourly means of what is held and used, in percent of what there is, while tasks are submitted."""
+    """Hourly means of what is held and used, in percent of what there is, while jobs are submitted."""
     if seen.span < HOUR or not np.isfinite(seen.held_until).any():
-        section.lacks("allocation over time", "the log does not tell when tasks started and ended, or is under an hour")
+        section.lacks("allocation over time", "the log does not tell when jobs started and ended, or is under an hour")
         return
     edges = np.arange(0.0, seen.span + 1, HOUR)
     pools = _pools(seen, section.tables["nodes"])
     if unplaced := int((seen.gpu & ~_any(pools[1:], seen)).sum()):
-        section.lacks(f"the node type of {unplaced:,} GPU tasks", "they may run on several, or on none that is here")
+        section.lacks(f"the node type of {unplaced:,} GPU jobs", "they may run on several, or on none that is here")
     found = list(_shares(seen, pools, edges))
     _tabled(section, found)
     _drawn(section, found, edges)
@@ -94,7 +94,7 @@ Found = tuple[str, str, str, Curve, Floats]  # pool, what, held or used; over th
 
 
 def _shares(seen: Seen, pools: list[Pool], edges: Floats) -> Iterator[Found]:
-    used, held = seen.used, Held.by_tasks(seen, edges)
+    used, held = seen.used, Held.by_jobs(seen, edges)
     at = seen.blocks.at(edges[:-1])
     for what, (column, one, _) in AMOUNTS.items():
         amounts = {HELD: seen.instances * seen.floats(column) / one}
@@ -156,7 +156,7 @@ def _cpus_by_gpu(seen: Seen, section: Section, cluster: Cluster) -> None:
     """CPUs a GPU: what nodes have, and what instances ask for, by how many GPUs their nodes have."""
     nodes = cluster.frame.filter(pl.col("gpus") > 0)
     if not nodes.height or not seen.gpu.any():
-        section.lacks("CPUs beside GPUs", "no node has GPUs, or no task asks for one")
+        section.lacks("CPUs beside GPUs", "no node has GPUs, or no job asks for one")
         return
     sizes = dict(nodes.group_by("gpu_type").agg(pl.col("gpus").unique()).iter_rows())
     of_size: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""How often does the same task come again, and how well do those before it tell how long it will run?"""
+"""How often does the same job come again, and how well do those before it tell how long it will run?"""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ def recurrence(seen: Seen, section: Section) -> None:
 
 def _runs(seen: Seen, section: Section) -> None:
     if seen.role is not None:
-        section.lacks("recurring groups", f"in this trace a group is a {seen.role}, not a task that recurs")
+        section.lacks("recurring groups", f"in this trace a group is a {seen.role}, not a job that recurs")
         return
     known = seen.frame["group"].is_not_null().to_numpy()
     if not known.any():
         section.lacks("recurring groups", "the log names no groups")
         return
     if nameless := int((~known).sum()):
-        section.lacks(f"the group of {nameless:,} tasks", "the log does not name it: left out of recurrence")
+        section.lacks(f"the group of {nameless:,} jobs", "the log does not name it: left out of recurrence")
     runs = seen.frame.select(pl.len().over("group").cast(pl.Float64))["len"].to_numpy()
-    curves = seen.curve("tasks", runs, where=known)
+    curves = seen.curve("jobs", runs, where=known)
     section.distributions(
-        "runs of a group", curves, title="How often the group of a task runs", unit="runs", of="weighed by",
-        x="runs of the task's group",
+        "runs of a group", curves, title="How often the group of a job runs", unit="runs", of="weighed by",
+        x="runs of the job's group",
     )  # fmt: skip
     often = share(runs[known] >= OFTEN, None, seen.at[known], seen.blocks)
-    section.say(f"tasks of groups that run {OFTEN} times or more", often, "%")
+    section.say(f"jobs of groups that run {OFTEN} times or more", often, "%")
     groups = seen.frame["group"].drop_nulls().n_unique()
     section.sentences.append(
-        f"{often[0]:.3g} % of the tasks are of groups that run {OFTEN} times or more ({groups:,} groups in all)."
+        f"{often[0]:.3g} % of the jobs are of groups that run {OFTEN} times or more ({groups:,} groups in all)."
     )
 
 
 def _predictors(seen: Seen, section: Section) -> None:
-    """The mean run time of those tasks of the same key that had ended when this one was submitted."""
-    asked = seen.service > 0
+    """The mean run time of those jobs of the same key that had ended when this one was submitted."""
+    asked = seen.runtime > 0
     if not asked.any():
         section.lacks("predictability of run times", "no run time above 0 is known")
         return
-    past = Past.of(seen.submit, seen.floats("start"), seen.service)
+    past = Past.of(seen.submit, seen.floats("start"), seen.runtime)
     rows, curves = [], []
     for name, keys in PREDICTORS.items():
         if seen.role is not None and keys[0] == "group":
@@ -70,7 +70,7 @@ def _predictors(seen: Seen, section: Section) -> None:
             section.lacks(f"predictions by {name}", f"the log names no {keys[0]}s")
             continue
         guess = past.mean(_keys(seen, keys))
-        error = np.abs(guess - seen.service) / np.where(seen.service > 0, np.maximum(seen.service, SHORTEST), np.nan)
+        error = np.abs(guess - seen.runtime) / np.where(seen.runtime > 0, np.maximum(seen.runtime, SHORTEST), np.nan)
         curves += seen.curve(name, error, weights=seen.instances, where=asked)
         rows.append(_row(seen, section, name, error, asked))
     if not rows:
@@ -98,33 +98,33 @@ def _row(seen: Seen, section: Section, name: str, error: Floats, asked: Bools) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """Submissions and ends of tasks in order of time: ends first, for what ends as another comes is known to it."""
+    """Submissions and ends of jobs in order of time: ends first, for what ends as another comes is known to it."""
 
-    task: Ints
+    job: Ints
     ended: Bools
-    service: Floats  # of those that ended, else 0
+    runtime: Floats  # of those that ended, else 0
 
     @classmethod
-    def of(cls, submit: Floats, start: Floats, service: Floats) -> Past:
-        """Where a start is not known, a task is taken to have started as it came."""
-        known = np.flatnonzero(np.isfinite(service))
-        end = np.where(np.isfinite(start), start, submit)[known] + service[known]
+    def of(cls, submit: Floats, start: Floats, runtime: Floats) -> Past:
+        """Where a start is not known, a job is taken to have started as it came."""
+        known = np.flatnonzero(np.isfinite(runtime))
+        end = np.where(np.isfinite(start), start, submit)[known] + runtime[known]
         when, comes = np.concatenate((end, submit)), np.repeat([False, True], [len(known), len(submit)])
         order = np.lexsort((comes, when))
-        task = np.concatenate((known, np.arange(len(submit))))
-        lasted = np.concatenate((service[known], np.zeros(len(submit))))
-        return cls(task[order], ~comes[order], lasted[order])
+        job = np.concatenate((known, np.arange(len(submit))))
+        lasted = np.concatenate((runtime[known], np.zeros(len(submit))))
+        return cls(job[order], ~comes[order], lasted[order])
 
     def mean(self, key: Ints) -> Floats:
-        """For each task the mean run time of those of its key that had ended; not a number where none, or no key."""
-        of = key[self.task]
+        """For each job the mean run time of those of its key that had ended; not a number where none, or no key."""
+        of = key[self.job]
         order = np.argsort(of, kind="stable")
         first = np.searchsorted(of[order], of[order])  # where the key begins
-        sums, counts = (_within(x[order], first) for x in (self.service, self.ended.astype(np.float64)))
+        sums, counts = (_within(x[order], first) for x in (self.runtime, self.ended.astype(np.float64)))
         mean = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
         asks = ~self.ended[order]
         guess = np.full(len(key), np.nan)
-        guess[self.task[order][asks]] = mean[asks]
+        guess[self.job[order][asks]] = mean[asks]
         guess[key < 0] = np.nan
         return guess
 

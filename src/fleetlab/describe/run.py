@@ -1,4 +1,4 @@
-"""How long do tasks run, how long do they wait, and which part of their time is waiting?"""
+"""How long do jobs run, how long do they wait, and which part of their time is waiting?"""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def run(seen: Seen, section: Section) -> None:
 
 
 def _run_times(seen: Seen, section: Section) -> None:
-    unknown = int((~np.isfinite(seen.service)).sum())
+    unknown = int((~np.isfinite(seen.runtime)).sum())
     if unknown:
-        section.lacks(f"the run time of {unknown:,} tasks", "they had not ended, or the log does not say")
-    if unknown == len(seen.service):
+        section.lacks(f"the run time of {unknown:,} jobs", "they had not ended, or the log does not say")
+    if unknown == len(seen.runtime):
         return
-    service, many = seen.service, seen.instances
-    every = seen.curve("tasks", service) + (seen.curve("instances", service, weights=many) if seen.gangs else [])
-    section.distributions("run time", every, title="Run time of tasks, and of instances", unit="s", y="share, %")
+    runtime, many = seen.runtime, seen.instances
+    every = seen.curve("jobs", runtime) + (seen.curve("instances", runtime, weights=many) if seen.gangs else [])
+    section.distributions("run time", every, title="Run time of jobs, and of instances", unit="s", y="share, %")
     done = seen.is_("status", "completed")
-    _by(seen, section, "run time", "request", service, title="Run time by GPU request")
-    _by(seen, section, "run time", "type", service, where=done, title="Run time of completed tasks by GPU type")
-    _by(seen, section, "run time", "user", service, title="Run time by how much their users submit")
-    tasks = every[0]
-    section.say("median run time", tasks.quantiles[50], "s")
-    section.say("mean run time", tasks.mean, "s")
-    middle, nine, mean = (spoken(x) for x in (tasks.quantiles[50][0], tasks.quantiles[90][0], tasks.mean[0]))
+    _by(seen, section, "run time", "request", runtime, title="Run time by GPU request")
+    _by(seen, section, "run time", "type", runtime, where=done, title="Run time of completed jobs by GPU type")
+    _by(seen, section, "run time", "user", runtime, title="Run time by how much their users submit")
+    jobs = every[0]
+    section.say("median run time", jobs.quantiles[50], "s")
+    section.say("mean run time", jobs.mean, "s")
+    middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
     section.sentences.append(
-        f"Half of the tasks run for {middle} or less, one in ten for {nine} or more; the mean is {mean}."
+        f"Half of the jobs run for {middle} or less, one in ten for {nine} or more; the mean is {mean}."
     )
 
 
@@ -66,7 +66,7 @@ def _by(
     """One curve a class; a class of one alone tells nothing that is not told already."""
     if by in ("request", "type") and not seen.gpu.any():
         if what == "run time":
-            section.lacks(f"run times and waits by {NAMES[by]}", "no task asks for a GPU")
+            section.lacks(f"run times and waits by {NAMES[by]}", "no job asks for a GPU")
         return
     if by == "user" and seen.frame["user"].null_count() == seen.frame.height:
         if what == "run time":
@@ -77,7 +77,7 @@ def _by(
     if len(curves) < 2:
         return
     name = f"{what} by {NAMES[by]}" + (", instances" if weights is not None else "")
-    y = "share of instances, %" if weights is not None else "share of tasks, %"
+    y = "share of instances, %" if weights is not None else "share of jobs, %"
     section.distributions(name, curves, title=title, unit="s", of=NAMES[by], y=y)
 
 
@@ -85,28 +85,28 @@ def _by(
 
 
 def _still_running(seen: Seen, section: Section) -> None:
-    """Kaplan and Meier: a task that still ran counts for as long as it was seen."""
+    """Kaplan and Meier: a job that still ran counts for as long as it was seen."""
     start = seen.floats("start")
-    running = seen.is_("status", "running") & ~np.isfinite(seen.service)
+    running = seen.is_("status", "running") & ~np.isfinite(seen.runtime)
     if not running.any():
         return
     if unseen := int((running & ~np.isfinite(start)).sum()):
-        section.lacks(f"the age of {unseen:,} running tasks", "their start was not seen: left out of Kaplan–Meier")
+        section.lacks(f"the age of {unseen:,} running jobs", "their start was not seen: left out of Kaplan–Meier")
     running &= np.isfinite(start)
-    known = np.isfinite(seen.service) & np.isfinite(start)
+    known = np.isfinite(seen.runtime) & np.isfinite(start)
     if not running.any() or not known.any():
         return
     if seen.open_logs > OPEN:
         section.lacks(
-            "whether running tasks still run",
-            f"{100 * seen.open_logs:.0f} % of them would be older than any task that ended: their log was likely never "
+            "whether running jobs still run",
+            f"{100 * seen.open_logs:.0f} % of them would be older than any job that ended: their log was likely never "
             "closed, and the curve that counts them in is a bound",
         )
     found = survival(seen, running, known)
     _draw_survival(section, found)
     last, alone = found[1], found[0]
     section.sentences.append(
-        f"{last.censored:,} of {last.count:,} tasks that started have not ended, "
+        f"{last.censored:,} of {last.count:,} jobs that started have not ended, "
         + (
             "most for longer than any that did: their logs were likely never closed."
             if seen.open_logs > OPEN
@@ -119,7 +119,7 @@ def _still_running(seen: Seen, section: Section) -> None:
 def survival(seen: Seen, running: Bools, known: Bools, where: Bools | None = None) -> list[Survival]:
     """The estimate without and with those that still run."""
     start, asked = seen.floats("start"), np.ones(len(running), dtype=bool) if where is None else where
-    time = np.where(known, seen.service, np.maximum(seen.end - start, 0.0))
+    time = np.where(known, seen.runtime, np.maximum(seen.end - start, 0.0))
     alone, both = known & asked, (known | running) & asked
     return [kaplan_meier(ENDED, time[alone], known[alone]), kaplan_meier(STILL, time[both], known[both])]
 
@@ -131,7 +131,7 @@ def _draw_survival(section: Section, found: list[Survival]) -> None:
     middle = last.quantile(0.5)
     alt = f"with {last.censored:,} still running counted in, half have ended after {_or_later(middle[0])}"
     section.figures["run time, Kaplan–Meier"] = Figure(
-        "Run time, with tasks that still run", "line", frame, "run time, s", "share that has ended, %", alt, log_x=True
+        "Run time, with jobs that still run", "line", frame, "run time, s", "share that has ended, %", alt, log_x=True
     )
     section.say("median run time, still running counted in", middle, "s")
 
@@ -161,13 +161,13 @@ def _finite(value: float) -> float | None:
 def _waits(seen: Seen, section: Section) -> None:
     wait, many = seen.wait, seen.instances
     if not np.isfinite(wait).any():
-        section.lacks("waits", "the log does not tell when tasks started")
+        section.lacks("waits", "the log does not tell when jobs started")
         return
     if not np.nan_to_num(wait).any():
-        section.lacks("waits", "every task starts as it is submitted: likely the log tells only one of both times")
+        section.lacks("waits", "every job starts as it is submitted: likely the log tells only one of both times")
         return
-    every = seen.curve("tasks", wait) + (seen.curve("instances", wait, weights=many) if seen.gangs else [])
-    section.distributions("wait", every, title="Wait of tasks, and of instances", unit="s", y="share, %")
+    every = seen.curve("jobs", wait) + (seen.curve("instances", wait, weights=many) if seen.gangs else [])
+    section.distributions("wait", every, title="Wait of jobs, and of instances", unit="s", y="share, %")
     for by, title in (("request", "GPU request"), ("type", "GPU type")):
         _by(seen, section, "wait", by, wait, title=f"Wait by {title}")
         if seen.gangs:
@@ -178,26 +178,26 @@ def _waits(seen: Seen, section: Section) -> None:
         "wait",
         "length",
         wait,
-        title="Wait of short and long tasks (below and above the median run time)",
+        title="Wait of short and long jobs (below and above the median run time)",
     )
     _by(seen, section, "wait", "user", wait, title="Wait by how much their users submit")
-    tasks = every[0]
-    section.say("median wait", tasks.quantiles[50], "s")
-    section.say("mean wait", tasks.mean, "s")
-    section.say("P90 wait", tasks.quantiles[90], "s")
-    middle, nine, mean = (spoken(x) for x in (tasks.quantiles[50][0], tasks.quantiles[90][0], tasks.mean[0]))
-    half = f"Half of the tasks wait {middle} or less"
-    none = f"{100 * tasks.zero:.3g} % of the tasks do not wait at all"
-    tail = f", one in ten {nine} or more" if tasks.quantiles[90][0] > 0 else ""
-    section.sentences.append(f"{none if tasks.zero >= 0.5 else half}{tail}; the mean is {mean}.")
+    jobs = every[0]
+    section.say("median wait", jobs.quantiles[50], "s")
+    section.say("mean wait", jobs.mean, "s")
+    section.say("P90 wait", jobs.quantiles[90], "s")
+    middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
+    half = f"Half of the jobs wait {middle} or less"
+    none = f"{100 * jobs.zero:.3g} % of the jobs do not wait at all"
+    tail = f", one in ten {nine} or more" if jobs.quantiles[90][0] > 0 else ""
+    section.sentences.append(f"{none if jobs.zero >= 0.5 else half}{tail}; the mean is {mean}.")
 
 
 def _part(seen: Seen, section: Section) -> None:
     """Which part of the time from submission to end is waiting?"""
-    whole = seen.wait + seen.service
+    whole = seen.wait + seen.runtime
     part = np.divide(100 * seen.wait, whole, out=np.full(len(whole), np.nan), where=whole > 0)
     if not np.nan_to_num(part).any():
-        section.lacks("the part of completion that is waiting", "no task has both a wait and a run time")
+        section.lacks("the part of completion that is waiting", "no job has both a wait and a run time")
         return
     for weights, suffix in ((None, ""), (seen.instances, ", instances")):
         if suffix and not seen.gangs:
@@ -205,14 +205,14 @@ def _part(seen: Seen, section: Section) -> None:
         curves = seen.curves(part, {"all": None, **seen.lengths(weights)}, weights=weights)
         section.distributions(
             f"waiting part of completion{suffix}", curves, title="Part of the time to completion that is waiting",
-            unit="%", of="tasks", x="waiting of all, %", y=f"share of {suffix[2:] or 'tasks'}, %", log_x=False,
+            unit="%", of="jobs", x="waiting of all, %", y=f"share of {suffix[2:] or 'jobs'}, %", log_x=False,
         )  # fmt: skip
     there, told = np.isfinite(part), {}
     for name, which in seen.by("length").items():
         of = there & which
         if of.any():
             told[name] = share(part[of] > HALF, None, seen.at[of], seen.blocks)
-            section.say(f"{name} tasks that wait longer than they run", told[name], "%")
+            section.say(f"{name} jobs that wait longer than they run", told[name], "%")
     if len(told) > 1:
         short, long = (f"{rough(told[name][0])} %" for name in ("short", "long"))
-        section.sentences.append(f"{short} of the short tasks and {long} of the long ones wait longer than they run.")
+        section.sentences.append(f"{short} of the short jobs and {long} of the long ones wait longer than they run.")

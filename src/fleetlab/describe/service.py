@@ -55,10 +55,10 @@ def _classes(seen: Seen, column: str, most: int) -> dict[str, Bools]:
 
 def _delays(seen: Seen, section: Section, role: str) -> None:
     if not np.isfinite(seen.wait).any():
-        section.lacks("scheduling delays", "the log does not tell when tasks started")
+        section.lacks("scheduling delays", "the log does not tell when jobs started")
         return
     roles = _classes(seen, "group", MOST_ROLES)
-    complete = np.isfinite(seen.wait) & np.isfinite(seen.service)
+    complete = np.isfinite(seen.wait) & np.isfinite(seen.runtime)
     found = _delays_by(seen, section, role, {"all": None, "complete ones": complete, **roles})
     _delays_by(seen, section, "application", _classes(seen, "app", MOST_APPS))
     first, of_roles = found[0], found[2:]
@@ -94,7 +94,7 @@ def _run_times(seen: Seen, section: Section, role: str) -> None:
     what = "run time" if role == "role" else "latency"
     for column, of, most in (("group", role, MOST_ROLES), ("app", "application", MOST_APPS)):
         every: dict[str, Bools | None] = {"all": None} if column == "group" else {}
-        curves = seen.curves(seen.service, every | _classes(seen, column, most))
+        curves = seen.curves(seen.runtime, every | _classes(seen, column, most))
         title = f"{what.capitalize()} by {of}, of those that ended"
         section.distributions(f"{what} by {of}", curves, title=title, unit="s", of=of, y="share, %")
     if what == "latency":
@@ -110,8 +110,8 @@ def _run_times(seen: Seen, section: Section, role: str) -> None:
 
 def _survival(seen: Seen, section: Section, role: str) -> None:
     start = np.isfinite(seen.floats("start"))
-    running = seen.is_("status", "running") & ~np.isfinite(seen.service) & start
-    known = np.isfinite(seen.service) & start
+    running = seen.is_("status", "running") & ~np.isfinite(seen.runtime) & start
+    known = np.isfinite(seen.runtime) & start
     found = []
     for name, where in _classes(seen, "group", MOST_ROLES).items():
         if (known & where).any():
@@ -217,7 +217,7 @@ def _middle(drawn: Floats) -> tuple[float, float]:
 def _efficiency(seen: Seen, section: Section) -> None:
     """What is requested over what it is limited to: the mean over instances, and in all."""
     limits = seen.trace.series[LIMITS].collect()
-    both = seen.trace.workload.frame.join(limits, on="task", how="left", suffix="_limit", maintain_order="left")
+    both = seen.trace.workload.frame.join(limits, on="job", how="left", suffix="_limit", maintain_order="left")
     codes = seen.frame["app"].cast(pl.String).fill_null("").to_numpy()
     apps, app = np.unique(codes, return_inverse=True)
     blocks = Blocks(1.0, _draws(len(apps), seen.seed)[1:])

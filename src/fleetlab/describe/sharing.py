@@ -1,4 +1,4 @@
-"""What does it bring that tasks share GPUs, and how much of what they hold do they use?"""
+"""What does it bring that jobs share GPUs, and how much of what they hold do they use?"""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ HALF = 0.5
 def sharing(seen: Seen, section: Section) -> None:
     """Put together GPUs with and without sharing, and what is used of them."""
     if not seen.gpu.any():
-        section.lacks("GPU sharing", "no task asks for a GPU")
+        section.lacks("GPU sharing", "no job asks for a GPU")
     elif not ((seen.milli > 0) & (seen.milli < WHOLE)).any():
-        section.lacks("what sharing saves", "no task asks for a share of a GPU")
+        section.lacks("what sharing saves", "no job asks for a share of a GPU")
     else:
         _asked(seen, section)
         _held(seen, section)
@@ -33,7 +33,7 @@ def sharing(seen: Seen, section: Section) -> None:
 
 
 def _rounded(seen: Seen) -> dict[str, Floats]:
-    """GPUs of all instances of each task: as asked for, and in whole ones."""
+    """GPUs of all instances of each job: as asked for, and in whole ones."""
     return {
         SHARED: seen.instances * seen.milli / WHOLE,
         ALONE: seen.instances * np.ceil(seen.milli / WHOLE),
@@ -41,12 +41,12 @@ def _rounded(seen: Seen) -> dict[str, Floats]:
 
 
 def _asked(seen: Seen, section: Section) -> None:
-    """GPUs that the tasks of an hour ask for."""
+    """GPUs that the jobs of an hour ask for."""
     amounts = _rounded(seen)
     sums = [seen.blocks.sums(seen.at, x) for x in amounts.values()]
     saved = _percent(seen.blocks.ratio(sums[1] - sums[0], sums[1]))
     section.say("GPUs asked for that sharing saves", saved, "%")
-    section.sentences.append(f"Shares of GPUs save {rough(saved[0])} % of the GPUs that tasks ask for.")
+    section.sentences.append(f"Shares of GPUs save {rough(saved[0])} % of the GPUs that jobs ask for.")
     if not seen.clocked or seen.span < 2 * 86_400:
         section.lacks("GPUs asked for by hour of the day", "no clock, or less than two days")
         return
@@ -65,7 +65,7 @@ def _asked(seen: Seen, section: Section) -> None:
             series = pl.lit(name + published.SUFFIX)
             frames.append(pl.DataFrame({"x": np.arange(24.0), "y": y}).with_columns(series=series))
     section.tables["GPUs asked by hour of day"] = pl.concat(tables).rename({"at": "hour"})
-    alt = f"GPUs that tasks of an hour ask for, medians over days: sharing saves {rough(saved[0])} % of them"
+    alt = f"GPUs that jobs of an hour ask for, medians over days: sharing saves {rough(saved[0])} % of them"
     section.figures["GPUs asked by hour of day"] = Figure(
         "GPUs asked for with and without sharing, by hour of the day", "line", pl.concat(frames, how="diagonal"),
         "hour of the day", "GPUs", alt,
@@ -77,13 +77,13 @@ def _percent(told: tuple[float, float, float]) -> tuple[float, float, float]:
 
 
 def _held(seen: Seen, section: Section) -> None:
-    """GPUs that running tasks hold, over time."""
+    """GPUs that running jobs hold, over time."""
     if seen.span < HOUR or not np.isfinite(seen.held_until).any():
-        section.lacks("GPUs held over time", "the log does not tell when tasks started and ended, or is under an hour")
+        section.lacks("GPUs held over time", "the log does not tell when jobs started and ended, or is under an hour")
         return
     every = HOUR * -(-int(seen.span / HOUR) // MOST_POINTS)
     edges, frames, rows = np.arange(0.0, seen.span + 1, every), [], []
-    boxes = Held.by_tasks(seen, edges)
+    boxes = Held.by_jobs(seen, edges)
     for name, values in _rounded(seen).items():
         held = boxes.mean(values)
         frames.append(pl.DataFrame({"x": edges[:-1] / 86_400, "y": held}).with_columns(series=pl.lit(name)))
@@ -101,10 +101,10 @@ def _held(seen: Seen, section: Section) -> None:
 
 
 def _used(seen: Seen, section: Section) -> None:
-    """How many tasks use less than half of what they hold?"""
+    """How many jobs use less than half of what they hold?"""
     used = seen.used
     if used is None:
-        section.lacks("use of what tasks hold", "the trace has no usage")
+        section.lacks("use of what jobs hold", "the trace has no usage")
         return
     rows = []
     for name, (column, _, _) in AMOUNTS.items():
@@ -114,16 +114,16 @@ def _used(seen: Seen, section: Section) -> None:
         asked, of = seen.floats(column), used[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
         there = (asked > 0) & np.isfinite(of)
         little = of[there] < HALF * asked[there]
-        time = np.nan_to_num(seen.service[there]) * seen.instances[there] * asked[there]
-        for word, weights in (("tasks", None), ("instances", seen.instances[there]), ("time held", time)):
+        time = np.nan_to_num(seen.runtime[there]) * seen.instances[there] * asked[there]
+        for word, weights in (("jobs", None), ("instances", seen.instances[there]), ("time held", time)):
             told = share(little, weights, seen.at[there], seen.blocks)
             rows.append((name, word, *told))
-            if (name, word) == ("GPUs", "tasks") and there.any():
+            if (name, word) == ("GPUs", "jobs") and there.any():
                 _say_little(section, told)
     columns = ["of", "weighed by", "%", "low", "high"]
     section.tables["use of less than half"] = pl.DataFrame(rows, schema=columns, orient="row")
 
 
 def _say_little(section: Section, told: Told) -> None:
-    section.say("GPU tasks that use less than half of what they hold", told, "%")
-    section.sentences.append(f"{told[0]:.3g} % of the GPU tasks use less than half of the GPU that they hold.")
+    section.say("GPU jobs that use less than half of what they hold", told, "%")
+    section.sentences.append(f"{told[0]:.3g} % of the GPU jobs use less than half of the GPU that they hold.")

@@ -1,4 +1,4 @@
-"""How long do tasks run, when some still ran as the log ended? Kaplan and Meier's estimate, with Greenwood's variance.
+"""How long do jobs run, when some still ran as the log ended? Kaplan and Meier's estimate, with Greenwood's variance.
 
 Intervals are Greenwood's on the scale of log(−log S), so that they stay between 0 and 1 (Kalbfleisch and Prentice);
 the interval of a quantile is where they cross its level (Brookmeyer and Crowley 1982).

@@ -1,4 +1,4 @@
-"""When do tasks come? By hour, by hour of the day and weekday, and how much they come in bursts."""
+"""When do jobs come? By hour, by hour of the day and weekday, and how much they come in bursts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def time(seen: Seen, section: Section) -> None:
     """Put together what is known of arrivals."""
     came = ~seen.frame["older"].to_numpy()
     if older := int((~came).sum()):
-        section.lacks(f"when {older:,} tasks came", "they are older than the log: left out of arrivals")
+        section.lacks(f"when {older:,} jobs came", "they are older than the log: left out of arrivals")
     if seen.span <= 0:
-        section.lacks("arrivals", "all tasks are submitted at one instant")
+        section.lacks("arrivals", "all jobs are submitted at one instant")
         return
     hours, sums, inside = _hourly(seen, came)
     _over_time(section, hours, sums, inside, seen)
@@ -42,9 +42,9 @@ def time(seen: Seen, section: Section) -> None:
     if len(hours) < 2 * 24:
         section.lacks("hour of the day and weekday", "the trace is shorter than two days")
         return
-    _by_hour_of_day(section, hours, sums["tasks"])
-    _by_hour_of_week(section, hours, sums["tasks"])
-    _by_weekday(section, hours, sums["tasks"])
+    _by_hour_of_day(section, hours, sums["jobs"])
+    _by_hour_of_week(section, hours, sums["jobs"])
+    _by_weekday(section, hours, sums["jobs"])
 
 
 def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
@@ -53,7 +53,7 @@ def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
     first, count = int(hour.min()), int(hour.max() - hour.min()) + 1
     many = seen.instances[came]
     asked: dict[str, Floats] = {
-        "tasks": np.ones(len(hour)),
+        "jobs": np.ones(len(hour)),
         "instances": many,
         "GPUs": many * seen.milli[came] / WHOLE,
         "CPUs": many * seen.floats("cpu_milli")[came] / WHOLE,
@@ -95,14 +95,14 @@ def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: F
             told = told[0], float("nan"), float("nan")
         rows.append(_hour_row(name, values[whole], told))
         section.figures[f"{name.split(',')[0]} an hour"] = _series(name, hours - hours[0], values)
-        if name == "tasks":
-            section.say("tasks an hour", told)
+        if name == "jobs":
+            section.say("jobs an hour", told)
     section.tables["an hour"] = pl.DataFrame(rows, infer_schema_length=None)
-    mean, most = section.estimates[-1].value, float(sums["tasks"][whole].max(initial=0.0))
+    mean, most = section.estimates[-1].value, float(sums["jobs"][whole].max(initial=0.0))
     if mean > 0:
         many = f"the busiest has {rough(most / mean)} times as many"
         rest = many if whole.sum() > 1 else "that is a rate, as the log has no two whole hours"
-        section.sentences.append(f"{amount(mean)} tasks come in a mean hour; {rest}.")
+        section.sentences.append(f"{amount(mean)} jobs come in a mean hour; {rest}.")
 
 
 def _hour_row(name: str, values: Floats, told: Told) -> dict[str, object]:
@@ -126,9 +126,9 @@ def _series(name: str, hours: Ints, values: Floats) -> Figure:
 # -- by the clock ------------------------------------------------------------------------------------------------------
 
 
-def _by_hour_of_day(section: Section, hours: Ints, tasks: Floats) -> None:
-    told = published.hours("tasks by hour of day") if section.like_pai else None
-    frame, table = quartiles(hours % 24, tasks, 24)
+def _by_hour_of_day(section: Section, hours: Ints, jobs: Floats) -> None:
+    told = published.hours("jobs by hour of day") if section.like_pai else None
+    frame, table = quartiles(hours % 24, jobs, 24)
     if told is not None:
         table = table.with_columns(
             **{
@@ -143,9 +143,9 @@ def _by_hour_of_day(section: Section, hours: Ints, tasks: Floats) -> None:
     section.tables["by hour of day"] = table.rename({"at": "hour"})
     medians = table["P50"].to_numpy()
     peak, trough = int(np.argmax(medians)), int(np.argmin(medians))
-    alt = f"most tasks come from {peak} to {peak + 1} h, fewest from {trough} to {trough + 1} h"
-    section.figures["tasks by hour of day"] = Figure(
-        "Tasks by hour of the day: quartiles over days", "line", frame, "hour of the day", "tasks an hour", alt
+    alt = f"most jobs come from {peak} to {peak + 1} h, fewest from {trough} to {trough + 1} h"
+    section.figures["jobs by hour of day"] = Figure(
+        "Jobs by hour of the day: quartiles over days", "line", frame, "hour of the day", "jobs an hour", alt
     )
     section.sentences.append(f"{alt[0].upper()}{alt[1:]}: {amount(medians[peak])} and {amount(medians[trough])}.")
 
@@ -175,44 +175,44 @@ def _quartile_row(k: int, ranked: Floats) -> dict[str, float | None]:
     }  # fmt: skip
 
 
-def _by_hour_of_week(section: Section, hours: Ints, tasks: Floats) -> None:
+def _by_hour_of_week(section: Section, hours: Ints, jobs: Floats) -> None:
     if len(hours) < 7 * 24:
-        section.lacks("tasks by hour of the week", "the trace is shorter than a week")
+        section.lacks("jobs by hour of the week", "the trace is shorter than a week")
         return
     of_week = (hours + (3 - SUNDAY) * 24) % 168  # 1970 began on a Thursday; weeks begin on Sunday here
-    means = np.bincount(of_week, weights=tasks, minlength=168) / np.maximum(np.bincount(of_week, minlength=168), 1)
+    means = np.bincount(of_week, weights=jobs, minlength=168) / np.maximum(np.bincount(of_week, minlength=168), 1)
     frame = pl.DataFrame({"x": np.arange(168) / 24, "y": means, "series": "mean"})
     if section.like_pai:
-        told = published.hours("tasks by hour of week")["week"]
+        told = published.hours("jobs by hour of week")["week"]
         week = pl.DataFrame({"x": np.arange(168) / 24, "y": [float(y) for y in told], "series": "one week, published"})
         frame = pl.concat([frame, week])
-    alt = f"tasks an hour over the week, Sunday first: between {amount(means.min())} and {amount(means.max())}"
-    section.figures["tasks by hour of week"] = Figure(
-        "Tasks over the week", "line", frame, "day, from Sunday", "tasks an hour", alt
+    alt = f"jobs an hour over the week, Sunday first: between {amount(means.min())} and {amount(means.max())}"
+    section.figures["jobs by hour of week"] = Figure(
+        "Jobs over the week", "line", frame, "day, from Sunday", "jobs an hour", alt
     )
 
 
-def _by_weekday(section: Section, hours: Ints, tasks: Floats) -> None:
+def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
     day, counts = np.unique(hours // 24, return_counts=True)
-    sums = np.bincount(np.searchsorted(day, hours // 24), weights=tasks)
+    sums = np.bincount(np.searchsorted(day, hours // 24), weights=jobs)
     day, sums = day[counts == 24], sums[counts == 24]
     weekday = (day + 3) % 7
     if len(day) < 7:
-        section.lacks("tasks by weekday", "the trace has less than a week of whole days")
+        section.lacks("jobs by weekday", "the trace has less than a week of whole days")
         return
     rows = [{"day": name, **_mean_of(sums[weekday == k])} for k, name in enumerate(DAYS)]
     section.tables["by weekday"] = pl.DataFrame(rows, infer_schema_length=None)
-    frame = section.tables["by weekday"].select(x="day", y="tasks", low="low", high="high")
+    frame = section.tables["by weekday"].select(x="day", y="jobs", low="low", high="high")
     free, work = float(sums[weekday >= 5].mean()), float(sums[weekday < 5].mean())
-    alt = f"a weekend day has {amount(free)} tasks, a weekday {amount(work)}"
-    section.figures["tasks by weekday"] = Figure("Tasks by weekday", "bar", frame, "weekday", "tasks a day", alt)
+    alt = f"a weekend day has {amount(free)} jobs, a weekday {amount(work)}"
+    section.figures["jobs by weekday"] = Figure("Jobs by weekday", "bar", frame, "weekday", "jobs a day", alt)
     section.sentences.append(f"{alt[0].upper()}{alt[1:]}.")
 
 
 def _mean_of(days: Floats) -> dict[str, float | None]:
     n, mean = len(days), float(days.mean()) if len(days) else float("nan")
     half = student(n - 1, SURE) * float(days.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return {"days": n, "tasks": mean, "low": max(0.0, mean - half), "high": mean + half}
+    return {"days": n, "jobs": mean, "low": max(0.0, mean - half), "high": mean + half}
 
 
 # -- bursts ------------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _bursts(section: Section, seen: Seen, submit: Floats) -> None:
         "in bursts" if squared[0] > BURSTY else "as evenly as clockwork" if squared[0] < 1 / BURSTY else "as by chance"
     )
     section.sentences.append(
-        f"Tasks come {how}: gaps vary by {amount(squared[0])} squared means, where chance alone gives 1."
+        f"Jobs come {how}: gaps vary by {amount(squared[0])} squared means, where chance alone gives 1."
     )
 
 

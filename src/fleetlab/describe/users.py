@@ -16,18 +16,18 @@ from fleetlab.describe._seen import TOP, WHOLE, Seen
 
 FEWEST = 20  # users: with fewer, no interval
 POINTS = 200
-WEIGHED = ("tasks", "instances", "GPU time")
+WEIGHED = ("jobs", "instances", "GPU time")
 
 
 def users(seen: Seen, section: Section) -> None:
-    """Tasks a user, the share of the busiest, Gini's number, and Lorenz's curve."""
+    """Jobs a user, the share of the busiest, Gini's number, and Lorenz's curve."""
     by_user = _by_user(seen)
     if not by_user.height:
         section.lacks("users", "the log names none")
         return
-    made = curve("users", by_user["tasks"].to_numpy())
+    made = curve("users", by_user["jobs"].to_numpy())
     section.distributions(
-        "tasks a user", [made] if made else [], title="Tasks that a user submits", unit="tasks", x="tasks of a user",
+        "jobs a user", [made] if made else [], title="Jobs that a user submits", unit="jobs", x="jobs of a user",
         y="share of users, %",
     )  # fmt: skip
     rows, frames = [], []
@@ -38,18 +38,18 @@ def users(seen: Seen, section: Section) -> None:
             frames.append(_lorenz(name, amounts))
     section.tables["users"] = pl.DataFrame(rows, infer_schema_length=None)
     _say(section, rows, by_user.height)
-    alt = f"the busiest twentieth of the users has {rows[0]['top 5 %, %']:.0f} % of the tasks"
+    alt = f"the busiest twentieth of the users has {rows[0]['top 5 %, %']:.0f} % of the jobs"
     section.figures["skew of users"] = Figure(
         "How much the busiest users have", "line", pl.concat(frames), "busiest users, %", "share, %", alt
     )
 
 
 def _by_user(seen: Seen) -> pl.DataFrame:
-    """What each user has; added up in the order of the tasks, so that the last bits are the same every time."""
+    """What each user has; added up in the order of the jobs, so that the last bits are the same every time."""
     named = seen.frame["user"].is_not_null().to_numpy()
     _, of = np.unique(seen.frame["user"].to_physical().fill_null(0).to_numpy()[named], return_inverse=True)
     many = seen.instances[named]
-    time = many * seen.milli[named] / WHOLE * np.nan_to_num(seen.service[named])
+    time = many * seen.milli[named] / WHOLE * np.nan_to_num(seen.runtime[named])
     sums = zip(WEIGHED, (np.ones(len(of)), many, time), strict=True)
     return pl.DataFrame({name: np.bincount(of, weights=w).astype(np.float64) for name, w in sums})
 

@@ -35,7 +35,7 @@ def unannounced(demand: Demand, every: float) -> pl.DataFrame:
 
 
 def _quiet_before(demand: Demand, apps: Ints, every: float) -> Bools:
-    """Has nobody asked for or let go of an instance of the same app in the hour before the step that a task came in?"""
+    """Has nobody asked for or let go of an instance of the same app in the hour before the step that a job came in?"""
     found = np.zeros(len(demand.asked), dtype=bool)
     for app in np.unique(apps):
         mine = np.flatnonzero(apps == app)

@@ -32,16 +32,16 @@ RAN = ["completed", "failed", "running"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Tasks as far as demand goes: when they asked, from when to when they held something, and what."""
+    """Jobs as far as demand goes: when they asked, from when to when they held something, and what."""
 
-    asked: Floats  # [tasks] nan: before the trace began
-    begin: Floats  # [tasks] -inf: before the trace began; nan: never, or not known
-    until: Floats  # [tasks] inf: still at its end
-    amounts: Floats  # [tasks, resources], of all instances together
-    part: Ints  # [tasks]
+    asked: Floats  # [jobs] nan: before the trace began
+    begin: Floats  # [jobs] -inf: before the trace began; nan: never, or not known
+    until: Floats  # [jobs] inf: still at its end
+    amounts: Floats  # [jobs, resources], of all instances together
+    part: Ints  # [jobs]
     parts: tuple[str, ...]
-    apps: Ints | None  # [tasks]
-    span: float  # to the last submission: later a log may show how tasks end, but not all that comes
+    apps: Ints | None  # [jobs]
+    span: float  # to the last submission: later a log may show how jobs end, but not all that comes
     notes: tuple[str, ...]
 
     @classmethod
@@ -49,7 +49,7 @@ class Demand:
         """What a trace says of it."""
         w = trace.workload
         if not len(w):
-            msg = f"{w.source}: there is nothing to forecast: no tasks"
+            msg = f"{w.source}: there is nothing to forecast: no jobs"
             raise WorkloadError(msg, hint="`fleetlab show` says what is in a trace")
         asked, begin, until = _times(w)
         # GPU memory is told for each GPU of an instance, as the simulator takes it.
@@ -113,9 +113,9 @@ class Demand:
 
 
 def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
-    """When each task asked, began to hold, and let go."""
+    """When each job asked, began to hold, and let go."""
     ran = pl.col("status").cast(pl.String).is_in(RAN)
-    # A task that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
+    # A job that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
     any_start = pl.lit(w.frame["start"].null_count() < len(w))
     older = any_start & ran & pl.col("start").is_null() & (pl.col("submit") == 0)
     begin = (
@@ -125,7 +125,7 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     )  # fmt: skip
     running = pl.col("status").cast(pl.String) == "running"
     finite = pl.when(begin.is_finite()).then(begin)
-    until = pl.coalesce("end", finite + pl.col("service"), pl.when(running).then(np.inf))
+    until = pl.coalesce("end", finite + pl.col("runtime"), pl.when(running).then(np.inf))
     times = w.frame.select(
         asked=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
     )
@@ -134,7 +134,7 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
 
 
 def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
-    """Which part each task is of; the largest by themselves, by how many instances they have."""
+    """Which part each job is of; the largest by themselves, by how many instances they have."""
     if by is None:
         return np.zeros(len(w), dtype=np.int64), (ALL,)
     if by not in get_args(By):
@@ -144,7 +144,7 @@ def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
     name = column.list.join("|").replace("", None) if by == "gpu_type" else column.cast(pl.String)
     named = w.frame.select(name.alias("part"), "instances")
     if named["part"].null_count() == len(w):
-        msg = f"{w.source}: no task names its {by}"
+        msg = f"{w.source}: no job names its {by}"
         raise WorkloadError(msg, hint="leave --by out, or name another")
     named = named.with_columns(pl.col("part").fill_null(NONE))
     size = (
@@ -171,11 +171,11 @@ def _notes(w: Workload, asked: Floats, begin: Floats, until: Floats) -> tuple[st
     unknown = int((ran & (np.isnan(begin) | np.isnan(until))).sum())
     said = []
     if older:
-        said.append(f"{older:,} tasks are older than the trace: they hold from its beginning and are no requests in it")
+        said.append(f"{older:,} jobs are older than the trace: they hold from its beginning and are no requests in it")
     if alive:
-        said.append(f"{alive:,} tasks still run at its end: they hold until then")
+        said.append(f"{alive:,} jobs still run at its end: they hold until then")
     if unknown:
-        said.append(f"{unknown:,} tasks that ran have no known start or end: the level is without them")
+        said.append(f"{unknown:,} jobs that ran have no known start or end: the level is without them")
     if w.frame["start"].null_count() == len(w):
-        said.append("no task has a start: the level counts from submission, as if nobody waited")
+        said.append("no job has a start: the level counts from submission, as if nobody waited")
     return tuple(said)

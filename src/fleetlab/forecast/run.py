@@ -19,7 +19,7 @@ from fleetlab.forecast.result import Forecast
 from fleetlab.forecast.studied import Studied, ahead, study
 from fleetlab.forecast.verdict import sentences
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
 
@@ -35,7 +35,7 @@ def forecast(
     gap: int | None = None,
     folds: int = 4,
     seed: int = 0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Forecast:
     """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
 
@@ -54,13 +54,13 @@ def forecast(
     panels = list(demand.panels(target, seconds)) if demand.steps(seconds) else []
     if not panels:
         msg = f"{trace.workload.source}: there is no demand in whole steps of {seconds:,.6g} s"
-        raise WorkloadError(msg, hint="shorter steps, or a trace whose tasks ask for something")
-    tell, total, count = tell or (lambda *_: None), len(panels) * len(which), 0
+        raise WorkloadError(msg, hint="shorter steps, or a trace whose jobs ask for something")
+    progress, total, count = progress or (lambda *_: None), len(panels) * len(which), 0
 
     def done() -> None:
         nonlocal count
         count += 1
-        tell("models", count, count / total)
+        progress("models", count, count / total)
 
     how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "seed": seed, "done": done}
     found = [study(name, panel, which, ensemble=ensemble, **how) for name, panel in panels]

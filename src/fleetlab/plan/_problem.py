@@ -41,7 +41,7 @@ class Problem:
     memory: Ints  # [classes]: MiB of each GPU
     weight: Floats  # [classes]: what a node in use counts for
     of: Ints  # [nodes]: the class of each
-    rows: pl.DataFrame  # task, instance, kind: one row an instance, in the order of kinds
+    rows: pl.DataFrame  # job, instance, kind: one row an instance, in the order of kinds
     first: Ints  # [kinds + 1]: where the rows of a kind begin
     names: pl.Series  # of the nodes
 
@@ -87,10 +87,10 @@ def problem(demand: Workload, nodes: Cluster, *, weight: pl.Series | None = None
 
 
 def _asked(frame: pl.DataFrame) -> pl.DataFrame:
-    """What each task asks for; what does not matter to it is left out, so that it does not make a kind of its own."""
+    """What each job asks for; what does not matter to it is left out, so that it does not make a kind of its own."""
     gpu, limited = pl.col("gpu_milli") > 0, pl.col("max_per_node") > 0
     return frame.select(
-        "task",
+        "job",
         "instances",
         *AMOUNTS,
         pl.col("gpu_milli").cast(pl.Int64),
@@ -134,7 +134,7 @@ def _part(asked: Ints, there: Ints) -> Floats:
 
 
 def _rows(asked: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
-    """One row an instance: its task, its number inside it, its kind."""
+    """One row an instance: its job, its number inside it, its kind."""
     each = asked.join(kinds, on=ASKED, how="left", nulls_equal=True, maintain_order="left")
-    each = each.select("task", "kind", instance=pl.int_ranges(pl.col("instances").cast(pl.Int64)))
-    return each.explode("instance").sort("kind", maintain_order=True).select("task", "instance", "kind")
+    each = each.select("job", "kind", instance=pl.int_ranges(pl.col("instances").cast(pl.Int64)))
+    return each.explode("instance").sort("kind", maintain_order=True).select("job", "instance", "kind")

@@ -113,13 +113,13 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
     """Who is alive in a trace at a time: seconds from its first submission, `2d`, `3h`, `90m`; or when it is busiest.
 
     An instance lives from its start to its end where the log has them; one that is older than the log from its
-    beginning; one that has no end to the end of the log. Where a log has no starts, tasks are taken to begin when they
+    beginning; one that has no end to the end of the log. Where a log has no starts, jobs are taken to begin when they
     are submitted. The busiest moment is that at which the sum over resources of what is held, each as a part of its own
     peak, is highest.
     """
     workload = trace.workload
     if not len(workload):
-        msg = f"{workload.source}: there is no task in it"
+        msg = f"{workload.source}: there is no job in it"
         raise WorkloadError(msg, hint="`fleetlab show TRACE` says what is in a trace")
     begin, end = lives(workload)
     when = busiest(workload, begin, end) if at == "busiest" else _seconds(at)
@@ -131,7 +131,7 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
 
 
 def lives(workload: Workload) -> tuple[Floats, Floats]:
-    """When each task begins and ends; infinite for one that never begins, or has no end."""
+    """When each job begins and ends; infinite for one that never begins, or has no end."""
     f = workload.frame
     if f["start"].null_count() == f.height:
         begin = pl.col("submit")
@@ -139,7 +139,7 @@ def lives(workload: Workload) -> tuple[Floats, Floats]:
         over = pl.col("status").is_in(["completed", "failed"]) & pl.col("end").is_not_null()
         older = pl.col("start").is_null() & (pl.col("submit") == 0) & (over | (pl.col("status") == "running"))
         begin = pl.when(older).then(0.0).otherwise(pl.col("start"))
-    told = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("service")))
+    told = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("runtime")))
     waits = (f["status"] == "waiting").to_numpy()
     start, stop = (told[c].fill_null(math.inf).to_numpy().copy() for c in ("begin", "end"))
     start[waits] = math.inf
@@ -151,7 +151,7 @@ def busiest(workload: Workload, begin: Floats, end: Floats) -> float:
     times = np.unique(begin[np.isfinite(begin)])
     if not len(times):
         msg = f"{workload.source}: nobody ever starts in it"
-        raise WorkloadError(msg, hint="a log of tasks that ran has their starts, or at least submissions")
+        raise WorkloadError(msg, hint="a log of jobs that ran has their starts, or at least submissions")
     if len(times) > STEPS:
         times = times[np.linspace(0, len(times) - 1, STEPS).astype(np.int64)]
     total = np.zeros(len(times))

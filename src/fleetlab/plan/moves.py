@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.plan import bound, stay
 from fleetlab.plan._moving import on_node, relocate
 from fleetlab.plan._nodes import Nodes
@@ -22,14 +22,14 @@ from fleetlab.plan.checker import check
 from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, Score, best_fit
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 Step = tuple[int, int, int, int, int]  # who, from which node and GPUs, to which node and GPUs
 Freed = tuple[str, list[Step]]
 FREES = ("node", "gpu")
 BARRED = 10 * WHOLE  # taken off a GPU while nobody may go there
 MOVES = {
     "step": pl.Int64,
-    "task": pl.Int64,
+    "job": pl.Int64,
     "instance": pl.Int64,
     "from": pl.String,
     "from_gpus": pl.Int64,
@@ -41,7 +41,7 @@ MOVES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Defragmentation:
+class Defragmentation(Result):
     """Moves in their order, and what each of them makes free."""
 
     provenance: Provenance
@@ -70,7 +70,7 @@ class Defragmentation:
         ]
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         what, now = self._what, self.before + self.freed
         if not self.freed:
@@ -80,8 +80,7 @@ class Defragmentation:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what each free node or GPU costs; the moves in their order; who is where after them."""
-        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        return {"sentences": told, "freed": self._freed(), "moves": self.moves, "placements": self.placements}
+        return {"freed": self._freed(), "moves": self.moves, "placements": self.placements}
 
     def _freed(self) -> pl.DataFrame:
         each = self.moves.group_by("frees", maintain_order=True)
@@ -106,11 +105,11 @@ def defragment(
     most: int | None = None,
     mib_per_second: float = 1000.0,
     restart: float = 60.0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Defragmentation:
     """Which moves free a whole node or GPU, in which order, and what do they cost? The cheapest first, `most` in all.
 
-    `current` says who is where: task, instance, node, gpus. A move takes `restart` seconds, and its memory at
+    `current` says who is where: job, instance, node, gpus. A move takes `restart` seconds, and its memory at
     `mib_per_second`. Instances move to nodes that are in use, and to GPUs of which some is held.
     """
     _known(free, most, mib_per_second, restart)
@@ -118,11 +117,11 @@ def defragment(
     here = stay.here_of(p, current)
     placing = _as_it_is(p, here, demand, nodes)
     before = rows(p, here, placing)
-    minutes = (demand.frame.select("task", memory=pl.col("memory_mib") + pl.col("gpu_memory_mib"))
-               .select("task", minutes=(restart + pl.col("memory") / mib_per_second) / 60))  # fmt: skip
+    minutes = (demand.frame.select("job", memory=pl.col("memory_mib") + pl.col("gpu_memory_mib"))
+               .select("job", minutes=(restart + pl.col("memory") / mib_per_second) / 60))  # fmt: skip
     work = _Work(p, placing, _costs(p, minutes), free)
     start = work.idle()
-    steps = work.all(math.inf if most is None else most, tell or (lambda *_: None))
+    steps = work.all(math.inf if most is None else most, progress or (lambda *_: None))
     moves = _told(p, here, steps, minutes)
     after = rows(p, here, placing)
     _audit(demand, nodes, before, moves)
@@ -159,13 +158,13 @@ def _as_it_is(p: Problem, here: Here, demand: Workload, nodes: Cluster) -> Placi
 
 def rows(p: Problem, here: Here, placing: Placing) -> pl.DataFrame:
     """Who is where; those placed are in the order of `here`."""
-    who = p.rows.select("task", "instance")[here.row]
+    who = p.rows.select("job", "instance")[here.row]
     return who.with_columns(node=p.names.gather(placing.node), gpus=pl.Series(placing.gpus, dtype=pl.Int64))
 
 
 def _costs(p: Problem, minutes: pl.DataFrame) -> dict[int, float]:
     """What it takes to move one of each kind."""
-    first = p.rows.with_row_index("row")[p.first[:-1]].join(minutes, on="task", how="left", maintain_order="left")
+    first = p.rows.with_row_index("row")[p.first[:-1]].join(minutes, on="job", how="left", maintain_order="left")
     return dict(enumerate(first["minutes"].to_list()))
 
 
@@ -185,7 +184,7 @@ class _Work:
             return int((nodes.number == 0).sum())
         return int((nodes.gpu == WHOLE).sum())
 
-    def all(self, most: float, tell: Tell) -> list[Freed]:
+    def all(self, most: float, progress: Progress) -> list[Freed]:
         """Free one after the other, the cheapest first; who failed is tried again as long as others make room."""
         found: list[Freed] = []
         before = -1
@@ -194,7 +193,7 @@ class _Work:
             for name, n, g in self._candidates():
                 if len(found) < most and (freed := self._try(n, g)):
                     found.append((name, freed))
-                    tell("freed", len(found), 1 - 0.99 ** len(found))  # how many there will be is not known
+                    progress("freed", len(found), 1 - 0.99 ** len(found))  # how many there will be is not known
         return found
 
     def _candidates(self) -> list[tuple[str, int, int]]:
@@ -245,7 +244,7 @@ def _in_the_way(placing: Placing, who: list[int], g: int) -> list[int]:
 def _told(p: Problem, here: Here, freed: list[Freed], minutes: pl.DataFrame) -> pl.DataFrame:
     """The moves as a table."""
     flat = [(name, *step) for name, steps in freed for step in steps]
-    who = p.rows.select("task", "instance")[here.row[[i for _, i, *_ in flat]]]
+    who = p.rows.select("job", "instance")[here.row[[i for _, i, *_ in flat]]]
     told = who.with_columns(
         step=pl.int_range(1, pl.len() + 1),
         **{"from": p.names.gather([n for _, _, n, *_ in flat]), "to": p.names.gather([n for *_, n, _ in flat])},
@@ -253,7 +252,7 @@ def _told(p: Problem, here: Here, freed: list[Freed], minutes: pl.DataFrame) -> 
         to_gpus=pl.Series([g for *_, g in flat], dtype=pl.Int64),
         frees=pl.Series([name for name, *_ in flat], dtype=pl.String),
     )
-    told = told.join(minutes, on="task", how="left", maintain_order="left")
+    told = told.join(minutes, on="job", how="left", maintain_order="left")
     return told.select(pl.col(name).cast(kind) for name, kind in MOVES.items())
 
 
@@ -267,20 +266,20 @@ def _at_most(p: Problem, free: str) -> int:
 
 def _audit(demand: Workload, nodes: Cluster, before: pl.DataFrame, moves: pl.DataFrame) -> None:
     """Walk through the moves and check, after each, the node that somebody came to: no other can have become wrong."""
-    at = {(t, i): (n, g) for t, i, n, g in before.select("task", "instance", "node", "gpus").iter_rows()}
+    at = {(t, i): (n, g) for t, i, n, g in before.select("job", "instance", "node", "gpus").iter_rows()}
     on: dict[str, set[tuple[int, int]]] = {}
     for who, (n, _) in at.items():
         on.setdefault(n, set()).add(who)
-    for task, instance, node, gpus in moves.select("task", "instance", "to", "to_gpus").iter_rows():
-        on[at[task, instance][0]].discard((task, instance))
-        at[task, instance] = (node, gpus)
-        on.setdefault(node, set()).add((task, instance))
+    for job, instance, node, gpus in moves.select("job", "instance", "to", "to_gpus").iter_rows():
+        on[at[job, instance][0]].discard((job, instance))
+        at[job, instance] = (node, gpus)
+        on.setdefault(node, set()).add((job, instance))
         here = [(*who, *at[who]) for who in on[node]]
-        table = pl.DataFrame(here, schema=["task", "instance", "node", "gpus"], orient="row")
+        table = pl.DataFrame(here, schema=["job", "instance", "node", "gpus"], orient="row")
         if wrong := check(_only(demand, table), nodes, table, whole=False):
             msg = f"a move that is wrong: {wrong[:3]}"
             raise AssertionError(msg)
 
 
 def _only(demand: Workload, table: pl.DataFrame) -> Workload:
-    return replace(demand, frame=demand.frame.filter(pl.col("task").is_in(table["task"].unique().to_list())))
+    return replace(demand, frame=demand.frame.filter(pl.col("job").is_in(table["job"].unique().to_list())))

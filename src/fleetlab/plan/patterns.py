@@ -85,7 +85,7 @@ class Generated:
 
 
 def generate(
-    shapes: Shapes, start: Placing, *, until: float, seed: int, tell: Callable[[str, int, float], None]
+    shapes: Shapes, start: Placing, *, until: float, seed: int, progress: Callable[[str, int, float], None]
 ) -> Generated:
     """Look for patterns until none is better, or the clock reads `until`."""
     master = _Master(shapes)
@@ -98,7 +98,7 @@ def generate(
         values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)
         new = sum(master.add(pattern) for pattern in patterns)
         found.bound = max(found.bound, _proved(shapes, prices, values))
-        tell("patterns", len(master.patterns), min(0.95, found.bound / best if np.isfinite(best) else 0.5))
+        progress("patterns", len(master.patterns), min(0.95, found.bound / best if np.isfinite(best) else 0.5))
         found.done, found.clock = not new and not how.gap, time.monotonic() > until
         if found.done or found.clock or found.bound >= best - 1e-6:
             break

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, say
 
 LOADS = ("cpu", "memory", "rdma", "disk", "gpu")
 METRICS = {
@@ -22,13 +22,13 @@ BARS = 20  # of the figure of loads
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Result):
     """A placement with its bound: no plan whatever does better than `bound`, and this one comes to `value`."""
 
     provenance: Provenance
     demand: Workload
     cluster: Cluster
-    placements: pl.DataFrame  # task, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
+    placements: pl.DataFrame  # job, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
     unplaced: pl.DataFrame  # who does not fit, and why
     value: float
     bound: float
@@ -85,21 +85,20 @@ class Plan:
 
     def _held(self) -> pl.DataFrame:
         asked = self.demand.frame.select(
-            "task",
+            "job",
             held_cpu="cpu_milli",
             held_memory="memory_mib",
             held_rdma="rdma_milli",
             held_disk="disk_mib",
             held_gpu=pl.col("gpu_milli").cast(pl.Int64),
         )
-        each = self.placements.join(asked, on="task", how="left", maintain_order="left")
+        each = self.placements.join(asked, on="job", how="left", maintain_order="left")
         sums = [pl.col(f"held_{name}").sum() for name in LOADS]
         return each.group_by("node", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("instances"), *sums)
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what does not fit; nodes by pool and type; the load of each node in use; who is where."""
-        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": told, "does not fit": self.unplaced, "nodes": self._by_class()}
+        tables = {"does not fit": self.unplaced, "nodes": self._by_class()}
         return tables | {"loads": self.loads, "placements": self.placements}
 
     def _by_class(self) -> pl.DataFrame:
@@ -113,7 +112,7 @@ class Plan:
         return both.with_columns(pl.col("in use", "instances").fill_null(0))
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         placed, asked = self.placements.height, self.demand.instances
         if not self.feasible:
@@ -121,7 +120,7 @@ class Plan:
             sure = "this is proved" if proved else "nobody found a way, which is no proof"
             first = f"Not all of {asked:,} instances fit on {len(self.cluster):,} nodes: {sure}."
             rest = f"Here {asked - placed:,} of them have no place."
-            return first, rest, *(f"Task {row['task']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
+            return first, rest, *(f"Job {row['job']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
         name, unit = METRICS[self.provenance.settings["objective"]]
         times, of = (100.0, " %") if unit == "%" else (1.0, "")
         value, bound = times * self.value, times * self.bound

@@ -22,7 +22,7 @@ from fleetlab.plan.greedy import Placing, aligned, best_fit, largest_first, leas
 from fleetlab.plan.result import METRICS, Plan
 from fleetlab.plan.why import why
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 AGAIN = 4  # quick plans in other orders, drawn by the seed
 FEW = 500  # instances: beyond, one order must do
 PARTS = (0.0, 0.2, 0.4, 0.6)  # of a node, that rounding a pattern up adds at most
@@ -37,13 +37,13 @@ def plan(
     current: pl.DataFrame | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Where to put it? Every instance of `demand` on one of `nodes`, and a bound on how much better it could be.
 
     Times of the demand do not matter: all its instances are there at once. `objective` is what to have least of:
     `nodes` in use; `stranded` GPUs, on nodes in use and held by nobody; `cost` of nodes in use by the `prices` of their
-    pools; `balance`, the highest load of a node; `moves` from where instances are, by a table `current` of task,
+    pools; `balance`, the highest load of a node; `moves` from where instances are, by a table `current` of job,
     instance, node and gpus. Every plan is checked by code that none of the solvers uses.
 
     >>> three = Workload.of(pl.DataFrame({"submit": 0.0, "instances": [3], "gpu_milli": [600]}), source="by hand")
@@ -53,7 +53,9 @@ def plan(
     _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))
     here = None if current is None else stay.here_of(p, current)
-    search = _Search(p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, tell=tell or (lambda *_: None))
+    search = _Search(
+        p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, progress=progress or (lambda *_: None)
+    )
     search.notes += [] if current is None or here is None else stay.notes(p, current, here)
     {"balance": search.balance, "moves": search.moves}.get(objective, search.weight)(here)
     settings = {"objective": objective, "seconds": seconds, "cluster": nodes.source}
@@ -113,7 +115,7 @@ class _Search:
     until: float
     seconds: float
     seed: int
-    tell: Tell
+    progress: Progress
     best: Placing = field(init=False)
     bound: float = 0.0
     value: float = math.inf
@@ -165,7 +167,7 @@ class _Search:
             if self._closed() or (j and self._late(0.9)):
                 break
             self._better(largest_first(self.p, score, rng=drawn))
-            self.tell("quick plans", j + 1, (j + 1) / len(tries))
+            self.progress("quick plans", j + 1, (j + 1) / len(tries))
         if self.best.left.any():
             self._better(smallest_first(self.p, best_fit))
         elif not self._closed():
@@ -176,7 +178,7 @@ class _Search:
         """A bound by column generation, and plans by rounding what it found."""
         shapes = patterns.Shapes.make(self.p)
         until = time.monotonic() + 0.6 * self.left
-        found = patterns.generate(shapes, self.best, until=until, seed=self.seed, tell=self.tell)
+        found = patterns.generate(shapes, self.best, until=until, seed=self.seed, progress=self.progress)
         self.clock |= found.clock
         self.bound = max(self.bound, bound.whole_steps(self.p, found.bound))
         self.never = found.bound > float(self.p.weight @ self.p.there) + 1e-6
@@ -200,7 +202,7 @@ class _Search:
     def _exactly(self, objective: str, nodes: Ints, here: Here | None) -> None:
         if not exact.small(self.p, nodes):
             return
-        self.tell("exact", 0, 0.0)
+        self.progress("exact", 0, 0.0)
         found = exact.exact(
             self.p, nodes, objective=objective, best=self.best, here=here, seconds=max(self.left, 0.05), seed=self.seed
         )
@@ -233,7 +235,7 @@ class _Search:
             before = (self.best.left.sum(), balance.highest(self.best))
             if not j or (placing.left.sum(), balance.highest(placing)) < before:
                 self.best = placing
-            self.tell("quick plans", j + 1, (j + 1) / AGAIN)
+            self.progress("quick plans", j + 1, (j + 1) / AGAIN)
             if self._late(0.5):
                 break
         if self.best.left.any():  # spread out, someone has no place left: packed, all may have one
@@ -305,8 +307,8 @@ def rows_of(p: Problem, placing: Placing, here: Here | None) -> pl.DataFrame:
         rest = (row for row in range(int(p.first[k]), int(p.first[k + 1])) if row not in given)
         given |= dict(zip(rest, places, strict=False))
     rows = sorted(given)
-    who = p.rows.select("task", "instance")[rows]
+    who = p.rows.select("job", "instance")[rows]
     return who.with_columns(
         node=p.names.gather([given[row][0] for row in rows]),
         gpus=pl.Series([given[row][1] for row in rows], dtype=pl.Int64),
-    ).sort("task", "instance")
+    ).sort("job", "instance")

@@ -14,7 +14,7 @@ from fleetlab.plan._problem import WHOLE, Bools, Ints, Problem
 from fleetlab.plan.exact import Here
 from fleetlab.plan.greedy import Placing, best_fit, spread
 
-COLUMNS = "task and node, and where they are known instance (its number in the task) and gpus (a bit for each GPU)"
+COLUMNS = "job and node, and where they are known instance (its number in the job) and gpus (a bit for each GPU)"
 TRIED = 200  # nodes on which room is made for someone
 
 
@@ -22,12 +22,12 @@ def here_of(p: Problem, current: pl.DataFrame) -> Here:
     """Where instances are now, by their rows; on a node that is not there any more: -1."""
     table = _table(current)
     rows = p.rows.with_row_index("row")
-    told = table.join(rows, on=["task", "instance"], how="left", maintain_order="left")
+    told = table.join(rows, on=["job", "instance"], how="left", maintain_order="left")
     if (lost := told.filter(pl.col("row").is_null())).height:
-        msg = f"the current placement has an instance that nobody asks for: task {lost['task'][0]}"
-        raise WorkloadError(msg, hint="its tasks and the numbers of instances in them are those of the demand")
+        msg = f"the current placement has an instance that nobody asks for: job {lost['job'][0]}"
+        raise WorkloadError(msg, hint="its jobs and the numbers of instances in them are those of the demand")
     if (twice := told.filter(pl.col("row").is_duplicated())).height:
-        msg = f"the current placement has an instance twice: task {twice['task'][0]}"
+        msg = f"the current placement has an instance twice: job {twice['job'][0]}"
         raise WorkloadError(msg, hint="one row an instance; without a column `instance` they are numbered in turn")
     names = pl.DataFrame({"node": p.names, "at": np.arange(p.nodes)})
     told = told.join(names, on="node", how="left", maintain_order="left").sort("row")
@@ -49,14 +49,14 @@ def notes(p: Problem, current: pl.DataFrame, here: Here) -> list[str]:
 
 
 def _table(current: pl.DataFrame) -> pl.DataFrame:
-    if missing := {"task", "node"} - set(current.columns):
+    if missing := {"job", "node"} - set(current.columns):
         msg = f"a current placement needs the column: `{sorted(missing)[0]}`"
         raise WorkloadError(msg, hint=f"it has {COLUMNS}")
     if "instance" not in current.columns:
-        current = current.with_columns(instance=pl.int_range(pl.len()).over("task"))
+        current = current.with_columns(instance=pl.int_range(pl.len()).over("job"))
     if "gpus" not in current.columns:
         current = current.with_columns(gpus=pl.lit(None))
-    kinds = {"task": pl.Int64, "instance": pl.Int64, "node": pl.String, "gpus": pl.Int64}
+    kinds = {"job": pl.Int64, "instance": pl.Int64, "node": pl.String, "gpus": pl.Int64}
     try:
         if cut := [name for name in kinds if current[name].dtype.is_float() and (current[name] % 1 != 0).any()]:
             msg = f"not a current placement: not whole numbers in the column: `{cut[0]}`"

@@ -12,7 +12,7 @@ from fleetlab.plan.bound import gpus_needed
 from fleetlab.plan.greedy import Placing
 
 SCHEMA = {
-    "task": pl.Int64,
+    "job": pl.Int64,
     "instances": pl.Int64,
     "rule": pl.String,
     "resource": pl.String,
@@ -33,7 +33,7 @@ def why(p: Problem, placing: Placing, *, proved: bool) -> pl.DataFrame:
 
 
 def _first(p: Problem, k: int) -> int:
-    return int(p.rows["task"][int(p.first[k])])
+    return int(p.rows["job"][int(p.first[k])])
 
 
 def _too_large(p: Problem) -> list[tuple[object, ...]]:
@@ -43,11 +43,11 @@ def _too_large(p: Problem) -> list[tuple[object, ...]]:
 
 def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
     """All that the nearest class of node lacks for one instance: among those of its GPU types, where there are some."""
-    task, count, asked = _first(p, k), int(p.count[k]), int(p.gpus[k])
+    job, count, asked = _first(p, k), int(p.count[k]), int(p.gpus[k])
     rows: list[tuple[object, ...]] = []
     if not p.typed[k].any():
         said = "no node has a GPU of a type it may use"
-        rows.append((task, count, "gpu_types", "gpus", asked, 0, asked, said, True))
+        rows.append((job, count, "gpu_types", "gpus", asked, 0, asked, said, True))
     # Where no GPU is of its type, how many there are of others says nothing.
     names = (*AMOUNTS, "gpus", "gpu_memory_mib") if p.typed[k].any() else AMOUNTS
     need = [*p.ask[k].tolist(), int(p.gpus[k]), int(p.vram[k])][: len(names)]
@@ -59,7 +59,7 @@ def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
     nearest = "the nearest node it may use" if p.typed[k].any() else "the nearest node of another type"
     for name, asked, has in min(lacks)[2]:
         said = f"one instance asks for {asked:,} {name}, {nearest} has {has:,}"
-        rows.append((task, count, "one node", name, asked, has, asked - has, said, True))
+        rows.append((job, count, "one node", name, asked, has, asked - has, said, True))
     return rows
 
 
@@ -130,12 +130,12 @@ def _left_over(p: Problem, placing: Placing, k: int, *, proved: bool) -> tuple[o
     a = int((short[best] / np.maximum(need, 1)).argmax())
     name = (*AMOUNTS, "gpu_milli")[a]
     asked, has = int(need[a]), int(free[best, a])
-    task = int(p.rows["task"][int(p.first[k + 1]) - left])
+    job = int(p.rows["job"][int(p.first[k + 1]) - left])
     if not short[best].any():
         name = "max_per_node" if not nodes.allowed(k, int(at[best])) else "gpu_milli"
         rule = "max_per_node" if name == "max_per_node" else "fragment"
         asked, has = (int(p.limit[k]), int(p.limit[k])) if rule == "max_per_node" else (asked, has)
         said = "its app has as many there as its limit allows" if rule == "max_per_node" else "free GPU is in pieces"
-        return (task, left, rule, name, asked, has, 0, said, proved)
+        return (job, left, rule, name, asked, has, 0, said, proved)
     said = f"the nearest node, {p.names[int(at[best])]}, has {has:,} {name} left of {asked:,} asked for"
-    return (task, left, "left over", name, asked, has, asked - has, said, proved)
+    return (job, left, "left over", name, asked, has, asked - has, said, proved)

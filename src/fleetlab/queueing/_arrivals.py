@@ -1,4 +1,4 @@
-"""How tasks arrive: the rate, its daily pattern, and how much more it varies than Poisson's law says."""
+"""How jobs arrive: the rate, its daily pattern, and how much more it varies than Poisson's law says."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def between(values: Floats) -> tuple[float, float]:
 
 
 def pattern(submit: Floats, span: float, begins: float) -> Floats | None:
-    """Tasks a second by hour of the day; none where the log is too short to tell."""
+    """Jobs a second by hour of the day; none where the log is too short to tell."""
     if span < LEAST or not len(submit):
         return None
     counts = np.bincount(_hour(submit, begins), minlength=24).astype(np.float64)
@@ -87,7 +87,7 @@ def dispersions(submit: Floats, span: float, begins: float, weights: Floats) -> 
 
 
 def _expected(submit: Floats, span: float, begins: float, window: float, n: int) -> Floats | None:
-    """How many tasks the daily pattern lets one expect in each window; none where there is no pattern."""
+    """How many jobs the daily pattern lets one expect in each window; none where there is no pattern."""
     rates = pattern(submit, span, begins)
     if rates is None:
         return None

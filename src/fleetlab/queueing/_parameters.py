@@ -33,7 +33,7 @@ PARAMETERS = {
     "cs2": Range("SCV of run times", at_low=True),
     "chance": Range("the chance to wait that is allowed", 0, 1),
     "period": Range("seconds after which the rates repeat"),
-    "speed": Range("work a second that a GPU does with 1, 2, … tasks on it"),
+    "speed": Range("work a second that a GPU does with 1, 2, … jobs on it"),
     "service": Range(f"the law of run times: {KNOWN}"),
 }
 

@@ -1,4 +1,4 @@
-"""One pool fitted: its tasks, what was learnt of them, and the waits that follow."""
+"""One pool fitted: its jobs, what was learnt of them, and the waits that follow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ GANG = CLASSES.index("a gang")
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """One pool; `waits` are of each of the `kinds` of its tasks."""
+    """One pool; `waits` are of each of the `kinds` of its jobs."""
 
     pool: Pool
     part: Part
     demand: Demand
-    rates: Floats | None  # tasks a second by hour of the day
+    rates: Floats | None  # jobs a second by hour of the day
     dispersions: list[Dispersion]
     ca2: Floats
     day: Day
@@ -57,7 +57,7 @@ class Fitted:
 
     @property
     def every(self) -> Waits:
-        """The waits of all tasks together."""
+        """The waits of all jobs together."""
         share = [float((self.part.kind == k).mean()) for k in self.kinds]
         return _predict.together(self.waits, share)
 
@@ -69,7 +69,7 @@ class Fitted:
 
     @property
     def cpu(self) -> float:
-        """The share of the pool's CPUs that its tasks would hold."""
+        """The share of the pool's CPUs that its jobs would hold."""
         if not self.load or not self.pool.cores:
             return 0.0
         time = float((self.part.cores * self.part.service).sum())
@@ -82,7 +82,7 @@ class Fitted:
 
 
 def fit(pool: Pool, part: Part, span: float, begins: float, weights: Floats) -> Fitted:
-    """Learn what there is to know of a pool's tasks, and tell their waits."""
+    """Learn what there is to know of a pool's jobs, and tell their waits."""
     kinds = tuple(np.unique(part.kind).tolist())
     if span <= 0 or not len(part.submit):
         nothing = Demand(*(np.zeros(len(weights)) for _ in Demand._fields))
@@ -103,7 +103,7 @@ def fit(pool: Pool, part: Part, span: float, begins: float, weights: Floats) -> 
 
 
 def _ca2(part: Part, seen: list[Dispersion], time: Floats) -> Floats:
-    """How bursts count: as much as they are seen in windows about as long as a task runs."""
+    """How bursts count: as much as they are seen in windows about as long as a job runs."""
     if seen:
         return min(seen, key=lambda d: abs(math.log(d.window / max(float(time[0]), 1.0)))).around
     gaps = _arrivals.gaps_scv(part.submit)

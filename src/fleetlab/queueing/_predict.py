@@ -1,6 +1,6 @@
-"""How long tasks of a pool should wait, where theory can tell: one pool as a GI/G/m of equal work, hour by hour.
+"""How long jobs of a pool should wait, where theory can tell: one pool as a GI/G/m of equal work, hour by hour.
 
-A task of n servers for X seconds brings work nX. Work and variability decide the wait at high load, whatever the sizes
+A job of n servers for X seconds brings work nX. Work and variability decide the wait at high load, whatever the sizes
 (Grosof, Harchol-Balter and Scheller-Wolf 2022 for orders that keep servers filled), so the pool is taken for m servers
 that each have the n of the usual server second, with jobs of the same work. Whitt's GI/G/m gives their wait. Over a
 day it is that of the load that would run then if nobody waited (modified offered load). Who waits depends on what is
@@ -31,13 +31,13 @@ RATIO = 1.1  # between needs that are told apart
 
 
 class Demand(NamedTuple):
-    """What the tasks of a pool ask for; first of the whole log, then of each draw of its blocks."""
+    """What the jobs of a pool ask for; first of the whole log, then of each draw of its blocks."""
 
-    rate: Floats  # tasks a second
+    rate: Floats  # jobs a second
     time: Floats  # mean run time
     load: Floats  # servers that would be busy if nobody waited
-    scv: Floats  # of a task's work
-    usual: Floats  # servers that the task behind a busy server holds
+    scv: Floats  # of a job's work
+    usual: Floats  # servers that the job behind a busy server holds
 
 
 class Day(NamedTuple):
@@ -107,7 +107,7 @@ def servers_of(found: Demand, servers: float) -> int:
 
 
 def _variability(rho: Floats, m: int, ca2: float, cs2: float) -> Floats:
-    if not math.isfinite(ca2 + cs2):  # a draw without tasks
+    if not math.isfinite(ca2 + cs2):  # a draw without jobs
         return np.ones(len(rho))
     # At one server Pollaczek and Khinchine are exact for Poisson arrivals: the correction is for more.
     factor = np.ones(len(rho)) if m == 1 else whitt_factor(np.clip(rho, 1e-9, 1.0), m, ca2, max(cs2, 0.0))
@@ -151,7 +151,7 @@ def quantile(waits: Waits, q: float) -> Floats:
 
 
 def together(waits: Sequence[Waits], share: Sequence[float]) -> Waits:
-    """The waits of several classes as of one, by the share that each has of the tasks."""
+    """The waits of several classes as of one, by the share that each has of the jobs."""
     if not waits:
         return Waits(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1))
     weight = np.concatenate([w.weight * part for w, part in zip(waits, share, strict=True)])
@@ -159,7 +159,7 @@ def together(waits: Sequence[Waits], share: Sequence[float]) -> Waits:
 
 
 def ratios(part: Part, servers: float, found: Demand, span: float) -> Floats:
-    """For each task, how many times as likely it does not fit as one of the usual size."""
+    """For each job, how many times as likely it does not fit as one of the usual size."""
     if not 0 < found.load[0] < servers:
         return np.ones(len(part.submit))
     unit = max(FINEST, servers / UNITS)

@@ -1,4 +1,4 @@
-"""Which tasks belong to which pool and class: pools are GPU types, and tasks without a GPU have all the CPUs."""
+"""Which jobs belong to which pool and class: pools are GPU types, and jobs without a GPU have all the CPUs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pool(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The tasks of one pool, in order of arrival; one number a task."""
+    """The jobs of one pool, in order of arrival; one number a job."""
 
     submit: Floats
     service: Floats
@@ -58,7 +58,7 @@ def _pool(name: object, nodes: pl.DataFrame, servers: float) -> Pool:
 
 
 def split(workload: Workload, among: list[Pool], seed: int) -> tuple[list[Part], tuple[str, ...]]:
-    """The tasks of each pool; who may run in several is given one by lot, in proportion to their GPUs."""
+    """The jobs of each pool; who may run in several is given one by lot, in proportion to their GPUs."""
     known = workload.frame.filter(pl.col("service").is_not_null())
     asked = {name: known[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
     many = known["instances"].cast(pl.Int64).to_numpy()
@@ -83,7 +83,7 @@ def split(workload: Workload, among: list[Pool], seed: int) -> tuple[list[Part],
 
 
 def _by_lot(may: NDArray[np.bool_], weight: Floats, seed: int) -> NDArray[np.int64]:
-    """One of the pools that each task may use, -1 where there is none."""
+    """One of the pools that each job may use, -1 where there is none."""
     upto = np.cumsum(may * weight, axis=1)
     drawn = np.random.default_rng(seed).random(len(may)) * upto[:, -1]
     return np.where(upto[:, -1] > 0, (upto <= drawn[:, None]).sum(axis=1), -1)
@@ -96,8 +96,8 @@ def _classes(milli: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.in
 
 def _notes(unknown: int, never: int, several: int) -> tuple[str, ...]:
     said = {
-        f"{unknown:,} tasks have no run time in the log and are left out": unknown,
-        f"{never:,} tasks fit no pool of this cluster and are left out": never,
-        f"{several:,} tasks may run on several GPU types: they are split by lot, in proportion to the GPUs": several,
+        f"{unknown:,} jobs have no run time in the log and are left out": unknown,
+        f"{never:,} jobs fit no pool of this cluster and are left out": never,
+        f"{several:,} jobs may run on several GPU types: they are split by lot, in proportion to the GPUs": several,
     }
     return tuple(note for note, count in said.items() if count)

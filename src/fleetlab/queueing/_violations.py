@@ -40,7 +40,7 @@ def violations(f: Fitted, others: Sequence[Fitted]) -> list[Violation]:
         (gpu and bound >= HALF and easiest < rho / 2, "type-bound", f"{bound:.0%} may run here only",
          "blocked here while other pools have room"),
         (gpu and cpu > rho, "CPU first", f"{cpu:.0%} of CPUs, {rho:.0%} of GPUs", "CPUs run out before GPUs do"),
-        (not gpu, "CPUs of others", "GPU tasks hold CPUs too", "their CPUs are taken for free"),
+        (not gpu, "CPUs of others", "GPU jobs hold CPUs too", "their CPUs are taken for free"),
     ]  # fmt: skip
     found = [Violation(f.pool.name, EVERY, *words) for holds, *words in told if holds]
     tails = ((k, f.scv(k)) for k in f.kinds)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, WorkloadError, say
+from fleetlab.core import Estimate, Provenance, Result, WorkloadError, say
 from fleetlab.queueing import _parameters
 from fleetlab.queueing._found import Found
 from fleetlab.queueing.catalogue import MODELS, Model
@@ -25,7 +25,7 @@ FIRST = ("mean wait", "mean response", "most jobs a second")  # the number that 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Queue:
+class Queue(Result):
     """What a model says: numbers by metric, tables, and how far to trust them."""
 
     model: Model
@@ -61,7 +61,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class Models(Result):
     """The models there are."""
 
     provenance: Provenance

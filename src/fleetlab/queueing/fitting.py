@@ -1,4 +1,4 @@
-"""The model of a cluster: what pools are asked for, how long theory says tasks wait, and what speaks against it."""
+"""The model of a cluster: what pools are asked for, how long theory says jobs wait, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Workload
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
 from fleetlab.queueing import _arrivals, _fits, _predict
 from fleetlab.queueing._arrivals import HOUR, between
 from fleetlab.queueing._pool import Fitted, fit
@@ -18,26 +18,26 @@ from fleetlab.queueing._split import CLASSES, NO_GPU, Part, pools, split
 from fleetlab.queueing._violations import EVERY, Violation, violations
 from fleetlab.queueing.service import Floats
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 Row = dict[str, Any]
 
 NAMES = dict.fromkeys(("pool", "class", "model", "violated", "assumption", "figure", "meaning"), pl.String)
-COUNTS = dict.fromkeys(("tasks", "hour"), pl.Int64)
+COUNTS = dict.fromkeys(("jobs", "hour"), pl.Int64)
 COLUMNS = {
-    "model": ("pool", "class", "tasks", "load", "utilisation", "wait", "low", "high", "P90 wait", "model", "violated"),
-    "pools": ("pool", "servers", "tasks", "tasks an hour", "load", "low", "high", "utilisation", "highest hour",
+    "model": ("pool", "class", "jobs", "load", "utilisation", "wait", "low", "high", "P90 wait", "model", "violated"),
+    "pools": ("pool", "servers", "jobs", "jobs an hour", "load", "low", "high", "utilisation", "highest hour",
               "CPU utilisation", "wait", "wait low", "wait high", "P90 wait", "P90 low", "P90 high"),
     "violated": ("pool", "class", "assumption", "figure", "meaning"),
     "arrivals": ("pool", "window", "dispersion", "low", "high", "about the daily pattern", "about low",
                  "about high"),
-    "run times": ("pool", "class", "tasks", "mean", "low", "high", "scv", "P50", "P90", "P99", "from exponential",
+    "run times": ("pool", "class", "jobs", "mean", "low", "high", "scv", "P50", "P90", "P99", "from exponential",
                   "p exponential", "from lognormal", "p lognormal"),
-    "day": ("pool", "hour", "tasks an hour", "load"),
+    "day": ("pool", "hour", "jobs an hour", "load"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ClusterModel:
+class ClusterModel(Result):
     """Pools and classes: offered load, utilisation, predicted waits, the model used and what speaks against it."""
 
     frames: dict[str, pl.DataFrame]
@@ -46,23 +46,15 @@ class ClusterModel:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        loads = self.frames["pools"].filter(pl.col("tasks") > 0).sort("utilisation", descending=True, nulls_last=True)
+        loads = self.frames["pools"].filter(pl.col("jobs") > 0).sort("utilisation", descending=True, nulls_last=True)
         first = f", {loads['pool'][0]} at {loads['utilisation'][0]:.0%}" if loads["utilisation"].count() else ""
         return f"<ClusterModel {self.frames['pools'].height} pools{first}>"
 
-    def summary(self) -> list[Estimate]:
-        """The whole cluster's load and utilisation, and the mean wait of each pool, with intervals."""
-        return list(self.estimates)
 
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Pools × classes, pools, violated assumptions, arrivals, run times, and the day."""
-        return dict(self.frames)
-
-
-def model(workload: Workload, cluster: Cluster, *, seed: int = 0, tell: Tell | None = None) -> ClusterModel:
+def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress | None = None) -> ClusterModel:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
-    Pools are GPU types; tasks that may run on several are split between them by lot, in proportion to their GPUs.
+    Pools are GPU types; jobs that may run on several are split between them by lot, in proportion to their GPUs.
     Intervals come from twenty blocks of time, drawn again and again.
     """
     among = pools(cluster)
@@ -74,8 +66,8 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, tell: Tell | N
     fitted: list[Fitted] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins, weights))
-        if tell:
-            tell("pools", k + 1, (k + 1) / len(among))
+        if progress:
+            progress("pools", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, weights, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
@@ -109,7 +101,7 @@ def _class(f: Fitted, k: int, span: float, wrong: list[Violation]) -> Row:
     return {
         "pool": f.pool.name,
         "class": name,
-        "tasks": int(here.sum()),
+        "jobs": int(here.sum()),
         "load": load,
         "utilisation": load / f.pool.servers if load is not None and f.pool.servers else None,
         **dict(zip(("wait", "low", "high", "P90 wait"), waits, strict=True)),
@@ -122,8 +114,8 @@ def _pool(f: Fitted) -> Row:
     found: Row = {
         "pool": f.pool.name,
         "servers": f.pool.servers,
-        "tasks": len(f.part.submit),
-        "tasks an hour": float(f.demand.rate[0]) * HOUR,
+        "jobs": len(f.part.submit),
+        "jobs an hour": float(f.demand.rate[0]) * HOUR,
         "load": f.load,
         **dict(zip(("low", "high"), between(f.demand.load), strict=True)),
         "utilisation": f.utilisation if f.pool.servers else None,
@@ -145,7 +137,7 @@ def _run(f: Fitted, k: int, span: float, weights: Floats, rng: np.random.Generat
     return {
         "pool": f.pool.name,
         "class": CLASSES[f.kinds[k]],
-        "tasks": len(some.service),
+        "jobs": len(some.service),
         "mean": float(some.service.mean()),
         "low": low,
         "high": high,
@@ -169,7 +161,7 @@ def _hours(f: Fitted) -> list[Row]:
         return []
     load = np.broadcast_to(f.day.load * f.load, 24).tolist()
     rates = (f.rates * HOUR).tolist()
-    return [{"pool": f.pool.name, "hour": h, "tasks an hour": rates[h], "load": load[h]} for h in range(24)]
+    return [{"pool": f.pool.name, "hour": h, "jobs an hour": rates[h], "load": load[h]} for h in range(24)]
 
 
 def _summary(fitted: list[Fitted]) -> list[Estimate]:

@@ -1,4 +1,4 @@
-"""GPUs that several tasks share: each runs slower, none waits."""
+"""GPUs that several jobs share: each runs slower, none waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleetlab.queueing.service import Service
 
 
 def pooled(lam: float, service: Service, c: int) -> Found:
-    """Tasks that spread evenly over c GPUs at any moment: each runs at full speed, or at c/n with n of them."""
+    """Jobs that spread evenly over c GPUs at any moment: each runs at full speed, or at c/n with n of them."""
     mean = service.moment(1)
     # Cohen: the number in the system is that of M/M/c, whatever the law of run times.
     response = mmc_wait(lam, 1 / mean, c) + mean
@@ -19,7 +19,7 @@ def pooled(lam: float, service: Service, c: int) -> Found:
 
 
 def shared(lam: float, service: Service, speed: tuple[float, ...]) -> Found:
-    """One GPU that does `speed[n-1]` seconds of work a second with n tasks on it, in equal parts; the last for more."""
+    """One GPU that does `speed[n-1]` seconds of work a second with n jobs on it, in equal parts; the last for more."""
     mean = service.moment(1)
     a = lam * mean
     rho = a / speed[-1]

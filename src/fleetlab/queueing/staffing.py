@@ -42,7 +42,7 @@ def square_root(lam: float, mu: float, chance: float) -> Found:
         low, high = (beta, high) if delay(beta) > chance else (low, beta)
     rule = math.ceil(a + high * math.sqrt(a))
     if rule > MOST:
-        msg = f"these tasks need more servers than {MOST:,}: {rule:,}"
+        msg = f"these jobs need more servers than {MOST:,}: {rule:,}"
         raise WorkloadError(msg, hint="Halfin-Whitt tells the wait of a number of servers that you name")
     exact = _fewest(a, chance, rule)
     said = [

@@ -15,7 +15,7 @@ from fleetlab.report.markup import clean
 from fleetlab.report.page import POINTS, page
 from fleetlab.report.words import labelled, titled
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 LARGEST = 10_000_000  # bytes of a page: it must go through the mail
 SMALLER = (1.0, 0.4, 0.15, 0.05, 0.01)  # shares of points and rows, until it fits
 
@@ -27,12 +27,12 @@ def report(
     title: str | None = None,
     png: Path | str | None = None,
     svg: Path | str | None = None,
-    tell: Tell = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> Path:
     """Any results as one page that can be mailed: words, figures, tables, and how each came to be.
 
     Several results, which may come by name, stand beside each other. `png` and `svg` are folders for the figures.
-    Everything is made before anything is written; the same results give the same page, byte for byte. `tell` hears
+    Everything is made before anything is written; the same results give the same page, byte for byte. `progress` hears
     what is drawn, how many, and what share of all that is.
     """
     found = labelled(results)
@@ -41,12 +41,12 @@ def report(
         raise FleetlabError(msg, hint="`--json` after a command prints one: fleetlab … --json > result.json")
     if strange := [r for r in found.values() if not hasattr(r, "tables")]:
         msg = f"not a result: `{clean(strange[0], 80)}`"
-        raise FleetlabError(msg, hint="a result is what a verb returned, or `Saved.load` of what `--json` printed")
+        raise FleetlabError(msg, hint="a result is what a verb returns, or `SavedResult.load` of its --json")
     name = clean(title or titled(found), 200)
     made: dict[Path, bytes] = {}
     if png or svg:
         drawn = list(_charts(panels(found, most=POINTS)))
-        made |= _pictures(drawn, png, ".png", tell) | _pictures(drawn, svg, ".svg", tell)
+        made |= _pictures(drawn, png, ".png", progress) | _pictures(drawn, svg, ".svg", progress)
     made[Path(out)] = _fitting(found, name)
     for path, content in made.items():
         _put(path, content)
@@ -75,7 +75,9 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "figure"
 
 
-def _pictures(drawn: list[tuple[str, Chart]], folder: Path | str | None, ending: str, tell: Tell) -> dict[Path, bytes]:
+def _pictures(
+    drawn: list[tuple[str, Chart]], folder: Path | str | None, ending: str, progress: Progress
+) -> dict[Path, bytes]:
     if folder is None:
         return {}
     from fleetlab.report.draw.png import png
@@ -86,7 +88,7 @@ def _pictures(drawn: list[tuple[str, Chart]], folder: Path | str | None, ending:
         while path in made:  # two names may be alike as far as a file's goes
             path = path.with_stem(f"{path.stem}-")
         made[path] = png(chart) if ending == ".png" else svg(chart, key="f", whole=True).encode()
-        tell(f"drawing {ending[1:].upper()}", k, k / len(drawn))
+        progress(f"drawing {ending[1:].upper()}", k, k / len(drawn))
     return made
 
 

@@ -9,49 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.sim.accounts import Prices
-    from fleetlab.sim.check import check_order, check_place
-    from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
+    from fleetlab.sim.check import check_order, check_placement
     from fleetlab.sim.packing import Packing, pack
-    from fleetlab.sim.policy import State, order, place
+    from fleetlab.sim.policy import State, order, placement
     from fleetlab.sim.replay import simulate
     from fleetlab.sim.result import SimResult
 
 _MODULE = {
-    "Drain": "events",
-    "Elastic": "events",
-    "Faults": "events",
-    "Outage": "events",
     "Packing": "packing",
-    "Prices": "accounts",
-    "Recovery": "events",
     "SimResult": "result",
-    "Spot": "events",
     "State": "policy",
     "check_order": "check",
-    "check_place": "check",
+    "check_placement": "check",
     "order": "policy",
     "pack": "packing",
-    "place": "policy",
+    "placement": "policy",
     "simulate": "replay",
 }
 
 __all__ = [
-    "Drain",
-    "Elastic",
-    "Faults",
-    "Outage",
     "Packing",
-    "Prices",
-    "Recovery",
     "SimResult",
-    "Spot",
     "State",
     "check_order",
-    "check_place",
+    "check_placement",
     "order",
     "pack",
-    "place",
+    "placement",
     "simulate",
 ]
 

@@ -250,10 +250,10 @@ BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY
 
 @step
 def why(S: Ints, s: int, instances: int, N: Ints, G: Ints, apps: Ints) -> int:
-    """What keeps a task of `instances` of shape `s` from starting now, if one thing must be named.
+    """What keeps a job of `instances` of shape `s` from starting now, if one thing must be named.
 
     Asked from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
-    the memory beside it? A task of which some instances would fit, but not all, lacks a place for its `gang`.
+    the memory beside it? A job of which some instances would fit, but not all, lacks a place for its `gang`.
     """
     need = instances * S[s, GPUS] * S[s, MILLI]
     anywhere, typed, usable, with_cpu, with_memory, slots = 0, 0, 0, 0, 0, 0

@@ -14,10 +14,10 @@ from types import FunctionType, ModuleType
 from fleetlab.core import FleetlabError, PolicyError
 from fleetlab.sim._places import PLACES
 from fleetlab.sim.orders import BY_NAME, SETS
-from fleetlab.sim.policy import Policy, order, place
+from fleetlab.sim.policy import Policy, order, placement
 
-KINDS: dict[str, type[Policy]] = {"order": order, "place": place}
-NAMES = {"order": (*BY_NAME, *SETS), "place": tuple(name for name in PLACES if name != "own")}
+KINDS: dict[str, type[Policy]] = {"order": order, "placement": placement}
+NAMES = {"order": (*BY_NAME, *SETS), "placement": tuple(name for name in PLACES if name != "own")}
 
 
 def load(words: str, kind: str) -> Policy | str:
@@ -25,7 +25,7 @@ def load(words: str, kind: str) -> Policy | str:
 
     >>> load("sjf", "order")
     <order policy `sjf`>
-    >>> load("best_fit", "place")
+    >>> load("best_fit", "placement")
     'best_fit'
     """
     module, colon, name = words.partition(":")

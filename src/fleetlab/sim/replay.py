@@ -1,4 +1,4 @@
-"""Replay a workload on a cluster: when and where does each task run, and why did it wait?"""
+"""Replay a workload on a cluster: when and where does each job run, and why did it wait?"""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
+from fleetlab.core.events import Event, Recovery
+from fleetlab.core.prices import Prices
 from fleetlab.sim._nodes import WHOLE, Floats
-from fleetlab.sim._played import Played, Tell
+from fleetlab.sim._played import Played, Progress
 from fleetlab.sim._tables import World, world
-from fleetlab.sim.accounts import Prices
-from fleetlab.sim.check import check_order, check_place
-from fleetlab.sim.events import Event, Recovery
+from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.load import load
 from fleetlab.sim.orders import BY_NAME, SETS
 from fleetlab.sim.policy import Policy, state_of
 from fleetlab.sim.policy import order as Order
-from fleetlab.sim.policy import place as Place
+from fleetlab.sim.policy import placement as Place
 from fleetlab.sim.result import SimResult
 
-DISCIPLINES = ("strict", "skip", "easy", "conservative")
-SHARING = ("shares", "exclusive", "time-slicing", "mps", "mig")
+BACKFILLS = ("none", "greedy", "easy", "conservative")
+SHARING = ("fractional", "exclusive", "time-slicing", "mps", "mig")
 PART = {"exclusive": WHOLE, "mig": WHOLE // 2}  # milli: what a share is rounded up to; by MIG cards are cut in two
 
 
@@ -33,10 +33,10 @@ def simulate(
     cluster: Cluster,
     *,
     order: str | Order | Callable[..., float] = "fifo",
-    discipline: str = "skip",
-    place: str | Place | Callable[..., float] = "best_fit",
+    backfill: str = "greedy",
+    placement: str | Place | Callable[..., float] = "best_fit",
     estimate: str | Sequence[float] | pl.Series = "oracle",
-    sharing: str = "shares",
+    sharing: str = "fractional",
     slowdown: Slowdown | None = None,
     preempt: bool = False,
     recovery: Recovery | None = None,
@@ -46,43 +46,44 @@ def simulate(
     prices: Prices | None = None,
     seed: int = 0,
     until: float | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> SimResult:
-    """Replay a workload on a cluster: when and where does each task run, and why did it wait?
+    """Replay a workload on a cluster: when and where does each job run, and why did it wait?
 
-    `order` ranks the tasks that wait, by an `estimate` of their run time where it needs one; `discipline` says what
-    happens when the first does not fit; `place` says where. `sharing` is `shares` (a share of a GPU runs as fast as a
-    whole one), `exclusive` (shares are rounded up to whole GPUs), or a mode of a `slowdown` profile, by which tasks on
-    one GPU slow each other; by `mig` a share up to a half has half a card, and a larger one all of it. With `preempt` a
-    task may put off others that rank after it, at the cost that `recovery` tells. `events` are what happens to nodes:
-    faults, drains, spot reclaims, pools that grow. `quota` is how many GPUs a user may hold at once. `weights` are
-    numbers that policies of one's own read as `s.weights`: other numbers need no compiling. `until` stops the clock.
-    Where that takes long, `tell` hears how far it is.
+    `order` ranks the jobs that wait, by an `estimate` of their run time where it needs one. `backfill` says what may
+    start when the first job does not fit, `placement` which node it gets. `sharing` is `fractional` (a fraction of a
+    GPU runs at full speed), `exclusive` (fractions are rounded up to whole GPUs), or a mode of a `slowdown` profile, by
+    which jobs on one GPU slow each other; under `mig` a fraction up to a half gets half a GPU, a larger one all of it.
+    With `preempt` a job may preempt running jobs that rank after it, at the cost that `recovery` states. `events` are
+    node failures, drains, spot reclaims and elastic pools. `quota` is the number of GPUs a user may hold at once.
+    `weights` are numbers that your own policies read as `s.weights`, without compiling again. `until` stops the clock.
+    `progress` is called as the run advances.
     """
-    _known("discipline", discipline, DISCIPLINES)
+    _known("backfill", backfill, BACKFILLS)
     _known("sharing", sharing, SHARING)
     own = _weights(weights)
-    who, where = _order(order, own), _place(place, own)
+    who, where = _order(order, own), _place(placement, own)
     _known_end(until)
     allowed = _quota(quota, workload)
     found = world(workload, cluster, estimate=estimate, part=PART.get(sharing, 1), allowed=allowed)
     limits = None if allowed is None else np.array([allowed.get(name, -1) for name in found.users], dtype=np.int64)
     # Checkpoints cost time whether anything breaks or not, and the quick loop knows none.
-    plain = sharing in ("shares", "exclusive") and not (preempt or events or recovery or quota is not None)
-    played = _quickly(found, who, discipline, where, own, seed, until) if plain else None
+    plain = sharing in ("fractional", "exclusive") and not (preempt or events or recovery or quota is not None)
+    played = _quickly(found, who, backfill, where, own, seed, until) if plain else None
     if played is None:
         from fleetlab.sim import full
         from fleetlab.sim._compile import telling
 
-        mode = sharing if sharing not in ("shares", "exclusive") else None
+        mode = sharing if sharing not in ("fractional", "exclusive") else None
         speeds = full.speeds_of(slowdown or Slowdown.default(), mode, found) if mode else None
         with telling():
             played = full.play(
-                found, order=who, discipline=discipline, place=where, preempt=preempt, quota=limits, weights=own,
-                speeds=speeds, recovery=recovery, events=events, cluster=cluster, seed=seed, until=until, tell=tell,
+                found, order=who, backfill=backfill, placement=where, preempt=preempt, quota=limits, weights=own,
+                speeds=speeds, recovery=recovery, events=events, cluster=cluster, seed=seed, until=until,
+                progress=progress,
             )  # fmt: skip
     settings = {
-        "order": str(who), "discipline": discipline, "place": str(where), "sharing": sharing,
+        "order": str(who), "backfill": backfill, "placement": str(where), "sharing": sharing,
         "estimate": estimate if isinstance(estimate, str) else "a column", "cluster": cluster.source,
         **_told(preempt=preempt or None, slowdown=slowdown and slowdown.device, recovery=recovery, quota=quota,
                 events=list(events) or None, until=until, weights=list(weights) or None),
@@ -99,8 +100,8 @@ def _told(**settings: Any) -> dict[str, Any]:  # noqa: ANN401
 def _quickly(
     found: World,
     order: str | Order,
-    discipline: str,
-    place: str | Place,
+    backfill: str,
+    placement: str | Place,
     weights: Floats,
     seed: int,
     until: float | None,
@@ -109,9 +110,9 @@ def _quickly(
     from fleetlab.sim import quick
     from fleetlab.sim._compile import telling
 
-    if discipline not in quick.DISCIPLINES or not isinstance(place, str):
+    if backfill not in quick.BACKFILLS or not isinstance(placement, str):
         return None
-    if discipline == "easy" and place == "random":
+    if backfill == "easy" and placement == "random":
         return None  # a reservation by lot is more than it knows
     if isinstance(order, str):
         if order not in quick.ORDERS:
@@ -122,20 +123,20 @@ def _quickly(
     else:
         rank = _fixed(order, found, weights)
     with telling():
-        return quick.play(found, order=rank, discipline=discipline, place=place, seed=seed, until=until)
+        return quick.play(found, order=rank, backfill=backfill, placement=placement, seed=seed, until=until)
 
 
 def _fixed(order: Order, found: World, weights: Floats) -> Floats:
-    """The rank of each task by an order that does not change its mind."""
-    tasks, keys = np.arange(len(found.submit)), np.empty(len(found.submit))
-    blank = np.zeros(len(tasks))
+    """The rank of each job by an order that does not change its mind."""
+    jobs, keys = np.arange(len(found.submit)), np.empty(len(found.submit))
+    blank = np.zeros(len(jobs))
     usage = np.zeros(max(1, len(found.users)))
     state = state_of(
         found, found.N.copy(), estimate=found.estimate.copy(), attained=blank, remaining=blank, usage=usage,
         weights=weights,
     )  # fmt: skip
-    if len(tasks) and not order.compiled()(state, tasks, len(tasks), 0.0, keys):
-        raise order.refusal(state, tasks, 0.0)
+    if len(jobs) and not order.compiled()(state, jobs, len(jobs), 0.0, keys):
+        raise order.refusal(state, jobs, 0.0)
     return keys
 
 
@@ -154,11 +155,11 @@ def _order(told: str | Order | Callable[..., float], weights: Floats) -> str | O
 
 def _place(told: str | Place | Callable[..., float], weights: Floats) -> str | Place:
     if isinstance(told, str):
-        told = load(told, "place")  # type: ignore[assignment]
+        told = load(told, "placement")  # type: ignore[assignment]
         if isinstance(told, str):
             return told
     mine = told if isinstance(told, Place) else Place(told)
-    check_place(mine, weights=weights)
+    check_placement(mine, weights=weights)
     return mine
 
 
@@ -177,7 +178,7 @@ def _quota(quota: float | Mapping[str, float] | None, workload: Workload) -> dic
     users = workload.frame["user"].cast(pl.String).fill_null("").unique().sort().to_list()
     told = dict.fromkeys(users, quota) if isinstance(quota, int | float) else dict(quota)
     if unknown := [name for name in told if name not in users]:
-        msg = f"a quota for a user of whom there is no task: `{unknown[0]}`"
+        msg = f"a quota for a user of whom there is no job: `{unknown[0]}`"
         raise WorkloadError(msg, hint=f"users are {', '.join(users[:5])}{'…' if len(users) > 5 else ''}")
     if bad := [v for v in told.values() if not 0 <= v < 1e12]:
         msg = f"a quota is a number of GPUs, not below 0: {bad[0]}"

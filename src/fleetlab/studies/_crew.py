@@ -1,6 +1,6 @@
 """Several simulations at once, each in a process of its own: memory goes back when one is done.
 
-A job is the name of a function and its arguments as plain values; it hands back arrays. What is large (the workload)
+A call is the name of a function and its arguments as plain values; it hands back arrays. What is large (the workload)
 lies in a folder, as a file that all processes map. Processes are started anew rather than forked: compiled code and the
 frame library have threads. A small study is run right here: a process takes two seconds to start.
 """
@@ -22,10 +22,10 @@ import numpy as np
 from fleetlab.core import FleetlabError, WorkloadError
 
 Arrays = Mapping[str, Any]  # arrays by name
-Done = Callable[[int], None]  # told which job is done
+Done = Callable[[int], None]  # told which call is done
 
 SMALL = 50_000  # instances: below, a process takes longer to start than to simulate
-REFUSED = 64  # the exit status of a job that cannot be done as it was asked
+REFUSED = 64  # the exit status of a call that cannot be done as it was asked
 MOST = 4  # processes where nobody says how many: each holds the workload and its schedule
 
 
@@ -38,13 +38,13 @@ def crew(instances: int, workers: int | None) -> int:
     return (0 if instances < SMALL else min(there, MOST)) if workers is None else workers
 
 
-def play(call: str, jobs: Sequence[Mapping[str, Any]], folder: Path, *, workers: int, done: Done) -> list[Arrays]:
-    """Call `module:function` for each job, so many at a time; what each hands back, in their order."""
+def play(function: str, calls: Sequence[Mapping[str, Any]], folder: Path, *, workers: int, done: Done) -> list[Arrays]:
+    """Call `module:function` for each call, so many at a time; what each hands back, in their order."""
     if not workers:
-        return [_here(call, job, k, done) for k, job in enumerate(jobs)]
+        return [_here(function, call, k, done) for k, call in enumerate(calls)]
     alive: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(workers) as pool:
-        started = [pool.submit(_apart, call, job, folder / f"{k}.npz", alive) for k, job in enumerate(jobs)]
+        started = [pool.submit(_apart, function, call, folder / f"{k}.npz", alive) for k, call in enumerate(calls)]
         try:
             for each in as_completed(started):
                 each.result()
@@ -57,16 +57,16 @@ def play(call: str, jobs: Sequence[Mapping[str, Any]], folder: Path, *, workers:
     return [each.result() for each in started]
 
 
-def _here(call: str, job: Mapping[str, Any], k: int, done: Done) -> Arrays:
-    module, _, name = call.partition(":")
-    found: Arrays = getattr(import_module(module), name)(**job)
+def _here(function: str, call: Mapping[str, Any], k: int, done: Done) -> Arrays:
+    module, _, name = function.partition(":")
+    found: Arrays = getattr(import_module(module), name)(**call)
     done(k)
     return found
 
 
-def _apart(call: str, job: Mapping[str, Any], out: Path, alive: list[subprocess.Popen[str]]) -> Arrays:
+def _apart(function: str, call: Mapping[str, Any], out: Path, alive: list[subprocess.Popen[str]]) -> Arrays:
     # What can be imported here can be imported there, and what lies in the current folder is not in its way.
-    words = [sys.executable, "-P", "-m", "fleetlab.studies._crew", call, json.dumps(job), str(out)]
+    words = [sys.executable, "-P", "-m", "fleetlab.studies._crew", function, json.dumps(call), str(out)]
     path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     process = subprocess.Popen(words, env=os.environ | path, stderr=subprocess.PIPE, text=True)
     alive.append(process)
@@ -85,11 +85,11 @@ def _apart(call: str, job: Mapping[str, Any], out: Path, alive: list[subprocess.
 
 
 def main() -> None:
-    """Do one job: the name of a function, its arguments as JSON, and the file for what it hands back."""
-    call, job, out = sys.argv[1:]
-    module, _, name = call.partition(":")
+    """Do one call: the name of a function, its arguments as JSON, and the file for what it hands back."""
+    function, call, out = sys.argv[1:]
+    module, _, name = function.partition(":")
     try:
-        np.savez(out, **getattr(import_module(module), name)(**json.loads(job)))
+        np.savez(out, **getattr(import_module(module), name)(**json.loads(call)))
     except FleetlabError as e:  # the user's mistake, told in the same words as if it had been found at home
         print(json.dumps({"error": str(e), "hint": e.hint}), file=sys.stderr)
         sys.exit(REFUSED)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import polars as pl
 
 WHOLE = 1000  # milli of one GPU
-NOWHERE, GANG = "an instance fits on no node", "its instances do not all fit at once"  # why `simulate` refuses a task
+NOWHERE, GANG = "an instance fits on no node", "its instances do not all fit at once"  # why `simulate` refuses a job
 AMOUNTS = ("gpus", "cpu_milli", "memory_mib", "gpu_memory_mib", "rdma_milli", "disk_mib")
 
 
-def lacking(tasks: pl.DataFrame, nodes: pl.DataFrame) -> str:
-    """What no node has enough of, and for how many of these tasks, the most common first; nothing where there is none.
+def lacking(jobs: pl.DataFrame, nodes: pl.DataFrame) -> str:
+    """What no node has enough of, and for how many of these jobs, the most common first; nothing where there is none.
 
-    >>> tasks = {name: [0] for name in AMOUNTS[1:]} | {"gpu_milli": [16_000], "gpu_types": [["T4"]]}
+    >>> jobs = {name: [0] for name in AMOUNTS[1:]} | {"gpu_milli": [16_000], "gpu_types": [["T4"]]}
     >>> nodes = {name: [8] for name in AMOUNTS} | {"gpu_type": ["T4"]}
-    >>> lacking(pl.DataFrame(tasks), pl.DataFrame(nodes))
+    >>> lacking(pl.DataFrame(jobs), pl.DataFrame(nodes))
     '1 ask for more `gpus` than any node has (8)'
     """
-    asks = tasks.with_columns(gpus=(pl.col("gpu_milli") + WHOLE - 1) // WHOLE)
+    asks = jobs.with_columns(gpus=(pl.col("gpu_milli") + WHOLE - 1) // WHOLE)
     most = {name: int(nodes[name].max() or 0) for name in AMOUNTS}  # type: ignore[arg-type]
     found = [
         (int((asks[name] > most[name]).sum()), f"ask for more `{name}` than any node has ({most[name]:,})")

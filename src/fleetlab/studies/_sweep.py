@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-MOST = 1000  # violations whose tasks are named
-NAMED = 50  # tasks of one violation that are named
+MOST = 1000  # violations whose jobs are named
+NAMED = 50  # jobs of one violation that are named
 VIOLATIONS: dict[str, pl.DataType] = {
     "check": pl.String(),
     "where": pl.String(),
@@ -13,7 +13,7 @@ VIOLATIONS: dict[str, pl.DataType] = {
     "until": pl.Float64(),
     "held": pl.Float64(),
     "there is": pl.Float64(),
-    "tasks": pl.List(pl.Int64()),
+    "jobs": pl.List(pl.Int64()),
 }
 
 
@@ -52,20 +52,20 @@ def exceeded(held: pl.DataFrame, room: pl.DataFrame) -> pl.DataFrame:
 
 
 def violations(check: str, held: pl.DataFrame, room: pl.DataFrame) -> pl.DataFrame:
-    """What `exceeded` finds, with the tasks that hold something when most is held; `held` has a column `task` too."""
+    """What `exceeded` finds, with the jobs that hold something when most is held; `held` has a column `job` too."""
     found = exceeded(held, room).sort("from", "where").with_row_index("row")
-    tasks = _tasks_at(held, found.head(MOST))
-    found = found.join(tasks, on="row", how="left", maintain_order="left").with_columns(check=pl.lit(check))
+    jobs = _jobs_at(held, found.head(MOST))
+    found = found.join(jobs, on="row", how="left", maintain_order="left").with_columns(check=pl.lit(check))
     return found.select(pl.col(name).cast(kind) for name, kind in VIOLATIONS.items())
 
 
-def _tasks_at(held: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """The tasks that hold something at the height of each violation."""
+def _jobs_at(held: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """The jobs that hold something at the height of each violation."""
     some = held.join(found.select("where").unique(), on="where", how="semi")
     parts = some.partition_by("where", as_dict=True)
     rows = []
     for row, where, at in found.select("row", "where", "at").iter_rows():
         part = parts[(where,)]
         there = (pl.col("start") <= at) & (pl.col("end") > at) & (pl.col("amount") > 0)
-        rows.append((row, part.filter(there)["task"].unique().sort().head(NAMED).to_list()))
-    return pl.DataFrame(rows, schema={"row": pl.UInt32, "tasks": pl.List(pl.Int64)}, orient="row")
+        rows.append((row, part.filter(there)["job"].unique().sort().head(NAMED).to_list()))
+    return pl.DataFrame(rows, schema={"row": pl.UInt32, "jobs": pl.List(pl.Int64)}, orient="row")

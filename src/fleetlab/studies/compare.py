@@ -11,104 +11,92 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
 from fleetlab.studies._crew import Arrays, crew, play
 from fleetlab.studies.believed import apart, beside
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 Rules = Mapping[str, str]
-TASKS, HARDWARE = "tasks.arrow", "nodes.arrow"
-ENDED = ("task", "submit", "wait")
-PARTS = ("order", "discipline", "place", "estimate", "sharing")
-FIVE = ("fifo", "fifo/easy", "smallest", "sjf/skip/best_fit/group", "sjf")  # the last knows run times beforehand
+JOBS, HARDWARE = "jobs.arrow", "nodes.arrow"
+ENDED = ("job", "submit", "wait")
+PARTS = ("order", "backfill", "placement", "estimate", "sharing")
+FIVE = ("fifo", "fifo/easy", "smallest", "sjf/greedy/best_fit/group", "sjf")  # the last knows run times beforehand
 POINTS = 200  # of a curve
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """Waits by each policy, with intervals, and how far each is from the first."""
 
     provenance: Provenance
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
-    sentences: tuple[str, ...]
+    charts: Mapping[str, Figure]
+    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.frames['policies'].height} policies: {self.sentences[0]}>"
-
-    def summary(self) -> list[Estimate]:
-        """The mean wait by each policy."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """One row a policy."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Mean waits with their intervals, and how waits are spread."""
-        return dict(self.drawn)
+        return f"<Comparison of {self.frames['policies'].height} policies: {self.findings[0]}>"
 
 
 def compare(
     workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE,
     estimates: Mapping[str, pl.Series] | None = None, seed: int = 0,
-    workers: int | None = None, tell: Tell | None = None,
+    workers: int | None = None, progress: Progress | None = None,
 ) -> Comparison:  # fmt: skip
     """Play each policy with the same arrivals; the first is what the others are held against.
 
-    A policy is `ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only tasks that ended
-    by every policy count, so that the same ones are compared. `estimates` are columns of seconds, one a task, that a
+    A policy is `ORDER/BACKFILL/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only jobs that ended
+    by every policy count, so that the same ones are compared. `estimates` are columns of seconds, one a job, that a
     policy may name as its estimate. Intervals come from blocks of time, drawn alike for all.
     Large workloads are played in `workers` processes at once, one for each core unless told.
     """
-    tell = tell or (lambda *_: None)
+    progress = progress or (lambda *_: None)
     rules = {name: rules_of(name) for name in dict.fromkeys(policies)}
     if len(rules) < 2:
         msg = f"at least two different policies are needed to compare: {', '.join(rules) or 'none'}"
-        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/skip/best_fit/group")
-    tasks = beside(workload.frame, estimates or {})
-    runs = _played(tasks, workload.instances, cluster, rules, seed=seed, workers=workers, tell=tell)
+        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/greedy/best_fit/group")
+    jobs = beside(workload.frame, estimates or {})
+    runs = _played(jobs, workload.instances, cluster, rules, seed=seed, workers=workers, progress=progress)
     settings = {"policies": list(rules), "cluster": cluster.source}
     return _told(runs, len(workload), Provenance("compare", workload.source, settings, seed))
 
 
 def _played(
-    tasks: pl.DataFrame, instances: int, cluster: Cluster, rules: Mapping[str, Rules], *,
-    seed: int, workers: int | None, tell: Tell,
+    jobs: pl.DataFrame, instances: int, cluster: Cluster, rules: Mapping[str, Rules], *,
+    seed: int, workers: int | None, progress: Progress,
 ) -> dict[str, Arrays]:  # fmt: skip
-    """What became of each task, by policy."""
+    """What became of each job, by policy."""
     # Backfilling takes several times as long: begun last, one core would wait for it.
-    order = sorted(rules, key=lambda name: rules[name].get("discipline", "skip") == "skip")
+    order = sorted(rules, key=lambda name: rules[name].get("backfill", "greedy") == "greedy")
     with TemporaryDirectory(prefix="fleetlab-") as folder:
-        tasks.write_ipc(Path(folder) / TASKS, compression="uncompressed")
+        jobs.write_ipc(Path(folder) / JOBS, compression="uncompressed")
         cluster.frame.write_ipc(Path(folder) / HARDWARE, compression="uncompressed")
         ended: list[int] = []
 
         def done(k: int) -> None:
             ended.append(k)
-            tell("policies", len(ended), len(ended) / len(order))
+            progress("policies", len(ended), len(ended) / len(order))
 
-        tell("policies", 0, 0.0)
-        jobs = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
+        progress("policies", 0, 0.0)
+        calls = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
         count = crew(instances, workers)
-        found = dict(zip(order, play(f"{__name__}:one", jobs, Path(folder), workers=count, done=done), strict=True))
+        found = dict(zip(order, play(f"{__name__}:one", calls, Path(folder), workers=count, done=done), strict=True))
     return {name: found[name] for name in rules}
 
 
 def one(folder: str, rules: Rules, seed: int) -> dict[str, Any]:
-    """Play one policy: the tasks that ended, how long each waited, and those that were refused, with the reason."""
-    tasks, nodes = (pl.read_ipc(Path(folder) / f) for f in (TASKS, HARDWARE))
-    tasks, told = apart(tasks, rules)
-    run = simulate(Workload.of(tasks, source="compared"), Cluster.of(nodes, source="compared"), **told, seed=seed)
-    ended = run.tasks.filter(pl.col("status") == "done")
+    """Play one policy: the jobs that ended, how long each waited, and those that were refused, with the reason."""
+    jobs, nodes = (pl.read_ipc(Path(folder) / f) for f in (JOBS, HARDWARE))
+    jobs, told = apart(jobs, rules)
+    run = simulate(Workload.of(jobs, source="compared"), Cluster.of(nodes, source="compared"), **told, seed=seed)
+    ended = run.jobs.filter(pl.col("status") == "done")
     return {
         **{name: ended[name].to_numpy() for name in ENDED},
-        "refused": run.refused["task"].to_numpy(), "reason": np.array(run.refused["reason"].to_list(), dtype=str),
+        "refused": run.refused["job"].to_numpy(), "reason": np.array(run.refused["reason"].to_list(), dtype=str),
     }  # fmt: skip
 
 
@@ -116,7 +104,7 @@ def rules_of(words: str) -> Rules:
     """A policy by its words.
 
     >>> rules_of("sjf/easy")
-    {'order': 'sjf', 'discipline': 'easy'}
+    {'order': 'sjf', 'backfill': 'easy'}
     """
     parts = words.split("/")
     if len(parts) > len(PARTS) or not all(parts):
@@ -125,7 +113,7 @@ def rules_of(words: str) -> Rules:
     return dict(zip(PARTS, parts, strict=False))
 
 
-def _told(runs: Mapping[str, Arrays], tasks: int, provenance: Provenance) -> Comparison:
+def _told(runs: Mapping[str, Arrays], jobs: int, provenance: Provenance) -> Comparison:
     waits, submit = _alike({name: pl.DataFrame({c: run[c] for c in ENDED}) for name, run in runs.items()})
     refused = _refused(runs)
     blocks = Blocks.cut(submit, seed=provenance.seed or 0)
@@ -137,32 +125,32 @@ def _told(runs: Mapping[str, Arrays], tasks: int, provenance: Provenance) -> Com
     )
     frames = {"policies": rows, "refused": refused}
     notes = []
-    if turned_away := int(refused["tasks"].sum()):
-        notes.append(f"{turned_away:,} tasks are refused and left out: see the table")
-    if left := tasks - turned_away - len(submit):
-        notes.append(f"{left:,} tasks did not end by every policy and are left out")
+    if turned_away := int(refused["jobs"].sum()):
+        notes.append(f"{turned_away:,} jobs are refused and left out: see the table")
+    if left := jobs - turned_away - len(submit):
+        notes.append(f"{left:,} jobs did not end by every policy and are left out")
     return Comparison(provenance, means, frames, _figures(waits, rows), _words(rows, first), tuple(notes))
 
 
 def _refused(runs: Mapping[str, Arrays]) -> pl.DataFrame:
-    """How many tasks could never run by one policy or another, and why."""
+    """How many jobs could never run by one policy or another, and why."""
     each = pl.concat(
         [
-            pl.DataFrame({"task": run["refused"], "reason": run["reason"]}, schema_overrides={"reason": pl.String})
+            pl.DataFrame({"job": run["refused"], "reason": run["reason"]}, schema_overrides={"reason": pl.String})
             for run in runs.values()
         ]
-    ).unique("task", keep="first", maintain_order=True)
-    return each.group_by("reason").agg(tasks=pl.len()).sort("tasks", "reason", descending=[True, False])
+    ).unique("job", keep="first", maintain_order=True)
+    return each.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
 
 
 def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Floats]:
-    """The waits of tasks that ended by every policy, in one order."""
+    """The waits of jobs that ended by every policy, in one order."""
     names = list(frames)
     joined = frames[names[0]].rename({"wait": names[0]})
     for name in names[1:]:
-        joined = joined.join(frames[name].select("task", pl.col("wait").alias(name)), on="task", maintain_order="left")
+        joined = joined.join(frames[name].select("job", pl.col("wait").alias(name)), on="job", maintain_order="left")
     if joined.is_empty():
-        msg = "no task ended by every policy"
+        msg = "no job ended by every policy"
         raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
     return {n: joined[n].to_numpy() for n in names}, joined["submit"].to_numpy()
 
@@ -183,11 +171,11 @@ def _words(rows: pl.DataFrame, first: str) -> tuple[str, ...]:
     best = rows.sort("mean wait").row(0, named=True)
     base = rows.row(0, named=True)
     if best["policy"] == first or best["difference high"] >= 0:
-        return (f"of {rows.height} policies none surely has tasks wait less than {first}",)
+        return (f"of {rows.height} policies none surely has jobs wait less than {first}",)
     share = 1 - best["mean wait"] / base["mean wait"] if base["mean wait"] else 0.0
     saved = Estimate("", -best["difference"], -best["difference high"], -best["difference low"], "s")
     return (
-        f"by {best['policy']}{_knows(best['policy'])} tasks wait {100 * share:.0f} % less than by {first}: "
+        f"by {best['policy']}{_knows(best['policy'])} jobs wait {100 * share:.0f} % less than by {first}: "
         f"on the mean{say(saved)} less",
         *(f"{name} makes them wait longer" for name in _worse(rows)),
     )
@@ -210,7 +198,7 @@ def _figures(waits: Mapping[str, Floats], rows: pl.DataFrame) -> dict[str, Figur
     return {
         "mean wait by policy": Figure("Mean wait by policy", "bar", means, "policy", "mean wait, s", alt),
         "waits by policy": Figure(
-            "How waits are spread", "line", _curves(waits), "wait, s", "share of tasks that wait no longer",
+            "How waits are spread", "line", _curves(waits), "wait, s", "share of jobs that wait no longer",
             "; ".join(f"{name}: {np.mean(w <= 60):.0%} wait at most a minute" for name, w in waits.items()), log_x=True,
         ),
     }  # fmt: skip

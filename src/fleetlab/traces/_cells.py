@@ -10,7 +10,7 @@ from fleetlab.traces._mapping import AMOUNTS, TEXTS, TIMES, Plan
 from fleetlab.traces._moments import LAST, SKIPPED, by_size, moments, written
 from fleetlab.traces._source import Source
 
-NAME = "tasks"  # of the table, in rejects and counts
+NAME = "jobs"  # of the table, in rejects and counts
 
 # Words for a cell that holds nothing; Go writes its zero time for a pod that has not started.
 NOTHING = ["", "-", "null", "none", "na", "n/a", "nat", "unknown", "0001-01-01t00:00:00z", "1970-01-01t00:00:00z"]
@@ -68,7 +68,7 @@ def _reckoned(text: pl.Series, plan: Plan, *, clock: bool) -> tuple[pl.Series, p
     if clock:
         return moments(text, plan.zone)
     number = text.cast(pl.Float64, strict=False)
-    # A column of dates can be reckoned with too: `service=finished-started`.
+    # A column of dates can be reckoned with too: `runtime=finished-started`.
     if (number.is_null() & text.is_not_null()).any():
         number = number.zip_with(number.is_not_null(), written(text, plan.zone)[0])
     return number, pl.Series([], dtype=pl.UInt8)
@@ -110,11 +110,11 @@ def _state() -> pl.Expr:
 
 def _typed(frame: pl.DataFrame) -> pl.DataFrame:
     there = frame.columns
-    absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, "service") if n not in there]
+    absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, "runtime") if n not in there]
     absent += [pl.lit(0, dtype=pl.UInt8).alias(f"{t}?") for t in TIMES if t not in there]
     amounts = [pl.col(n).round().cast(pl.Int64) for n in AMOUNTS if n in there]
     words = [_state().alias("status")] if "status" in there else []
-    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), "service", *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
+    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), "runtime", *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
     return frame.with_columns(*absent, *amounts, *words).select(kept)
 
 
@@ -138,17 +138,17 @@ def _rules(plan: Plan) -> list[Rule]:
         ("`submit` is missing", pl.col("submit").is_null()),
         *[
             (f"`{name}` is not finite", pl.col(name).is_finite().not_(), name)
-            for name in (*TIMES, "service", *AMOUNTS)
+            for name in (*TIMES, "runtime", *AMOUNTS)
             if name in asked
         ],
         *[
             (f"`{name}` is beyond all calendars", pl.col(name).abs() > LAST, name)
-            for name in (*TIMES, "service")
+            for name in (*TIMES, "runtime")
             if name in asked
         ],
         *[rule for name in AMOUNTS if name in asked for rule in _amount_rules(name)],
         *(_status_rules() if "status" in asked else []),
-        *([("`task` is missing", pl.col("task").is_null())] if "task" in asked else []),
+        *([("`job` is missing", pl.col("job").is_null())] if "job" in asked else []),
     ]
 
 

@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from fleetlab.core import TraceError
-from fleetlab.traces._intake import Tell
+from fleetlab.traces._intake import Progress
 from fleetlab.traces._published import File
 
 CHUNK = 1 << 18
@@ -47,13 +47,13 @@ class _Unreachable(_Broken):
     """Nobody answered at all."""
 
 
-def download(file: File, address: str, part: Path, *, tell: Tell, patience: Patience) -> None:
+def download(file: File, address: str, part: Path, *, progress: Progress, patience: Patience) -> None:
     """Bring everything at `address` into `part`, in as many tries as it takes and patience allows."""
     failed, answered = 0, False
     while True:
         before = _size(part)
         try:
-            return _try(file, address, part, tell, patience.timeout)
+            return _try(file, address, part, progress, patience.timeout)
         except _Broken as e:
             if isinstance(e, _Unreachable) and not answered:
                 raise _cannot_reach(address, part, e) from None
@@ -70,7 +70,7 @@ def discard(part: Path) -> None:
     _note(part).unlink(missing_ok=True)
 
 
-def _try(file: File, address: str, part: Path, tell: Tell, timeout: float) -> None:
+def _try(file: File, address: str, part: Path, progress: Progress, timeout: float) -> None:
     try:
         held = _held(file, address, part)
         if held.size is not None and held.bytes == held.size:
@@ -83,7 +83,7 @@ def _try(file: File, address: str, part: Path, tell: Tell, timeout: float) -> No
                 if not at:
                     note = {"address": address, "mark": _mark(response.headers), "size": total}
                     _note(part).write_text(json.dumps(note), "utf-8")
-                _copy(response, out, at, total, file, tell)
+                _copy(response, out, at, total, file, progress)
     except OSError as e:
         # What the network does wrong is told apart below: what is left is the disk.
         msg = f"cannot write {part}: {e.strerror or e}"
@@ -241,11 +241,11 @@ def _room(part: Path, needed: int) -> None:
         raise TraceError(msg, hint=f"make room in {part.parent}, then run the same again: what came is kept")
 
 
-def _copy(response: HTTPResponse, out: IO[bytes], at: int, total: int | None, file: File, tell: Tell) -> None:
+def _copy(response: HTTPResponse, out: IO[bytes], at: int, total: int | None, file: File, progress: Progress) -> None:
     while chunk := _received(response):
         out.write(chunk)
         at += len(chunk)
-        tell(file.name, at, at / total if total else 0.0)
+        progress(file.name, at, at / total if total else 0.0)
     if total is not None and at < total:
         what = f"the connection was cut after {at:,} of {total:,} bytes"
         raise _Broken(what)

@@ -21,10 +21,10 @@ from fleetlab.traces._blocks import LONGEST, Block, ahead, blocks
 from fleetlab.traces._delimited import Layout, Rows, Table, opening, parse
 from fleetlab.traces._source import Source
 
-__all__ = ["LONGEST", "Intake", "Rule", "Table", "Tell", "silent"]
+__all__ = ["LONGEST", "Intake", "Progress", "Rule", "Table", "silent"]
 
 # What is being read, how many rows of it so far, and how far into the packed bytes (0 to 1).
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 
 
 def silent(_what: str, _rows: int, _share: float) -> None:
@@ -40,7 +40,7 @@ Rule = tuple[str, pl.Expr] | tuple[str, pl.Expr, str | pl.Expr]
 class Intake:
     """Counts what comes in, keeps what is turned away, and stages what is too large for memory."""
 
-    tell: Tell = silent
+    progress: Progress = silent
     rows: dict[str, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
     _rejects: list[pl.DataFrame] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Intake:
                 rows = parse(block.after(rest), layout, ended=False)
                 rest = rows.rest
                 yield from self._counted(rows, source, table)
-                self.tell(table.name, self.rows[table.name] - before, block.share)
+                self.progress(table.name, self.rows[table.name] - before, block.share)
         if layout is None:
             msg = f"{source.name}: the file is empty"
             raise TraceError(msg, hint="`fleetlab traces` says what each format expects")

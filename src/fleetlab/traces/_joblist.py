@@ -30,11 +30,11 @@ TIMES = ("submit", "start", "end")
 MOST = {"gpu_num": 1_000_000, "node_num": 1_000_000, "cpu_num": 1_000_000_000}
 
 
-def without_gaps(jobs: pl.DataFrame) -> pl.DataFrame:
+def without_gaps(records: pl.DataFrame) -> pl.DataFrame:
     """Where a stamp is a word for no time, let there be nothing; a state is its first word."""
     stamps = [pl.when(pl.col(f"{t}_time").is_in(NO_TIME).not_()).then(pl.col(f"{t}_time")) for t in TIMES]
     # Slurm writes «CANCELLED by 1001».
-    return jobs.with_columns(*stamps, state=pl.col("state").str.strip_chars().str.split(" ").list.first())
+    return records.with_columns(*stamps, state=pl.col("state").str.strip_chars().str.split(" ").list.first())
 
 
 def _read_as_time() -> list[Rule]:
@@ -60,16 +60,16 @@ RULES: list[Rule] = [
 ]
 
 
-def tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+def jobs(records: pl.DataFrame) -> pl.DataFrame:
     """The columns of a workload that both have, times still as they are; `job_id` is kept for `names`."""
-    counts = jobs.with_columns(pl.col(c).cast(pl.Int64) for c in MOST)
+    counts = records.with_columns(pl.col(c).cast(pl.Int64) for c in MOST)
     gang = counts.with_columns(instances=_instances(), status=pl.col("state").replace_strict(STATUS))
     ended = pl.col("status").is_in(["running", "waiting"]).not_()
     end = pl.when(ended).then(pl.col("end"))
     return gang.with_columns(
         cpu_milli=pl.col("cpu_num").fill_null(0) * 1000 // pl.col("instances"),
         gpu_milli=pl.col("gpu_num") * 1000 // pl.col("instances"),
-        service=end - pl.col("start"),
+        runtime=end - pl.col("start"),
         start=pl.when(pl.col("status") != "waiting").then(pl.col("start")),
         end=end,
     )
@@ -82,6 +82,6 @@ def _instances() -> pl.Expr:
 
 
 def lacking(frame: pl.DataFrame) -> list[str]:
-    """What to say of tasks whose row did not say all."""
+    """What to say of jobs whose row did not say all."""
     unsaid = frame["cpu_num"].null_count()
     return [f"jobs that say no number of CPUs, which stand as 0: {unsaid:,}"] if unsaid else []

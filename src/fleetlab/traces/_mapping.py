@@ -23,7 +23,7 @@ AMOUNTS = (
     "max_per_node",
     "priority",
 )
-TEXTS = ("task", "job", "user", "group", "app", "gpu_types", "status")
+TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ WHOLE_KEY = (
 )
 
 
-ORPHAN: list[Rule] = [("no such task", pl.col("task").is_null(), "job_name")]
+ORPHAN: list[Rule] = [("no such task", pl.col("job").is_null(), "job_name")]
 Number = Callable[[pl.DataFrame], pl.Series]  # the task of each (job_name, task_name), null where there is none
 
 

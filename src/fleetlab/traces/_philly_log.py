@@ -162,7 +162,7 @@ def tables(source: Source, intake: Intake) -> Log:
         jobs.append((record, line, *said, *_gang(machines)))
     intake.read("jobs", record + 1)
     intake.refuse("jobs", source.name, bad)
-    intake.tell("jobs", record + 1, 1.0)
+    intake.progress("jobs", record + 1, 1.0)
     text, number, either = pl.String, pl.Int64, pl.Boolean
     said_of = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
     return Log(

@@ -1,4 +1,4 @@
-"""The rows of a delimited table, settled: what their times say of each task's state, and of one another."""
+"""The rows of a delimited table, settled: what their times say of each job's state, and of one another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class About:
         if TWICE in every:
             found.append(
                 f"an hour that the clock of {plan.zone} went through twice is taken as the earlier one, "
-                "or the later where a task would else end before it started"
+                "or the later where a job would else end before it started"
             )
         if not self.dated:
             found.append("times are seconds from an unknown moment: no hour of the day, no weekday")
@@ -55,7 +55,7 @@ class About:
         if self.zeros:
             found.append(f"0 or -1 as a start or an end means that there was none: {self.zeros:,}")
         if self.passed_over:
-            found.append(f"a service or an end of tasks that have not ended is passed over: {self.passed_over:,}")
+            found.append(f"a runtime or an end of jobs that have not ended is passed over: {self.passed_over:,}")
         return found
 
     def _slips(self, plan: Plan) -> list[str]:
@@ -71,38 +71,38 @@ def _absent(plan: Plan) -> list[str]:
     found = []
     if "status" not in plan.nodes:
         found.append(_no_status(plan))
-    if not plan.nodes.keys() & {"service", "end"}:
-        found.append("no service and no end: how long tasks ran is unknown")
+    if not plan.nodes.keys() & {"runtime", "end"}:
+        found.append("no runtime and no end: how long jobs ran is unknown")
     if "gpu_milli" not in plan.nodes:
-        found.append("no gpu_milli: no task asks for a GPU")
+        found.append("no gpu_milli: no job asks for a GPU")
     return found
 
 
 def _no_status(plan: Plan) -> str:
     """What `_told_by_times` makes of a table that tells no status."""
-    over = " or ".join(word for n, word in (("end", "an end"), ("service", "a service")) if n in plan.nodes)
+    over = " or ".join(word for n, word in (("end", "an end"), ("runtime", "a runtime")) if n in plan.nodes)
     if not over and "start" not in plan.nodes:
-        return "no status, start or end: all tasks are taken as completed"
+        return "no status, start or end: all jobs are taken as completed"
     if not over:
-        return "no status and no end: a task without a start is taken as waiting, any other as completed"
+        return "no status and no end: a job without a start is taken as waiting, any other as completed"
     waits = ", or as waiting if it has no start either" if "start" in plan.nodes else ""
-    return f"no status: a task without {over} is taken as running{waits}"
+    return f"no status: a job without {over} is taken as running{waits}"
 
 
 def settled(
     rows: pl.DataFrame, source: Source, intake: Intake, plan: Plan, since: float | None = None
 ) -> tuple[pl.DataFrame, About]:
-    """Tasks as a workload asks for them, with a `name`; rows that contradict themselves or others are turned away."""
+    """Jobs as a workload asks for them, with a `name`; rows that contradict themselves or others are turned away."""
     about = About(_dated(rows), {t: set(rows[f"{t}?"].unique()) for t in TIMES})
     if about.dated:
         rows = _in_order(_without_zeros(rows, about), plan.zone)
     rows = rows.with_columns(status=pl.col("status") if "status" in plan.nodes else _told_by_times(plan))
     ended = ~pl.col("status").is_in(["running", "waiting"])
-    about.passed_over = rows.filter(~ended & (pl.col("service").is_not_null() | pl.col("end").is_not_null())).height
+    about.passed_over = rows.filter(~ended & (pl.col("runtime").is_not_null() | pl.col("end").is_not_null())).height
     rows = rows.with_columns(
         start=pl.when(pl.col("status") != "waiting").then(pl.col("start")),
         end=pl.when(ended).then(pl.col("end")),
-        service=pl.when(ended).then(pl.coalesce("service", pl.col("end") - pl.col("start"))),
+        runtime=pl.when(ended).then(pl.coalesce("runtime", pl.col("end") - pl.col("start"))),
     )
     rules = [*_rules(plan, dated=about.dated), *ended_before(since, _shown("end", plan))]
     rows = intake.sieve(rows, NAME, source.name, rules)
@@ -144,9 +144,9 @@ def _shown(t: str, plan: Plan) -> pl.Expr:
 
 
 def _told_by_times(plan: Plan) -> pl.Expr:
-    over = pl.col("end").is_not_null() | pl.col("service").is_not_null()
+    over = pl.col("end").is_not_null() | pl.col("runtime").is_not_null()
     waits = pl.col("start").is_null() & pl.lit("start" in plan.nodes)
-    open_ended = pl.lit(bool(plan.nodes.keys() & {"end", "service"}))
+    open_ended = pl.lit(bool(plan.nodes.keys() & {"end", "runtime"}))
     return (
         pl.when(over).then(pl.lit("completed"))
         .when(waits).then(pl.lit("waiting"))
@@ -156,14 +156,14 @@ def _told_by_times(plan: Plan) -> pl.Expr:
 
 
 def _rules(plan: Plan, *, dated: bool) -> list[Rule]:
-    again = pl.col("task").is_duplicated() & ~pl.col("task").is_first_distinct()
+    again = pl.col("job").is_duplicated() & ~pl.col("job").is_first_distinct()
     return [
         *(_unlike(t, _shown(t, plan), dated=dated) for t in TIMES),
         ("started before it was submitted", pl.col("start") < pl.col("submit"), _shown("start", plan)),
         ("ended before it started", pl.col("end") < pl.col("start"), _shown("end", plan)),
         ("ended before it was submitted", pl.col("end") < pl.col("submit"), _shown("end", plan)),
-        ("`service` is negative", pl.col("service") < 0, "service"),
-        *([("the task stands twice", again, "task")] if "task" in plan.nodes else []),
+        ("`runtime` is negative", pl.col("runtime") < 0, "runtime"),
+        *([("the job stands twice", again, "job")] if "job" in plan.nodes else []),
     ]
 
 
@@ -182,17 +182,17 @@ def _as_workload(rows: pl.DataFrame) -> pl.DataFrame:
     if "gpu_types" in rows.columns:
         types = pl.col("gpu_types").fill_null("").str.replace_all(";", "|", literal=True).str.split("|")
         rows = rows.with_columns(types.list.eval(pl.element().str.strip_chars()).list.filter(pl.element() != ""))
-    if "job" in rows.columns:
-        rows = rows.with_columns(job=_jobs(rows["job"]))
-    name = pl.col("task") if "task" in rows.columns else pl.lit(None, dtype=pl.String)
-    return rows.with_columns(name=name).drop("line", "task", *(f"{t}?" for t in TIMES), strict=False)
+    if "parent" in rows.columns:
+        rows = rows.with_columns(parent=_parents(rows["parent"]))
+    name = pl.col("job") if "job" in rows.columns else pl.lit(None, dtype=pl.String)
+    return rows.with_columns(name=name).drop("line", "job", *(f"{t}?" for t in TIMES), strict=False)
 
 
-def _jobs(text: pl.Series) -> pl.Series:
-    """Numbers as they are, words numbered from 0; a row that names no job is one of its own."""
+def _parents(text: pl.Series) -> pl.Series:
+    """Numbers as they are, words numbered from 0; a row that names no parent is one of its own."""
     number = text.cast(pl.Int64, strict=False)
     if text.null_count() == 0 and (number.cast(pl.String) == text).fill_null(value=False).all():
         return number
     alone = pl.concat_str(pl.lit("\0"), pl.int_range(pl.len()))
-    ranks = pl.coalesce("job", alone).rank("dense").cast(pl.Int64) - 1
-    return pl.DataFrame({"job": text}).select(ranks.alias("job"))["job"]
+    ranks = pl.coalesce("parent", alone).rank("dense").cast(pl.Int64) - 1
+    return pl.DataFrame({"parent": text}).select(ranks.alias("parent"))["parent"]

@@ -12,7 +12,7 @@ from fleetlab.core import TraceError
 from fleetlab.traces._intake import Rule
 from fleetlab.traces._moments import LAST, moments
 
-FEWEST = 20  # tasks: of fewer, a long silence tells nothing
+FEWEST = 20  # jobs: of fewer, a long silence tells nothing
 NEAR = 0.01  # of the span
 
 
@@ -32,20 +32,20 @@ def ended_before(since: float | None, shown: str | pl.Expr) -> list[Rule]:
     return [] if since is None else [("ended before `since`", pl.col("end") < since, shown)]
 
 
-def clipped(tasks: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Let older tasks be submitted when the log begins; of what ran by then, start and run time are not the log's."""
+def clipped(jobs: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Let older jobs be submitted when the log begins; of what ran by then, start and run time are not the log's."""
     if since is None:
-        return tasks, _sparse(tasks["submit"].sort())
+        return jobs, _sparse(jobs["submit"].sort())
     older, ran = pl.col("submit") < since, (pl.col("start") < since).fill_null(value=False)
-    first = tasks.select(older.sum().alias("older"), ran.sum().alias("ran")).row(0)
-    note = f"{first[0]:,} tasks are older than `since`: they are submitted at second 0; "
-    note += f"{first[1]:,} of them ran by then, and have no start and no service"
-    kept = [pl.when(~ran).then(pl.col(c)).alias(c) for c in ("start", "service")]
-    return tasks.with_columns(pl.col("submit").clip(lower_bound=since), *kept), (note,)
+    first = jobs.select(older.sum().alias("older"), ran.sum().alias("ran")).row(0)
+    note = f"{first[0]:,} jobs are older than `since`: they are submitted at second 0; "
+    note += f"{first[1]:,} of them ran by then, and have no start and no runtime"
+    kept = [pl.when(~ran).then(pl.col(c)).alias(c) for c in ("start", "runtime")]
+    return jobs.with_columns(pl.col("submit").clip(lower_bound=since), *kept), (note,)
 
 
 def _sparse(submit: pl.Series) -> tuple[str, ...]:
-    """A word of warning, where hardly any task takes up most of the span."""
+    """A word of warning, where hardly any job takes up most of the span."""
     if len(submit) < FEWEST or not (span := submit[-1] - submit[0]):
         return ()
     part = (submit - submit[0]) / span
@@ -53,5 +53,5 @@ def _sparse(submit: pl.Series) -> tuple[str, ...]:
     first = max(k for k in range(1, len(submit) // 100 + 2) if k == 1 or part[k] - part[k - 1] > NEAR)
     if part[first] <= 0.5:
         return ()
-    note = f"the first {int(100 * part[first])} % of the span has {first:,} of {len(submit):,} tasks: if these are "
+    note = f"the first {int(100 * part[first])} % of the span has {first:,} of {len(submit):,} jobs: if these are "
     return (note + "older than the log, rates come out too low; `since` says when it begins",)

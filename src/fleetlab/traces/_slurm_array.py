@@ -1,7 +1,7 @@
 """Rows of a Slurm log that stand for several tasks of an array: `103_[1-5%2]` is 103_1 to 103_5, two at a time.
 
-Slurm writes tasks that have not started as one row, and may cut a long list of them off. A few characters can name a
-billion tasks, so they are counted before any is written out; a row of too many, or of an unknown number, stays one.
+Slurm writes jobs that have not started as one row, and may cut a long list of them off. A few characters can name a
+billion jobs, so they are counted before any is written out; a row of too many, or of an unknown number, stays one.
 """
 
 from __future__ import annotations
@@ -10,45 +10,45 @@ import re
 
 import polars as pl
 
-MOST = 100_000  # tasks of one row
+MOST = 100_000  # jobs of one row
 IN_ALL = 1_000_000  # and of all rows together: no cluster holds as many in its queue
 
 _ARRAY = re.compile(r"(.*)_\[([^\[\]%]+)(?:%\d+)?\]")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
-def spread(jobs: pl.DataFrame) -> pl.DataFrame:
-    """One row a task: `array` is true where its row stood for several, `untold` where it still does."""
-    several = jobs.filter(pl.col("name").str.contains("[", literal=True))["name"].value_counts(sort=False)
+def spread(records: pl.DataFrame) -> pl.DataFrame:
+    """One row a job: `array` is true where its row stood for several, `untold` where it still does."""
+    several = records.filter(pl.col("name").str.contains("[", literal=True))["name"].value_counts(sort=False)
     known: list[tuple[str, list[str] | None]] = []
     total = 0
     for name, times in several.sort("name").iter_rows():
         fits = total + size(name) * times <= IN_ALL
-        tasks = tasks_of(name) if fits else None
-        total += len(tasks or ()) * times
-        known.append((name, tasks))
-    table = pl.DataFrame(known, schema={"name": pl.String, "tasks": pl.List(pl.String)}, orient="row")
-    jobs = jobs.join(table, on="name", how="left", maintain_order="left")
-    array = pl.col("tasks").is_not_null()
-    jobs = jobs.with_columns(array=array, untold=~array & pl.col("name").str.contains("[", literal=True))
-    return jobs.with_columns(name=pl.coalesce("tasks", pl.concat_list("name"))).drop("tasks").explode("name")
+        jobs = jobs_of(name) if fits else None
+        total += len(jobs or ()) * times
+        known.append((name, jobs))
+    table = pl.DataFrame(known, schema={"name": pl.String, "jobs": pl.List(pl.String)}, orient="row")
+    records = records.join(table, on="name", how="left", maintain_order="left")
+    array = pl.col("jobs").is_not_null()
+    records = records.with_columns(array=array, untold=~array & pl.col("name").str.contains("[", literal=True))
+    return records.with_columns(name=pl.coalesce("jobs", pl.concat_list("name"))).drop("jobs").explode("name")
 
 
-def tasks_of(name: str) -> list[str] | None:
-    """The names of the tasks that a row stands for; None where they cannot be told, or are too many.
+def jobs_of(name: str) -> list[str] | None:
+    """The names of the jobs that a row stands for; None where they cannot be told, or are too many.
 
-    >>> tasks_of("103_[1-3,7,10-20:5%2]")
+    >>> jobs_of("103_[1-3,7,10-20:5%2]")
     ['103_1', '103_2', '103_3', '103_7', '103_10', '103_15', '103_20']
     """
     spans = _spans(name)
     if not spans or size(name) > MOST:
         return None
-    job = name[: name.rindex("_[")]
-    return [f"{job}_{k}" for k in dict.fromkeys(k for span in spans for k in span)]
+    record = name[: name.rindex("_[")]
+    return [f"{record}_{k}" for k in dict.fromkeys(k for span in spans for k in span)]
 
 
 def size(name: str) -> int:
-    """How many tasks a row stands for; 0 where it cannot be told."""
+    """How many jobs a row stands for; 0 where it cannot be told."""
     return sum(len(span) for span in _spans(name))
 
 

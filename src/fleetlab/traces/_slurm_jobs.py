@@ -62,16 +62,16 @@ ORDER_RULES: list[Rule] = [
 ]
 # 123, 123_4, 123_[5-9%2], 123+0; and a step of any of them after a dot.
 ID = r"^\d+(?:_\d+|_\[[^\]]*\]?|\+\d+)?(?:\..+)?$"
-JOB = r"^([^.\[]*(?:\[[^\]]*\]?)?)"  # what is before that dot: a long list of tasks ends in dots of its own
+JOB = r"^([^.\[]*(?:\[[^\]]*\]?)?)"  # what is before that dot: a long list of jobs ends in dots of its own
 STEP = r"^[^.\[]*(?:\[[^\]]*\])?\."
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The tasks of a log, how many steps went into them, and the nodes that each distinct list names."""
+    """The jobs of a log, how many steps went into them, and the nodes that each distinct list names."""
 
     frame: pl.DataFrame
-    rows: int  # of the log that are in `frame`: less than its tasks, where a row stood for several
+    rows: int  # of the log that are in `frame`: less than its jobs, where a row stood for several
     steps: int
     lists: pl.DataFrame | None  # NodeList, node: list; None where there are too many to keep
 
@@ -79,15 +79,15 @@ class Jobs:
 def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu, since: float | None = None) -> Jobs:
     """Read logs one after the other; a job that stands in several is taken from the last."""
     parts = [_read(source, intake, zone, per_gpu, since) for source in logs]
-    jobs = _newest(spread(pl.concat([part[0] for part in parts])), intake)
+    records = _newest(spread(pl.concat([part[0] for part in parts])), intake)
     steps = pl.concat([part[1] for part in parts])
-    folded = steps.join(jobs.select("name").unique(), on="name", how="semi")
-    _refuse(steps.join(jobs, on="name", how="anti"), "a step of no job that was kept: ", "JobID", intake)
-    return Jobs(jobs, jobs.select(pl.struct("file", "line").n_unique()).item(), folded.height, _lists(jobs))
+    folded = steps.join(records.select("name").unique(), on="name", how="semi")
+    _refuse(steps.join(records, on="name", how="anti"), "a step of no job that was kept: ", "JobID", intake)
+    return Jobs(records, records.select(pl.struct("file", "line").n_unique()).item(), folded.height, _lists(records))
 
 
-def _lists(jobs: pl.DataFrame) -> pl.DataFrame | None:
-    distinct = jobs.unique("NodeList", maintain_order=True)
+def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
+    distinct = records.unique("NodeList", maintain_order=True)
     if distinct["hosts"].sum() > MOST_NAMED:
         return None
     nodes = [expand(text) for text in distinct["NodeList"]]
@@ -104,20 +104,20 @@ def _read(
     rows = rows.with_columns(name=_name(), file=pl.lit(source.name))
     step = pl.col("JobID").str.contains(STEP)
     steps = rows.filter(step).select("file", "line", "JobID", "name")
-    jobs = rows.filter(~step).with_columns(
+    records = rows.filter(~step).with_columns(
         **_moments(zone),
         status=pl.col("State").str.extract(r"^([A-Za-z_]+)").str.to_uppercase().replace_strict(STATUS, default=None),
         elapsed=pl.col("ElapsedRaw").cast(pl.Float64, strict=False),
         priority=pl.col("Priority").cast(pl.Float64, strict=False).clip(-(2**31), 2**31 - 1).fill_nan(None),
     )
-    jobs = intake.sieve(jobs, "jobs", source.name, [*_skipped(zone), *RULES])
-    jobs = intake.sieve(_seen(jobs, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")])
-    return _held(_limited(_placed(jobs, intake), intake), per_gpu, intake), steps
+    records = intake.sieve(records, "jobs", source.name, [*_skipped(zone), *RULES])
+    records = intake.sieve(_seen(records, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")])
+    return _held(_limited(_placed(records, intake), intake), per_gpu, intake), steps
 
 
 def _name() -> pl.Expr:
-    job = pl.col("JobID").str.extract(JOB)
-    return pl.when(pl.col("Cluster") == "").then(job).otherwise(pl.concat_str("Cluster", pl.lit("/"), job))
+    record = pl.col("JobID").str.extract(JOB)
+    return pl.when(pl.col("Cluster") == "").then(record).otherwise(pl.concat_str("Cluster", pl.lit("/"), record))
 
 
 # -- when ----------------------------------------------------------------------------------------------------------
@@ -149,18 +149,20 @@ def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
     return pl.when((seconds > 0) & (seconds < LATEST)).then(seconds)
 
 
-def _seen(jobs: pl.DataFrame, zone: str) -> pl.DataFrame:
+def _seen(records: pl.DataFrame, zone: str) -> pl.DataFrame:
     """Times as the log saw them: no start of what waits or never ran, no end of what runs."""
     going, waiting = pl.col("status") == "running", pl.col("status") == "waiting"
     # A job cancelled in the queue is logged as starting the moment it is cancelled, on no node.
     no_node = (pl.col("NodeList").str.to_lowercase() == "none assigned") | (pl.col("AllocNodes") == "0")
     no_node |= (pl.col("AllocTRES") == "") & (pl.col("AllocTRES") != "").any() & (pl.col("status") == "cancelled")
-    jobs = jobs.with_columns(start=pl.when(~(waiting | no_node)).then(_not_before("Start", pl.col("submit"), zone)))
+    records = records.with_columns(
+        start=pl.when(~(waiting | no_node)).then(_not_before("Start", pl.col("submit"), zone))
+    )
     begun = pl.max_horizontal("submit", "start")  # a job that never started was submitted all the same
-    jobs = jobs.with_columns(end=pl.when(~(waiting | going)).then(_not_before("End", begun, zone)))
+    records = records.with_columns(end=pl.when(~(waiting | going)).then(_not_before("End", begun, zone)))
     # What was suspended for a while ran for less than from start to end.
     ran = pl.when(pl.col("ElapsedRaw") != "").then("elapsed").otherwise(pl.col("end") - pl.col("start"))
-    return jobs.with_columns(service=pl.when(pl.col("end").is_not_null() & pl.col("start").is_not_null()).then(ran))
+    return records.with_columns(runtime=pl.when(pl.col("end").is_not_null() & pl.col("start").is_not_null()).then(ran))
 
 
 def _not_before(column: str, moment: pl.Expr, zone: str) -> pl.Expr:
@@ -171,11 +173,11 @@ def _not_before(column: str, moment: pl.Expr, zone: str) -> pl.Expr:
 # -- where and what ------------------------------------------------------------------------------------------------
 
 
-def _placed(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+def _placed(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     """Count the nodes of each list, and turn away jobs whose list cannot be read."""
-    known = [(text, *_counted(text)) for text in jobs["NodeList"].unique()]
+    known = [(text, *_counted(text)) for text in records["NodeList"].unique()]
     table = pl.DataFrame(known, schema={"NodeList": pl.String, "hosts": pl.Int64, "wrong": pl.String}, orient="row")
-    return _good(jobs.join(table, on="NodeList", how="left", maintain_order="left"), intake)
+    return _good(records.join(table, on="NodeList", how="left", maintain_order="left"), intake)
 
 
 def _counted(text: str) -> tuple[int, str | None]:
@@ -185,12 +187,12 @@ def _counted(text: str) -> tuple[int, str | None]:
         return 0, f"{e}: {text[:80]}"
 
 
-def _limited(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+def _limited(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     """Give each job the time that was asked for, and turn away those of which it cannot be read."""
-    known = [(*texts, *_limit(*texts)) for texts in jobs.select(LIMITS).unique().iter_rows()]
+    known = [(*texts, *_limit(*texts)) for texts in records.select(LIMITS).unique().iter_rows()]
     schema = dict.fromkeys(LIMITS, pl.String) | {"limit": pl.Float64, "wrong": pl.String}
     table = pl.DataFrame(known, schema=schema, orient="row")
-    return _good(jobs.join(table, on=LIMITS, how="left", maintain_order="left"), intake).drop(LIMITS)
+    return _good(records.join(table, on=LIMITS, how="left", maintain_order="left"), intake).drop(LIMITS)
 
 
 def _limit(*texts: str) -> tuple[float | None, str | None]:
@@ -203,12 +205,12 @@ def _limit(*texts: str) -> tuple[float | None, str | None]:
     return None, None
 
 
-def _held(jobs: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
+def _held(records: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
     """Give each job its demand, and turn away those whose resources cannot be read."""
-    distinct = jobs.select(*ASKED, "hosts").unique(maintain_order=True)
+    distinct = records.select(*ASKED, "hosts").unique(maintain_order=True)
     known = [row | _demanded(row, per_gpu) for row in distinct.iter_rows(named=True)]
     table = pl.DataFrame(known, schema=dict(distinct.schema) | _DEMAND | {"wrong": pl.String})
-    return _good(jobs.join(table, on=[*ASKED, "hosts"], how="left", maintain_order="left"), intake).drop(ASKED)
+    return _good(records.join(table, on=[*ASKED, "hosts"], how="left", maintain_order="left"), intake).drop(ASKED)
 
 
 _DEMAND = {f.name: pl.Boolean if f.type == "bool" else pl.Int64 for f in fields(Demand)}
@@ -225,17 +227,17 @@ def _demanded(row: dict[str, object], per_gpu: PerGpu) -> dict[str, object]:
     return vars(found) | {"gpu_types": list(found.gpu_types), "wrong": None}
 
 
-def _good(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
-    _refuse(jobs.filter(pl.col("wrong").is_not_null()), "", "wrong", intake)
-    return jobs.filter(pl.col("wrong").is_null()).drop("wrong")
+def _good(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    _refuse(records.filter(pl.col("wrong").is_not_null()), "", "wrong", intake)
+    return records.filter(pl.col("wrong").is_null()).drop("wrong")
 
 
-def _newest(jobs: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+def _newest(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     # A job that is put back into the queue keeps its id and gets a new time of submission.
-    last = jobs.select(pl.struct("name", "submit").is_last_distinct().alias("last"))["last"]
-    kept = jobs.filter(last)
-    # A row of several tasks goes only when each of them stands again.
-    gone = jobs.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
+    last = records.select(pl.struct("name", "submit").is_last_distinct().alias("last"))["last"]
+    kept = records.filter(last)
+    # A row of several jobs goes only when each of them stands again.
+    gone = records.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
     gone = gone.unique(["file", "line"], keep="first", maintain_order=True)
     _refuse(gone, "the job stands again further on: ", "JobID", intake)
     return kept

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, TraceError
+from fleetlab.core import Estimate, Provenance, Result, TraceError
 from fleetlab.traces._download import Patience, discard, download
-from fleetlab.traces._intake import Tell, silent
+from fleetlab.traces._intake import Progress, silent
 from fleetlab.traces._published import PUBLISHED, File, Published
 from fleetlab.traces._source import BROKEN, _unpacked
 
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Result):
     """The files of a published trace, in place; which of them are proved to be the published ones."""
 
     provenance: Provenance
@@ -61,7 +61,7 @@ class Fetched:
         return {"files": self.files}
 
 
-def fetch(name: str, *, into: Path | str, tell: Tell = silent, base: str | None = None) -> Fetched:
+def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> Fetched:
     """Bring a published trace into a folder: go on where an earlier try broke off, verify, never leave half a file.
 
     `base` is another place where the same files lie: a mirror, `https://mirror.example/pai`.
@@ -70,14 +70,14 @@ def fetch(name: str, *, into: Path | str, tell: Tell = silent, base: str | None 
         near = get_close_matches(name, PUBLISHED, 1)
         msg = f"no published trace by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
         raise TraceError(msg, hint=f"there are {', '.join(PUBLISHED)}")
-    return gather(PUBLISHED[name], into=into, tell=tell, base=base)
+    return gather(PUBLISHED[name], into=into, progress=progress, base=base)
 
 
 def gather(
     published: Published,
     *,
     into: Path | str,
-    tell: Tell = silent,
+    progress: Progress = silent,
     base: str | None = None,
     patience: Patience | None = None,
 ) -> Fetched:
@@ -87,7 +87,7 @@ def gather(
     with _disk(into):
         into.mkdir(parents=True, exist_ok=True)
     rows = [
-        _brought(file, address, into / file.name, tell, patience or Patience())
+        _brought(file, address, into / file.name, progress, patience or Patience())
         for file, address in zip(published.files, addresses, strict=True)
     ]
     return Fetched(
@@ -111,7 +111,7 @@ def _address(file: File, base: str | None) -> str:
     return address
 
 
-def _brought(file: File, address: str, place: Path, tell: Tell, patience: Patience) -> Copy:
+def _brought(file: File, address: str, place: Path, progress: Progress, patience: Patience) -> Copy:
     with _disk(place):
         there = place.is_file()
         if there and (digest := _right(place, file)) is not None:
@@ -120,7 +120,7 @@ def _brought(file: File, address: str, place: Path, tell: Tell, patience: Patien
             msg = f"not a file, where one is to be put: {place}"
             raise TraceError(msg, hint="name another folder")
     part = place.with_name(f"{place.name}.part")
-    download(file, address, part, tell=tell, patience=patience)
+    download(file, address, part, progress=progress, patience=patience)
     with _disk(place):
         digest = _verified(part, file, address)
         _put(part, place)

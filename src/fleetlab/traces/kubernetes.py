@@ -1,7 +1,7 @@
 """A Kubernetes cluster's own lists: what `kubectl get pods,nodes -A -o json` prints, in one file or several.
 
-A pod is a task. Pods of one pod group that ask for the same are one task, a gang; those that ask for different things
-are tasks of one job. A list is a snapshot: pods that were deleted before it was taken are in none.
+A pod is a job. Pods of one pod group that ask for the same are one job, a gang; those that ask for different things
+are jobs of one job. A list is a snapshot: pods that were deleted before it was taken are in none.
 
 In the rejects, `line` is the line on which the object begins, and the reason ends with the object's name: some tools
 write all of a list on one line.
@@ -21,10 +21,10 @@ from fleetlab.core.cluster import SCHEMA as CLUSTER
 from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
 from fleetlab.traces._intake import Intake
 from fleetlab.traces._kube_demand import strange
+from fleetlab.traces._kube_jobs import Row, gangs_of, jobs_of, placements_of, row_of
 from fleetlab.traces._kube_json import HINT, Malformed, items, members
 from fleetlab.traces._kube_nodes import Fleet, Node, node_of
 from fleetlab.traces._kube_pods import Pod, pod_of
-from fleetlab.traces._kube_tasks import Row, gangs_of, placements_of, row_of, tasks_of
 from fleetlab.traces._source import Source, sources
 
 
@@ -55,20 +55,20 @@ def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace
     cluster = _cluster(lists, intake)
     rows = _rows(lists, intake)
     gangs = gangs_of(rows)
-    tasks, zero = from_first(tasks_of(gangs))
-    tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+    jobs, zero = from_first(jobs_of(gangs))
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"kubernetes:{path.name}"
-    frame = tasks.drop("name", "at", "task", "unsized")
-    unsized = tasks.filter("unsized").select("task")
-    workload = Workload.of(frame, source=source, epoch=zero if len(tasks) else None)
+    frame = jobs.drop("name", "at", "job", "unsized")
+    unsized = jobs.filter("unsized").select("job")
+    workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
     intake.keep("pods", workload.instances)
     return finish(
         intake,
         workload,
         source=source,
         cluster=cluster,
-        placements=placements_of(gangs, tasks, zero),
-        names=tasks.select("task", "name").lazy(),
+        placements=placements_of(gangs, jobs, zero),
+        names=jobs.select("job", "name").lazy(),
         series={"unsized": unsized.lazy()} if unsized.height else {},
         notes=(*_notes(rows, lists, cluster), *others),
     )
@@ -118,7 +118,7 @@ def _collect(source: Source, lists: Lists, intake: Intake, *, only: str | None) 
         table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
         intake.read(table, 1)
         if number % 1000 == 0:
-            intake.tell(table, intake.rows[table], share)
+            intake.progress(table, intake.rows[table], share)
         try:
             _put(kind, item, lists, source.name, line, intake)
         except Malformed as e:
@@ -214,7 +214,7 @@ def _notes(rows: list[Row], lists: Lists, cluster: Cluster | None) -> tuple[str,
         f"{rounded:,} pods ask for shares of more than one GPU: counted as whole GPUs, rounded up": rounded,
         f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; {size}": unsized,
         f"{out:,} nodes were cordoned or not ready when the list was made: they count as if they were not": out,
-        f"{gone:,} pods ended and do not say when: their service is not known": gone,
+        f"{gone:,} pods ended and do not say when: their runtime is not known": gone,
         f"resources not understood, counted as none: {named}": unknown,
         "no nodes in the list: `kubectl get nodes -o json` prints them": cluster is None,
     }

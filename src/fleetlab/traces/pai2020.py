@@ -17,8 +17,8 @@ import polars as pl
 from fleetlab.core import Cluster, Trace
 from fleetlab.traces._format import Format, Peek, finish
 from fleetlab.traces._intake import Intake
+from fleetlab.traces._pai_jobs import numbered_jobs, stage_instances, staged, workload_of
 from fleetlab.traces._pai_tables import METRIC, SENSOR, SPEC, STATUS, TABLES
-from fleetlab.traces._pai_tasks import numbered_tasks, stage_instances, staged, workload_of
 from fleetlab.traces._pai_visit import KEY, Number, Visit, look
 
 
@@ -27,7 +27,7 @@ def read(path: Path, intake: Intake) -> Trace:
     visit = look(path, intake)
     cluster = _cluster(visit) if visit.has(SPEC) else None
     parts = stage_instances(visit)
-    tasks = numbered_tasks(visit, parts)
+    tasks = numbered_jobs(visit, parts)
     workload, zero = workload_of(visit, tasks)
     return finish(
         intake,
@@ -62,7 +62,7 @@ def _cluster(visit: Visit) -> Cluster:
 
 def _names(tasks: pl.DataFrame) -> pl.DataFrame:
     """What the log calls each task, and the GPU type it was given: it may have asked for none."""
-    return tasks.select("task", name=pl.concat_str("job_name", pl.lit("/"), "task_name"), gpu_type="gpu_type")
+    return tasks.select("job", name=pl.concat_str("job_name", pl.lit("/"), "task_name"), gpu_type="gpu_type")
 
 
 # -- what stays on disk ------------------------------------------------------------------------------------------
@@ -71,20 +71,20 @@ def _names(tasks: pl.DataFrame) -> pl.DataFrame:
 def _placements(parts: list[Path], tasks: pl.DataFrame, zero: float) -> pl.LazyFrame:
     node = pl.col("node").cast(pl.Categorical)
     times = [pl.col(c) - zero for c in ("start", "end")]
-    joined = staged(parts).join(tasks.select("key", "task").lazy(), on="key", how="inner", maintain_order="left")
+    joined = staged(parts).join(tasks.select("key", "job").lazy(), on="key", how="inner", maintain_order="left")
     status = pl.col("status").replace(STATUS | {"Interrupted": "interrupted"})
-    return joined.select("task", "worker", node, status, *times)
+    return joined.select("job", "worker", node, status, *times)
 
 
 def _numbered(tasks: pl.DataFrame) -> Number:
     """How the task of a name is found, by bisection: quicker than a join that hashes every task for every block."""
-    by_key = tasks.select("key", "task").sort("key")
-    keys, ids = by_key["key"].to_numpy(), by_key["task"]
+    by_key = tasks.select("key", "job").sort("key")
+    keys, ids = by_key["key"].to_numpy(), by_key["job"]
 
     def number(names: pl.DataFrame) -> pl.Series:
         asked = names.select(KEY.alias("key"))["key"].to_numpy()
         if not len(keys):
-            return pl.repeat(None, len(asked), dtype=pl.Int64, eager=True).alias("task")
+            return pl.repeat(None, len(asked), dtype=pl.Int64, eager=True).alias("job")
         at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
         return ids.gather(at).set(pl.Series(keys[at] != asked), None)
 
@@ -96,7 +96,7 @@ def _usage(visit: Visit, tasks: pl.DataFrame) -> pl.LazyFrame | None:
     if not visit.has(SENSOR):
         return None
     columns = [
-        pl.col("task"),
+        pl.col("job"),
         pl.when(pl.col("worker_name").is_not_null()).then(pl.col("worker_name").hash(4)).alias("worker"),
         pl.col("machine").cast(pl.Categorical).alias("node"),
         pl.col("gpu_name").cast(pl.Categorical).alias("gpu"),
@@ -112,7 +112,7 @@ def _usage(visit: Visit, tasks: pl.DataFrame) -> pl.LazyFrame | None:
         pl.col("write_count").alias("writes"),
     ]
     parts = visit.stage(SENSOR, columns, number=_numbered(tasks))
-    lazy = pl.scan_parquet(parts) if parts else pl.LazyFrame(schema={"task": pl.Int64})
+    lazy = pl.scan_parquet(parts) if parts else pl.LazyFrame(schema={"job": pl.Int64})
     visit.intake.keep(SENSOR.name, lazy.select(pl.len()).collect().item())
     return lazy
 

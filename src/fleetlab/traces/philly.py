@@ -1,8 +1,8 @@
 """Microsoft's Philly trace (ATC'19): the training jobs of a GPU cluster, August to December 2017.
 
 A record of the job log is a job with its attempts; in the rejects, `line` is the line on which it begins. A job that
-was tried again is one task: its start is that of the first attempt that has one, its end that of the last, its
-`service` the time that all of them ran. An attempt without times and without machines never ran. The virtual cluster
+was tried again is one job: its start is that of the first attempt that has one, its end that of the last, its
+`runtime` the time that all of them ran. An attempt without times and without machines never ran. The virtual cluster
 (`vc`) becomes the `app`. A job whose last attempt has no end was running when the log was taken, whatever its `status`
 says: so the owners describe it.
 
@@ -73,19 +73,19 @@ def read(path: Path, intake: Intake, *, zone: str = ZONE) -> Trace:
     source, machines = files(path)
     cluster = _cluster(machines, intake) if machines else None
     log = _timed(tables(source, intake), zone)
-    jobs = intake.sieve(log.jobs, "jobs", source.name, JOB_RULES)
-    tasks, zero = from_first(_tasks(jobs))
-    tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
-    workload = Workload.of(_columns(tasks), source="philly", epoch=zero if tasks.height else None, zone=zone)
+    records = intake.sieve(log.jobs, "jobs", source.name, JOB_RULES)
+    jobs, zero = from_first(_jobs(records))
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    workload = Workload.of(_columns(jobs), source="philly", epoch=zero if jobs.height else None, zone=zone)
     intake.keep("jobs", len(workload))
     return finish(
         intake,
         workload,
         source="philly",
         cluster=cluster,
-        placements=_placements(log, tasks, zero).lazy(),
-        names=tasks.select("task", name="jobid").lazy(),
-        notes=_notes(tasks, cluster, zone),
+        placements=_placements(log, jobs, zero).lazy(),
+        names=jobs.select("job", name="jobid").lazy(),
+        notes=_notes(jobs, cluster, zone),
         settings={"zero": zero, "zone": zone},
     )
 
@@ -112,8 +112,8 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
 
 def _timed(log: Log, zone: str) -> Log:
     """Put moments to the stamps, and to each job what its attempts say of it."""
-    jobs = log.jobs.with_columns(submit=local("submitted_time", zone))
-    attempts = log.attempts.join(jobs.select("record", "submit"), on="record", how="left", maintain_order="left")
+    records = log.jobs.with_columns(submit=local("submitted_time", zone))
+    attempts = log.attempts.join(records.select("record", "submit"), on="record", how="left", maintain_order="left")
     attempts = attempts.with_columns(start=local_after("start_time", zone, "submit"))
     attempts = attempts.with_columns(end=local_after("end_time", zone, "start"))
     told = attempts.group_by("record", maintain_order=True).agg(
@@ -125,7 +125,7 @@ def _timed(log: Log, zone: str) -> Log:
         _first_where(*[(f"{t}_time", _unreadable(t)) for t in ("start", "end")]).alias("no_time"),
         _first_where(("end_time", pl.col("end") < pl.col("start"))).alias("reversed"),
     )
-    return Log(jobs.join(told, on="record", how="left", maintain_order="left"), attempts, log.held)
+    return Log(records.join(told, on="record", how="left", maintain_order="left"), attempts, log.held)
 
 
 def _ran() -> pl.Expr:
@@ -140,27 +140,27 @@ def _first_where(*shown: tuple[str, pl.Expr]) -> pl.Expr:
     return pl.coalesce([pl.col(column).filter(bad).first() for column, bad in shown])
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     alive = pl.col("tries").is_not_null() & pl.col("end").is_null()
-    return jobs.with_columns(
-        service=pl.when(~alive & ~pl.col("gap")).then(pl.col("ran")),
+    return records.with_columns(
+        runtime=pl.when(~alive & ~pl.col("gap")).then(pl.col("ran")),
         status=pl.when(alive).then(pl.lit("running")).otherwise(pl.col("status").replace_strict(STATUS)),
     )
 
 
-def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
-    return tasks.select("user", "submit", "service", "instances", "gpu_milli", "status", "start", "end", app="vc")
+def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
+    return jobs.select("user", "submit", "runtime", "instances", "gpu_milli", "status", "start", "end", app="vc")
 
 
-def _placements(log: Log, tasks: pl.DataFrame, zero: float) -> pl.DataFrame:
+def _placements(log: Log, jobs: pl.DataFrame, zero: float) -> pl.DataFrame:
     """One row an attempt and machine; how an attempt ended that was not the last, the log does not say."""
     last = pl.col("attempt") == pl.col("attempt").max().over("record")
     attempts = log.attempts.join(
-        tasks.select("record", "task", "status"), on="record", how="inner", maintain_order="left"
+        jobs.select("record", "job", "status"), on="record", how="inner", maintain_order="left"
     ).with_columns(status=pl.when(last).then(pl.col("status")))
-    rows = log.held.join(attempts, on="attempt", how="inner", maintain_order="left").sort("task", maintain_order=True)
+    rows = log.held.join(attempts, on="attempt", how="inner", maintain_order="left").sort("job", maintain_order=True)
     placed = rows.select(
-        "task",
+        "job",
         worker=pl.int_range(pl.len(), dtype=pl.UInt64),
         node="node",
         status="status",
@@ -170,10 +170,10 @@ def _placements(log: Log, tasks: pl.DataFrame, zero: float) -> pl.DataFrame:
     return placed.cast(PLACEMENTS)  # type: ignore[arg-type]
 
 
-def _notes(tasks: pl.DataFrame, cluster: Cluster | None, zone: str) -> tuple[str, ...]:
-    again = tasks.filter(pl.col("tries") > 1).height
-    idle = tasks.filter(pl.col("gpu_milli") == 0).height
-    gap = tasks.filter(pl.col("gap") & (pl.col("status") != "running")).height
+def _notes(jobs: pl.DataFrame, cluster: Cluster | None, zone: str) -> tuple[str, ...]:
+    again = jobs.filter(pl.col("tries") > 1).height
+    idle = jobs.filter(pl.col("gpu_milli") == 0).height
+    gap = jobs.filter(pl.col("gap") & (pl.col("status") != "running")).height
     said = [
         f"the log names no time zone: its times are read on the clock of {zone}",
         "the log does not say what CPU and memory jobs ask for: both stand as 0",
@@ -182,11 +182,11 @@ def _notes(tasks: pl.DataFrame, cluster: Cluster | None, zone: str) -> tuple[str
         else "no cluster_machine_list beside the log: bring a cluster of your own to replay it",
     ]
     if again:
-        said.append(f"jobs tried more than once, whose `service` is what all attempts ran: {again:,}")
+        said.append(f"jobs tried more than once, whose `runtime` is what all attempts ran: {again:,}")
     if idle:
         said.append(f"jobs that never held a GPU, so that what they asked for is unknown and stands as 0: {idle:,}")
     if gap:
-        said.append(f"ended jobs that lack a time of an attempt, whose `service` is unknown: {gap:,}")
+        said.append(f"ended jobs that lack a time of an attempt, whose `runtime` is unknown: {gap:,}")
     return tuple(said)
 
 

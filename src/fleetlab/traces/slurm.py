@@ -3,7 +3,7 @@
 A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
 their job. Tasks of an array that have not started stand in one row, `103_[1-5%2]`, and come apart here. Times are those
 of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`, the
-partitions that they named are `partition`, and tasks whose share of a GPU has no known size are `unsized`.
+partitions that they named are `partition`, and jobs whose share of a GPU has no known size are `unsized`.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     logs, lists, others = _files(path)
     nodes = read_nodes(*lists[0], intake) if lists else None
     begin = moment(since, clock)
-    jobs = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
-    tasks, older = clipped(_tasks(jobs.frame), begin)
-    tasks, zero = from_first(tasks)
-    tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+    records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
+    jobs, older = clipped(_jobs(records.frame), begin)
+    jobs, zero = from_first(jobs)
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
-        tasks.drop("task", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
+        jobs.drop("job", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
         source=source,
-        epoch=zero if len(tasks) else None,
+        epoch=zero if len(jobs) else None,
         zone=clock,
     )
-    more = tasks.height - jobs.rows  # tasks of an array, beyond the one that its row counts for
-    intake.keep("jobs", len(workload) - more + jobs.steps)
+    more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
+    intake.keep("jobs", len(workload) - more + records.steps)
     return finish(
         intake,
         workload,
         source=source,
         cluster=nodes.cluster if nodes else None,
-        placements=_placements(tasks, jobs.lists),
-        names=tasks.select("task", "name").lazy(),
-        series=_series(tasks),
-        notes=(*_notes(jobs, nodes, zone), *older, *_unread(lists[1:], others)),
+        placements=_placements(jobs, records.lists),
+        names=jobs.select("job", "name").lazy(),
+        series=_series(jobs),
+        notes=(*_notes(records, nodes, zone), *older, *_unread(lists[1:], others)),
         settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
 
@@ -87,11 +87,11 @@ def _is_log(beginning: str) -> bool:
     return {"JobID", "Submit", "State"} <= names
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
-    job = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
+    parent = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
     text = {"user": "User", "group": "JobName", "app": "Account"}
-    return jobs.select(
+    return records.select(
         "name",
         "Partition",
         "NodeList",
@@ -100,47 +100,47 @@ def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
         "submit",
         "start",
         "end",
-        "service",
+        "runtime",
         "status",
         *DEMAND,
-        job=job,
+        parent=parent,
         ran=pl.col("start").is_not_null(),
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
 
 
-def _series(tasks: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """What the log tells of tasks that a workload has no column for."""
+def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """What the log tells of jobs that a workload has no column for."""
     found = {
-        "requested": tasks.filter(pl.col("limit").is_not_null()).select("task", seconds="limit"),
-        "partition": tasks.filter(pl.col("Partition") != "").select("task", partition="Partition"),
-        "unsized": tasks.filter("unsized").select("task"),
+        "requested": jobs.filter(pl.col("limit").is_not_null()).select("job", seconds="limit"),
+        "partition": jobs.filter(pl.col("Partition") != "").select("job", partition="Partition"),
+        "unsized": jobs.filter("unsized").select("job"),
     }
     return {name: frame.lazy() for name, frame in found.items() if frame.height}
 
 
-def _placements(tasks: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
+def _placements(jobs: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
     """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
     if lists is None or not lists["node"].list.len().sum():
         return None
-    held = tasks.lazy().filter("ran").select("task", "NodeList", "status", "start", "end")
+    held = jobs.lazy().filter("ran").select("job", "NodeList", "status", "start", "end")
     named = lists.lazy().filter(pl.col("node").list.len() > 0)
     named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
     spread = held.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
     return spread.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
 
 
-def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
-    frame = jobs.frame
+def _notes(records: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
+    frame = records.frame
     apart = frame.filter("array")
     rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
     bound, held = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HELD).height
     told = {
         "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
-        f"{jobs.steps:,} steps are part of their jobs": jobs.steps,
-        f"{rows:,} rows stood for tasks of an array that had not started: they are {apart.height:,} tasks": rows,
-        f"{untold:,} rows stand for more tasks of an array than can be told: each is one task here": untold,
+        f"{records.steps:,} steps are part of their jobs": records.steps,
+        f"{rows:,} rows stood for tasks of an array that had not started: they are {apart.height:,} jobs": rows,
+        f"{untold:,} rows stand for more tasks of an array than can be told: each is one job here": untold,
         f"{frame['uneven'].sum():,} jobs had GPUs that do not divide by their nodes: "
         "one instance is one GPU there": frame["uneven"].any(),
         f"{frame['got'].sum():,} jobs do not say which GPU they asked for: the type they got is taken for it": frame[
@@ -156,7 +156,7 @@ def _notes(jobs: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]
         and not (frame["Eligible"] != "").any(),
         "no job had a GPU: AccountingStorageTRES in slurm.conf must name gres/gpu for the log to tell": frame.height
         and not frame["gpu_milli"].sum(),
-        "the lists of nodes are too long in all to be kept: no placements": jobs.lists is None,
+        "the lists of nodes are too long in all to be kept: no placements": records.lists is None,
         "no list of nodes beside the log: `scontrol show node > nodes.txt` makes one": nodes is None,
     }
     return (*(note for note, holds in told.items() if holds), *(nodes.notes if nodes else ()))
@@ -170,7 +170,7 @@ def _bound(frame: pl.DataFrame, nodes: Nodes | None) -> int:
     if not known:
         return int(named["len"].sum()) if named["Partition"].n_unique() > 1 else 0
     return sum(
-        jobs for text, gpu, jobs in named.iter_rows()
+        records for text, gpu, records in named.iter_rows()
         if any(gpus >= gpu and pools.isdisjoint(text.split(",")) for gpus, pools in known)
     )  # fmt: skip
 

@@ -48,19 +48,19 @@ def read(
         raise _no_submit(source, header, [_fields(line, separator) for line in lines[1:]])
     rows = _cells.read(source, _table(plan, separator), intake, plan)
     begin = moment(since, plan.zone)
-    tasks, about = settled(rows, source, intake, plan, begin)
-    tasks, older = clipped(tasks, begin)
-    tasks, zero = from_first(tasks)
+    jobs, about = settled(rows, source, intake, plan, begin)
+    jobs, older = clipped(jobs, begin)
+    jobs, zero = from_first(jobs)
     workload = Workload.of(
-        tasks.drop("name"), source=f"csv:{source.stem}", epoch=zero if about.dated else None, zone=zone
+        jobs.drop("name"), source=f"csv:{source.stem}", epoch=zero if about.dated else None, zone=zone
     )
     intake.keep(_cells.NAME, len(workload))
-    named = tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy()
+    named = jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy()
     return finish(
         intake,
         workload,
         source=workload.source,
-        names=named if "task" in plan.nodes else None,
+        names=named if "job" in plan.nodes else None,
         notes=(*about.notes(plan, told=zone is not None), *older),
         settings={"map": dict(map or {}), "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
@@ -115,7 +115,7 @@ def _no_submit(source: Source, header: list[str], rows: list[list[str]]) -> Trac
     likely = [name for k, name in enumerate(header) if _looks_like_time(name, [r[k] for r in rows if k < len(r)])]
     msg = f"{source.name}: no column `submit` in it, and no map that gives it"
     hint = f"it has {listed(header)}; "
-    hint += f"these look like times: {listed(likely)}; " if likely else "say when each task was submitted: "
+    hint += f"these look like times: {listed(likely)}; " if likely else "say when each job was submitted: "
     sayable = [name for name in likely if "`" not in name]  # a backquote cannot stand between backquotes
     return TraceError(msg, hint=hint + suggested("submit", sayable[0] if sayable else "COLUMN"))
 

@@ -34,7 +34,7 @@ class Row(TypedDict):
 
 
 class Reason(TypedDict):
-    """Seconds that a task waits on average for one reason; all reasons together are the mean wait."""
+    """Seconds that a job waits on average for one reason; all reasons together are the mean wait."""
 
     reason: str
     meaning: str
@@ -44,7 +44,7 @@ class Reason(TypedDict):
 
 
 class Held(TypedDict):
-    """The share of a GPU type's time that was held while tasks arrived: counted, not estimated."""
+    """The share of a GPU type's time that was held while jobs arrived: counted, not estimated."""
 
     gpu_type: str
     base_nodes: int
@@ -54,22 +54,22 @@ class Held(TypedDict):
 
 
 class Part(TypedDict):
-    """The first tasks, which both sides of an answer played: the whole is coming. Intervals are of this part alone."""
+    """The first jobs, which both sides of an answer played: the whole is coming. Intervals are of this part alone."""
 
-    tasks: int
-    of_tasks: int
+    jobs: int
+    of_jobs: int
     days: float
     of_days: float
     words: str
 
 
 class Answer(TypedDict):
-    """A scenario beside the baseline; of the first tasks alone where there is a `part`."""
+    """A scenario beside the baseline; of the first jobs alone where there is a `part`."""
 
     link: str
     title: str
     base_title: str
-    sentences: list[str]
+    findings: list[str]
     rows: list[Row]
     ledger: list[Reason]
     types: list[Held]
@@ -120,14 +120,14 @@ class Read(TypedDict):
     """A log that was read, and under which name its trace can be chosen."""
 
     trace: str
-    tasks: int
+    jobs: int
     rejects: int
 
 
 class Progress(TypedDict):
     """What is being done, how much of it, and which share of all, where that is known.
 
-    Of a run that takes long, the answer for the first tasks; of one whose figures are not drawn yet, that without them.
+    Of a run that takes long, the answer for the first jobs; of one whose figures are not drawn yet, that without them.
     """
 
     what: str
@@ -136,10 +136,10 @@ class Progress(TypedDict):
     answer: NotRequired[Answer]
 
 
-class Job(TypedDict):
+class Operation(TypedDict):
     """Work that was asked for; with its result, or what went wrong, once it is over."""
 
-    job: str
+    operation: str
     kind: Literal["open", "describe", "run", "read"]
     status: Literal["going", "done", "failed", "cancelled"]
     ahead: int
@@ -149,10 +149,10 @@ class Job(TypedDict):
     refusal: NotRequired[Refusal]
 
 
-class JobAsked(TypedDict):
+class OperationAsked(TypedDict):
     """What to do. `run` takes `link`, `open` and `describe` take `trace`, `read` takes `upload` and `format`.
 
-    `instead` names a job that this one overtakes: nobody waits for that any more.
+    `instead` names an operation that this one overtakes: nobody waits for that any more.
     """
 
     kind: Literal["open", "describe", "run", "read"]

@@ -1,6 +1,6 @@
 """A scenario beside the baseline: what moved, by how much, and how sure that is.
 
-Both play the same tasks. Each number is taken in the same twenty blocks of them, and the interval of a change is that
+Both play the same jobs. Each number is taken in the same twenty blocks of them, and the interval of a change is that
 of the mean of twenty differences (Student's t with 19 degrees of freedom): a busy hour is in both and cancels. What is
 not known in blocks, such as allocation, is compared as if the runs were independent, which is too wide rather than too
 narrow.
@@ -25,10 +25,10 @@ SHOWN: dict[str, Literal["less", "more"] | None] = {
     "P50 wait": "less",
     "P90 wait": "less",
     "P99 wait": "less",
-    "mean completion": "less",
-    "P90 completion": "less",
+    "mean JCT": "less",
+    "P90 JCT": "less",
     "mean bounded slowdown": "less",
-    "GPU allocation while tasks arrive": None,
+    "GPU allocation while jobs arrive": None,
     "Jain fairness over users": "more",
 }
 LONG = ((3 * 3600.0, "h", 3600.0), (300.0, "min", 60.0))  # from how many seconds on, the unit, and its seconds
@@ -46,7 +46,7 @@ def answer(link: Link, base: Outcome, now: Outcome, html: str) -> Answer:
         "link": link.query(),
         "title": link.now.title,
         "base_title": link.base.title,
-        "sentences": _sentences(rows, ledger),
+        "findings": _findings(rows, ledger),
         "rows": rows,
         "ledger": ledger,
         "types": _types(base, now),
@@ -155,7 +155,7 @@ def _ledger(base: Outcome, now: Outcome) -> list[Reason]:
 
 
 def _alone(part: Mapping[str, Any]) -> Estimate:
-    """A mean over tasks, from that of each block."""
+    """A mean over jobs, from that of each block."""
     mean = part["mean"]
     half = paired([0.0] * len(part["blocks"]), part["blocks"])
     return Estimate("", mean, max(0.0, mean - half) if math.isfinite(half) else math.nan, mean + half, "s")
@@ -171,8 +171,8 @@ def _types(base: Outcome, now: Outcome) -> list[Held]:
             "gpu_type": name,
             "base_nodes": base["nodes"].get(name, 0),
             "nodes": now["nodes"].get(name, 0),
-            "base": held[0].get(name, {}).get("while tasks arrive"),
-            "now": held[1].get(name, {}).get("while tasks arrive"),
+            "base": held[0].get(name, {}).get("while jobs arrive"),
+            "now": held[1].get(name, {}).get("while jobs arrive"),
         }
         for name in names
     ]
@@ -184,22 +184,22 @@ def _notes(base: Outcome, now: Outcome) -> list[str]:
         more = now["refused"] - base["refused"]
         verb = "more" if more > 0 else "fewer"
         said.insert(
-            0, f"{abs(more):,} {verb} tasks than in the baseline can never run: numbers are not of the same tasks"
+            0, f"{abs(more):,} {verb} jobs than in the baseline can never run: numbers are not of the same jobs"
         )
     if not now["blocks"].get("mean wait"):
-        said.insert(0, "too few tasks for intervals: 200 is the least")
+        said.insert(0, "too few jobs for intervals: 200 is the least")
     return said
 
 
 def _part(now: Outcome) -> Part | None:
-    """Which of the tasks were played, where it was not all."""
-    tasks, of_tasks = now["tasks"]
-    if tasks == of_tasks:
+    """Which of the jobs were played, where it was not all."""
+    jobs, of_jobs = now["jobs"]
+    if jobs == of_jobs:
         return None
     days, of_days = (seconds / DAY for seconds in now["came"])
     unit, per = ("days", 1.0) if of_days >= 2 else ("hours", 24.0)
-    said = f"the first {days * per:.2g} of {of_days * per:.2g} {unit}, {tasks:,} of {of_tasks:,} tasks"
-    return {"tasks": tasks, "of_tasks": of_tasks, "days": days, "of_days": of_days, "words": said}
+    said = f"the first {days * per:.2g} of {of_days * per:.2g} {unit}, {jobs:,} of {of_jobs:,} jobs"
+    return {"jobs": jobs, "of_jobs": of_jobs, "days": days, "of_days": of_days, "words": said}
 
 
 # --- in words ----------------------------------------------------------------------------------------------------
@@ -207,12 +207,12 @@ def _part(now: Outcome) -> Part | None:
 MOVES = {"less": "falls", "more": "rises"}
 
 
-def _sentences(rows: Sequence[Row], ledger: Sequence[Reason]) -> list[str]:
+def _findings(rows: Sequence[Row], ledger: Sequence[Reason]) -> list[str]:
     by = {row["metric"]: row for row in rows}
-    said = [_moved(by[m]) for m in ("mean wait", "mean completion", "GPU allocation while tasks arrive") if m in by]
+    said = [_moved(by[m]) for m in ("mean wait", "mean JCT", "GPU allocation while jobs arrive") if m in by]
     if ledger:
         most = max(ledger, key=lambda reason: reason["now"]["value"] or 0.0)
-        said.append(f"Most waiting is charged to {most['reason']} ({most['meaning']}): {most['now']['words']} a task.")
+        said.append(f"Most waiting is charged to {most['reason']} ({most['meaning']}): {most['now']['words']} a job.")
     else:
         said.append("Nobody waits.")
     return said
@@ -227,7 +227,7 @@ def _moved(row: Row) -> str:
         return f"{_capital(name)} {MOVES[row['verdict']]} from {ends}: {change}{_share(row)}."
     if row["verdict"] == "unclear":
         return f"No clear change of {name}: {change}, from {ends}."
-    return f"{_capital(name)} goes from {ends}; there are too few tasks to say how sure that is."
+    return f"{_capital(name)} goes from {ends}; there are too few jobs to say how sure that is."
 
 
 def _capital(name: str) -> str:

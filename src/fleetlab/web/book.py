@@ -22,7 +22,7 @@ class Book:
     def listed(self) -> list[TraceChoice]:
         """Those that anybody may choose; an upload is known to whoever sent it."""
         builtin: list[TraceChoice] = [
-            {"trace": f"builtin:{size}:0", "title": f"built-in, {size:,} tasks"} for size in SIZES
+            {"trace": f"builtin:{size}:0", "title": f"built-in, {size:,} jobs"} for size in SIZES
         ]
         return builtin + [{"trace": f"folder:{name}", "title": name} for name in self._folders()]
 

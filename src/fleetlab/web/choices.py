@@ -5,7 +5,7 @@ A policy of one's own (`module:name`) is not among it: an address must not be ab
 
 from __future__ import annotations
 
-SIZES = (2_000, 20_000, 100_000, 400_000, 1_260_920)  # tasks of a built-in trace; the last is the whole two months
+SIZES = (2_000, 20_000, 100_000, 400_000, 1_260_920)  # jobs of a built-in trace; the last is the whole two months
 SEEDS = 10  # built-in traces of each size
 
 ORDERS = {
@@ -21,9 +21,9 @@ ORDERS = {
     "server_filling": "a set that fills the cluster; puts others off",
     "server_filling_srpt": "the same by time still to run; puts others off",
 }
-DISCIPLINES = {
-    "skip": "what does not fit is passed over",
-    "strict": "all wait behind a head that does not fit",
+BACKFILLS = {
+    "greedy": "what does not fit is passed over",
+    "none": "all wait behind a head that does not fit",
     "easy": "backfill that never delays the head",
     "conservative": "backfill that delays nobody",
 }
@@ -33,21 +33,21 @@ PLACES = {
     "worst_fit": "the emptiest node",
     "dot_product": "like to like",
     "gpu_packing": "full GPUs and nodes first",
-    "gpu_clustering": "tasks of a kind together",
+    "gpu_clustering": "jobs of a kind together",
     "fgd": "least growth of fragments",
     "reserve_and_pack": "high-end GPUs kept for those who name them",
-    "spread": "instances of a task apart",
+    "spread": "instances of a job apart",
     "random": "by lot",
 }
 ESTIMATES = {
     "oracle": "known beforehand",
-    "user": "mean of the user's finished tasks",
+    "user": "mean of the user's finished jobs",
     "user+gpu": "of the user and the same GPUs",
-    "group": "mean of the group's finished tasks",
+    "group": "mean of the group's finished jobs",
     "group+gpu": "of the group and the same GPUs",
 }
 SHARING = {
-    "shares": "as fast as a whole GPU",
+    "fractional": "as fast as a whole GPU",
     "exclusive": "a share takes a whole GPU",
     "time-slicing": "neighbours slow each other: time slicing",
     "mps": "neighbours slow each other: MPS",
@@ -55,8 +55,8 @@ SHARING = {
 }
 RULES = {
     "order": ORDERS,
-    "discipline": DISCIPLINES,
-    "place": PLACES,
+    "backfill": BACKFILLS,
+    "placement": PLACES,
     "estimate": ESTIMATES,
     "sharing": SHARING,
 }

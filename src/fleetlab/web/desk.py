@@ -12,7 +12,7 @@ from fleetlab.core import FleetlabError, TraceError
 from fleetlab.web import answers
 from fleetlab.web.beside import answer
 from fleetlab.web.book import Book
-from fleetlab.web.jobs import Job, Jobs
+from fleetlab.web.operations import Operation, Operations
 from fleetlab.web.pace import Pace, after, slow
 from fleetlab.web.pool import Pool, Tell
 from fleetlab.web.scenario import Link, Scenario
@@ -28,7 +28,7 @@ class Desk:
     def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:
         self.uploads = Uploads(upload_bytes)
         self.book = Book(root, self.uploads)
-        self.jobs, self.pace = Jobs(), Pace()
+        self.operations, self.pace = Operations(), Pace()
         self.workers, self.limit = workers, limit
         # Outcomes are kept with the answer, so that no other can take their place in memory, and their key.
         self._answers: OrderedDict[tuple[str, int, int], tuple[answers.Answer, Any, Any]] = OrderedDict()
@@ -41,7 +41,7 @@ class Desk:
 
     async def close(self) -> None:
         """End all work, and leave nothing behind."""
-        await self.jobs.close()
+        await self.operations.close()
         await self.pool.close()
         self.uploads.close()
 
@@ -51,49 +51,56 @@ class Desk:
         self,
         do: str,
         trace: str,
-        job: Job,
+        operation: Operation,
         key: str = "",
         tell: Tell | None = None,
         **more: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
         name, where = self.book.where(trace)
         whole = f"{do} {name} {key}"
-        job.ahead = lambda: self.pool.ahead(whole)
+        operation.ahead = lambda: self.pool.ahead(whole)
         request = {"do": do, "trace": name, "where": where, **more}
         return await self.pool.ask(
-            whole, request, visitor=job.visitor, limit=self.limit, tell=tell or job.tell, patience=job.patience
+            whole,
+            request,
+            visitor=operation.visitor,
+            limit=self.limit,
+            tell=tell or operation.tell,
+            patience=operation.patience,
         )
 
     async def outcome(
-        self, scenario: Scenario, job: Job, tell: Tell | None = None, first: int | None = None
+        self, scenario: Scenario, operation: Operation, tell: Tell | None = None, first: int | None = None
     ) -> dict[str, Any]:
-        """What one scenario gives, for all tasks or for the first so many."""
+        """What one scenario gives, for all jobs or for the first so many."""
         key = scenario.key if first is None else f"{scenario.key} {first}"
-        found = await self._ask("run", scenario.trace, job, key, tell, query=scenario.key, first=first)
-        self.pace.note(scenario, found["tasks"][0], found["answered"])
+        found = await self._ask("run", scenario.trace, operation, key, tell, query=scenario.key, first=first)
+        self.pace.note(scenario, found["jobs"][0], found["answered"])
         return found
 
-    async def dragged(self, link: Link, job: Job) -> answers.Answer:
-        """As `run`, but what takes long is told for the first tasks before: the job's progress has that answer."""
+    async def dragged(self, link: Link, operation: Operation) -> answers.Answer:
+        """As `run`, but what takes long is told for the first jobs before: the operation's progress has that answer."""
         if all(self.pool.kept(self._key(scenario)) for scenario in (link.base, link.now)):
-            return await self.run(link, job)
-        opened = await self.opened(link.now.trace, job)
-        tasks = next(int(e["value"] or 0) for e in opened["summary"] if e["metric"] == "tasks")
-        size = self.pace.first(link, tasks)
-        while size < tasks:
-            base, now = await _both(*(self.outcome(s, job, first=size) for s in (link.base, link.now)))
-            if not slow(size, tasks, max(base["seconds"], now["seconds"])):
+            return await self.run(link, operation)
+        opened = await self.opened(link.now.trace, operation)
+        jobs = next(int(e["value"] or 0) for e in opened["summary"] if e["metric"] == "jobs")
+        size = self.pace.first(link, jobs)
+        while size < jobs:
+            base, now = await _both(*(self.outcome(s, operation, first=size) for s in (link.base, link.now)))
+            if not slow(size, jobs, max(base["seconds"], now["seconds"])):
                 break
-            job.partly, size = True, after(size, tasks)
-            job.tell({"what": "simulating", "done": size, "share": None, "answer": answer(link, base, now, "")})
-        return await self.run(link, job)
+            operation.partly, size = True, after(size, jobs)
+            operation.tell({"what": "simulating", "done": size, "share": None, "answer": answer(link, base, now, "")})
+        return await self.run(link, operation)
 
-    async def run(self, link: Link, job: Job) -> answers.Answer:
+    async def run(self, link: Link, operation: Operation) -> answers.Answer:
         """A scenario beside the baseline."""
         if link.base == link.now:
-            base = now = await self.outcome(link.now, job)
+            base = now = await self.outcome(link.now, operation)
         else:
-            base, now = await _both(self.outcome(link.base, job), self.outcome(link.now, job, self._early(link, job)))
+            base, now = await _both(
+                self.outcome(link.base, operation), self.outcome(link.now, operation, self._early(link, operation))
+            )
         key = (link.query(), id(base), id(now))
         if key not in self._answers:
             self._answers[key] = (await asyncio.to_thread(_answered, link, base, now), base, now)
@@ -105,7 +112,7 @@ class Desk:
         """Under which name what it gave is kept."""
         return f"run {self.book.where(scenario.trace)[0]} {scenario.key}"
 
-    def _early(self, link: Link, job: Job) -> Tell:
+    def _early(self, link: Link, operation: Operation) -> Tell:
         """Tells the numbers of a scenario as soon as they are known, before anything is drawn."""
         key = self._key(link.base)
 
@@ -115,36 +122,41 @@ class Desk:
             base = self.pool.kept(key)
             if numbers is not None and base is not None:
                 told["answer"] = answer(link, base, numbers, "")
-            job.tell(told)
+            operation.tell(told)
 
         return tell
 
-    async def opened(self, trace: str, job: Job) -> answers.Opened:
+    async def opened(self, trace: str, operation: Operation) -> answers.Opened:
         """What is in a trace."""
-        found = await self._ask("open", trace, job)
+        found = await self._ask("open", trace, operation)
         return cast("answers.Opened", {"trace": trace, **found})
 
-    async def described(self, trace: str, job: Job) -> answers.Described:
+    async def described(self, trace: str, operation: Operation) -> answers.Described:
         """A trace as the papers describe theirs."""
-        found = await self._ask("describe", trace, job)
+        found = await self._ask("describe", trace, operation)
         return {"trace": trace, "html": found["html"], "result": found["result"]}
 
-    async def report(self, link: Link, job: Job) -> str:
+    async def report(self, link: Link, operation: Operation) -> str:
         """Baseline, scenario and kept runs as one page that can be mailed."""
         runs = {"baseline": link.base, "now": link.now} if link.base != link.now else {"baseline": link.base}
         runs |= {f"kept {k}: {kept.title}": kept for k, kept in enumerate(link.kept, 1)}
-        found = [(await self.outcome(scenario, job))["result"] for scenario in runs.values()]
+        found = [(await self.outcome(scenario, operation))["result"] for scenario in runs.values()]
         request = {
             "do": "report",
             "results": dict(zip(runs, found, strict=True)),
             "title": f"fleetlab: {link.now.title}",
         }
         done = await self.pool.ask(
-            f"report {link.query()}", request, visitor=job.visitor, limit=self.limit, tell=job.tell, keep=False
+            f"report {link.query()}",
+            request,
+            visitor=operation.visitor,
+            limit=self.limit,
+            tell=operation.tell,
+            keep=False,
         )
         return str(done["html"])
 
-    async def read(self, asked: Mapping[str, Any], job: Job) -> answers.Read:
+    async def read(self, asked: Mapping[str, Any], operation: Operation) -> answers.Read:
         """Make a trace of a log that was sent; nothing of it is left if that fails."""
         upload = self.uploads.get(asked["upload"])
         if not upload.files:
@@ -156,8 +168,8 @@ class Desk:
         }  # fmt: skip
         try:
             found = await self.pool.ask(
-                f"read {upload.name}", request, visitor=job.visitor, limit=min(self.limit, TO_READ), tell=job.tell,
-                kind="read", keep=False,
+                f"read {upload.name}", request, visitor=operation.visitor, limit=min(self.limit, TO_READ),
+                tell=operation.tell, kind="read", keep=False,
             )  # fmt: skip
         except FleetlabError as e:
             self.uploads.remove(upload.name)
@@ -168,17 +180,17 @@ class Desk:
         upload.tidy()
         upload.files.clear()
         upload.told.clear()
-        return {"trace": f"upload:{upload.name}", "tasks": found["tasks"], "rejects": found["rejects"]}
+        return {"trace": f"upload:{upload.name}", "jobs": found["jobs"], "rejects": found["rejects"]}
 
 
 async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401
     """Both at once; where one fails, the other is not waited for."""
-    tasks = [asyncio.ensure_future(one) for one in (first, second)]
+    jobs = [asyncio.ensure_future(one) for one in (first, second)]
     try:
-        return tuple(await asyncio.gather(*tasks))
+        return tuple(await asyncio.gather(*jobs))
     finally:
-        for task in tasks:
-            task.cancel()
+        for job in jobs:
+            job.cancel()
 
 
 def _answered(link: Link, base: dict[str, Any], now: dict[str, Any]) -> answers.Answer:

@@ -12,10 +12,10 @@ from fleetlab.report.draw import ready
 from fleetlab.report.figures import figure, figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import table
-from fleetlab.report.words import number, sentences, tables
+from fleetlab.report.words import number
 
 HOUR = 3600.0
-BEYOND = 1.1  # times as long as tasks arrive: after that, a run only empties
+BEYOND = 1.1  # times as long as jobs arrive: after that, a run only empties
 ROWS = 60  # of a table in a description
 BASE, NOW = "baseline", "now"
 OVER_TIME = {
@@ -23,27 +23,27 @@ OVER_TIME = {
     "waiting_gpus": ("GPUs waited for over time", "GPUs"),
 }
 BY_CLASS = {
-    "by request": ("Mean wait by what tasks ask for", "asks for"),
+    "by request": ("Mean wait by what jobs ask for", "asks for"),
     "by gang": ("Mean wait by number of instances", "instances"),
 }
 
 
 def described(found: Result, *, most: int) -> Markup:
     """A description: words, numbers, figures, tables."""
-    said = [tag("li", line) for line in sentences(found)]
+    said = [tag("li", line) for line in found.findings]
     numbers = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", tag("b", number(e)))) for e in found.summary()]
     return joined(
         [
-            tag("ul", *said, class_="sentences"),
+            tag("ul", *said, class_="findings"),
             tag("dl", *numbers, class_="numbers"),
             tag("div", *figures({"trace": found}, most=most), class_="figures"),
-            *(table(name, frame, rows=ROWS, label="") for name, frame in tables(found).items()),
+            *(table(name, frame, rows=ROWS, label="") for name, frame in found.tables().items() if frame.height),
         ]
     )
 
 
 def drawn(base: Mapping[str, Any], now: Mapping[str, Any], how: str) -> Markup:
-    """Two outcomes on the same axes: over time, and by class of task."""
+    """Two outcomes on the same axes: over time, and by class of job."""
     both = {NOW: now, BASE: base} if base is not now else {NOW: now}
     made = [*_over_time(both), *_by_class(both)]
     # Keys are counted, never made from names: names are text.

@@ -1,4 +1,4 @@
-"""The interface behind the page: what can be chosen, jobs, answers at once, and logs that are sent."""
+"""The interface behind the page: what can be chosen, operations, answers at once, and logs that are sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleetlab.core import FleetlabError
 from fleetlab.web import answers
 from fleetlab.web.choices import BY_ESTIMATE, RULES
 from fleetlab.web.desk import Desk
-from fleetlab.web.jobs import DONE, GOING, Job
+from fleetlab.web.operations import DONE, GOING, Operation
 from fleetlab.web.pool import Withdrawn
 from fleetlab.web.scenario import Link, Scenario
 from fleetlab.web.uploads import Upload
@@ -44,7 +44,7 @@ async def about(desk: Desk, _: Request) -> Response:
     return JSONResponse(found)
 
 
-# --- jobs --------------------------------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------------------------
 
 
 def _visitor(request: Request) -> str:
@@ -72,36 +72,36 @@ async def _asked(request: Request) -> dict[str, Any]:
 
 
 async def begin(desk: Desk, request: Request) -> Response:
-    """Start a job, or answer it at once."""
+    """Start an operation, or answer it at once."""
     asked = await _asked(request)
     kind, do = _todo(desk, asked)
-    if (before := desk.jobs.get(str(asked.get("instead", "")))) is not None:
-        desk.jobs.cancel(before, overtaken=True)
-    job = desk.jobs.start(kind, _visitor(request), do)
+    if (before := desk.operations.get(str(asked.get("instead", "")))) is not None:
+        desk.operations.cancel(before, overtaken=True)
+    operation = desk.operations.start(kind, _visitor(request), do)
     # What is there already is answered at once.
-    while job.status == GOING and await job.wait(AT_ONCE):
+    while operation.status == GOING and await operation.wait(AT_ONCE):
         pass
-    return JSONResponse(job.told(), 200 if job.status == DONE else 202)
+    return JSONResponse(operation.told(), 200 if operation.status == DONE else 202)
 
 
-def _todo(desk: Desk, asked: dict[str, Any]) -> tuple[str, Callable[[Job], Awaitable[Any]]]:
+def _todo(desk: Desk, asked: dict[str, Any]) -> tuple[str, Callable[[Operation], Awaitable[Any]]]:
     """What is asked for, checked before anything begins."""
     kind = asked.get("kind")
     if kind == "run":
         link = Link.of(_text(asked, "link"))
         desk.book.where(link.now.trace)
-        return kind, lambda job: desk.dragged(link, job)
+        return kind, lambda operation: desk.dragged(link, operation)
     if kind in ("open", "describe"):
         trace = Scenario.of([("trace", _text(asked, "trace"))]).trace
         desk.book.where(trace)
         do = desk.opened if kind == "open" else desk.described
-        return kind, lambda job: do(trace, job)
+        return kind, lambda operation: do(trace, operation)
     if kind == "read":
         return kind, _to_read(desk, asked)
-    raise HTTPException(400, "a job is one of open, describe, run, read")
+    raise HTTPException(400, "an operation is one of open, describe, run, read")
 
 
-def _to_read(desk: Desk, asked: dict[str, Any]) -> Callable[[Job], Awaitable[Any]]:
+def _to_read(desk: Desk, asked: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:
     from fleetlab.traces import READERS
 
     upload = desk.uploads.get(_text(asked, "upload"))
@@ -117,7 +117,7 @@ def _to_read(desk: Desk, asked: dict[str, Any]) -> Callable[[Job], Awaitable[Any
     if not plain or not (zone is None or isinstance(zone, str)):
         raise HTTPException(400, "`map` is an object of texts, `zone` is a text")
     told = {"upload": upload.name, "format": format, "zone": zone, "map": mapped}
-    return lambda job: desk.read(told, job)
+    return lambda operation: desk.read(told, operation)
 
 
 def _text(asked: dict[str, Any], name: str) -> str:
@@ -126,33 +126,33 @@ def _text(asked: dict[str, Any], name: str) -> str:
     return found
 
 
-def _job(desk: Desk, request: Request) -> Job:
-    job = desk.jobs.get(request.path_params["job"])
-    if job is None:
-        raise HTTPException(404, "no such job")
-    return job
+def _operation(desk: Desk, request: Request) -> Operation:
+    operation = desk.operations.get(request.path_params["operation"])
+    if operation is None:
+        raise HTTPException(404, "no such operation")
+    return operation
 
 
 async def look(desk: Desk, request: Request) -> Response:
-    """How far is a job?"""
-    return JSONResponse(_job(desk, request).told())
+    """How far is an operation?"""
+    return JSONResponse(_operation(desk, request).told())
 
 
 async def stop(desk: Desk, request: Request) -> Response:
-    """End a job."""
-    job = _job(desk, request)
-    desk.jobs.cancel(job)
-    while job.status == GOING:
-        await job.wait(1.0)
-    return JSONResponse(job.told())
+    """End an operation."""
+    operation = _operation(desk, request)
+    desk.operations.cancel(operation)
+    while operation.status == GOING:
+        await operation.wait(1.0)
+    return JSONResponse(operation.told())
 
 
 async def events(desk: Desk, request: Request) -> Response:
-    """How far a job is, as it goes: server-sent events."""
-    job = _job(desk, request)
+    """How far an operation is, as it goes: server-sent events."""
+    operation = _operation(desk, request)
 
     async def stream() -> AsyncIterator[str]:
-        async for told in desk.jobs.events(job):
+        async for told in desk.operations.events(operation):
             yield ": still there\n\n" if told is None else f"data: {json.dumps(told)}\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream")
@@ -161,12 +161,12 @@ async def events(desk: Desk, request: Request) -> Response:
 # --- at once -----------------------------------------------------------------------------------------------------
 
 
-async def _now(desk: Desk, request: Request, do: Callable[[Link, Job], Awaitable[Any]]) -> tuple[Link, Any]:
+async def _now(desk: Desk, request: Request, do: Callable[[Link, Operation], Awaitable[Any]]) -> tuple[Link, Any]:
     """Wait for it; whoever goes away in the meantime no longer wants it."""
     link = Link.of(request.url.query)
-    job = Job("run", _visitor(request))
+    operation = Operation("run", _visitor(request))
     desk.book.where(link.now.trace)
-    work = asyncio.ensure_future(do(link, job))
+    work = asyncio.ensure_future(do(link, operation))
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -192,7 +192,7 @@ async def run(desk: Desk, request: Request) -> Response:
 
 async def result(desk: Desk, request: Request) -> Response:
     """Its result, as `--json` prints it."""
-    link, found = await _now(desk, request, lambda link, job: desk.outcome(link.now, job))
+    link, found = await _now(desk, request, lambda link, operation: desk.outcome(link.now, operation))
     return JSONResponse(found["result"] | {"link": link.query()}, headers=_as_file("fleetlab.json"))
 
 

@@ -62,8 +62,8 @@ def description(version: str) -> dict[str, Any]:
             "title": "fleetlab web",
             "version": version,
             "description": "What-ifs on a GPU cluster. A state is the query string of the page, such as "
-            "`v=1&trace=builtin:20000:0&order=sjf&load=1.2`. Errors are `{error, hint}`. Long work is a job: ask, then "
-            "follow its events, or ask again. Give every visitor a name of its own in `Fleetlab-Visitor`: the queue "
+            "`v=1&trace=builtin:20000:0&order=sjf&load=1.2`. Errors are `{error, hint}`. Long work is an operation: "
+            "start it, then follow its events. Give every visitor a name of its own in `Fleetlab-Visitor`: the queue "
             "serves visitors in turn.",
         },
         "paths": paths,
@@ -90,17 +90,23 @@ def _paths(named: dict[str, Any]) -> dict[str, Any]:
             "responses": {str(code): {"description": summary, "content": content}, **refused},
         } | more
 
-    job = [_in_path("job", "The name of a job.")]
+    operation = [_in_path("operation", "The name of an operation.")]
     upload = [_in_path("upload", "The name of an upload.")]
-    asked = {"requestBody": {"required": True, "content": told(answers.JobAsked)}, "parameters": _visitor()}
+    asked = {"requestBody": {"required": True, "content": told(answers.OperationAsked)}, "parameters": _visitor()}
     octets = {"application/octet-stream": {"schema": {"type": "string", "contentEncoding": "binary"}}}
     sent = {"requestBody": {"required": True, "content": octets}, "parameters": _sent()}
     state: dict[str, Any] = {"parameters": [*_state(), *_visitor()]}
     begun = does(
-        "Ask for work; 200 where the answer was there already.", told(answers.Job), 404, 413, 429, code=202, **asked
+        "Ask for work; 200 where the answer was there already.",
+        told(answers.Operation),
+        404,
+        413,
+        429,
+        code=202,
+        **asked,
     )
-    begun["responses"]["200"] = {"description": "The answer was there already.", "content": told(answers.Job)}
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(answers.Job, named)}
+    begun["responses"]["200"] = {"description": "The answer was there already.", "content": told(answers.Operation)}
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(answers.Operation, named)}
     events = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": data}}}}
     entered = does("Enter with a token, as a form.", page(), 413, code=303)
     entered["responses"]["401"]["content"] |= page()  # the form again
@@ -112,12 +118,14 @@ def _paths(named: dict[str, Any]) -> dict[str, Any]:
         "/token": {"post": entered},
         "/api/openapi.json": {"get": does("This description.", {JSON: {"schema": {"type": "object"}}})},
         "/api/about": {"get": does("All that can be chosen.", told(answers.About))},
-        "/api/jobs": {"post": begun},
-        "/api/jobs/{job}": {
-            "get": does("How far a job is.", told(answers.Job), 404, parameters=job),
-            "delete": does("Stop a job.", told(answers.Job), 404, parameters=job),
+        "/api/operations": {"post": begun},
+        "/api/operations/{operation}": {
+            "get": does("How far an operation is.", told(answers.Operation), 404, parameters=operation),
+            "delete": does("Stop an operation.", told(answers.Operation), 404, parameters=operation),
         },
-        "/api/jobs/{job}/events": {"get": does("How far a job is, as it goes.", events, 404, parameters=job)},
+        "/api/operations/{operation}/events": {
+            "get": does("How far an operation is, as it goes.", events, 404, parameters=operation)
+        },
         "/api/uploads": {"post": does("Send a file.", told(answers.Uploaded), 404, 408, 413, code=201, **sent)},
         "/api/uploads/{upload}": {
             "delete": does("Remove an upload.", told(answers.Removed), 404, parameters=upload)
@@ -168,12 +176,12 @@ def _state() -> list[dict[str, Any]]:
     many = {"type": "array", "items": {"type": "string"}}
     return [
         word("v", "Version of the address.", type="string", enum=[VERSION]),
-        word("trace", "builtin:TASKS:SEED, folder:NAME or upload:ID.", type="string"),
+        word("trace", "builtin:JOBS:SEED, folder:NAME or upload:ID.", type="string"),
         *(
             word(rule, "; ".join(f"{k}: {v}" for k, v in RULES[rule].items()), type="string", enum=list(RULES[rule]))
             for rule in RULES
         ),
-        word("load", "How many times as fast tasks come.", type="number", minimum=LOADS[0], maximum=LOADS[1]),
+        word("load", "How many times as fast jobs come.", type="number", minimum=LOADS[0], maximum=LOADS[1]),
         word("nodes", "TYPE:COUNT, once for each GPU type that is changed.", **many),
         word("seed", "For policies that draw lots.", type="integer", minimum=0),
         word("base", "The baseline, as an address without trace.", type="string"),

@@ -1,6 +1,6 @@
 """What one scenario gave, small enough to keep: the result as JSON, and each number in blocks of time.
 
-Two scenarios of one trace play the same tasks. Cut into the same blocks, their differences are paired: a busy hour is
+Two scenarios of one trace play the same jobs. Cut into the same blocks, their differences are paired: a busy hour is
 in both, and cancels.
 """
 
@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, Trace, Workload, as_json
+from fleetlab.core import Estimate, Provenance, Result, Trace, Workload, as_json
 from fleetlab.sim import SimResult, simulate
 from fleetlab.web.scenario import Scenario
 from fleetlab.web.world import beginning, world
 
 BLOCKS = 20
-LEAST = 10 * BLOCKS  # tasks: with fewer, no interval is given
+LEAST = 10 * BLOCKS  # jobs: with fewer, no interval is given
 # By the metric's name in a summary: what is taken of which column in each block; a number is a quantile.
 PAIRED: dict[str, tuple[str, float | None]] = {
     "mean wait": ("wait", None),
     "P50 wait": ("wait", 0.5),
     "P90 wait": ("wait", 0.9),
     "P99 wait": ("wait", 0.99),
-    "mean completion": ("completion", None),
-    "P90 completion": ("completion", 0.9),
+    "mean JCT": ("jct", None),
+    "P90 JCT": ("jct", 0.9),
     "mean bounded slowdown": ("bounded_slowdown", None),
 }
 
@@ -45,7 +45,7 @@ def played(
     """Play it; the result as `--json` prints it, and what it takes to hold it against others.
 
     `early` is told the numbers before the tables are made, which take a quarter of the time. With `first` only so many
-    tasks are played, and no tables are made; `tell` hears how far it is.
+    jobs are played, and no tables are made; `tell` hears how far it is.
     """
     whole = trace.workload
     part = whole if first is None else beginning(whole, first)
@@ -54,21 +54,21 @@ def played(
         workload,
         cluster,
         order=scenario.order,
-        discipline=scenario.discipline,
-        place=scenario.place,
+        backfill=scenario.backfill,
+        placement=scenario.placement,
         estimate=scenario.estimate,
         sharing=scenario.sharing,
         seed=scenario.seed,
-        tell=tell,
+        progress=tell,
     )
-    at = _cut(run.tasks["task"], len(workload))
+    at = _cut(run.jobs["job"], len(workload))
     found = {
-        "blocks": _blocks(run.tasks, at),
+        "blocks": _blocks(run.jobs, at),
         "ledger": _ledger(run, at),
         "span": _last(workload),
         "nodes": dict(cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null()).iter_rows()),
         "refused": run.refused.height,
-        "tasks": (len(part), len(whole)),
+        "jobs": (len(part), len(whole)),
         "came": (_last(part), _last(whole)),
     }
     if first is not None:
@@ -78,12 +78,12 @@ def played(
 
 
 def _last(workload: Workload) -> float:
-    """When the last task comes."""
+    """When the last job comes."""
     return float(workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(Result):
     """A result without its tables."""
 
     run: SimResult
@@ -103,16 +103,16 @@ class _Numbers:
         return {}
 
 
-def _cut(task: pl.Series, tasks: int) -> list[slice]:
-    """Where each block of the tasks that ran begins and ends; blocks are cut over all tasks, whoever ran."""
-    if len(task) < LEAST:
+def _cut(job: pl.Series, jobs: int) -> list[slice]:
+    """Where each block of the jobs that ran begins and ends; blocks are cut over all jobs, whoever ran."""
+    if len(job) < LEAST:
         return []
-    edges = np.searchsorted(task.to_numpy(), np.linspace(0, tasks, BLOCKS + 1))
+    edges = np.searchsorted(job.to_numpy(), np.linspace(0, jobs, BLOCKS + 1))
     return [slice(a, b) for a, b in pairwise(edges.tolist())]
 
 
-def _blocks(tasks: pl.DataFrame, at: list[slice]) -> dict[str, list[float | None]]:
-    columns = {name: tasks[name].to_numpy() for name in {column for column, _ in PAIRED.values()}}
+def _blocks(jobs: pl.DataFrame, at: list[slice]) -> dict[str, list[float | None]]:
+    columns = {name: jobs[name].to_numpy() for name in {column for column, _ in PAIRED.values()}}
     return {metric: [_stat(columns[c][part], q) for part in at] for metric, (c, q) in PAIRED.items()}
 
 
@@ -124,7 +124,7 @@ def _stat(values: np.ndarray, q: float | None) -> float | None:
 
 
 def _ledger(run: SimResult, at: list[slice]) -> dict[str, dict[str, Any]]:
-    """By reason, the seconds that a task waits for it on average: over all, and in each block."""
+    """By reason, the seconds that a job waits for it on average: over all, and in each block."""
     found = {}
     for reason in run.ledger.columns[1:]:
         seconds = run.ledger[reason].to_numpy()

@@ -4,7 +4,7 @@
   const $ = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
   const VISITOR = crypto.getRandomValues(new Uint32Array(2)).join("-");
-  const USUAL = { order: "fifo", discipline: "skip", place: "best_fit", estimate: "oracle", sharing: "shares", load: 1, seed: 0 };
+  const USUAL = { order: "fifo", backfill: "greedy", placement: "best_fit", estimate: "oracle", sharing: "fractional", load: 1, seed: 0 };
   const SOON = 60; // ms after the last change
   const LONG = 1500; // ms after which a newer question overtakes an older one
   const KEPT = 8;
@@ -76,18 +76,18 @@
     if (!answer.ok) throw new Refused(told);
     return told;
   }
-  // One job: its name is known before it is over, so that it can be stopped.
-  class Job {
+  // One operation: its name is known before it is over, so that it can be stopped.
+  class Operation {
     constructor(question, onProgress) { this.began = performance.now(); this.over = this.#run(question, onProgress); }
     async #run(question, onProgress) {
-      const told = await ask("/api/jobs", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
-      this.name = told.job;
+      const told = await ask("/api/operations", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+      this.name = told.operation;
       if (this.stopped) this.stop();
       return told.status === "going" ? this.#follow(onProgress) : this.#settled(told);
     }
     #follow(onProgress) {
       return new Promise((done, fail) => {
-        const events = new EventSource(`/api/jobs/${this.name}/events`);
+        const events = new EventSource(`/api/operations/${this.name}/events`);
         events.onmessage = (event) => {
           const told = JSON.parse(event.data);
           if (told.status === "going") return onProgress(told);
@@ -107,14 +107,14 @@
     }
     stop() {
       this.stopped = true;
-      if (this.name) ask(`/api/jobs/${this.name}`, { method: "DELETE" }).catch(() => {});
+      if (this.name) ask(`/api/operations/${this.name}`, { method: "DELETE" }).catch(() => {});
     }
   }
 
   // --- what is going on ---
-  let shownJob = null;
-  function busy(job, what) {
-    shownJob = job;
+  let shownOperation = null;
+  function busy(operation, what) {
+    shownOperation = operation;
     $("cancel").hidden = false;
     $("progress").hidden = false;
     $("progress").removeAttribute("value");
@@ -129,7 +129,7 @@
     if (p && p.share !== null) $("progress").value = p.share; else $("progress").removeAttribute("value");
   }
   function idle(text) {
-    shownJob = null;
+    shownOperation = null;
     $("cancel").hidden = true;
     $("progress").hidden = true;
     say(text);
@@ -161,33 +161,33 @@
     return undefined;
   }
   async function start(link, instead) {
-    const job = new Job({ kind: "run", link, ...(instead ? { instead } : {}) }, (told) => {
-      if (going !== job) return;
+    const operation = new Operation({ kind: "run", link, ...(instead ? { instead } : {}) }, (told) => {
+      if (going !== operation) return;
       progressed(told);
       const early = told.progress?.answer;
       if (!early) return;
       numbers(early);
-      // What takes long is answered for the first tasks; whoever has moved on need not wait for all of them.
-      job.partly = Boolean(early.part);
-      if (job.partly && wanted !== link) start(wanted, job.name);
+      // What takes long is answered for the first jobs; whoever has moved on need not wait for all of them.
+      operation.partly = Boolean(early.part);
+      if (operation.partly && wanted !== link) start(wanted, operation.name);
     });
-    job.link = link;
-    going = job;
+    operation.link = link;
+    going = operation;
     $("what-if").classList.add("stale");
-    busy(job, "Asking");
+    busy(operation, "Asking");
     try {
-      const answer = await job.over;
-      if (going !== job) return;
+      const answer = await operation.over;
+      if (going !== operation) return;
       going = null;
-      if (answer) show(answer, job);
+      if (answer) show(answer, operation);
       else {
         $("what-if").classList.remove("stale", "drawing");
-        if (job.partly) $("part").textContent = $("part").textContent.replace("is coming", "was cancelled");
-        idle(job.partly ? "Cancelled. What is shown is a part." : "Cancelled. What is shown is the run before.");
+        if (operation.partly) $("part").textContent = $("part").textContent.replace("is coming", "was cancelled");
+        idle(operation.partly ? "Cancelled. What is shown is a part." : "Cancelled. What is shown is the run before.");
       }
       if (answer || link !== wanted) trouble(null);
     } catch (error) {
-      if (going !== job) return;
+      if (going !== operation) return;
       going = null;
       trouble(error);
     }
@@ -195,8 +195,8 @@
   }
 
   // --- showing ---
-  function show(answer, job) {
-    const round = (performance.now() - job.began) / 1000;
+  function show(answer, operation) {
+    const round = (performance.now() - operation.began) / 1000;
     idle(`Answered in ${round.toFixed(2)} s; simulated in ${answer.seconds.toFixed(2)} s.`);
     numbers(answer);
     $("what-if").classList.remove("drawing");
@@ -211,8 +211,8 @@
     $("what-if").classList.remove("stale");
     $("what-if").classList.add("drawing");
     $("part").hidden = !answer.part;
-    $("part").textContent = answer.part ? `${answer.part.words[0].toUpperCase()}${answer.part.words.slice(1)}: the whole is coming. Both sides play these tasks alone; intervals are of this part.` : "";
-    $("sentences").replaceChildren(...answer.sentences.map((line) => el("li", {}, line)));
+    $("part").textContent = answer.part ? `${answer.part.words[0].toUpperCase()}${answer.part.words.slice(1)}: the whole is coming. Both sides play these jobs alone; intervals are of this part.` : "";
+    $("findings").replaceChildren(...answer.findings.map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("ledger"), answer.ledger.map((r) => ({ name: r.reason, title: r.meaning, base: r.base, now: r.now, said: r.now.words, change: r.change.words })));
     if (!answer.ledger.length) $("ledger").replaceChildren(el("p", {}, "Nobody waits."));
@@ -283,12 +283,12 @@
     table();
   }
   const titled = (s) => {
-    const said = [...words(s)].map(([name, value]) => (["order", "discipline", "place", "sharing", "nodes"].includes(name) ? value : `${name} ${value}`));
+    const said = [...words(s)].map(([name, value]) => (["order", "backfill", "placement", "sharing", "nodes"].includes(name) ? value : `${name} ${value}`));
     return said.join(", ") || "fifo, skip, best_fit";
   };
   function table() {
     $("kept").hidden = !state.kept.length;
-    const shown = ["mean wait", "P90 wait", "mean completion", "GPU allocation while tasks arrive"];
+    const shown = ["mean wait", "P90 wait", "mean JCT", "GPU allocation while jobs arrive"];
     const current = known.get(key(state.now));
     const focused = $("kept-table").contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     $("kept-table").tBodies[0].replaceChildren(...runs().map(({ s, base }) => {
@@ -316,7 +316,7 @@
       if (known.has(key(s))) continue;
       const link = key(s);
       try {
-        const answer = await new Job({ kind: "run", link }, () => {}).over;
+        const answer = await new Operation({ kind: "run", link }, () => {}).over;
         if (answer) known.set(link, answer);
       } catch (error) { trouble(error); }
       table();
@@ -324,7 +324,7 @@
   }
 
   // --- controls ---
-  const RULES = ["order", "discipline", "place", "estimate", "sharing"];
+  const RULES = ["order", "backfill", "placement", "estimate", "sharing"];
   function makeRules() {
     $("rules").replaceChildren(...RULES.map((rule) => {
       const select = el("select", { id: `rule-${rule}` }, ...about.rules[rule].map((c) => el("option", { value: c.name }, c.name)));
@@ -393,7 +393,7 @@
   });
   $("rebase").addEventListener("click", () => { state.base = copied(state.now); known.clear(); changed(); fillKept(); });
   $("reset").addEventListener("click", () => { state.now = fresh(); state.base = fresh(); settle(); changed(); });
-  $("cancel").addEventListener("click", () => { wanted = going ? going.link : wanted; shownJob?.stop(); });
+  $("cancel").addEventListener("click", () => { wanted = going ? going.link : wanted; shownOperation?.stop(); });
   $("share").addEventListener("click", async () => {
     history.replaceState(null, "", `?${address(state)}`);
     try { await navigator.clipboard.writeText(location.href); say("The link is copied."); } catch { say("The link is the address of this page."); }
@@ -419,14 +419,14 @@
     await view();
   }
   async function open() {
-    const job = new Job({ kind: "open", trace: state.trace }, progressed);
-    busy(job, "Opening the trace");
-    const found = await job.over;
+    const operation = new Operation({ kind: "open", trace: state.trace }, progressed);
+    busy(operation, "Opening the trace");
+    const found = await operation.over;
     if (!found) { idle("Cancelled: choose a trace."); return false; }
     opened = found;
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
     const days = of("submissions span");
-    $("about").textContent = [`${of("tasks").toLocaleString("en")} tasks`, `${opened.types.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
+    $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.types.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
       `${days < 2 ? `${(24 * days).toFixed(1)} hours` : `${days.toFixed(1)} days`}`, opened.source].join(" · ");
     settle();
     return true;
@@ -435,9 +435,9 @@
   async function describe() {
     if (description === state.trace) return idle("");
     $("described").replaceChildren();
-    const job = new Job({ kind: "describe", trace: state.trace }, progressed);
-    busy(job, "Describing the trace");
-    const found = await job.over;
+    const operation = new Operation({ kind: "describe", trace: state.trace }, progressed);
+    busy(operation, "Describing the trace");
+    const found = await operation.over;
     if (!found) return idle("Cancelled.");
     const part = new DOMParser().parseFromString(found.html, "text/html");
     const notes = el("ul", { className: "notes" }, ...opened.notes.map((line) => el("li", {}, line)));
@@ -505,12 +505,12 @@
       const question = { kind: "read", upload, format: f.name };
       if (f.options.includes("zone") && $("zone").value.trim()) question.zone = $("zone").value.trim();
       if (f.options.includes("map") && pairs.length) question.map = Object.fromEntries(pairs);
-      const job = new Job(question, progressed);
-      busy(job, "Reading");
-      const found = await job.over;
+      const operation = new Operation(question, progressed);
+      busy(operation, "Reading");
+      const found = await operation.over;
       if (!found) { idle("Cancelled; nothing was kept."); return undefined; }
       $("sending").open = false;
-      about.traces.push({ trace: found.trace, title: `${chosen[0].name.slice(0, 40)}, ${found.tasks.toLocaleString("en")} tasks` });
+      about.traces.push({ trace: found.trace, title: `${chosen[0].name.slice(0, 40)}, ${found.jobs.toLocaleString("en")} jobs` });
       await take(found.trace);
     } catch (error) { trouble(error); } finally { $("send").disabled = false; }
     return undefined;

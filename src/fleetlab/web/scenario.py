@@ -33,10 +33,10 @@ class Scenario:
 
     trace: str = USUAL_TRACE
     order: str = "fifo"
-    discipline: str = "skip"
-    place: str = "best_fit"
+    backfill: str = "greedy"
+    placement: str = "best_fit"
     estimate: str = "oracle"
-    sharing: str = "shares"
+    sharing: str = "fractional"
     load: float = 1.0
     nodes: tuple[tuple[str, int], ...] = ()  # nodes of a GPU type, where it is not as many as there are
     seed: int = 0
@@ -83,9 +83,9 @@ class Scenario:
         >>> Scenario().title
         'fifo, skip, best_fit'
         """
-        usual = "{}, {}, {}".format(*(getattr(Scenario(), name) for name in ("order", "discipline", "place")))
+        usual = "{}, {}, {}".format(*(getattr(Scenario(), name) for name in ("order", "backfill", "placement")))
         said = [
-            value if name in ("order", "discipline", "place") else f"{name} {value}" for name, value in self.pairs()
+            value if name in ("order", "backfill", "placement") else f"{name} {value}" for name, value in self.pairs()
         ]
         return ", ".join(said).replace("nodes ", "").replace("sharing ", "") or usual
 
@@ -175,7 +175,7 @@ def _trace(said: str) -> str:
         return said
     sizes = ", ".join(map(str, SIZES))
     msg = f"no such trace: `{clipped(said)}`"
-    hint = f"builtin:TASKS:SEED with {sizes} tasks and a seed below {SEEDS}, folder:NAME, or upload:ID"
+    hint = f"builtin:JOBS:SEED with {sizes} jobs and a seed below {SEEDS}, folder:NAME, or upload:ID"
     raise WorkloadError(msg, hint=hint)
 
 
@@ -186,7 +186,7 @@ def _load(said: str) -> float:
         load = float("nan")
     if not LOADS[0] <= load <= LOADS[1]:
         msg = f"load is a number from {LOADS[0]:g} to {LOADS[1]:g}, not: `{clipped(said)}`"
-        raise WorkloadError(msg, hint="load=1.2 has the same tasks come 1.2 times as fast")
+        raise WorkloadError(msg, hint="load=1.2 has the same jobs come 1.2 times as fast")
     return load
 
 

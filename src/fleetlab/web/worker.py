@@ -26,7 +26,7 @@ GIB = 1 << 30
 MEMORY = 12 * GIB  # of a worker
 MEMORY_TO_READ = 4 * GIB  # of one that reads a stranger's file
 DISK_TO_READ = 2 * GIB  # of any file that it writes
-TASKS = 2_000_000  # of a log that is taken in
+JOBS = 2_000_000  # of a log that is taken in
 POINTS = 30_000  # of all figures of a description
 
 _opened: OrderedDict[str, Any] = OrderedDict()
@@ -78,7 +78,7 @@ def describe(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     from fleetlab.describe import describe as profile
     from fleetlab.web.fragments import described
 
-    found = profile(_trace(request, door), tell=door.tell)
+    found = profile(_trace(request, door), progress=door.tell)
     door.tell("drawing", 0, None)
     return {"html": described(found, most=POINTS), "result": json.loads(as_json(found))}
 
@@ -109,12 +109,12 @@ def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
 
 def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """Results as one page that can be mailed."""
-    from fleetlab.core import Saved
+    from fleetlab.core import SavedResult
     from fleetlab.report import report as write
 
     door.tell("writing the report", 0, None)
     with tempfile.TemporaryDirectory(prefix="fleetlab-") as folder:
-        results = {label: Saved.of(about) for label, about in request["results"].items()}
+        results = {label: SavedResult.from_json(about) for label, about in request["results"].items()}
         return {"html": write(results, Path(folder) / "report.html", title=request["title"]).read_text("utf-8")}
 
 
@@ -124,12 +124,12 @@ def read(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     from fleetlab.traces import read as read_log
 
     tempfile.tempdir = request["scratch"]  # goes with the upload, however this ends
-    trace = read_log(request["path"], request["format"], map=request["map"], zone=request["zone"], tell=door.tell)
-    if len(trace.workload) > TASKS:
-        msg = f"a log on this page has at most {TASKS:,} tasks, not {len(trace.workload):,}"
+    trace = read_log(request["path"], request["format"], map=request["map"], zone=request["zone"], progress=door.tell)
+    if len(trace.workload) > JOBS:
+        msg = f"a log on this page has at most {JOBS:,} jobs, not {len(trace.workload):,}"
         raise TraceError(msg, hint="read it with `fleetlab read` and give its folder by --traces")
     trace.save(request["out"])
-    return {"tasks": len(trace.workload), "rejects": trace.rejects.height}
+    return {"jobs": len(trace.workload), "rejects": trace.rejects.height}
 
 
 VERBS: dict[str, Callable[[Mapping[str, Any], Door], dict[str, Any]]] = {
@@ -151,7 +151,7 @@ def _trace(request: Mapping[str, Any], door: Door) -> Any:  # noqa: ANN401
     else:
         while len(_opened) >= HELD:
             _opened.popitem(last=False)
-        _opened[name] = open_trace(request["where"], tell=door.tell)
+        _opened[name] = open_trace(request["where"], progress=door.tell)
     return _opened[name]
 
 
@@ -162,7 +162,7 @@ def _warm() -> None:
     from fleetlab.core import Cluster, Workload
     from fleetlab.sim import simulate
 
-    two = Workload.of(pl.DataFrame({"submit": [0.0, 1.0], "service": 1.0, "gpu_milli": 1000}), source="warm")
+    two = Workload.of(pl.DataFrame({"submit": [0.0, 1.0], "runtime": 1.0, "gpu_milli": 1000}), source="warm")
     simulate(two, Cluster.uniform(1, 1)).tables()
 
 

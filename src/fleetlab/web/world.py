@@ -1,4 +1,4 @@
-"""A scenario applied to a trace: tasks at another load, nodes in other numbers, and nodes where a log names none."""
+"""A scenario applied to a trace: jobs at another load, nodes in other numbers, and nodes where a log names none."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ PLENTY = {"cpu_milli": 10_000_000, "memory_mib": 100_000_000, "rdma_milli": 1_00
 WHOLE = 1000
 
 
-def beginning(workload: Workload, tasks: int) -> Workload:
-    """The first tasks alone, as if no others came."""
-    if tasks >= len(workload):
+def beginning(workload: Workload, jobs: int) -> Workload:
+    """The first jobs alone, as if no others came."""
+    if jobs >= len(workload):
         return workload
-    source = f"{workload.source}, the first {tasks:,} tasks"
-    return Workload.of(workload.frame.head(tasks).drop("task"), source=source, epoch=workload.epoch, zone=workload.zone)
+    source = f"{workload.source}, the first {jobs:,} jobs"
+    return Workload.of(workload.frame.head(jobs).drop("job"), source=source, epoch=workload.epoch, zone=workload.zone)
 
 
 def loaded(workload: Workload, load: float) -> Workload:
-    """The same tasks, coming `load` times as fast: their order and sizes stay, so that runs can be compared by task."""
+    """The same jobs, coming `load` times as fast: their order and sizes stay, so that runs can be compared by job."""
     if load == 1:
         return workload
-    frame = workload.frame.drop("task").with_columns(
+    frame = workload.frame.drop("job").with_columns(
         submit=pl.col("submit") / load, start=pl.lit(None, dtype=pl.Float64), end=pl.lit(None, dtype=pl.Float64)
     )
     source = f"{workload.source}, {load:g} times as fast"
@@ -77,7 +77,7 @@ def cluster_of(trace: Trace) -> tuple[Cluster, str]:
     if trace.cluster is not None:
         return trace.cluster, ""
     said = (
-        f"The log names no nodes. Assumed are nodes of {GPUS} GPUs, as many as the tasks would keep "
+        f"The log names no nodes. Assumed are nodes of {GPUS} GPUs, as many as the jobs would keep "
         f"{100 * BUSY:g} % busy, with CPU and memory in plenty."
     )
     return _assumed(trace.workload), said
@@ -85,10 +85,10 @@ def cluster_of(trace: Trace) -> tuple[Cluster, str]:
 
 def _assumed(workload: Workload) -> Cluster:
     frame, kind = workload.frame, pl.col("gpu_types").list.first().fill_null("GPU")
-    tasks = frame.filter((pl.col("gpu_milli") > 0) & pl.col("service").is_not_null())
+    jobs = frame.filter((pl.col("gpu_milli") > 0) & pl.col("runtime").is_not_null())
     span = max(float(frame["submit"].max() or 0.0), 1.0)  # type: ignore[arg-type]
     gpus = pl.col("gpu_milli") * pl.col("instances").cast(pl.Int64) / WHOLE
-    asked = tasks.group_by(kind.alias("kind")).agg(work=(gpus * pl.col("service")).sum(), largest=gpus.max())
+    asked = jobs.group_by(kind.alias("kind")).agg(work=(gpus * pl.col("runtime")).sum(), largest=gpus.max())
     rows = [_like(kind="GPU", nodes=1)] if asked.is_empty() else []
     for name, work, largest in asked.sort("kind").iter_rows():
         count = max(math.ceil(work / span / BUSY / GPUS), math.ceil(largest / GPUS))
@@ -102,5 +102,5 @@ def _like(*, kind: str, nodes: int) -> pl.DataFrame:
 
 
 def world(trace: Trace, scenario: Scenario, workload: Workload | None = None) -> tuple[Workload, Cluster]:
-    """What a scenario plays, of all tasks or of those that are given; the nodes are there for all."""
+    """What a scenario plays, of all jobs or of those that are given; the nodes are there for all."""
     return loaded(workload or trace.workload, scenario.load), sized(cluster_of(trace)[0], scenario.nodes)

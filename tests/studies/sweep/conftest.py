@@ -15,19 +15,19 @@ from fleetlab import Cluster, Provenance, Trace, Workload
 SERVERS = 4
 
 
-def queue(tasks, *, load=0.5, seed=0):
+def queue(jobs, *, load=0.5, seed=0):
     """Poisson arrivals and exponential run times of 100 s, each for one GPU of four."""
     rng = np.random.default_rng(seed)
-    submit = np.append(0.0, np.cumsum(rng.exponential(100 / (load * SERVERS), tasks))[:-1])
-    users = [f"user-{k}" for k in rng.integers(0, 30, tasks)]
-    frame = {"submit": submit, "service": rng.exponential(100.0, tasks), "gpu_milli": [1000] * tasks, "user": users}
+    submit = np.append(0.0, np.cumsum(rng.exponential(100 / (load * SERVERS), jobs))[:-1])
+    users = [f"user-{k}" for k in rng.integers(0, 30, jobs)]
+    frame = {"submit": submit, "runtime": rng.exponential(100.0, jobs), "gpu_milli": [1000] * jobs, "user": users}
     return Workload.of(pl.DataFrame(frame), source="a queue")
 
 
-def saved(folder, tasks, **told):
+def saved(folder, jobs, **told):
     """That queue as a saved trace with its cluster."""
     cluster = Cluster.uniform(1, SERVERS)
-    Trace(queue(tasks, **told), Provenance("made", "a queue"), cluster=cluster).save(folder)
+    Trace(queue(jobs, **told), Provenance("made", "a queue"), cluster=cluster).save(folder)
     return folder
 
 

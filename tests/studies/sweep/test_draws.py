@@ -15,12 +15,12 @@ DAY = 86_400.0
 QUARTER = DAY / 4
 
 
-def log(days, tasks=4000, seed=0):
-    return np.sort(np.append(np.random.default_rng(seed).random(tasks - 2) * days * DAY, [0.0, days * DAY]))
+def log(days, jobs=4000, seed=0):
+    return np.sort(np.append(np.random.default_rng(seed).random(jobs - 2) * days * DAY, [0.0, days * DAY]))
 
 
 @pytest.mark.parametrize("days", [3, 10.3, 30])
-def test_a_drawn_task_comes_at_the_same_hour_of_a_day(days):
+def test_a_drawn_job_comes_at_the_same_hour_of_a_day(days):
     submit = log(days)
     rows, at = redrawn(submit, seed=1)
     moved = (at - at[0] - (submit[rows] - submit[rows[0]])) / DAY
@@ -40,10 +40,10 @@ def test_what_is_drawn_are_whole_quarters_of_a_day():
     submit = log(8)
     rows, at = redrawn(submit, seed=4)
     at = at + submit[rows[0]] % QUARTER  # times count from the first submission again
-    place, source = (at // QUARTER).astype(int), (submit[rows] // QUARTER).astype(int)
+    placement, source = (at // QUARTER).astype(int), (submit[rows] // QUARTER).astype(int)
     for quarter in range(31):
-        (block,) = set(source[place == quarter])
-        assert (place == quarter).sum() == (submit // QUARTER == block).sum()
+        (block,) = set(source[placement == quarter])
+        assert (placement == quarter).sum() == (submit // QUARTER == block).sum()
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_another():
@@ -53,7 +53,7 @@ def test_the_same_seed_draws_the_same_and_another_seed_another():
     assert len(first[0]) != len(other[0]) or (first[0] != other[0]).any()
 
 
-def test_over_many_seeds_as_many_tasks_come_as_there_are():
+def test_over_many_seeds_as_many_jobs_come_as_there_are():
     submit = log(10.5)
     counts = [len(redrawn(submit, seed)[0]) for seed in range(300)]
     assert np.mean(counts) == pytest.approx(len(submit), abs=4 * np.std(counts) / 300**0.5)
@@ -106,11 +106,11 @@ def test_an_edit_that_cannot_be_is_refused(words):
 
 def test_a_packed_workload_comes_back_as_it_was_and_is_mapped_not_copied(tmp_path):
     types = pl.Series([["V100"] if k % 3 else [] for k in range(50)], dtype=pl.List(pl.String))
-    frame = queue(50).frame.with_columns(gpu_types=types, service=pl.when(pl.col("task") != 7).then("service"))
+    frame = queue(50).frame.with_columns(gpu_types=types, runtime=pl.when(pl.col("job") != 7).then("runtime"))
     packed = Packed.of(frame)
     packed.save(tmp_path / "t")
     again = Packed.mapped(tmp_path / "t")
     assert all(isinstance(values, np.memmap) for values in again.columns.values())
     assert again.frame().cast(dict(frame.schema)).equals(frame)
     assert again.frame(np.array([7, 3])).cast(dict(frame.schema)).equals(frame[[7, 3]])
-    assert again.digest() == packed.digest() != Packed.of(frame.with_columns(pl.col("service") * 2)).digest()
+    assert again.digest() == packed.digest() != Packed.of(frame.with_columns(pl.col("runtime") * 2)).digest()

@@ -20,10 +20,10 @@ def plan(study):
 
 
 def test_a_study_is_every_combination_of_its_words():
-    study = told(loads=[0.5, 1], nodes=["as it is", "+10%"], simulate={"order": ["fifo", "sjf"], "place": "fgd"})
+    study = told(loads=[0.5, 1], nodes=["as it is", "+10%"], simulate={"order": ["fifo", "sjf"], "placement": "fgd"})
     assert len(study.cases()) == 2 * 2 * 2
-    assert {case.words["place"] for case in study.cases()} == {"fgd"}
-    assert {case.words["discipline"] for case in study.cases()} == {"skip"}
+    assert {case.words["placement"] for case in study.cases()} == {"fgd"}
+    assert {case.words["backfill"] for case in study.cases()} == {"greedy"}
 
 
 def test_listed_rules_are_played_as_listed_and_none_twice():
@@ -110,10 +110,10 @@ def test_what_the_traces_do_not_bear_is_said_before_work_starts(study, words, sa
     ("words", "said"),
     [
         ({"simulate": {"order": "sjff"}}, "no order policy by that name"),
-        ({"simulate": {"discipline": "lax"}}, "no discipline by that name"),
+        ({"simulate": {"backfill": "lax"}}, "no backfill by that name"),
         ({"simulate": {"estimate": "guess"}}, "no estimate by that name"),
         ({"simulate": {"slowdown": "h100", "sharing": "mps"}}, "no profile ships"),
-        ({"simulate": {"place": "nowhere:mine"}}, "no module by that name"),
+        ({"simulate": {"placement": "nowhere:mine"}}, "no module by that name"),
         ({"compare": {"metrics": ["mean weight"]}}, "no metric by that name: `mean weight`"),
     ],
 )
@@ -131,7 +131,7 @@ def keys(study):
 
 
 def test_the_same_words_have_the_same_address(study):
-    spelt_out = study(loads=[1.0], nodes="as it is", simulate={"order": ["fifo", "sjf"], "place": "best_fit"})
+    spelt_out = study(loads=[1.0], nodes="as it is", simulate={"order": ["fifo", "sjf"], "placement": "best_fit"})
     assert keys(study()) == keys(spelt_out)
 
 
@@ -142,7 +142,7 @@ def test_the_same_words_have_the_same_address(study):
         {"nodes": ["+1"]},
         {"seeds": [7]},
         {"draw": "none"},
-        {"simulate": {"order": "fifo", "discipline": "easy"}},
+        {"simulate": {"order": "fifo", "backfill": "easy"}},
         {"simulate": {"order": "fifo", "quota": 2}},
         {"simulate": {"order": "fifo", "preempt": True}},
     ],
@@ -169,7 +169,7 @@ def test_a_changed_file_is_another_rule(study, trace):
 
 def test_a_changed_policy_of_ones_own_is_another_rule(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = "from fleetlab import order\n\n@order\ndef mine(s, task, now):\n    return s.submit[task]\n"
+    text = "from fleetlab import order\n\n@order\ndef mine(s, job, now):\n    return s.submit[job]\n"
     (tmp_path / "our_orders.py").write_text(text)
     before = keys(study(simulate={"order": "our_orders:mine"}))
     (tmp_path / "our_orders.py").write_text(text.replace("return ", "return -"))

@@ -31,7 +31,7 @@ against = { order = "fifo" }
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    """A queue of 20,000 tasks at loads 0.5 and 0.8, first and shortest first, three seeds: swept once for all."""
+    """A queue of 20,000 jobs at loads 0.5 and 0.8, first and shortest first, three seeds: swept once for all."""
     folder = tmp_path_factory.mktemp("swept")
     saved(folder / "trace", 20_000)
     found = fleetlab.sweep(written(folder, STUDY), store=folder / "runs")
@@ -54,13 +54,13 @@ def test_the_store_has_its_cells_as_one_table_too(swept):
 def test_waits_are_what_erlang_c_says_at_each_load(swept, load):
     rows = swept[1].tables()["cases"].filter(load=load, order="fifo", metric="mean wait")
     # At the load that this log happens to have: 2 % more than was asked for is 15 % more waiting.
-    tasks = queue(20_000).frame
-    lam, mean = load * len(tasks) / tasks["submit"].max(), tasks["service"].mean()
+    jobs = queue(20_000).frame
+    lam, mean = load * len(jobs) / jobs["submit"].max(), jobs["runtime"].mean()
     theory = queueing.solve("M/M/c", lam=lam, mu=1 / mean, c=SERVERS)["mean wait"]
     assert rows["value"][0] == pytest.approx(theory, rel=0.12)
 
 
-def test_pairs_have_the_same_tasks_so_their_difference_varies_less_than_either_would_alone(swept):
+def test_pairs_have_the_same_jobs_so_their_difference_varies_less_than_either_would_alone(swept):
     cells = fleetlab.runs(swept[0] / "runs", where={"load": "1.6"}).cells.sort("seed")
     fifo, sjf = (cells.filter(order=order)["mean wait"] for order in ("fifo", "sjf"))
     assert (sjf - fifo).var() < 0.8 * (fifo.var() + sjf.var())
@@ -72,7 +72,7 @@ def test_shortest_first_waits_less_for_sure(swept):
 
 
 def test_a_cell_is_what_simulate_says_bit_for_bit(swept):
-    work = queue(20_000).frame.drop("task", "start", "end")
+    work = queue(20_000).frame.drop("job", "start", "end")
     rows, submit = redrawn(work["submit"].to_numpy(), 2)
     drawn = Workload.of(work[rows].with_columns(submit=pl.Series(submit) / 1.6), source="by hand")
     by_hand = fleetlab.simulate(drawn, Cluster.uniform(1, SERVERS), order="sjf", seed=2)
@@ -174,8 +174,8 @@ from beside import SIGN
 
 
 @order
-def mine(s, task, now):
-    return SIGN * s.estimate[task]
+def mine(s, job, now):
+    return SIGN * s.estimate[job]
 """
 
 
@@ -201,8 +201,8 @@ from fleetlab import order
 
 
 @order
-def mine(s, task, now):
-    return math.nan if s.user[task] > 20 else s.submit[task]
+def mine(s, job, now):
+    return math.nan if s.user[job] > 20 else s.submit[job]
 """
 
 
@@ -244,8 +244,8 @@ from fleetlab import order
 
 
 @order
-def mine(s, task, now):
-    return s.estimate[task]
+def mine(s, job, now):
+    return s.estimate[job]
 """
 
 
@@ -290,5 +290,5 @@ def test_ctrl_c_keeps_what_is_finished_and_ends_all_workers(trace, tmp_path):
 
 
 def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:  # noqa: PTH123
+    with open(f"/proc/{pid}/job/{pid}/children") as f:  # noqa: PTH123
         return [int(word) for word in f.read().split()]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, FleetlabError, Saved, Workload
+from fleetlab import Cluster, FleetlabError, SavedResult, Workload
 from fleetlab.core import as_json
 from fleetlab.studies.tune import _terms, _weeks
 from fleetlab.studies.tune._journal import FILE, Journal
@@ -32,7 +32,7 @@ def small(trace, **told):
 def test_in_a_line_of_known_run_times_nothing_beats_the_shortest_first(single):
     found = small(single, trials=30)
     assert not found.better
-    assert found.sentences[0].startswith("nothing beats the best built-in policy, sjf/")
+    assert found.findings[0].startswith("nothing beats the best built-in policy, sjf/")
     apart = found.summary()[0]
     assert apart.low <= 0 <= apart.high
 
@@ -46,16 +46,16 @@ def test_a_search_that_is_told_no_built_in_policy_finds_the_shortest_first_by_it
     space = Space.of(train.workload, ("best_fit",))
     tried = search(
         space, lambda params: wait(rules_of(params)), [],
-        trials=40, seed=1, journal=Journal("alone"), tell=lambda *_: None,
+        trials=40, seed=1, journal=Journal("alone"), progress=lambda *_: None,
     )  # fmt: skip
     shortest, first_come = wait({"order": "sjf"}), wait({"order": "fifo"})
     assert min(trial.value for trial in tried) < shortest + 0.05 * (first_come - shortest)
 
 
-def test_where_all_tasks_are_alike_nothing_is_better():
-    found = small(line(service=1.0), against=(), estimate="group")
+def test_where_all_jobs_are_alike_nothing_is_better():
+    found = small(line(runtime=1.0), against=(), estimate="group")
     assert not found.better
-    assert found.sentences == (
+    assert found.findings == (
         "nothing beats the best built-in policy, fifo/best_fit: on held-out weeks the tuned one is no different",
         "in training too nothing that was tried is better",
     )
@@ -63,16 +63,16 @@ def test_where_all_tasks_are_alike_nothing_is_better():
 
 
 def test_a_weighting_that_no_built_in_policy_has_is_found_and_holds():
-    found = small(bursts(), discipline="strict", trials=60, against=(*FEW, "largest", "aging"))
+    found = small(bursts(), backfill="none", trials=60, against=(*FEW, "largest", "aging"))
     assert found.better
-    assert found.sentences[0].startswith("the tuned policy beats every built-in one: on held-out weeks mean wait -")
+    assert found.findings[0].startswith("the tuned policy beats every built-in one: on held-out weeks mean wait -")
     weights = _terms.weights_of(found.params)
     keys = [_key(weights, gpus, seconds) for gpus, seconds in ((1, 600.0), (8, 400.0), (1, 9000.0))]
     assert keys == sorted(keys)
 
 
 def _key(weights, gpus, seconds):
-    """The rank of a task that came at 0, without CPU or users, by hand."""
+    """The rank of a job that came at 0, without CPU or users, by hand."""
     by_run = weights["short"] * math.log1p(seconds) + weights["hours"] * seconds / 3600
     return by_run + weights["small"] * math.log1p(gpus)
 
@@ -82,7 +82,7 @@ def _key(weights, gpus, seconds):
 
 def test_weeks_are_cut_by_submission_and_a_warm_up_does_not_count():
     submit = [0.0, 0.5, 1.2, 1.8, 2.5, 3.1, 3.6, 3.95]
-    frame = pl.DataFrame({"submit": [day * DAY for day in submit], "service": 60.0}).with_columns(gpu_milli=1000)
+    frame = pl.DataFrame({"submit": [day * DAY for day in submit], "runtime": 60.0}).with_columns(gpu_milli=1000)
     train, held = _weeks.cut(
         as_trace(frame, Cluster.uniform(1, 1)), train=1, held_out=2, days=1, warm=0.3, estimate="oracle"
     )
@@ -93,7 +93,7 @@ def test_weeks_are_cut_by_submission_and_a_warm_up_does_not_count():
 
 
 def test_the_first_week_of_a_trace_gives_its_own_warm_up():
-    frame = pl.DataFrame({"submit": [k * DAY / 10 for k in range(30)], "service": 1.0}).with_columns(gpu_milli=1000)
+    frame = pl.DataFrame({"submit": [k * DAY / 10 for k in range(30)], "runtime": 1.0}).with_columns(gpu_milli=1000)
     train, _ = _weeks.cut(
         as_trace(frame, Cluster.uniform(1, 1)), train=1, held_out=2, days=1, warm=0.25, estimate="oracle"
     )
@@ -102,17 +102,17 @@ def test_the_first_week_of_a_trace_gives_its_own_warm_up():
 
 def test_the_mean_of_a_week_by_hand():
     # In week 0 two come at once and one waits 100 s; in week 1 nobody waits.
-    frame = pl.DataFrame({"submit": [0.0, 0.0, DAY, 1.95 * DAY, 2.95 * DAY], "service": 100.0})
+    frame = pl.DataFrame({"submit": [0.0, 0.0, DAY, 1.95 * DAY, 2.95 * DAY], "runtime": 100.0})
     trace = as_trace(frame.with_columns(gpu_milli=1000), Cluster.uniform(1, 1))
     train, held = _weeks.cut(trace, train=1, held_out=2, days=1, warm=0, estimate="oracle")
     assert train.means(trace.cluster, "wait", {}, 0) == {0: 50}
-    assert held.means(trace.cluster, "completion", {}, 0) == {1: 100, 2: 100}
+    assert held.means(trace.cluster, "jct", {}, 0) == {1: 100, 2: 100}
 
 
 def test_what_happens_in_held_out_weeks_changes_no_trial(mixed):
     frame = mixed.workload.frame
-    later = pl.when(pl.col("submit") >= 3 * DAY).then(pl.col("service") * 5 + 77).otherwise("service")
-    other = replace(mixed, workload=Workload.of(frame.with_columns(service=later), source="other"))
+    later = pl.when(pl.col("submit") >= 3 * DAY).then(pl.col("runtime") * 5 + 77).otherwise("runtime")
+    other = replace(mixed, workload=Workload.of(frame.with_columns(runtime=later), source="other"))
     one, two = (small(trace, trials=24, estimate="user", train_weeks=3, held_out=3) for trace in (mixed, other))
     assert one.tables()["trials"].equals(two.tables()["trials"])
     assert one.params == two.params
@@ -127,8 +127,8 @@ def test_what_happens_in_held_out_weeks_changes_no_trial(mixed):
 def test_terms_rank_as_the_built_in_order_that_they_stand_for(mixed, order, estimate):
     corner = Space.of(mixed.workload, ("fgd",)).corner(order, "fgd")
     runs = [
-        fleetlab.simulate(mixed.workload, mixed.cluster, **rules, estimate=estimate).tasks["start"]
-        for rules in ({"order": order, "place": "fgd"}, rules_of(corner))
+        fleetlab.simulate(mixed.workload, mixed.cluster, **rules, estimate=estimate).jobs["start"]
+        for rules in ({"order": order, "placement": "fgd"}, rules_of(corner))
     ]
     assert runs[0].equals(runs[1])
 
@@ -138,9 +138,9 @@ def test_what_users_hold_counts_where_it_is_asked_for(mixed):
     fair = rules_of(space.corner("fair", "best_fit"))
     assert fair["order"].moves
     assert not rules_of(space.corner("sjf", "best_fit"))["order"].moves
-    # Between tasks of one user the first come is first; the built-in `fair` looks again within a pass, so it differs.
+    # Between jobs of one user the first come is first; the built-in `fair` looks again within a pass, so it differs.
     runs = [
-        fleetlab.simulate(mixed.workload, mixed.cluster, **rules).tasks["wait"].mean()
+        fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs["wait"].mean()
         for rules in ({"order": "fifo"}, {"order": "fair"}, fair)
     ]
     assert abs(runs[2] - runs[1]) < abs(runs[2] - runs[0])
@@ -150,7 +150,7 @@ def test_every_weighted_policy_is_a_pure_ranking():
     weights = tuple(range(1, len(_terms.ALL) + 1))
     fleetlab.check_order(_terms.STILL, weights=weights)
     fleetlab.check_order(_terms.MOVING, weights=weights)
-    fleetlab.check_place(_terms.SOMEWHERE, weights=weights)
+    fleetlab.check_placement(_terms.SOMEWHERE, weights=weights)
 
 
 def test_terms_that_tell_nobody_apart_are_left_out(single):
@@ -164,19 +164,19 @@ def test_terms_that_tell_nobody_apart_are_left_out(single):
 @pytest.mark.parametrize("where", ["fgd", WEIGHTED])
 def test_the_policy_file_plays_as_the_weights_do(mixed, where):
     params = {"age": 0.4, "short": 0.7, "unknown": -0.3, "small": 0.2, "light": -0.1, "priority": 0.3}
-    params |= {"by share": True, "share": 0.6, "place": where}
+    params |= {"by share": True, "share": 0.6, "placement": where}
     params |= {term.name: 0.1 + 0.2 * k for k, term in enumerate(_terms.PLACE)} if where == WEIGHTED else {}
     written = {}
     exec(_terms.text(params), written)
-    own = {"order": written["order"], "place": written.get("place", where)}
-    runs = [fleetlab.simulate(mixed.workload, mixed.cluster, **rules).tasks for rules in (own, rules_of(params))]
+    own = {"order": written["order"], "placement": written.get("placement", where)}
+    runs = [fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs for rules in (own, rules_of(params))]
     assert runs[0].equals(runs[1])
 
 
 @pytest.mark.parametrize("term", [t for t in _terms.ALL if t.low < 0], ids=lambda term: term.name)
 def test_the_policy_file_says_who_is_first_by_the_sign_of_a_weight(term):
     said = {
-        knob: _terms.text({term.name: knob, "place": WEIGHTED}).partition("  # ")[2].splitlines()[0]
+        knob: _terms.text({term.name: knob, "placement": WEIGHTED}).partition("  # ")[2].splitlines()[0]
         for knob in (0.5, -0.5)
     }
     assert said == {0.5: term.says, -0.5: term.turned}
@@ -203,10 +203,10 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(mixed, tmp_path):
 
     for _ in range(2):
         with pytest.raises(Enough):
-            small(mixed, trials=26, seed=3, store=tmp_path, tell=once)
-    found = small(mixed, trials=26, seed=3, store=tmp_path, tell=once)
+            small(mixed, trials=26, seed=3, store=tmp_path, progress=once)
+    found = small(mixed, trials=26, seed=3, store=tmp_path, progress=once)
     assert found.tables()["trials"].equals(whole.tables()["trials"])
-    assert found.sentences == whole.sentences
+    assert found.findings == whole.findings
     assert counted == [*range(5), *range(4, 21), *range(20, 27)]
 
 
@@ -229,7 +229,7 @@ def test_a_trial_that_was_cut_off_and_half_a_line_change_nothing(tmp_path, left)
         return bowl(params)
 
     def searched(score, journal):
-        return search(space, score, [], trials=16, seed=2, journal=journal, tell=lambda *_: None)
+        return search(space, score, [], trials=16, seed=2, journal=journal, progress=lambda *_: None)
 
     with pytest.raises(Enough):
         searched(dies, Journal("bowl", tmp_path))
@@ -243,15 +243,15 @@ def test_a_trial_that_was_cut_off_and_half_a_line_change_nothing(tmp_path, left)
 def test_more_trials_go_on_and_another_question_begins_anew(mixed, tmp_path):
     asked = []
 
-    def tell(what, done, _):
+    def progress(what, done, _):
         asked.append(done) if what == "trials" else None
 
     short = small(mixed, trials=14, store=tmp_path)
-    longer = small(mixed, trials=16, store=tmp_path, tell=tell)
+    longer = small(mixed, trials=16, store=tmp_path, progress=progress)
     assert asked == [14, 15, 16]
     assert longer.tables()["trials"].head(14).equals(short.tables()["trials"])
     asked.clear()
-    small(mixed, trials=14, goal="bsld", store=tmp_path, tell=tell)
+    small(mixed, trials=14, goal="bsld", store=tmp_path, progress=progress)
     assert asked[0] == 0
 
 
@@ -275,19 +275,19 @@ def test_in_training_it_is_never_worse_than_what_the_terms_can_express(mixed):
 def test_a_result_is_read_again_and_drawn(mixed, tmp_path):
     found = small(mixed)
     found.save(tmp_path / "out")
-    saved = Saved.load(tmp_path / "out" / "tuned.json")
+    saved = SavedResult.load(tmp_path / "out" / "tuned.json")
     assert saved.summary() == found.summary()
     drawn = found.figures()
     assert set(drawn["differences on held-out weeks"].frame["x"]) == set(found.tables()["policies"]["policy"]) - {
         "tuned"
     }
     assert drawn["search"].frame["x"].max() == 20
-    assert "import fleetlab\n\n\n@fleetlab.order\ndef order(s, task, now):" in (tmp_path / "out/tuned.py").read_text()
+    assert "import fleetlab\n\n\n@fleetlab.order\ndef order(s, job, now):" in (tmp_path / "out/tuned.py").read_text()
 
 
 def test_a_series_of_the_trace_can_be_the_estimate(mixed):
     frame = mixed.workload.frame
-    requested = frame.select("task", seconds=pl.col("service") * 2).lazy()
+    requested = frame.select("job", seconds=pl.col("runtime") * 2).lazy()
     trace = replace(mixed, series={"requested": requested})
     # Twice the run time ranks as the run time does.
     one, two = (fleetlab.tune(t, days=1, trials=1, against=["sjf"], estimate=name) for t, name in (
@@ -313,7 +313,7 @@ def test_a_series_of_the_trace_can_be_the_estimate(mixed):
         {"against": ["sjff"]},
         {"against": ["srpt"]},
         {"estimate": "magic"},
-        {"discipline": "nice"},
+        {"backfill": "nice"},
     ],
 )
 def test_what_cannot_be_searched_is_refused_with_a_hint(mixed, told):
@@ -322,27 +322,27 @@ def test_what_cannot_be_searched_is_refused_with_a_hint(mixed, told):
     assert e.value.hint
 
 
-@pytest.mark.parametrize("tasks", [0, 1, 3])
-def test_a_trace_with_next_to_nothing_in_it_is_refused(tasks):
+@pytest.mark.parametrize("jobs", [0, 1, 3])
+def test_a_trace_with_next_to_nothing_in_it_is_refused(jobs):
     frame = pl.DataFrame(
-        {"submit": [0.0] * tasks, "service": [1.0] * tasks}, schema={"submit": pl.Float64, "service": pl.Float64}
+        {"submit": [0.0] * jobs, "runtime": [1.0] * jobs}, schema={"submit": pl.Float64, "runtime": pl.Float64}
     )
     with pytest.raises(FleetlabError, match="too few weeks"):
         small(as_trace(frame, Cluster.uniform(1, 1)))
 
 
-def test_a_trace_without_a_cluster_or_without_a_task_that_can_run_is_refused(mixed):
+def test_a_trace_without_a_cluster_or_without_a_job_that_can_run_is_refused(mixed):
     with pytest.raises(FleetlabError, match="no cluster"):
         small(replace(mixed, cluster=None))
-    frame = mixed.workload.frame.with_columns(service=pl.lit(None, dtype=pl.Float64))
-    with pytest.raises(FleetlabError, match="no task of these weeks can run"):
+    frame = mixed.workload.frame.with_columns(runtime=pl.lit(None, dtype=pl.Float64))
+    with pytest.raises(FleetlabError, match="no job of these weeks can run"):
         small(replace(mixed, workload=Workload.of(frame, source="nothing known")))
 
 
-def test_one_held_out_week_with_tasks_is_not_enough_to_be_sure():
+def test_one_held_out_week_with_jobs_is_not_enough_to_be_sure():
     submit = [0.0, *(k * 60.0 for k in range(100)), *(4.95 * 86_400.0 + k for k in range(100))]  # and nobody in between
-    frame = pl.DataFrame({"submit": submit, "service": [60.0] * len(submit)}).with_columns(gpu_milli=pl.lit(1000))
-    with pytest.raises(FleetlabError, match="too few weeks held out with tasks that count: 1"):
+    frame = pl.DataFrame({"submit": submit, "runtime": [60.0] * len(submit)}).with_columns(gpu_milli=pl.lit(1000))
+    with pytest.raises(FleetlabError, match="too few weeks held out with jobs that count: 1"):
         small(as_trace(frame, Cluster.uniform(1, 1)), days=1, held_out=2, train_weeks=3, warm=0.0)
 
 
@@ -350,7 +350,7 @@ def test_a_store_that_is_a_file_is_refused_before_anything_is_played(mixed, tmp_
     (tmp_path / "file").write_text("mine")
     said = []
     with pytest.raises(FleetlabError, match="cannot keep trials"):
-        small(mixed, store=tmp_path / "file", tell=lambda *told: said.append(told))
+        small(mixed, store=tmp_path / "file", progress=lambda *told: said.append(told))
     assert not said
 
 

@@ -63,8 +63,8 @@ def test_lines_of_the_table_hold_all_at_once():
 
 
 def test_the_orders_to_be_held_against():
-    assert orders((), "skip")[:2] == ["fifo", "sjf"]
-    assert "srpt" in orders((), "strict")
+    assert orders((), "greedy")[:2] == ["fifo", "sjf"]
+    assert "srpt" in orders((), "none")
     assert "srpt" not in orders((), "easy")
     with pytest.raises(PolicyError):
-        orders(["srpt", "server_filling"], "skip")
+        orders(["srpt", "server_filling"], "greedy")

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.mig.profiles import known
-from fleetlab.bench.profile.twin import Slice, from_one
+from fleetlab.bench.profile.slice_model import Slice, from_one
 from fleetlab.bench.statistics import Floats, Interval, paired_bootstrap
 from fleetlab.core import DeviceError
+from fleetlab.devices.errors import BenchError
+from fleetlab.sharing.mig.profiles import known
 
 ANCHOR = 2  # slices of compute of the one that is measured
 # By slices of compute; profiles with twice the memory are in none of the tables.

@@ -1,4 +1,4 @@
-"""What tasks ask for at each step, in nodes: as if nobody waited."""
+"""What jobs ask for at each step, in nodes: as if nobody waited."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MOST = 200_000  # steps
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Tasks that a pool of equal nodes is for, and the demand they make."""
+    """Jobs that a pool of equal nodes is for, and the demand they make."""
 
     workload: Workload
-    part: Floats  # [tasks, amounts]: of a node, all instances together; the last is of its GPUs
+    part: Floats  # [jobs, amounts]: of a node, all instances together; the last is of its GPUs
     every: float  # seconds in a step
     level: Floats  # [steps]: the most that is asked for at once in each step, in nodes
     flows: Floats  # [steps, 2]: what comes and what goes in each step, in nodes
     end: float  # of the last step
-    left_out: int  # tasks that can never run on these nodes, or of which it is not known how long they run
+    left_out: int  # jobs that can never run on these nodes, or of which it is not known how long they run
 
     @property
     def most(self) -> int:
@@ -48,22 +48,20 @@ def asked(workload: Workload, nodes: Cluster, *, every: float) -> Asked:
     frame = frame.filter(pl.col("instances") <= _slots(node) * len(nodes))
     part = _part(frame, node)
     if frame.height < 2:
-        msg = f"{workload.source}: too few tasks could run on these nodes: {frame.height}"
-        raise WorkloadError(
-            msg, hint="a task must fit on a node, and its run time be known; GPU nodes are for GPU tasks"
-        )
+        msg = f"{workload.source}: too few jobs could run on these nodes: {frame.height}"
+        raise WorkloadError(msg, hint="a job must fit on a node, and its run time be known; GPU nodes are for GPU jobs")
     first = float(frame["submit"][0])
-    kept = Workload.of(frame.drop("task").with_columns(pl.col("submit") - first), source=workload.source)
+    kept = Workload.of(frame.drop("job").with_columns(pl.col("submit") - first), source=workload.source)
     whole = part * kept.frame["instances"].to_numpy()[:, None]
     end = float(kept.frame["submit"][-1])
     steps = math.ceil(end / every) if every > 0 else 0
     if not 0 < steps <= MOST:
         msg = f"submissions over {end:,.0f} s make {steps:,} steps of {every:g} s: not between 1 and {MOST:,}"
         raise WorkloadError(msg, hint="--every 5m makes 288 a day")
-    submit, service = kept.frame["submit"].to_numpy(), kept.frame["service"].to_numpy()
-    level = peaks(submit, submit + service, whole, every, steps)
-    scarce = whole[:, int((whole * service[:, None]).sum(axis=0).argmax())]
-    flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + service)])
+    submit, runtime = kept.frame["submit"].to_numpy(), kept.frame["runtime"].to_numpy()
+    level = peaks(submit, submit + runtime, whole, every, steps)
+    scarce = whole[:, int((whole * runtime[:, None]).sum(axis=0).argmax())]
+    flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + runtime)])
     return Asked(kept, whole, every, level, flows, steps * every, len(workload) - frame.height)
 
 
@@ -80,12 +78,12 @@ def _with_service(frame: pl.DataFrame) -> pl.DataFrame:
     seen = pl.concat([frame["submit"], frame["start"].drop_nulls(), frame["end"].drop_nulls()]).max()
     begin = pl.coalesce("start", "submit")
     until = pl.when(pl.col("status") == "running").then(pl.lit(seen)).otherwise(pl.col("end"))
-    told = frame.with_columns(service=pl.coalesce("service", until - begin))
-    return told.filter(pl.col("service").is_not_null() & (pl.col("service") >= 0))
+    told = frame.with_columns(runtime=pl.coalesce("runtime", until - begin))
+    return told.filter(pl.col("runtime").is_not_null() & (pl.col("runtime") >= 0))
 
 
 def _slots(node: dict[str, Any]) -> pl.Expr:
-    """How many instances of a task an empty node holds."""
+    """How many instances of a job an empty node holds."""
     gpu, memory, limit = (pl.col(name).cast(pl.Int64) for name in ("gpu_milli", "gpu_memory_mib", "max_per_node"))
     each = 1000 // pl.min_horizontal(gpu, 1000)  # on one GPU
     each = pl.when(memory > 0).then(pl.min_horizontal(each, node["gpu_memory_mib"] // memory)).otherwise(each)

@@ -1,4 +1,4 @@
-"""A way to scale, replayed in the simulator: what tasks waited, and for how long nodes were there."""
+"""A way to scale, replayed in the simulator: what jobs waited, and for how long nodes were there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster
-from fleetlab.sim import Drain, Elastic, SimResult, simulate
+from fleetlab.core import Cluster, Drain, Elastic
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints
 
 Bools = NDArray[np.bool_]
@@ -21,11 +21,11 @@ BEFORE = pl.col("end").cum_max().shift(1).over("node")  # until when a node was 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fared:
-    """How tasks and nodes fared in the days that count."""
+    """How jobs and nodes fared in the days that count."""
 
     policy: str
     setting: str
-    submit: Floats  # of the tasks that count
+    submit: Floats  # of the jobs that count
     wait: Floats
     node_hours: Floats  # [days]: ready, and booting before that
     boots: Floats  # [days]: nodes that were switched on
@@ -34,7 +34,7 @@ class Fared:
 
     @property
     def p95(self) -> float:
-        """The wait that one task in twenty exceeds."""
+        """The wait that one job in twenty exceeds."""
         return float(np.quantile(self.wait, 0.95))
 
 
@@ -54,7 +54,7 @@ class Ground:
         return np.asarray(self.first * self.asked.every + 86_400.0 * np.arange(self.days + 1), dtype=np.float64)
 
     def scheduled(self, policy: str, setting: str, ready: Ints) -> Fared:
-        """So many nodes ready at each step; one that is switched off takes no more tasks, and goes when it is empty."""
+        """So many nodes ready at each step; one that is switched off takes no more jobs, and goes when it is empty."""
         every, nodes = self.asked.every, self.cluster.frame["node"].to_list()
         off = [
             Drain(begin * every, end * every, nodes=[nodes[j]])
@@ -76,30 +76,30 @@ class Ground:
 
     def _play(self, events: Sequence[Drain | Elastic]) -> SimResult:
         # First fit fills the first nodes, so that the last ones become empty.
-        return simulate(self.asked.workload, self.cluster, place="first_fit", events=list(events))
+        return simulate(self.asked.workload, self.cluster, placement="first_fit", events=list(events))
 
     def _busy(self, result: SimResult) -> pl.DataFrame:
-        """When tasks were on each node."""
+        """When jobs were on each node."""
         number = pl.DataFrame({"name": self.cluster.frame["node"], "node": np.arange(len(self.cluster))})
-        both = result.placements.join(result.tasks.select("task", "start", "end"), on="task")
+        both = result.placements.join(result.jobs.select("job", "start", "end"), on="job")
         both = both.rename({"node": "name"}).join(number, on="name")
         return both.select(pl.col("node").cast(pl.Int64), begin="start", end="end")
 
     def _fared(
         self, policy: str, setting: str, result: SimResult, there: pl.DataFrame, ready: Ints | None = None
     ) -> Fared:
-        edges, tasks = self.edges, result.tasks
+        edges, jobs = self.edges, result.jobs
         ready_hours, boots = covered(there, edges) / 3600, booted(there, edges)
         hours = ready_hours + boots * self.boot / 3600  # whoever switches a node on pays from then on
-        counts = (tasks["submit"] >= edges[0]).to_numpy() & (tasks["submit"] < edges[-1]).to_numpy()
-        start, end = tasks["start"].to_numpy(), tasks["end"].to_numpy()
+        counts = (jobs["submit"] >= edges[0]).to_numpy() & (jobs["submit"] < edges[-1]).to_numpy()
+        start, end = jobs["start"].to_numpy(), jobs["end"].to_numpy()
         gpus = int(self.cluster.frame["gpus"][0])
-        part = self.asked.part[tasks["task"].to_numpy(), -1 if gpus else 0]
+        part = self.asked.part[jobs["job"].to_numpy(), -1 if gpus else 0]
         held = np.array([
             (np.maximum(0.0, np.minimum(end, b) - np.maximum(start, a)) * part).sum() / 3600
             for a, b in pairwise(edges.tolist())
         ])  # fmt: skip
-        submit, wait = (tasks[name].to_numpy()[counts] for name in ("submit", "wait"))
+        submit, wait = (jobs[name].to_numpy()[counts] for name in ("submit", "wait"))
         return Fared(policy, setting, submit, wait, hours, boots, ready, (ready_hours - held) * (gpus or 1))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.core._length import HINT, in_seconds
 from fleetlab.forecast import Forecaster
 from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
@@ -20,7 +20,7 @@ from fleetlab.studies.autoscale import _ready
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints, asked
 from fleetlab.studies.autoscale._replay import POOL, Fared, Ground
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 DAY = 86_400.0
 WAIT = 60.0  # s: the goal unless told
 LEARN, COUNT = 4, 2  # days at least
@@ -34,30 +34,18 @@ POLICIES = ("reactive", "static", "forecast", "oracle")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Autoscaling:
+class Autoscaling(Result):
     """What each way to scale needs for the same P95 wait."""
 
     provenance: Provenance
-    sentences: tuple[str, ...]
+    findings: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
+    charts: Mapping[str, Figure]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Autoscaling {say(self.estimates[0]) if self.estimates else 'nothing meets the goal'}>"
-
-    def summary(self) -> list[Estimate]:
-        """Node-hours a day that forecasts save against each other way, and those of each."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """In words; each way at the goal; forecasts against the others; all that was tried; nodes by day and step."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Node-hours against waits, and nodes over time."""
-        return dict(self.drawn)
 
 
 def autoscale(
@@ -71,7 +59,7 @@ def autoscale(
     learn: str | float | None = None,
     models: Sequence[str | Forecaster] = MODELS,
     seed: int = 0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Autoscaling:
     """How many nodes to have ready each step for a P95 wait of at most `wait` (60 s), and does forecasting save any?
 
@@ -88,11 +76,11 @@ def autoscale(
     told = _models(models)
     demand = asked(workload, nodes, every=step)
     ground = _ground(demand, nodes, starts, None if learn is None else _time("learn", learn, 1.0))
-    tell, done = tell or (lambda *_: None), []
+    progress, done = progress or (lambda *_: None), []
 
     def tick(fared: Fared) -> Fared:
         done.append(fared)
-        tell("replays", len(done), 1 - 0.95 ** len(done))  # how many there will be is not known
+        progress("replays", len(done), 1 - 0.95 ** len(done))  # how many there will be is not known
         return fared
 
     seen = _forecasts(ground, told)
@@ -273,7 +261,6 @@ def _told(
     table = pl.DataFrame([_row(f, provenance.seed or 0) for f in met.values()])
     against = _against(met)
     frames = {
-        "sentences": pl.DataFrame({"sentence": _sentences(against, met, wait)}),
         "at the goal": table,
         "forecast against": against,
         "tried": pl.DataFrame([_tried(f) for f in tried]),
@@ -282,18 +269,18 @@ def _told(
     }
     lacking = [f"{name}: no setting that was tried meets the goal" for name in POLICIES if name not in met]
     most, there = ground.asked.most, len(ground.cluster)
-    left = [f"{ground.asked.left_out:,} tasks ask for no GPU, never fit or run for an unknown time: left out"]
-    short = [f"at the peak tasks ask for {most:,} nodes, and there are {there:,}: some wait whatever is done"]
+    left = [f"{ground.asked.left_out:,} jobs ask for no GPU, never fit or run for an unknown time: left out"]
+    short = [f"at the peak jobs ask for {most:,} nodes, and there are {there:,}: some wait whatever is done"]
     notes = (
         f"{ground.days} days count, after {ground.first * ground.asked.every / DAY:.3g} days to learn from",
         f"a node counts from when it is switched on: each boot adds {ground.boot:g} s in which nobody can use it",
-        "a node that is switched off counts until its last task ends",
+        "a node that is switched off counts until its last job ends",
         "settings are chosen on the days that count, for every way alike",
         *(left if ground.asked.left_out else ()),
         *(short if most > there else ()),
         *lacking,
     )
-    said = tuple(frames["sentences"]["sentence"])
+    said = tuple(_sentences(against, met, wait))
     return Autoscaling(provenance, said, tuple(_estimates(against, met)), frames, _figures(frames, ground, wait), notes)
 
 
@@ -350,7 +337,7 @@ def _by_day(met: Mapping[str, Fared]) -> pl.DataFrame:
 
 
 def _by_step(met: Mapping[str, Fared], ground: Ground) -> pl.DataFrame:
-    """Nodes that tasks ask for in each step that counts, and those that each way has ready for it."""
+    """Nodes that jobs ask for in each step that counts, and those that each way has ready for it."""
     begin = np.arange(len(ground.asked.level)) * ground.asked.every
     first, last = np.searchsorted(begin, ground.edges[[0, -1]]).tolist()
     ready = {name: f.ready[first:last] for name, f in met.items() if f.ready is not None}
@@ -392,6 +379,6 @@ def _figures(frames: Mapping[str, pl.DataFrame], ground: Ground, wait: float) ->
     return {
         "settings": Figure("Waits and node-hours", "line", curve, "node-hours a day", "P95 wait, s", alt),
         "demand": Figure(
-            "What tasks ask for", "step", level, "days", "nodes", f"at most {ground.asked.most:,} nodes at once"
+            "What jobs ask for", "step", level, "days", "nodes", f"at most {ground.asked.most:,} nodes at once"
         ),
     }

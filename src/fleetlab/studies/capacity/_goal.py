@@ -11,8 +11,8 @@ import numpy as np
 from fleetlab.core import WorkloadError
 from fleetlab.studies._blocks import Blocks, Floats
 
-# What is measured, and the column of a simulated task that has it.
-MEASURES = {"wait": "wait", "response": "completion", "slowdown": "slowdown"}
+# What is measured, and the column of a simulated job that has it.
+MEASURES = {"wait": "wait", "response": "jct", "slowdown": "slowdown"}
 SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 GRAMMAR = re.compile(r"(mean|p\d{1,2}(?:\.\d+)?)\s+([a-z]+)\s*<\s*([0-9.eE+]+)\s*([a-z]*)", re.IGNORECASE)
 HINT = "p90 wait < 600, mean response < 2h, p99 slowdown < 3: a mean or a percentile of wait, response or slowdown"
@@ -20,7 +20,7 @@ HINT = "p90 wait < 600, mean response < 2h, p99 slowdown < 3: a mean or a percen
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A statistic of the tasks that must stay below a limit."""
+    """A statistic of the jobs that must stay below a limit."""
 
     quantile: float | None  # None: the mean
     measure: str
@@ -55,12 +55,12 @@ class Goal:
 
     @property
     def column(self) -> str:
-        """Of a simulated task."""
+        """Of a simulated job."""
         return MEASURES[self.measure]
 
     @property
     def least(self) -> float:
-        """What no task can be below."""
+        """What no job can be below."""
         return 1.0 if self.measure == "slowdown" else 0.0
 
     def of(self, values: Floats) -> float:

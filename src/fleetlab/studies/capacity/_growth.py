@@ -21,24 +21,24 @@ def check(growth: float) -> None:
     """Refuse what is no growth."""
     if not 0 < growth <= MOST:
         msg = f"growth is a number above 0, at most {MOST:g}: {growth}"
-        raise WorkloadError(msg, hint="--growth 1.3 for thirty percent more tasks")
+        raise WorkloadError(msg, hint="--growth 1.3 for thirty percent more jobs")
 
 
 def grown(workload: Workload, growth: float, *, seed: int) -> Workload:
-    """A workload like this one with so many times the tasks; a growth of 1 is the workload itself."""
+    """A workload like this one with so many times the jobs; a growth of 1 is the workload itself."""
     if growth == 1:
         return workload
     rows, at = drawn(workload, growth, seed=seed)
     if not len(rows):
-        msg = f"{workload.source}: no task is left at a growth of {growth:g}"
+        msg = f"{workload.source}: no job is left at a growth of {growth:g}"
         raise WorkloadError(msg, hint="a trace of more users and days, or another --seed")
     epoch = None if workload.epoch is None else workload.epoch + float(at[0])
-    frame = workload.frame.drop("task", "start", "end")[rows].with_columns(submit=pl.Series(at - at[0]))
+    frame = workload.frame.drop("job", "start", "end")[rows].with_columns(submit=pl.Series(at - at[0]))
     return Workload.of(frame, source=f"{workload.source} x {growth:g}", epoch=epoch, zone=workload.zone)
 
 
 def drawn(workload: Workload, growth: float, *, seed: int) -> tuple[Ints, Floats]:
-    """Which tasks come, and when: rows of the workload and seconds, in the order of time."""
+    """Which jobs come, and when: rows of the workload and seconds, in the order of time."""
     submit = workload.frame["submit"].to_numpy()
     if growth == 1:
         return np.arange(len(submit)), submit
@@ -54,12 +54,12 @@ def drawn(workload: Workload, growth: float, *, seed: int) -> tuple[Ints, Floats
     return row[order], at[order]
 
 
-def _units(tasks: pl.DataFrame) -> Ints:
-    """What one user submits in one day; without a user, a job is its own."""
+def _units(jobs: pl.DataFrame) -> Ints:
+    """What one user submits in one day; without a user, a parent is its own."""
     who = pl.struct(
-        pl.col("user").to_physical(), pl.when(pl.col("user").is_null()).then("job"), pl.col("submit") // DAY
+        pl.col("user").to_physical(), pl.when(pl.col("user").is_null()).then("parent"), pl.col("submit") // DAY
     )
-    return tasks.select(who.rank("dense"))[:, 0].to_numpy().astype(np.int64) - 1
+    return jobs.select(who.rank("dense"))[:, 0].to_numpy().astype(np.int64) - 1
 
 
 def _moved(submit: Floats, unit: Ints, units: int, rng: np.random.Generator) -> Floats:

@@ -20,11 +20,11 @@ class Point(NamedTuple):
 
     size: int
     value: float
-    low: float  # nan, as the other end, where there are too few tasks for an interval
+    low: float  # nan, as the other end, where there are too few jobs for an interval
     high: float
     nodes: int  # of those that are scaled: each kind is rounded up
     gpus: int  # in all
-    never: int  # tasks that do not fit at all
+    never: int  # jobs that do not fit at all
     reason: str  # what they waited for most
     between: tuple[float, float]  # the least and the largest value of its runs
     ever: bool  # whether more nodes may make it sure: not where too many fit on none
@@ -74,9 +74,9 @@ class Curve:
     def refusal(self) -> WorkloadError:
         """What to say where no size meets the goal."""
         p = self.points[max(self.points)]
-        stuck = f"; {p.never:,} tasks do not fit at all" if p.never else f"; they wait for `{p.reason}` most"
+        stuck = f"; {p.never:,} jobs do not fit at all" if p.never else f"; they wait for `{p.reason}` most"
         msg = f"no number of nodes up to {p.nodes:,} meets the goal: it is {p.value:,.4g} there{stuck}"
-        hint = "another pool, a discipline that lets others pass (skip, easy), or a wider goal"
+        hint = "another pool, a backfill that lets others pass (skip, easy), or a wider goal"
         return WorkloadError(msg, hint=hint)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
-from fleetlab.core import Cluster, Estimate, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.studies import _crew
 from fleetlab.studies._blocks import NORMAL, Floats
 from fleetlab.studies._spread import USUAL
@@ -22,13 +22,13 @@ from fleetlab.studies.capacity import _growth, _sizes
 from fleetlab.studies.capacity._goal import Goal
 from fleetlab.studies.capacity._search import FARTHEST, Curve, Point, rows
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 RESAMPLES = 3
 MANY = 10**6  # degrees of freedom, where runs do not differ
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Capacity:
+class Capacity(Result):
     """The smallest cluster that meets a goal, and the curve around it."""
 
     provenance: Provenance
@@ -38,14 +38,6 @@ class Capacity:
 
     def __repr__(self) -> str:
         return f"<Capacity {say(self.estimates[0])}, {say(self.estimates[1])}>"
-
-    def summary(self) -> list[Estimate]:
-        """Nodes that meet the goal, from where it may be met to where it is met for sure; and what the goal is then."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The curve around the answer, and the nodes of each kind, now and then."""
-        return dict(self.frames)
 
 
 def capacity(
@@ -57,25 +49,25 @@ def capacity(
     growth: float = 1.0,
     resamples: int = RESAMPLES,
     order: str = "fifo",
-    discipline: str = "skip",
-    place: str = "best_fit",
+    backfill: str = "greedy",
+    placement: str = "best_fit",
     estimate: str | pl.Series = "oracle",
-    sharing: str = "shares",
+    sharing: str = "fractional",
     seed: int = 0,
     workers: int | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Capacity:
     """How many nodes for a goal such as `p90 wait < 600`? The smallest cluster that meets it, and the curve around.
 
-    Nodes of one `pool` (or GPU type) are scaled, and the tasks that may run there count; or all pools in proportion,
-    and all tasks. With `growth` users' days are drawn again, `resamples` times, and laid over those that are there. The
+    Nodes of one `pool` (or GPU type) are scaled, and the jobs that may run there count; or all pools in proportion,
+    and all jobs. With `growth` users' days are drawn again, `resamples` times, and laid over those that are there. The
     rules are those of `simulate`; `workers` are processes of their own.
     """
     goal = Goal.read(slo)
     _growth.check(growth)
     _possible(goal, workload, cluster, pool, resamples)
     name, columns = named(estimate, len(workload))
-    rules = {"order": order, "discipline": discipline, "place": place, "estimate": name, "sharing": sharing}
+    rules = {"order": order, "backfill": backfill, "placement": placement, "estimate": name, "sharing": sharing}
     seeds = range(seed, seed + (resamples if growth != 1 else 1))
     drawn = [_growth.grown(workload, growth, seed=k) for k in seeds]
     tables = [
@@ -86,8 +78,8 @@ def capacity(
     asked = _Asked(workload, cluster, goal, pool, drawn, Provenance("capacity", workload.source, settings, seed))
     with TemporaryDirectory(prefix="fleetlab-") as folder:
         crew = _crew.crew(drawn[0].instances, workers)
-        job = {"folder": folder, "pool": pool, "slo": slo, "rules": rules, "seed": seed}
-        attempt = asked.attempts(tables, job, crew, tell or (lambda *_: None))
+        call = {"folder": folder, "pool": pool, "slo": slo, "rules": rules, "seed": seed}
+        attempt = asked.attempts(tables, call, crew, progress or (lambda *_: None))
         return asked.answer(Curve(goal.limit, attempt), at_once=max(1, crew // len(drawn)))
 
 
@@ -103,10 +95,10 @@ class _Asked:
     provenance: Provenance
 
     def attempts(
-        self, tables: Sequence[pl.DataFrame], job: Mapping[str, Any], crew: int, tell: Tell
+        self, tables: Sequence[pl.DataFrame], call: Mapping[str, Any], crew: int, progress: Progress
     ) -> Callable[[Sequence[int]], list[Point]]:
         """How to simulate sizes: every resample of the workload, with its estimates, at each of them."""
-        folder, each = Path(job["folder"]), len(tables)
+        folder, each = Path(call["folder"]), len(tables)
         for k, table in enumerate(tables):
             table.write_ipc(folder / f"{k}.arrow", compression="uncompressed")
         self.cluster.frame.write_ipc(folder / _sizes.HARDWARE, compression="uncompressed")
@@ -114,11 +106,11 @@ class _Asked:
 
         def done(_: int) -> None:
             ended.append(1)
-            tell("sizes", len(ended), 1 - 0.9 ** len(ended))  # how many there will be is not known
+            progress("sizes", len(ended), 1 - 0.9 ** len(ended))  # how many there will be is not known
 
         def attempt(sizes: Sequence[int]) -> list[Point]:
-            jobs = [{**job, "tasks": f"{k}.arrow", "size": size} for size in sizes for k in range(each)]
-            found = _crew.play(f"{_sizes.__name__}:one", jobs, folder, workers=crew, done=done)
+            calls = [{**call, "jobs": f"{k}.arrow", "size": size} for size in sizes for k in range(each)]
+            found = _crew.play(f"{_sizes.__name__}:one", calls, folder, workers=crew, done=done)
             return [_point(size, found[i * each : (i + 1) * each], self.goal) for i, size in enumerate(sizes)]
 
         return attempt
@@ -159,19 +151,19 @@ class _Asked:
         return now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
 
     def _notes(self, at: Point) -> tuple[str, ...]:
-        said, tasks = [], self.workload.frame
+        said, jobs = [], self.workload.frame
         if self.provenance.settings["growth"] != 1:
             work = [_gpu_time(w) / max(_gpu_time(self.workload), 1e-9) for w in self.drawn]
             said.append(f"GPU time in the resamples: {min(work):.3g} to {max(work):.3g} times that of the trace")
-        if (count := int(_sizes.counted(tasks, self.cluster.frame, self.pool).sum())) != len(tasks):
-            said.append(f"the goal is measured on the {count:,} tasks that may run on {self.pool}")
-        if unknown := tasks["service"].null_count():
-            said.append(f"{unknown:,} tasks are left out: their run time is not known")
+        if (count := int(_sizes.counted(jobs, self.cluster.frame, self.pool).sum())) != len(jobs):
+            said.append(f"the goal is measured on the {count:,} jobs that may run on {self.pool}")
+        if unknown := jobs["runtime"].null_count():
+            said.append(f"{unknown:,} jobs are left out: their run time is not known")
         if math.isnan(at.high):
             drawn = f"; the resamples gave {at.between[0]:,.4g} to {at.between[1]:,.4g}" if len(self.drawn) > 1 else ""
-            said.append(f"too few tasks for an interval: of no size it is sure that it meets the goal{drawn}")
+            said.append(f"too few jobs for an interval: of no size it is sure that it meets the goal{drawn}")
         if at.never:
-            said.append(f"tasks that do not fit on these nodes at all, and count as waiting for ever: {at.never:,}")
+            said.append(f"jobs that do not fit on these nodes at all, and count as waiting for ever: {at.never:,}")
         return tuple(said)
 
 
@@ -180,12 +172,12 @@ def _possible(goal: Goal, workload: Workload, cluster: Cluster, pool: str | None
     if not 1 <= resamples <= 100:
         msg = f"resamples is a number from 1 to 100: {resamples}"
         raise WorkloadError(msg, hint="3 unless told")
-    tasks = workload.frame.filter(_sizes.counted(workload.frame, cluster.frame, pool)).drop_nulls("service")
-    best = _sizes.at_best(tasks, goal)
+    jobs = workload.frame.filter(_sizes.counted(workload.frame, cluster.frame, pool)).drop_nulls("runtime")
+    best = _sizes.at_best(jobs, goal)
     if not len(best):
         where = f" may run on `{pool}`" if pool else " has a run time that is known"
-        msg = f"{workload.source}: no task{where}"
-        raise WorkloadError(msg, hint="a goal is measured on the tasks that may run on the nodes that are scaled")
+        msg = f"{workload.source}: no job{where}"
+        raise WorkloadError(msg, hint="a goal is measured on the jobs that may run on the nodes that are scaled")
     if (least := goal.of(best)) >= goal.limit:
         msg = f"no number of nodes meets the goal: with nobody waiting the {goal} is {least:,.5g}{goal.unit and ' s'}"
         raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
@@ -194,12 +186,12 @@ def _possible(goal: Goal, workload: Workload, cluster: Cluster, pool: str | None
 def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: Goal) -> Point:
     """The runs of one size as one."""
     first, hint = runs[0], "`fleetlab simulate` lists who is refused, and why"
-    if first["nowhere"] == first["tasks"]:
-        msg = f"no task could run on such nodes, however many there are: {first['lacks']}".removesuffix(": ")
+    if first["nowhere"] == first["jobs"]:
+        msg = f"no job could run on such nodes, however many there are: {first['lacks']}".removesuffix(": ")
         raise WorkloadError(msg, hint=hint)
     told, best = (np.array([r[what] for r in runs]) for what in ("told", "best"))
     if first["nowhere"] and best[:, 0].mean() >= goal.limit:
-        who = f"of {first['tasks']:,} tasks {first['nowhere']:,} fit on no node"
+        who = f"of {first['jobs']:,} jobs {first['nowhere']:,} fit on no node"
         msg = f"no number of nodes meets the goal: {who}, and wait for ever: {first['lacks']}"
         raise WorkloadError(msg, hint=hint)
     told[told > _sizes.FAR] = np.inf
@@ -239,4 +231,4 @@ def _between(metric: str, what: str, at: Point, low: Point, high: Point | None) 
 
 def _gpu_time(workload: Workload) -> float:
     f = workload.frame
-    return float((f["gpu_milli"].cast(pl.Float64) * f["instances"] * f["service"].fill_null(0.0)).sum())
+    return float((f["gpu_milli"].cast(pl.Float64) * f["instances"] * f["runtime"].fill_null(0.0)).sum())

@@ -1,4 +1,4 @@
-"""Why do tasks wait, and what would help? The ledger added up, one thing changed at a time, and five named checks."""
+"""Why do jobs wait, and what would help? The ledger added up, one thing changed at a time, and five named checks."""
 
 from fleetlab.studies.diagnose.diagnosis import Diagnosis, diagnose
 

@@ -20,9 +20,9 @@ TOTALS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is simulated: tasks, nodes, and the words of the rules."""
+    """What is simulated: jobs, nodes, and the words of the rules."""
 
-    tasks: pl.DataFrame
+    jobs: pl.DataFrame
     nodes: pl.DataFrame
     rules: Mapping[str, str]
 
@@ -31,8 +31,8 @@ class Case:
         return replace(self, rules={**self.rules, **rules})
 
     def asking(self, **columns: pl.Expr) -> Case:
-        """The same tasks with other wishes."""
-        return replace(self, tasks=self.tasks.with_columns(**columns))
+        """The same jobs with other wishes."""
+        return replace(self, jobs=self.jobs.with_columns(**columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Change:
 
 
 def _any(case: Case, what: pl.Expr) -> bool:
-    return bool(case.tasks.select(what.any()).item())
+    return bool(case.jobs.select(what.any()).item())
 
 
 def types_of(nodes: pl.DataFrame) -> list[str]:
@@ -98,10 +98,10 @@ def _parts(pool: dict[str, int]) -> list[dict[str, int]]:
 
 
 def _split(case: Case) -> Case:
-    """Each instance a task of its own, in the order of the tasks; what no rule looks at is left out, to be small."""
-    rows = np.repeat(np.arange(case.tasks.height), case.tasks["instances"].to_numpy())
-    tasks = case.tasks.select(pl.exclude("task", "job", "status", "start", "end"))[rows]
-    return replace(case, tasks=tasks.with_columns(instances=pl.lit(1, dtype=pl.Int32)))
+    """Each instance a job of its own, in the order of the jobs; what no rule looks at is left out, to be small."""
+    rows = np.repeat(np.arange(case.jobs.height), case.jobs["instances"].to_numpy())
+    jobs = case.jobs.select(pl.exclude("job", "parent", "status", "start", "end"))[rows]
+    return replace(case, jobs=jobs.with_columns(instances=pl.lit(1, dtype=pl.Int32)))
 
 
 SHARE = (pl.col("gpu_milli") > 0) & (pl.col("gpu_milli") < WHOLE)
@@ -110,40 +110,40 @@ CHANGES: dict[str, Change] = {
     c.name: c
     for c in (
         Change(
-            "types", "no type constraints", "let tasks run on any GPU type that has the memory",
-            "a change of what tasks ask for", ("gpu_type",),
+            "types", "no type constraints", "let jobs run on any GPU type that has the memory",
+            "a change of what jobs ask for", ("gpu_type",),
             lambda case: len(types_of(case.nodes)) < 2 or not _any(case, pl.col("gpu_types").list.len() > 0),
             lambda case: case.asking(gpu_types=pl.lit([], dtype=pl.List(pl.String))),
-            ": the ledger looks no further than the types that a task may use, and others had room of every kind",
+            ": the ledger looks no further than the types that a job may use, and others had room of every kind",
         ),
         Change(
-            "cpu", "CPU unlimited", "more CPU beside the GPUs, or tasks that ask for less of it", "CPUs", ("cpu",),
+            "cpu", "CPU unlimited", "more CPU beside the GPUs, or jobs that ask for less of it", "CPUs", ("cpu",),
             lambda case: not _any(case, pl.col("cpu_milli") > 0),
             lambda case: case.asking(cpu_milli=pl.lit(0, dtype=pl.Int64)),
         ),
         Change(
-            "memory", "memory unlimited", "more memory beside the GPUs, or tasks that ask for less of it", "memory",
+            "memory", "memory unlimited", "more memory beside the GPUs, or jobs that ask for less of it", "memory",
             ("memory",),
             lambda case: not _any(case, pl.col("memory_mib") > 0),
             lambda case: case.asking(memory_mib=pl.lit(0, dtype=pl.Int64)),
         ),
         Change(
-            "fragments", "no fragmentation", "pack closer: another `place`, larger nodes, sizes that divide them",
+            "fragments", "no fragmentation", "pack closer: another `placement`, larger nodes, sizes that divide them",
             "a setting, or other nodes", ("fragment",),
             lambda case: _merged(case).nodes.height >= case.nodes.height,
             _merged,
         ),
         Change(
-            "gangs", "gangs split", "let instances start one by one, where the tasks can", "a change of the tasks",
+            "gangs", "gangs split", "let instances start one by one, where the jobs can", "a change of the jobs",
             ("gang", "head"),
             lambda case: not _any(case, pl.col("instances") > 1),
             _split,
         ),
         Change(
-            "backfill", "backfill", "discipline `easy`: others may pass a head that does not fit",
+            "backfill", "backfill", "backfill `easy`: others may pass a head that does not fit",
             "a setting", ("head",),
-            lambda case: case.rules["discipline"] in ("easy", "conservative"),
-            lambda case: case.ruled(discipline="easy"),
+            lambda case: case.rules["backfill"] in ("easy", "conservative"),
+            lambda case: case.ruled(backfill="easy"),
         ),
         Change(
             "sjf", "shortest first", "order `sjf` with `group` estimates", "a setting", ("order",),
@@ -161,11 +161,11 @@ WORDS = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
 
 def _sharing(rules: Mapping[str, str]) -> Change:
     off = rules["sharing"] == "exclusive"
-    todo = "let tasks share a GPU where they ask for less than one" if off else "no: this is what sharing is worth"
+    todo = "let jobs share a GPU where they ask for less than one" if off else "no: this is what sharing is worth"
     return Change(
         SHARING, f"sharing {'on' if off else 'off'}", todo, "a setting", ("gpu", "gpu_type") if off else (),
         lambda case: not _any(case, SHARE),
-        lambda case: case.ruled(sharing="shares" if off else "exclusive"),
+        lambda case: case.ruled(sharing="fractional" if off else "exclusive"),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The open problems that the PAI paper names, each as a check with figures: is it so here?
 
-"MLaaS in the Wild" (NSDI'22) ends with five: GPUs are little used since tasks use fractions of them; short tasks queue
-long; tasks that ask for many GPUs are hard to place; pools are unevenly loaded; CPUs are the bottleneck.
+"MLaaS in the Wild" (NSDI'22) ends with five: GPUs are little used since jobs use fractions of them; short jobs queue
+long; jobs that ask for many GPUs are hard to place; pools are unevenly loaded; CPUs are the bottleneck.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ INSTANTS = 25  # at which GPUs without CPUs are counted
 YES, NO, UNKNOWN = "yes", "no", "–"
 
 USE = "low utilisation from fractional use"
-SHORT = "short tasks queue long"
-LARGE = "tasks of many GPUs are hard to place"
+SHORT = "short jobs queue long"
+LARGE = "jobs of many GPUs are hard to place"
 UNEVEN = "load imbalance between pools"
 CPU = "CPU as the bottleneck"
 
@@ -66,19 +66,19 @@ def _percent(check: str, figure: str, told: tuple[float, float, float], paper: s
 
 def _use(run: SimResult, usage: pl.LazyFrame | None, blocks: Blocks) -> list[Figure]:
     """GPU time used of that asked for; and asked for, of what whole GPUs would be."""
-    tasks = run.tasks
-    many = tasks["instances"].cast(pl.Float64) * tasks["service"]
-    asked = tasks["gpu_milli"].cast(pl.Int64)
+    jobs = run.jobs
+    many = jobs["instances"].cast(pl.Float64) * jobs["runtime"]
+    asked = jobs["gpu_milli"].cast(pl.Int64)
     whole = (asked + WHOLE - 1) // WHOLE * WHOLE
     sums = [blocks.sums((x.cast(pl.Float64) * many).to_numpy()) for x in (asked, whole)]
     shared = blocks.share(sums[1] - sums[0], sums[1])
     saved = _percent(USE, "GPU time that shares ask for less than whole GPUs", shared, "50 % of GPUs saved", UNKNOWN)
     if usage is None or "gpu_milli" not in usage.collect_schema().names():
         return [Figure(USE, "GPU time used, of that asked for", None, None, None, "%", "", UNKNOWN), saved]
-    seen = usage.group_by("task").agg(used=pl.col("gpu_milli").cast(pl.Float64).mean()).collect()
-    used = tasks.select("task").join(seen, on="task", how="left", maintain_order="left")["used"]
+    seen = usage.group_by("job").agg(used=pl.col("gpu_milli").cast(pl.Float64).mean()).collect()
+    used = jobs.select("job").join(seen, on="job", how="left", maintain_order="left")["used"]
     known = used.is_not_null()
-    # Tasks that no sensor saw tell nothing of either.
+    # Jobs that no sensor saw tell nothing of either.
     top = blocks.sums((used.fill_null(0.0) * many).to_numpy())
     told = blocks.ratio(top, blocks.sums((asked.cast(pl.Float64) * many * known).to_numpy()))
     paper = "half of the instances use at most 4 % of a GPU and ask for 50 %"
@@ -86,13 +86,13 @@ def _use(run: SimResult, usage: pl.LazyFrame | None, blocks: Blocks) -> list[Fig
 
 
 def _short(waited: pl.DataFrame, blocks: Blocks) -> list[Figure]:
-    """How many tasks spend more than half of their completion time waiting: short ones, and long ones."""
-    service = waited["service"].to_numpy()
-    short = service <= np.median(service) if len(service) else np.zeros(0, dtype=bool)
-    mostly = waited["wait"].to_numpy() > 0.5 * waited["completion"].to_numpy()
+    """How many jobs spend more than half of their completion time waiting: short ones, and long ones."""
+    runtime = waited["runtime"].to_numpy()
+    short = runtime <= np.median(runtime) if len(runtime) else np.zeros(0, dtype=bool)
+    mostly = waited["wait"].to_numpy() > 0.5 * waited["jct"].to_numpy()
     told = [blocks.share(blocks.sums(1.0 * (mostly & of)), blocks.sums(1.0 * of)) for of in (short, ~short)]
     found = YES if told[0][0] > told[1][0] else UNKNOWN if np.isnan([told[0][0], told[1][0]]).any() else NO
-    what = "tasks that wait for more than half of their completion"
+    what = "jobs that wait for more than half of their completion"
     return [
         _percent(SHORT, f"short {what}", told[0], "9 % of instances", found),
         _percent(SHORT, f"long {what}", told[1], "3 % of instances", found),
@@ -100,7 +100,7 @@ def _short(waited: pl.DataFrame, blocks: Blocks) -> list[Figure]:
 
 
 def _large(waited: pl.DataFrame, blocks: Blocks) -> list[Figure]:
-    """The P90 wait of tasks whose instances ask for several GPUs, and of those that ask for one or less."""
+    """The P90 wait of jobs whose instances ask for several GPUs, and of those that ask for one or less."""
     milli, wait = waited["gpu_milli"].to_numpy(), waited["wait"].to_numpy()
     several, others = milli > WHOLE, (milli > 0) & (milli <= WHOLE)
     if not several.any() or not others.any():
@@ -115,27 +115,27 @@ def _large(waited: pl.DataFrame, blocks: Blocks) -> list[Figure]:
 
 def _held(run: SimResult) -> pl.DataFrame:
     """What each instance held, where and when; a row an instance."""
-    tasks = run.tasks.select("task", "start", "end", "gpu_milli").join(
-        run.world.frame.select("task", "cpu_milli"), on="task", maintain_order="left"
+    jobs = run.jobs.select("job", "start", "end", "gpu_milli").join(
+        run.world.frame.select("job", "cpu_milli"), on="job", maintain_order="left"
     )
     nodes = run.cluster.frame.select("node", "gpu_type").with_row_index("at")
-    placed = run.placements.lazy().select("task", "node")
+    placed = run.placements.lazy().select("job", "node")
     # In their order: what is added up in another one is another number, in its last digit.
     placed = placed.join(nodes.lazy().select("node", "at"), on="node", maintain_order="left")
-    return placed.select("task", "at").join(tasks.lazy(), on="task", maintain_order="left").collect()
+    return placed.select("job", "at").join(jobs.lazy(), on="job", maintain_order="left").collect()
 
 
 def _uneven(run: SimResult, held: pl.DataFrame, blocks: Blocks) -> list[Figure]:
-    """The share of GPUs that is allocated while tasks arrive, in the fullest and in the emptiest pool."""
+    """The share of GPUs that is allocated while jobs arrive, in the fullest and in the emptiest pool."""
     nodes = run.cluster.frame.with_row_index("at")
     gpus = dict(
         nodes.filter(pl.col("gpus") > 0).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows()
     )
     if len(gpus) < 2:
         return [Figure(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
-    edges = np.linspace(0.0, float(run.tasks["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
+    edges = np.linspace(0.0, float(run.jobs["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
     typed = held.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
-    sums = typed.group_by("task", "gpu_type", "start", "end", maintain_order=True).agg(
+    sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
         pl.col("gpu_milli").cast(pl.Int64).sum()
     )
     told = {}
@@ -183,20 +183,20 @@ def by_pool(run: SimResult) -> pl.DataFrame:
     offered = nodes.agg(gpus=pl.col("gpus").cast(pl.Int64).sum(), offered=_OFFERED).sort("pool")
     asks, types = run.world.frame.filter(pl.col("gpu_milli") > 0), pl.col("gpu_types")
     mine = [asks.filter((types.list.len() == 0) | types.list.contains(name)) for name in offered["pool"]]
-    asked = pl.concat([part.select(tasks=pl.len(), asked=_ASKED, together=_IN_ALL) for part in mine])
+    asked = pl.concat([part.select(jobs=pl.len(), asked=_ASKED, together=_IN_ALL) for part in mine])
     found = pl.concat([offered, asked.with_columns(pl.col("asked", "together").fill_nan(None))], how="horizontal")
-    return found.select("pool", "gpus", "tasks", "asked", "together", "offered")
+    return found.select("pool", "gpus", "jobs", "asked", "together", "offered")
 
 
 def _stranded(run: SimResult, held: pl.DataFrame, asks: pl.DataFrame) -> Figure:
-    """GPUs that are free on nodes with less CPU free than the median GPU instance asks for, while tasks come."""
+    """GPUs that are free on nodes with less CPU free than the median GPU instance asks for, while jobs come."""
     usual = float(np.quantile(np.repeat(asks["cpu_milli"].to_numpy(), asks["instances"].to_numpy()), 0.5))
     nodes = run.cluster.frame
     gpus, cpus = nodes["gpus"].to_numpy() * float(WHOLE), nodes["cpu_milli"].to_numpy().astype(np.float64)
     at, start, end = (held[c].to_numpy() for c in ("at", "start", "end"))
     milli, cpu = held["gpu_milli"].to_numpy(), held["cpu_milli"].to_numpy()
     shares = []
-    for now in np.linspace(0.0, float(run.tasks["submit"].max() or 0.0), INSTANTS + 2)[1:-1]:  # type: ignore[arg-type]
+    for now in np.linspace(0.0, float(run.jobs["submit"].max() or 0.0), INSTANTS + 2)[1:-1]:  # type: ignore[arg-type]
         on = np.flatnonzero((start <= now) & (end > now))
         free = gpus - np.bincount(at[on], weights=milli[on], minlength=len(gpus))
         idle = cpus - np.bincount(at[on], weights=cpu[on], minlength=len(gpus))

@@ -1,4 +1,4 @@
-"""What each change did to the same tasks: differences with paired intervals, what they cost, and how sure they are."""
+"""What each change did to the same jobs: differences with paired intervals, what they cost, and how sure they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.sim import Prices
+from fleetlab.core import Prices
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies.diagnose._changes import Case, Change
 from fleetlab.studies.diagnose._runs import Fared
@@ -53,7 +53,7 @@ def _row(wait: Floats, fared: Fared, blocks: Blocks) -> dict[str, Any]:
 
 
 def _verdict(value: float, low: float, high: float) -> str:
-    """Where there are too few tasks for an interval, the difference itself decides: arrivals were the same."""
+    """Where there are too few jobs for an interval, the difference itself decides: arrivals were the same."""
     least, most = (value, value) if np.isnan(low) else (low, high)
     return HELPS if most < 0 else HURTS if least > 0 else UNSURE
 
@@ -67,9 +67,9 @@ def first_of(reasons: Mapping[str, float]) -> str | None:
 def _bought(
     change: Change, nodes: pl.DataFrame, rules: Mapping[str, str], hours: float, prices: Prices
 ) -> dict[str, float]:
-    """GPU-hours that a change adds while tasks arrive, and what they cost."""
-    no_tasks = pl.DataFrame(schema={"max_per_node": pl.Int32, "instances": pl.Int32, "task": pl.Int64})
-    there = [_gpus(n) for n in (nodes, change.make(Case(no_tasks, nodes, rules)).nodes)]
+    """GPU-hours that a change adds while jobs arrive, and what they cost."""
+    no_jobs = pl.DataFrame(schema={"max_per_node": pl.Int32, "instances": pl.Int32, "job": pl.Int64})
+    there = [_gpus(n) for n in (nodes, change.make(Case(no_jobs, nodes, rules)).nodes)]
     more = {name: there[1][name] - there[0].get(name, 0) for name in there[1]}
     cost = sum(count * hours * prices.gpu_hour(name) for name, count in more.items() if count)
     return {"GPU-hours": hours * sum(more.values()), "cost": float(cost)}

@@ -1,4 +1,4 @@
-"""A diagnosis to be drawn: what tasks wait for, when they wait, and what each change takes off, with intervals."""
+"""A diagnosis to be drawn: what jobs wait for, when they wait, and what each change takes off, with intervals."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _reasons(waiting: pl.DataFrame) -> Figure:
     percent = {name: 100 * pl.col(column) for name, column in (("y", "share"), ("low", "low"), ("high", "high"))}
     frame = waiting.filter(pl.col("seconds") > 0).select(x="reason", **percent)
     alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.select("x", "y").iter_rows())
-    return Figure("What tasks wait for", "bar", frame, "reason", "share of all waiting, %", alt)
+    return Figure("What jobs wait for", "bar", frame, "reason", "share of all waiting, %", alt)
 
 
 def _hours(hours: pl.DataFrame) -> Figure:
     frame = hours.select(x=pl.col("hour").cast(pl.Float64), y="mean wait", low="low", high="high")
     worst = frame.sort("y", descending=True, nulls_last=True).row(0, named=True)
-    alt = f"tasks submitted from {worst['x']:.0f} to {worst['x'] + 1:.0f} h wait longest: {worst['y']:,.0f} s"
-    return Figure("When tasks wait", "line", frame, "hour of submission", "mean wait, s", alt)
+    alt = f"jobs submitted from {worst['x']:.0f} to {worst['x'] + 1:.0f} h wait longest: {worst['y']:,.0f} s"
+    return Figure("When jobs wait", "line", frame, "hour of submission", "mean wait, s", alt)
 
 
 def _changes(changes: pl.DataFrame) -> Figure:

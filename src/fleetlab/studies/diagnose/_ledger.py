@@ -11,7 +11,7 @@ from fleetlab.studies._blocks import Blocks, Floats, Ints
 
 HOUR = 3600
 WORST = 10  # hours that are listed
-TAIL = 0.01  # of the tasks: those that waited longest
+TAIL = 0.01  # of the jobs: those that waited longest
 CARRIERS = 20  # of them that are listed
 GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their least
 QUEUED = "order"  # the reason of those who could have begun, had nobody been ahead
@@ -30,23 +30,23 @@ MEANS = {
 
 
 def waited(run: SimResult, workload: Workload) -> pl.DataFrame:
-    """One row a task that ran: its classes, its wait, and the seconds by reason."""
+    """One row a job that ran: its classes, its wait, and the seconds by reason."""
     gang = pl.lit("1")
     for name, least in GANGS.items():
         gang = pl.when(pl.col("instances") >= least).then(pl.lit(name)).otherwise(gang)
-    tasks = run.tasks.select(
-        "task", "submit", "service", "instances", "gpu_milli", "user", "wait", "completion",
-        pools(run.tasks), requests(), gang.alias("gang size"), hour_of(run.tasks["submit"], workload),
+    jobs = run.jobs.select(
+        "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
+        pools(run.jobs), requests(), gang.alias("gang size"), hour_of(run.jobs["submit"], workload),
     )  # fmt: skip
-    return pl.concat([tasks, run.ledger.drop("task")], how="horizontal")
+    return pl.concat([jobs, run.ledger.drop("job")], how="horizontal")
 
 
-def pools(tasks: pl.DataFrame) -> pl.Series:
-    """The GPU types that each task may use, in words."""
-    lists = tasks["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
-    named = tasks.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
+def pools(jobs: pl.DataFrame) -> pl.Series:
+    """The GPU types that each job may use, in words."""
+    lists = jobs["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
+    named = jobs.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
     word = pl.when(pl.col("gpu_milli") == 0).then(pl.lit("no GPU")).when(named == "").then(pl.lit("any"))
-    return tasks.select(word.otherwise(named).alias("pool"))["pool"]
+    return jobs.select(word.otherwise(named).alias("pool"))["pool"]
 
 
 def requests() -> pl.Expr:
@@ -70,17 +70,17 @@ def _clock(submit: pl.Series, workload: Workload) -> pl.Expr:
 
 def reasons_of(run: SimResult) -> list[str]:
     """The words of the ledger."""
-    return [name for name in run.ledger.columns if name != "task"]
+    return [name for name in run.ledger.columns if name != "job"]
 
 
-def shortages(ledger: pl.DataFrame, tasks: pl.DataFrame) -> dict[str, float]:
-    """Waited seconds by what is scarce: `order` is shared out over what tasks of the same kind lacked.
+def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
+    """Waited seconds by what is scarce: `order` is shared out over what jobs of the same kind lacked.
 
-    A task is charged with `order` when the room there was went to those ahead: it stands in the queue for what the
+    A job is charged with `order` when the room there was went to those ahead: it stands in the queue for what the
     first of its kind (the same pool and request) lack. Where nothing is named for a kind, what is named for all is.
     """
     words = [name for name in ledger.columns if name != QUEUED]
-    kinds = pl.concat([ledger, tasks.select(pools(tasks), requests())], how="horizontal")
+    kinds = pl.concat([ledger, jobs.select(pools(jobs), requests())], how="horizontal")
     sums = kinds.group_by("pool", "request").agg(pl.all().sum())
     named, queued = sums.select(words).to_numpy(), sums[QUEUED].to_numpy()
     if not named.sum():
@@ -96,7 +96,7 @@ def reasons(run: SimResult, blocks: Blocks) -> pl.DataFrame:
     words = reasons_of(run)
     each = {name: blocks.sums(run.ledger[name].to_numpy()) for name in words}
     total = np.sum(list(each.values()), axis=0)
-    shared = shortages(run.ledger.drop("task"), run.tasks)
+    shared = shortages(run.ledger.drop("job"), run.jobs)
     rows = [
         (w, float(each[w].sum()), *blocks.share(each[w], total), shared[w] / (total.sum() or 1.0), MEANS.get(w, ""))
         for w in words
@@ -108,15 +108,15 @@ def reasons(run: SimResult, blocks: Blocks) -> pl.DataFrame:
 
 
 def by(table: pl.DataFrame, title: str, words: list[str], blocks: Blocks) -> pl.DataFrame:
-    """A row for each class: its tasks, its mean wait, its share of all waiting, and what it mostly waited for."""
+    """A row for each class: its jobs, its mean wait, its share of all waiting, and what it mostly waited for."""
     names = sorted(set(table[title]))
     code = table[title].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     mean = _means(code, len(names), table["wait"].to_numpy(), blocks)
     total = float(table["wait"].sum()) or 1.0
-    sums = table.group_by(title).agg(pl.len().alias("tasks"), pl.col("wait").sum(), pl.col(words).sum()).sort(title)
+    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(words).sum()).sort(title)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     mostly = pl.Series([_mostly(row, words) for row in sums.iter_rows(named=True)], dtype=pl.String)
-    rows = sums.select(title, "tasks", share=pl.col("wait") / total).with_columns(**columns, mostly=mostly)
+    rows = sums.select(title, "jobs", share=pl.col("wait") / total).with_columns(**columns, mostly=mostly)
     rows = rows.with_columns(pl.col("low").clip(lower_bound=0.0))
     if title == "hour":
         return rows
@@ -144,41 +144,41 @@ def _mostly(row: dict[str, float], words: list[str]) -> str:
 
 
 def worst_hours(table: pl.DataFrame, words: list[str], workload: Workload) -> pl.DataFrame:
-    """The hours whose tasks waited most in all, with when they were."""
+    """The hours whose jobs waited most in all, with when they were."""
     hours = table.with_columns(at=(pl.col("submit") // HOUR).cast(pl.Int64))
-    sums = hours.group_by("at").agg(pl.len().alias("tasks"), pl.col("wait").sum(), pl.col(words).sum())
+    sums = hours.group_by("at").agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(words).sum())
     sums = sums.sort("wait", "at", descending=[True, False]).head(WORST)
     mostly = pl.Series([_mostly(row, words) for row in sums.iter_rows(named=True)], dtype=pl.String)
     begins = pl.select(_clock((sums["at"] * HOUR).cast(pl.Float64), workload).dt.strftime("%a %d %b %H:%M")).to_series()
     total = float(table["wait"].sum()) or 1.0
     told = {"begins": begins} if workload.epoch is not None else {}
-    return sums.select("at", "tasks", share=pl.col("wait") / total, mean=pl.col("wait") / pl.col("tasks")).select(
-        pl.col("at").alias("hour"), "tasks", "share", pl.col("mean").alias("mean wait")
+    return sums.select("at", "jobs", share=pl.col("wait") / total, mean=pl.col("wait") / pl.col("jobs")).select(
+        pl.col("at").alias("hour"), "jobs", "share", pl.col("mean").alias("mean wait")
     ).with_columns(**told, mostly=mostly)  # fmt: skip
 
 
 def tail(table: pl.DataFrame, words: list[str]) -> tuple[pl.DataFrame, float, int]:
-    """The tasks that waited longest; which share of all waiting the longest percent of tasks carries, and how many."""
+    """The jobs that waited longest; which share of all waiting the longest percent of jobs carries, and how many."""
     count = max(1, round(TAIL * table.height))
-    longest = table.sort("wait", "task", descending=[True, False]).head(count).filter(pl.col("wait") > 0)
+    longest = table.sort("wait", "job", descending=[True, False]).head(count).filter(pl.col("wait") > 0)
     total = float(table["wait"].sum()) or 1.0
     mostly = pl.Series(
         "mostly", [_mostly(row, words) for row in longest.head(CARRIERS).iter_rows(named=True)], dtype=pl.String
     )
-    shown = longest.head(CARRIERS).select("task", "user", "instances", "gpu_milli", "pool", "submit", "service", "wait")
+    shown = longest.head(CARRIERS).select("job", "user", "instances", "gpu_milli", "pool", "submit", "runtime", "wait")
     return shown.with_columns(mostly), float(longest["wait"].sum()) / total, longest.height
 
 
 def heads(table: pl.DataFrame, words: list[str]) -> pl.DataFrame:
-    """Under `strict`: who stood at the head and did not fit, and how long all others waited in that time."""
+    """Under `none`: who stood at the head and did not fit, and how long all others waited in that time."""
     own = pl.sum_horizontal(w for w in words if w not in ("head", "order"))
     submit, start = table["submit"].to_numpy(), (table["submit"] + table["wait"]).to_numpy()
     stood = table.with_columns(blocked=own, start=pl.Series(start)).filter(pl.col("blocked") > 0)
     ends = stood["start"].to_numpy()
     both = [_so_far(submit, at) - _so_far(start, at) for at in (ends, ends - stood["blocked"].to_numpy())]
     found = stood.with_columns(behind=pl.Series(both[0] - both[1]) - stood["blocked"])
-    found = found.sort("behind", "task", descending=[True, False]).head(CARRIERS)
-    return found.select("task", "user", "instances", "gpu_milli", "pool", "submit", "blocked", "behind")
+    found = found.sort("behind", "job", descending=[True, False]).head(CARRIERS)
+    return found.select("job", "user", "instances", "gpu_milli", "pool", "submit", "blocked", "behind")
 
 
 def _so_far(events: Floats, times: Floats) -> Floats:

@@ -22,38 +22,38 @@ MEAN = ("mean change", "mean low", "mean high")
 
 def findings(
     summary: Sequence[Estimate], reasons: pl.DataFrame, found: pl.DataFrame, fared: Mapping[str, Fared],
-    tail: tuple[float, int], heads: pl.DataFrame, tasks: pl.DataFrame, run: SimResult,
+    tail: tuple[float, int], heads: pl.DataFrame, jobs: pl.DataFrame, run: SimResult,
 ) -> list[str]:  # fmt: skip
     """Why they wait, what helps most, whether the two agree, and who carries it."""
     mean = summary[0]
     if not mean.value:
-        return [_nobody(tasks, run)]
+        return [_nobody(jobs, run)]
     first = reasons.row(0, named=True)
     said = [
         f"{say(mean)}; {_percent(first['share'])} of all waiting is `{first['reason']}`: {MEANS[first['reason']]}",
         *_best(found),
         agreement(reasons, found, fared),
-        f"the {tail[1]:,} tasks that waited longest carry {_percent(tail[0])} of all waiting",
+        f"the {tail[1]:,} jobs that waited longest carry {_percent(tail[0])} of all waiting",
     ]
     if first["reason"] == "head" and heads.height:
         who = heads.row(0, named=True)
         gpus = who["instances"] * who["gpu_milli"] / 1000
         said.append(
-            f"who held up most was task {who['task']} ({who['instances']:,} instances, {gpus:,.4g} GPUs): at the "
+            f"who held up most was job {who['job']} ({who['instances']:,} instances, {gpus:,.4g} GPUs): at the "
             f"head for {who['blocked']:,.0f} s, while those behind it waited {who['behind']:,.0f} s in all"
         )
     return said
 
 
-def _nobody(tasks: pl.DataFrame, run: SimResult) -> str:
+def _nobody(jobs: pl.DataFrame, run: SimResult) -> str:
     """Nobody waits in the replay; what the log saw, and who could not be replayed, may tell otherwise."""
-    said, waits = [], tasks.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
+    said, waits = [], jobs.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
     seen = over_time(waits.filter(waits >= 0).to_numpy()).estimate("a mean wait of", "s")
     if seen.value > 0:
         seen = seen._replace(low=max(seen.low, 0.0))  # `max` keeps its first where that is nan
         said.append(f"the log recorded {say(seen)} (`fleetlab audit` compares them)")
     if never := run.refused.filter(pl.col("reason").is_in([NOWHERE, GANG])).height:
-        said.append(f"{never:,} tasks can never run here")
+        said.append(f"{never:,} jobs can never run here")
     return "; ".join(["in the replay nobody waits", *said]) if said else "nobody waits: there is nothing to mend"
 
 
@@ -107,5 +107,5 @@ def _why(reason: str, found: pl.DataFrame, changes: Mapping[str, Change]) -> str
     then = f"`{row['then first']}`" if row["then first"] else "nothing"
     return (
         f"The ledger names what was lacking at the moment; without that ({row['title']}, {row['mean change']:+,.0f} s) "
-        f"tasks wait for the next thing they lack, first of all {then}"
+        f"jobs wait for the next thing they lack, first of all {then}"
     )

@@ -1,4 +1,4 @@
-"""Why do tasks wait, and what would help? One run as it is, and one for each thing that is changed."""
+"""Why do jobs wait, and what would help? One run as it is, and one for each thing that is changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
-from fleetlab.sim import Prices, SimResult, simulate
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
 from fleetlab.studies._lacks import lacking
@@ -18,15 +18,15 @@ from fleetlab.studies.believed import beside, named
 from fleetlab.studies.diagnose import _checks, _figures, _ledger
 from fleetlab.studies.diagnose._changes import LARGEST, WORDS, Case, Change, types_of, wanted
 from fleetlab.studies.diagnose._effects import effects, waterfall, what_to_do
-from fleetlab.studies.diagnose._runs import Fared, Tell, again
+from fleetlab.studies.diagnose._runs import Fared, Progress, again
 from fleetlab.studies.diagnose._words import findings
 
 HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis:
-    """Why tasks wait and what would help, with intervals; `findings` are the sentences to read first."""
+class Diagnosis(Result):
+    """Why jobs wait and what would help, with intervals; `findings` are the sentences to read first."""
 
     provenance: Provenance
     findings: tuple[str, ...]
@@ -43,16 +43,8 @@ class Diagnosis:
         helps = self.frames["changes"].filter(pl.col("verdict") == "helps")
         return helps["change"][0] if helps.height else None
 
-    def summary(self) -> list[Estimate]:
-        """How long tasks wait, and the first reason's share of it."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """What to do, the waterfall, the ledger added up in several ways, the tail, and the checks."""
-        return dict(self.frames)
-
     def figures(self) -> dict[str, Figure]:
-        """What tasks wait for, when, and what each change takes off."""
+        """What jobs wait for, when, and what each change takes off."""
         return _figures.figures(self.frames)
 
 
@@ -63,44 +55,44 @@ def diagnose(
     usage: pl.LazyFrame | None = None,
     changes: Sequence[str] = WORDS,
     order: str = "fifo",
-    discipline: str = "skip",
-    place: str = "best_fit",
+    backfill: str = "greedy",
+    placement: str = "best_fit",
     estimate: str | pl.Series = "oracle",
-    sharing: str = "shares",
+    sharing: str = "fractional",
     prices: Prices | None = None,
     seed: int = 0,
     workers: int | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
-    """Why do tasks wait, and what would help? The wait ledger added up, and one thing changed at a time.
+    """Why do jobs wait, and what would help? The wait ledger added up, and one thing changed at a time.
 
     Each of `changes` is simulated again with the same arrivals, in `workers` processes of their own (as many as there
     are cores for a large workload; 0: none); differences are paired, and their intervals come from blocks of time.
-    `usage` is what sensors saw of each task, where the trace has it. The rules are those of `simulate`.
+    `usage` is what sensors saw of each job, where the trace has it. The rules are those of `simulate`.
     """
     name, columns = named(estimate, len(workload))
-    rules = {"order": order, "discipline": discipline, "place": place, "estimate": name, "sharing": sharing}
-    tell, charged = tell or (lambda *_: None), prices or Prices()
+    rules = {"order": order, "backfill": backfill, "placement": placement, "estimate": name, "sharing": sharing}
+    progress, charged = progress or (lambda *_: None), prices or Prices()
     for name in set(cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"]):
         charged.gpu_hour(name)  # a price that is missing is missed before the work begins
     case = Case(beside(workload.frame, columns), cluster.frame, rules)
     asked = wanted(changes, cluster.frame, rules)
     moot = [c for c in asked if c.moot(case)]
     tried = [c for c in asked if c not in moot]
-    tell("as it is", 0, 0.0)
+    progress("as it is", 0, 0.0)
     run = simulate(workload, cluster, **{**rules, "estimate": estimate}, seed=seed, prices=charged)  # type: ignore[arg-type]
-    if run.tasks.is_empty():
+    if run.jobs.is_empty():
         raise _refusal(run, workload)
-    tell("as it is", 1, 1.0)
-    fared = again(run, case, tried, seed=seed, workers=workers, tell=tell)
+    progress("as it is", 1, 1.0)
+    fared = again(run, case, tried, seed=seed, workers=workers, progress=progress)
     settings = {**rules, "changes": [c.name for c in asked], "cluster": cluster.source}
     return _told(run, workload, fared, moot, usage, charged, Provenance("diagnose", workload.source, settings, seed))
 
 
 def _refusal(run: SimResult, workload: Workload) -> WorkloadError:
-    """What to say where no task can run: what no node has enough of."""
-    said = [f"{workload.source}: there is no task that could run on this cluster: {len(workload):,} tasks"]
-    if unknown := workload.frame["service"].null_count():
+    """What to say where no job can run: what no node has enough of."""
+    said = [f"{workload.source}: there is no job that could run on this cluster: {len(workload):,} jobs"]
+    if unknown := workload.frame["runtime"].null_count():
         said.append(f"of {unknown:,} the run time is not known")
     if lacks := lacking(workload.frame, run.cluster.frame):
         said.append(lacks)
@@ -131,7 +123,7 @@ def _told(
         **{f"by {name}": _ledger.by(waited, name, words, blocks) for name in ("pool", "request", "gang size", "hour")},
         "worst hours": _ledger.worst_hours(waited, words, workload),
         "tail": tail,
-        **({"heads": heads} if provenance.settings["discipline"] == "strict" else {}),
+        **({"heads": heads} if provenance.settings["backfill"] == "none" else {}),
         "checks": _checks.checks(run, waited, usage, blocks),
         "CPU by pool": _checks.by_pool(run),
     }
@@ -141,7 +133,7 @@ def _told(
 def _summary(wait: Floats, reasons: pl.DataFrame, blocks: Blocks) -> tuple[Estimate, ...]:
     """How long they wait, and for what most."""
     mean, p90 = told_as("mean wait", blocks.mean(wait), "s"), told_as("P90 wait", blocks.quantile(wait, 0.9), "s")
-    count = Estimate.exact("tasks", len(wait))
+    count = Estimate.exact("jobs", len(wait))
     first = reasons.row(0, named=True)
     if not first["seconds"]:
         return mean, p90, count
@@ -159,10 +151,10 @@ def _notes(run: SimResult, workload: Workload, fared: Sequence[Fared], moot: Seq
             f"no fragmentation: nodes of up to {LARGEST} GPUs, the most that the simulator holds, not one a pool"
         )
     if "gangs" in names:
-        said.append("gangs split: a task has waited when its last instance runs")
+        said.append("gangs split: a job has waited when its last instance runs")
     said += [f"{c.title}: not tried, it would change nothing here" for c in moot]
     said += [
-        f"{f.change.title}: {n:,} tasks could not run any more; the difference is of the others"
+        f"{f.change.title}: {n:,} jobs could not run any more; the difference is of the others"
         for f in fared
         if (n := int(np.isnan(f.wait).sum()))
     ]
@@ -170,6 +162,6 @@ def _notes(run: SimResult, workload: Workload, fared: Sequence[Fared], moot: Seq
         said.append("the log does not tell the time of day: hours count from the first submission")
     if refused := run.refused.height:
         said.append(
-            f"{refused:,} tasks are left out: they could not run on this cluster, or their run time is not known"
+            f"{refused:,} jobs are left out: they could not run on this cluster, or their run time is not known"
         )
     return tuple(said)

@@ -12,10 +12,10 @@ from typing import Any
 # The words of `simulate` that a study may vary, each with what it means if it is left out.
 RULES: dict[str, Any] = {
     "order": "fifo",
-    "discipline": "skip",
-    "place": "best_fit",
+    "backfill": "greedy",
+    "placement": "best_fit",
     "estimate": "oracle",
-    "sharing": "shares",
+    "sharing": "fractional",
     "slowdown": None,
     "preempt": False,
     "events": None,

@@ -1,4 +1,4 @@
-"""One cell, played: tasks drawn, nodes edited, simulated, measured. This runs in a worker, on this machine or another.
+"""One cell, played: jobs drawn, nodes edited, simulated, measured. This runs in a worker, on this machine or another.
 
 Whatever decides the numbers is in the question, so that the same question has the same answer everywhere, bit for bit.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fleetlab.sim import SimResult
 
 Tables = Mapping[str, Packed]  # of a source
-TASKS, NODES = "tasks", "nodes"
+JOBS, NODES = "jobs", "nodes"
 KEPT = 2  # draws that a worker keeps: cells of one draw come in a row
 
 
@@ -60,8 +60,8 @@ class Desk:
             self.sources[digest] = self.fetch(digest)
         return self.sources[digest]
 
-    def tasks(self, ask: Mapping[str, Any]) -> pl.DataFrame:
-        """The tasks of a source as a seed draws them."""
+    def jobs(self, ask: Mapping[str, Any]) -> pl.DataFrame:
+        """The jobs of a source as a seed draws them."""
         name = (ask["source"], ask["draw"], ask["seed"])
         if name not in self.draws:
             while len(self.draws) >= KEPT:
@@ -74,12 +74,12 @@ def _drawn(tables: Tables, ask: Mapping[str, Any]) -> pl.DataFrame:
     if ask["draw"] == "new":
         from fleetlab.traces import synthesize
 
-        made = synthesize("pai2020", tasks=ask["fresh"], seed=ask["seed"])
-        return made.workload.frame.drop("task", "start", "end")
+        made = synthesize("pai2020", jobs=ask["fresh"], seed=ask["seed"])
+        return made.workload.frame.drop("job", "start", "end")
     if ask["draw"] == "none":
-        return tables[TASKS].frame()
-    rows, submit = redrawn(np.asarray(tables[TASKS].columns["submit"]), ask["seed"])
-    return tables[TASKS].frame(rows).with_columns(submit=pl.Series(submit))
+        return tables[JOBS].frame()
+    rows, submit = redrawn(np.asarray(tables[JOBS].columns["submit"]), ask["seed"])
+    return tables[JOBS].frame(rows).with_columns(submit=pl.Series(submit))
 
 
 def play(ask: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
@@ -101,16 +101,16 @@ def _played(ask: Mapping[str, Any], desk: Desk, begin: float) -> dict[str, Any]:
     from fleetlab.sim import simulate
 
     cpu = process_time()
-    # At a load of 2 the same tasks come in half the time.
-    tasks = desk.tasks(ask).with_columns(pl.col("submit") / ask["load"])
+    # At a load of 2 the same jobs come in half the time.
+    jobs = desk.jobs(ask).with_columns(pl.col("submit") / ask["load"])
     nodes = edited(desk.tables(ask["source"])[NODES].frame(), ask["nodes"])
     drawn = perf_counter()
-    rules = opened(ask["rules"], tasks, lambda word: Path(filed(word, ask["texts"][word])))
-    work = Workload.of(apart(tasks, {})[0], source=ask["trace"])
+    rules = opened(ask["rules"], jobs, lambda word: Path(filed(word, ask["texts"][word])))
+    work = Workload.of(apart(jobs, {})[0], source=ask["trace"])
     run = simulate(work, Cluster.of(nodes, source=ask["nodes"]), **rules, seed=ask["seed"])
     simulated = perf_counter()
     found = measured(run)
-    times = run.tasks.select("task", "start", "end").fill_null(-1.0)
+    times = run.jobs.select("job", "start", "end").fill_null(-1.0)
     schedule = sha256(b"".join(c.to_numpy().tobytes() for c in times.get_columns())).hexdigest()[:32]
     ended = perf_counter()
     seconds = {"draw": drawn - begin, "simulate": simulated - drawn, "measure": ended - simulated, "all": ended - begin}
@@ -123,11 +123,11 @@ def _played(ask: Mapping[str, Any], desk: Desk, begin: float) -> dict[str, Any]:
 
 
 def measured(run: SimResult) -> dict[str, tuple[float | None, str]]:
-    """The numbers that are kept of a run, with their units: its summary, and what tasks waited for."""
+    """The numbers that are kept of a run, with their units: its summary, and what jobs waited for."""
     found = {e.metric: (float(e.value) if math.isfinite(e.value) else None, e.unit) for e in run.summary()}
-    found["tasks refused"] = (float(run.refused.height), "")
+    found["jobs refused"] = (float(run.refused.height), "")
     if ran := run.ledger.height:
-        reasons = [name for name in run.ledger.columns if name != "task"]
+        reasons = [name for name in run.ledger.columns if name != "job"]
         found |= {f"mean wait for {r}": (float(run.ledger[r].sum()) / ran, "s") for r in reasons}
     return found
 
@@ -141,9 +141,9 @@ def filed(word: str, digest: str) -> str:
     return f"{digest}{Path(word).suffix}"
 
 
-def opened(told: Mapping[str, Any], tasks: pl.DataFrame, file: Callable[[str], Path]) -> dict[str, Any]:
+def opened(told: Mapping[str, Any], jobs: pl.DataFrame, file: Callable[[str], Path]) -> dict[str, Any]:
     """The words of a case as `simulate` takes them: files are opened, a series of the trace becomes a column."""
-    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.core.events import from_toml
 
     rules = dict(told)
     events, slowdown = rules.pop("events"), rules.pop("slowdown")
@@ -151,4 +151,4 @@ def opened(told: Mapping[str, Any], tasks: pl.DataFrame, file: Callable[[str], P
         rules["events"], rules["recovery"] = from_toml(file(events))
     if slowdown is not None:
         rules["slowdown"] = Slowdown.load(file(slowdown)) if slowdown.endswith(".json") else Slowdown.named(slowdown)
-    return apart(tasks, rules)[1]
+    return apart(jobs, rules)[1]

@@ -1,9 +1,9 @@
-"""Seeds and loads: the same seed gives every case the same tasks, another seed other tasks of the same kind.
+"""Seeds and loads: the same seed gives every case the same jobs, another seed other jobs of the same kind.
 
 A log is one draw of what might have come. `blocks` draws it again: time is cut into quarters of a day, and in the place
-of each comes the same quarter of a day drawn by lot (from four weeks on, of the same weekday), with all its tasks
+of each comes the same quarter of a day drawn by lot (from four weeks on, of the same weekday), with all its jobs
 (Carlstein 1986, with the clock kept). Of less than two days, twentieths of the log are drawn. `new` takes a built-in
-trace with that seed. `none` leaves tasks alone: a seed then only decides what the simulator draws.
+trace with that seed. `none` leaves jobs alone: a seed then only decides what the simulator draws.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PIECES = 20
 
 
 def redrawn(submit: Floats, seed: int) -> tuple[Ints, Floats]:
-    """The same log as it might have come: which tasks come, in order, and when.
+    """The same log as it might have come: which jobs come, in order, and when.
 
     >>> rows, at = redrawn(np.arange(0.0, 1000.0), seed=1)
     >>> len(rows), bool((np.diff(at) >= 0).all()), redrawn(np.zeros(2), seed=1)[0].tolist()
@@ -52,6 +52,6 @@ def _blocks(span: float) -> tuple[float, int, int]:
 
 def _lots(count: int, stride: int, rng: np.random.Generator) -> Ints:
     """For each place the block that comes there."""
-    place = np.arange(count) % stride
-    choices = (count - place + stride - 1) // stride
-    return np.asarray(place + stride * rng.integers(0, choices))
+    placement = np.arange(count) % stride
+    choices = (count - placement + stride - 1) // stride
+    return np.asarray(placement + stride * rng.integers(0, choices))

@@ -1,6 +1,6 @@
 """What cells say together: the mean of each case over its seeds, and paired differences between cases.
 
-A pair of cases has the same tasks seed by seed (common random numbers), so what is averaged is the difference within a
+A pair of cases has the same jobs seed by seed (common random numbers), so what is averaged is the difference within a
 seed; its interval is Student's. Intervals of differences hold all at once: the chance to be wrong is shared out among
 all of them (Bonferroni), pairs times metrics.
 """
@@ -111,7 +111,7 @@ def difference_table(
         other = ", ".join(f"{word} {base[word]}" for word in case if base.get(word) not in (case[word], ""))
         for metric in metrics:
             mean = difference(found, pair, metric, seeds_of(pair))
-            # The same difference in every seed says nothing about other tasks.
+            # The same difference in every seed says nothing about other jobs.
             stuck = mean.error == 0 and mean.value != 0
             low, high = (math.nan, math.nan) if stuck else between(mean, wrong_of(pair) / lines)
             reference = mean_of(found.get(pair.base, {}), metric, seeds_of(pair)).value

@@ -18,12 +18,12 @@ from fleetlab.studies.sweep._nodes import edited
 from fleetlab.studies.sweep._sources import Prepared, prepare
 from fleetlab.studies.sweep._store import LAYOUT
 from fleetlab.studies.sweep.study import Study
-from fleetlab.traces import Tell
+from fleetlab.traces import Progress
 
 Rule = tuple[tuple[str, Any], ...]
-SOMETIMES = {"tasks not done", "Jain fairness over users"}  # metrics that not every run has
-# Two tasks to try a rule on.
-TINY = {"submit": [0.0, 1.0], "service": [1.0, 1.0], "user": ["a", "b"], "cpu_milli": [1, 1]}
+SOMETIMES = {"jobs not done", "Jain fairness over users"}  # metrics that not every run has
+# Two jobs to try a rule on.
+TINY = {"submit": [0.0, 1.0], "runtime": [1.0, 1.0], "user": ["a", "b"], "cpu_milli": [1, 1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Plan:
     digests: Mapping[str, str]  # of the files that rules name
 
     @classmethod
-    def of(cls, study: Study, tell: Tell) -> Plan:
+    def of(cls, study: Study, progress: Progress) -> Plan:
         """Open the traces, and refuse nodes that cannot be."""
         cluster = None if study.cluster is None else Cluster.from_toml(study.folder / study.cluster)
         ready = {
-            words: prepare(words, base=study.folder, cluster=cluster, draw=study.draw, tell=tell)
+            words: prepare(words, base=study.folder, cluster=cluster, draw=study.draw, progress=progress)
             for words in study.traces
         }
         for one in ready.values():
@@ -73,7 +73,7 @@ class Plan:
         }  # fmt: skip
 
     def rehearse(self) -> None:
-        """Try each word of the rules on two tasks: a wrong one is found before work starts, and not in every cell.
+        """Try each word of the rules on two jobs: a wrong one is found before work starts, and not in every cell.
 
         It also compiles what is not on disk yet, once instead of in each worker.
         """
@@ -81,11 +81,11 @@ class Plan:
 
         one = next(iter(self.prepared.values()))
         believed = {f"{BEFORE}{name}": [1.0, 1.0] for name in one.believed}
-        tasks, cluster = pl.DataFrame(TINY), Cluster.of(one.nodes, source=one.source.words)
+        jobs, cluster = pl.DataFrame(TINY), Cluster.of(one.nodes, source=one.source.words)
         names = set(SOMETIMES)
         for told in covering(self.study.rules):
-            rules = opened(dict(told), tasks.with_columns(**_columns(believed)), lambda word: self.study.folder / word)
-            names |= set(measured(simulate(Workload.of(tasks, source="a rehearsal"), cluster, **rules)))
+            rules = opened(dict(told), jobs.with_columns(**_columns(believed)), lambda word: self.study.folder / word)
+            names |= set(measured(simulate(Workload.of(jobs, source="a rehearsal"), cluster, **rules)))
         asked = [*self.study.compare.metrics, self.study.seeds.metric]
         if unknown := [metric for metric in asked if metric not in names]:
             msg = f"no metric by that name: `{unknown[0]}`"

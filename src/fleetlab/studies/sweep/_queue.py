@@ -11,7 +11,7 @@ from fleetlab.studies.sweep._cases import Cell
 from fleetlab.studies.sweep._claims import Claims
 from fleetlab.studies.sweep._store import Record, Store
 
-Group = tuple[str, int]  # cells with the same trace and seed have the same tasks
+Group = tuple[str, int]  # cells with the same trace and seed have the same jobs
 Done = Callable[[Cell, Record], None]
 DEATHS = 2  # of workers over one cell: then it is recorded as the one that kills
 

@@ -1,6 +1,6 @@
 """The traces of a study, made ready once: what many workers need lies in files that each of them maps.
 
-A source is a folder named by a digest of what is in it: `nodes`, and `tasks` where not every seed makes its own.
+A source is a folder named by a digest of what is in it: `nodes`, and `jobs` where not every seed makes its own.
 Workers map these files, and copy what a seed draws of them.
 """
 
@@ -17,13 +17,13 @@ import polars as pl
 
 from fleetlab.core import Cluster, FleetlabError, Trace, TraceError
 from fleetlab.studies.believed import BEFORE
-from fleetlab.studies.sweep._cell import NODES, TASKS
+from fleetlab.studies.sweep._cell import JOBS, NODES
 from fleetlab.studies.sweep._code import text_digest
 from fleetlab.studies.sweep._packed import Packed
-from fleetlab.traces import Tell
+from fleetlab.traces import Progress
 from fleetlab.traces.builtin import WORD, open_trace
 
-NOT_NEEDED = ("task", "start", "end")
+NOT_NEEDED = ("job", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Source:
     words: str
     draw: str
     digest: str
-    fresh: int | None  # how many tasks a built-in trace is made of, where every seed makes its own
+    fresh: int | None  # how many jobs a built-in trace is made of, where every seed makes its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +46,10 @@ class Prepared:
     believed: tuple[str, ...]
 
 
-def prepare(words: str, *, base: Path, cluster: Cluster | None, draw: str | None, tell: Tell) -> Prepared:
+def prepare(words: str, *, base: Path, cluster: Cluster | None, draw: str | None, progress: Progress) -> Prepared:
     """Open a trace and name it by its content; folders are looked for beside the study."""
     builtin = words == WORD or words.startswith(f"{WORD}:")
-    trace = open_trace(words if builtin else base / words, tell=tell)
+    trace = open_trace(words if builtin else base / words, progress=progress)
     nodes = _cluster_of(trace, words, cluster).frame
     hardware = Packed.of(nodes)
     draw = draw or ("new" if builtin and words.count(":") < 2 else "blocks")
@@ -60,10 +60,10 @@ def prepare(words: str, *, base: Path, cluster: Cluster | None, draw: str | None
         fresh = len(trace.workload)
         digest = text_digest(f"{WORD}:{fresh} {hardware.digest()}")
         return Prepared(Source(words, draw, digest, fresh), nodes, {NODES: hardware}, ())
-    tasks, believed = _tasks(trace, words)
-    packed = Packed.of(tasks)
+    jobs, believed = _jobs(trace, words)
+    packed = Packed.of(jobs)
     digest = text_digest(f"{packed.digest()} {hardware.digest()}")
-    return Prepared(Source(words, draw, digest, None), nodes, {NODES: hardware, TASKS: packed}, believed)
+    return Prepared(Source(words, draw, digest, None), nodes, {NODES: hardware, JOBS: packed}, believed)
 
 
 def _cluster_of(trace: Trace, words: str, cluster: Cluster | None) -> Cluster:
@@ -74,18 +74,18 @@ def _cluster_of(trace: Trace, words: str, cluster: Cluster | None) -> Cluster:
     return found
 
 
-def _tasks(trace: Trace, words: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The tasks, with what the trace believes of their run times."""
+def _jobs(trace: Trace, words: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The jobs, with what the trace believes of their run times."""
     if not len(trace.workload):
-        msg = f"the trace has no tasks: {words}"
+        msg = f"the trace has no jobs: {words}"
         raise TraceError(msg, hint="a study needs something to play")
-    tasks, names = trace.workload.frame, []
+    jobs, names = trace.workload.frame, []
     for name, series in trace.series.items():
-        if {"task", "seconds"} <= set(series.collect_schema()):
-            seconds = series.select("task", pl.col("seconds").cast(pl.Float64).alias(f"{BEFORE}{name}"))
-            tasks = tasks.join(seconds.collect(), on="task", how="left", maintain_order="left")
+        if {"job", "seconds"} <= set(series.collect_schema()):
+            seconds = series.select("job", pl.col("seconds").cast(pl.Float64).alias(f"{BEFORE}{name}"))
+            jobs = jobs.join(seconds.collect(), on="job", how="left", maintain_order="left")
             names.append(name)
-    return tasks.drop(NOT_NEEDED), tuple(names)
+    return jobs.drop(NOT_NEEDED), tuple(names)
 
 
 def share(prepared: Sequence[Prepared], folder: Path) -> None:

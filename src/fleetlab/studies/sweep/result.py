@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance
+from fleetlab.core import Estimate, Figure, Provenance, Result
 from fleetlab.studies.sweep._found import (
     Words,
     case_table,
@@ -26,7 +26,7 @@ MEANS = {
     "new": "each seed makes a built-in trace of its own: intervals are of what such traces give on average",
     "blocks": "each seed draws parts of the log again: intervals are of the mean over such draws, and narrow with "
     "seeds; how far one log may be from another is `sd`",
-    "none": "seeds do not change the tasks, only what the simulator draws",
+    "none": "seeds do not change the jobs, only what the simulator draws",
 }
 
 
@@ -62,13 +62,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sweep:
+class Sweep(Result):
     """The cells of a study, and what they say together."""
 
     provenance: Provenance
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
+    charts: Mapping[str, Figure]
     notes: tuple[str, ...]
 
     @classmethod
@@ -103,18 +103,6 @@ class Sweep:
     def failed(self) -> int:
         """How many cells failed."""
         return sum(self.frames["failed"]["cells"].to_list()) if "failed" in self.frames else 0
-
-    def summary(self) -> list[Estimate]:
-        """How many cells there are, how many were played now, and how busy the workers were."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Paired differences, the mean of every case, and cells that failed."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Each metric over the load, and the differences."""
-        return dict(self.drawn)
 
 
 def _summary(rounds: Rounds, cells: int, failed: pl.DataFrame, effort: Effort) -> list[Estimate]:
@@ -157,7 +145,7 @@ def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
     if rounds.pairs:
         said.append(
             f"the {rounds.lines:,} intervals of differences hold all at once with {sure} (Bonferroni); "
-            "pairs have the same tasks seed by seed"
+            "pairs have the same jobs seed by seed"
         )
     if study.seeds.within is not None:
         said.append(
@@ -169,5 +157,5 @@ def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
         said.append("cells whose workers died are played again by the same command; others would fail again")
     same = [a for a in varying(list(rounds.cases)) if a == "load"]
     if same:
-        said.append("at another load the same tasks come faster or slower: bursts grow sharper with it")
+        said.append("at another load the same jobs come faster or slower: bursts grow sharper with it")
     return said

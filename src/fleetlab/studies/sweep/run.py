@@ -23,7 +23,7 @@ from fleetlab.studies.sweep.listed import runs
 from fleetlab.studies.sweep.result import Effort, Sweep, Told
 from fleetlab.studies.sweep.study import Study
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 ENGINES = ("local", "ray")
 STORE, TABLE = Path("runs"), "cells.parquet"
 MOST = {"local": 1024, "ray": 100_000}  # workers
@@ -36,7 +36,7 @@ def sweep(
     engine: str = "local",
     address: str | None = None,
     workers: int | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Sweep:
     """Play every cell of a study that the store does not have, and say what all of them say together.
 
@@ -50,7 +50,7 @@ def sweep(
     if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MOST[engine]):
         msg = f"a number of workers is from 1 to {MOST[engine]:,}: {workers}"
         raise WorkloadError(msg, hint="leave it out to take one for each core")
-    speak: Tell = tell or (lambda *_: None)
+    speak: Progress = progress or (lambda *_: None)
     plan, kept = Plan.of(told, speak), Store.at(store, make=True)
     with ExitStack() as stack:
         claims = stack.enter_context(claiming(kept.folder))
@@ -88,7 +88,7 @@ class _State:
     plan: Plan
     rounds: Rounds
     store: Store
-    tell: Tell
+    progress: Progress
     told: Told = field(default_factory=Told)
     wanted: set[str] = field(default_factory=set)  # cells that were asked for
     there: set[str] = field(default_factory=set)  # those whose record is there
@@ -122,4 +122,4 @@ class _State:
         """A cell's record is there."""
         self.there.add(cell.key)
         self.told.add(words_of(cell.case), cell.seed, record, self.plan.study)
-        self.tell("cells", len(self.there), len(self.there) / len(self.wanted))
+        self.progress("cells", len(self.there), len(self.there) / len(self.wanted))

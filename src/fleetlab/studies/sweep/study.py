@@ -156,7 +156,7 @@ def _numbers(told: object) -> tuple[float, ...]:
     good = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and 1e-3 <= v <= 1e3]
     if not values or len(good) != len(values):
         msg = f"loads are numbers from 0.001 to 1000: {told!r}"
-        raise WorkloadError(msg, hint="loads = [0.8, 1.0, 1.2]: at 1.2 the same tasks come 1.2 times as fast")
+        raise WorkloadError(msg, hint="loads = [0.8, 1.0, 1.2]: at 1.2 the same jobs come 1.2 times as fast")
     return tuple(dict.fromkeys(float(v) for v in good))
 
 
@@ -207,7 +207,7 @@ def _texts(rules: list[tuple[tuple[str, Any], ...]], folder: Path) -> dict[str, 
     for word, value in {pair for rule in rules for pair in rule}:
         if (word == "events" and value is not None) or (word == "slowdown" and str(value).endswith(".json")):
             found[value] = _text(folder / value, word)
-        elif word in ("order", "place") and ":" in value and (origin := _module(value.partition(":")[0])):
+        elif word in ("order", "placement") and ":" in value and (origin := _module(value.partition(":")[0])):
             found[value] = _text(origin, word)
     return dict(sorted(found.items()))
 

@@ -9,13 +9,13 @@ from fleetlab.core import PolicyError
 from fleetlab.sim.load import NAMES, known
 
 USUAL = "best_fit"
-INTERRUPTING = ("srpt", "server_filling", "server_filling_srpt")  # they stop running tasks, which costs nothing here
-RESERVING = ("easy", "conservative")  # disciplines under which nobody is interrupted
+INTERRUPTING = ("srpt", "server_filling", "server_filling_srpt")  # they stop running jobs, which costs nothing here
+RESERVING = ("easy", "conservative")  # backfills under which nobody is interrupted
 
 Rules = Mapping[str, object]
 Means = dict[int, float]  # by week
 Play = Callable[[Rules], Means]
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,50 +23,50 @@ class Rival:
     """A built-in policy, and how it did in the weeks to learn on; those that interrupt are not played there."""
 
     order: str
-    place: str
+    placement: str
     train: Means = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """In the words of `compare`."""
-        return f"{self.order}/{self.place}"
+        return f"{self.order}/{self.placement}"
 
     @property
     def interrupts(self) -> bool:
-        """Does it stop tasks that run?"""
+        """Does it stop jobs that run?"""
         return self.order in INTERRUPTING
 
     @property
     def rules(self) -> dict[str, str]:
         """As `simulate` takes them."""
-        return {"order": self.order, "place": self.place}
+        return {"order": self.order, "placement": self.placement}
 
 
-def orders(against: Sequence[str], discipline: str) -> list[str]:
-    """Those to be held against; at least one that lets tasks run to their end."""
+def orders(against: Sequence[str], backfill: str) -> list[str]:
+    """Those to be held against; at least one that lets jobs run to their end."""
     for name in against:
         known(name, "order")
     wanted = [name for name in NAMES["order"] if name in against] if against else list(NAMES["order"])
     if all(name in INTERRUPTING for name in wanted):
-        msg = f"at least one order that lets tasks run to their end is needed: {', '.join(wanted)}"
+        msg = f"at least one order that lets jobs run to their end is needed: {', '.join(wanted)}"
         raise PolicyError(msg, hint="fifo, sjf, smallest, fair, or nothing: then all are taken")
-    return [name for name in wanted if name not in INTERRUPTING or discipline not in RESERVING]
+    return [name for name in wanted if name not in INTERRUPTING or backfill not in RESERVING]
 
 
-def in_training(play: Play, names: Sequence[str], tell: Tell) -> list[Rival]:
+def in_training(play: Play, names: Sequence[str], progress: Progress) -> list[Rival]:
     """Every order; the best of them in every place; and those that interrupt, which are not chosen from."""
     calm = [name for name in names if name not in INTERRUPTING]
-    steps = len(calm) + len(NAMES["place"]) - 1
+    steps = len(calm) + len(NAMES["placement"]) - 1
     found: list[Rival] = []
     for name in calm:
-        tell("built-in policies", len(found), len(found) / steps)
-        found.append(Rival(name, USUAL, play({"order": name, "place": USUAL})))
+        progress("built-in policies", len(found), len(found) / steps)
+        found.append(Rival(name, USUAL, play({"order": name, "placement": USUAL})))
     first = best(found).order
-    for name in NAMES["place"]:
+    for name in NAMES["placement"]:
         if name != USUAL:
-            tell("built-in policies", len(found), len(found) / steps)
-            found.append(Rival(first, name, play({"order": first, "place": name})))
-    tell("built-in policies", len(found), 1.0)
+            progress("built-in policies", len(found), len(found) / steps)
+            found.append(Rival(first, name, play({"order": first, "placement": name})))
+    progress("built-in policies", len(found), 1.0)
     return [*found, *(Rival(name, USUAL) for name in names if name in INTERRUPTING)]
 
 

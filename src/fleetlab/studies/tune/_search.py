@@ -18,7 +18,7 @@ from fleetlab.studies.tune._terms import PLACE, SHARE, SHARED, WEIGHTED, Params,
 BY_LOT = 10  # trials after the built-in ones, before the sampler has a view of its own
 FAR = 1_000_003  # between the seeds of two searches: more than a search has trials
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 
 
 class Trial(NamedTuple):
@@ -30,7 +30,7 @@ class Trial(NamedTuple):
 
 def search(
     space: Space, score: Callable[[Params], float], corners: Sequence[Params],
-    *, trials: int, seed: int, journal: Journal, tell: Tell,
+    *, trials: int, seed: int, journal: Journal, progress: Progress,
 ) -> list[Trial]:  # fmt: skip
     """Try the corners first, then what a tree-structured Parzen estimator (Bergstra et al. 2011) asks for."""
     optuna = engine()
@@ -40,12 +40,12 @@ def search(
         for trial in found:
             study.add_trial(_answered(optuna, knobs, trial))
         for k in range(len(found), trials):
-            tell("trials", k, k / trials)
+            progress("trials", k, k / trials)
             params = corners[k] if k < len(corners) else _next(optuna, study, space, len(corners), seed * FAR + k)
             found.append(Trial(params, score(params)))
             journal.add(k, *found[-1])
             study.add_trial(_answered(optuna, knobs, found[-1]))
-        tell("trials", trials, 1.0)
+        progress("trials", trials, 1.0)
         return found
 
 
@@ -63,7 +63,7 @@ def _knobs(optuna: Any, space: Space) -> Mapping[str, Any]:  # noqa: ANN401
     knob = optuna.distributions.FloatDistribution
     choice = optuna.distributions.CategoricalDistribution
     found = {term.name: knob(term.low, 1.0) for term in (*space.order, SHARE, *PLACE)}
-    return found | {"place": choice(space.places), SHARED: choice((False, True))}
+    return found | {"placement": choice(space.places), SHARED: choice((False, True))}
 
 
 def _next(optuna: Any, study: Any, space: Space, corners: int, seed: int) -> Params:  # noqa: ANN401
@@ -77,8 +77,8 @@ def _next(optuna: Any, study: Any, space: Space, corners: int, seed: int) -> Par
         params[SHARED] = trial.suggest_categorical(SHARED, (False, True))
         if params[SHARED]:
             params[SHARE.name] = trial.suggest_float(SHARE.name, SHARE.low, 1.0)
-    params["place"] = trial.suggest_categorical("place", space.places)
-    if params["place"] == WEIGHTED:
+    params["placement"] = trial.suggest_categorical("placement", space.places)
+    if params["placement"] == WEIGHTED:
         params |= {term.name: trial.suggest_float(term.name, term.low, 1.0) for term in PLACE}
     return params
 

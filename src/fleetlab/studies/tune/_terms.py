@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetlab.core import Workload
-from fleetlab.sim import order, place
+from fleetlab.sim import order, placement
 
 Params = Mapping[str, float | str | bool]
 WEIGHTED = "weighted"  # the place that goes by terms, beside the built-in ones
-SHARED = "by share"  # whether what a user holds counts: such a rank moves while a task waits, and takes longer
+SHARED = "by share"  # whether what a user holds counts: such a rank moves while a job waits, and takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Term:
     def weight(self, knob: float) -> float:
         """The weight that a knob stands for.
 
-        >>> Term("age", "s.submit[task]", "", "", scale=10.0, power=4).weight(0.5)
+        >>> Term("age", "s.submit[job]", "", "", scale=10.0, power=4).weight(0.5)
         0.625
         """
         return self.scale * math.copysign(abs(knob) ** self.power, knob)
@@ -43,27 +43,27 @@ class Term:
 
 # Logarithms: of GPUs × seconds the order is that of the sum of both. Hours: so that waiting can be set against them.
 ORDER = (
-    Term("age", "s.submit[task] / 3600.0", "who came first", "", low=0.0, scale=10.0, power=4),
-    Term("hours", "s.estimate[task] / 3600.0", "short ones first, by the hour", "", low=0.0, scale=10.0, power=4),
+    Term("age", "s.submit[job] / 3600.0", "who came first", "", low=0.0, scale=10.0, power=4),
+    Term("hours", "s.estimate[job] / 3600.0", "short ones first, by the hour", "", low=0.0, scale=10.0, power=4),
     Term(
-        "short", "math.log1p(s.estimate[task])",
+        "short", "math.log1p(s.estimate[job])",
         "short ones first, by the logarithm of seconds", "long ones first, by the logarithm of seconds",
     ),
     Term(
-        "unknown", "(s.estimate[task] == 0.0)",
+        "unknown", "(s.estimate[job] == 0.0)",
         "those of unknown run time last", "those of unknown run time first", scale=10.0,
     ),
     Term(
-        "small", "math.log1p(s.instances[task] * s.gpu_milli[task] / 1000.0)",
+        "small", "math.log1p(s.instances[job] * s.gpu_milli[job] / 1000.0)",
         "few GPUs first, by their logarithm", "many GPUs first, by their logarithm", scale=3.0,
     ),
     Term(
-        "light", "math.log1p(s.instances[task] * s.cpu_milli[task] / 1000.0)",
+        "light", "math.log1p(s.instances[job] * s.cpu_milli[job] / 1000.0)",
         "few CPU cores first, by their logarithm", "many CPU cores first, by their logarithm", scale=3.0,
     ),
-    Term("priority", "(0 - s.priority[task])", "high priority first", "", low=0.0, scale=10.0, power=2),
+    Term("priority", "(0 - s.priority[job])", "high priority first", "", low=0.0, scale=10.0, power=2),
 )  # fmt: skip
-SHARE = Term("share", "s.usage[s.user[task]]", "users who hold little first", "", low=0.0, scale=30.0, power=2)
+SHARE = Term("share", "s.usage[s.user[job]]", "users who hold little first", "", low=0.0, scale=30.0, power=2)
 PLACE = (
     Term("on idle", "s.idle[node]", "nodes with few idle GPUs first", "nodes with many idle GPUs first"),
     Term(
@@ -71,11 +71,11 @@ PLACE = (
         "nodes with little free on GPUs in use first", "nodes with much free on GPUs in use first",
     ),
     Term(
-        "on cpu", "(s.free_cpu[node] - s.cpu_milli[task]) / max(1, s.capacity_cpu[node])",
+        "on cpu", "(s.free_cpu[node] - s.cpu_milli[job]) / max(1, s.capacity_cpu[node])",
         "nodes with little CPU left first", "nodes with much CPU left first", scale=10.0,
     ),
     Term(
-        "on memory", "(s.free_memory[node] - s.memory_mib[task]) / max(1, s.capacity_memory[node])",
+        "on memory", "(s.free_memory[node] - s.memory_mib[job]) / max(1, s.capacity_memory[node])",
         "nodes with little memory left first", "nodes with much memory left first", scale=10.0,
     ),
     Term("on type", "s.gpu_type[node]", "weak GPU types first", "strong GPU types first", scale=3.0),
@@ -105,14 +105,14 @@ def _sum(terms: Sequence[Term], takes: str) -> Any:  # noqa: ANN401
     return made
 
 
-STILL = order(_sum(ORDER, "s, task, now"))  # ranks that stay as they were when a task came: the quick loop
-MOVING = order(_sum((*ORDER, SHARE), "s, task, now"))
-SOMEWHERE = place(_sum(PLACE, "s, task, node"))
+STILL = order(_sum(ORDER, "s, job, now"))  # ranks that stay as they were when a job came: the quick loop
+MOVING = order(_sum((*ORDER, SHARE), "s, job, now"))
+SOMEWHERE = placement(_sum(PLACE, "s, job, node"))
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What may be searched: terms that tell tasks of this trace apart, and the places."""
+    """What may be searched: terms that tell jobs of this trace apart, and the places."""
 
     order: tuple[Term, ...]
     shares: bool
@@ -120,13 +120,13 @@ class Space:
 
     @classmethod
     def of(cls, workload: Workload, places: Sequence[str]) -> Space:
-        """Leave out priorities where all tasks have the same, and users where there is one."""
+        """Leave out priorities where all jobs have the same, and users where there is one."""
         frame = workload.frame
         same = {"priority"} if frame["priority"].n_unique() < 2 else set()
         terms = tuple(term for term in ORDER if term.name not in same)
         return cls(terms, frame["user"].n_unique() > 1, (*places, WEIGHTED))
 
-    def corner(self, order: str, place: str) -> dict[str, float | str | bool] | None:
+    def corner(self, order: str, placement: str) -> dict[str, float | str | bool] | None:
         """A built-in order and place in terms of the space, where it has them."""
         knobs = LIKE.get(order)
         known = {term.name for term in self.order} | ({SHARE.name} if self.shares else set())
@@ -136,7 +136,7 @@ class Space:
         if self.shares:
             found[SHARED] = SHARE.name in knobs
             found |= {SHARE.name: knobs[SHARE.name]} if SHARE.name in knobs else {}
-        return found | {"place": place}
+        return found | {"placement": placement}
 
 
 def weights_of(params: Params) -> dict[str, float]:
@@ -146,10 +146,10 @@ def weights_of(params: Params) -> dict[str, float]:
 
 def rules_of(params: Params) -> dict[str, Any]:
     """As `simulate` takes it."""
-    where = params["place"]
+    where = params["placement"]
     return {
         "order": MOVING if params.get(SHARED) else STILL,
-        "place": SOMEWHERE if where == WEIGHTED else where,
+        "placement": SOMEWHERE if where == WEIGHTED else where,
         "weights": tuple(weights_of(params).values()),
     }
 
@@ -157,9 +157,9 @@ def rules_of(params: Params) -> dict[str, Any]:
 def text(params: Params) -> str:
     """The same policy as a file of one's own, its weights written out."""
     lines = ["import math", "", "import fleetlab"]
-    lines += _function("order", "s, task, now", (*ORDER, SHARE), params)
-    if params["place"] == WEIGHTED:
-        lines += _function("place", "s, task, node", PLACE, params)
+    lines += _function("order", "s, job, now", (*ORDER, SHARE), params)
+    if params["placement"] == WEIGHTED:
+        lines += _function("placement", "s, job, node", PLACE, params)
     return "\n".join(lines) + "\n"
 
 

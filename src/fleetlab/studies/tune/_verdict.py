@@ -38,7 +38,7 @@ class Judged:
 
     @property
     def calm(self) -> list[str]:
-        """Rivals that let tasks run to their end, as the tuned policy does."""
+        """Rivals that let jobs run to their end, as the tuned policy does."""
         return [rival.name for rival in self.listed if not rival.interrupts]
 
     @property
@@ -122,7 +122,7 @@ def _interrupting(judged: Judged) -> list[str]:
     ahead = [rival.name for rival in judged.listed if rival.interrupts and judged.beyond(rival.name).between()[0] > 0]
     if not ahead:
         return []
-    return [f"lower still: {', '.join(ahead)}; it is assumed there that to interrupt running tasks costs nothing"]
+    return [f"lower still: {', '.join(ahead)}; it is assumed there that to interrupt running jobs costs nothing"]
 
 
 def weekly(judged: Judged) -> pl.DataFrame:

@@ -33,12 +33,12 @@ class Stretch:
     workload: Workload
     estimate: str | pl.Series
     first: int  # which week of the trace is the first that counts
-    week: Ints  # [tasks]: 0 is the first that counts; -1: warm-up
+    week: Ints  # [jobs]: 0 is the first that counts; -1: warm-up
 
     def means(self, cluster: Cluster, column: str, rules: Mapping[str, Any], seed: int) -> dict[int, float]:
-        """What a task has of something on the mean, by week of the trace: all tasks that can run, to their end."""
-        tasks = simulate(self.workload, cluster, **rules, estimate=self.estimate, seed=seed).tasks
-        week, values = self.week[tasks["task"].to_numpy()], tasks[column].to_numpy()
+        """What a job has of something on the mean, by week of the trace: all jobs that can run, to their end."""
+        jobs = simulate(self.workload, cluster, **rules, estimate=self.estimate, seed=seed).jobs
+        week, values = self.week[jobs["job"].to_numpy()], jobs[column].to_numpy()
         count = np.bincount(week[week >= 0])
         total = np.bincount(week[week >= 0], weights=values[week >= 0])
         return {self.first + k: float(total[k] / n) for k, n in enumerate(count) if n}
@@ -57,8 +57,8 @@ def cut(
     held = held_out if held_out is not None else there - (train if train is not None else there // 2)
     learnt = train if train is not None else there - held
     if there > len(submit):
-        msg = f"{trace.workload.source}: more weeks of {days:g} days than tasks: {there:,}"
-        raise WorkloadError(msg, hint="longer weeks: a mean needs tasks")
+        msg = f"{trace.workload.source}: more weeks of {days:g} days than jobs: {there:,}"
+        raise WorkloadError(msg, hint="longer weeks: a mean needs jobs")
     if learnt < 1 or held < LEAST or learnt + held > there:
         wanted = f", {max(0, learnt)} to learn on and {max(0, held)} held out" if asked else ""
         msg = f"{trace.workload.source}: too few weeks of {days:g} days: {there}{wanted}"
@@ -71,7 +71,7 @@ def cut(
     first, second = (_stretch(trace.workload, told, a, b, days, warm) for a, b in pairwise(edges))
     for stretch, least, what in ((first, 1, "to learn on"), (second, LEAST, "held out")):
         if (some := len(np.unique(stretch.week[stretch.week >= 0]))) < least:
-            msg = f"{trace.workload.source}: too few weeks {what} with tasks that count: {some}"
+            msg = f"{trace.workload.source}: too few weeks {what} with jobs that count: {some}"
             raise WorkloadError(msg, hint="more weeks, longer weeks, or a shorter warm-up")
     return first, second
 
@@ -83,9 +83,9 @@ def _stretch(workload: Workload, estimate: str | pl.Series, first: int, end: int
     frame = workload.frame.with_row_index("row").filter(inside)
     submit = frame["submit"].to_numpy()
     counts = (submit >= first * week) & (submit >= begin + warm * DAY)
-    tasks = frame.drop("row", "start", "end").with_columns(pl.col("submit") - (submit[0] if len(submit) else 0.0))
+    jobs = frame.drop("row", "start", "end").with_columns(pl.col("submit") - (submit[0] if len(submit) else 0.0))
     return Stretch(
-        Workload.of(tasks, source=workload.source),
+        Workload.of(jobs, source=workload.source),
         estimate if isinstance(estimate, str) else estimate.gather(frame["row"]),
         first,
         np.where(counts, (submit // week).astype(np.int64) - first, -1),

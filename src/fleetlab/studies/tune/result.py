@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, as_json
+from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
 from fleetlab.core._files import replace
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.tune import _terms, _verdict
@@ -24,45 +24,33 @@ RESULT = "tuned.json"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tuned:
+class Tuned(Result):
     """The best policy of a search on training weeks, judged on held-out weeks."""
 
     provenance: Provenance
     params: Params
-    better: bool  # than every built-in policy that lets tasks run to their end, surely
+    better: bool  # than every built-in policy that lets jobs run to their end, surely
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
-    sentences: tuple[str, ...]
+    charts: Mapping[str, Figure]
+    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Tuned in {self.frames['trials'].height} trials: {self.sentences[0]}>"
+        return f"<Tuned in {self.frames['trials'].height} trials: {self.findings[0]}>"
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The policy, as `simulate` takes it: order, place and weights; discipline and estimate are not part."""
+        """The policy, as `simulate` takes it: order, place and weights; backfill and estimate are not part."""
         return _terms.rules_of(self.params)
 
     @property
     def text(self) -> str:
         """The policy as a file of one's own."""
-        where = "tuned:place" if self.params["place"] == _terms.WEIGHTED else self.params["place"]
-        rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("discipline", "estimate"))
-        use = f"fleetlab simulate TRACE --order tuned:order --place {where} {rest}"
+        where = "tuned:place" if self.params["placement"] == _terms.WEIGHTED else self.params["placement"]
+        rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("backfill", "estimate"))
+        use = f"fleetlab simulate TRACE --order tuned:order --placement {where} {rest}"
         return f'"""Found by `fleetlab tune`; to use it here: {use}."""\n\n{_terms.text(self.params)}'
-
-    def summary(self) -> list[Estimate]:
-        """The difference to the best built-in policy on held-out weeks, and both."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Policies, held-out weeks, the weights, and every trial."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """How far each built-in policy is from the tuned one, and how the search went."""
-        return dict(self.drawn)
 
     def save(self, folder: Path) -> None:
         """Write the policy and this result into a folder."""
@@ -109,15 +97,15 @@ def _weights(params: Params) -> pl.DataFrame:
         for term in _terms.ALL
         if weights[term.name]
     ]
-    where = params["place"]
-    place = [] if where == _terms.WEIGHTED else [{"term": f"place {where}", "weight": None, "above 0": "built in"}]
-    return pl.DataFrame([*rows, *place], schema={"term": pl.String, "weight": pl.Float64, "above 0": pl.String})
+    where = params["placement"]
+    placement = [] if where == _terms.WEIGHTED else [{"term": f"place {where}", "weight": None, "above 0": "built in"}]
+    return pl.DataFrame([*rows, *placement], schema={"term": pl.String, "weight": pl.Float64, "above 0": pl.String})
 
 
 def _trials(trials: Sequence[Trial]) -> pl.DataFrame:
     values = np.array([trial.value for trial in trials])
     rows = [
-        {"trial": k + 1, "value": trial.value, "best so far": best, "place": trial.params["place"]}
+        {"trial": k + 1, "value": trial.value, "best so far": best, "placement": trial.params["placement"]}
         | _terms.weights_of(trial.params)
         for k, (trial, best) in enumerate(zip(trials, np.minimum.accumulate(values).tolist(), strict=True))
     ]

@@ -1,4 +1,4 @@
-"""What comes in, where theory knows what must come out: Poisson arrivals of tasks by class."""
+"""What comes in, where theory knows what must come out: Poisson arrivals of jobs by class."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CONSTANT = Law("deterministic", scv=0.0)
 
 
 class Kind(NamedTuple):
-    """A class of tasks."""
+    """A class of jobs."""
 
     chance: float = 1.0
     need: int = 1  # GPUs
@@ -62,11 +62,11 @@ class Kind(NamedTuple):
 
 
 class Input(NamedTuple):
-    """The tasks of one run, in order of arrival."""
+    """The jobs of one run, in order of arrival."""
 
     gap: Floats  # seconds since the one before
     kind: Ints
-    service: Floats
+    runtime: Floats
     need: Ints
     priority: Ints
 
@@ -77,18 +77,18 @@ class Input(NamedTuple):
 
     def workload(self) -> Workload:
         """As the simulator takes it."""
-        columns = {"submit": self.submit, "service": self.service, "gpu_milli": self.need * 1000}
+        columns = {"submit": self.submit, "runtime": self.runtime, "gpu_milli": self.need * 1000}
         return Workload.of(pl.DataFrame(columns | {"priority": self.priority}), source="theory")
 
 
 def poisson(kinds: tuple[Kind, ...], rate: float, count: int, seed: list[int]) -> Input:
-    """So many tasks at this rate, each of a kind by lot."""
+    """So many jobs at this rate, each of a kind by lot."""
     rng = np.random.default_rng(seed)
     gap = rng.exponential(1 / rate, count)
     kind = rng.choice(len(kinds), count, p=[k.chance for k in kinds])
-    service = np.choose(kind, [k.law.draw(rng, count) for k in kinds])
+    runtime = np.choose(kind, [k.law.draw(rng, count) for k in kinds])
     need, priority = (np.array(x, dtype=np.int64)[kind] for x in ([k.need for k in kinds], [k.priority for k in kinds]))
-    return Input(gap, kind, service, need, priority)
+    return Input(gap, kind, runtime, need, priority)
 
 
 def seed_of(name: str, *numbers: int) -> list[int]:
@@ -102,5 +102,5 @@ def gpus(count: int) -> Cluster:
 
 
 def load(kinds: tuple[Kind, ...]) -> float:
-    """GPU-seconds that a task brings, on average."""
+    """GPU-seconds that a job brings, on average."""
     return sum(k.chance * k.need * k.law.mean for k in kinds)

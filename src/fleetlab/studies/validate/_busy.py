@@ -11,8 +11,8 @@ from fleetlab.studies._spread import Floats
 
 def held(result: SimResult) -> pl.DataFrame:
     """Node, start and end of every instance that was simulated."""
-    times = result.tasks.select("task", "start", "end")
-    return result.placements.select("task", "node").join(times, on="task").select("node", "start", "end")
+    times = result.jobs.select("job", "start", "end")
+    return result.placements.select("job", "node").join(times, on="job").select("node", "start", "end")
 
 
 def running(held: pl.DataFrame, times: Floats) -> Floats:

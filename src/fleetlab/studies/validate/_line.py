@@ -25,7 +25,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "why": pl.String(),
 }
 
-Tell = Callable[[str, int, float], None]
+Progress = Callable[[str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)

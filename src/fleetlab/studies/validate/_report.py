@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, WorkloadError
+from fleetlab.core import Estimate, Provenance, Result, WorkloadError
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import rarely_more
 from fleetlab.studies.validate import (
@@ -25,7 +25,7 @@ from fleetlab.studies.validate import (
     policies,
     schedules,
 )
-from fleetlab.studies.validate._line import TOGETHER, VERDICTS, Line, Tell, agree, each_of, table
+from fleetlab.studies.validate._line import TOGETHER, VERDICTS, Line, Progress, agree, each_of, table
 
 PARTS = ("schedules", "means", "approximations", "published", "real", "audit")
 HOW = (
@@ -38,7 +38,7 @@ Found = tuple[list[Line], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Result):
     """Lines by part, each with its interval and its verdict, and what they can and cannot show."""
 
     parts: Mapping[str, Sequence[Line]]
@@ -86,7 +86,7 @@ def validate(
     data: Path | str | None = None,
     only: Sequence[str] = (),
     seed: int = 0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Validation:
     """Can the simulator be trusted? Beside exact theory, published results and real logs, with intervals and verdicts.
 
@@ -95,7 +95,7 @@ def validate(
     """
     folder = _folder(data)
     wanted = _known(only)
-    told = tell or (lambda _what, _done, _share: None)
+    told = progress or (lambda _what, _done, _share: None)
     parts: dict[str, Sequence[Line]] = {}
     notes = [HOW]
     for name in wanted:
@@ -107,28 +107,28 @@ def validate(
     return Validation(parts, Provenance("validate", "fleetlab", settings, seed), tuple(notes))
 
 
-def _part(name: str, data: Path | None, seed: int, tell: Tell) -> Found:
+def _part(name: str, data: Path | None, seed: int, progress: Progress) -> Found:
     theory: dict[str, Callable[..., list[Line]]] = {
         "schedules": schedules.compare, "means": means.compare, "approximations": approximations.compare,
     }  # fmt: skip
     if name in theory:
-        return theory[name](simulate, seed=seed, tell=tell), []
+        return theory[name](simulate, seed=seed, progress=progress), []
     if name == "published":
-        return _published(data, seed, tell)
+        return _published(data, seed, progress)
     if name == "real":
-        return _real(data, seed, tell)
-    return audits.compare(data, seed=seed, tell=tell)
+        return _real(data, seed, progress)
+    return audits.compare(data, seed=seed, progress=progress)
 
 
-def _published(data: Path | None, seed: int, tell: Tell) -> Found:
-    lines = [*policies.compare(seed=seed, tell=tell), *helios.compare(seed=seed, tell=tell)]
+def _published(data: Path | None, seed: int, progress: Progress) -> Found:
+    lines = [*policies.compare(seed=seed, progress=progress), *helios.compare(seed=seed, progress=progress)]
     if missing := _missing(data, fgd.PODS, fgd.RESULTS):
         return lines, [f"left out: FGD's table: {missing}"]
     assert data is not None
-    return [*fgd.compare(data, seed=seed, tell=tell), *lines], []
+    return [*fgd.compare(data, seed=seed, progress=progress), *lines], []
 
 
-def _real(data: Path | None, seed: int, tell: Tell) -> Found:
+def _real(data: Path | None, seed: int, progress: Progress) -> Found:
     """Each log that is there; a word for each that is not."""
     lines: list[Line] = []
     notes: list[str] = []
@@ -139,7 +139,7 @@ def _real(data: Path | None, seed: int, tell: Tell) -> Found:
         else:
             found, said = log.compare(data, seed=seed)
             lines, notes = lines + found, notes + said
-        tell("real logs", k + 1, (k + 1) / len(logs))
+        progress("real logs", k + 1, (k + 1) / len(logs))
     return lines, notes
 
 

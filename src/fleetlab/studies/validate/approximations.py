@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fleetlab.queueing import solve
 from fleetlab.studies.validate._arrivals import CONSTANT, Kind, Law, load
-from fleetlab.studies.validate._line import Line, Tell
+from fleetlab.studies.validate._line import Line, Progress
 from fleetlab.studies.validate.means import ELEPHANTS, POWERS, Case, Gangs
 from fleetlab.studies.validate.schedules import Simulator
 
@@ -21,7 +21,7 @@ LENGTHS = {0.7: (25_000, 2_000), 0.9: (50_000, 8_000)}
 
 
 class System(NamedTuple):
-    """Poisson arrivals of tasks with these run times, on so many GPUs."""
+    """Poisson arrivals of jobs with these run times, on so many GPUs."""
 
     law: Law
     servers: int
@@ -70,7 +70,7 @@ def _gangs(mix: Gangs, share: float) -> Callable[[Simulator, int], list[Line]]:
         rho = rate * load(mix.kinds) / mix.servers
         count = 40_000 if share > 0.8 else 15_000
         case = Case(f"gangs, {mix.name}, {share} of the limit", {"mean response": ()}, mix.kinds, mix.servers, rate,
-                    (count, count // 6), ({"discipline": "strict"},), moves=True)  # fmt: skip
+                    (count, count // 6), ({"backfill": "none"},), moves=True)  # fmt: skip
         (found,) = case.measured(simulate, seed)["mean response"]
         reset = solve("MSJ RESET", lam=rate, **mix.told)["mean response"]
         alone = solve("M/M/c", lam=rho * mix.servers, mu=1.0, c=mix.servers)["mean response"]
@@ -99,7 +99,7 @@ def _filling(rho: float) -> Callable[[Simulator, int], list[Line]]:
     return lines
 
 
-def compare(simulate: Simulator, *, seed: int, tell: Tell) -> list[Line]:
+def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
     """Every approximation beside the simulator."""
     work: list[Callable[[Simulator, int], list[Line]]] = [system.lines for system in SYSTEMS]
     work += [_kingman, *(_gangs(mix, share) for mix in (ELEPHANTS, POWERS) for share in (0.5, 0.9)), _filling(0.5)]
@@ -107,5 +107,5 @@ def compare(simulate: Simulator, *, seed: int, tell: Tell) -> list[Line]:
     found = []
     for k, part in enumerate(work):
         found += part(simulate, seed)
-        tell("approximations", k + 1, (k + 1) / len(work))
+        progress("approximations", k + 1, (k + 1) / len(work))
     return found

@@ -14,23 +14,23 @@ from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._spread import BLOCKS, USUAL, Mean
 from fleetlab.studies.audit import Audit, audit
 from fleetlab.studies.validate import openb, pai
-from fleetlab.studies.validate._line import Line, Tell, exactly
+from fleetlab.studies.validate._line import Line, Progress, exactly
 from fleetlab.traces import read, synthesize
 
-TASKS = 20_000
+JOBS = 20_000
 PLACES = ("best_fit", "worst_fit", "fgd")
 DRAWN = "its starts follow waits drawn from published quantiles, not a schedule"
 
 
-def compare(data: Path | None, *, seed: int, tell: Tell) -> tuple[list[Line], list[str]]:
+def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[Line], list[str]]:
     """Violations of each schedule, and recorded waits beside simulated ones where a trace has both."""
-    made = synthesize("pai2020", tasks=TASKS, seed=seed)
+    made = synthesize("pai2020", jobs=JOBS, seed=seed)
     assert made.cluster is not None
     lines = []
-    for k, place in enumerate(PLACES):
-        found = audit(as_trace(simulate(made.workload, made.cluster, place=place)), place=place)
-        lines += [_violations(f"simulated by {place}", found), *_again(f"simulated by {place}", found)]
-        tell("audits", k + 1, (k + 1) / (len(PLACES) + 3))
+    for k, placement in enumerate(PLACES):
+        found = audit(as_trace(simulate(made.workload, made.cluster, placement=placement)), placement=placement)
+        lines += [_violations(f"simulated by {placement}", found), *_again(f"simulated by {placement}", found)]
+        progress("audits", k + 1, (k + 1) / (len(PLACES) + 3))
     lines += _log("built-in", audit(made), DRAWN)
     if data is None:
         return lines, ["left out: audits of real logs: no folder of real traces was given (--data DIR)"]
@@ -47,20 +47,20 @@ def compare(data: Path | None, *, seed: int, tell: Tell) -> tuple[list[Line], li
         notes.append("audit of PAI: the tail of the instance table has no requests: only nodes could be looked at")
     else:
         notes.append(f"left out: audit of PAI: not in {data.name}: {pai.FOLDER}")
-    tell("audits", len(PLACES) + 3, 1.0)
+    progress("audits", len(PLACES) + 3, 1.0)
     return lines, notes
 
 
 def as_trace(result: SimResult) -> Trace:
     """A simulated schedule, as if a log had recorded it."""
-    times = result.tasks.select("task", "start", "end")
-    frame = result.world.frame.drop("start", "end").join(times, on="task", how="left", maintain_order="left")
-    placed = result.placements.join(times, on="task", maintain_order="left")
-    rows = placed.select("task", pl.int_range(pl.len()).alias("worker"), "node", pl.lit("completed").alias("status"),
+    times = result.jobs.select("job", "start", "end")
+    frame = result.world.frame.drop("start", "end").join(times, on="job", how="left", maintain_order="left")
+    placed = result.placements.join(times, on="job", maintain_order="left")
+    rows = placed.select("job", pl.int_range(pl.len()).alias("worker"), "node", pl.lit("completed").alias("status"),
                          "start", "end")  # fmt: skip
-    workload = Workload.of(frame.drop("task"), source="simulated")
-    numbers = frame.select("task", number=pl.int_range(pl.len(), dtype=pl.Int64))
-    rows = rows.join(numbers, on="task", maintain_order="left").with_columns(task="number").drop("number")
+    workload = Workload.of(frame.drop("job"), source="simulated")
+    numbers = frame.select("job", number=pl.int_range(pl.len(), dtype=pl.Int64))
+    rows = rows.join(numbers, on="job", maintain_order="left").with_columns(job="number").drop("number")
     return Trace(workload, Provenance("simulate", "simulated"), cluster=result.cluster,
                  placements=rows.cast(PLACEMENTS).lazy())  # type: ignore[arg-type]  # fmt: skip
 
@@ -80,7 +80,7 @@ def _log(name: str, found: Audit, why: str) -> list[Line]:
     count = replace(exactly(name, "violations", 0, found.violations.height, why), counts=False)
     waits = []
     for row in found.waits.iter_rows(named=True):
-        # As sure as the difference is: both waits are of the same tasks.
+        # As sure as the difference is: both waits are of the same jobs.
         error = (row["difference high"] - row["difference"]) / student(BLOCKS - 1, USUAL)
         mean = Mean(row["simulated"], error, BLOCKS - 1)
         waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded"], mean, why=why, counts=False))

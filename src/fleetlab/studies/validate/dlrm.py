@@ -22,7 +22,7 @@ from fleetlab.traces import read
 FOLDER = "alibaba-dlrm-v2025"
 FILE = "disaggregated_DLRM_trace.csv"
 HOUR, MINUTE = 3600.0, 60.0
-SPARE = 1.1  # of the peak, in nodes: rules about instances of one service on a node cost some room
+SPARE = 1.1  # of the peak, in nodes: rules about instances of one runtime on a node cost some room
 DRAWS = 400
 CAN = (
     "DLRM 2025: no nodes are published; the replay is on an assumed cluster of 110 % of the peak. It shows "
@@ -34,10 +34,10 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     """Instances at each hour by role, and mean delays by role and by placement rule."""
     log = read(data / FOLDER / FILE, "dlrm2025").workload.frame
     horizon = float(pl.concat([log["start"], log["end"]]).max())  # type: ignore[arg-type]
-    tasks = _alive(log, horizon)
-    result = simulate(Workload.of(_asked(tasks), source="dlrm2025"), _cluster(tasks))
-    played = result.tasks.select("task", "wait", simulated="start", until="end")
-    both = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="task")
+    jobs = _alive(log, horizon)
+    result = simulate(Workload.of(_asked(jobs), source="dlrm2025"), _cluster(jobs))
+    played = result.jobs.select("job", "wait", simulated="start", until="end")
+    both = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="job")
     hours = np.arange(HOUR, horizon, HOUR)
     lines = [line for role in ("CN", "HN") for line in _concurrency(role, both, hours)]
     known = both.filter(pl.col("start").is_not_null() & ~pl.col("older"))
@@ -57,16 +57,16 @@ def _alive(log: pl.DataFrame, horizon: float) -> pl.DataFrame:
     return frame.with_columns(life=end - begin, begin=begin, stop=end).sort("submit", maintain_order=True)
 
 
-def _asked(tasks: pl.DataFrame) -> pl.DataFrame:
+def _asked(jobs: pl.DataFrame) -> pl.DataFrame:
     asks = ("cpu_milli", "memory_mib", "gpu_milli", "rdma_milli", "disk_mib", "app", "max_per_node")
-    return tasks.select("submit", *asks, service="life")
+    return jobs.select("submit", *asks, runtime="life")
 
 
-def _cluster(tasks: pl.DataFrame) -> Cluster:
+def _cluster(jobs: pl.DataFrame) -> Cluster:
     """Nodes for each role, as many as its peak needs of its scarcest resource, with some to spare."""
     frames = []
     for role, gpus in (("CN", 0), ("HN", 8)):
-        mine = tasks.filter(pl.col("group").cast(pl.String) == role)
+        mine = jobs.filter(pl.col("group").cast(pl.String) == role)
         node = {c: _largest(mine, c) * 8 for c in ("cpu_milli", "memory_mib", "disk_mib", "rdma_milli")}
         most = max(_peak(mine, c) / size for c, size in node.items() if size)
         count = int(np.ceil(SPARE * max(most, _peak(mine, "gpu_milli") / (1000 * gpus) if gpus else 0.0)))
@@ -77,14 +77,14 @@ def _cluster(tasks: pl.DataFrame) -> Cluster:
     return Cluster.of(pl.concat(frames), source="110 % of the peak")
 
 
-def _largest(tasks: pl.DataFrame, column: str) -> int:
-    return int(tasks[column].quantile(0.9, "higher") or 0)
+def _largest(jobs: pl.DataFrame, column: str) -> int:
+    return int(jobs[column].quantile(0.9, "higher") or 0)
 
 
-def _peak(tasks: pl.DataFrame, column: str) -> float:
+def _peak(jobs: pl.DataFrame, column: str) -> float:
     change = pl.concat([
-        tasks.select(time="begin", amount=pl.col(column).cast(pl.Float64)),
-        tasks.select(time="stop", amount=-pl.col(column).cast(pl.Float64)),
+        jobs.select(time="begin", amount=pl.col(column).cast(pl.Float64)),
+        jobs.select(time="stop", amount=-pl.col(column).cast(pl.Float64)),
     ])  # fmt: skip
     return float(change.group_by("time").agg(pl.col("amount").sum()).sort("time")["amount"].cum_sum().max() or 0.0)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.sim import pack
 from fleetlab.studies._spread import Mean, over_runs
-from fleetlab.studies.validate._line import Line, Tell
+from fleetlab.studies.validate._line import Line, Progress
 from fleetlab.traces import read
 
 PODS, RESULTS = "alibaba-openb-v2023", "fgd-expected-results"
@@ -27,7 +27,7 @@ SEEDS = 10
 NEAR = 0.05  # of the GPUs that are left
 
 
-def compare(data: Path, *, seed: int, tell: Tell) -> list[Line]:
+def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
     """Unallocated GPUs at 100 % arrived demand, beside the authors' own."""
     theirs = _published(data / RESULTS / "allo.csv")
     found = []
@@ -35,20 +35,20 @@ def compare(data: Path, *, seed: int, tell: Tell) -> list[Line]:
         trace = read(data / PODS / f"openb_pod_list_{name}.csv", "openb2023")
         assert trace.cluster is not None
         count = SEEDS if name == "default" else SEEDS // 2
-        packed = pack(trace.workload, trace.cluster, place=places, seeds=range(42 + seed, 42 + seed + count))
+        packed = pack(trace.workload, trace.cluster, placement=places, seeds=range(42 + seed, 42 + seed + count))
         left = packed.curves.filter(pl.col("arrived") == 100).with_columns(left=100 - pl.col("allocated"))
-        for place in places:
-            ours = left.filter(pl.col("place") == place)["left"].to_list()
-            found.append(_line(name, place, theirs[f"openb_pod_list_{name}", place], ours))
-        tell("FGD's table", k + 1, (k + 1) / len(LISTS))
+        for placement in places:
+            ours = left.filter(pl.col("placement") == placement)["left"].to_list()
+            found.append(_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
+        progress("FGD's table", k + 1, (k + 1) / len(LISTS))
     return found
 
 
-def _line(pods: str, place: str, theirs: list[float], ours: list[float]) -> Line:
+def _line(pods: str, placement: str, theirs: list[float], ours: list[float]) -> Line:
     there, here = over_runs(theirs), over_runs(ours)
     # Of a difference of two means both errors count; the smaller number of seeds is the careful one.
     both = Mean(here.value, (there.error**2 + here.error**2) ** 0.5, min(there.freedom, here.freedom))
-    return Line(f"FGD, {pods}, {place}", "unallocated GPUs, %", there.value, both, near=NEAR)
+    return Line(f"FGD, {pods}, {placement}", "unallocated GPUs, %", there.value, both, near=NEAR)
 
 
 def _published(path: Path) -> dict[tuple[str, str], list[float]]:

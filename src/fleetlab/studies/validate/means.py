@@ -1,8 +1,8 @@
 """Means beside exact theory, over a grid of models, loads and numbers of GPUs.
 
 A line is the mean of independent runs without their beginnings, freed of what controls explain: averages whose mean is
-zero whatever the simulator does, because they join what a task found with what nobody could know by then, or look at
-the input only. At a load of 0.9 plain means would need ten times as many tasks for the same interval.
+zero whatever the simulator does, because they join what a job found with what nobody could know by then, or look at
+the input only. At a load of 0.9 plain means would need ten times as many jobs for the same interval.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fleetlab.studies.validate._arrivals import (
     poisson,
     seed_of,
 )
-from fleetlab.studies.validate._line import Line, Tell
+from fleetlab.studies.validate._line import Line, Progress
 from fleetlab.studies.validate.schedules import Simulator
 
 RUNS = 20
 HYPER, LOGNORMAL = Law("hyperexponential", scv=4.0), Law("lognormal", scv=4.0)
 TWO = (Kind(0.4, priority=1), Kind(0.6, priority=0))
-# Tasks of a run by load, and of its beginning that is left out; fewer where tasks are put off, which takes longer.
+# Jobs of a run by load, and of its beginning that is left out; fewer where jobs are put off, which takes longer.
 LENGTHS = {0.5: (8_000, 1_000), 0.7: (15_000, 1_000), 0.8: (20_000, 3_000), 0.9: (30_000, 6_000)}
 MOVING = {0.5: (5_000, 1_000), 0.8: (8_000, 2_000), 0.9: (12_000, 3_000)}
 
@@ -50,8 +50,8 @@ class Case:
     servers: int
     rate: float
     length: tuple[int, int]
-    rules: Sequence[dict[str, Any]] = field(default_factory=lambda: ({"discipline": "strict"}, {}))  # runs take turns
-    moves: bool = False  # what a task waits hangs on those after it
+    rules: Sequence[dict[str, Any]] = field(default_factory=lambda: ({"backfill": "none"}, {}))  # runs take turns
+    moves: bool = False  # what a job waits hangs on those after it
 
     def lines(self, simulate: Simulator, seed: int) -> list[Line]:
         """A line for each metric and priority."""
@@ -78,22 +78,22 @@ class Case:
 
     def _run(self, simulate: Simulator, seed: int, k: int) -> tuple[dict[str, list[float]], list[float]]:
         put = poisson(self.kinds, self.rate, self.length[0], seed_of(self.name, seed, k))
-        tasks = simulate(put.workload(), gpus(self.servers), **self.rules[k % len(self.rules)]).tasks
+        jobs = simulate(put.workload(), gpus(self.servers), **self.rules[k % len(self.rules)]).jobs
         kept = np.arange(self.length[0]) >= self.length[1]
         ranks = sorted({kind.priority for kind in self.kinds}, reverse=True)
         means = {
-            metric: [float(_values(tasks, metric)[kept & (put.priority == p)].mean()) for p in ranks]
+            metric: [float(_values(jobs, metric)[kept & (put.priority == p)].mean()) for p in ranks]
             for metric in self.exact
         }
-        return means, self._controls(tasks, put, kept)
+        return means, self._controls(jobs, put, kept)
 
-    def _controls(self, tasks: pl.DataFrame, put: Input, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> list[float]:
+    def _controls(self, jobs: pl.DataFrame, put: Input, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> list[float]:
         work = _one_fast_server(put, self.servers)
-        found = (work if self.moves else tasks["wait"].to_numpy())[kept][:-1]
+        found = (work if self.moves else jobs["wait"].to_numpy())[kept][:-1]
         at = np.flatnonzero(kept)[:-1]
         controls = [float((found * (put.gap[at + 1] - 1 / self.rate)).mean())]
         for k, kind in enumerate(self.kinds):
-            seconds = np.where(put.kind[at] == k, put.service[at], 0.0)
+            seconds = np.where(put.kind[at] == k, put.runtime[at], 0.0)
             controls.append(float((found * (seconds - kind.chance * kind.law.mean)).mean()))
         # With one GPU, first come first served, that server is the case itself: it would explain all, and say nothing.
         if self.servers > 1 or self.moves:
@@ -103,15 +103,15 @@ class Case:
         return controls
 
 
-def _values(tasks: pl.DataFrame, metric: str) -> Floats:
+def _values(jobs: pl.DataFrame, metric: str) -> Floats:
     if metric == "chance to wait":
-        return (tasks["wait"] > 0).cast(pl.Float64).to_numpy()
-    return tasks["wait" if metric == "mean wait" else "completion"].to_numpy()
+        return (jobs["wait"] > 0).cast(pl.Float64).to_numpy()
+    return jobs["wait" if metric == "mean wait" else "jct"].to_numpy()
 
 
 def _one_fast_server(put: Input, servers: int) -> Floats:
-    """Work before each task if all GPUs were one fast server: Lindley's recursion, on the input alone."""
-    walk = np.append(0, np.cumsum(put.need[:-1] * put.service[:-1] / servers - put.gap[1:]))
+    """Work before each job if all GPUs were one fast server: Lindley's recursion, on the input alone."""
+    walk = np.append(0, np.cumsum(put.need[:-1] * put.runtime[:-1] / servers - put.gap[1:]))
     return np.asarray(walk - np.minimum.accumulate(walk))
 
 
@@ -122,19 +122,19 @@ def _many_servers(servers: int, rho: float) -> Case:
     found = solve("M/M/c", lam=servers * rho, mu=1.0, c=servers)
     exact = {metric: [found[metric]] for metric in ("mean wait", "chance to wait")}
     count, warm = LENGTHS[rho]
-    length = (count * (2 if servers > 8 else 1), warm)  # of many GPUs more tasks pass in the same time
+    length = (count * (2 if servers > 8 else 1), warm)  # of many GPUs more jobs pass in the same time
     return Case(f"M/M/{servers}, ρ {rho}", exact, (Kind(),), servers, servers * rho, length)
 
 
 def _one_server(law: Law, rho: float) -> Case:
-    exact = solve("M/G/1", lam=rho, service=law.words)["mean wait"]
+    exact = solve("M/G/1", lam=rho, runtime=law.words)["mean wait"]
     count, warm = LENGTHS[rho]
     return Case(f"M/G/1, {law.words}, ρ {rho}", {"mean wait": [exact]}, (Kind(law=law),), 1, rho, (2 * count, warm))
 
 
 def _by_run_time(order: str, law: Law, rho: float) -> Case:
     model, metric = ("M/G/1 SJF", "mean wait") if order == "sjf" else ("M/G/1 SRPT", "mean response")
-    exact = solve(model, lam=rho, service=law.words)[metric]
+    exact = solve(model, lam=rho, runtime=law.words)[metric]
     length = LENGTHS[rho] if order == "sjf" else MOVING[rho]
     return Case(f"{model}, {law.words}, ρ {rho}", {metric: [exact]}, (Kind(law=law),), 1, rho, length,
                 ({"order": order},), moves=True)  # fmt: skip
@@ -169,7 +169,7 @@ def grid() -> list[Case]:
 
 @dataclass(frozen=True)
 class Gangs:
-    """Classes of tasks that hold several GPUs at once."""
+    """Classes of jobs that hold several GPUs at once."""
 
     name: str
     servers: int
@@ -187,17 +187,17 @@ class Gangs:
         return {"c": self.servers, "n": n, "p": p, "mu": [1 / m for m in mean]}
 
     def limit(self) -> float:
-        """Tasks a second, at most, where the head of the line blocks."""
+        """Jobs a second, at most, where the head of the line blocks."""
         return solve("MSJ saturated", **self.told)["most jobs a second"]
 
     def saturated(self, simulate: Simulator, seed: int, runs: int = 10, count: int = 20_000) -> Line:
-        """Tasks a second where all have come already, between the first tenth and the last."""
+        """Jobs a second where all have come already, between the first tenth and the last."""
         rates = []
         for k in range(runs):
             put = poisson(self.kinds, 1.0, count, seed_of(self.name, seed, k))._replace(gap=np.zeros(count))
-            start = simulate(put.workload(), gpus(self.servers), discipline="strict").tasks["start"]
+            start = simulate(put.workload(), gpus(self.servers), backfill="none").jobs["start"]
             rates.append(0.8 * count / (start[int(0.9 * count)] - start[int(0.1 * count)]))
-        return Line(f"gangs, {self.name}, a line without end", "tasks a second", self.limit(), over_runs(rates))
+        return Line(f"gangs, {self.name}, a line without end", "jobs a second", self.limit(), over_runs(rates))
 
 
 TWO_SIZES = Gangs("1 or 4 of 4 GPUs", 4, ((0.5, 1, 1.0), (0.5, 4, 1.0)))
@@ -206,12 +206,12 @@ POWERS = Gangs("1, 2, 4 or 8 of 8", 8, ((0.6, 1, 1.0), (0.2, 2, 1.0), (0.1, 4, 1
 ODD = Gangs("3 or 10 of 30", 30, ((0.5, 3, 1.0), (0.5, 10, 1.0)))
 
 
-def compare(simulate: Simulator, *, seed: int, tell: Tell) -> list[Line]:
+def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
     """Every mean of the grid beside its exact value."""
     work: list[Callable[[], list[Line]]] = [lambda case=case: case.lines(simulate, seed) for case in grid()]  # type: ignore[misc]
     work += [lambda g=g: [g.saturated(simulate, seed)] for g in (TWO_SIZES, ELEPHANTS, POWERS, ODD)]  # type: ignore[misc]
     found = []
     for k, part in enumerate(work):
         found += part()
-        tell("means", k + 1, (k + 1) / len(work))
+        progress("means", k + 1, (k + 1) / len(work))
     return found

@@ -29,9 +29,9 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     """Delays as recorded, beside what the simulator says; what is left is fitted."""
     trace = read(data / FOLDER / PODS, "openb2023")
     assert trace.cluster is not None
-    tasks = simulate(trace.workload, trace.cluster).tasks
-    log = trace.workload.frame.select("task", recorded=pl.col("start") - pl.col("submit"))
-    both = tasks.select("task", "wait", "gpu_milli").join(log.drop_nulls(), on="task").sort("task")
+    jobs = simulate(trace.workload, trace.cluster).jobs
+    log = trace.workload.frame.select("job", recorded=pl.col("start") - pl.col("submit"))
+    both = jobs.select("job", "wait", "gpu_milli").join(log.drop_nulls(), on="job").sort("job")
     delay, wait = both["recorded"].to_numpy(), both["wait"].to_numpy()
     why = "the log's delays are the scheduler's latency: the simulator decides at once"
     lines = [

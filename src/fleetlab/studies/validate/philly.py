@@ -30,49 +30,49 @@ CAN = (
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     """Active nodes by minute, simulated and recorded: their level, and whether they rise and fall together."""
-    jobs, cluster, left = _read(data / FOLDER)
+    records, cluster, left = _read(data / FOLDER)
     log = pl.read_csv(data / FOLDER / "philly_node_sequence.csv", try_parse_dates=True).sort("time")
-    zero = jobs["timestamp"].min()
-    workload = Workload.of(_tasks(jobs), source="philly_sia_82k")
+    zero = records["timestamp"].min()
+    workload = Workload.of(_jobs(records), source="philly_sia_82k")
     seconds = (log["time"] - zero).dt.total_seconds().to_numpy().astype(np.float64)
     kept = seconds >= WARM
     recorded = log["active"].cast(pl.Float64).to_numpy()[kept]
     lines = []
-    for place in ("best_fit", "spread"):
-        active = busy_nodes(held(simulate(workload, cluster, place=place)), seconds[kept])
-        lines += _lines(place, recorded, active, seed)
+    for placement in ("best_fit", "spread"):
+        active = busy_nodes(held(simulate(workload, cluster, placement=placement)), seconds[kept])
+        lines += _lines(placement, recorded, active, seed)
     return lines, [CAN, f"Philly: {left} jobs are left out, of virtual clusters whose size is not told, or damaged"]
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, Cluster, int]:
     sizes = pl.read_csv(folder / "philly_vc.csv")
     raw = pl.read_csv(folder / "philly_sia_82k.csv", try_parse_dates=True)
-    jobs = raw.drop_nulls().filter(pl.col("cluster").is_in(sizes["vc"].to_list())).sort("timestamp")
+    records = raw.drop_nulls().filter(pl.col("cluster").is_in(sizes["vc"].to_list())).sort("timestamp")
     # A virtual cluster is a pool of its own: as a GPU type that its jobs ask for.
     nodes = [
         {"node": f"{vc}-{k}", "pool": vc, "gpu_type": vc, "gpus": GPUS}
         for vc, count in sizes.iter_rows()
         for k in range(count)
     ]
-    return jobs, Cluster.of(pl.DataFrame(nodes), source="philly_vc"), raw.height - jobs.height
+    return records, Cluster.of(pl.DataFrame(nodes), source="philly_vc"), raw.height - records.height
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     """More GPUs than a node has are a gang of whole nodes, or of one GPU each where that does not add up."""
     count = pl.col("num_gpus")
     whole = (count > GPUS) & (count % GPUS == 0)
     each = pl.when(whole).then(GPUS).when(count > GPUS).then(1).otherwise(count)
-    return jobs.select(
+    return records.select(
         submit=(pl.col("timestamp") - pl.col("timestamp").min()).dt.total_seconds().cast(pl.Float64),
-        service="duration",
+        runtime="duration",
         instances=(count // each).cast(pl.Int32),
         gpu_milli=(each * 1000).cast(pl.Int32),
         gpu_types=pl.concat_list("cluster"),
     )
 
 
-def _lines(place: str, recorded: Floats, active: Floats, seed: int) -> list[Line]:
-    case = f"Philly, {place}"
+def _lines(placement: str, recorded: Floats, active: Floats, seed: int) -> list[Line]:
+    case = f"Philly, {placement}"
     whole = len(recorded) // DAY * DAY
     days = [x[:whole].reshape(-1, DAY).mean(axis=1) for x in (recorded, active)]
     apart = over_runs(_weeks(days[1] - days[0]))

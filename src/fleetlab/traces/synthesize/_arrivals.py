@@ -1,4 +1,4 @@
-"""When tasks come: an hourly and weekly rhythm, days that differ, and bursts of one group's tasks."""
+"""When jobs come: an hourly and weekly rhythm, days that differ, and bursts of one group's jobs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SWAY = 0.6  # of what makes an hour differ from day to day, how much the whole d
 NOISE = 0.75  # of that difference, what the weekend does not explain
 LONGEST = 0.6  # of the way from median to quartile, by which the emptiest hour is below the lower quartile
 
-AGAIN = 0.97  # the chance that a group's next task comes in the same burst as its last
-GAPS = np.array([0.6, 0.2, 0.1, 0.05, 0.05])  # of seconds 0 to 4 between tasks of a burst
+AGAIN = 0.97  # the chance that a group's next job comes in the same burst as its last
+GAPS = np.array([0.6, 0.2, 0.1, 0.05, 0.05])  # of seconds 0 to 4 between jobs of a burst
 
 
 def submissions(group: Ints, days: float, rng: np.random.Generator) -> Floats:
-    """Submission times of tasks, which stand group by group, in whole seconds from midnight of the first day."""
-    tasks = len(group)
+    """Submission times of jobs, which stand group by group, in whole seconds from midnight of the first day."""
+    jobs = len(group)
     hours = _hours(days, rng)
-    fresh = np.append(True, group[1:] != group[:-1]) | (rng.random(tasks) > AGAIN)
+    fresh = np.append(True, group[1:] != group[:-1]) | (rng.random(jobs) > AGAIN)
     burst = np.cumsum(fresh) - 1
     sizes = np.bincount(burst)
     start = _starts(sizes, hours, days, rng)
-    gaps = np.where(fresh, 0, rng.choice(len(GAPS), size=tasks, p=GAPS))
+    gaps = np.where(fresh, 0, rng.choice(len(GAPS), size=jobs, p=GAPS))
     upto = np.cumsum(gaps)
     since = upto - upto[np.flatnonzero(fresh)][burst]
     return np.asarray(np.minimum(np.floor(start[burst]) + since, np.floor(days * DAY)))
 
 
 def _starts(sizes: Ints, hours: Floats, days: float, rng: np.random.Generator) -> Floats:
-    """Lay bursts in random order along the hours, each hour holding its part of all tasks; within it, anywhere."""
+    """Lay bursts in random order along the hours, each hour holding its part of all jobs; within it, anywhere."""
     order = rng.permutation(len(sizes))
     middle = np.cumsum(sizes[order]) - sizes[order] / 2
     upto = np.cumsum(hours) / hours.sum() * sizes.sum()
@@ -46,7 +46,7 @@ def _starts(sizes: Ints, hours: Floats, days: float, rng: np.random.Generator) -
 
 
 def _hours(days: float, rng: np.random.Generator) -> Floats:
-    """How many tasks each hour has, up to a factor: each hour of the day takes its published quantiles, in some order.
+    """How many jobs each hour has, up to a factor: each hour of the day takes its published quantiles, in some order.
 
     The order is what weekday, the day as a whole and chance say.
     """
@@ -82,7 +82,7 @@ def _quantiles(hour: int, stretch: float) -> tuple[Floats, Floats]:
 
 @cache
 def _stretch() -> float:
-    """How far the busiest days reach above the upper quartile, so that a mean day has its published number of tasks."""
+    """How far the busiest days reach above the upper quartile, so that a mean day has its published number of jobs."""
     at = (np.arange(2000) + 0.5) / 2000
     low, high = 0.0, 20.0
     for _ in range(50):

@@ -48,7 +48,7 @@ def drawn(law: Floats, edges: Floats, pool: Ints, at: Floats) -> tuple[Floats, I
     """The value at quantile `at` of its pool's law, and the bin that it is in."""
     pools, bins = law.shape
     total = law.sum(axis=1, keepdims=True)
-    # A pool that the law has no tasks in is drawn from what all pools say together.
+    # A pool that the law has no jobs in is drawn from what all pools say together.
     share = np.where(total > 0, law / np.where(total > 0, total, 1), law.sum(axis=0) / law.sum())
     upto = np.cumsum(share, axis=1)
     upto /= upto[:, -1:]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, Trace, TraceError
+from fleetlab.core import Estimate, Provenance, Result, Trace, TraceError
 from fleetlab.traces.synthesize._laws import LAWS
 from fleetlab.traces.synthesize._measure import Target
 from fleetlab.traces.synthesize._rhythm import rhythm
@@ -16,8 +16,8 @@ from fleetlab.traces.synthesize._view import View
 
 # Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
 CONFLICTS: dict[str, str] = {
-    "instances a task": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
-    "instances in tasks of more than 100 GPUs": (
+    "instances a job": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
+    "instances in jobs of more than 100 GPUs": (
         "13.2 % of instances are in gangs of more than 100, and 1.4 % of those with a GPU ask for more than one: "
         "together less than 15 %"
     ),
@@ -28,17 +28,17 @@ CONFLICTS: dict[str, str] = {
         "twice the 1,700 held with sharing, which 2,595 held on MISC and V100 nodes contradict"
     ),
     "instances that the group's mean, or else the user's, predicts within 25%": (
-        "by the published recurrence a quarter of all tasks are the first of their group: no mean of earlier ones "
+        "by the published recurrence a quarter of all jobs are the first of their group: no mean of earlier ones "
         "predicts those"
     ),
 }
 
-LEAST = 10_000  # tasks: with fewer, nearly every number would be within its sampling error
+LEAST = 10_000  # jobs: with fewer, nearly every number would be within its sampling error
 VERDICTS = ("met", "missed", "conflict", "too few")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Result):
     """Each published number, what the trace has, and the verdict."""
 
     frame: pl.DataFrame
@@ -69,7 +69,7 @@ def check(trace: Trace) -> Check:
         msg = f"not a trace that `synthesize` made: {trace.workload.source}"
         raise TraceError(msg, hint="the published numbers are of one cluster; no other trace is bound by them")
     if len(trace.workload) < LEAST:
-        msg = f"too few tasks to hold against what was published of a million: {len(trace.workload):,}"
+        msg = f"too few jobs to hold against what was published of a million: {len(trace.workload):,}"
         raise TraceError(msg, hint=f"make {LEAST:,} or more")
     view = View.of(trace)
     rows = [_row(t, len(trace.workload)) for t in (*demand(trace, view), *rhythm(view))]
@@ -79,8 +79,8 @@ def check(trace: Trace) -> Check:
     )
 
 
-def _row(t: Target, tasks: int) -> dict[str, object]:
-    verdict = _verdict(t, tasks)
+def _row(t: Target, jobs: int) -> dict[str, object]:
+    verdict = _verdict(t, jobs)
     return {
         "target": t.target,
         "published": float(t.published),
@@ -90,19 +90,19 @@ def _row(t: Target, tasks: int) -> dict[str, object]:
         "tolerance": t.tolerance,
         "source": LAWS["sources"][t.source],
         "verdict": verdict,
-        "why": CONFLICTS[t.target] if verdict == "conflict" else _short_of(t, tasks) or t.level,
+        "why": CONFLICTS[t.target] if verdict == "conflict" else _short_of(t, jobs) or t.level,
     }
 
 
-def _verdict(t: Target, tasks: int) -> str:
-    if _short_of(t, tasks):
+def _verdict(t: Target, jobs: int) -> str:
+    if _short_of(t, jobs):
         return "too few"
     if t.low <= t.achieved <= t.high or t.level:
         return "met"
     return "conflict" if t.target in CONFLICTS else "missed"
 
 
-def _short_of(t: Target, tasks: int) -> str | None:
-    if tasks < t.needs:
-        return f"needs {t.needs:,} tasks"
+def _short_of(t: Target, jobs: int) -> str | None:
+    if jobs < t.needs:
+        return f"needs {t.needs:,} jobs"
     return t.few

@@ -1,4 +1,4 @@
-"""Which task waits how long: drawn, not scheduled, so that short and long tasks wait the published part of their time.
+"""Which job waits how long: drawn, not scheduled, so that short and long jobs wait the published part of their time.
 
 A synthetic log saw no scheduler. Its waits have the published quantiles and go with run times as published, but they do
 not know what else was running, so an audit of capacity over its `start` and `end` may find more than the cluster has.
@@ -25,12 +25,12 @@ GOLDEN = (5**0.5 - 1) / 2
 FINE = 8  # waits that stand for a bin
 
 
-def waits(law: Shapes, shape: Ints, service: Floats, rng: np.random.Generator) -> Floats:
-    """Wait of each task, in whole seconds; where its run time is not a number, one of any run time."""
+def waits(law: Shapes, shape: Ints, runtime: Floats, rng: np.random.Generator) -> Floats:
+    """Wait of each job, in whole seconds; where its run time is not a number, one of any run time."""
     pool, bins = _pools(law)[shape], len(RUN_EDGES) - 1
-    known = np.isfinite(service)
-    at = np.clip(np.searchsorted(RUN_EDGES, service, side="right") - 1, 0, bins - 1)
-    # What tasks wait by their run time; and, in a last row, whatever that is.
+    known = np.isfinite(runtime)
+    at = np.clip(np.searchsorted(RUN_EDGES, runtime, side="right") - 1, 0, bins - 1)
+    # What jobs wait by their run time; and, in a last row, whatever that is.
     given = np.concatenate([_conditional(pool[known], at[known]), margins().second[:, None, :]], axis=1)
     row = pool * (bins + 1) + np.where(known, at, bins)
     score, _ = drawn(given.reshape(POOLS * (bins + 1), -1), _waits.EDGES, row, _evenly(row, law.instances[shape], rng))
@@ -48,7 +48,7 @@ def _conditional(pool: Ints, at: Ints) -> Floats:
 
 
 def _evenly(row: Ints, instances: Ints, rng: np.random.Generator) -> Floats:
-    """A quantile for each task, so that those of any few neighbours in row and gang size are spread over (0, 1).
+    """A quantile for each job, so that those of any few neighbours in row and gang size are spread over (0, 1).
 
     Steps of the golden section do that best (Weyl's sequence). By lot, ranks would stray, and with them who waits long.
     """
@@ -64,7 +64,7 @@ def _pools(law: Shapes) -> Ints:
 
 @cache
 def margins() -> Margins:
-    """What is known of each pool: of tasks without a GPU no waits are published, so they wait as MISC ones do."""
+    """What is known of each pool: of jobs without a GPU no waits are published, so they wait as MISC ones do."""
     law = shapes()
     type, request, gang = np.unravel_index(np.arange(POOLS), (CPU_ONLY + 1, len(REQUESTS), len(GANGS)))
     waiting = np.where(type == CPU_ONLY, TYPES.index("MISC"), type)
@@ -74,7 +74,7 @@ def margins() -> Margins:
 
 
 def _parts(law: Floats) -> Floats:
-    """Of each pool's own; a pool that the law has no tasks in is like all of them."""
+    """Of each pool's own; a pool that the law has no jobs in is like all of them."""
     total = law.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, law / np.where(total > 0, total, 1), law.sum(axis=0) / law.sum()))
 
@@ -84,7 +84,7 @@ def tilts() -> Floats:
     """Tilt run times and waits towards one another, by the published part of completion that is waiting."""
     law, share = shapes(), margins().share
     size = summed(_pools(law), law.share * law.instances, POOLS) / np.maximum(share, 1e-300)
-    wishes = [*_wishes("task", np.ones(POOLS)), *_wishes("instance", size / (share @ size))]
+    wishes = [*_wishes("job", np.ones(POOLS)), *_wishes("instance", size / (share @ size))]
     return tilt("waits and run times", margins(), wishes)
 
 

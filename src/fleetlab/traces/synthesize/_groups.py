@@ -1,7 +1,7 @@
 """Who submits what again and again: recurring groups, their shapes and their users.
 
 Groups are dealt like cards, the largest first, each into a place that still has room for it; the small ones at the end
-fill what is left. So every law of tasks holds although a group's tasks are all alike.
+fill what is left. So every law of jobs holds although a group's jobs are all alike.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from fleetlab.traces.synthesize._requests import Shapes
 # How many users there are in a part of the trace: the authors' sample of 100,000 jobs has about 577 of 1,300.
 USERS_GROW = np.log(577 / PRINTED["users"]) / np.log(100_000 / FULL)
 
-# Share of a user's tasks that are gangs, by the user's tasks (at full size): small users hardly run any.
-GANG_TASKS = np.log([20.0, 76.0, 400.0, 2018.0, 13_450.0])
+# Share of a user's jobs that are gangs, by the user's jobs (at full size): small users hardly run any.
+GANG_JOBS = np.log([20.0, 76.0, 400.0, 2018.0, 13_450.0])
 GANG_SHARE = np.array([0.06, 0.075, 0.22, 0.40, 0.30])
 
 
-STAYS = 16  # tasks of a group after which its CPUs and memory may change
+STAYS = 16  # jobs of a group after which its CPUs and memory may change
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """One entry a group: how often it runs, of which kind of shape, and whose it is."""
 
-    tasks: Ints
+    jobs: Ints
     kind: Ints
     user: Ints
 
 
-def groups(tasks: int, shapes: Shapes, rng: np.random.Generator) -> Groups:
-    """Make groups with `tasks` tasks in all, give each a size, GPU share and type, and a user."""
-    sizes = group_sizes(tasks)
+def groups(jobs: int, shapes: Shapes, rng: np.random.Generator) -> Groups:
+    """Make groups with `jobs` jobs in all, give each a size, GPU share and type, and a user."""
+    sizes = group_sizes(jobs)
     kind = deal(sizes, summed(shapes.kind, shapes.share), rng)
     gang = shapes.instances[shapes.first[kind]] > 1
-    users, share = _users(tasks, int(sizes[gang].sum()))
+    users, share = _users(jobs, int(sizes[gang].sum()))
     user = np.empty(len(sizes), dtype=np.int64)
     user[gang] = deal(sizes[gang], users * share, rng)
     user[~gang] = deal(sizes[~gang], users * (1 - share), rng)
     return Groups(sizes, kind, user)
 
 
-def task_shapes(found: Groups, shapes: Shapes, rng: np.random.Generator) -> Ints:
-    """Shape of each task, group by group: a large group changes its CPUs and memory every so many tasks."""
-    group = np.repeat(np.arange(len(found.tasks)), found.tasks)
-    first = np.cumsum(found.tasks) - found.tasks
+def job_shapes(found: Groups, shapes: Shapes, rng: np.random.Generator) -> Ints:
+    """Shape of each job, group by group: a large group changes its CPUs and memory every so many jobs."""
+    group = np.repeat(np.arange(len(found.jobs)), found.jobs)
+    first = np.cumsum(found.jobs) - found.jobs
     fresh = (np.arange(len(group)) - first[group]) % STAYS == 0
     stretch = np.cumsum(fresh) - 1
     sizes, kind = np.bincount(stretch), found.kind[group[fresh]]
     order = np.lexsort((rng.random(len(sizes)), kind))
     total = summed(kind, sizes, len(shapes.first) - 1)
-    # The middle of a stretch, as a part of all tasks of its kind, laid along the shapes of that kind.
+    # The middle of a stretch, as a part of all jobs of its kind, laid along the shapes of that kind.
     middle = np.cumsum(sizes[order]) - sizes[order] / 2 - (np.cumsum(total) - total)[kind[order]]
     share = summed(shapes.kind, shapes.share)
     at = (np.cumsum(share) - share)[kind[order]] + middle / total[kind[order]] * share[kind[order]]
@@ -65,26 +65,26 @@ def task_shapes(found: Groups, shapes: Shapes, rng: np.random.Generator) -> Ints
     return np.asarray(np.clip(shape, shapes.first[kind], shapes.first[kind + 1] - 1)[stretch])
 
 
-def group_sizes(tasks: int) -> Ints:
-    """Sizes of groups, largest first, so that the share of tasks in groups up to each size is as published.
+def group_sizes(jobs: int) -> Ints:
+    """Sizes of groups, largest first, so that the share of jobs in groups up to each size is as published.
 
     A part of the trace has no group larger than its part of the largest.
     """
     upto, percent = curve(LAWS["recurrence_cdf"])
-    largest = max(1, int(upto[-1] * min(1.0, tasks / FULL)))
+    largest = max(1, int(upto[-1] * min(1.0, jobs / FULL)))
     keep = upto < largest
     upto, percent = np.append(upto[keep], largest), np.append(percent[keep], 100.0)
-    masses = np.diff(percent, prepend=0.0) / 100 * tasks
+    masses = np.diff(percent, prepend=0.0) / 100 * jobs
     found = [_between(a, b, mass) for a, b, mass in zip(np.append(0.0, upto[:-1]), upto, masses, strict=True)]
     sizes = np.concatenate(found[1:])[::-1] if len(found) > 1 else np.empty(0, dtype=np.int64)
     sizes = np.sort(sizes)[::-1]
-    sizes = sizes[np.cumsum(sizes) <= tasks]
-    # Groups of one task are what is left: sizes are whole, so the classes above do not use up quite their share.
-    return np.concatenate([sizes, np.ones(tasks - int(sizes.sum()), dtype=np.int64)])
+    sizes = sizes[np.cumsum(sizes) <= jobs]
+    # Groups of one job are what is left: sizes are whole, so the classes above do not use up quite their share.
+    return np.concatenate([sizes, np.ones(jobs - int(sizes.sum()), dtype=np.int64)])
 
 
 def _between(a: float, b: float, mass: float) -> Ints:
-    """Sizes above `a` and up to `b` that hold `mass` tasks, even by factors when counted by tasks."""
+    """Sizes above `a` and up to `b` that hold `mass` jobs, even by factors when counted by jobs."""
     if b - a <= 1:
         return np.full(int(mass / b), int(b), dtype=np.int64)
     low = a + 1
@@ -103,7 +103,7 @@ def deal(sizes: Ints, room: Floats, rng: np.random.Generator) -> Ints:
     place = np.empty(len(sizes), dtype=np.int64)
     start = 0
     while start < len(sizes):
-        # The last ones, of a single task, also go where less than one is expected: there, now and then, there is one.
+        # The last ones, of a single job, also go where less than one is expected: there, now and then, there is one.
         enough = sizes[start] if sizes[start] > 1 else 0.0
         fits = np.where(left >= enough, left, 0.0)
         if not fits.any():
@@ -128,33 +128,33 @@ def _hand(sizes: Ints, start: int, room: float) -> int:
     return max(start + 1, min(alike, upto))
 
 
-def _users(tasks: int, gang_tasks: int) -> tuple[Floats, Floats]:
-    """Tasks of each user, and the share of them that are gangs."""
-    count = int(np.clip(round(PRINTED["users"] * (min(tasks, FULL) / FULL) ** USERS_GROW), 1, tasks))
-    full = _user_tasks(PRINTED["users"])
+def _users(jobs: int, gang_jobs: int) -> tuple[Floats, Floats]:
+    """Jobs of each user, and the share of them that are gangs."""
+    count = int(np.clip(round(PRINTED["users"] * (min(jobs, FULL) / FULL) ** USERS_GROW), 1, jobs))
+    full = _user_jobs(PRINTED["users"])
     # Fewer users, each the mean of those that it stands for: the top keeps its share.
     upto = np.interp(np.linspace(0, len(full), count + 1), np.arange(len(full) + 1), np.append(0, np.cumsum(full)))
     law = np.diff(upto) * count / len(full)
-    share = np.interp(np.log(law), GANG_TASKS, GANG_SHARE)
-    amount = law * tasks / law.sum()
+    share = np.interp(np.log(law), GANG_JOBS, GANG_SHARE)
+    amount = law * jobs / law.sum()
     # The largest users have what the others leave.
-    top = law >= np.exp(GANG_TASKS[-1])
+    top = law >= np.exp(GANG_JOBS[-1])
     if top.any() and not top.all():
-        rest = gang_tasks - float((amount * share)[~top].sum())
+        rest = gang_jobs - float((amount * share)[~top].sum())
         share[top] = np.clip(rest / amount[top].sum(), 0.01, 0.99)
     return amount, share
 
 
-def _user_tasks(users: int) -> Floats:
-    """Tasks of each user at full size: published quantiles, and a top that makes the sum right."""
-    percent, tasks = curve(LAWS["user_tasks"])
+def _user_jobs(users: int) -> Floats:
+    """Jobs of each user at full size: published quantiles, and a top that makes the sum right."""
+    percent, jobs = curve(LAWS["user_jobs"])
     at = (np.arange(users) + 0.5) / users * 100
-    lower: Floats = np.exp(np.interp(at, np.append(0, percent), np.append(0, np.log(tasks))))
+    lower: Floats = np.exp(np.interp(at, np.append(0, percent), np.append(0, np.log(jobs))))
     edge, top = percent[-2], at > percent[-2]
     part = (at[top] - edge) / (at[-1] - edge)
 
     def total(bend: float) -> float:
-        lower[top] = tasks[-2] * (tasks[-1] / tasks[-2]) ** (part**bend)
+        lower[top] = jobs[-2] * (jobs[-1] / jobs[-2]) ** (part**bend)
         return float(lower.sum())
 
     low, high = 0.2, 20.0

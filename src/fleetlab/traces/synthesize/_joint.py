@@ -1,6 +1,6 @@
 """The least surprising joint law that says what was published, each number as firmly as it is known.
 
-Papers print margins: a share here, a quantile there, some over tasks and some over instances. Of all joint laws that
+Papers print margins: a share here, a quantile there, some over jobs and some over instances. Of all joint laws that
 agree with them, the one nearest (in relative entropy) to a plain prior adds least of our own. Each number may be missed
 by about its `slack`, so that numbers that contradict one another a little still have one answer.
 """

@@ -17,17 +17,17 @@ LAWS: Mapping[str, Any] = json.loads(files(__package__).joinpath("_laws.json").r
 PRINTED: Mapping[str, Any] = LAWS["printed"]
 TABLE: Mapping[str, Any] = LAWS["task_table"]
 
-FULL: int = PRINTED["tasks"]
-A_DAY = FULL / float(PRINTED["days"])  # tasks a day: the load of the real cluster
+FULL: int = PRINTED["jobs"]
+A_DAY = FULL / float(PRINTED["days"])  # jobs a day: the load of the real cluster
 
-SOME = 50_000  # tasks below which what is held, bursts and predictions hang on a few groups
-MONTH = int(28 * A_DAY)  # tasks in four weeks: fewer days have no quartiles to speak of
+SOME = 50_000  # jobs below which what is held, bursts and predictions hang on a few groups
+MONTH = int(28 * A_DAY)  # jobs in four weeks: fewer days have no quartiles to speak of
 
-# Tasks a second whose run time the log knows: what a simulator has to run.
+# Jobs a second whose run time the log knows: what a simulator has to run.
 KNOWN_A_SECOND = A_DAY / 86_400 * (TABLE["status"]["completed"] + TABLE["status"]["failed"]) / TABLE["rows"]
 
 TYPES: tuple[str, ...] = tuple(LAWS["type_share"])
-CPU_ONLY = len(TYPES)  # stands for the type of a task without a GPU
+CPU_ONLY = len(TYPES)  # stands for the type of a job without a GPU
 
 REQUESTS: tuple[str, ...] = tuple(LAWS["request_share"])  # classes of GPU request, as the paper cuts them
 REQUEST_EDGES = np.array([250, 500, 1000, 1001])  # milli: the first of each class but the lowest

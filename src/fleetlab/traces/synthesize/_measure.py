@@ -38,7 +38,7 @@ class Target:
     high: float
     tolerance: str
     source: str
-    needs: int = 0  # tasks below which the number cannot hold
+    needs: int = 0  # jobs below which the number cannot hold
     few: str | None = None  # why there are too few values to hold a quantile against, in words
     level: str | None = None  # what a value outside the interval is met by: its level, in words
 
@@ -87,7 +87,7 @@ class Sample:
 def share(
     name: str, published: float, achieved: float, count: float, *, how: str, source: str, needs: int = 0
 ) -> Target:
-    """Hold a share of tasks or instances against a published one."""
+    """Hold a share of jobs or instances against a published one."""
     margin = {SHARE: 0.01 * published, BAR: 0.003, CDF: 0.01, TOLD: 0.02}[how]
     room = margin + ERRORS * float(np.sqrt(max(published * (1 - published), 0) / max(count, 1.0)))
     return Target(name, published, achieved, max(0.0, published - room), published + room, how, source, needs)

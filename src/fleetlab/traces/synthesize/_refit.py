@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetlab.traces.synthesize._completion import margins, tilts
 from fleetlab.traces.synthesize._joint import multipliers
 from fleetlab.traces.synthesize._requests import shapes
-from fleetlab.traces.synthesize._runtimes import held_a_task, pooled, run_times
+from fleetlab.traces.synthesize._runtimes import held_a_job, pooled, run_times
 from fleetlab.traces.synthesize._usage import ASKED, usage_law
 from fleetlab.traces.synthesize._waits import wait_law
 
@@ -34,7 +34,7 @@ def restore() -> None:
 
 
 def _forget() -> None:
-    for law in (shapes, pooled, run_times, held_a_task, wait_law, margins, tilts, usage_law):
+    for law in (shapes, pooled, run_times, held_a_job, wait_law, margins, tilts, usage_law):
         law.cache_clear()
 
 

@@ -1,6 +1,6 @@
-"""What tasks ask for: gang size, GPU share and type, CPUs and memory, as one joint law.
+"""What jobs ask for: gang size, GPU share and type, CPUs and memory, as one joint law.
 
-The published numbers count some things by tasks and some by instances; only a joint law of gang size and request can
+The published numbers count some things by jobs and some by instances; only a joint law of gang size and request can
 say both at once.
 """
 
@@ -34,12 +34,12 @@ MEMORY: Ints = np.array([2, 4, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 50, 60, 80,
 USUAL_CPUS, USUAL_MEMORY = 6000, 30_000  # the medians
 READ = 1024 * 1.03  # GiB of the figure to MiB, and the pixel by which it may be misread
 
-# Instances a task: what the figure's law of sizes and the counted share of single instances imply together.
+# Instances a job: what the figure's law of sizes and the counted share of single instances imply together.
 # The «7.5 million instances» of the text would make it 5.95: docs/measurements/synthesize.md tells why both cannot be.
-PER_TASK = 5.46
+PER_JOB = 5.46
 # Of the 82,184 GPU jobs in the authors' own sample of 100,000; their median is 6 CPUs.
-PER_GPU_TASK = 5.0
-CPUS_PER_GPU_TASK = 6916.0
+PER_GPU_JOB = 5.0
+CPUS_PER_GPU_JOB = 6916.0
 
 # How a class of request leans to a type before the published shares are asked for: T4, MISC, P100, V100, V100M32.
 # More than one GPU is mostly asked for where nodes have eight and NVLink.
@@ -53,12 +53,12 @@ LEANING: Floats = np.array(
     ]
 )
 # Seconds that a GPU and a CPU of a type are held, by the fitted law of run times: with them the published allocation
-# asks for so many a task. Were gangs spread over types by chance, MISC would be full and V100 empty.
+# asks for so many a job. Were gangs spread over types by chance, MISC would be full and V100 empty.
 RUN_TIME = {"MISC": 6470.0, "V100": 9421.0, "V100M32": 12227.0}
 CPU_RUN_TIME = {"MISC": 6614.0, "V100": 9347.0, "V100M32": 12104.0}
-# Types whose nodes have more CPUs held a GPU: what a task there asks for before the fit, in milli at one GPU.
+# Types whose nodes have more CPUs held a GPU: what a job there asks for before the fit, in milli at one GPU.
 PLENTY, PLENTIFUL = ("V100", "V100M32"), 9000
-THOUSAND_GPUS = 4.0  # tasks of the whole trace that ask for more than 1,000: «some» did
+THOUSAND_GPUS = 4.0  # jobs of the whole trace that ask for more than 1,000: «some» did
 ROOM = 2  # a gang asks for no more than this part of its pool: else the simulator could never start it
 
 EXACT, DIGITISED, LOOSE = 1e-4, 3e-3, 6e-3
@@ -66,7 +66,7 @@ EXACT, DIGITISED, LOOSE = 1e-4, 3e-3, 6e-3
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Every combination of requests that occurs, with its share of the tasks."""
+    """Every combination of requests that occurs, with its share of the jobs."""
 
     share: Floats
     instances: Ints
@@ -113,27 +113,27 @@ def shapes() -> Shapes:
 
 
 def _gangs() -> Floats:
-    """Fit gang size × GPU share to what is known of each by tasks, by instances, and of their product."""
+    """Fit gang size × GPU share to what is known of each by jobs, by instances, and of their product."""
     size, milli = SIZES[:, None], MILLI[None, :]
     counted = {int(m): n / TABLE["rows"] for m, n in TABLE["gpu_milli"].items()}
     gpu, some = 1 - counted[0], (milli > 0).astype(float)
     wishes = [
         Wish((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
-        Wish(size.astype(float), PER_TASK, 0.01),
-        Wish(some * size, PER_GPU_TASK * gpu, 0.1),
+        Wish(size.astype(float), PER_JOB, 0.01),
+        Wish(some * size, PER_GPU_JOB * gpu, 0.1),
         Wish(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
         Wish(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
         Wish((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
         *[Wish((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
     ]
     for below, percent in zip(*curve(LAWS["size_below"]), strict=True):
-        wishes.append(Wish((size < below) * size / PER_TASK, percent / 100, DIGITISED))
+        wishes.append(Wish((size < below) * size / PER_JOB, percent / 100, DIGITISED))
     for upto, percent in zip(*curve(LAWS["gpu_request_cdf"]), strict=True):
-        wishes.append(Wish(some * ((milli <= upto * 1000) - percent / 100) * size / PER_TASK, 0.0, DIGITISED))
-    for upto, percent in zip(*curve(LAWS["task_total_cdf"]["gpu"]), strict=True):
+        wishes.append(Wish(some * ((milli <= upto * 1000) - percent / 100) * size / PER_JOB, 0.0, DIGITISED))
+    for upto, percent in zip(*curve(LAWS["job_total_cdf"]["gpu"]), strict=True):
         wishes.append(Wish(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
     of_gangs = ((size > 1) - PRINTED["gang_demand"]) * size * milli / 1000
-    # Loosely, by a part of the GPUs a task asks for: more firmly, it would be had of gangs of hundreds of GPUs.
+    # Loosely, by a part of the GPUs a job asks for: more firmly, it would be had of gangs of hundreds of GPUs.
     wishes.append(Wish(of_gangs, 0.0, 0.2))
     wishes.append(Wish(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
     mass = np.array(list(LAWS["size_mass"].values())) / SIZES
@@ -146,7 +146,7 @@ def _gangs() -> Floats:
 
 
 def _types(law: Floats) -> Floats:
-    """Fit the type, given size and share, to the published shares of types; a task without a GPU has none."""
+    """Fit the type, given size and share, to the published shares of types; a job without a GPU has none."""
     gpu = law[:, 1:]
     lean = LEANING[request_class(MILLI[1:])]
     fits = _fits()[:, 1:, :CPU_ONLY]
@@ -170,15 +170,15 @@ def _cpus(law: Floats) -> Floats:
     """Fit CPUs, given size, share and type: more GPUs come with more CPUs, and on V100 nodes still more."""
     size, cpus = SIZES[:, None, None, None], CPUS[None, None, None, :]
     wishes = [
-        Wish((cpus <= upto * 1000) * size / PER_TASK, percent / 100, DIGITISED)
+        Wish((cpus <= upto * 1000) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["cpu_request_cdf"]), strict=True)
     ]
     wishes += [
         Wish((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
-        for upto, percent in zip(*curve(LAWS["task_total_cdf"]["cpu"]), strict=True)
+        for upto, percent in zip(*curve(LAWS["job_total_cdf"]["cpu"]), strict=True)
     ]
     some = (MILLI > 0)[None, :, None, None] / law[:, 1:].sum()
-    wishes += [Wish(some * cpus, CPUS_PER_GPU_TASK, 50.0), Wish(some * (cpus < 6000), 0.42, 0.02)]
+    wishes += [Wish(some * cpus, CPUS_PER_GPU_JOB, 50.0), Wish(some * (cpus < 6000), 0.42, 0.02)]
     for name, part in PRINTED["cpus_allocated"].items():
         held = 1000 * part * cores(name) / KNOWN_A_SECOND / CPU_RUN_TIME[name]
         mine = np.eye(CPU_ONLY + 1)[TYPES.index(name)][:, None]
@@ -194,12 +194,12 @@ def _memory(law: Floats) -> Floats:
     """Fit memory, given size and CPUs: about five gigabytes a CPU."""
     size, memory = SIZES[:, None, None], MEMORY[None, None, :]
     wishes = [
-        Wish((memory <= upto * READ) * size / PER_TASK, percent / 100, DIGITISED)
+        Wish((memory <= upto * READ) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["memory_request_cdf"]), strict=True)
     ]
     wishes += [
         Wish((size * memory <= upto * READ) * 1.0, percent / 100, LOOSE)
-        for upto, percent in zip(*curve(LAWS["task_total_cdf"]["memory"]), strict=True)
+        for upto, percent in zip(*curve(LAWS["job_total_cdf"]["memory"]), strict=True)
     ]
     prior = np.broadcast_to(_near(memory / (5 * CPUS[None, :, None]), 0.9), (*law.shape, len(MEMORY)))
     return fit("memory", prior, wishes, given=law)

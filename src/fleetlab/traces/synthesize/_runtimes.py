@@ -1,7 +1,7 @@
-"""How long tasks run, and how they end.
+"""How long jobs run, and how they end.
 
-The law is by type and gang size; inside a pool of both, a group's tasks are near one another, some groups more so than
-others, as far as the published accuracy of predicting a task from its group says.
+The law is by type and gang size; inside a pool of both, a group's jobs are near one another, some groups more so than
+others, as far as the published accuracy of predicting a job from its group says.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ EDGES = grid(3.0, PRINTED["gpu_run_time_max"], 96)
 POOLS = (CPU_ONLY + 1) * len(GANGS)
 DIGITISED, SURE = 3e-3, 5e-4
 
-# Kinds of groups: their share, and how far a task's run time is from its group's, in logarithms.
+# Kinds of groups: their share, and how far a job's run time is from its group's, in logarithms.
 STEADINESS = np.array([0.43, 0.35, 0.22])
 SPREAD = np.array([0.05, 0.15, 0.8])
 ALIKE = 64  # groups of about one weight that share out the quantiles among them
 
 NEAR = 0.1  # how far the groups of a user lie about the user's own place, of the way from the shortest to the longest
 HELD = tuple(TYPES.index(name) for name in PRINTED["gpus_allocated"])  # types of which it is published
-EVEN = 0.04  # the part by which what a type's tasks hold may miss its mean
-# How often run times are drawn for that: at least, at most, and how many in all; of fewer tasks more is left to chance.
+EVEN = 0.04  # the part by which what a type's jobs hold may miss its mean
+# How often run times are drawn for that: at least, at most, and how many in all; of fewer jobs more is left to chance.
 LEAST, MOST, WORK = 4, 100, 2_000_000
 
 
 def pools(type: Ints, instances: Ints) -> Ints:
-    """Number the pool of type and class of gang that a task runs in."""
+    """Number the pool of type and class of gang that a job runs in."""
     return type * len(GANGS) + np.searchsorted(GANG_EDGES, instances, side="right")
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """What the law of shapes says of each pool: its share of tasks, and the mean size of a gang there."""
+    """What the law of shapes says of each pool: its share of jobs, and the mean size of a gang there."""
 
     share: Floats
     size: Floats
@@ -58,7 +58,7 @@ def pooled() -> Pooled:
 
 @cache
 def run_times() -> Floats:
-    """Fit pool × (completed, failed) × bin of run time to what is published by type, by task and by instance."""
+    """Fit pool × (completed, failed) × bin of run time to what is published by type, by job and by instance."""
     share, size = pooled().share, pooled().size
     gpu = np.arange(POOLS) < CPU_ONLY * len(GANGS)
     failed = TABLE["status"]["failed"] / (TABLE["status"]["failed"] + TABLE["status"]["completed"])
@@ -68,7 +68,7 @@ def run_times() -> Floats:
         Wish(some * below(EDGES, PRINTED["gpu_run_time_median"]), 0.5, SURE),
         Wish(some * means(EDGES), PRINTED["gpu_run_time_mean"], 5.0),
     ]
-    for percent, value in zip(*curve(LAWS["run_time"]["task"]), strict=True):
+    for percent, value in zip(*curve(LAWS["run_time"]["job"]), strict=True):
         wishes.append(Wish(below(EDGES, value)[None, None, :], percent / 100, DIGITISED))
     weight = (size / (share @ size))[:, None, None]
     for percent, value in zip(*curve(LAWS["run_time"]["instance"]), strict=True):
@@ -94,7 +94,7 @@ def _prior(failed: float) -> Floats:
 class Kin:
     """The groups that run on one type, one entry a group."""
 
-    tasks: Ints
+    jobs: Ints
     pool: Ints
     instances: Ints
     user: Ints
@@ -103,28 +103,28 @@ class Kin:
 def services(
     groups: Groups, shapes: Shapes, shape: Ints, known: Bools, rng: np.random.Generator
 ) -> tuple[Floats, Bools]:
-    """Run time of each task, and whether it failed; not a number where it is not `known`. Tasks stand by group."""
+    """Run time of each job, and whether it failed; not a number where it is not `known`. Jobs stand by group."""
     law = run_times()
     chance = law[:, 1] / np.maximum(law.sum(axis=1), 1e-300)
-    row, of = shapes.first[groups.kind], np.repeat(np.arange(len(groups.tasks)), groups.tasks)
+    row, of = shapes.first[groups.kind], np.repeat(np.arange(len(groups.jobs)), groups.jobs)
     type, instances = shapes.type[row], shapes.instances[row]
-    asked, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_task()
-    service, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
+    asked, due = np.stack([shapes.gpu_milli, shapes.cpu_milli]) * shapes.instances, held_a_job()
+    runtime, failed = np.full(len(of), np.nan), np.zeros(len(of), dtype=bool)
     for k, stream in enumerate(rng.spawn(CPU_ONLY + 1)):
         mine, which = type == k, np.flatnonzero((type[of] == k) & known)
         if not len(which):
             continue
-        kin = Kin(groups.tasks[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
+        kin = Kin(groups.jobs[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
         mine_of = (np.cumsum(mine) - 1)[of[which]]
         wanted = due[:, k] * np.count_nonzero(known) if k in HELD else None
-        service[which], bin = _evenly(kin, mine_of, asked[:, shape[which]], wanted, stream)
+        runtime[which], bin = _evenly(kin, mine_of, asked[:, shape[which]], wanted, stream)
         failed[which] = stream.random(len(which)) < chance[kin.pool[mine_of], bin]
-    return service, failed
+    return runtime, failed
 
 
 @cache
-def held_a_task() -> Floats:
-    """Milli-seconds of GPUs and of CPUs that each type is held for, a task of any type, as the laws have it."""
+def held_a_job() -> Floats:
+    """Milli-seconds of GPUs and of CPUs that each type is held for, a job of any type, as the laws have it."""
     law, both = shapes(), run_times().sum(axis=1)
     mean = both @ means(EDGES) / np.maximum(both.sum(axis=1), 1e-300)
     seconds = law.share * law.instances * mean[pools(law.type, law.instances)]
@@ -151,7 +151,7 @@ def _evenly(kin: Kin, of: Ints, asked: Ints, wanted: Floats | None, rng: np.rand
 
 
 def _drawn(kin: Kin, of: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
-    """Whole seconds that each task runs, and the bin of the law that they are in."""
+    """Whole seconds that each job runs, and the bin of the law that they are in."""
     both = run_times().sum(axis=1)
     base, part = _bases(kin, rng)
     heart, low, high = (np.log(drawn(both, EDGES, kin.pool, at)[0]) for at in (base, base - part / 2, base + part / 2))
@@ -170,15 +170,15 @@ def _bases(kin: Kin, rng: np.random.Generator) -> tuple[Floats, Floats]:
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
     """
     pool = kin.pool
-    by_weight = np.lexsort((rng.random(len(pool)), -kin.tasks * kin.instances, pool))
+    by_weight = np.lexsort((rng.random(len(pool)), -kin.jobs * kin.instances, pool))
     block = np.empty(len(pool), dtype=np.int64)
     # Blocks must not cross pools.
     block[by_weight] = np.arange(len(pool)) // ALIKE
     _, block = np.unique(block * POOLS + pool, return_inverse=True)
-    # Each user has a place of its own, which the user's groups are near: some run short tasks and some run long ones.
+    # Each user has a place of its own, which the user's groups are near: some run short jobs and some run long ones.
     score = rng.random(int(kin.user.max()) + 1)[kin.user] + NEAR * rng.random(len(pool))
     order = np.lexsort((ranked(block, score), pool))
-    total = summed(pool, kin.tasks, POOLS)
+    total = summed(pool, kin.jobs, POOLS)
     base = np.empty(len(pool))
-    base[order] = np.cumsum(kin.tasks[order]) - kin.tasks[order] / 2
-    return (base - (np.cumsum(total) - total)[pool]) / total[pool], kin.tasks / total[pool]
+    base[order] = np.cumsum(kin.jobs[order]) - kin.jobs[order] / 2
+    return (base - (np.cumsum(total) - total)[pool]) / total[pool], kin.jobs / total[pool]

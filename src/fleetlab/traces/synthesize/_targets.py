@@ -1,4 +1,4 @@
-"""What tasks and machines are: every published number of them beside the one that a trace has."""
+"""What jobs and machines are: every published number of them beside the one that a trace has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fleetlab.traces.synthesize._view import View
 SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: half of one
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")
 GPUS = {"MISC": 2240, "P100": 1596, "T4": 994, "V100": 832, "V100M32": 1080}
-POINTS = 0.05  # of what is held: what the source's round numbers and the tasks still running leave open
+POINTS = 0.05  # of what is held: what the source's round numbers and the jobs still running leave open
 A_HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
 
 
@@ -52,9 +52,9 @@ def _machines(cluster: Cluster) -> Iterator[Target]:
 
 
 def _counts(v: View) -> Iterator[Target]:
-    counted = [(f"tasks, {s}", TABLE["status"].get(s), v.status == k) for k, s in enumerate(STATUS)]
-    counted += [("tasks of one instance", TABLE["single"], v.instances == 1)]
-    counted += [(f"tasks, GPU milli {m}", n, v.milli == int(m)) for m, n in TABLE["gpu_milli"].items()]
+    counted = [(f"jobs, {s}", TABLE["status"].get(s), v.status == k) for k, s in enumerate(STATUS)]
+    counted += [("jobs of one instance", TABLE["single"], v.instances == 1)]
+    counted += [(f"jobs, GPU milli {m}", n, v.milli == int(m)) for m, n in TABLE["gpu_milli"].items()]
     for name, rows, which in counted:
         if rows is not None:
             yield share(name, rows / TABLE["rows"], float(which.mean()), len(which), how=SHARE, source="table")
@@ -65,12 +65,12 @@ def _types(v: View) -> Iterator[Target]:
     of, n = request_class(milli), len(milli)
     for k, name in enumerate(REQUESTS):
         published, achieved = LAWS["request_share"][name], float((of == k).mean())
-        yield share(f"GPU tasks, request {name}", published, achieved, n, how=BAR, source="figure")
+        yield share(f"GPU jobs, request {name}", published, achieved, n, how=BAR, source="figure")
     for k, name in enumerate(TYPES):
         published, achieved = LAWS["type_share"][name], float((type == k).mean())
-        yield share(f"GPU tasks, {name}", published, achieved, n, how=BAR, source="figure")
-    yield _mean("GPUs an instance, mean over GPU tasks", "gpus_per_instance_mean", milli / 1000, source="acme")
-    name, median = "GPUs an instance, median over GPU tasks", float(np.median(milli)) / 1000
+        yield share(f"GPU jobs, {name}", published, achieved, n, how=BAR, source="figure")
+    yield _mean("GPUs an instance, mean over GPU jobs", "gpus_per_instance_mean", milli / 1000, source="acme")
+    name, median = "GPUs an instance, median over GPU jobs", float(np.median(milli)) / 1000
     yield number(name, PRINTED["gpus_per_instance_median"], median, 0, how="printed: exactly", source="acme")
 
 
@@ -83,10 +83,10 @@ def _sizes(v: View) -> Iterator[Target]:
     n = v.instances
     error = float(n.std() / np.sqrt(len(n)))
     published = PRINTED["instances"] / FULL
-    yield number("instances a task", published, float(n.mean()), 0.01, how=SHARE, source="paper", error=error)
+    yield number("instances a job", published, float(n.mean()), 0.01, how=SHARE, source="paper", error=error)
     sample = Sample.of(n, n)
     for x, percent in zip(*curve(LAWS["size_below"]), strict=True):
-        name = f"instances in tasks of fewer than {x:.0f}"
+        name = f"instances in jobs of fewer than {x:.0f}"
         yield share(name, percent / 100, sample.below(x - 0.5), sample.count, how=CDF, source="figure")
 
 
@@ -100,7 +100,7 @@ def _asked(what: str, amount: Floats, word: str, v: View, where: Bools | None) -
     each, whole = Sample.of(amount, v.instances, where), Sample.of(amount * v.instances, None, where)
     curves = (
         ("instances asking for up to {:g} {}", each, LAWS[f"{what}_request_cdf"]),
-        ("tasks asking for up to {:g} {} in all", whole, LAWS["task_total_cdf"][what]),
+        ("jobs asking for up to {:g} {} in all", whole, LAWS["job_total_cdf"][what]),
     )
     for name, sample, points in curves:
         for x, percent in zip(*curve(points), strict=True):
@@ -109,26 +109,26 @@ def _asked(what: str, amount: Floats, word: str, v: View, where: Bools | None) -
 
 
 def _run_times(v: View) -> Iterator[Target]:
-    gpu = Sample.of(v.service, None, v.gpu)
-    yield _mean("run time of GPU tasks, mean", "gpu_run_time_mean", gpu.values, source="acme")
+    gpu = Sample.of(v.runtime, None, v.gpu)
+    yield _mean("run time of GPU jobs, mean", "gpu_run_time_mean", gpu.values, source="acme")
     middle = gpu.quantile(0.5)
     error = abs(gpu.quantile(0.5 + gpu.error(0.5)) - middle)
-    name, published = "run time of GPU tasks, median", PRINTED["gpu_run_time_median"]
+    name, published = "run time of GPU jobs, median", PRINTED["gpu_run_time_median"]
     yield number(name, published, middle, 0.01, how=SHARE, source="acme", error=error)
-    name, published = "run time of GPU tasks, longest", PRINTED["gpu_run_time_max"]
-    yield number(name, published, gpu.quantile(1.0), 0.1, how="one task: a tenth", source="acme", needs=FULL)
+    name, published = "run time of GPU jobs, longest", PRINTED["gpu_run_time_max"]
+    yield number(name, published, gpu.quantile(1.0), 0.1, how="one job: a tenth", source="acme", needs=FULL)
     law = LAWS["run_time"]
-    yield from curves("run time of tasks", Sample.of(v.service), law["task"], grain=SECOND)
-    yield from curves("run time of instances", Sample.of(v.service, v.instances), law["instance"], grain=SECOND)
+    yield from curves("run time of jobs", Sample.of(v.runtime), law["job"], grain=SECOND)
+    yield from curves("run time of instances", Sample.of(v.runtime, v.instances), law["instance"], grain=SECOND)
     for k, name in enumerate(TYPES):
-        done = Sample.of(v.service, None, (v.type == k) & (v.status == STATUS.index("completed")))
-        yield from curves(f"run time of completed tasks, {name}", done, law["type"][name], grain=SECOND)
+        done = Sample.of(v.runtime, None, (v.type == k) & (v.status == STATUS.index("completed")))
+        yield from curves(f"run time of completed jobs, {name}", done, law["type"][name], grain=SECOND)
 
 
 def _held(v: View) -> Iterator[Target]:
-    """What tasks with a known run time hold on a mean day, of the GPUs and CPUs of their type."""
-    seconds = np.nan_to_num(v.service) * v.instances / (v.days * DAY) * v.thinner
-    how = "told, and of tasks still running nothing is known: 5 points"
+    """What jobs with a known run time hold on a mean day, of the GPUs and CPUs of their type."""
+    seconds = np.nan_to_num(v.runtime) * v.instances / (v.days * DAY) * v.thinner
+    how = "told, and of jobs still running nothing is known: 5 points"
     kinds = (
         ("GPUs held, {}", "gpus_allocated", v.milli, gpus),
         ("CPUs held on {} nodes", "cpus_allocated", v.cpu, cores),
@@ -152,19 +152,19 @@ def _gangs(v: View) -> Iterator[Target]:
     demand, instances = Sample.of(v.instances, asked, v.gpu), Sample.of(asked, v.instances)
     name, published = "GPUs asked for by gangs", PRINTED["gang_demand"]
     yield share(name, published, 1 - demand.below(1), demand.count, how=TOLD, source="summary")
-    name, published = "instances in tasks of more than 100 GPUs", PRINTED["instances_over_100_gpus"]
+    name, published = "instances in jobs of more than 100 GPUs", PRINTED["instances_over_100_gpus"]
     yield share(name, published, 1 - instances.below(100), instances.count, how=TOLD, source="summary")
-    name, least, how = "GPUs of the largest task, at least", PRINTED["largest_task_gpus"], "told as a bound: at least"
+    name, least, how = "GPUs of the largest job, at least", PRINTED["largest_job_gpus"], "told as a bound: at least"
     yield Target(name, least, float(asked.max(initial=0.0)), least, np.inf, how, "summary", FULL)
 
 
 def _waits(v: View) -> Iterator[Target]:
     gpu = Sample.of(v.wait, None, v.gpu)
-    yield _mean("wait of GPU tasks, mean", "gpu_wait_mean", gpu.values, source="acme")
-    name, published = "wait of GPU tasks, median", PRINTED["gpu_wait_median"]
+    yield _mean("wait of GPU jobs, mean", "gpu_wait_mean", gpu.values, source="acme")
+    name, published = "wait of GPU jobs, median", PRINTED["gpu_wait_median"]
     yield number(name, published, gpu.quantile(0.5), 0, how="printed: exactly", source="acme")
     of = np.where(v.gpu, request_class(v.milli), -1)
-    for weight, word, key in ((None, "tasks", ""), (v.instances, "instances", "instance_")):
+    for weight, word, key in ((None, "jobs", ""), (v.instances, "instances", "instance_")):
         for k, name in enumerate(TYPES):
             points = LAWS["wait"][f"{key}type"][name]
             yield from curves(f"wait of {word}, {name}", Sample.of(v.wait, weight, v.type == k), points, grain=SECOND)
@@ -175,10 +175,10 @@ def _waits(v: View) -> Iterator[Target]:
 
 def _waiting_parts(v: View) -> Iterator[Target]:
     """Which part of completion is waiting, for those that run up to the median of their kind, for others, for all."""
-    part = 100 * v.wait / (v.wait + v.service)
-    for weight, word, key in ((None, "tasks", "task"), (v.instances, "instances", "instance")):
-        middle = Sample.of(v.service, weight).quantile(0.5)
-        for of, where in (("short ", v.service <= middle), ("long ", v.service > middle), ("", None)):
+    part = 100 * v.wait / (v.wait + v.runtime)
+    for weight, word, key in ((None, "jobs", "job"), (v.instances, "instances", "instance")):
+        middle = Sample.of(v.runtime, weight).quantile(0.5)
+        for of, where in (("short ", v.runtime <= middle), ("long ", v.runtime > middle), ("", None)):
             sample = Sample.of(part, weight, where)
             for x, percent in zip(*curve(LAWS["waiting_part"][key][of.strip() or "all"]), strict=True):
                 name = f"{of}{word} that wait up to {x:.0f}% of completion"
@@ -193,7 +193,7 @@ def _usage(v: View) -> Iterator[Target]:
         used, weight = Sample.of(v.used[what] / unit, v.instances, there), v.instances[there]
         yield from curves(f"{word} used by instances", used, LAWS["usage"][what])
         over = (v.used[what] > column)[there]
-        name, published = f"tasks using more {word} than asked", PRINTED["over_request_tasks"][what]
+        name, published = f"jobs using more {word} than asked", PRINTED["over_request_jobs"][what]
         yield share(name, published, float(over.mean()), len(over), how=SHARE, source="notebook")
         name, published = f"instances using more {word} than asked", PRINTED["over_request_instances"][what]
         yield share(name, published, float(over @ weight / weight.sum()), used.count, how=TOLD, source="paper")

@@ -1,4 +1,4 @@
-"""What tasks used of what they asked for: averages over a task's instances and its run time."""
+"""What jobs used of what they asked for: averages over a job's instances and its run time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleetlab.traces.synthesize._requests import CPUS, MEMORY, MILLI, Shapes, sh
 GPU_MILLI = MILLI[MILLI > 0]
 DIGITISED, SURE, TOLD = 3e-3, 3e-4, 5e-3
 DIGITS = 3  # of a milli or a MiB
-ALIKE = 0.3  # how far a task's use is from its group's, of how far groups are from one another
+ALIKE = 0.3  # how far a job's use is from its group's, of how far groups are from one another
 
 # Bins of what is used: of a milli-GPU, a milli-CPU, a MiB; each request is an edge, so that more than asked is a bin.
 EDGES: Mapping[str, Floats] = {
@@ -28,7 +28,7 @@ ASKED: Mapping[str, Ints] = {"gpu": GPU_MILLI, "cpu": CPUS, "memory": MEMORY}
 
 
 def usage(what: str, shapes: Shapes, shape: Ints, group: Ints, rng: np.random.Generator) -> Floats:
-    """What each task used of `gpu` (milli), `cpu` (milli) or `memory` (MiB); nothing where it asked for nothing."""
+    """What each job used of `gpu` (milli), `cpu` (milli) or `memory` (MiB); nothing where it asked for nothing."""
     asked = _asked(what, shapes)[shape]
     some = asked > 0
     pool = _pools(what, asked[some], shapes.instances[shape[some]])
@@ -61,7 +61,7 @@ def usage_law(what: str) -> Floats:
     asked = np.repeat(ASKED[what], len(GANGS))[:, None]
     over = (edges[None, :-1] >= asked).astype(float)
     wishes = [
-        Wish(over, PRINTED["over_request_tasks"][what], SURE),
+        Wish(over, PRINTED["over_request_jobs"][what], SURE),
         Wish(by_instance * over, PRINTED["over_request_instances"][what], TOLD),
     ]
     for percent, value in zip(*curve(LAWS["usage"][what]), strict=True):
@@ -76,6 +76,6 @@ def _prior(edges: Floats, asked: Ints, what: str) -> Floats:
     # Who asks for more uses somewhat more.
     heart = np.log(median) + 0.3 * np.log(asked / np.median(asked))
     prior: Floats = np.exp(-0.5 * ((middle - heart) / 1.4) ** 2) * np.diff(np.log(edges))
-    # A share is of one GPU's time: alone on it, a task may use all of it, and never more than its GPUs have.
+    # A share is of one GPU's time: alone on it, a job may use all of it, and never more than its GPUs have.
     most = np.maximum(asked, 1000) if what == "gpu" else 4 * asked
     return prior * (edges[None, :-1] < most) + 1e-300

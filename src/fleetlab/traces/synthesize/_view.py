@@ -16,7 +16,7 @@ USED = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One entry a task, in order of submission."""
+    """One entry a job, in order of submission."""
 
     submit: Floats
     instances: Floats
@@ -24,7 +24,7 @@ class View:
     cpu: Ints
     memory: Ints
     type: Ints  # of TYPES, or CPU_ONLY
-    service: Floats  # not a number where unknown, as are `wait` and `used`
+    runtime: Floats  # not a number where unknown, as are `wait` and `used`
     wait: Floats
     status: Ints  # completed, failed, cancelled, running, waiting
     user: Ints
@@ -45,7 +45,7 @@ class View:
             f["cpu_milli"].to_numpy(),
             f["memory_mib"].to_numpy(),
             codes.to_numpy(),
-            _floats(f["service"]),
+            _floats(f["runtime"]),
             _floats(f["start"] - f["submit"]),
             f["status"].to_physical().cast(pl.Int64).to_numpy(),
             _codes(f["user"]),
@@ -56,19 +56,19 @@ class View:
 
     @property
     def gpu(self) -> Bools:
-        """Which tasks ask for a GPU."""
+        """Which jobs ask for a GPU."""
         return self.milli > 0
 
     @property
     def thinner(self) -> float:
-        """How many times fewer tasks a day than the real trace it has: 1, unless `days` were asked for."""
+        """How many times fewer jobs a day than the real trace it has: 1, unless `days` were asked for."""
         return A_DAY / (len(self.submit) / self.days)
 
 
 def _used(trace: Trace) -> dict[str, Floats]:
     assert trace.usage is not None
-    tasks = trace.workload.frame.select("task")
-    used = tasks.join(trace.usage.drop("instances").collect(), on="task", how="left", maintain_order="left")
+    jobs = trace.workload.frame.select("job")
+    used = jobs.join(trace.usage.drop("instances").collect(), on="job", how="left", maintain_order="left")
     return {what: _floats(used[column]) for what, column in USED.items()}
 
 

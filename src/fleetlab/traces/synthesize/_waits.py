@@ -1,4 +1,4 @@
-"""How long tasks wait, as published by type and by request."""
+"""How long jobs wait, as published by type and by request."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HALF = 0.5  # a second: where many quantiles are one whole second, the curve ste
 
 
 def pools(type: Ints, milli: Ints, instances: Ints) -> Ints:
-    """Number the pool of type, class of request and class of gang that a task waits in."""
+    """Number the pool of type, class of request and class of gang that a job waits in."""
     gang = np.searchsorted(GANG_EDGES, instances, side="right")
     return (type * len(REQUESTS) + request_class(milli)) * len(GANGS) + gang
 
 
 @cache
 def wait_law() -> Floats:
-    """Fit pool × bin of wait to the curves by type and by request, of tasks and, more loosely, of instances."""
+    """Fit pool × bin of wait to the curves by type and by request, of jobs and, more loosely, of instances."""
     law = shapes()
     gpu = law.type < CPU_ONLY
     pool = pools(law.type[gpu], law.gpu_milli[gpu], law.instances[gpu])
