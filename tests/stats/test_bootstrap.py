@@ -135,3 +135,22 @@ def test_intervals_of_a_hundred_thousand_jobs_take_no_time():
     blocks.mean(waits, POSITIVE)
     blocks.quantiles(waits, [0.5, 0.9, 0.99])
     assert time.process_time() - began < 0.2
+
+
+def test_the_bootstrap_covers_with_a_dozen_blocks():
+    rng = np.random.default_rng(3)
+    found = [
+        bootstrap_units(rng.normal([0.5, 0.7], 0.05, (12, 2)), lambda rows: rows.sum(1).mean(), seed=k, resamples=300)
+        for k in range(300)
+    ]
+    covered = np.mean([one.low <= 1.2 <= one.high for one in found])
+    assert 0.87 <= covered <= 0.98  # short of 0.95 by what a dozen blocks cannot tell
+
+
+def test_the_bootstrap_keeps_pairs_together():
+    """A block that slows both sides alike leaves their ratio sure, however much the blocks differ."""
+    slow = np.random.default_rng(4).uniform(0.5, 2, 8)
+    rows = np.column_stack((0.6 * slow, slow))
+    found = bootstrap_units(rows, lambda r: float((r[:, 0] / r[:, 1]).mean()), seed=0)
+    assert found.high - found.low < 1e-12
+    assert found.value == pytest.approx(0.6)

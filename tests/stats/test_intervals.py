@@ -47,7 +47,7 @@ def test_what_is_the_same_everywhere_is_the_same():
 
 
 def test_an_interval_becomes_an_estimate():
-    assert Interval(0.5, 0.25, 0.75).estimate("share", "%", scale=100) == Estimate("share", 50, 25, 75, "%")
+    assert Estimate("share", *Interval(0.5, 0.25, 0.75).scaled(100), "%") == Estimate("share", 50, 25, 75, "%")
 
 
 def test_a_negative_factor_swaps_the_sides():

@@ -233,7 +233,7 @@ def bootstrap_units(
     function: Callable[[Floats], float],
     *,
     seed: int = 0,
-    resamples: int = RESAMPLES,
+    resamples: int = 2000,
     confidence: float = CONFIDENCE,
     within: Range = ANY,
 ) -> Interval:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.stats.student import student_cdf, student_quantile
-
-if TYPE_CHECKING:  # the room runs where polars, which core imports, is not installed
-    from fleetlab.core import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,17 +24,19 @@ SLOWDOWN: Range = (1.0, math.inf)
 
 
 class Interval(NamedTuple):
-    """A value and the limits of its confidence interval; both limits are NaN where there are too few values."""
+    """A value and the limits of its confidence interval; both limits are NaN where there are too few values.
+
+    `Estimate("mean wait", *interval, "s")` makes an `Estimate` of it. This room imports only numpy, since it also
+    runs on GPU hosts where polars, which `core` needs, is not installed.
+    """
 
     value: float
     low: float
     high: float
 
-    def estimate(self, metric: str, unit: str = "", *, scale: float = 1.0) -> Estimate:
-        """Return it as an `Estimate`, `scale` times as large."""
-        from fleetlab.core import Estimate
-
-        return Estimate(metric, scale * self.value, scale * self.low, scale * self.high, unit)
+    def scaled(self, factor: float) -> Interval:
+        """Return it `factor` times as large; the factor is positive."""
+        return Interval(factor * self.value, factor * self.low, factor * self.high)
 
     def clipped(self, within: Range) -> Interval:
         """Return it with the limits inside a range; the limits always enclose the value."""
@@ -97,10 +96,6 @@ class Statistic:
             return no_interval(self.value)
         t = student_quantile((1 + confidence) / 2, self.df)
         return Interval(self.value, self.value - t * self.below, self.value + t * self.above).clipped(self.within)
-
-    def estimate(self, metric: str, unit: str = "", *, scale: float = 1.0) -> Estimate:
-        """Return the value with its 95 % interval as an `Estimate`."""
-        return self.interval().estimate(metric, unit, scale=scale)
 
     def probability_below(self, x: float = 0.0) -> float:
         """Return the confidence that the true value is below `x` (a one-sided test); 0.5 where it equals `x`."""
