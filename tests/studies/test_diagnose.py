@@ -125,7 +125,9 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    assert any(said.startswith("ledger and changes agree: with the queue for it, `head_of_line`") for said in found.findings)
+    assert any(
+        said.startswith("ledger and changes agree: with the queue for it, `head_of_line`") for said in found.findings
+    )
 
 
 def test_where_they_differ_it_is_said_why():

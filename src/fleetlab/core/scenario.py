@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fleetlab.core.cluster import Cluster
-    from fleetlab.core.slowdown import Slowdown
+    from fleetlab.core.speed import Speed
     from fleetlab.core.trace import Trace
     from fleetlab.core.workload import Workload
 
@@ -253,14 +253,14 @@ class Scenario:
         return jobs.join(table, on=job, how="left", maintain_order="left")["seconds"].cast(pl.Float64)
 
     @cached_property
-    def speed(self) -> Slowdown | None:
+    def speed(self) -> Speed | None:
         """The speed profile of the policy, where it names or has one."""
-        from fleetlab.core.slowdown import SHIPPED, Slowdown
+        from fleetlab.core.speed import SHIPPED, Speed
 
         named = self.policy.speed
         if not isinstance(named, str):
             return named  # type: ignore[no-any-return]
-        return Slowdown.named(named) if named in SHIPPED or not named.endswith(".json") else Slowdown.load(named)
+        return Speed.named(named) if named in SHIPPED or not named.endswith(".json") else Speed.load(named)
 
     # -- names -------------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Scenario:
         >>> Scenario(order="sjf", load=1.2).title
         'sjf, load 1.2'
         >>> Scenario().title
-        'fifo, skip, best_fit'
+        'fifo, greedy, best_fit'
         """
         usual = "{}, {}, {}".format(*(getattr(Scenario(), name) for name in ("order", "backfill", "placement")))
         said = [

@@ -109,10 +109,10 @@ def test_what_the_traces_do_not_bear_is_said_before_work_starts(study, words, sa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"simulate": {"order": "sjff"}}, "no order policy by that name"),
+        ({"simulate": {"order": "sjff"}}, "no order by that name"),
         ({"simulate": {"backfill": "lax"}}, "no backfill by that name"),
         ({"simulate": {"estimate": "guess"}}, "no estimate by that name"),
-        ({"simulate": {"slowdown": "h100", "sharing": "mps"}}, "no profile ships"),
+        ({"simulate": {"speed": "h100", "sharing": "mps"}}, "no profile ships"),
         ({"simulate": {"placement": "nowhere:mine"}}, "no module by that name"),
         ({"compare": {"metrics": ["mean weight"]}}, "no metric by that name: `mean weight`"),
     ],

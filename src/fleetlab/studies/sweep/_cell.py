@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, FleetlabError, Slowdown, Workload
+from fleetlab.core import Cluster, FleetlabError, Speed, Workload
 from fleetlab.studies.believed import apart
 from fleetlab.studies.sweep._draw import redrawn
 from fleetlab.studies.sweep._nodes import edited
@@ -150,5 +150,5 @@ def opened(told: Mapping[str, Any], jobs: pl.DataFrame, file: Callable[[str], Pa
     if events is not None:
         rules["events"], rules["recovery"] = from_toml(file(events))
     if speed is not None:
-        rules["speed"] = Slowdown.load(file(speed)) if speed.endswith(".json") else Slowdown.named(speed)
+        rules["speed"] = Speed.load(file(speed)) if speed.endswith(".json") else Speed.named(speed)
     return apart(jobs, rules)[1]

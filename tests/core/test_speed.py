@@ -5,19 +5,19 @@ import json
 import polars as pl
 import pytest
 
-from fleetlab.core import FleetlabError, Provenance, Slowdown, WorkloadError
-from fleetlab.core.slowdown import MODES
+from fleetlab.core import FleetlabError, Provenance, Speed, WorkloadError
+from fleetlab.core.speed import MODES
 
 ABOUT = Provenance("bench", "hand", {"repeats": 3}, seed=1)
 ROW = {"mode": "mps", "workload": "heavy", "neighbour": "light", "speed": 0.8, "low": 0.7, "high": 0.9}
 
 
-def of(*rows: dict[str, object]) -> Slowdown:
-    return Slowdown.of(pl.DataFrame(rows or [ROW], strict=False), device="card", provenance=ABOUT, notes=("by hand",))
+def of(*rows: dict[str, object]) -> Speed:
+    return Speed.of(pl.DataFrame(rows or [ROW], strict=False), device="card", provenance=ABOUT, notes=("by hand",))
 
 
 def test_what_is_published_has_no_mps():
-    assert set(Slowdown.named("published").frame["mode"]) == set(MODES) - {"mps"}
+    assert set(Speed.named("published").frame["mode"]) == set(MODES) - {"mps"}
 
 
 def test_a_profile_of_before_kinds_is_read(tmp_path):
@@ -26,7 +26,7 @@ def test_a_profile_of_before_kinds_is_read(tmp_path):
     for row in about["speeds"]:
         del row["kind"]
     path.write_text(json.dumps(about))
-    assert Slowdown.load(path).frame["kind"].to_list() == [None]
+    assert Speed.load(path).frame["kind"].to_list() == [None]
 
 
 @pytest.mark.parametrize("mode", ["mps-50", "mig-1g.18gb", "mig-1g.18gb+me"])
@@ -36,7 +36,7 @@ def test_a_part_of_a_card_has_a_mode_of_its_own(mode):
 
 def test_a_profile_comes_back_as_it_went(tmp_path):
     went = of(ROW, ROW | {"neighbour": None})
-    back = Slowdown.load(went.save(tmp_path / "profile.json"))
+    back = Speed.load(went.save(tmp_path / "profile.json"))
     assert back.frame.equals(went.frame)
     assert (back.device, back.provenance, back.notes) == (went.device, went.provenance, went.notes)
 
@@ -85,7 +85,7 @@ def test_a_speed_given_twice_is_refused():
 
 
 def test_a_profile_without_its_columns_is_refused():
-    with pytest.raises(WorkloadError, match="not a slowdown profile"):
+    with pytest.raises(WorkloadError, match="not a speed profile"):
         of({"mode": "mps"})
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_profile_is_refused(text, tmp_path):
     path = tmp_path / "profile.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(WorkloadError):
-        Slowdown.load(path)
+        Speed.load(path)
 
 
 @pytest.mark.parametrize("speed", ["1" + "0" * 400, '"fast"', "[1]", "{}", "null", "true", "NaN"])
@@ -106,20 +106,20 @@ def test_a_profile_with_a_wrong_speed_in_it_is_refused(speed, tmp_path):
     path = of().save(tmp_path / "profile.json")
     path.write_text(path.read_text().replace("0.8", speed))
     with pytest.raises(WorkloadError):
-        Slowdown.load(path)
+        Speed.load(path)
 
 
 @pytest.mark.parametrize("key", ["device", "provenance", "notes", "speeds"])
 def test_a_profile_needs_every_part(key, tmp_path):
     path = of().save(tmp_path / "profile.json")
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != key}))
-    with pytest.raises(WorkloadError, match="not a slowdown profile"):
-        Slowdown.load(path)
+    with pytest.raises(WorkloadError, match="not a speed profile"):
+        Speed.load(path)
 
 
 def test_a_profile_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(FleetlabError, match="cannot save the slowdown profile"):
+    with pytest.raises(FleetlabError, match="cannot save the speed profile"):
         of().save(tmp_path / "folder")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 

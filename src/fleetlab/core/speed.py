@@ -10,18 +10,19 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core.catalog import SHARINGS
 from fleetlab.core.errors import FleetlabError, WorkloadError
 from fleetlab.core.files import atomic_write
 from fleetlab.core.result import Estimate, Provenance, Result
 
-MODES = ("exclusive", "time-slicing", "mps", "mig")
+MODES = tuple(mode.name for mode in SHARINGS if mode.name != "fractional")  # at full speed nothing is measured
 PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
 KINDS = ("measured", "predicted", "published")
 # Profiles that ship: light, medium and heavy work on an H200; its six tenants by name; what others published.
 SHIPPED = {
-    "h200": "slowdown.json",
-    "h200-tenants": "slowdown-h200-tenants.json",
-    "published": "slowdown-published.json",
+    "h200": "speed.json",
+    "h200-tenants": "speed-h200-tenants.json",
+    "published": "speed-published.json",
 }
 DEFAULT = "h200"
 
@@ -37,7 +38,7 @@ SCHEMA: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Slowdown(Result):
+class Speed(Result):
     """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
 
     frame: pl.DataFrame
@@ -46,57 +47,57 @@ class Slowdown(Result):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Slowdown:
+    def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Speed:
         """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour)."""
         try:
             frame = frame if "kind" in frame.columns else frame.with_columns(kind=None)
             frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
         except pl.exceptions.PolarsError as e:
-            msg = f"not a slowdown profile: {str(e).splitlines()[0]}"
+            msg = f"not a speed profile: {str(e).splitlines()[0]}"
             raise WorkloadError(msg, hint=f"columns are {', '.join(SCHEMA)}; modes are {', '.join(MODES)}") from None
         _obeys(frame)
         return cls(frame, device, provenance, notes)
 
     @classmethod
-    def default(cls) -> Slowdown:
+    def default(cls) -> Speed:
         """The profile that the simulator takes if it is given none.
 
-        >>> Slowdown.default().speed("exclusive", "heavy").value
+        >>> Speed.default().speed("exclusive", "heavy").value
         1.0
         """
         return cls.named(DEFAULT)
 
     @classmethod
-    def named(cls, name: str) -> Slowdown:
+    def named(cls, name: str) -> Speed:
         """A profile that ships with the package.
 
-        >>> Slowdown.named("published").speed("time-slicing", "heavy", "heavy").value
+        >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
         """
         if name not in SHIPPED:
             msg = f"no profile ships under that name: `{name}`"
-            raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Slowdown.load` takes a file")
+            raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Speed.load` takes a file")
         return cls._from(json.loads(files("fleetlab.core").joinpath(SHIPPED[name]).read_text("utf-8")), name)
 
     @classmethod
-    def load(cls, path: Path | str) -> Slowdown:
+    def load(cls, path: Path | str) -> Speed:
         """Read a profile that `save` wrote."""
         path = Path(path)
         try:
             about = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as e:
-            msg = f"cannot read the slowdown profile: {path}: {e}"
-            raise WorkloadError(msg, hint="a profile is one JSON file, as `Slowdown.save` writes it") from None
+            msg = f"cannot read the speed profile: {path}: {e}"
+            raise WorkloadError(msg, hint="a profile is one JSON file, as `Speed.save` writes it") from None
         return cls._from(about, path.name)
 
     @classmethod
-    def _from(cls, about: Any, source: str) -> Slowdown:  # noqa: ANN401  JSON may hold anything until it is checked
+    def _from(cls, about: Any, source: str) -> Speed:  # noqa: ANN401  JSON may hold anything until it is checked
         try:
             frame = pl.DataFrame(about["speeds"], schema=SCHEMA)
             provenance = Provenance.from_json(about["provenance"])
             return cls.of(frame, device=about["device"], provenance=provenance, notes=tuple(about["notes"]))
         except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as e:
-            msg = f"{source}: not a slowdown profile: {e!r}"
+            msg = f"{source}: not a speed profile: {e!r}"
             raise WorkloadError(msg, hint="it needs device, provenance, notes and speeds") from None
 
     def save(self, path: Path | str) -> Path:
@@ -106,7 +107,7 @@ class Slowdown(Result):
         try:
             atomic_write(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
         except OSError as e:
-            msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
+            msg = f"cannot save the speed profile: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at free space and permissions") from None
         return path
 
@@ -123,7 +124,7 @@ class Slowdown(Result):
     def __repr__(self) -> str:
         kinds = self.frame["workload"].n_unique()
         modes = ", ".join(self.frame["mode"].unique(maintain_order=True))
-        return f"<Slowdown {self.device}, {kinds} classes, {modes}>"
+        return f"<Speed {self.device}, {kinds} classes, {modes}>"
 
     def summary(self) -> list[Estimate]:
         """The mean speed next to another, by mode."""
