@@ -58,19 +58,22 @@ class BlockBootstrap:
 
     @classmethod
     def of_times(
-        cls, times: Floats, span: float | None = None, *, blocks: int = BLOCKS, resamples: int = RESAMPLES
+        cls, times: Floats, span: float | None = None, *, resamples: int = RESAMPLES, least: int = LEAST
     ) -> BlockBootstrap:
-        """Cut the time from 0 to `span` (default: the last of the times) into blocks of the same length."""
+        """Cut the time from 0 to `span` (default: the last of the times) into blocks of the same length.
+
+        With fewer than `least` values there is no interval.
+        """
         span = float(times.max(initial=0.0)) if span is None else span
         share = times / span if span > 0 else np.zeros(len(times))
-        index = np.clip((share * blocks).astype(np.int64), 0, blocks - 1)
-        weights = _weights(blocks, resamples)
-        return cls(index, weights if span > 0 else weights[:1]).part(slice(None))
+        index = np.clip((share * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
+        weights = _weights(BLOCKS, resamples)
+        return cls(index, weights if span > 0 and len(times) >= least else weights[:1])
 
     @classmethod
-    def of_series(cls, n: int, *, blocks: int = BLOCKS, resamples: int = RESAMPLES) -> BlockBootstrap:
+    def of_series(cls, n: int) -> BlockBootstrap:
         """Cut `n` values in order of time into blocks of the same length."""
-        weights = _weights(min(blocks, max(n, 1)), resamples)
+        weights = _weights(min(BLOCKS, max(n, 1)), RESAMPLES)
         return cls(np.arange(n) * weights.shape[1] // max(n, 1), weights if n > 1 else weights[:1])
 
     @classmethod
