@@ -239,7 +239,7 @@ def _percentiles(resamples: Floats) -> tuple[float, float]:
     return low, high
 
 
-def divide(top: Floats, bottom: Floats) -> Floats:
+def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
     """Return the ratio; NaN where there is nothing to divide by.
 
     >>> divide(np.array([1.0, 0.0]), np.array([2.0, 0.0]))
