@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace
-from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Curve, curve
+from fleetlab.describe.ecdf import Bools, Curve, curve
 from fleetlab.describe.usage import used_by_job
+from fleetlab.stats import BlockBootstrap, Floats, Ints
 
 HOUR = 3600
 WHOLE = 1000  # milli of one GPU
@@ -135,14 +135,13 @@ class Seen:
         return float(max(times))
 
     @cached_property
-    def blocks(self) -> Blocks:
-        """Blocks of time that intervals are resampled from."""
-        return Blocks.cut(self.span, seed=self.seed)
+    def blocks(self) -> BlockBootstrap:
+        """The blocks of time that jobs were submitted in, from which intervals are resampled."""
+        return self.blocks_at(self.submit)
 
-    @cached_property
-    def at(self) -> Ints:
-        """In which block each job was submitted."""
-        return self.blocks.at(self.submit)
+    def blocks_at(self, times: Floats) -> BlockBootstrap:
+        """The same blocks, for values at other times."""
+        return BlockBootstrap.of_times(times, self.span)
 
     @cached_property
     def local(self) -> Floats:
@@ -258,7 +257,7 @@ class Seen:
         """The same, one for each class that has it."""
         order = self._order(values)
         made = [
-            curve(name, values, weights=weights, where=where, at=self.at, blocks=self.blocks, order=order)
+            curve(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
             for name, where in classes.items()
         ]
         return [c for c in made if c is not None]

@@ -12,7 +12,7 @@ import polars as pl
 from fleetlab.forecast.backtest import HELD_OUT
 from fleetlab.forecast.demand import RESOURCES, Demand
 from fleetlab.forecast.panel import Bools, Ints
-from fleetlab.forecast.scores import over
+from fleetlab.stats import divide
 
 QUIET = 3600.0  # seconds without a request or a release of the same app
 
@@ -28,8 +28,8 @@ def unannounced(demand: Demand, every: float) -> pl.DataFrame:
     left = blue[cut:] - blue[:cut].mean(axis=0)
     rows = {
         "resource": list(RESOURCES),
-        "share of requests": over(blue[cut:].sum(axis=0), came[cut:].sum(axis=0)),
-        "NRMSE if all else were known": over(np.sqrt((left**2).mean(axis=0)), came[cut:].mean(axis=0)),
+        "share of requests": divide(blue[cut:].sum(axis=0), came[cut:].sum(axis=0)),
+        "NRMSE if all else were known": divide(np.sqrt((left**2).mean(axis=0)), came[cut:].mean(axis=0)),
     }
     return pl.DataFrame(rows).filter(pl.Series(came[cut:].any(axis=0)))
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Workload
 from fleetlab.queueing.distributions import Floats
+from fleetlab.stats import BLOCKS, POSITIVE, BlockBootstrap, Interval, Replicates
 
 HOUR, DAY = 3600.0, 86_400.0
 WINDOWS = (60.0, 600.0, HOUR, 6 * HOUR, DAY)
-BLOCKS = 20  # of time, of which draws are made: arrivals of one day hang together
-DRAWS = 200
+FEWEST = 20  # windows, to tell how counts vary
+RESAMPLES = 199  # of blocks of time: the model is solved for each
 LEAST = 2 * DAY  # of a log, to tell a daily pattern
 
 
@@ -27,22 +28,17 @@ class Dispersion(NamedTuple):
     value: float
     low: float
     high: float
-    around: Floats  # the same about the daily pattern: of the whole log, then of each draw of its blocks
+    around: Floats  # the same about the daily pattern: replicates, first of the whole log
 
 
-def draws(seed: int) -> Floats:
-    """How often each block of time is taken: once each in the first row, by lot in the others."""
-    drawn = np.random.default_rng(seed).multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), DRAWS)
-    return np.vstack([np.ones(BLOCKS), drawn.astype(np.float64)])
+def blocks_of(times: Floats, span: float) -> BlockBootstrap:
+    """Return the blocks of time; every pool has the same, so that their replicates can be added up."""
+    return BlockBootstrap.of_times(times, span, resamples=RESAMPLES, least=0)
 
 
-def between(values: Floats) -> tuple[float, float]:
-    """The 95 % interval of a number of which the first value is the estimate and the others are of draws."""
-    told = values[1:][~np.isnan(values[1:])]
-    if not len(told):
-        return math.nan, math.nan
-    low, high = np.quantile(told, [0.025, 0.975], method="nearest").tolist()
-    return min(low, float(values[0])), max(high, float(values[0]))
+def interval(replicates: Floats) -> Interval:
+    """Return the 95 % interval of a number, from its replicates over blocks of time."""
+    return Replicates(replicates, BLOCKS).interval(POSITIVE)
 
 
 def pattern(submit: Floats, span: float, begins: float) -> Floats | None:
@@ -62,18 +58,18 @@ def midnight(workload: Workload) -> float:
     return at.hour * HOUR + at.minute * 60.0 + at.second
 
 
-def dispersions(submit: Floats, span: float, begins: float, weights: Floats) -> list[Dispersion]:
+def dispersions(submit: Floats, span: float, begins: float) -> list[Dispersion]:
     """Over windows from a minute to a day, as far as the log has twenty of them."""
     found = []
     for window in WINDOWS:
         n = int(span // window)
-        if n < BLOCKS or not len(submit):
+        if n < FEWEST or not len(submit):
             continue
         counts = np.bincount((submit // window).astype(np.int64), minlength=n)[:n].astype(np.float64)
-        block = np.arange(n) * BLOCKS // n
+        blocks = blocks_of(np.arange(0.5, n, dtype=np.float64), n)
 
-        def summed(values: Floats, block: NDArray[np.int64] = block) -> Floats:
-            return weights @ np.bincount(block, values, minlength=BLOCKS)
+        def summed(values: Floats, blocks: BlockBootstrap = blocks) -> Floats:
+            return blocks.totals(blocks.sums(values))
 
         many, first = summed(np.ones(n)), summed(counts)
         expected = _expected(submit, span, begins, window, n)
@@ -82,7 +78,7 @@ def dispersions(submit: Floats, span: float, begins: float, weights: Floats) -> 
             about = ratio if expected is None else summed((counts - expected) ** 2) / summed(expected)
         if expected is not None:
             about = about / (1 - DAY / span)  # the pattern was learnt from the same days, and is too near to them
-        found.append(Dispersion(window, float(ratio[0]), *between(ratio), about))
+        found.append(Dispersion(window, *interval(ratio), about))
     return found
 
 
