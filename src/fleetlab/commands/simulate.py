@@ -1,6 +1,5 @@
 """A workload played on a cluster: filled up, replayed, and by several policies."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -165,24 +164,9 @@ def compare(
     with progress("policies") as bar:
         opened = trace_of(trace, cluster, bar)
         asked = listed(policies) or FIVE
-        found = fleetlab.compare(
-            opened.workload,
-            cluster_of(opened, trace),
-            policies=asked,
-            estimates=_named(opened, asked),
-            seed=seed,
-            progress=bar,
-        )
+        on = cluster_of(opened, trace)
+        found = fleetlab.compare(opened, on, policies=asked, seed=seed, progress=bar)
     show(found, json=json)
-
-
-def _named(opened: "fleetlab.Trace", policies: Sequence[str]) -> "dict[str, pl.Series]":
-    """The series of the trace that policies name as their estimate."""
-    from fleetlab.studies.believed import believed
-    from fleetlab.studies.compare import rules_of
-
-    told = {name: believed(opened, name) for name in {rules_of(p).get("estimate", "") for p in policies}}
-    return {name: column for name, column in told.items() if not isinstance(column, str)}
 
 
 def _may_be_shared(slowdown: Path | None, sharing: str) -> None:
