@@ -109,7 +109,7 @@ def capacity(
     Parameters
     ----------
     slo
-        The goal: mean or a percentile (p50, p90, p99) of wait, response or slowdown, `<`, and seconds; 10m and 2h too.
+        The goal: mean or a percentile (p50, p90, p99) of wait, JCT or slowdown, `<`, and seconds; 10m and 2h too.
     pool
         Scale this pool or GPU type, for the jobs that may run on it; else all pools in proportion, for all jobs.
     growth
@@ -124,22 +124,13 @@ def capacity(
         Processes at once; as many as there are cores for a large trace, 0: none but this one.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.believed import believed
 
     with progress("runs") as bar:
         opened = trace_of(trace, cluster, bar)
         found = fleetlab.capacity(
-            opened.workload,
-            cluster_of(opened, trace),
-            slo=slo,
-            pool=pool,
-            growth=growth,
-            resamples=resamples,
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            seed=seed,
-            workers=workers,
-            progress=bar,
-        )
+            opened, cluster_of(opened, trace), slo=slo, pool=pool, growth=growth, resamples=resamples,
+            **asdict(rules), seed=seed, workers=workers, progress=bar,
+        )  # fmt: skip
     show(with_notes(found, opened), json=json)
 
 

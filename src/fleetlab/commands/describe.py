@@ -92,19 +92,16 @@ def diagnose(
         Processes at once; as many as there are cores for a large trace, 0: none but this one.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.believed import believed
 
     with progress("runs") as bar:
         opened = trace_of(trace, cluster, bar)
+        on = cluster_of(opened, trace)
         found = fleetlab.diagnose(
-            opened.workload,
-            cluster_of(opened, trace),
-            usage=opened.usage,
-            changes=listed(changes),
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            seed=seed,
-            workers=workers,
-            progress=bar,
+            opened, on, changes=listed(changes), **asdict(rules), seed=seed, workers=workers, progress=bar
         )
-    read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
-    show(with_notes(found, opened), json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))
+    read_first = ("actions", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
+    show(
+        with_notes(found, opened),
+        json=json,
+        only=(*read_first, "worst hours", "longest waits", "blocking jobs", "open problems"),
+    )

@@ -87,7 +87,7 @@ def demo(
 
     with progress("steps") as bar:
         told = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
-    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(told.sentences, 1)))
+    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(told.findings, 1)))
     print(f"\n{told.page}")
     if open:
         import webbrowser

@@ -1,4 +1,4 @@
-"""A series of the trace as the estimate: it means the same to every study, and finds its way to every worker."""
+"""A series of the trace, or a column, as the estimate: every study and every worker process uses it."""
 
 import json
 
@@ -7,12 +7,12 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Trace, Workload, cli
-from fleetlab.studies.capacity._growth import drawn, grown
+from fleetlab.core import resample
 
-# At 0 a job of 10 s starts; the last, of 2 s, is believed to be long: then it goes after the one of 8 s.
+# At 0 a job of 10 s starts; the last, of 2 s, is estimated to be long: then it starts after the one of 8 s.
 WORK = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "runtime": [10.0, 8.0, 2.0]}).with_columns(gpu_milli=pl.lit(1000))
-ASKED = [10.0, 8.0, 90.0]
-KNOWN, BELIEVED = (0 + 11 + 8) / 3, (0 + 9 + 16) / 3
+ESTIMATES = [10.0, 8.0, 90.0]
+ORACLE, REQUESTED = (0 + 11 + 8) / 3, (0 + 9 + 16) / 3
 
 
 @pytest.fixture
@@ -22,21 +22,21 @@ def three():
 
 @pytest.fixture
 def saved(three, tmp_path):
-    series = {"requested": pl.DataFrame({"job": [0, 1, 2], "seconds": ASKED}).lazy()}
+    series = {"requested": pl.DataFrame({"job": [0, 1, 2], "seconds": ESTIMATES}).lazy()}
     made = Trace(three, cluster=Cluster.uniform(1, 1), provenance=fleetlab.Provenance("make", "three"), series=series)
     return str(made.save(tmp_path / "trace"))
 
 
-def told(capsys, *words):
+def run(capsys, *words):
     with pytest.raises(SystemExit, match="0"):
         cli.main([*words, "--json"])
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("estimate", "wait"), [("oracle", KNOWN), ("requested", BELIEVED)])
+@pytest.mark.parametrize(("estimate", "wait"), [("oracle", ORACLE), ("requested", REQUESTED)])
 def test_diagnose_takes_a_series_and_every_change_has_it(capsys, saved, estimate, wait):
     words = ["--order", "sjf", "--estimate", estimate, "--changes", "nothing"]
-    found = told(capsys, "diagnose", saved, *words)
+    found = run(capsys, "diagnose", saved, *words)
     assert found["summary"][0]["value"] == pytest.approx(wait)
     same = next(row for row in found["tables"]["changes"] if row["change"] == "nothing")
     assert same["mean change"] == 0
@@ -45,18 +45,18 @@ def test_diagnose_takes_a_series_and_every_change_has_it(capsys, saved, estimate
 @pytest.mark.parametrize(("estimate", "nodes"), [("oracle", 1), ("requested", 2)])
 def test_capacity_takes_a_series(capsys, saved, estimate, nodes):
     words = ["--slo", "mean wait < 7", "--order", "sjf", "--estimate", estimate]
-    assert told(capsys, "capacity", saved, *words)["summary"][0]["value"] == nodes
+    assert run(capsys, "capacity", saved, *words)["summary"][0]["value"] == nodes
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_gangs_that_are_split_keep_what_is_believed_of_them(three, workers):
-    # The gang of two is believed to be long: it goes last, also when its instances start one by one.
+def test_gangs_that_are_split_keep_their_estimates(three, workers):
+    # The gang of two is estimated to be long: it goes last, also when its instances start one by one.
     gang = Workload.of(three.frame.drop("job").with_columns(instances=pl.Series([1, 1, 2])), source="gang")
-    asked = {"estimate": pl.Series(ASKED), "order": "sjf", "changes": ["gangs"], "workers": workers}
-    found = fleetlab.diagnose(gang, Cluster.uniform(2, 1), **asked).tables()["changes"]
+    words = {"estimate": pl.Series(ESTIMATES), "order": "sjf", "changes": ["gangs"], "workers": workers}
+    found = fleetlab.diagnose(gang, Cluster.uniform(2, 1), **words).tables()["changes"]
     alone = gang.frame.drop("job", "parent")[[0, 1, 2, 2]].with_columns(instances=1)
     waits = fleetlab.simulate(
-        Workload.of(alone, source="split"), Cluster.uniform(2, 1), order="sjf", estimate=[*ASKED, ASKED[2]]
+        Workload.of(alone, source="split"), Cluster.uniform(2, 1), order="sjf", estimate=[*ESTIMATES, ESTIMATES[2]]
     ).jobs["wait"]
     assert found["mean wait"][0] == pytest.approx((waits[0] + waits[1] + max(waits[2], waits[3])) / 3)
 
@@ -65,11 +65,11 @@ def test_the_true_run_times_as_a_column_are_the_oracle_however_much_jobs_grow():
     trace = fleetlab.synthesize("pai2020", jobs=600, seed=1)
     jobs = trace.workload.frame.drop("job", "start", "end", "gpu_types").drop_nulls("runtime")
     work = Workload.of(jobs.with_columns(submit=pl.col("submit") - jobs["submit"][0], instances=1), source="known")
-    asked = {"slo": "mean wait < 20000", "order": "sjf", "growth": 1.3, "resamples": 2, "workers": 0}
+    words = {"slo": "mean wait < 20000", "order": "sjf", "growth": 1.3, "resamples": 2, "workers": 0}
     cluster = Cluster.uniform(4, 8, gpu_type="MISC")
     tables = [
-        fleetlab.capacity(work, cluster, **asked, estimate=told).tables()["curve"]
-        for told in ("oracle", work.frame["runtime"])
+        fleetlab.capacity(work, cluster, **words, estimate=estimate).tables()["curve"]
+        for estimate in ("oracle", work.frame["runtime"])
     ]
     assert tables[0].equals(tables[1])
 
@@ -77,9 +77,9 @@ def test_the_true_run_times_as_a_column_are_the_oracle_however_much_jobs_grow():
 def test_it_is_known_where_a_job_of_a_grown_workload_comes_from():
     work = fleetlab.synthesize("pai2020", jobs=2000, seed=1).workload
     for growth in (0.6, 1.0, 2.3):
-        rows, _ = drawn(work, growth, seed=3)
+        rows, _ = resample.user_days(work.frame, growth, 3)
         columns = ["runtime", "user", "cpu_milli", "gpu_milli"]
-        assert grown(work, growth, seed=3).frame.select(columns).equals(work.frame.select(columns)[rows])
+        assert work.grown(growth, 3).frame.select(columns).equals(work.frame.select(columns)[rows])
 
 
 @pytest.mark.parametrize("verb", ["diagnose", "capacity"])
@@ -87,5 +87,3 @@ def test_a_column_that_is_too_short_is_refused(three, verb):
     goal = {"slo": "mean wait < 7"} if verb == "capacity" else {}
     with pytest.raises(PolicyError, match="2 values for 3 jobs"):
         getattr(fleetlab, verb)(three, Cluster.uniform(1, 1), estimate=pl.Series([1.0, 2.0]), **goal)
-    with pytest.raises(PolicyError, match="2 values for 3 jobs"):
-        fleetlab.compare(three, Cluster.uniform(1, 1), estimates={"mine": pl.Series([1.0, 2.0])})
