@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("fleetlab.core", "fleetlab.sim", "fleetlab.traces.synthesize")
+PACKAGES = ("fleetlab.core", "fleetlab.sim", "fleetlab.stats", "fleetlab.traces.synthesize")
 
 
 @cache

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fleetlab.core import FleetlabError, Scenario, Trace, Workload
 from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.resample import blocks
-from fleetlab.studies._simulate import simulate
+from fleetlab.sim import simulate
 
 if TYPE_CHECKING:
     from fleetlab.sim import SimResult

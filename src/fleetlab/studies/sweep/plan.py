@@ -18,7 +18,7 @@ from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.names import lookup
 from fleetlab.core.scenario import Data
 from fleetlab.core.words import WORDS, Opaque, plain, text
-from fleetlab.studies._simulate import simulate
+from fleetlab.sim import simulate
 from fleetlab.studies.code_version import code_version
 from fleetlab.studies.sweep.cell import metrics_of
 from fleetlab.studies.sweep.sources import TraceSource, estimate_name

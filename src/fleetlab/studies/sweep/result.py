@@ -77,8 +77,8 @@ class Sweep(Result):
         """Build the tables from all measurements."""
         study, metrics, units = plan.study, plan.study.metrics, measurements.units
         values = {case: measurements.values.get(case, {}) for case in rounds.scenarios}
-        scenarios = scenario_table(values, metrics, units, rounds.seeds_of, rounds.error_rate_of)
-        differences = difference_table(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.error_rate_of)
+        scenarios = scenario_table(values, metrics, units, rounds.seeds_of, rounds.confidence_of)
+        differences = difference_table(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
         failed = _failures(measurements.failures)
         axes = {word: list(dict.fromkeys(dict(case)[word] for case in values)) for word in varying(list(values))}
         settings = axes | {

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetlab.core import Scenario, WorkloadError
+from fleetlab.stats import Statistic, bonferroni
 from fleetlab.studies.sweep.plan import CaseWords, case_words
 from fleetlab.studies.sweep.study import Study
-from fleetlab.studies.sweep.tables import Pair, Values, difference, interval, mean_of
+from fleetlab.studies.sweep.tables import Pair, Values, difference, mean_of
 
 Unit = Pair | CaseWords  # what gets more seeds until it is narrow enough: a comparison, or a scenario in none
 
@@ -59,34 +60,38 @@ class Rounds:
         seeds, rule = self.seeds(look), self.study.seeds
         if rule.within is None:
             return True
-        error = self.error_rate(look)
+        confidence = self.confidence(look)
         if isinstance(unit, Pair):
             base = mean_of(values[unit.base], rule.metric, seeds)
-            low, high = interval(difference(values, unit, rule.metric, seeds), error / self.comparisons)
-            return rule.enough((high - low) / 2, base.value)
+            apart = difference(values, unit, rule.metric, seeds)
+            return rule.enough(_half_width(apart, bonferroni(self.comparisons, confidence)), base.value)
         mean = mean_of(values[unit], rule.metric, seeds)
-        low, high = interval(mean, error)
-        return rule.enough((high - low) / 2, mean.value)
+        return rule.enough(_half_width(mean, confidence), mean.value)
 
     @property
     def comparisons(self) -> int:
         """The number of intervals that hold simultaneously."""
         return max(1, len(self.pairs) * len(self.study.metrics))
 
-    def error_rate(self, look: int) -> float:
-        """Return the probability of a miss at a look."""
-        return self.study.seeds.error_rate(look, 1 - self.study.confidence)
+    def confidence(self, look: int) -> float:
+        """Return the confidence of all intervals at a look."""
+        return 1 - self.study.seeds.error_rate(look, 1 - self.study.confidence)
 
     def seeds_of(self, unit: Unit) -> Sequence[int]:
         """Return the seeds of the last look at a comparison or a scenario."""
         return self.seeds(self.look_of(unit))
 
-    def error_rate_of(self, unit: Unit) -> float:
-        """Return the probability of a miss at the last look at a comparison or a scenario."""
-        return self.error_rate(self.look_of(unit))
+    def confidence_of(self, unit: Unit) -> float:
+        """Return the confidence at the last look at a comparison or a scenario."""
+        return self.confidence(self.look_of(unit))
 
     def look_of(self, unit: Unit) -> int:
         """Return the last look at a comparison, or at any that a scenario is in."""
         if unit in self.looks:
             return self.looks[unit]
         return max((k for other, k in self.looks.items() if isinstance(other, Pair) and unit in other), default=1)
+
+
+def _half_width(mean: Statistic, confidence: float) -> float:
+    _, low, high = mean.interval(confidence)
+    return (high - low) / 2

@@ -13,6 +13,7 @@ import polars as pl
 from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, Result, WorkloadError
 from fleetlab.core.files import atomic_write
 from fleetlab.core.names import lookup
+from fleetlab.stats import CONFIDENCE
 from fleetlab.studies.sweep.catalog import search, words_of
 from fleetlab.studies.sweep.plan import CaseWords
 from fleetlab.studies.sweep.store import Record, RunStore
@@ -29,7 +30,6 @@ from fleetlab.studies.sweep.tables import (
 # Cells of another trace, resampling or version, or with other files of the same name, are never averaged together.
 APART = ("source", "resample", "files", "version", "code")
 KNOWN = (*AXES, *APART, "seed", "engine")
-ERROR_RATE = 0.05
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -113,11 +113,11 @@ def runs(
     if pairs:
         frames["differences"] = difference_table(
             values, pairs, metrics, units, lambda p: sorted(set(values[p.case]) & set(values[p.base])),
-            lambda _: ERROR_RATE,
+            lambda _: CONFIDENCE,
         )  # fmt: skip
     if values:
         frames["scenarios"] = scenario_table(
-            values, metrics, units, lambda case: sorted(values[case]), lambda _: ERROR_RATE
+            values, metrics, units, lambda case: sorted(values[case]), lambda _: CONFIDENCE
         )
         figures = load_figures(frames["scenarios"], metrics)
     findings: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from typing import Any
 
 from fleetlab.core import WorkloadError
 from fleetlab.core.names import lookup
+from fleetlab.stats import spent_at_look
 
 GROWTH = 1.5
 LEAST, MOST = 6, 72
@@ -84,7 +85,7 @@ class Seeds:
 
     def error_rate(self, look: int, total: float) -> float:
         """Return the probability of a miss that a look may spend, of the total; looks are counted from 1."""
-        return total if self.within is None else total / (look * (look + 1))
+        return total if self.within is None else spent_at_look(look, total)
 
     def enough(self, half: float, mean: float) -> bool:
         """Whether the half-width of an interval is narrow enough, given the mean that percentages are of."""

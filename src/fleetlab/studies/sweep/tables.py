@@ -15,7 +15,7 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.core.names import clip
-from fleetlab.studies._spread import Mean, over_runs
+from fleetlab.stats import ANY, POSITIVE, Interval, Statistic, bonferroni, change, mean_of_runs, no_interval
 from fleetlab.studies.sweep.plan import CaseWords
 
 BySeed = Mapping[int, Mapping[str, float | None]]  # metrics by seed
@@ -30,35 +30,21 @@ class Pair(NamedTuple):
     base: CaseWords
 
 
-def mean_of(values: BySeed, metric: str, seeds: Sequence[int]) -> Mean:
+def mean_of(values: BySeed, metric: str, seeds: Sequence[int]) -> Statistic:
     """Return the mean of a metric over the seeds that have it."""
-    return _mean([x for s in seeds if s in values and (x := values[s].get(metric)) is not None])
+    return mean_of_runs([x for s in seeds if s in values and (x := values[s].get(metric)) is not None])
 
 
-def difference(values: Values, pair: Pair, metric: str, seeds: Sequence[int]) -> Mean:
+def difference(values: Values, pair: Pair, metric: str, seeds: Sequence[int]) -> Statistic:
     """Return the mean difference within a seed, over the seeds that both have."""
     case, base = values.get(pair.case, {}), values.get(pair.base, {})
     both = [(case[s].get(metric), base[s].get(metric)) for s in seeds if s in case and s in base]
-    return _mean([x - y for x, y in both if x is not None and y is not None])
+    return mean_of_runs([x - y for x, y in both if x is not None and y is not None])
 
 
-def _mean(values: list[float]) -> Mean:
-    return over_runs(values) if values else Mean(math.nan, math.nan, 0)
-
-
-def _count(mean: Mean) -> int:
-    return 0 if math.isnan(mean.value) else mean.freedom + 1
-
-
-def interval(mean: Mean, error_rate: float) -> tuple[float, float]:
-    """Return the interval with this probability of a miss; none of less than two seeds."""
-    return mean.between(1 - error_rate) if mean.freedom > 0 else (math.nan, math.nan)
-
-
-def _verdict(mean: Mean, low: float, high: float) -> str:
-    if mean.freedom > 0 and mean.error == 0:
-        return "same in every seed" if mean.value else "equal"
-    return "lower" if high < 0 else "higher" if low > 0 else "inconclusive"
+def _interval_of_difference(mean: Statistic, confidence: float) -> Interval:
+    # The same difference in every seed says nothing about other jobs.
+    return no_interval(mean.value) if mean.error == 0 and mean.value else mean.interval(confidence)
 
 
 def varying(cases: Sequence[CaseWords]) -> list[str]:
@@ -76,7 +62,7 @@ def varying(cases: Sequence[CaseWords]) -> list[str]:
 
 def scenario_table(
     values: Values, metrics: Sequence[str], units: Mapping[str, str],
-    seeds_of: Callable[[CaseWords], Sequence[int]], error_rate_of: Callable[[CaseWords], float],
+    seeds_of: Callable[[CaseWords], Sequence[int]], confidence_of: Callable[[CaseWords], float],
 ) -> pl.DataFrame:  # fmt: skip
     """Return a row per scenario and metric: its mean over seeds, the interval, and the standard deviation of a seed."""
     axes, rows = varying(list(values)), []
@@ -84,35 +70,34 @@ def scenario_table(
         words = dict(case)
         for metric in metrics:
             mean = mean_of(by_seed, metric, seeds_of(case))
-            low, high = interval(mean, error_rate_of(case))
             # A metric that is never negative has no interval below 0.
             least = min((x for one in by_seed.values() if (x := one.get(metric)) is not None), default=math.nan)
-            low = max(0.0, low) if low < 0 <= least else low
-            row = {axis: words.get(axis) for axis in axes} | {"metric": metric, "seeds": _count(mean)}
-            numbers = {"mean": mean.value, "low": low, "high": high, "sd": mean.error * math.sqrt(mean.freedom + 1)}
+            value, low, high = mean.inside(POSITIVE if least >= 0 else ANY).interval(confidence_of(case))
+            seeds = int(mean.df + 1)
+            row = {axis: words.get(axis) for axis in axes} | {"metric": metric, "seeds": seeds}
+            numbers = {"mean": value, "low": low, "high": high, "sd": mean.error * math.sqrt(seeds)}
             rows.append(row | _finite(numbers) | {"unit": units.get(metric, "")})
     return _frame(rows, axes)
 
 
 def difference_table(
     values: Values, pairs: Sequence[Pair], metrics: Sequence[str], units: Mapping[str, str],
-    seeds_of: Callable[[Pair], Sequence[int]], error_rate_of: Callable[[Pair], float],
+    seeds_of: Callable[[Pair], Sequence[int]], confidence_of: Callable[[Pair], float],
 ) -> pl.DataFrame:  # fmt: skip
-    """Return a row per pair and metric; `error_rate_of` is the error rate of all comparisons, divided here."""
-    axes = varying([case for pair in pairs for case in pair])
-    comparisons, rows = max(1, len(pairs) * len(metrics)), []
+    """Return a row per pair and metric; `confidence_of` is the confidence that all comparisons hold."""
+    axes, rows = varying([case for pair in pairs for case in pair]), []
     for pair in pairs:
         case, base = dict(pair.case), dict(pair.base)
         name = ", ".join(f"{word} {clip(str(base[word]))}" for word in case if base.get(word) not in (case[word], ""))
         for metric in metrics:
             mean = difference(values, pair, metric, seeds_of(pair))
-            # The same difference in every seed says nothing about other jobs.
-            constant = mean.error == 0 and mean.value != 0
-            low, high = (math.nan, math.nan) if constant else interval(mean, error_rate_of(pair) / comparisons)
+            confidence = bonferroni(len(pairs) * len(metrics), confidence_of(pair))
+            value, low, high = _interval_of_difference(mean, confidence)
             reference = mean_of(values.get(pair.base, {}), metric, seeds_of(pair)).value
-            row = {axis: case.get(axis) for axis in axes} | {"baseline": name, "metric": metric, "seeds": _count(mean)}
-            row |= _finite({"baseline mean": reference, "difference": mean.value, "low": low, "high": high})
-            rows.append(row | {"unit": units.get(metric, ""), "verdict": _verdict(mean, low, high)})
+            row = {axis: case.get(axis) for axis in axes} | {"baseline": name, "metric": metric}
+            row |= {"seeds": int(mean.df + 1)}
+            row |= _finite({"baseline mean": reference, "difference": value, "low": low, "high": high})
+            rows.append(row | {"unit": units.get(metric, ""), "verdict": change(value, low, high)})
     return _frame(rows, axes)
 
 
