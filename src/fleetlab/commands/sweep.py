@@ -95,7 +95,7 @@ def runs(
     found = fleetlab.runs(store, where=_cells(where, "--where"), against=_cells(against, "--against"), metrics=wanted)
     if out is not None:
         found.export(out)
-    show(found, json=json, only=("differences", "cases"))
+    show(found, json=json, only=("differences", "scenarios"))
     if out is not None:
         talk(f"\nwritten to {out}")
 
