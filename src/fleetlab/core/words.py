@@ -142,7 +142,7 @@ def _until(value: Any) -> float | None:  # noqa: ANN401
     if value is None or value == "":
         return None
     seconds = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
-    if math.isnan(seconds):
+    if not math.isfinite(seconds):
         msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
         raise WorkloadError(msg, hint=DURATIONS)
     return seconds

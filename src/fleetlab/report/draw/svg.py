@@ -1,6 +1,6 @@
 """A chart as SVG: the same drawing in a page and in a file.
 
-Colours stand in attributes, for a file that stands alone, and as classes, by which a page overrules them. Title and
+Colors stand in attributes, for a file that stands alone, and as classes, by which a page overrules them. Title and
 key lie outside of the part that a page shows: it has its own; a file, or a reader who saves one, takes the whole.
 """
 
@@ -27,7 +27,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 def svg(
     chart: Chart, *, reach: Reach | None = None, width: float = WIDE, key: str = "f", whole: bool = False
 ) -> Markup:
-    """Draw it; `key` tells it from others in the same page, `whole` is with title and key, for a file."""
+    """Draw a chart; `key` is unique in the page; `whole` adds title and legend, for a file."""
     sheet = plane(chart, reach or chart.reach(), width)
     inside = [_nothing(sheet)] if chart.empty else _drawn(chart, sheet, key)
     names, deep = _key(chart, sheet)
@@ -93,7 +93,7 @@ def _axes(chart: Chart, sheet: Plane) -> Markup:
 
 
 def _across(sheet: Plane) -> list[Markup]:
-    """Ticks below the sheet, with a line up where they are numbers."""
+    """Draw the ticks below, with grid lines where they are numbers."""
     scale = sheet.up if sheet.rows else sheet.along
     left, top, right, bottom = sheet.box
     most = max(2, int((right - left) / 78))
@@ -113,7 +113,7 @@ def _tick(said: str, at: float, top: float, bottom: float, sheet: Plane, *, line
 
 
 def _down(sheet: Plane) -> list[Markup]:
-    """Ticks left of the sheet, with a line across where they are numbers."""
+    """Draw the ticks on the left, with grid lines where they are numbers."""
     scale = sheet.along if sheet.rows else sheet.up
     left, _, right, _ = sheet.box
     ticks = scale.ticks(len(scale.names) or upwards(scale))
@@ -128,7 +128,7 @@ def _down(sheet: Plane) -> list[Markup]:
 
 
 def _shades(chart: Chart, sheet: Plane) -> Markup:
-    """What a colour of a heat map means."""
+    """Draw the color scale of a heat map."""
     value = chart.curves[0].value
     assert value is not None
     left, _, right, _ = sheet.box
@@ -143,7 +143,7 @@ def _shades(chart: Chart, sheet: Plane) -> Markup:
 
 
 def _key(chart: Chart, sheet: Plane) -> tuple[Markup, float]:
-    """The names of the curves below the sheet, as many a line as fit, and how deep that is."""
+    """Draw the legend below, and return its height."""
     if not chart.named or chart.empty:
         return Markup(), 0.0
     parts, x, y = list[Markup](), 0.0, sheet.height + 14
@@ -157,12 +157,12 @@ def _key(chart: Chart, sheet: Plane) -> tuple[Markup, float]:
 
 
 def swatch(look: int, x: float = 0, y: float = 6) -> Markup:
-    """A short piece of a curve with that look."""
+    """Draw a short line or dot of that look."""
     line, dot = Markup(f"M{px(x)} {px(y)}h22"), Markup(f"M{px(x + 11)} {px(y)}h0")
-    colour, ends = palette.stroke(look), palette.ends(look)
+    color, ends = palette.stroke(look), palette.ends(look)
     return joined(
         [
-            tag("path", d=line, stroke_width=2, stroke_dasharray=palette.dash(look), **colour),
-            tag("path", d=dot, stroke_width=7 if ends == "round" else 6, stroke_linecap=ends, **colour),
+            tag("path", d=line, stroke_width=2, stroke_dasharray=palette.dash(look), **color),
+            tag("path", d=dot, stroke_width=7 if ends == "round" else 6, stroke_linecap=ends, **color),
         ]
     )

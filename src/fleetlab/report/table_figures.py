@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.report.tables import shown
+from fleetlab.report.tables import number_text
 
 MOST = 8  # figures of a result
 ROWS = 40  # names of a figure
 MIXED = {"unit", "metric", "figure"}  # a column so called may make rows of different kinds
 
 
-def drawn(tables: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
-    """The figures that tables make by themselves, by name."""
-    found = [(figure.title, figure) for name, frame in tables.items() for figure in _of(name, frame)]
-    return dict(found[:MOST])
+def table_figures(tables: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
+    """Return the figures that tables make by themselves, by name."""
+    figures = [(figure.title, figure) for name, frame in tables.items() for figure in _of(name, frame)]
+    return dict(figures[:MOST])
 
 
 def _of(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
@@ -40,7 +40,7 @@ def _of(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
 
 
 def _triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Columns that stand as a number, its low and its high."""
+    """Yield neighboring columns that are a number, its low and its high."""
     for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
         sides = low.removesuffix("low"), high.removesuffix("high")
         named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
@@ -51,15 +51,15 @@ def _triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
 def _interval(name: str, frame: pl.DataFrame, column: str, low: str, high: str) -> Iterator[Figure]:
     known = frame.filter(pl.col(column).is_not_null())
     if known.height < 2 or not (known[high] > known[low]).any():
-        return  # without a width it is no estimate, and a table says it better
+        return  # without a width it is no estimate
     first = known.columns[0]
     along = known[first].dtype.is_numeric() and first != column and known[first].is_unique().all()
     x = known[first] if along else _names(known, column)
     if x is None:
         return
-    told = pl.DataFrame({"x": x, "y": known[column], "low": known[low], "high": known[high]})
-    alt = f"{column} with its interval, by {x.name}: {_extremes(told)}"
-    yield Figure(f"{name}: {column}", "line" if along else "dots", told, x.name, column, alt)
+    points = pl.DataFrame({"x": x, "y": known[column], "low": known[low], "high": known[high]})
+    alt = f"{column} with its interval, by {x.name}: {_extremes(points)}"
+    yield Figure(f"{name}: {column}", "line" if along else "dots", points, x.name, column, alt)
 
 
 def _share(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
@@ -69,25 +69,25 @@ def _share(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
     x = _names(known, "share")
     if x is None or not known["share"].is_between(0, 1).all():
         return
-    told = pl.DataFrame({"x": x, "y": known["share"]})
-    yield Figure(f"{name}: share", "bar", told, x.name, "share", f"share by {x.name}: {_extremes(told)}")
+    points = pl.DataFrame({"x": x, "y": known["share"]})
+    yield Figure(f"{name}: share", "bar", points, x.name, "share", f"share by {x.name}: {_extremes(points)}")
 
 
 def _names(frame: pl.DataFrame, column: str) -> pl.Series | None:
-    """One name a row, from the texts that stand before a column; none where two rows would share one."""
+    """Return one name per row, from the text columns before a column; None where two rows would share one."""
     before = frame.columns[: frame.columns.index(column)]
     texts = [c for c in before if frame[c].dtype in (pl.String, pl.Categorical, pl.Enum)]
     texts = [c for c in texts if frame[c].n_unique() > 1] or texts
     for n in range(1, len(texts) + 1):
-        told, name = pl.concat_str(texts[:n], separator=" · ", ignore_nulls=True), " · ".join(texts[:n])
-        joined = frame.select(told.alias(name)).to_series()
+        names = pl.concat_str(texts[:n], separator=" · ", ignore_nulls=True).alias(" · ".join(texts[:n]))
+        joined = frame.select(names).to_series()
         if joined.is_unique().all() and 2 <= frame.height <= ROWS:
             return joined
     return None
 
 
 def _over_time(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
-    """Counts in one figure and measured amounts in another: they hardly share a unit."""
+    """Draw counts in one figure and measured amounts in another: they hardly share a unit."""
     rest = [c for c in frame.columns[1:] if frame[c].dtype.is_numeric()]
     kinds = {
         "counts": [c for c in rest if frame[c].dtype.is_integer()],
@@ -96,14 +96,14 @@ def _over_time(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
     for kind, columns in kinds.items():
         if not columns:
             continue
-        told = frame.unpivot(columns, index="time", variable_name="series", value_name="y").rename({"time": "x"})
+        points = frame.unpivot(columns, index="time", variable_name="series", value_name="y").rename({"time": "x"})
         alt = f"{', '.join(columns)} over time, at {frame.height:,} instants"
-        yield Figure(f"{name}: {kind}", "line", told, "time, s", kind, alt)
+        yield Figure(f"{name}: {kind}", "line", points, "time, s", kind, alt)
 
 
-def _extremes(told: pl.DataFrame) -> str:
-    ends = told.filter(pl.col("y").is_not_nan() if told["y"].dtype.is_float() else pl.lit(value=True)).sort("y")
+def _extremes(points: pl.DataFrame) -> str:
+    ends = points.filter(pl.col("y").is_not_nan() if points["y"].dtype.is_float() else pl.lit(value=True)).sort("y")
     if ends.is_empty():
         return "no number is known"
     (low, low_y), (high, high_y) = ends.select("x", "y").row(0), ends.select("x", "y").row(-1)
-    return f"lowest at {low} ({shown(low_y)}), highest at {high} ({shown(high_y)})"
+    return f"lowest at {low} ({number_text(low_y)}), highest at {high} ({number_text(high_y)})"

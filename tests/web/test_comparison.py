@@ -1,19 +1,26 @@
-"""A scenario beside the baseline: paired where it can be, and never surer than it is."""
+"""A scenario compared with the baseline: paired where it can be, and never surer than it is."""
 
 import math
 
 import numpy as np
 import pytest
 
-from fleetlab.web.beside import SHOWN, answer, paired
-from fleetlab.web.outcome import BLOCKS, PAIRED, played
-from fleetlab.web.scenario import Link, Scenario
+from fleetlab import Provenance
+from fleetlab.core.scenario import Scenario
+from fleetlab.web.comparison import METRICS, as_result, compare_runs, paired
+from fleetlab.web.link import Link
+from fleetlab.core.progress import silent
+from fleetlab.web.runs import BLOCKS, PAIRED, _simulate, run_scenario
 
 T19 = 2.093024  # Student's t of 19 degrees of freedom at 95 %, from tables
 
 
 def beside(base, now):
-    return answer(Link(Scenario(order="sjf"), Scenario()), base, now, "")
+    return compare_runs(Link.of("order=sjf"), base, now, "")
+
+
+def outcome_of(trace, **words):
+    return run_scenario(Scenario.of(trace, **words)) | {"seconds": 1.0, "cpu_seconds": 1.0}
 
 
 def rows(told):
@@ -22,17 +29,17 @@ def rows(told):
 
 @pytest.fixture(scope="module")
 def base(small):
-    return played(small, Scenario()) | {"seconds": 1.0, "cpu_seconds": 1.0}
+    return outcome_of(small)
 
 
 @pytest.fixture(scope="module")
 def sjf(small):
-    return played(small, Scenario(order="sjf")) | {"seconds": 1.0, "cpu_seconds": 1.0}
+    return outcome_of(small, order="sjf")
 
 
 @pytest.fixture(scope="module")
 def busier(small):
-    return played(small, Scenario(load=2.0)) | {"seconds": 1.0, "cpu_seconds": 1.0}
+    return outcome_of(small, load=2.0)
 
 
 def test_an_interval_of_a_change_is_students_over_the_differences_of_blocks():
@@ -58,7 +65,7 @@ def test_the_same_run_is_the_same_and_says_so(base):
 
 
 def test_the_same_scenario_played_twice_has_no_change_and_an_interval_of_none(small, base):
-    again = played(small, Scenario()) | {"seconds": 1.0, "cpu_seconds": 1.0}
+    again = outcome_of(small)
     change = rows(beside(base, again))["mean wait"]["change"]
     assert (change["value"], change["low"], change["high"]) == (0.0, 0.0, 0.0)
 
@@ -66,7 +73,7 @@ def test_the_same_scenario_played_twice_has_no_change_and_an_interval_of_none(sm
 def test_values_are_those_of_the_simulator_and_changes_their_differences(base, sjf):
     told, said = rows(beside(base, sjf)), {e["metric"]: e["value"] for e in sjf["result"]["summary"]}
     before = {e["metric"]: e["value"] for e in base["result"]["summary"]}
-    assert set(told) == set(SHOWN)
+    assert set(told) == set(METRICS)
     for metric, row in told.items():
         assert row["now"]["value"] == said[metric]
         assert row["change"]["value"] == pytest.approx(said[metric] - before[metric])
@@ -82,7 +89,7 @@ def test_the_mean_of_the_blocks_is_about_the_mean(base):
 def test_the_reasons_together_are_the_mean_wait(base, sjf):
     told = beside(base, sjf)
     for side in ("base", "now"):
-        total = sum(reason[side]["value"] for reason in told["ledger"])
+        total = sum(reason[side]["value"] for reason in told["wait_reasons"])
         assert total == pytest.approx(rows(told)["mean wait"][side]["value"])
 
 
@@ -101,7 +108,7 @@ def test_a_paired_interval_is_not_wider_than_one_as_if_runs_were_apart(base, sjf
 def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier):
     for row in rows(beside(base, busier)).values():
         change = row["change"]
-        if row["verdict"] in ("less", "more"):
+        if row["verdict"] in ("lower", "higher"):
             assert change["low"] > 0 or change["high"] < 0
         elif row["verdict"] == "unclear":
             assert change["low"] <= 0 <= change["high"]
@@ -110,7 +117,7 @@ def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier
 def test_sentences_say_what_moved(base, busier):
     said = beside(base, busier)["findings"]
     assert any("mean wait" in line.lower() and "from" in line for line in said)
-    assert any(line.startswith("Most waiting is charged to") for line in said)
+    assert any(line.startswith("The most wait is due to") for line in said)
 
 
 def test_few_jobs_have_numbers_without_intervals(hostile):
@@ -120,7 +127,7 @@ def test_few_jobs_have_numbers_without_intervals(hostile):
     from fleetlab import Workload
 
     trace = replace(hostile, workload=Workload.of(few.drop("job"), source="few"))
-    found = played(trace, Scenario()) | {"seconds": 0.0, "cpu_seconds": 0.0}
+    found = outcome_of(trace)
     told = beside(found, dict(found))
     assert rows(told)["mean wait"]["change"]["low"] is None
     assert rows(told)["mean wait"]["verdict"] == "unknown"
@@ -128,5 +135,32 @@ def test_few_jobs_have_numbers_without_intervals(hostile):
 
 
 def test_other_jobs_that_can_never_run_are_pointed_out(small, base):
-    fewer = played(small, Scenario(nodes=(("V100", 0),))) | {"seconds": 1.0, "cpu_seconds": 1.0}
+    fewer = outcome_of(small, nodes="V100 0")
     assert any("more jobs than in the baseline can never run" in note for note in beside(base, fewer)["notes"])
+
+
+def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, busier):
+    answer = beside(base, busier)
+    frame = as_result(answer, Provenance("simulate", "small")).tables()["difference from the baseline"]
+    change = rows(answer)["mean wait"]["change"]
+    assert frame.row(0, named=True)["low"] == change["low"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"preemption": True, "order": "las"},
+        {"quota": 4},
+        {"nodes": "T4 +20%"},
+        {"until": 3600},
+        {"placement": "random", "seed": 3},
+        {"events": '[{"event":"faults","mtbf":86400,"mttr":600}]', "recovery": "every=600"},
+        {"sharing": "mps", "speed": "published"},
+    ],
+    ids=lambda words: next(iter(words)),
+)
+def test_what_the_simulator_can_do_the_page_can_do(small, words):
+    scenario = Scenario.of(small, **words)
+    summary = {e["metric"]: e["value"] for e in run_scenario(scenario)["result"]["summary"]}
+    direct = _simulate(scenario, silent)
+    assert summary["mean wait"] == pytest.approx(direct.summary()[0].value, nan_ok=True)

@@ -18,7 +18,7 @@ def events_of(page, operation):
 
 def test_a_job_that_is_stopped_is_over_and_the_next_is_answered(page):
     begun = page.ask("/api/operations", method="POST", body={"kind": "run", "link": SLOW}).json
-    assert begun["status"] == "going"
+    assert begun["status"] == "running"
     stopped = page.ask(f"/api/operations/{begun['operation']}", method="DELETE").json
     assert stopped["status"] == "cancelled"
     assert page.ask(f"/api/run?{SMALL}&load=0.9").status == 200
@@ -30,10 +30,10 @@ def test_whoever_closes_the_page_no_longer_wants_the_answer(page):
     with socket.create_connection((host, int(port))) as line:
         line.sendall(f"GET /api/operations/{begun['operation']}/events HTTP/1.1\r\nHost: {page.host}\r\n\r\n".encode())
         seen = b""
-        while b"going" not in seen:
+        while b"running" not in seen:
             seen += line.recv(10_000)
     until = time.monotonic() + 60
-    while page.ask(f"/api/operations/{begun['operation']}").json["status"] == "going" and time.monotonic() < until:
+    while page.ask(f"/api/operations/{begun['operation']}").json["status"] == "running" and time.monotonic() < until:
         time.sleep(0.2)
     assert page.ask(f"/api/operations/{begun['operation']}").json["status"] in ("cancelled", "done")
 
@@ -42,7 +42,7 @@ def test_events_tell_of_progress_before_the_end(page):
     begun = page.ask("/api/operations", method="POST", body={"kind": "describe", "trace": "builtin:2000:3"}).json
     events = events_of(page, begun["operation"])
     assert events[-1]["status"] == "done"
-    assert any(one["progress"] and one["progress"]["share"] is not None for one in events[:-1])
+    assert any(one["progress"] and one["progress"]["fraction"] is not None for one in events[:-1])
 
 
 def test_numbers_come_before_the_figures_and_are_the_same(page):
@@ -52,7 +52,7 @@ def test_numbers_come_before_the_figures_and_are_the_same(page):
     early = [one["progress"]["answer"] for one in events if one["progress"] and "answer" in one["progress"]]
     last = events[-1]["result"]
     assert early
-    assert (early[0]["rows"], early[0]["ledger"], early[0]["html"]) == (last["rows"], last["ledger"], "")
+    assert (early[0]["rows"], early[0]["wait_reasons"], early[0]["html"]) == (last["rows"], last["wait_reasons"], "")
 
 
 def test_fifty_visitors_at_once_each_get_their_own_answer(page):
@@ -66,7 +66,7 @@ def test_fifty_visitors_at_once_each_get_their_own_answer(page):
         found = list(crew.map(ask, loads))
     assert [status for _, status, _ in found] == [200] * 50
     for load, _, told in found:
-        assert told["title"] == ("fifo, skip, best_fit" if load == 1 else f"load {load:g}")
+        assert told["title"] == ("fifo, greedy, best_fit" if load == 1 else f"load {load:g}")
         assert told["link"].endswith("small" if load == 1 else f"&load={load:g}")
     waits = {load: told["rows"][0]["now"]["value"] for load, _, told in found}
     assert waits[max(loads)] > waits[min(loads)]

@@ -1,4 +1,4 @@
-"""The interface behind the page: described as it is, and, whatever is asked, an answer or a refusal in words."""
+"""The HTTP interface: described as it is, and, whatever is sent, an answer or an error in words."""
 
 import re
 from urllib.parse import urlencode
@@ -70,7 +70,7 @@ def whole(page):
 
 def test_a_checker_that_sees_nothing_would_be_no_checker(whole):
     right = {"error": "x", "hint": None}
-    ref = {"$ref": "#/components/schemas/Refusal"}
+    ref = {"$ref": "#/components/schemas/ErrorMessage"}
     assert fits(right, ref, whole) == []
     for wrong in ({}, {"error": 1, "hint": None}, {"error": "x", "hint": "y", "more": 1}, [right], None):
         assert fits(wrong, ref, whole)
@@ -88,7 +88,7 @@ def test_every_address_is_described_and_every_described_address_is_there():
 def test_answers_are_as_described(page, whole):
     run = page.ask(f"/api/run?v=1&{SMALL}&order=sjf")
     described(whole, "get", "/api/run", run)
-    described(whole, "get", "/api/about", page.ask("/api/about"))
+    described(whole, "get", "/api/options", page.ask("/api/options"))
     described(whole, "get", "/api/result.json", page.ask(f"/api/result.json?{SMALL}&order=sjf"))
     described(whole, "get", "/api/report.html", page.ask(f"/api/report.html?{SMALL}&order=sjf"))
     described(whole, "get", "/", page.ask("/"))
@@ -106,7 +106,7 @@ def test_answers_are_as_described(page, whole):
     described(whole, "get", "/api/operations/{operation}/events", events)
     for kind in ("open", "describe"):
         told = page.operation(kind=kind, trace="folder:small")
-        assert fits(told, {"$ref": "#/components/schemas/Operation"}, whole) == []
+        assert fits(told, {"$ref": "#/components/schemas/OperationMessage"}, whole) == []
 
 
 def test_uploads_answer_as_described(page, whole):
@@ -128,7 +128,7 @@ def test_uploads_answer_as_described(page, whole):
         ("get", "/api/run?trace=folder:..", "/api/run", None, 404),
         ("get", "/api/run?trace=folder:not%20a%20trace", "/api/run", None, 404),
         ("get", "/api/run?trace=upload:aaaaaaaaaaaaaaaaaaaa", "/api/run", None, 404),
-        ("get", f"/api/run?{SMALL}&nodes=A100:3", "/api/run", None, 400),
+        ("get", f"/api/run?{SMALL}&nodes=A100+3", "/api/run", None, 400),
         ("get", f"/api/run?{SMALL}&order=srpt&backfill=easy", "/api/run", None, 400),
         ("get", "/api/report.html?v=9", "/api/report.html", None, 400),
         ("get", "/api/operations/nothing", "/api/operations/{operation}", None, 404),
@@ -166,16 +166,16 @@ def test_questions_that_are_no_json_are_refused(page):
 def test_what_is_not_there_and_what_is_not_done_are_said_in_json(page):
     assert (page.ask("/nothing").status, page.ask("/nothing").json["hint"]) == (
         404,
-        "/api/openapi.json says what there is",
+        "/api/openapi.json describes the interface",
     )
-    assert page.ask("/api/about", method="POST").status == 405
+    assert page.ask("/api/options", method="POST").status == 405
 
 
 PATHS = st.sampled_from(
     [
         "/api/run",
         "/api/result.json",
-        "/api/about",
+        "/api/options",
         "/api/operations/x",
         "/api/uploads/y",
         "/static/z",
@@ -183,10 +183,10 @@ PATHS = st.sampled_from(
     ]
 )
 VALUES = st.text(max_size=12) | st.sampled_from(
-    ["builtin:2000:0", "sjf", "1.2", "T4:3", "folder:small", "nan", "-1", "1e999"]
+    ["builtin:2000:0", "sjf", "1.2", "T4 3", "folder:small", "nan", "-1", "1e999"]
 )
 WORDS = st.dictionaries(
-    st.sampled_from(["v", "trace", "order", "load", "nodes", "seed", "base", "keep", "x"]), VALUES, max_size=4
+    st.sampled_from(["v", "trace", "order", "load", "nodes", "events", "quota", "base", "keep", "x"]), VALUES, max_size=4
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
@@ -195,7 +195,7 @@ JSON = st.recursive(
 )
 ASKED = st.fixed_dictionaries(
     {"kind": st.sampled_from(["run", "open", "describe", "read", "x"]) | JSON},
-    optional=dict.fromkeys(("link", "trace", "upload", "format", "map", "zone", "instead"), JSON),
+    optional=dict.fromkeys(("link", "trace", "upload", "format", "map", "zone", "replaces"), JSON),
 )
 
 
@@ -234,12 +234,12 @@ def test_a_result_is_one_that_a_report_takes(page):
 
 def test_a_report_holds_baseline_scenario_and_kept_runs_and_fetches_nothing(page):
     html = page.ask(f"/api/report.html?{SMALL}&order=sjf&keep=load%3D0.5").body.decode()
-    assert all(name in html for name in ("baseline", "now", "kept 1: load 0.5"))
+    assert all(name in html for name in ("baseline", "scenario", "kept 1: load 0.5", "difference from the baseline"))
     assert not re.search(r'(?:src|href)="(?!#)', html)
 
 
 def test_names_of_a_trace_are_text_wherever_they_come(page):
-    state = f"trace=folder:hostile&{urlencode({'nodes': f'{HOSTILE}:2'})}"
+    state = f"trace=folder:hostile&{urlencode({'nodes': f'{HOSTILE} 2'})}"
     for html in (
         page.ask(f"/api/run?{state}").json["html"],
         page.operation(kind="describe", trace="folder:hostile")["result"]["html"],

@@ -1,7 +1,8 @@
-"""Several results together: figures of one name share a sheet where they can, else the same axes side by side."""
+"""Figures of several results: those of one name share axes where they can, else they stand side by side."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -10,56 +11,57 @@ from operator import or_
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Result
-from fleetlab.report.defaults import drawn
+from fleetlab.core.durations import readable_unit
 from fleetlab.report.draw import Chart, Reach, ready
+from fleetlab.report.table_figures import table_figures
 from fleetlab.report.words import number
 
-TOGETHER = 8  # curves that are still told apart on one sheet
-METRICS = 4  # numbers of the summary that are drawn beside each other
+TOGETHER = 8  # curves that can be told apart in one figure
+METRICS = 4  # numbers of the summary that are drawn side by side
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """One place on the page: a chart, or several side by side, each with its heading and the results it is of."""
+class FigurePanel:
+    """A chart, or several side by side, each with its heading and the labels of its results."""
 
     title: str
     charts: tuple[tuple[str, tuple[str, ...], Chart], ...]
     reach: Reach | None = None  # of all, where they have the same axes
 
 
-def panels(results: Mapping[str, Result], *, most: int) -> list[Panel]:
-    """All figures of all results, in the order in which they come, with about `most` points in all."""
-    own = {label: result.figures() or drawn(result.tables()) for label, result in results.items()}
+def panels(results: Mapping[str, Result], *, most: int) -> list[FigurePanel]:
+    """Return all figures of all results, in their order, with about `most` points in all."""
+    own = {label: result.figures() or table_figures(result.tables()) for label, result in results.items()}
     names = list(dict.fromkeys(name for figures in own.values() for name in figures))
-    found = [{label: figures[name] for label, figures in own.items() if name in figures} for name in names]
-    each = _each([f for figures in found for f in figures.values()], most)
-    return _metrics(results) + [_panel(figures, each) for figures in found]
+    by_name = [{label: figures[name] for label, figures in own.items() if name in figures} for name in names]
+    each = _each([f for figures in by_name for f in figures.values()], most)
+    return _metrics(results) + [_panel(figures, each) for figures in by_name]
 
 
 def _each(figures: list[Figure], most: int) -> int:
-    """How many points each curve may have, so that all of them together are not too many."""
+    """Return how many points each curve may have."""
     curves = sum(f.frame["series"].n_unique() if "series" in f.frame.columns else 1 for f in figures)
     return max(40, min(1500, most // max(1, curves)))
 
 
-def _panel(figures: Mapping[str, Figure], most: int) -> Panel:
+def _panel(figures: Mapping[str, Figure], most: int) -> FigurePanel:
     first = next(iter(figures.values()))
-    if len(figures) > 1 and (laid := _laid_over(figures)) is not None:
-        return Panel(first.title, ((first.title, tuple(figures), ready(laid, most=most)),))
+    if len(figures) > 1 and (merged := _merged(figures)) is not None:
+        return FigurePanel(first.title, ((first.title, tuple(figures), ready(merged, most=most)),))
     charts = {label: ready(figure, most=most) for label, figure in figures.items()}
-    told = tuple((label, (label,), chart) for label, chart in charts.items())
+    separate = tuple((label, (label,), chart) for label, chart in charts.items())
     drawable = [c for c in charts.values() if not c.empty]
     alike = len({(c.x_names, c.y_names, c.log_x, c.log_y) for c in drawable}) == 1
     same = len(drawable) > 1 and alike and len({_axes(f) for f in figures.values()}) == 1
-    return Panel(first.title, told, reduce(or_, (c.reach() for c in drawable)) if same else None)
+    return FigurePanel(first.title, separate, reduce(or_, (c.reach() for c in drawable)) if same else None)
 
 
 def _axes(figure: Figure) -> tuple[object, ...]:
     return figure.kind, figure.x, figure.y, figure.log_x, figure.log_y, figure.frame["x"].dtype.is_numeric()
 
 
-def _laid_over(figures: Mapping[str, Figure]) -> Figure | None:
-    """One figure of all, if their axes are the same and there are not too many curves."""
+def _merged(figures: Mapping[str, Figure]) -> Figure | None:
+    """Return one figure of all, if their axes are the same and there are not too many curves."""
     first = next(iter(figures.values()))
     if first.kind == "heat" or len({_axes(f) for f in figures.values()}) > 1:
         return None
@@ -72,7 +74,7 @@ def _laid_over(figures: Mapping[str, Figure]) -> Figure | None:
 
 
 def _parts(figures: Mapping[str, Figure]) -> Iterator[pl.DataFrame]:
-    """Curve by curve under its result's name; one that is the same in all, such as what was published, once."""
+    """Yield each curve under the name of its result; one that is the same in all results, such as a reference, once."""
     number_x = next(iter(figures.values())).frame["x"].dtype.is_numeric()
     kinds = {"x": pl.Float64 if number_x else pl.String, "y": pl.Float64, "low": pl.Float64, "high": pl.Float64}
     curves: dict[str, dict[str, pl.DataFrame]] = {}
@@ -101,33 +103,35 @@ def _series(frame: pl.DataFrame) -> pl.Series:
 
 
 def summaries(results: Mapping[str, Result]) -> dict[str, dict[str, Estimate]]:
-    """By metric, in the order in which they come: what each result says of it."""
-    found: dict[str, dict[str, Estimate]] = {}
+    """Return the estimates of each result by metric."""
+    by_metric: dict[str, dict[str, Estimate]] = {}
     for label, result in results.items():
         for e in result.summary():
-            found.setdefault(str(e.metric), {}).setdefault(label, e)
-    return found
+            by_metric.setdefault(str(e.metric), {}).setdefault(label, e)
+    return by_metric
 
 
-def _metrics(results: Mapping[str, Result]) -> list[Panel]:
-    """The first numbers that all results estimate, each drawn by result."""
-    shared = [found for found in summaries(results).values() if len(found) == len(results) > 1]
-    unsure = [found for found in shared if any(e.low < e.high for e in found.values())]
-    figures = [_metric(found) for found in unsure[:METRICS]]
+def _metrics(results: Mapping[str, Result]) -> list[FigurePanel]:
+    """Return the first numbers that all results estimate, each as a figure by result."""
+    shared = [by for by in summaries(results).values() if len(by) == len(results) > 1]
+    uncertain = [by for by in shared if any(e.low < e.high for e in by.values())]
+    figures = [_metric(by) for by in uncertain[:METRICS]]
     charts = tuple((f.title, tuple(results), ready(f)) for f in figures)
-    return [Panel("Side by side", charts)] if charts else []
+    return [FigurePanel("Side by side", charts)] if charts else []
 
 
-def _metric(found: Mapping[str, Estimate]) -> Figure:
-    told = list(found.values())
+def _metric(by_label: Mapping[str, Estimate]) -> Figure:
+    estimates = list(by_label.values())
+    metric, unit = str(estimates[0].metric), estimates[0].unit
+    most = max((abs(e.value) for e in estimates if math.isfinite(e.value)), default=0.0)
+    unit, length = readable_unit(most) if unit == "s" else (unit, 1.0)
     frame = pl.DataFrame(
         {
-            "x": list(found),
-            "y": [float(e.value) for e in told],
-            "low": [float(e.low) for e in told],
-            "high": [float(e.high) for e in told],
+            "x": list(by_label),
+            "y": [e.value / length for e in estimates],
+            "low": [e.low / length for e in estimates],
+            "high": [e.high / length for e in estimates],
         }
     )
-    unit = f", {told[0].unit}" if told[0].unit else ""
-    alt = "; ".join(f"{label}: {number(e)}" for label, e in found.items())
-    return Figure(str(told[0].metric), "dots", frame, "result", f"{told[0].metric}{unit}", alt)
+    alt = "; ".join(f"{label}: {number(e)}" for label, e in by_label.items())
+    return Figure(metric, "dots", frame, "result", f"{metric}, {unit}" if unit else metric, alt)
