@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fleetlab import Provenance
+from fleetlab.core.progress import silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.web.comparison import METRICS, as_result, compare_runs, paired
 from fleetlab.web.link import Link
-from fleetlab.core.progress import silent
 from fleetlab.web.runs import BLOCKS, PAIRED, _simulate, run_scenario
 
 T19 = 2.093024  # Student's t of 19 degrees of freedom at 95 %, from tables

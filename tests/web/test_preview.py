@@ -36,7 +36,12 @@ def test_a_quick_run_has_no_preview():
 
 def test_the_largest_preview_that_is_known_to_be_quick_is_first():
     times = RunTimes()
-    for jobs, seconds in ((1_000, PREVIEW_TIME / 9), (4_000, PREVIEW_TIME / 2), (16_000, 9 * PREVIEW_TIME), (MANY, 99.0)):
+    for jobs, seconds in (
+        (1_000, PREVIEW_TIME / 9),
+        (4_000, PREVIEW_TIME / 2),
+        (16_000, 9 * PREVIEW_TIME),
+        (MANY, 99.0),
+    ):
         for scenario in (LINK.now, LINK.base):
             times.add(scenario, jobs, seconds)
     assert times.first_size(LINK, MANY) == 4_000

@@ -11,13 +11,7 @@ from fleetlab.sim import SimResult, simulate
 
 def run(scenario: Scenario) -> SimResult:
     """Simulate a scenario."""
-    p = scenario.policy
-    return simulate(
-        scenario.workload, scenario.cluster, order=p.order, backfill=p.backfill, placement=p.placement,
-        estimate=scenario.estimate, sharing=p.sharing, slowdown=scenario.speed, preempt=p.preemption,
-        recovery=p.recovery, events=scenario.events, quota=p.quota, weights=p.weights, prices=scenario.prices,
-        seed=scenario.seed, until=scenario.until,
-    )  # fmt: skip
+    return simulate(scenario)
 
 
 def wait_ledger(result: SimResult) -> pl.DataFrame:

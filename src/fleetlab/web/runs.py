@@ -72,12 +72,7 @@ def run_scenario(
 
 
 def _simulate(s: Scenario, progress: Progress) -> SimResult:
-    p = s.policy
-    return simulate(
-        s.workload, s.cluster, order=p.order, backfill=p.backfill, placement=p.placement, estimate=s.estimate,
-        sharing=p.sharing, slowdown=s.speed, preempt=p.preemption, recovery=p.recovery, events=s.events, quota=p.quota,
-        weights=p.weights, prices=s.prices, seed=s.seed, until=s.until, progress=progress,
-    )  # fmt: skip
+    return simulate(s, progress=progress)
 
 
 def _span(workload: Workload) -> float:

@@ -67,8 +67,8 @@ class CellInputs:
                 self.estimates[source, estimate] = base.estimate
             base = base.replace(estimate=self.estimates[source, estimate])
         if question["resample"] == "none":
-            return base.replace(seed=seed)  # type: ignore[no-any-return]
-        return base.on(*self._sample(question)).replace(load=base.load, seed=seed)  # type: ignore[no-any-return]
+            return base.replace(seed=seed)
+        return base.on(*self._sample(question)).replace(load=base.load, seed=seed)
 
     def _sample(self, question: Question) -> Sample:
         name = (question["source"], question["resample"], question["seed"])
