@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload, WorkloadError
+from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.web.scenario import MOST_NODES, Scenario, clipped
 
 NO_GPU = "no GPU"  # what nodes without GPUs are called
 BUSY = 0.7  # how busy the nodes are that are assumed where a log names none
 GPUS = 8  # of such a node
-PLENTY = {"cpu_milli": 10_000_000, "memory_mib": 100_000_000, "rdma_milli": 1_000_000_000, "disk_mib": 1_000_000_000}
+PLENTY = dict.fromkeys(NODE_AMOUNTS, 1_000_000_000) | {"cpu_milli": 10_000_000, "memory_mib": 100_000_000}
 WHOLE = 1000
 
 

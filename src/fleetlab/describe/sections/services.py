@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.describe._blocks import DRAWS, Blocks, Bools, Floats, Ints
 from fleetlab.describe.ecdf import Curve
 from fleetlab.describe.section import Section, rough, spoken
@@ -21,7 +22,6 @@ from fleetlab.describe.sections.run_times import survival, survival_table
 from fleetlab.describe.trace_view import Seen
 
 LIMITS = "limits"
-RESOURCES = {"cpu_milli": "CPU", "gpu_milli": "GPU", "memory_mib": "memory", "rdma_milli": "RDMA", "disk_mib": "disk"}
 MOST_ROLES, MOST_APPS = 8, 15
 TEN = 10  # the largest delays, of which the share of the sum is told
 RULE, NO_RULE = "rule", "none"  # how many instances of an application a node may hold
@@ -222,7 +222,7 @@ def _efficiency(seen: Seen, section: Section) -> None:
     apps, app = np.unique(codes, return_inverse=True)
     blocks = Blocks(1.0, _draws(len(apps), seen.seed)[1:])
     rows = []
-    for column, name in RESOURCES.items():
+    for column, name in ((r.request, r.title) for r in RESOURCES if r.name != "gpu_memory"):
         if f"{column}_limit" not in both.columns:
             section.lacks(f"limits of {name}", "the log does not tell them")
             continue

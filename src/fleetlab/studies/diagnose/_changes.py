@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import PolicyError
+from fleetlab.core.catalog import NODE_AMOUNTS
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: more the simulator does not hold
 WHOLE = 1000  # milli of one GPU
 CPU_ONLY = "CPU"  # what nodes without GPUs are called
-TOTALS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _merged(case: Case) -> Case:
     pools = case.nodes.with_columns(pl.when(pl.col("gpus") > 0).then("gpu_type").alias("gpu_type")).group_by(
         kinds, maintain_order=True
     )
-    summed = pools.agg(pl.len().alias("were"), *(pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *TOTALS)))
+    summed = pools.agg(pl.len().alias("were"), *(pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *NODE_AMOUNTS)))
     rows = [part for row in summed.iter_rows(named=True) for part in _parts(row)]
     nodes = pl.DataFrame(rows, schema_overrides={"gpu_type": pl.String}).with_columns(
         node=pl.format("pool-{}", pl.int_range(pl.len())), pool=pl.col("gpu_type").fill_null(CPU_ONLY)
@@ -92,7 +92,7 @@ def _merged(case: Case) -> Case:
 def _parts(pool: dict[str, int]) -> list[dict[str, int]]:
     """A pool cut into equal nodes, what does not divide going to the first of them."""
     count = -(-pool["gpus"] // LARGEST) or 1
-    amounts = ("gpus", *TOTALS)
+    amounts = ("gpus", *NODE_AMOUNTS)
     fixed = {"gpu_type": pool["gpu_type"], "gpu_memory_mib": pool["gpu_memory_mib"]}
     return [fixed | {a: pool[a] // count + (k < pool[a] % count) for a in amounts} for k in range(count)]
 
