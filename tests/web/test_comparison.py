@@ -2,17 +2,14 @@
 
 import math
 
-import numpy as np
 import pytest
 
-from fleetlab import Provenance
-from fleetlab.core.progress import silent
+from fleetlab import Provenance, simulate
 from fleetlab.core.scenario import Scenario
-from fleetlab.web.comparison import METRICS, as_result, compare_runs, paired
+from fleetlab.stats import BlockBootstrap, paired_difference
+from fleetlab.web.comparison import METRICS, as_result, compare_runs
 from fleetlab.web.link import Link
-from fleetlab.web.runs import BLOCKS, PAIRED, _simulate, run_scenario
-
-T19 = 2.093024  # Student's t of 19 degrees of freedom at 95 %, from tables
+from fleetlab.web.runs import decode, run_scenario
 
 
 def beside(base, now):
@@ -42,22 +39,6 @@ def busier(small):
     return outcome_of(small, load=2.0)
 
 
-def test_an_interval_of_a_change_is_students_over_the_differences_of_blocks():
-    apart = np.random.default_rng(1).normal(3.0, 2.0, BLOCKS)
-    assert paired([0.0] * BLOCKS, apart.tolist()) == pytest.approx(T19 * apart.std(ddof=1) / BLOCKS**0.5, rel=1e-6)
-
-
-def test_what_two_runs_share_cancels():
-    busy = np.random.default_rng(1).exponential(1000.0, BLOCKS)
-    assert paired(busy.tolist(), (busy + 5.0).tolist()) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_blocks_that_do_not_match_give_no_interval():
-    assert math.isnan(paired([1.0, 2.0], [1.0]))
-    assert math.isnan(paired([1.0, None], [1.0, 2.0]))
-    assert math.isnan(paired([], []))
-
-
 def test_the_same_run_is_the_same_and_says_so(base):
     told = beside(base, base)
     assert {row["verdict"] for row in told["rows"]} == {"same"}
@@ -79,11 +60,20 @@ def test_values_are_those_of_the_simulator_and_changes_their_differences(base, s
         assert row["change"]["value"] == pytest.approx(said[metric] - before[metric])
 
 
-def test_the_mean_of_the_blocks_is_about_the_mean(base):
-    # Blocks hold as many jobs, but for those that were refused.
-    mean = next(e["value"] for e in base["result"]["summary"] if e["metric"] == "mean wait")
-    assert np.mean(base["blocks"]["mean wait"]) == pytest.approx(mean, rel=0.1)
-    assert {len(base["blocks"][metric]) for metric in PAIRED} == {BLOCKS}
+def test_replicates_are_of_the_metrics_of_the_simulator(base):
+    summary = {e["metric"]: e["value"] for e in base["result"]["summary"]}
+    for metric, values in base["replicates"].items():
+        assert decode(values).values[0] == pytest.approx(summary[metric])
+
+
+def test_the_interval_of_a_change_is_that_of_stats(small, base, sjf):
+    runs = [simulate(small, order=order).jobs for order in ("fifo", "sjf")]
+    bootstrap = BlockBootstrap.of_times(runs[0]["submit"].to_numpy(), small.workload.frame["submit"].max())
+    before, after = (bootstrap.means(jobs["wait"].to_numpy()) for jobs in runs)
+    change = rows(beside(base, sjf))["mean wait"]["change"]
+    assert (change["value"], change["low"], change["high"]) == pytest.approx(
+        paired_difference(before, after).interval()
+    )
 
 
 def test_the_reasons_together_are_the_mean_wait(base, sjf):
@@ -110,7 +100,7 @@ def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier
         change = row["change"]
         if row["verdict"] in ("lower", "higher"):
             assert change["low"] > 0 or change["high"] < 0
-        elif row["verdict"] == "unclear":
+        elif row["verdict"] == "not significant":
             assert change["low"] <= 0 <= change["high"]
 
 
@@ -155,12 +145,12 @@ def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, b
         {"until": 3600},
         {"placement": "random", "seed": 3},
         {"events": '[{"event":"faults","mtbf":86400,"mttr":600}]', "recovery": "every=600"},
-        {"sharing": "mps", "speed": "published"},
+        {"sharing": "mps", "speed": "h200"},
     ],
     ids=lambda words: next(iter(words)),
 )
 def test_what_the_simulator_can_do_the_page_can_do(small, words):
     scenario = Scenario.of(small, **words)
     summary = {e["metric"]: e["value"] for e in run_scenario(scenario)["result"]["summary"]}
-    direct = _simulate(scenario, silent)
+    direct = simulate(scenario)
     assert summary["mean wait"] == pytest.approx(direct.summary()[0].value, nan_ok=True)

@@ -1,27 +1,25 @@
 """A scenario compared with the baseline: what changes, by how much, and with which interval.
 
-Both simulate the same jobs. Each metric is taken in the same twenty blocks of them, and the interval of a change is
-that of the mean of twenty differences (Student's t with 19 degrees of freedom): a busy hour is in both and cancels.
-Metrics without blocks, such as GPU allocation, are compared as if the runs were independent, which is too wide rather
-than too narrow.
+Both simulate the same jobs, so differences are paired by blocks of time (`fleetlab.stats`). Metrics without blocks,
+GPU allocation and fairness, are compared as if the runs were independent, which is too wide rather than too narrow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import stdev
 from typing import Any, Literal
 
 import polars as pl
 
-from fleetlab._student import student
 from fleetlab.core import Estimate, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import readable_unit
 from fleetlab.report.words import number
+from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
 from fleetlab.web.link import Link
 from fleetlab.web.messages import AllocationRow, MetricRow, Preview, Quantity, ReasonRow, RunComparison
+from fleetlab.web.runs import decode
 
 METRICS: dict[str, Literal["lower", "higher"] | None] = {
     "mean wait": "lower",
@@ -35,7 +33,6 @@ METRICS: dict[str, Literal["lower", "higher"] | None] = {
     "Jain fairness over users": "higher",
 }
 FAR = 20.0  # a number so many times smaller than its neighbor is shown in a unit of its own
-SURE = 0.95
 DAY = 86_400.0
 Outcome = Mapping[str, Any]
 
@@ -61,20 +58,6 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
     }
 
 
-def paired(base: Sequence[float | None], now: Sequence[float | None]) -> float:
-    """Half the width of the interval of a change, from a value of each in the same blocks; nan: there is none.
-
-    >>> paired([1.0, 2.0, 3.0], [2.0, 3.0, 4.0])
-    0.0
-    >>> round(paired([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]), 3)
-    2.484
-    """
-    apart = [b - a for a, b in zip(base, now, strict=False) if a is not None and b is not None]
-    if len(apart) < 2 or len(apart) < len(base) or len(base) != len(now):
-        return math.nan
-    return student(len(apart) - 1, SURE) * stdev(apart) / math.sqrt(len(apart))
-
-
 def _summary(outcome: Outcome) -> dict[str, Estimate]:
     """Return the estimates by metric; JSON has null for NaN."""
 
@@ -89,12 +72,13 @@ def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
     before, after = _summary(base).get(metric), _summary(now).get(metric)
     if before is None or after is None:
         return None
-    if metric in base["blocks"]:
-        half = paired(base["blocks"][metric], now["blocks"][metric])
+    by = after.value - before.value
+    if metric in base["replicates"]:
+        interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
     else:
         half = math.hypot(*((e.high - e.low) / 2 for e in (before, after)))
-    by = after.value - before.value
-    change = Estimate(metric, by, by - half, by + half, after.unit)
+        interval = Interval(by, by - half, by + half)
+    change = Estimate(metric, *interval, after.unit)
     most = max(abs(before.value), abs(after.value))
     return {
         "metric": metric,
@@ -103,16 +87,12 @@ def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
         "base": _quantity(before, most),
         "now": _quantity(after, most),
         "change": _quantity(change._replace(unit="points" if after.unit == "%" else after.unit), most, signed=True),
-        "verdict": _verdict(change, same=base is now),
+        "verdict": "same" if base is now else interval.change(),
     }
 
 
-def _verdict(change: Estimate, *, same: bool) -> Literal["lower", "higher", "unclear", "same", "unknown"]:
-    if same or change.value == change.low == change.high == 0:
-        return "same"
-    if not math.isfinite(change.high - change.low):
-        return "unknown"
-    return "lower" if change.high < 0 else "higher" if change.low > 0 else "unclear"
+def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> Interval:
+    return paired_difference(decode(before), decode(after)).interval()
 
 
 def _quantity(e: Estimate, most: float, *, signed: bool = False) -> Quantity:
@@ -131,27 +111,26 @@ def _reasons(base: Outcome, now: Outcome) -> list[ReasonRow]:
     """Return the reasons that any wait is charged to, the largest first."""
     rows: list[tuple[float, ReasonRow]] = []
     for reason in REASONS:
-        before, after = (o["reasons"][reason.name] for o in (base, now))
-        if not max(before["mean"], after["mean"]):
+        pair = [o["reasons"].get(reason.name) for o in (base, now)]
+        if not any(pair):
             continue
-        by, half = after["mean"] - before["mean"], paired(before["blocks"], after["blocks"])
-        most = max(before["mean"], after["mean"])
+        # No wait for this reason is 0 in every replicate.
+        before, after = (one or _zero(other) for one, other in zip(pair, pair[::-1], strict=True))
+        sides = [Estimate("", *decode(values).interval(POSITIVE), "s") for values in (before, after)]
+        most = max(e.value for e in sides)
         row: ReasonRow = {
             "reason": reason.name,
             "meaning": reason.meaning,
-            "base": _quantity(_alone(before), most),
-            "now": _quantity(_alone(after), most),
-            "change": _quantity(Estimate("", by, by - half, by + half, "s"), most, signed=True),
+            "base": _quantity(sides[0], most),
+            "now": _quantity(sides[1], most),
+            "change": _quantity(Estimate("", *_paired(before, after), "s"), most, signed=True),
         }
         rows.append((most, row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
 
-def _alone(part: Mapping[str, Any]) -> Estimate:
-    """A mean over jobs, from that of each block."""
-    mean = part["mean"]
-    half = paired([0.0] * len(part["blocks"]), part["blocks"])
-    return Estimate("", mean, max(0.0, mean - half) if math.isfinite(half) else math.nan, mean + half, "s")
+def _zero(other: Mapping[str, Any]) -> dict[str, Any]:
+    return {**other, "values": [0.0] * len(other["values"])}
 
 
 def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
@@ -195,8 +174,8 @@ def _notes(base: Outcome, now: Outcome) -> list[str]:
         notes.insert(
             0, f"{abs(more):,} {verb} jobs than in the baseline can never run: the two runs are not of the same jobs"
         )
-    if not now["blocks"].get("mean wait"):
-        notes.insert(0, "too few jobs for intervals: at least 200 are needed")
+    if len(now["replicates"]["mean wait"]["values"]) == 1:
+        notes.insert(0, f"too few jobs for intervals: at least {LEAST} are needed")
     return notes
 
 
@@ -255,7 +234,7 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         ],
         infer_schema_length=None,
     )
-    notes = (answer["population"], "low and high: 95 % interval of the difference, paired by blocks of jobs")
+    notes = (answer["population"], "low and high: 95 % interval of the difference, paired by blocks of time")
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),

@@ -30,7 +30,7 @@ class MetricRow(TypedDict):
     base: Quantity
     now: Quantity
     change: Quantity
-    verdict: Literal["lower", "higher", "unclear", "same", "unknown"]
+    verdict: Literal["lower", "higher", "same", "not significant", "unknown"]
 
 
 class ReasonRow(TypedDict):

@@ -214,7 +214,7 @@
   }
   const percentage = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);
   function mood(r) {
-    if (r.verdict === "unclear" || r.verdict === "same" || r.verdict === "unknown" || !r.better) return "unclear";
+    if (!["lower", "higher"].includes(r.verdict) || !r.better) return "unclear";
     return r.verdict === r.better ? "better" : "worse";
   }
   const parted = (text) => {
@@ -224,7 +224,7 @@
   function row(r) {
     return el("tr", {},
       el("th", { scope: "row" }, r.metric), el("td", {}, ...parted(r.base.text)), el("td", {}, ...parted(r.now.text)),
-      el("td", { className: mood(r) }, ...parted(r.change.text), ...(r.verdict === "unclear" ? [el("span", { className: "only-read" }, ", not significant")] : [])),
+      el("td", { className: mood(r) }, ...parted(r.change.text), ...(r.verdict === "not significant" ? [el("span", { className: "only-read" }, ", not significant")] : [])),
       el("td", { className: "wide-only" }, span(r)));
   }
   // Both intervals on one axis, from 0 where that is near.

@@ -1,39 +1,30 @@
-"""One simulated scenario, small enough to keep: its result as JSON, and each metric in blocks of jobs.
+"""One simulated scenario, small enough to keep: its result as JSON, and the bootstrap replicates of each metric.
 
-Two scenarios of one trace simulate the same jobs. In the same blocks their differences are paired: a busy hour is in
-both, and cancels.
+Two scenarios of one trace simulate the same jobs in the same blocks, so that their differences are paired: a busy hour
+is in both, and cancels.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, Workload, WorkloadError, as_json
-from fleetlab.core.catalog import REASONS
+from fleetlab.core.catalog import METRICS, REASONS
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
+from fleetlab.stats import BlockBootstrap, Replicates
 from fleetlab.web.assumed_cluster import MOST_NODES
 
-BLOCKS = 20
-LEAST = 10 * BLOCKS  # jobs: with fewer, no interval is given
-# By the metric's name in a summary: what is taken of which column in each block; a number is a quantile.
-PAIRED: dict[str, tuple[str, float | None]] = {
-    "mean wait": ("wait", None),
-    "P50 wait": ("wait", 0.5),
-    "P90 wait": ("wait", 0.9),
-    "P99 wait": ("wait", 0.99),
-    "mean JCT": ("jct", None),
-    "P90 JCT": ("jct", 0.9),
-    "mean bounded slowdown": ("bounded_slowdown", None),
-}
+QUANTILES = {"wait": (0.5, 0.9, 0.99), "jct": (0.9,), "bounded_slowdown": ()}
+NAMES = {metric.column: metric.name for metric in METRICS}
 
 
 def run_scenario(
@@ -53,12 +44,12 @@ def run_scenario(
     if len(scenario.cluster) > MOST_NODES:
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
-    run = _simulate(scenario if jobs is all_jobs else scenario.on(jobs, np.arange(len(jobs))), progress)
-    slices = _slices(run.jobs["job"], len(jobs))
+    run = simulate(scenario if jobs is all_jobs else scenario.on(jobs, np.arange(len(jobs))), progress=progress)
+    bootstrap = BlockBootstrap.of_times(run.jobs["submit"].to_numpy(), _span(jobs))
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     outcome = {
-        "blocks": _blocks(run.jobs, slices),
-        "reasons": _reasons(run, slices),
+        "replicates": _metrics(run.jobs, bootstrap),
+        "reasons": _reasons(run, bootstrap),
         "nodes": dict(gpu_nodes.iter_rows()),
         "refused": run.refused.height,
         "jobs": (len(jobs), len(all_jobs)),
@@ -69,10 +60,6 @@ def run_scenario(
         return numbers
     early(numbers)
     return outcome | {"result": json.loads(as_json(run))}
-
-
-def _simulate(s: Scenario, progress: Progress) -> SimResult:
-    return simulate(s, progress=progress)
 
 
 def _span(workload: Workload) -> float:
@@ -101,31 +88,37 @@ class _Numbers(Result):
         return {}
 
 
-def _slices(job: pl.Series, jobs: int) -> list[slice]:
-    """Return the rows of each block of the jobs that ran; blocks are cut over all jobs, whether they ran or not."""
-    if len(job) < LEAST:
-        return []
-    edges = np.searchsorted(job.to_numpy(), np.linspace(0, jobs, BLOCKS + 1))
-    return [slice(a, b) for a, b in pairwise(edges.tolist())]
+def _metrics(jobs: pl.DataFrame, bootstrap: BlockBootstrap) -> dict[str, dict[str, Any]]:
+    """Return means and quantiles by the names that they have in a summary."""
+    replicates = {}
+    for column, levels in QUANTILES.items():
+        values = jobs[column].to_numpy()
+        known = ~np.isnan(values)
+        part, name = bootstrap.part(known), NAMES[column]
+        replicates[f"mean {name}"] = encode(part.means(values[known]))
+        for level, quantile in zip(levels, part.quantiles(values[known], levels) if levels else (), strict=True):
+            replicates[f"P{100 * level:.0f} {name}"] = encode(quantile)
+    return replicates
 
 
-def _blocks(jobs: pl.DataFrame, slices: list[slice]) -> dict[str, list[float | None]]:
-    columns = {name: jobs[name].to_numpy() for name in {column for column, _ in PAIRED.values()}}
-    return {metric: [_stat(columns[c][part], q) for part in slices] for metric, (c, q) in PAIRED.items()}
+def _reasons(run: SimResult, bootstrap: BlockBootstrap) -> dict[str, dict[str, Any]]:
+    """Return the mean wait per job by reason, where there is any."""
+    columns = zip(REASONS.names, run.ledger.columns[1:], strict=True)
+    seconds = {reason: run.ledger[column].to_numpy() for reason, column in columns}
+    return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
 
 
-def _stat(values: np.ndarray, q: float | None) -> float | None:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None
-    return float(known.mean() if q is None else np.quantile(known, q))
+def encode(replicates: Replicates) -> dict[str, Any]:
+    """Return replicates as JSON has them."""
+    values = [v if math.isfinite(v) else None for v in replicates.values.tolist()]
+    return {
+        "values": values,
+        "blocks": replicates.blocks,
+        "df": replicates.df if math.isfinite(replicates.df) else None,
+    }
 
 
-def _reasons(run: SimResult, slices: list[slice]) -> dict[str, dict[str, Any]]:
-    """Return the mean wait per job by reason: over all jobs, and in each block."""
-    means = {}
-    for reason, column in zip(REASONS.names, run.ledger.columns[1:], strict=True):
-        seconds = run.ledger[column].to_numpy()
-        mean = float(seconds.mean()) if len(seconds) else 0.0
-        means[reason] = {"mean": mean, "blocks": [_stat(seconds[part], None) for part in slices]}
-    return means
+def decode(values: Mapping[str, Any]) -> Replicates:
+    """Undo `encode`."""
+    numbers = np.array([math.nan if v is None else v for v in values["values"]], dtype=np.float64)
+    return Replicates(numbers, values["blocks"], math.inf if values["df"] is None else values["df"])
