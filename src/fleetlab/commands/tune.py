@@ -14,7 +14,7 @@ desk = App()
 @desk.command(
     help_epilogue=examples(
         "fleetlab tune my-trace --out tuned",
-        "fleetlab tune my-trace --cluster small.toml --trials 300 --train-weeks 4 --held-out 4 --goal bsld",
+        "fleetlab tune my-trace --cluster small.toml --trials 300 --train-weeks 4 --held-out 4 --goal bounded_slowdown",
         "fleetlab tune builtin:20000 --days 0.25 --warm 0.05 --against fifo,sjf,smallest --json > tuned.json",
     )
 )
@@ -26,7 +26,7 @@ def tune(
     held_out: int | None = None,
     days: float = 7.0,
     warm: float = 1.0,
-    goal: Literal["wait", "jct", "bsld"] = "wait",
+    goal: Literal["wait", "jct", "bounded_slowdown"] = "wait",
     backfill: str = "greedy",
     estimate: str = "group",
     against: str = "",
@@ -50,7 +50,7 @@ def tune(
     warm
         Days before the weeks that fill the cluster and do not count.
     goal
-        What to make small on the mean: wait, completion (from submission to end), bsld (bounded slowdown).
+        The mean to minimize: wait, jct, bounded_slowdown (default: wait).
     backfill
         If the first does not fit: strict, skip, easy, conservative; the same for all policies.
     estimate
