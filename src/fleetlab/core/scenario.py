@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from urllib.parse import parse_qsl, urlencode
 
 from fleetlab.core import events, toml
-from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.catalog import ESTIMATES, SPEEDS
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
 from fleetlab.core.names import clip, lookup
@@ -255,12 +255,12 @@ class Scenario:
     @cached_property
     def speed(self) -> Speed | None:
         """The speed profile of the policy, where it names or has one."""
-        from fleetlab.core.speed import SHIPPED, Speed
+        from fleetlab.core.speed import Speed
 
         named = self.policy.speed
         if not isinstance(named, str):
             return named  # type: ignore[no-any-return]
-        return Speed.named(named) if named in SHIPPED or not named.endswith(".json") else Speed.load(named)
+        return Speed.named(named) if named in SPEEDS or not named.endswith(".json") else Speed.load(named)
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -392,13 +392,9 @@ def names_local(name: str, value: str) -> bool:
     """Whether the text of a word names a file or code of the machine that reads it."""
     word = WORDS[name]
     if word.menu is not None:
-        return ":" in value
+        return value not in word.menu and (":" in value or (word.local and bool(value)))
     if name == "trace":
         return value.split(":")[0] != BUILTIN
-    if name == "speed":
-        from fleetlab.core.slowdown import SHIPPED
-
-        return bool(value) and value not in SHIPPED
     if name == "cluster":
         return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
     return word.local and bool(value) and not value.lstrip().startswith(("{", "["))
