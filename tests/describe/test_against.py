@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fleetlab
-from fleetlab.describe._curve import curve
-from fleetlab.describe.against import distances, wasserstein, widest
+from fleetlab.describe.comparison import distances, wasserstein, widest
+from fleetlab.describe.ecdf import curve
 
 
 def test_a_trace_is_at_no_distance_from_itself():

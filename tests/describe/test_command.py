@@ -27,13 +27,13 @@ def run(capsys, *words):
 
 def test_the_command_takes_what_the_verb_takes():
     said = set(inspect.signature(cli.app["describe"].default_command).parameters) - {"json", "cluster"}
-    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"tell"}
+    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"progress"}
 
 
 def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
     status, out, _ = run(capsys, saved / "one")
     assert status == 0
-    assert out.index("jobs come in a mean hour") < out.index("\ntasks 400") < out.index("\nmissing\n")
+    assert out.index("jobs come in a mean hour") < out.index("\njobs 400") < out.index("\nmissing\n")
     assert "\nrun time\n" not in out
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetlab.describe._blocks import Blocks, kish, plain_mean
-from fleetlab.describe._curve import curve, share, table, wilson
-from fleetlab.describe._held import Held
-from fleetlab.describe.users import gini, top_share
+from fleetlab.describe.ecdf import curve, share, table, wilson
+from fleetlab.describe.occupancy import Held
+from fleetlab.describe.sections.users import gini, top_share
 
 numbers = st.lists(st.integers(0, 30), min_size=1, max_size=60)
 

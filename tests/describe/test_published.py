@@ -6,7 +6,7 @@ import pytest
 
 import fleetlab
 from fleetlab.core import as_json
-from fleetlab.describe._seen import Seen
+from fleetlab.describe.trace_view import Seen
 
 
 def on_the_curves(found):
@@ -47,7 +47,7 @@ def test_published_points_are_drawn_on_the_same_axes(built_in):
 
 def test_half_of_the_jobs_are_short_and_half_of_the_instances_by_their_own_median():
     seen = Seen(fleetlab.synthesize("pai2020", jobs=20_000), 0)
-    known = np.isfinite(seen.service)
+    known = np.isfinite(seen.runtime)
     for weights in (None, seen.instances):
         weight = np.ones(len(known)) if weights is None else weights
         short, long = seen.lengths(weights).values()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.describe.recurrence import Past
+from fleetlab.describe.sections.recurrence import Past
 
 DAY, HOUR = 86_400.0, 3600.0
 

@@ -14,7 +14,7 @@ import fleetlab
 from fleetlab.core import SavedResult, WorkloadError, as_json
 from fleetlab.forecast import catalogue
 from fleetlab.forecast.catalogue import SIMPLE
-from fleetlab.forecast.simple import LastValue, flat
+from fleetlab.forecast.models.simple import LastValue, flat
 from fleetlab.forecast.verdict import sentences
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}

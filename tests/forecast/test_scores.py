@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fleetlab.forecast.conformal import LEVELS, follow, split
-from fleetlab.forecast.ensemble import by_error, together, weigh
+from fleetlab.forecast.models.ensemble import by_error, together, weigh
 from fleetlab.forecast.scores import Blocks, pinball
 
 

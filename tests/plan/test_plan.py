@@ -13,9 +13,9 @@ import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import SavedResult, as_json
 from fleetlab.plan import check
-from fleetlab.plan._problem import problem
-from fleetlab.plan.bound import gpus_needed, simple, whole_steps
-from fleetlab.plan.patterns import Shapes, _at_most
+from fleetlab.plan.problem import problem
+from fleetlab.plan.solvers.bound import gpus_needed, simple, whole_steps
+from fleetlab.plan.solvers.patterns import Shapes, _at_most
 
 
 def demand(**columns):

@@ -16,9 +16,9 @@ from urllib.request import Request
 import pytest
 
 import fleetlab
-from fleetlab.traces._download import Patience, _Redirects
-from fleetlab.traces._published import PUBLISHED, File, Published
-from fleetlab.traces.fetch import fetch, gather
+from fleetlab.traces.public.catalogue import PUBLISHED, File, Published
+from fleetlab.traces.public.download import Patience, _Redirects
+from fleetlab.traces.public.fetch import fetch, gather
 
 HASTY = Patience(timeout=0.5, tries=3, pause=0.01)
 DATA = bytes(range(256)) * 2000  # half a megabyte

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces._kube_gpus import Card, asked, slice_of
-from fleetlab.traces._kube_json import Malformed
-from fleetlab.traces._quantity import quantity
+from fleetlab.traces.kubernetes.gpus import Card, asked, slice_of
+from fleetlab.traces.kubernetes.objects import Malformed
+from fleetlab.traces.kubernetes.quantity import quantity
 
 A100 = Card(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
 

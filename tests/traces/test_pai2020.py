@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab.traces import _blocks
+from fleetlab.traces.input import line_blocks
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_percent_becomes_milli_and_gib_becomes_mib(trace):
 
 
 def test_a_request_of_one_and_a_half_gpus_holds_two_and_is_noted(trace):
-    assert any(note.startswith("1 tasks ask for more than one GPU but not for whole ones") for note in trace.notes)
+    assert any(note.startswith("1 jobs ask for more than one GPU but not for whole ones") for note in trace.notes)
 
 
 def test_run_time_is_the_mean_of_the_instances_and_start_the_first_of_them(trace):
@@ -170,7 +170,7 @@ def test_a_table_that_lies_there_twice_is_read_once_unpacked(good, trace, tmp_pa
 
 
 def test_blocks_of_any_size_give_the_same_trace(good, trace, monkeypatch):
-    monkeypatch.setattr(_blocks, "BLOCK", 97)
+    monkeypatch.setattr(line_blocks, "BLOCK", 97)
     other = fleetlab.read(good, "pai2020")
     assert other.workload.frame.equals(trace.workload.frame)
     assert other.placements.collect().equals(trace.placements.collect())

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces._nodelist import MOST, expand
-from fleetlab.traces._tres import PerGpu, demand, mebibytes, tres
-from fleetlab.traces.slurm import COLUMNS
+from fleetlab.traces.slurm.hostlist import MOST, expand
+from fleetlab.traces.slurm.reader import COLUMNS
+from fleetlab.traces.slurm.tres import PerGpu, demand, mebibytes, tres
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
 
@@ -313,7 +313,7 @@ QUEUED = job("98", submit="2024-04-01T00:00:00", start="2024-05-01T10:00:20", en
 
 def test_a_job_much_older_than_all_others_is_said_to_stretch_the_span(log):
     told = [n for n in fleetlab.read(log(OLD, *map(in_may, range(59))), "slurm").notes if "span" in n]
-    assert [n[:49] for n in told] == ["the first 99 % of the span has 1 of 60 jobs: if "]
+    assert [n[:48] for n in told] == ["the first 99 % of the span has 1 of 60 jobs: if "]
 
 
 def test_of_a_log_that_comes_evenly_nothing_is_said_of_its_span(log):

@@ -14,17 +14,17 @@ import pytest
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.builtin import open_trace
 from fleetlab.traces.synthesize import check, synthesize
-from fleetlab.traces.synthesize._binned import drawn, grid, ranked
-from fleetlab.traces.synthesize._check import CONFLICTS
-from fleetlab.traces.synthesize._completion import margins, waits
-from fleetlab.traces.synthesize._groups import deal, group_sizes
-from fleetlab.traces.synthesize._joint import Wish, fit, multipliers
-from fleetlab.traces.synthesize._laws import FULL, LAWS, TYPES
-from fleetlab.traces.synthesize._measure import Sample, along, quantile
-from fleetlab.traces.synthesize._paired import Margins, Wished, paired, tilt
-from fleetlab.traces.synthesize._refit import refit, restore
-from fleetlab.traces.synthesize._requests import CPU_RUN_TIME, RUN_TIME, shapes
-from fleetlab.traces.synthesize._runtimes import held_a_job
+from fleetlab.traces.synthesize.bins import drawn, grid, ranked
+from fleetlab.traces.synthesize.groups import deal, group_sizes
+from fleetlab.traces.synthesize.joint_law import Wish, fit, multipliers
+from fleetlab.traces.synthesize.laws import FULL, LAWS, TYPES
+from fleetlab.traces.synthesize.pairing import Margins, Wished, paired, tilt
+from fleetlab.traces.synthesize.refit import refit, restore
+from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
+from fleetlab.traces.synthesize.run_times import held_a_job
+from fleetlab.traces.synthesize.validation.check import CONFLICTS
+from fleetlab.traces.synthesize.validation.target import Sample, along, quantile
+from fleetlab.traces.synthesize.wait_sampling import margins, waits
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
 

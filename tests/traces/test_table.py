@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.traces import _expression, table
-from fleetlab.traces._intake import Intake
+from fleetlab.traces import table
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.table import expression
 
 GOOD = {
     "parent": "id",
@@ -490,9 +491,9 @@ def _divided(left, right):
 @given(expressions())
 def test_an_expression_is_reckoned_as_floats_are(made):
     text, tree = made
-    if len(text) > _expression.LONGEST:
+    if len(text) > expression.LONGEST:
         return
-    found = _expression.evaluate(_expression.parse(text), lambda name: pl.Series([VALUES[name]]), 1)
+    found = expression.evaluate(expression.parse(text), lambda name: pl.Series([VALUES[name]]), 1)
     assert found[0] == pytest.approx(plain(tree), rel=1e-12, nan_ok=True)
 
 
@@ -500,7 +501,7 @@ def test_an_expression_is_reckoned_as_floats_are(made):
     ("text", "value"), [("1+2*3", 7), ("8/4/2", 1), ("1-2-3", -4), ("-2*-3", 6), ("2*(1+3)", 8), ("1e3+.5", 1000.5)]
 )
 def test_signs_bind_as_on_paper(text, value):
-    assert _expression.evaluate(_expression.parse(text), pl.Series, 1)[0] == value
+    assert expression.evaluate(expression.parse(text), pl.Series, 1)[0] == value
 
 
 # -- real tables --------------------------------------------------------------------------------------------------

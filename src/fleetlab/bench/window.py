@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.loops import Fed
-from fleetlab.bench.statistics import clumping, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import design_effect
 
 AT = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 PARTS = 10  # of a window, to see whether it was steady
@@ -27,7 +28,9 @@ def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
     took = (ended - begun)[inside]
     times = Histogram.of(took)
     # Requests that waited in one queue waited alike: what they are worth is kept, for their histogram forgets it.
-    clumps = {name: clumping(took > np.quantile(took, p)) if took.size else 1.0 for name, p in AT} if fed.lags else {}
+    clumps = (
+        {name: design_effect(took > np.quantile(took, p)) if took.size else 1.0 for name, p in AT} if fed.lags else {}
+    )
     return {
         "rate": float((done[-1] - done[0]) / (closes - opens)),
         "rates": [float(f"{r:.5g}") for r in np.diff(done) / np.diff(edges)],

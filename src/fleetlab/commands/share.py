@@ -236,11 +236,11 @@ def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
 
 
 def _written(out: Path, text: str) -> None:
-    from fleetlab.core._files import replace
+    from fleetlab.core.files import atomic_write
     from fleetlab.devices.errors import BenchError
 
     try:
-        replace(out, text)
+        atomic_write(out, text)
     except OSError as e:
         msg = f"cannot write {out}: {e.strerror or e}"
         raise BenchError(msg, hint="is the folder there, and may it be written to?") from None

@@ -5,8 +5,9 @@ Names are imported on first use, so that help and catalogs need no data frames.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
     from fleetlab.core.cluster import Cluster
@@ -83,9 +84,4 @@ __all__ = [
     "say",
 ]
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULE:
-        msg = f"module 'fleetlab.core' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(f"fleetlab.core.{_MODULE[name]}"), name)
+lazy("fleetlab.core", {name: f"fleetlab.core.{module}" for name, module in _MODULE.items()})

@@ -90,6 +90,11 @@ class Data:
             raise TraceError(msg, hint="--cluster FILE.toml, or cluster=Cluster.uniform(…), gives it one")
         return found
 
+    @property
+    def own_cluster(self) -> bool:
+        """Whether the name of the trace does not tell the cluster."""
+        return self.name is None or self._cluster is not None
+
     def with_cluster(self, cluster: Cluster | str | None) -> Data:
         """Return the same jobs on another cluster."""
         return Data(self._trace, cluster, self.name)
@@ -100,7 +105,7 @@ class Data:
         found = {}
         if self.name is None:
             found["trace"] = _digest(self.open().workload.frame)
-        if self.cluster_name is None and (self._cluster is not None or self.name is None):
+        if self.cluster_name is None and self.own_cluster:
             found["cluster"] = _digest(self.cluster.frame)
         return found
 
@@ -299,7 +304,7 @@ class Scenario:
         """Return the scenario as a flat table of plain values: the settings of a saved result."""
         data = self.data
         names = {"trace": data.name or Opaque(self.trace.workload.source)}
-        if data.cluster_name or data.name is None or "cluster" in data.digests:
+        if data.own_cluster:
             names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
         usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
         return names | usual | self._changes()

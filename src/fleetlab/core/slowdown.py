@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core._files import replace
 from fleetlab.core.errors import FleetlabError, WorkloadError
+from fleetlab.core.files import atomic_write
 from fleetlab.core.result import Estimate, Provenance, Result
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
@@ -104,7 +104,7 @@ class Slowdown(Result):
         path = Path(path)
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
         try:
-            replace(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
+            atomic_write(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
         except OSError as e:
             msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at free space and permissions") from None

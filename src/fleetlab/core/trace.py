@@ -20,10 +20,10 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core._files import replace
 from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
+from fleetlab.core.files import atomic_write
 from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
@@ -121,7 +121,7 @@ class Trace(Result):
             (folder / name).mkdir()
             try:
                 about = self._write(folder / name)
-                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
+                atomic_write(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
             except BaseException:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 raise

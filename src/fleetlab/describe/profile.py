@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, say
-from fleetlab.describe import against, published
-from fleetlab.describe._curve import Curve
-from fleetlab.describe._section import Section
+from fleetlab.describe import comparison, published
+from fleetlab.describe.ecdf import Curve
+from fleetlab.describe.section import Section
 
 MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
 
@@ -41,7 +41,7 @@ class Profile(Result):
         """What was found in words, distances to the other trace and to what was published, tables, what is missing."""
         tables: dict[str, pl.DataFrame] = {}
         if self.other is not None:
-            tables["distances"] = against.distances(self.curves, self.other.curves, self.units)
+            tables["distances"] = comparison.distances(self.curves, self.other.curves, self.units)
         if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:
             tables["published"] = beside
         tables |= {name: frame for s in self.sections for name, frame in s.tables.items()}
@@ -59,7 +59,7 @@ class Profile(Result):
         if self.other is None:
             return ours
         names = _apart(self.provenance.source, self.other.provenance.source)
-        return against.overlaid(ours, self.other._drawn(), names)
+        return comparison.overlaid(ours, self.other._drawn(), names)
 
     def _drawn(self) -> dict[str, Figure]:
         return {name: figure for s in self.sections for name, figure in s.figures.items()}

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.forecast.boosted import reported
 from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
 from fleetlab.forecast.conformal import LEVELS
 from fleetlab.forecast.demand import RESOURCES
+from fleetlab.forecast.models.boosting import reported
 from fleetlab.forecast.panel import Floats
 from fleetlab.forecast.scores import Told, over, pinball
-from fleetlab.forecast.studied import Studied
+from fleetlab.forecast.study import Studied
 
 PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
 CLOSE = 0.05  # NRMSE: what hardly varies is predictable though nothing explains the rest

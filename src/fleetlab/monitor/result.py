@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.bench import statistics
 from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.nvml import BAD_REASONS
 from fleetlab.monitor.log import rows_of
 from fleetlab.monitor.parquet import frames, pack
 from fleetlab.monitor.run import KEPT, Seen
+from fleetlab.stats import mean_of_runs
 
 BATCHES = 10  # parts of a watch: neighbouring looks are alike, so single ones would be far too sure
 
@@ -117,8 +117,8 @@ def _use(util: np.ndarray[Any, Any]) -> dict[str, float | None]:
         return {"util": None, "low": None, "high": None}
     if util.size < 2 * BATCHES:
         return {"util": float(util.mean()), "low": None, "high": None}
-    mean = statistics.over_blocks([part.mean() for part in np.array_split(util, BATCHES)])
-    return {"util": float(util.mean()), "low": max(mean.low, 0.0), "high": min(mean.high, 100.0)}
+    mean = mean_of_runs([part.mean() for part in np.array_split(util, BATCHES)], (0.0, 100.0)).interval()
+    return {"util": float(util.mean()), "low": mean.low, "high": mean.high}
 
 
 def _processes(seen: pl.DataFrame) -> pl.DataFrame:

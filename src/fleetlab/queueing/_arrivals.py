@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.core import Workload
-from fleetlab.queueing.service import Floats
+from fleetlab.queueing.distributions import Floats
 
 HOUR, DAY = 3600.0, 86_400.0
 WINDOWS = (60.0, 600.0, HOUR, 6 * HOUR, DAY)

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleetlab.queueing import ggm, infinite, loss, mg1, mmc, multiserver, priority, sharing, staffing
-from fleetlab.queueing._found import Found
+from fleetlab.queueing.formulas import ggm, infinite, loss, mg1, mmc, multiserver, priority, sharing, staffing
+from fleetlab.queueing.formulas.output import Found
 
 
 @dataclass(frozen=True, slots=True)

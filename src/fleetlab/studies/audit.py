@@ -15,9 +15,9 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_time
 from fleetlab.studies.overcommit import VIOLATIONS, violations
-from fleetlab.studies.run import run
 from fleetlab.studies.sentences import duration
 
 WHOLE = 1000  # milli of one GPU
@@ -295,7 +295,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
         return None, ("waits are not simulated: the trace has no cluster",)
     if recorded.is_empty():
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
-    result = run(scenario)
+    result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done").select("job", simulated="wait")
     wait = pl.col("start") - pl.col("submit")
     both = recorded.select("job", _class(), recorded=wait).join(done, on="job").sort("job")

@@ -21,10 +21,10 @@ from fleetlab.traces import (
     swf,
     table,
 )
-from fleetlab.traces._format import Format, Formats, Peek
-from fleetlab.traces._intake import Intake, Progress, silent
-from fleetlab.traces._published import PUBLISHED
-from fleetlab.traces.fetch import fetch
+from fleetlab.traces.input.format import Format, Formats, Peek
+from fleetlab.traces.input.intake import Intake, Progress, silent
+from fleetlab.traces.public.catalogue import PUBLISHED
+from fleetlab.traces.public.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
 
 __all__ = ["READERS", "Progress", "fetch", "formats", "read", "synthesize"]

@@ -12,16 +12,16 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces import _joblist
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
-from fleetlab.traces._stamps import with_offset
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.timestamps import with_offset
+from fleetlab.traces.slurm import job_list
 
 ZONE = "Asia/Shanghai"
 JOBS = Table(
     "jobs",
-    _joblist.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
+    job_list.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
     optional=frozenset({"mem_per_pod_GB"}),
 )
 MEMORY_RULES: list[Rule] = [
@@ -36,10 +36,10 @@ NO_MEMORY = "the log does not say how much memory jobs ask for: it stands as 0"
 def read(path: Path, intake: Intake) -> Trace:
     """Read `trace_seren.csv` or `trace_kalos.csv`, itself or the one that is in the folder."""
     log = _file(path)
-    records = _joblist.without_gaps(intake.table(log, JOBS))
-    records = records.with_columns(with_offset(f"{t}_time").alias(t) for t in _joblist.TIMES)
-    records = intake.sieve(records, "jobs", log.name, [*_joblist.RULES, *MEMORY_RULES])
-    jobs, zero = from_first(_joblist.jobs(records))
+    records = job_list.without_gaps(intake.table(log, JOBS))
+    records = records.with_columns(with_offset(f"{t}_time").alias(t) for t in job_list.TIMES)
+    records = intake.sieve(records, "jobs", log.name, [*job_list.RULES, *MEMORY_RULES])
+    jobs, zero = from_first(job_list.jobs(records))
     source = f"acme:{log.stem.removeprefix('trace_')}"
     workload = Workload.of(_columns(jobs), source=source, epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
@@ -76,7 +76,7 @@ def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
 
 def _lacking(jobs: pl.DataFrame) -> list[str]:
     unsaid = jobs["mem_per_pod_GB"].null_count()
-    return [*_joblist.lacking(jobs), *([NO_MEMORY] if unsaid and unsaid == jobs.height else [])]
+    return [*job_list.lacking(jobs), *([NO_MEMORY] if unsaid and unsaid == jobs.height else [])]
 
 
 def _fits(peek: Peek) -> bool:

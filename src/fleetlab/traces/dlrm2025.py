@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
 
 TIMES = ("creation_time", "scheduled_time", "deletion_time")
 # Their amount: our column, how many of ours make one of theirs (cores, GPUs, percent of a card, GiB), the most of it.

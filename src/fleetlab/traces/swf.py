@@ -19,11 +19,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces._blocks import LONGEST, Block, ahead, blocks
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule
-from fleetlab.traces._source import Source, sources
-from fleetlab.traces._stamps import LATEST, asked_for, known
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule
+from fleetlab.traces.input.line_blocks import LONGEST, Block, ahead, blocks
+from fleetlab.traces.input.timestamps import LATEST, asked_for, known
 
 FIELDS = (
     *("number", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),

@@ -14,7 +14,7 @@ from fleetlab.bench.analysis.mixes import Mixes, spread_out
 from fleetlab.bench.analysis.noise import Compared, Measure
 from fleetlab.bench.analysis.words import all_of, percent
 from fleetlab.bench.results.cells import frame
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
 

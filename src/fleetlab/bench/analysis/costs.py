@@ -12,7 +12,7 @@ from fleetlab.bench.analysis.mixes import Mixes, spread_out
 from fleetlab.bench.analysis.noise import rank
 from fleetlab.bench.analysis.scale import wider
 from fleetlab.bench.results.cells import frame
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "gpu_s_per_1000": pl.Float64}
 HOUR = 3600.0

@@ -18,7 +18,7 @@ from fleetlab.bench.analysis.mixes import spread_out
 from fleetlab.bench.analysis.noise import rank
 from fleetlab.bench.analysis.words import NOT_MEASURED, percent
 from fleetlab.bench.results.cells import frame
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 LOST = "overhead, two alike that each fill the card"
 BUSY = "the card at work"

@@ -15,8 +15,8 @@ from fleetlab.bench.analysis.meetings import Gathered, Meeting
 from fleetlab.bench.analysis.noise import UNSEEN, Measure, Noise, Sample, Spread, alone_noise, together
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import frame, listed
-from fleetlab.bench.statistics import Interval
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Interval
 
 P95 = 0.95
 

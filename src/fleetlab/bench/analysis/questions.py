@@ -17,7 +17,7 @@ from fleetlab.bench.analysis.scale import Crowd
 from fleetlab.bench.analysis.serving import by_serving
 from fleetlab.bench.analysis.words import NOT_MEASURED, all_of, capital, more, number, percent, times
 from fleetlab.bench.results.cells import frame
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 
 class Answer(NamedTuple):

@@ -16,7 +16,7 @@ from fleetlab.bench.analysis.mixes import Mixes, quantile, spread_out
 from fleetlab.bench.analysis.noise import limits, rank, together
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import frame
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 FACTOR = 3.0  # times the tail alone: beyond it, it is broken
 CURVE = {"tenant": pl.String, "sms": pl.Int64, "progress": pl.Float64}

@@ -22,7 +22,7 @@ from fleetlab.bench.analysis.noise import Compared, Noise, rank, reach, together
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, frame, listed
 from fleetlab.bench.results.latency import LAG, lag_p99
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"served": pl.String, "background": pl.String, "mode": pl.String, "offered": pl.Float64, "p99_ms": pl.Float64}
 

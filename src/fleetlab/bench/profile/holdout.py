@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetlab.bench.profile.pairs import LogAdditive, Mean, Model, Pair, Table, Waits
 from fleetlab.bench.profile.time_slicing import FairShare, Turns
-from fleetlab.bench.statistics import Floats, Interval, paired_bootstrap
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Floats, Interval, bootstrap_units
 
 MODELS: dict[str, Callable[[], Model]] = {
     "mean of all": Mean,
@@ -70,10 +70,7 @@ def errors(rows: Sequence[Sequence[Guess]], *, seed: int) -> dict[str, Any]:
     sums = np.array([_sums(row) for row in rows])
     found: dict[str, Any] = {"speeds": sum(map(len, rows))}
     for name, statistic in (("mae", _mae), ("r2", _r2)):
-        try:
-            limits = paired_bootstrap(list(sums), statistic, seed=seed)
-        except BenchError:  # too few rows to draw from
-            limits = Interval(statistic(sums), math.nan, math.nan)
+        limits = bootstrap_units(sums, statistic, seed=seed)
         found |= dict(zip((name, f"{name}_low", f"{name}_high"), limits, strict=True))
     return found
 

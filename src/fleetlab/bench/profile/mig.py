@@ -12,10 +12,10 @@ import polars as pl
 from fleetlab.bench.profile.gather import gather
 from fleetlab.bench.profile.observations import Seen
 from fleetlab.bench.profile.slice_model import Slice, curve, on_slice
-from fleetlab.bench.statistics import Interval
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.profiles import Cut, known
+from fleetlab.stats import Interval
 
 HALF = 3  # slices of compute: two of such a profile share a card evenly
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 # Nine in ten predictions of an A100 slice from another were off by less, in the worst of three published tables.
 OFF = 0.22

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fleetlab.bench.proportion import wilson
 from fleetlab.bench.results.cells import Cell, grouped, mean, mix
+from fleetlab.stats import wilson
 
 
 def rows_runs(tries: Sequence[Cell]) -> Iterable[dict[str, Any]]:

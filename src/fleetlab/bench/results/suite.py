@@ -23,6 +23,7 @@ from fleetlab.bench.results.solo import Solo
 from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import BAD_REASONS
+from fleetlab.stats import Interval, geometric_means
 
 Cell = _cells.Cell
 _frame, _listed, _text = _cells.frame, _cells.listed, _cells.text  # what others who read cells ask for here
@@ -89,7 +90,7 @@ FAILURES = {"cell": pl.String, "seat": pl.String, "kind": pl.String, "detail": p
 
 def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     by = grouped((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
-    limits = statistics.pooled([[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()])
+    limits = geometric_means([[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()])
     for ((stage, seat), group), rate in zip(by.items(), limits, strict=True):
         ones = [c["tenants"][0] for c in group]
         yield {
@@ -126,7 +127,7 @@ def _rows_progress(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
             # Copies of one tenant in one cell met the same block: they are one sample of it.
             same = [np_ for s, np_ in made if s == seat]
             by[c["stage"], seat, beside(seats, seat)].append(max(sum(same) / len(same), 1e-12))
-    limits = statistics.pooled(list(by.values()))
+    limits = geometric_means(list(by.values()))
     for ((stage, tenant, others), blocks), (value, low, high) in zip(by.items(), limits, strict=True):
         about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": len(blocks)}
         yield about | {"progress": value, "low": low, "high": high}
@@ -135,7 +136,7 @@ def _rows_progress(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
 def _rows_mixes(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
     by = grouped((c["stage"], _listed([t["seat"] for t in c["tenants"]]), c) for c in cells)
     made = {key: [solo.progress(c) for c in group] for key, group in by.items()}
-    limits = statistics.pooled([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
+    limits = geometric_means([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
     joules = _joules(by, made)
     for (key, group), stp in zip(by.items(), limits, strict=True):
         spent = joules.get(key)
@@ -157,7 +158,7 @@ def _rows_mixes(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
 
 def _joules(
     by: dict[tuple[str, str], list[Cell]], made: dict[tuple[str, str], list[list[float]]]
-) -> dict[tuple[str, str], statistics.Interval]:
+) -> dict[tuple[str, str], Interval]:
     """For a second's work of a tenant alone: the power of the card over the cards' worth of work that it did."""
     known = {
         key: [
@@ -168,7 +169,7 @@ def _joules(
         for key, group in by.items()
     }
     known = {key: values for key, values in known.items() if values}
-    return dict(zip(known, statistics.pooled(list(known.values())), strict=True)) if known else {}
+    return dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
 
 
 METRICS: dict[str, Callable[[list[float]], float]] = {

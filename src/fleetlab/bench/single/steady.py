@@ -14,11 +14,11 @@ from fleetlab.bench.single.measure import measure, ready
 from fleetlab.bench.single.report import Row, Told, rate_of, tell_quantiles, times_of
 from fleetlab.bench.single.settings import Ask
 from fleetlab.bench.single.usage import joules, memory_mib, tell_energy, tell_memory
-from fleetlab.bench.statistics import Interval, over_blocks
 from fleetlab.bench.workloads import Work
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import Monitor
 from fleetlab.devices.units import scaled
+from fleetlab.stats import POSITIVE, Interval, mean_of_runs
 
 Tell = Callable[[str], None]
 STARVED = 0.05  # of the steps that found the device idle: from here on the host is the limit
@@ -62,8 +62,8 @@ def _tell_person(told: Told, work: Any, made: Row, fed: Fed) -> None:  # noqa: A
     told.add("think time, asked", work.think, "s")
     thought = np.asarray(fed.begun[1:]) - np.asarray(fed.ended[:-1])
     if len(thought) > 1:
-        mean = over_blocks(thought)
-        told.add("think time, got", mean.value, "s", limits=mean._replace(low=max(mean.low, 0.0)))
+        mean = mean_of_runs(thought, POSITIVE).interval()
+        told.add("think time, got", mean.value, "s", limits=mean)
 
 
 def _tell_host(told: Told, made: Row, ask: Ask) -> None:

@@ -11,16 +11,15 @@ from typing import Any, cast
 import torch
 
 from fleetlab.bench.loops import saturate
-from fleetlab.bench.proportion import wilson
 from fleetlab.bench.single import files as _save
 from fleetlab.bench.single.measure import raised, ready, whole
 from fleetlab.bench.single.report import FINISHED, NOT_A_NUMBER, STOPPED, Row, Told, rate_of, tell_quantiles, times_of
 from fleetlab.bench.single.settings import Ask, settled
 from fleetlab.bench.single.usage import tell_energy, tell_memory
-from fleetlab.bench.statistics import Interval
 from fleetlab.devices.clock import Clock, clock_of
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import Monitor
+from fleetlab.stats import Interval, wilson
 
 Tell = Callable[[str], None]
 SPEAK = 5.0  # s between two words about an epoch that goes on

@@ -1,7 +1,7 @@
 """How sure a number about requests is, when neighbours share their fate.
 
 Requests that wait in one queue wait alike, so a thousand of them say less than a thousand independent ones: by
-`clumping`, as many times less as it says.
+`design_effect`, as many times less as it says.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.proportion import wilson
-from fleetlab.bench.statistics import Interval, clumping, enough, over_blocks, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import POSITIVE, SHARE, Interval, design_effect, mean_of_runs, samples_needed, wilson
 
 Floats = NDArray[np.float64]
 WITHIN = 1.1  # the largest of three over the smallest, at most
@@ -34,12 +34,12 @@ def quantile(latency: Floats, p: float) -> Interval:
 def unsure(latency: Floats, p: float) -> bool:
     """Is the quantile told, by requests that hang together so much that its limits promise too much?"""
     n = len(latency)
-    return n >= enough(p) > _worth(latency, percentile(Histogram.of(latency), p))
+    return n >= samples_needed(p) > _worth(latency, percentile(Histogram.of(latency), p))
 
 
 def _worth(latency: Floats, found: Interval) -> int:
     """As many independent requests say as much about a quantile."""
-    return math.floor(len(latency) / clumping(latency > found.value))
+    return math.floor(len(latency) / design_effect(latency > found.value))
 
 
 def said(latency: Floats, p: float) -> Interval | str:
@@ -56,16 +56,14 @@ def share(hits: NDArray[np.bool_]) -> Interval:
     >>> [round(x, 4) for x in share(np.arange(100) % 10 == 0)]
     [0.1, 0.0552, 0.1744]
     """
-    seen, worth = float(hits.mean()) if len(hits) else math.nan, math.floor(len(hits) / clumping(hits))
-    found = wilson(round(seen * worth) if worth else 0, worth)
-    return Interval(seen, min(found.low, seen), max(found.high, seen))
+    seen, worth = float(hits.mean()) if len(hits) else math.nan, math.floor(len(hits) / design_effect(hits))
+    return wilson(round(seen * worth) if worth else 0, worth)._replace(value=seen).clipped(SHARE)
 
 
 def rate(at: Floats, opens: float, closes: float) -> Interval:
     """Events a second in the window, with limits from ten parts of it."""
     counts, _ = np.histogram(at, np.linspace(opens, closes, 11))
-    found = over_blocks(counts * 10 / (closes - opens))
-    return found._replace(low=max(found.low, 0.0))
+    return mean_of_runs(counts * 10 / (closes - opens), POSITIVE).interval()
 
 
 def steady(

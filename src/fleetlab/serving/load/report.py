@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load import intervals as limits
 from fleetlab.serving.load.generator import Driven
 from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Rows
 from fleetlab.serving.load.settings import Asked
+from fleetlab.stats import Interval
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 BEHIND = "invalid: the generator fell behind"

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.statistics import Interval, enough
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load import intervals as limits
 from fleetlab.serving.load.generator import Tell
@@ -24,6 +23,7 @@ from fleetlab.serving.load.report import Load, manifest
 from fleetlab.serving.load.requests import FAILED, REFUSED
 from fleetlab.serving.load.settings import Asked
 from fleetlab.serving.load.timetable import is_list
+from fleetlab.stats import Interval, samples_needed
 
 MAY_FAIL = 1e-3  # of all requests, refusals among them
 STRETCHES = 3  # a trial at most: each as long as asked, with a timetable of its own
@@ -166,7 +166,7 @@ def next_rate(trials: Iterable[Trial], low: float, high: float, within: float) -
 def _try(asked: Asked, goal: Goal, rate: float, trials: list[Trial], tell: Tell) -> str:
     """One trial, in as many stretches as it takes to decide; where it was sent."""
     # Whatever the rate, the percentile must be carried: a slow trial takes longer.
-    seconds = max(asked.seconds, 1.2 * enough(goal.p) / rate)
+    seconds = max(asked.seconds, 1.2 * samples_needed(goal.p) / rate)
     loads = list[Load]()
     while True:
         seed = np.random.SeedSequence((asked.seed, len(trials), len(loads))).generate_state(1)

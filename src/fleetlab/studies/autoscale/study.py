@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab._student import student
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
-from fleetlab.core._length import HINT, in_seconds
+from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.forecast import Forecaster
 from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.studies._blocks import Blocks

@@ -12,10 +12,10 @@ import polars as pl
 from fleetlab.core import Cluster, Scenario, Workload
 from fleetlab.core.nodes import chosen
 from fleetlab.queueing import solve
+from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies.capacity.goal import Goal
 from fleetlab.studies.requests import GANG, NOWHERE, unmet_requests
-from fleetlab.studies.run import run, wait_ledger
 
 NEVER = 1e15  # seconds that stand for a wait without end
 FAR = NEVER / 1e6  # a statistic above it includes some of those
@@ -88,7 +88,7 @@ def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:
 def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[str, Any]:
     """Simulate one size: the statistic with its interval, jobs that never run, and the best that more nodes can do."""
     goal, cluster, jobs = Goal.read(slo), scenario.cluster, scenario.workload.frame
-    result = run(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
+    result = simulate(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
     measured = measured_jobs(jobs, cluster, pool)
     ran = result.jobs.filter(measured.gather(result.jobs["job"]))
     ended = pl.col("status") == "done"
@@ -101,7 +101,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     submit = np.concatenate([part["submit"].to_numpy() for part in (done, left, gangs, nowhere)])
     blocks = Blocks.cut(submit, seed=scenario.seed)
     statistic, least = (goal.interval(x, blocks) if len(x) else (math.nan,) * 3 for x in (values, best))
-    reasons = wait_ledger(result).drop("job").sum()
+    reasons = result.ledger.drop("job").sum()
     return {
         "statistic": np.array(statistic), "best": np.array(least), "jobs": np.array(len(values)),
         "never": np.array(never), "nowhere": np.array(nowhere.height),

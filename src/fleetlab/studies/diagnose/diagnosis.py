@@ -13,7 +13,7 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, Words, WorkloadError
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.sim import SimResult
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Blocks
 from fleetlab.studies._blocks import estimate as as_estimate
 from fleetlab.studies.diagnose import figures, ledger
@@ -23,7 +23,6 @@ from fleetlab.studies.diagnose.findings import findings
 from fleetlab.studies.diagnose.open_problems import cpu_by_pool, open_problems
 from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
 from fleetlab.studies.requests import unmet_requests
-from fleetlab.studies.run import run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,7 +82,7 @@ def diagnose(
     chosen = chosen_changes(changes, scenario)
     skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
     progress("baseline", 0, 0.0)
-    result = run(scenario)
+    result = simulate(scenario)
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
     progress("baseline", 1, 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
-from fleetlab.core._files import replace
+from fleetlab.core.files import atomic_write
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.tune import _terms, _verdict
 from fleetlab.studies.tune._rivals import mean
@@ -55,8 +55,8 @@ class Tuned(Result):
     def save(self, folder: Path) -> None:
         """Write the policy and this result into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / POLICY, self.text)
-        replace(folder / RESULT, as_json(self))
+        atomic_write(folder / POLICY, self.text)
+        atomic_write(folder / RESULT, as_json(self))
 
 
 def told(
