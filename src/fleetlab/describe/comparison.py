@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.describe._blocks import SURE
 from fleetlab.describe.ecdf import Curve
 from fleetlab.describe.published import SUFFIX
+from fleetlab.stats import CONFIDENCE
 
 SCHEMA = {
     "figure": pl.String, "series": pl.String, "widest gap, points": pl.Float64, "gap low": pl.Float64,
@@ -58,7 +58,7 @@ def row(name: str, unit: str, a: Curve, b: Curve) -> dict[str, object]:
 
 def _half(size: float) -> float:
     """The band's half width; half of what may be missed for each of the two."""
-    return float((np.log(4 / (1 - SURE)) / (2 * max(size, 1.0))) ** 0.5)
+    return float((np.log(4 / (1 - CONFIDENCE)) / (2 * max(size, 1.0))) ** 0.5)
 
 
 def widest(a: Curve, b: Curve) -> tuple[float, float]:

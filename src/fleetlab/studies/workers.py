@@ -113,8 +113,10 @@ def _written(calls: Sequence[Call], chosen: Sequence[int], folder: Path) -> dict
 def _read(given: Mapping[str, Any]) -> Scenario:
     workload = Workload(pl.read_ipc(given["jobs"]), **given["workload"])
     cluster = Cluster(pl.read_ipc(given["nodes"]), **given["cluster"])
-    estimate = {"estimate": pl.read_ipc(given["estimate"])["seconds"]} if "estimate" in given else {}
-    return Scenario.of(workload, cluster, **given["words"], **estimate)
+    scenario = Scenario.of(workload, cluster, **given["words"])
+    if "estimate" in given:
+        scenario = scenario.replace(estimate=pl.read_ipc(given["estimate"])["seconds"])
+    return scenario
 
 
 # -- processes -------------------------------------------------------------------------------------------------------

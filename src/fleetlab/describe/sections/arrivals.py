@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from fleetlab._student import student
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import NOTHING, SURE, Bools, Floats, Ints, Told
-from fleetlab.describe.ecdf import curve
+from fleetlab.describe.ecdf import Bools, curve
 from fleetlab.describe.section import Section, amount, rough
 from fleetlab.describe.trace_view import HOUR, WHOLE, Seen
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, mean_of_runs, no_interval
 
 MOST_POINTS = 1500  # of a series over time
 WINDOWS = (1, 10, 60, 600, HOUR)  # seconds, in which arrivals are counted
@@ -87,12 +86,12 @@ def _kept(inside: Floats) -> slice:
 
 
 def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: Floats, seen: Seen) -> None:
-    at = seen.blocks.at((hours - hours[0]) * (seen.span / max(1, len(hours))))
+    blocks = BlockBootstrap.of_series(len(hours))
     rows, whole = [], inside == 1
     for name, values in sums.items():
-        told = seen.blocks.ratio(seen.blocks.sums(at, values), seen.blocks.sums(at, inside))
+        told = blocks.ratio(blocks.sums(values), blocks.sums(inside), POSITIVE).interval()
         if whole.sum() < 2:  # one hour does not tell how hours differ
-            told = told[0], float("nan"), float("nan")
+            told = no_interval(told.value)
         rows.append(_hour_row(name, values[whole], told))
         section.figures[f"{name.split(',')[0]} an hour"] = _series(name, hours - hours[0], values)
         if name == "jobs":
@@ -105,7 +104,7 @@ def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: F
         section.sentences.append(f"{amount(mean)} jobs come in a mean hour; {rest}.")
 
 
-def _hour_row(name: str, values: Floats, told: Told) -> dict[str, object]:
+def _hour_row(name: str, values: Floats, told: Interval) -> dict[str, object]:
     """The mean, and of whole hours how they differ; nothing of that where there is none."""
     row: dict[str, object] = {"what": name, "mean": told[0], "low": told[1], "high": told[2]}
     row["sd"] = float(values.std()) if len(values) else None
@@ -210,9 +209,9 @@ def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
 
 
 def _mean_of(days: Floats) -> dict[str, float | None]:
-    n, mean = len(days), float(days.mean()) if len(days) else float("nan")
-    half = student(n - 1, SURE) * float(days.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return {"days": n, "jobs": mean, "low": max(0.0, mean - half), "high": mean + half}
+    mean = mean_of_runs(days, POSITIVE).interval()
+    low, high = (None, None) if len(days) < 2 else mean[1:]
+    return {"days": len(days), "jobs": mean.value, "low": low, "high": high}
 
 
 # -- bursts ------------------------------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ def _bursts(section: Section, seen: Seen, submit: Floats) -> None:
     counts = [_burst_row("variance over mean of counts", w, _dispersion(seen, submit, w)) for w in windows]
     rows = [_burst_row("squared variation of gaps", None, squared), *counts]
     section.tables["bursts"] = pl.DataFrame(rows, infer_schema_length=None)
-    made = curve("gaps", gaps, at=seen.blocks.at(submit[:-1]), blocks=seen.blocks)
+    made = curve("gaps", gaps, blocks=seen.blocks_at(submit[:-1]))
     section.distributions("gaps", [made] if made else [], title="Time between arrivals", unit="s", y="share of gaps, %")
     section.say("squared variation of gaps", squared)
     how = (
@@ -243,32 +242,24 @@ def _bursts(section: Section, seen: Seen, submit: Floats) -> None:
     )
 
 
-def _burst_row(what: str, window: int | None, told: Told) -> dict[str, object]:
+def _burst_row(what: str, window: int | None, told: Interval) -> dict[str, object]:
     return {"what": what, "window, s": window, "value": told[0], "low": told[1], "high": told[2]}
 
 
-def _of_gaps(seen: Seen, submit: Floats, gaps: Floats) -> Told:
-    blocks, at = seen.blocks, seen.blocks.at(submit[:-1])
-    sums = [blocks.sums(at, x) for x in (np.ones(len(gaps)), gaps, gaps**2)]
-    return _from_moments(seen, sums, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
+def _of_gaps(seen: Seen, submit: Floats, gaps: Floats) -> Interval:
+    return _from_moments(seen.blocks_at(submit[:-1]), gaps, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
 
 
-def _dispersion(seen: Seen, submit: Floats, window: int) -> Told:
+def _dispersion(seen: Seen, submit: Floats, window: int) -> Interval:
     counts = np.bincount((submit // window).astype(np.int64)).astype(np.float64)[:-1]
-    blocks = seen.blocks
-    at = blocks.at(np.arange(len(counts), dtype=np.float64) * window)
-    sums = [blocks.sums(at, x) for x in (np.ones(len(counts)), counts, counts**2)]
-    return _from_moments(seen, sums, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n))
+    blocks = seen.blocks_at(np.arange(len(counts), dtype=np.float64) * window)
+    return _from_moments(blocks, counts, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n))
 
 
-def _from_moments(seen: Seen, sums: list[Floats], of: Callable[[Floats, Floats, Floats], Floats]) -> Told:
-    """A number made of counts, sums and sums of squares, for all blocks and for each draw of them."""
+def _from_moments(blocks: BlockBootstrap, values: Floats, of: Callable[[Floats, Floats, Floats], Floats]) -> Interval:
+    """A number made of the count, the sum and the sum of squares."""
+    sums = [blocks.totals(blocks.sums(x)) for x in (np.ones(len(values)), values, values**2)]
     with np.errstate(invalid="ignore", divide="ignore"):  # no arrival in a window, or gaps too short to be squared
-        value = float(of(*(np.asarray(x.sum()) for x in sums)))
-    if not np.isfinite(value):
-        return NOTHING
-    if not seen.blocks.serve(int(sums[0].sum())):
-        return value, float("nan"), float("nan")
-    drawn = [seen.blocks.draws @ x for x in sums]
-    there = drawn[1] > 0
-    return value, *seen.blocks.around(value, of(*(x[there] for x in drawn)))
+        replicates = of(*sums)
+    replicates[~np.isfinite(replicates)] = np.nan
+    return blocks.replicates(replicates).interval(POSITIVE)

@@ -10,13 +10,13 @@ import polars as pl
 
 from fleetlab.core import Cluster, Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Curve, curve
+from fleetlab.describe.ecdf import Bools, Curve, curve
 from fleetlab.describe.occupancy import Held
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import MOST_POINTS
 from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, Seen
 from fleetlab.describe.usage import AMOUNTS
+from fleetlab.stats import POSITIVE, Floats, Ints
 
 ALL = "all"
 HELD, USED = "held", "used"
@@ -95,7 +95,7 @@ Found = tuple[str, str, str, Curve, Floats]  # pool, what, held or used; over th
 
 def _shares(seen: Seen, pools: list[Pool], edges: Floats) -> Iterator[Found]:
     used, held = seen.used, Held.by_jobs(seen, edges)
-    at = seen.blocks.at(edges[:-1])
+    blocks = seen.blocks_at(edges[:-1])
     for what, (column, one, _) in AMOUNTS.items():
         amounts = {HELD: seen.instances * seen.floats(column) / one}
         if used is not None and column in used.columns:
@@ -104,7 +104,7 @@ def _shares(seen: Seen, pools: list[Pool], edges: Floats) -> Iterator[Found]:
             for how, values in amounts.items():
                 if pool.there[what] > 0 and values.any():
                     hourly = FULL * held.mean(values, pool.where) / pool.there[what]
-                    made = curve(pool.name, hourly, at=at, blocks=seen.blocks)
+                    made = curve(pool.name, hourly, blocks=blocks)
                     if made is not None:
                         yield pool.name, what, how, made, hourly
 
@@ -172,14 +172,13 @@ def _cpus_by_gpu(seen: Seen, section: Section, cluster: Cluster) -> None:
 def _ratio_row(section: Section, kind: str, nodes: pl.DataFrame, seen: Seen, where: Bools) -> dict[str, object]:
     offered = float(nodes["cpu_milli"].sum()) / WHOLE / float(nodes["gpus"].cast(pl.Int64).sum())
     cpu, milli, many = seen.floats("cpu_milli")[where], seen.milli[where], seen.instances[where]
-    at, blocks = seen.at[where], seen.blocks
-    if not len(at):
+    blocks = seen.blocks.part(where)
+    if not len(many):
         return {"nodes": kind, "offered": offered}
-    each = blocks.ratio(blocks.sums(at, many * cpu / milli), blocks.sums(at, many))
-    whole = blocks.ratio(blocks.sums(at, many * cpu), blocks.sums(at, many * milli))
+    each = blocks.ratio(blocks.sums(many * cpu / milli), blocks.sums(many), POSITIVE).interval()
     row: dict[str, object] = {"nodes": kind, "offered": offered}
     row |= dict(zip(("asked, mean of instances", "low", "high"), each, strict=True))
-    row |= {"asked, in all": whole[0]}
+    row |= {"asked, in all": float((many * cpu).sum() / (many * milli).sum())}
     if section.like_pai:
         row |= {f"{w}, published": published.numbers(f"CPUs a GPU {w}").get(kind) for w in ("offered", "asked")}
     return row
@@ -202,7 +201,7 @@ def _metrics(seen: Seen, section: Section) -> None:
         frame = frame.with_columns(pl.col("node").cast(pl.String)).join(kinds, on="node", how="left")
     else:
         frame = frame.with_columns(type=pl.lit(ALL))
-    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, seen.blocks)}
+    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, seen)}
     rows = [_metric_row(kind, m, c) for (kind, m), c in curves.items()]
     section.tables["metrics of machines"] = pl.DataFrame(rows, infer_schema_length=None)
     for m in wanted:
@@ -213,15 +212,15 @@ def _metrics(seen: Seen, section: Section) -> None:
         )  # fmt: skip
 
 
-def _by_type(frame: pl.DataFrame, metric: str, blocks: Blocks) -> Iterator[tuple[str, Curve]]:
+def _by_type(frame: pl.DataFrame, metric: str, seen: Seen) -> Iterator[tuple[str, Curve]]:
     lasted = (frame["end"] - frame["start"]).fill_null(0.0).to_numpy()
     # A row that does not say how long it lasted counts for little, but counts.
     weights = np.maximum(np.nan_to_num(lasted), 1.0)
-    at = blocks.at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
+    blocks = seen.blocks_at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
     values = frame[metric].cast(pl.Float64).fill_null(np.nan).to_numpy()
     for kind in sorted(frame["type"].drop_nulls().unique().to_list()):
         where = (frame["type"] == kind).fill_null(value=False).to_numpy()
-        made = curve(kind, values, weights=weights, where=where, at=at, blocks=blocks)
+        made = curve(kind, values, weights=weights, where=where, blocks=blocks)
         if made is not None:
             yield kind, made
 

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Bools, Floats, Ints
-from fleetlab.describe.ecdf import share
+from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.trace_view import Seen
+from fleetlab.stats import Floats, Interval, Ints
 
 OFTEN = 5  # runs
 WITHIN = (0.05, 0.25, 0.5)  # of the true run time
@@ -47,7 +47,7 @@ def _runs(seen: Seen, section: Section) -> None:
         "runs of a group", curves, title="How often the group of a job runs", unit="runs", of="weighed by",
         x="runs of the job's group",
     )  # fmt: skip
-    often = share(runs[known] >= OFTEN, None, seen.at[known], seen.blocks)
+    often = share(runs[known] >= OFTEN, None, seen.blocks.part(known))
     section.say(f"jobs of groups that run {OFTEN} times or more", often, "%")
     groups = seen.frame["group"].drop_nulls().n_unique()
     section.sentences.append(
@@ -88,7 +88,7 @@ def _row(seen: Seen, section: Section, name: str, error: Floats, asked: Bools) -
     made = asked & np.isfinite(error)
     row: dict[str, object] = {"by": name, "predicted, %": 100 * float(made[asked].mean())}
     for within in WITHIN:
-        told = share(error[made] <= within, seen.instances[made], seen.at[made], seen.blocks)
+        told = share(error[made] <= within, seen.instances[made], seen.blocks.part(made))
         key = f"within {within:.0%}".replace("%", " %")
         row |= dict(zip((key, f"{key} low", f"{key} high"), told, strict=True))
         if section.like_pai and within < WITHIN[2]:
@@ -149,9 +149,9 @@ def _keys(seen: Seen, columns: Sequence[str]) -> Ints:
 
 def _say(section: Section, rows: list[dict[str, object]]) -> None:
     best = max(rows, key=lambda row: float(row["within 25 %"]) if np.isfinite(row["within 25 %"]) else -1.0)  # type: ignore[arg-type, call-overload]
-    told = tuple(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high"))  # type: ignore[arg-type]
+    told = Interval(*(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high")))  # type: ignore[arg-type]
     if np.isfinite(told[0]):
-        section.say(f"instances that {best['by']} predicts within 25 %", told, "%")  # type: ignore[arg-type]
+        section.say(f"instances that {best['by']} predicts within 25 %", told, "%")
         section.sentences.append(
             f"Where earlier runs of the same {best['by']} are known, their mean is within 25 % of the run time for "
             f"{rough(told[0])} % of the instances."

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Floats, Ints
 from fleetlab.describe.ecdf import Curve, curve, share
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.sections.users import users
 from fleetlab.describe.trace_view import WHOLE, Seen
 from fleetlab.describe.usage import AMOUNTS, used_by_row
+from fleetlab.stats import Floats, Ints
 
 COMMON = 10  # shares of a GPU in a table, the most asked for
 KINDS = ("0", "(0,1)", "1", "2", "4", "8")  # of GPUs an instance, as the FGD paper cuts it
@@ -106,8 +106,8 @@ def _amount(seen: Seen, section: Section, name: str, rows: pl.DataFrame | None) 
 def _used(seen: Seen, rows: pl.DataFrame, column: str, one: float) -> list[Curve]:
     values = (rows[column] / one).fill_null(np.nan).to_numpy()
     asked, weights = rows[f"asked_{column}"].to_numpy(), rows["weight"].to_numpy()
-    at = seen.blocks.at(rows["submit"].to_numpy())
-    made = curve("used", values, weights=weights, where=asked > 0, at=at, blocks=seen.blocks)
+    blocks = seen.blocks_at(rows["submit"].to_numpy())
+    made = curve("used", values, weights=weights, where=asked > 0, blocks=blocks)
     return [made] if made is not None else []
 
 
@@ -125,7 +125,7 @@ def _over_use(seen: Seen, section: Section) -> None:
         ratio = np.divide(of, asked, out=np.full(len(asked), np.nan), where=there)
         curves += seen.curve(name, ratio)
         for word, weights in (("jobs", None), ("instances", seen.instances[there])):
-            told = share(ratio[there] > 1, weights, seen.at[there], seen.blocks)
+            told = share(ratio[there] > 1, weights, seen.blocks.part(there))
             row = dict(zip(("of", "weighed by", "%", "low", "high"), (name, word, *told), strict=True))
             key = "memory" if name == "memory" else name[:-1]
             paper = published.numbers(f"{word} above their request").get(key) if section.like_pai else None
@@ -136,14 +136,10 @@ def _over_use(seen: Seen, section: Section) -> None:
     section.tables["use above the request"] = pl.DataFrame(table, infer_schema_length=None)
     for c in curves:
         if c.series == "GPUs":
-            section.say("median use of the GPUs asked for", _percent(c.quantiles[50]), "%")
+            section.say("median use of the GPUs asked for", c.quantiles[50].scaled(100), "%")
     said = [f"{rough(100 * c.quantiles[50][0])} % of the {c.series}" for c in curves]
     if said:
         section.sentences.append(f"Half of the jobs use less than {', '.join(said)} that they ask for.")
-
-
-def _percent(told: tuple[float, float, float]) -> tuple[float, float, float]:
-    return 100 * told[0], 100 * told[1], 100 * told[2]
 
 
 # -- gangs -------------------------------------------------------------------------------------------------------------
@@ -166,11 +162,13 @@ def _gangs(seen: Seen, section: Section) -> None:
         ("GPUs asked for by gangs", gang, asked),
         ("instances in jobs of more than 100 GPUs", asked > 100, many),
     ]
-    told = [(name, *share(which, weights, seen.at, seen.blocks)) for name, which, weights in rows]
-    section.tables["gangs"] = pl.DataFrame(told, schema=["what", "%", "low", "high"], orient="row")
-    section.say("instances in gangs", told[1][1:], "%")
+    shares = {name: share(which, weights, seen.blocks) for name, which, weights in rows}
+    table = [(name, *interval) for name, interval in shares.items()]
+    section.tables["gangs"] = pl.DataFrame(table, schema=["what", "%", "low", "high"], orient="row")
+    section.say("instances in gangs", shares["instances in gangs"], "%")
     section.sentences.append(
-        f"{rough(told[0][1])} % of the jobs are gangs; they have {told[1][1]:.3g} % of the instances."
+        f"{rough(shares['jobs that are gangs'].value)} % of the jobs are gangs; they have "
+        f"{shares['instances in gangs'].value:.3g} % of the instances."
     )
 
 
@@ -230,7 +228,7 @@ def _locality(seen: Seen, section: Section, placements: pl.LazyFrame) -> list[tu
 
 
 def _draw_nodes(seen: Seen, section: Section, job: Ints, nodes: Floats) -> None:
-    made = curve("gangs", nodes, at=seen.at[job], blocks=seen.blocks)
+    made = curve("gangs", nodes, blocks=seen.blocks.part(job))
     if made is not None:
         section.distributions(
             "nodes of a gang", [made], title="Nodes on which a gang runs", unit="", x="nodes of a gang",

@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.describe._blocks import Bools, Floats
-from fleetlab.describe.ecdf import share
+from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough, spoken
 from fleetlab.describe.survival import Survival, kaplan_meier
 from fleetlab.describe.trace_view import OPEN, Seen
+from fleetlab.stats import Floats
 
 HALF = 50.0  # percent of completion
 ENDED, STILL = "known run times alone", "still running counted in"
@@ -211,7 +211,7 @@ def _part(seen: Seen, section: Section) -> None:
     for name, which in seen.by("length").items():
         of = there & which
         if of.any():
-            told[name] = share(part[of] > HALF, None, seen.at[of], seen.blocks)
+            told[name] = share(part[of] > HALF, None, seen.blocks.part(of))
             section.say(f"{name} jobs that wait longer than they run", told[name], "%")
     if len(told) > 1:
         short, long = (f"{rough(told[name][0])} %" for name in ("short", "long"))

@@ -7,13 +7,13 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Floats, Told
 from fleetlab.describe.ecdf import share
 from fleetlab.describe.occupancy import Held
 from fleetlab.describe.section import Section, amount, rough
 from fleetlab.describe.sections.arrivals import quartiles
 from fleetlab.describe.trace_view import HOUR, WHOLE, Seen
 from fleetlab.describe.usage import AMOUNTS
+from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Interval
 
 SHARED, ALONE = "shares added up", "shared by none"
 MOST_POINTS = 500
@@ -43,8 +43,8 @@ def _rounded(seen: Seen) -> dict[str, Floats]:
 def _asked(seen: Seen, section: Section) -> None:
     """GPUs that the jobs of an hour ask for."""
     amounts = _rounded(seen)
-    sums = [seen.blocks.sums(seen.at, x) for x in amounts.values()]
-    saved = _percent(seen.blocks.ratio(sums[1] - sums[0], sums[1]))
+    sums = [seen.blocks.sums(x) for x in amounts.values()]
+    saved = seen.blocks.ratio(sums[1] - sums[0], sums[1], SHARE).interval().scaled(100)
     section.say("GPUs asked for that sharing saves", saved, "%")
     section.sentences.append(f"Shares of GPUs save {rough(saved[0])} % of the GPUs that jobs ask for.")
     if not seen.clocked or seen.span < 2 * 86_400:
@@ -72,10 +72,6 @@ def _asked(seen: Seen, section: Section) -> None:
     )  # fmt: skip
 
 
-def _percent(told: tuple[float, float, float]) -> tuple[float, float, float]:
-    return 100 * told[0], 100 * told[1], 100 * told[2]
-
-
 def _held(seen: Seen, section: Section) -> None:
     """GPUs that running jobs hold, over time."""
     if seen.span < HOUR or not np.isfinite(seen.held_until).any():
@@ -87,8 +83,7 @@ def _held(seen: Seen, section: Section) -> None:
     for name, values in _rounded(seen).items():
         held = boxes.mean(values)
         frames.append(pl.DataFrame({"x": edges[:-1] / 86_400, "y": held}).with_columns(series=pl.lit(name)))
-        at = seen.blocks.at(edges[:-1])
-        told = seen.blocks.ratio(seen.blocks.sums(at, held), seen.blocks.sums(at, np.ones(len(held))))
+        told = BlockBootstrap.of_series(len(held)).mean(held, POSITIVE).interval()
         rows.append((name, *told, float(held.max())))
     section.tables["GPUs held"] = pl.DataFrame(
         rows, schema=["GPUs held", "mean", "low", "high", "largest"], orient="row"
@@ -116,7 +111,7 @@ def _used(seen: Seen, section: Section) -> None:
         little = of[there] < HALF * asked[there]
         time = np.nan_to_num(seen.runtime[there]) * seen.instances[there] * asked[there]
         for word, weights in (("jobs", None), ("instances", seen.instances[there]), ("time held", time)):
-            told = share(little, weights, seen.at[there], seen.blocks)
+            told = share(little, weights, seen.blocks.part(there))
             rows.append((name, word, *told))
             if (name, word) == ("GPUs", "jobs") and there.any():
                 _say_little(section, told)
@@ -124,6 +119,6 @@ def _used(seen: Seen, section: Section) -> None:
     section.tables["use of less than half"] = pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _say_little(section: Section, told: Told) -> None:
+def _say_little(section: Section, told: Interval) -> None:
     section.say("GPU jobs that use less than half of what they hold", told, "%")
     section.sentences.append(f"{told[0]:.3g} % of the GPU jobs use less than half of the GPU that they hold.")

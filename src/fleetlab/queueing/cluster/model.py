@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,14 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
-from fleetlab.queueing import _arrivals
-from fleetlab.queueing._arrivals import HOUR, between
+from fleetlab.queueing import arrivals
+from fleetlab.queueing.arrivals import HOUR, interval
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
 from fleetlab.queueing.cluster.pool_fit import Fitted, fit
 from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, Part, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
-from fleetlab.queueing.distributions import Floats
+from fleetlab.stats import no_interval
 
 Progress = Callable[[str, int, float], None]
 Row = dict[str, Any]
@@ -64,13 +63,13 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
         notes += ("a rate needs two submissions at different times: there are no loads to tell",)
-    weights, begins = _arrivals.draws(seed), _arrivals.midnight(workload)
+    begins = arrivals.midnight(workload)
     fitted: list[Fitted] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
-        fitted.append(fit(pool, part, span, begins, weights))
+        fitted.append(fit(pool, part, span, begins))
         if progress:
             progress("pools", k + 1, (k + 1) / len(among))
-    rows = _rows(fitted, span, weights, np.random.default_rng(seed))
+    rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
     return ClusterModel(frames, tuple(_summary(fitted)), made, notes + _notes(fitted))
@@ -81,7 +80,7 @@ def _frame(columns: tuple[str, ...], rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame([[row[name] for name in columns] for row in rows], schema=schema, orient="row")
 
 
-def _rows(fitted: list[Fitted], span: float, weights: Floats, rng: np.random.Generator) -> dict[str, list[Row]]:
+def _rows(fitted: list[Fitted], span: float, rng: np.random.Generator) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
     for f in fitted:
         wrong = violations(f, [o for o in fitted if o is not f])
@@ -91,7 +90,7 @@ def _rows(fitted: list[Fitted], span: float, weights: Floats, rng: np.random.Gen
         rows["day"] += _hours(f)
         for k in range(len(f.kinds)):
             rows["model"].append(_class(f, k, span, wrong))
-            rows["run times"].append(_run(f, k, span, weights, rng))
+            rows["run times"].append(_run(f, k, span, rng))
     return rows
 
 
@@ -99,9 +98,7 @@ def _class(f: Fitted, k: int, span: float, wrong: list[Violation]) -> Row:
     here, name = f.part.kind == f.kinds[k], CLASSES[f.kinds[k]]
     load = float(f.part.work[here].sum()) / span if span > 0 else None
     mean = prediction.means(f.waits[k])
-    waits = (
-        (float(mean[0]), *between(mean), float(prediction.quantile(f.waits[k], 0.9)[0])) if span > 0 else (None,) * 4
-    )
+    waits = (*interval(mean), float(prediction.quantile(f.waits[k], 0.9)[0])) if span > 0 else (None,) * 4
     return {
         "pool": f.pool.name,
         "class": name,
@@ -121,22 +118,22 @@ def _pool(f: Fitted) -> Row:
         "jobs": len(f.part.submit),
         "jobs an hour": float(f.demand.rate[0]) * HOUR,
         "load": f.load,
-        **dict(zip(("low", "high"), between(f.demand.load), strict=True)),
+        **dict(zip(("low", "high"), interval(f.demand.load)[1:], strict=True)),
         "utilisation": f.utilisation if f.pool.servers else None,
         "highest hour": f.load * float(f.day.load.max()) if f.rates is not None else None,
         "CPU utilisation": f.cpu,
     }
     for name, values in (("wait", prediction.means(f.every)), ("P90", prediction.quantile(f.every, 0.9))):
-        told = (float(values[0]), *between(values)) if f.load else (None,) * 3
+        told = interval(values) if f.load else (None,) * 3
         first = name if name == "wait" else f"{name} wait"
         found |= dict(zip((first, f"{name} low", f"{name} high"), told, strict=True))
     return found
 
 
-def _run(f: Fitted, k: int, span: float, weights: Floats, rng: np.random.Generator) -> Row:
+def _run(f: Fitted, k: int, span: float, rng: np.random.Generator) -> Row:
     here = f.part.kind == f.kinds[k]
     some = Part(*(column[here] for column in f.part))
-    low, high = between(prediction.demand(some, span, weights).time) if span > 0 else (math.nan, math.nan)
+    _, low, high = interval(prediction.demand(some, span).time) if span > 0 else no_interval()
     exponential, lognormal = (
         exponential_fit(some.service, rng),
         lognormal_fit(some.service, rng),
@@ -157,9 +154,9 @@ def _run(f: Fitted, k: int, span: float, weights: Floats, rng: np.random.Generat
     }
 
 
-def _window(d: _arrivals.Dispersion) -> Row:
+def _window(d: arrivals.Dispersion) -> Row:
     told = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
-    about = (float(d.around[0]), *between(d.around))
+    about = interval(d.around)
     return told | dict(zip(("about the daily pattern", "about low", "about high"), about, strict=True))
 
 
@@ -174,14 +171,14 @@ def _hours(f: Fitted) -> list[Row]:
 def _summary(fitted: list[Fitted]) -> list[Estimate]:
     gpus = [f for f in fitted if f.pool.name != NO_GPU]
     total, servers = sum((f.demand.load for f in gpus), np.zeros(1)), sum(f.pool.servers for f in gpus)
-    low, high = between(total)
-    found = [Estimate("offered load", float(total[0]), low, high, "GPUs")]
+    load = interval(total)
+    found = [Estimate("offered load", *load, "GPUs")]
     if servers:
-        found.append(Estimate("utilisation", float(total[0]) / servers, low / servers, high / servers, ""))
+        found.append(Estimate("utilisation", *load.scaled(1 / servers), ""))
     for f in fitted:
         if f.load:
             mean = prediction.means(f.every)
-            found.append(Estimate(f"mean wait, {f.pool.name}", float(mean[0]), *between(mean), "s"))
+            found.append(Estimate(f"mean wait, {f.pool.name}", *interval(mean), "s"))
     return found
 
 

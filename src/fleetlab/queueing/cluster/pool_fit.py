@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.queueing import _arrivals
-from fleetlab.queueing._arrivals import Dispersion
+from fleetlab.queueing import arrivals
+from fleetlab.queueing.arrivals import Dispersion, blocks_of
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.pools import CLASSES, Part, Pool
 from fleetlab.queueing.cluster.prediction import STEADY, Day, Demand, Waits
@@ -82,16 +82,17 @@ class Fitted:
         return float(service.var() / service.mean() ** 2) if service.any() else 0.0
 
 
-def fit(pool: Pool, part: Part, span: float, begins: float, weights: Floats) -> Fitted:
+def fit(pool: Pool, part: Part, span: float, begins: float) -> Fitted:
     """Learn what there is to know of a pool's jobs, and tell their waits."""
     kinds = tuple(np.unique(part.kind).tolist())
     if span <= 0 or not len(part.submit):
-        nothing = Demand(*(np.zeros(len(weights)) for _ in Demand._fields))
-        none = Waits(np.zeros((len(weights), 1)), np.zeros((len(weights), 1)), np.ones(1))
-        return Fitted(pool, part, nothing, None, [], np.ones(len(weights)), STEADY, kinds, (none,) * len(kinds))
-    found = prediction.demand(part, span, weights)
-    rates = _arrivals.pattern(part.submit, span, begins)
-    seen = _arrivals.dispersions(part.submit, span, begins, weights)
+        count = len(blocks_of(part.submit, 1.0).weights)
+        nothing = Demand(*(np.zeros(count) for _ in Demand._fields))
+        none = Waits(np.zeros((count, 1)), np.zeros((count, 1)), np.ones(1))
+        return Fitted(pool, part, nothing, None, [], np.ones(count), STEADY, kinds, (none,) * len(kinds))
+    found = prediction.demand(part, span)
+    rates = arrivals.pattern(part.submit, span, begins)
+    seen = arrivals.dispersions(part.submit, span, begins)
     ca2 = _ca2(part, seen, found.time)
     day = prediction.day(part, rates)
     peak = found.load[0] * day.load.max()
@@ -107,5 +108,5 @@ def _ca2(part: Part, seen: list[Dispersion], time: Floats) -> Floats:
     """How bursts count: as much as they are seen in windows about as long as a job runs."""
     if seen:
         return min(seen, key=lambda d: abs(math.log(d.window / max(float(time[0]), 1.0)))).around
-    gaps = _arrivals.gaps_scv(part.submit)
+    gaps = arrivals.gaps_scv(part.submit)
     return np.full(len(time), gaps if math.isfinite(gaps) else 1.0)

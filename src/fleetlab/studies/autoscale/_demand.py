@@ -11,11 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Workload, WorkloadError
+from fleetlab.core.catalog import NODE_AMOUNTS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 MOST = 200_000  # steps
 
 
@@ -87,14 +87,14 @@ def _slots(node: dict[str, Any]) -> pl.Expr:
     gpu, memory, limit = (pl.col(name).cast(pl.Int64) for name in ("gpu_milli", "gpu_memory_mib", "max_per_node"))
     each = 1000 // pl.min_horizontal(gpu, 1000)  # on one GPU
     each = pl.when(memory > 0).then(pl.min_horizontal(each, node["gpu_memory_mib"] // memory)).otherwise(each)
-    asked = [(pl.col(name) > 0, node[name] // pl.col(name)) for name in LUMPS]
+    asked = [(pl.col(name) > 0, node[name] // pl.col(name)) for name in NODE_AMOUNTS]
     asked += [(gpu > 0, node["gpus"] * each // pl.max_horizontal(gpu // 1000, 1)), (limit > 0, limit)]
     return pl.min_horizontal(pl.lit(MOST), *(pl.when(some).then(slots) for some, slots in asked))
 
 
 def _part(frame: pl.DataFrame, node: dict[str, Any]) -> Floats:
     """The part of a node that one instance takes, of each amount; infinite where the node has none of it."""
-    parts = [_ratio(frame[name].to_numpy(), node[name]) for name in LUMPS]
+    parts = [_ratio(frame[name].to_numpy(), node[name]) for name in NODE_AMOUNTS]
     return np.column_stack([*parts, _ratio(frame["gpu_milli"].to_numpy(), 1000 * node["gpus"])])
 
 
