@@ -64,7 +64,7 @@ def diagnose(
     cluster
         The nodes, in place of those of the trace.
     changes
-        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragments (each pool one node), gangs
+        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each pool one node), gangs
         (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes (10 %
         more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
     workers
@@ -154,7 +154,7 @@ def _notes(
     names, cluster = {o.change.name for o in outcomes}, result.cluster
     notes = ["changes are simulated one at a time: their effects overlap and do not add up"]
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
-    if "fragments" in names and max(gpus) > LARGEST:
+    if "fragmentation" in names and max(gpus) > LARGEST:
         notes.append(f"no fragmentation: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
         notes.append("no gang scheduling: a job waits until its last instance starts")
