@@ -86,4 +86,6 @@ def test_a_word_means_the_same_in_every_spelling(word, tmp_path):
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_unknown_word_is_refused_with_the_one_that_was_meant(verb):
     with pytest.raises(fleetlab.FleetlabError, match="did you mean backfill"):
-        getattr(fleetlab, verb)("builtin:200", backfil="easy", **({"slo": "p90 wait < 9"} if verb == "capacity" else {}))
+        getattr(fleetlab, verb)(
+            "builtin:200", backfil="easy", **({"slo": "p90 wait < 9"} if verb == "capacity" else {})
+        )
