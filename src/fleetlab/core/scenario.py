@@ -264,8 +264,8 @@ class Scenario:
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def _changes(self) -> dict[str, Any]:
-        """The words that differ from their defaults, without the trace and the cluster, as plain values."""
+    def changes(self) -> dict[str, Any]:
+        """Return the words that differ from their defaults, without the trace and the cluster, as plain values."""
         own = {name: v for name in OWN if (v := getattr(self, name)) != WORDS[name].default}
         return self.policy.words() | {name: plain(v) for name, v in own.items()}
 
@@ -273,7 +273,7 @@ class Scenario:
     def title(self) -> str:
         """What differs from the defaults, for a legend; a scenario of defaults names the main parts of its policy."""
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
-        return title(self._changes() | cluster) or self.policy.title
+        return title(self.changes() | cluster) or self.policy.title
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"
@@ -284,7 +284,7 @@ class Scenario:
     @cached_property
     def key(self) -> str:
         """A digest of everything that decides a result: the same for the same scenario, in every process."""
-        words = self._changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
+        words = self.changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
         for name, value in words.items():
             if isinstance(value, Opaque):
                 held = getattr(self.policy, name)
@@ -307,7 +307,7 @@ class Scenario:
         if data.own_cluster:
             names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
         usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
-        return names | usual | self._changes()
+        return names | usual | self.changes()
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Scenario:
@@ -355,7 +355,7 @@ class Scenario:
 
     def _exact(self) -> dict[str, Any]:
         words = self.words()
-        return exact({k: v for k, v in words.items() if k not in ALWAYS or k in self._changes()})
+        return exact({k: v for k, v in words.items() if k not in ALWAYS or k in self.changes()})
 
 
 ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
