@@ -24,7 +24,7 @@ desk = App()
 @desk.command(
     help_epilogue=examples(
         "fleetlab describe builtin:20000",
-        "fleetlab describe my-trace --only time,run",
+        "fleetlab describe my-trace --only arrivals,runtimes",
         "fleetlab describe builtin:100000 --against my-trace --json > described.json",
     )
 )
@@ -44,8 +44,8 @@ def describe(
     against
         Another trace, named in the same way, to hold it against, figure by figure.
     only
-        Sections, with commas between, of which all tables are printed: time, run, space, machines, sharing, recurrence,
-        service.
+        Print all tables of these sections, comma-separated: arrivals, runtimes, requests, machines, sharing,
+        recurrence, services.
     seed
         Of the draws behind intervals.
     """

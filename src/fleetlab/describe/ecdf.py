@@ -27,7 +27,7 @@ SHOWN = (25, 50, 75, 90, 95, 99)  # of them, in a table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class Ecdf:
     """The distribution of one thing: `upto[k]` of the weight is at or below `x[k]`, `under[k]` below it."""
 
     series: str
@@ -73,7 +73,7 @@ class Curve:
         return pl.DataFrame({k: v[order] for k, v in columns.items()}).with_columns(series=pl.lit(self.series))
 
 
-def curve(
+def ecdf(
     series: str,
     values: Floats,
     *,
@@ -82,7 +82,7 @@ def curve(
     at: Ints | None = None,
     blocks: Blocks | None = None,
     order: Ints | None = None,
-) -> Curve | None:
+) -> Ecdf | None:
     """The curve of the values that are there, `at` which block each is; none where there are none.
 
     `order` sorts the values, where that is known already.
@@ -101,7 +101,7 @@ def curve(
     return _curve(series, values[kept], weight, at[kept] if at is not None and blocked else None, blocks)
 
 
-def _curve(series: str, values: Floats, weights: Floats, at: Ints | None, blocks: Blocks | None) -> Curve:
+def _curve(series: str, values: Floats, weights: Floats, at: Ints | None, blocks: Blocks | None) -> Ecdf:
     sums = np.cumsum(weights)
     total = float(sums[-1])
     x = np.unique(values[np.minimum(np.searchsorted(sums, LEVELS * total * (1 - 1e-15)), len(values) - 1)])
@@ -119,9 +119,7 @@ def _curve(series: str, values: Floats, weights: Floats, at: Ints | None, blocks
         mean = plain_mean(values, weights)
     quantiles = {p: _quantile(p / 100, values, sums, x, low, high) for p in PERCENTS}
     zero = float(padded[np.searchsorted(values, 0.0, side="right")] - padded[np.searchsorted(values, 0.0)])
-    return Curve(
-        series, len(values), kish(weights), x, under, upto, low, high, mean, quantiles, zero, float(values[-1])
-    )
+    return Ecdf(series, len(values), kish(weights), x, under, upto, low, high, mean, quantiles, zero, float(values[-1]))
 
 
 def _band(cells: Floats, upto: Floats, blocks: Blocks) -> tuple[Floats, Floats]:
@@ -143,16 +141,16 @@ def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats
     return value, min(value, float(x[first])), max(value, float(x[last]))
 
 
-def table(curves: Sequence[Curve], of: str) -> pl.DataFrame:
+def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
     """Counts, means and quantiles, one row a curve."""
     return pl.DataFrame([_row(c, of) for c in curves], infer_schema_length=None)
 
 
-def _row(c: Curve, of: str) -> dict[str, object]:
+def _row(c: Ecdf, of: str) -> dict[str, object]:
     row: dict[str, object] = {of: c.series, "count": c.count, "mean": c.mean[0], "at 0, %": 100 * c.zero}
     row |= {f"P{p}": c.quantiles[p][0] for p in SHOWN} | {"largest": c.largest}
-    for name, told in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
-        row |= {f"{name} low": told[1], f"{name} high": told[2]}
+    for name, interval in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
+        row |= {f"{name} low": interval[1], f"{name} high": interval[2]}
     return row
 
 
@@ -162,10 +160,10 @@ def share(which: Bools, weights: Floats | None, at: Ints, blocks: Blocks) -> Tol
     if not len(which) or not weight.sum():
         return NOTHING
     if blocks.serve(len(which)):
-        told = blocks.ratio(blocks.sums(at, weight * which), blocks.sums(at, weight))
+        interval = blocks.ratio(blocks.sums(at, weight * which), blocks.sums(at, weight))
     else:
-        told = wilson(float(weight @ which) / float(weight.sum()), kish(weight))
-    return 100 * told[0], 100 * max(told[1], 0.0), 100 * min(told[2], 1.0)
+        interval = wilson(float(weight @ which) / float(weight.sum()), kish(weight))
+    return 100 * interval[0], 100 * max(interval[1], 0.0), 100 * min(interval[2], 1.0)
 
 
 def wilson(share: float, size: float) -> Told:

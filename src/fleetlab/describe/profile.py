@@ -8,7 +8,7 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, say
 from fleetlab.describe import comparison, published
-from fleetlab.describe.ecdf import Curve
+from fleetlab.describe.ecdf import Ecdf
 from fleetlab.describe.section import Section
 
 MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
@@ -39,8 +39,8 @@ class Profile:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """What was found in words, distances to the other trace and to what was published, tables, what is missing."""
-        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": told}
+        findings = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
+        tables = {"sentences": findings}
         if self.other is not None:
             tables["distances"] = comparison.distances(self.curves, self.other.curves, self.units)
         if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:
@@ -66,7 +66,7 @@ class Profile:
         return {name: figure for s in self.sections for name, figure in s.figures.items()}
 
     @property
-    def curves(self) -> dict[str, list[Curve]]:
+    def curves(self) -> dict[str, list[Ecdf]]:
         """The distribution functions, by figure."""
         return {name: curves for s in self.sections for name, curves in s.compared.items()}
 

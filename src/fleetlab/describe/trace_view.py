@@ -11,7 +11,7 @@ import polars as pl
 
 from fleetlab.core import Trace
 from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Curve, curve
+from fleetlab.describe.ecdf import Ecdf, ecdf
 from fleetlab.describe.usage import used_by_job
 
 HOUR = 3600
@@ -26,7 +26,7 @@ OPEN = 0.1  # of running jobs: so many older than any that ended, and `running` 
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TraceView:
     """The jobs of a trace with what follows from their columns; arrays have one entry a job."""
 
     trace: Trace
@@ -246,19 +246,19 @@ class Seen:
             self._orders[id(values)] = values, np.argsort(values)
         return self._orders[id(values)][1]
 
-    def curve(
+    def ecdf(
         self, series: str, values: Floats, *, weights: Floats | None = None, where: Bools | None = None
-    ) -> list[Curve]:
+    ) -> list[Ecdf]:
         """The distribution of a value of jobs, or nothing if none has it."""
         return self.curves(values, {series: where}, weights=weights)
 
     def curves(
         self, values: Floats, classes: Mapping[str, Bools | None], *, weights: Floats | None = None
-    ) -> list[Curve]:
+    ) -> list[Ecdf]:
         """The same, one for each class that has it."""
         order = self._order(values)
         made = [
-            curve(name, values, weights=weights, where=where, at=self.at, blocks=self.blocks, order=order)
+            ecdf(name, values, weights=weights, where=where, at=self.at, blocks=self.blocks, order=order)
             for name, where in classes.items()
         ]
         return [c for c in made if c is not None]

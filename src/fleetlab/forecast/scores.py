@@ -67,9 +67,9 @@ class Blocks:
         change = self.draws @ self.sums(missed**2 - other**2)
         return float(((change < 0).mean() + (change <= 0).mean()) / 2)
 
-    def share(self, held: Floats) -> Told:
+    def share(self, level: Floats) -> Told:
         """A mean of what is 0 or 1."""
-        return self.ratio(held, np.ones(len(held)), most=1.0)
+        return self.ratio(level, np.ones(len(level)), most=1.0)
 
     def ratio(self, top: Floats, below: Floats, *, most: float = np.inf) -> Told:
         """One sum over another, neither of them negative."""
@@ -97,9 +97,9 @@ def over(top: Floats | float, below: Floats | float) -> Floats:
     return np.asarray(np.divide(top, below, out=np.full(np.broadcast(top, below).shape, np.nan), where=below != 0))
 
 
-def pinball(came: Floats, said: Floats, widths: Floats) -> Floats:
+def pinball(came: Floats, forecasts: Floats, widths: Floats) -> Floats:
     """Each origin's mean loss over the quantiles that forecast and intervals are; `widths` are [levels, origins]."""
-    ends = [(q, np.maximum(said + side * w, 0.0)) for level, w in zip(LEVELS, widths, strict=True)
+    ends = [(q, np.maximum(forecasts + side * w, 0.0)) for level, w in zip(LEVELS, widths, strict=True)
             for side, q in ((-1, (1 - level) / 2), (1, (1 + level) / 2))]  # fmt: skip
-    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)) for q, end in [(0.5, said), *ends]]
+    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)) for q, end in [(0.5, forecasts), *ends]]
     return np.asarray(np.mean(losses, axis=0))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
         moments,
         pareto,
     )
-    from fleetlab.queueing.solver import Queue, models, solve
+    from fleetlab.queueing.solver import QueueSolution, models, solve
 
 _MODULE = {
     "ClusterModel": "cluster.model",
-    "Queue": "solver",
+    "QueueSolution": "solver",
     "deterministic": "distributions",
     "empirical": "distributions",
     "exponential": "distributions",
@@ -40,7 +40,7 @@ _MODULE = {
 
 __all__ = [
     "ClusterModel",
-    "Queue",
+    "QueueSolution",
     "deterministic",
     "empirical",
     "exponential",

@@ -104,7 +104,7 @@ class Case:
 
 
 def _values(jobs: pl.DataFrame, metric: str) -> Floats:
-    if metric == "chance to wait":
+    if metric == "probability of waiting":
         return (jobs["wait"] > 0).cast(pl.Float64).to_numpy()
     return jobs["wait" if metric == "mean wait" else "jct"].to_numpy()
 
@@ -120,7 +120,7 @@ def _one_fast_server(put: Input, servers: int) -> Floats:
 
 def _many_servers(servers: int, rho: float) -> Case:
     found = solve("M/M/c", lam=servers * rho, mu=1.0, c=servers)
-    exact = {metric: [found[metric]] for metric in ("mean wait", "chance to wait")}
+    exact = {metric: [found[metric]] for metric in ("mean wait", "probability of waiting")}
     count, warm = LENGTHS[rho]
     length = (count * (2 if servers > 8 else 1), warm)  # of many GPUs more jobs pass in the same time
     return Case(f"M/M/{servers}, ρ {rho}", exact, (Kind(),), servers, servers * rho, length)
@@ -188,7 +188,7 @@ class Gangs:
 
     def limit(self) -> float:
         """Jobs a second, at most, where the head of the line blocks."""
-        return solve("MSJ saturated", **self.told)["most jobs a second"]
+        return solve("MSJ saturated", **self.told)["maximum throughput"]
 
     def saturated(self, simulate: Simulator, seed: int, runs: int = 10, count: int = 20_000) -> Line:
         """Jobs a second where all have come already, between the first tenth and the last."""

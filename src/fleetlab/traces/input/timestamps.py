@@ -27,18 +27,18 @@ def known(zone: str) -> bool:
     return True
 
 
-def asked_for(zone: str) -> str:
+def valid_zone(zone: str) -> str:
     """Give back a zone that the user named, or raise if there is none by that name."""
     if not known(zone):
-        msg = f"no time zone by that name: `{zone[:80]}`"
-        raise TraceError(msg, hint="names are as in the IANA database: America/Los_Angeles, Asia/Shanghai, UTC")
+        msg = f"unknown time zone: `{zone[:80]}`"
+        raise TraceError(msg, hint="use IANA names: America/Los_Angeles, Asia/Shanghai, UTC")
     return zone
 
 
 def local(column: str, zone: str, *, again: bool = False) -> pl.Expr:
     """When the clock of `zone` showed this stamp (`again`: for the second time); null if it never did."""
-    shown = pl.col(column).str.strip_chars().str.to_datetime(STAMP, strict=False, time_unit="us")
-    there = shown.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
+    wall_clock = pl.col(column).str.strip_chars().str.to_datetime(STAMP, strict=False, time_unit="us")
+    there = wall_clock.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
     return _seconds(there)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from fleetlab.core import Estimate, Provenance, TraceError
 from fleetlab.traces.input.files import BROKEN, _unpacked
 from fleetlab.traces.input.intake import Progress, silent
-from fleetlab.traces.public.catalogue import PUBLISHED, File, Published
+from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
 from fleetlab.traces.public.download import Patience, discard, download
 
 CHUNK = 1 << 20
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """The files of a published trace, in place; which of them are proved to be the published ones."""
 
     provenance: Provenance
@@ -61,26 +61,26 @@ class Fetched:
         return {"files": self.files}
 
 
-def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> Fetched:
+def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> FetchResult:
     """Bring a published trace into a folder: go on where an earlier try broke off, verify, never leave half a file.
 
     `base` is another place where the same files lie: a mirror, `https://mirror.example/pai`.
     """
     if name not in PUBLISHED:
         near = get_close_matches(name, PUBLISHED, 1)
-        msg = f"no published trace by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
+        msg = f"unknown published trace: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
         raise TraceError(msg, hint=f"there are {', '.join(PUBLISHED)}")
     return gather(PUBLISHED[name], into=into, progress=progress, base=base)
 
 
 def gather(
-    published: Published,
+    published: PublicTrace,
     *,
     into: Path | str,
     progress: Progress = silent,
     base: str | None = None,
     patience: Patience | None = None,
-) -> Fetched:
+) -> FetchResult:
     """Bring all files of `published` into a folder; what `fetch` does with a name that it knows."""
     into = Path(into)
     addresses = [_address(file, base) for file in published.files]
@@ -90,7 +90,7 @@ def gather(
         _brought(file, address, into / file.name, progress, patience or Patience())
         for file, address in zip(published.files, addresses, strict=True)
     ]
-    return Fetched(
+    return FetchResult(
         Provenance("fetch", published.name, {"into": str(into), "base": base}),
         [into / file.name for file in published.files],
         pl.DataFrame(rows, schema=list(Copy._fields), orient="row"),
@@ -106,8 +106,8 @@ def _address(file: File, base: str | None) -> str:
     except ValueError:
         good = False
     if not good:
-        msg = f"not an address on the web: {address}"
-        raise TraceError(msg, hint="it begins with https:// and the name of a host")
+        msg = f"not a web address: {address}"
+        raise TraceError(msg, hint="it starts with https:// and a host name")
     return address
 
 
@@ -117,8 +117,8 @@ def _brought(file: File, address: str, place: Path, progress: Progress, patience
         if there and (digest := _right(place, file)) is not None:
             return _copy(file, place, "already there", digest)
         if place.exists() and not there:
-            msg = f"not a file, where one is to be put: {place}"
-            raise TraceError(msg, hint="name another folder")
+            msg = f"not a regular file: {place}"
+            raise TraceError(msg, hint="choose another folder")
     part = place.with_name(f"{place.name}.part")
     download(file, address, part, progress=progress, patience=patience)
     with _disk(place):
@@ -152,7 +152,7 @@ def _another(part: Path, address: str, what: str, found: str, published: str) ->
     # Kept, it would be gone on with next time, and be as wrong.
     discard(part)
     msg = f"{address} is not the published file: {what} is {found}, not {published}"
-    return TraceError(msg, hint="what came was removed: try again, and if it comes so again look at the owner's page")
+    return TraceError(msg, hint="the download was removed: try again; if it fails again, see the owner's page")
 
 
 def _digest(path: Path) -> str:
@@ -192,4 +192,4 @@ def _disk(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as e:  # a NUL in a path is a ValueError
         msg = f"cannot write {str(path)!r}: {getattr(e, 'strerror', None) or e}"
-        raise TraceError(msg, hint="look at the path, its permissions and the free space") from None
+        raise TraceError(msg, hint="check the path, its permissions and the free space") from None

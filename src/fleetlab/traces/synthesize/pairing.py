@@ -30,7 +30,7 @@ class Margins:
     second: Floats  # f8[pools, bins of the other]
 
 
-class Wished(NamedTuple):
+class PairConstraint(NamedTuple):
     """What the pairing should say: the mean of `weight[pool] * row[bin, other bin]` is `value`, or within `slack`."""
 
     row: Floats
@@ -39,7 +39,7 @@ class Wished(NamedTuple):
     slack: float
 
 
-def tilt(name: str, margins: Margins, wishes: Sequence[Wished]) -> Floats:
+def tilt(name: str, margins: Margins, constraints: Sequence[PairConstraint]) -> Floats:
     """Find by how much, in logarithms, each pair of bins must be likelier than by lot for the wishes to be granted.
 
     Multipliers that were written down under `name` are believed: `refit` looks for them, and a test looks again.
@@ -50,10 +50,10 @@ def tilt(name: str, margins: Margins, wishes: Sequence[Wished]) -> Floats:
     array([[[0.4, 0.1],
             [0.1, 0.4]]])
     """
-    rows, weights = np.stack([w.row for w in wishes]), np.stack([w.weight for w in wishes])
+    rows, weights = np.stack([w.row for w in constraints]), np.stack([w.weight for w in constraints])
     at = np.array(multipliers().get(name, []))
-    if len(at) != len(wishes):
-        value, slack = (np.array(x) for x in zip(*((w.value, w.slack) for w in wishes), strict=True))
+    if len(at) != len(constraints):
+        value, slack = (np.array(x) for x in zip(*((w.value, w.slack) for w in constraints), strict=True))
         at = _multipliers(margins, rows, weights, value, slack)
         multipliers()[name] = at.tolist()
     return _tilted(at, rows, weights)
@@ -83,7 +83,7 @@ def _multipliers(margins: Margins, rows: Floats, weights: Floats, value: Floats,
     at = np.zeros(len(value))
     for _ in range(STEPS):
         law = paired(margins, _tilted(at, rows, weights))
-        slope = _said(law, rows, weights) - value + at * slack**2
+        slope = _moments(law, rows, weights) - value + at * slack**2
         if (np.abs(slope) < CLOSE * slack).all():
             return at
         at = at - np.linalg.solve(_curvature(law, rows, weights) + np.diag(slack**2), slope)
@@ -91,7 +91,7 @@ def _multipliers(margins: Margins, rows: Floats, weights: Floats, value: Floats,
     raise AssertionError(msg)
 
 
-def _said(law: Floats, rows: Floats, weights: Floats) -> Floats:
+def _moments(law: Floats, rows: Floats, weights: Floats) -> Floats:
     return np.asarray(np.einsum("pij,kp,kij->k", law, weights, rows, optimize=True))
 
 
