@@ -1,8 +1,8 @@
 """The profiles that ship with the package, from the cells measured on an H200.
 
 Run it as `python -m benchmarks.make_profile FOLDER`. The same cells give the same files, byte for byte: speeds are
-rounded to what they are good for. With `--colocation FOLDER` nothing is written; the prediction for MIG slices is
-checked against published tables.
+rounded to the digits that their intervals support. With `--colocation FOLDER` nothing is written; the prediction for
+MIG slices is checked against published tables.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several rooms
+
 FIXTURES = Path(__file__).parent / "fixtures"
 # As root, and without the connections that a browser makes by itself.
 FLAGS = [

@@ -10,8 +10,8 @@ import pytest
 import fleetlab
 from fleetlab.bench.profile import check, profile
 from fleetlab.bench.profile.make import CLASSES, tied
+from fleetlab.bench.profile.observations import Met, One, Seen
 from fleetlab.bench.profile.pairs import Table
-from fleetlab.bench.profile.seen import Met, One, Seen
 
 RATES = {"a": 100.0, "b": 40.0, "c": 8.0, "d": 1000.0}
 MINDS = {"a": 0.4, "b": 1.0, "c": 1.5, "d": 0.2}  # how much a step of it waits for a neighbour

@@ -47,7 +47,7 @@ def test_json_has_figures_and_distances(saved, capsys):
     _, out, _ = run(capsys, saved / "one", "--against", saved / "two", "--json", "--seed", "3")
     told = json.loads(out)
     assert told["provenance"]["seed"] == 3
-    assert {"sentences", "distances", "missing"} <= set(told["tables"])
+    assert {"distances", "missing"} <= set(told["tables"])
     assert told["figures"]["wait by GPU type"]["log_x"] is True
 
 

@@ -62,7 +62,7 @@ def test_bands_hold_their_curves(found):
 
 def test_it_comes_back_from_its_json(found, tmp_path):
     (tmp_path / "found.json").write_text(as_json(found))
-    back = fleetlab.Saved.load(tmp_path / "found.json")
+    back = fleetlab.SavedResult.load(tmp_path / "found.json")
     assert [e.metric for e in back.summary()] == [e.metric for e in found.summary()]
     assert back.tables().keys() >= found.tables().keys() - {"notes"}
     assert back.figures().keys() == found.figures().keys()

@@ -31,7 +31,7 @@ def test_poisson_arrivals_look_like_chance(traced):
         assert low <= 1.02
         assert high >= 0.98
         assert value == pytest.approx(1, abs=0.15)
-    assert any("close to Poisson" in s for s in found.sentences)
+    assert any("close to Poisson" in s for s in found.findings)
 
 
 def test_clockwork_has_no_bursts(traced):
@@ -59,7 +59,7 @@ def test_a_part_of_an_hour_counts_as_a_part(traced):
     rate = told(found, "arrival rate")
     assert rate.value == pytest.approx(200 / 1.375)
     assert np.isnan([rate.low, rate.high]).all()
-    assert found.sentences[0].startswith("The mean arrival rate is 145 jobs per hour; the log has less")
+    assert found.findings[0].startswith("The mean arrival rate is 145 jobs per hour; the log has less")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Asia/Kathmandu"])
@@ -98,7 +98,7 @@ def test_waits_and_their_part_of_completion_come_from_starts(traced):
 def test_what_is_equal_is_not_more_and_all_is_a_hundred_percent(traced):
     at = np.arange(50) * 60.0
     rows = {"submit": at, "start": at + 900.0, "runtime": np.where(np.arange(50) % 2, 100.0, 101.0)}
-    said = " ".join(fleetlab.describe(traced(**rows), only=["runtimes"]).sentences)
+    said = " ".join(fleetlab.describe(traced(**rows), only=["runtimes"]).findings)
     assert "Run time: median 100 s, P90 101 s" in said
     assert "Wait: median 15 min, P90 15 min" in said
     assert "100 % of the short jobs and 100 % of the long ones wait longer than they run" in said
@@ -130,7 +130,7 @@ def test_logs_that_were_never_closed_are_named(traced):
     work = fleetlab.synthesize("pai2020", jobs=20_000)
     found = fleetlab.describe(work, only=["runtimes"])
     assert "end of running jobs" in missing(found)
-    assert any("likely not logged" in s for s in found.sentences)
+    assert any("likely not logged" in s for s in found.findings)
 
 
 # -- requests, users, gangs --------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_an_idle_gpu_is_never_taken_to_free_another():
     current = at((0, 0, "node-0", 1), (1, 0, "node-1", 1))
     found = fleetlab.defragment(asked, Cluster.uniform(2, 2), current, free="gpu")
     assert (found.freed, found.moves.height) == (0, 0)
-    assert "No direct moves free GPUs" in found.sentences[0]
+    assert "No direct moves free GPUs" in found.findings[0]
 
 
 @pytest.mark.parametrize("free", ["node", "gpu"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
-from fleetlab.core import Saved, as_json
+from fleetlab.core import SavedResult, as_json
 from fleetlab.plan import check
 from fleetlab.plan.problem import problem
 from fleetlab.plan.solvers.bound import gpus_needed, simple, whole_steps
@@ -267,11 +267,11 @@ def test_without_a_solver_there_is_a_plan_and_a_bound(monkeypatch):
 def test_a_result_comes_back_from_its_json(tmp_path):
     found = fleetlab.plan(mixed(), Cluster.uniform(3, 2))
     (tmp_path / "plan.json").write_text(as_json(found), "utf-8")
-    again = Saved.load(tmp_path / "plan.json")
+    again = SavedResult.load(tmp_path / "plan.json")
     assert again.summary()[0].value == found.summary()[0].value
     assert again.frames["placements"].equals(found.placements)
     assert set(again.figures()) == {"loads"}
-    assert json.loads(as_json(found))["tables"]["sentences"]
+    assert json.loads(as_json(found))["findings"]
 
 
 # -- what does not fit -------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_an_instance_that_no_node_holds_is_named_with_what_is_missing():
     assert first(found) == ("one node", "cpu_milli", 1200, 1000, 200, True)
     assert found.unplaced["job"].to_list() == [1]
     assert found.placements["job"].to_list() == [0]
-    assert "one instance requests 1,200 cpu_milli" in " ".join(found.sentences)
+    assert "one instance requests 1,200 cpu_milli" in " ".join(found.findings)
 
 
 def test_a_type_that_is_not_there_is_named():

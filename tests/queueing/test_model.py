@@ -252,7 +252,7 @@ def test_the_command_for_machines_has_all_tables(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["model", "builtin:2000", "--json"])
     found = json.loads(capsys.readouterr().out)
-    assert set(found["tables"]) == {"model", "pools", "violated", "arrivals", "run times", "day", "notes"}
+    assert set(found["tables"]) == {"model", "pools", "violated", "arrivals", "run times", "day"}
 
 
 @pytest.mark.data

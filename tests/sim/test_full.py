@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
+from fleetlab.core.catalog import ORDERS
+from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
-from fleetlab.sim._ranks import ORDERS, PREEMPTIVE
 from fleetlab.sim._tables import world
-from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim.full import Speeds, play, speeds_of
 
-BUILT_IN = ORDERS[:-1]
+BUILT_IN = ORDERS.names
 WAITING, RUNNING, DONE = 0, 1, 2
 
 
@@ -129,12 +129,7 @@ def same(a, b):
 
 
 WAYS = [
-    *(
-        (o, d, False)
-        for o in BUILT_IN
-        if ORDERS.index(o) not in PREEMPTIVE
-        for d in ("none", "greedy", "easy", "conservative")
-    ),
+    *((o, d, False) for o in BUILT_IN if not ORDERS[o].preemptive for d in ("none", "greedy", "easy", "conservative")),
     *((o, d, True) for o in BUILT_IN for d in ("none", "greedy")),
 ]
 
@@ -609,7 +604,7 @@ def test_an_order_that_gives_no_number_stops_the_run():
 EVERYTHING = """
 import json, numpy as np, fleetlab
 from fleetlab.sim._tables import world
-from fleetlab.sim.events import *
+from fleetlab.core.events import *
 from fleetlab.sim.full import play, speeds_of
 from fleetlab import Slowdown
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import _packing, packing
-from fleetlab.sim._packing import PLACES, Nodes, Pods, Usual
+from fleetlab.sim._packing import Nodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -108,7 +109,9 @@ def run(study, placement, seed):
     order = rng.permutation(study.cluster.height)
     draws = rng.random((len(stream), 2))
     marks = np.arange(131) * capacity // 100
-    result = _packing.pack(PLACES.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks)
+    result = _packing.pack(
+        PLACEMENTS.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks
+    )
     return stream, result
 
 
@@ -121,7 +124,7 @@ def holds(study, nodes, p, n):
     return bool(room and suits and (gpus >= pods.milli[p]).sum() >= pods.gpus[p])
 
 
-@pytest.mark.parametrize("placement", PLACES)
+@pytest.mark.parametrize("placement", PLACEMENTS.where("in_pack"))
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(small=WORLDS, seed=st.integers(0, 9))
 def test_nothing_is_given_away_twice_and_nothing_fails_that_fits(placement, small, seed):
@@ -173,8 +176,9 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
         "import json, fleetlab\n"
         "t = fleetlab.synthesize('pai2020', jobs=300, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame.filter(t.cluster.frame['gpus'] > 0)[::90], source='few')\n"
-        "from fleetlab.sim._packing import PLACES\n"
-        "print(json.dumps(fleetlab.pack(t.workload, c, placement=PLACES, seeds=[1]).curves.rows()))\n"
+        "from fleetlab.core.catalog import PLACEMENTS\n"
+        "known = PLACEMENTS.where('in_pack')\n"
+        "print(json.dumps(fleetlab.pack(t.workload, c, placement=known, seeds=[1]).curves.rows()))\n"
     )
     answers = [
         subprocess.run(

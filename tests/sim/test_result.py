@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
+from fleetlab.core.prices import Prices
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim._nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
 from fleetlab.sim._places import BEST_FIT, pick
 from fleetlab.sim._played import DONE, RUNNING, WAITING, Played, Segments, Up
 from fleetlab.sim._tables import world
-from fleetlab.sim.accounts import Prices
 from fleetlab.sim.result import SimResult
 
 CLUSTER = Cluster.of(
@@ -305,7 +305,7 @@ def test_the_reason_that_kept_most_jobs_is_counted():
     ledger = np.zeros_like(good.played.ledger)
     ledger[1, BY_GPU], ledger[1, BY_ORDER] = 2.0, 1.0
     table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"]
-    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("order", 1.0, pytest.approx(1 / 3), 0)]
+    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("queue_order", 1.0, pytest.approx(1 / 3), 0)]
 
 
 # -- runs in pieces ----------------------------------------------------------------------------------------------------

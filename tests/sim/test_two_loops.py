@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import full, quick
 from fleetlab.sim._tables import world
-from fleetlab.sim.load import NAMES
 
 JOB = st.fixed_dictionaries(
     {
@@ -59,10 +59,10 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("backfill", quick.BACKFILLS)
-@pytest.mark.parametrize("order", quick.ORDERS)
+@pytest.mark.parametrize("order", quick.STATIC)
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(
-    placement=st.sampled_from(NAMES["placement"]),
+    placement=st.sampled_from(PLACEMENTS.names),
     workload=st.lists(JOB, min_size=1, max_size=24).map(small),
     estimate=st.sampled_from(["oracle", "user"]),
     until=st.sampled_from([None, None, 7.0]),

@@ -212,7 +212,7 @@ def test_demand_that_comes_and_goes_with_the_day_needs_fewer_node_hours_than_its
 
 
 def test_the_sentences_say_what_the_table_says(found):
-    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.sentences, strict=True):
+    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.findings, strict=True):
         assert f"`{row['against']}`" in said
         assert {"fewer": "fewer", "more": "more", "not sure": "not surely"}[row["verdict"]] in said
 
@@ -300,7 +300,7 @@ def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monk
 def test_a_goal_that_nobody_meets_is_said():
     # One node for some twenty GPUs at noon: whatever is done, jobs wait.
     found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
-    assert found.sentences == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
+    assert found.findings == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
 

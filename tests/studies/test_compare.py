@@ -41,9 +41,9 @@ def test_a_policy_that_surely_helps_is_named_and_one_that_does_not_is_not():
     runtime = [{0: 60.0, 1: 900.0}.get(k, 30.0) for _ in range(60) for k in range(10)]
     workload, cluster = one_gpu(submit, runtime)
     helped = compare(workload, cluster, policies=["fifo", "sjf"])
-    assert helped.sentences[0].startswith("by sjf, which knows run times beforehand, jobs wait ")
+    assert helped.findings[0].startswith("by sjf, which knows run times beforehand, jobs wait ")
     turned = compare(workload, cluster, policies=["sjf", "fifo"])
-    assert turned.sentences == ("of 2 policies none surely has jobs wait less than sjf",)
+    assert turned.findings == ("of 2 policies none surely has jobs wait less than sjf",)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_short_trace_is_diagnosed_as_it_is():
 def test_the_story_ends_in_five_sentences_and_a_page(tmp_path):
     trace = fleetlab.synthesize("pai2020", jobs=1500, seed=1)
     told = story(trace, out=tmp_path / "page.html")
-    assert len(told.sentences) == 5
+    assert len(told.findings) == 5
     text = told.page.read_text("utf-8")
     assert "<svg" in text
     assert "http:" not in text.replace("http://www.w3.org", "")

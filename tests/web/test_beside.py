@@ -108,7 +108,7 @@ def test_a_verdict_is_given_only_where_the_interval_leaves_out_zero(base, busier
 
 
 def test_sentences_say_what_moved(base, busier):
-    said = beside(base, busier)["sentences"]
+    said = beside(base, busier)["findings"]
     assert any("mean wait" in line.lower() and "from" in line for line in said)
     assert any(line.startswith("Most waiting is charged to") for line in said)
 

@@ -153,7 +153,7 @@ def test_a_run_can_be_kept_shown_again_removed_and_made_the_baseline(tab):
     tab.find("#rebase").click()
     tab.until("location.search.includes('base=')")
     tab.answered()
-    tab.until("document.getElementById('sentences').innerText.includes('as in the baseline')")
+    tab.until("document.getElementById('findings').innerText.includes('as in the baseline')")
     tab.find("#reset").click()
     tab.until("!location.search.includes('base=')")
     tab.answered()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetlab import Saved, Trace, simulate
+from fleetlab import SavedResult, Trace, simulate
 from fleetlab.web.app import routes
 from fleetlab.web.guard import Guard
 from fleetlab.web.openapi import description
@@ -228,7 +228,7 @@ def test_an_answer_is_what_the_simulator_says(page, small):
 
 def test_a_result_is_one_that_a_report_takes(page):
     said = page.ask(f"/api/result.json?{SMALL}&order=sjf")
-    assert Saved.of(said.json).summary()[0].metric == "mean wait"
+    assert SavedResult.from_json(said.json).summary()[0].metric == "mean wait"
     assert "attachment" in said.headers["content-disposition"]
 
 

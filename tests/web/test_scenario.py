@@ -9,20 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetlab import Cluster, FleetlabError, Provenance, Trace, Workload
-from fleetlab.sim import _nodes, load
-from fleetlab.sim._tables import ESTIMATES
-from fleetlab.sim.replay import BACKFILLS, SHARING
+from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, REASONS, SHARINGS
 from fleetlab.web import choices
 from fleetlab.web.scenario import KEPT, Link, Scenario
 from fleetlab.web.world import cluster_of, loaded, sized
 
 SCENARIOS = st.builds(
     Scenario,
-    order=st.sampled_from(list(choices.ORDERS)),
-    backfill=st.sampled_from(list(choices.BACKFILLS)),
-    placement=st.sampled_from(list(choices.PLACES)),
-    estimate=st.sampled_from(list(choices.ESTIMATES)),
-    sharing=st.sampled_from(list(choices.SHARING)),
+    order=st.sampled_from(list(choices.RULES["order"])),
+    backfill=st.sampled_from(list(choices.RULES["backfill"])),
+    placement=st.sampled_from(list(choices.RULES["placement"])),
+    estimate=st.sampled_from(list(choices.RULES["estimate"])),
+    sharing=st.sampled_from(list(choices.RULES["sharing"])),
     load=st.integers(100, 10_000).map(lambda n: n / 1000),
     nodes=st.dictionaries(st.text(min_size=1, max_size=20), st.integers(0, 50_000), max_size=4).map(
         lambda found: tuple(sorted(found.items()))
@@ -104,12 +102,12 @@ def test_a_type_may_be_called_anything():
 
 
 def test_what_can_be_chosen_is_what_the_simulator_has():
-    assert set(choices.ORDERS) == set(load.NAMES["order"])
-    assert set(choices.PLACES) == set(load.NAMES["placement"])
-    assert set(choices.BACKFILLS) == set(BACKFILLS)
-    assert set(choices.SHARING) == set(SHARING)
-    assert set(choices.ESTIMATES) == set(ESTIMATES)
-    assert list(choices.REASONS) == list(_nodes.REASONS)
+    assert set(choices.RULES["order"]) == set(ORDERS.names)
+    assert set(choices.RULES["placement"]) == set(PLACEMENTS.names)
+    assert set(choices.RULES["backfill"]) == set(BACKFILLS.names)
+    assert set(choices.RULES["sharing"]) == set(SHARINGS.names)
+    assert set(choices.RULES["estimate"]) == set(ESTIMATES.names)
+    assert list(choices.REASONS) == list(REASONS.names)
 
 
 # --- applied to a trace ------------------------------------------------------------------------------------------

@@ -82,8 +82,6 @@ def forecast(
             seed=seed,
             progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("next", *(name for name in found.frames if name.startswith("NRMSE")), "unannounced"))
 
 
@@ -205,6 +203,4 @@ def autoscale(
             seed=seed,
             progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("at the goal", "forecast against"))

@@ -56,10 +56,7 @@ def describe(
         opened = trace_of(trace, cluster, bar)
         other = None if against is None else trace_of(against, None, bar)
         found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, progress=bar)
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
-    most = tuple(name for name in found.tables() if name != "sentences")
-    show(found, json=json, only=most if wanted else ("distances", "published", "missing"))
+    show(found, json=json, only=() if wanted else ("distances", "published", "missing"))
 
 
 @desk.command(
@@ -109,7 +106,5 @@ def diagnose(
             workers=workers,
             progress=bar,
         )
-    if not json:
-        print("\n".join(found.findings), end="\n\n")
     read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
     show(with_notes(found, opened), json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))

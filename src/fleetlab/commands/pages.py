@@ -47,7 +47,7 @@ def report(
     if out.resolve() in {path.resolve() for path in results}:
         msg = f"--out is one of the results: {out}"
         raise fleetlab.WorkloadError(msg, hint="give the page a name of its own, such as report.html")
-    loaded = {path: fleetlab.Saved.load(path) for path in results}
+    loaded = {path: fleetlab.SavedResult.load(path) for path in results}
     stems = [path.stem for path in results]
     named = {path.stem: saved for path, saved in loaded.items()} if len(set(stems)) == len(stems) else loaded.values()
     with progress("figures") as bar:

@@ -180,7 +180,7 @@ def _placement(path: Path | None) -> "pl.DataFrame | None":
 
 
 def _may_write(out: Path | None) -> None:
-    from fleetlab.core._files import may_write
+    from fleetlab.core.files import may_write
 
     if out is not None:
         may_write(out)
@@ -189,12 +189,10 @@ def _may_write(out: Path | None) -> None:
 def _hand_over(found: "Plan | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
     """To the file and to the screen; a file that cannot be written after all does not take the answer with it."""
     from fleetlab._screen import show
-    from fleetlab.core._files import replace
+    from fleetlab.core.files import atomic_write
 
     try:
         if out is not None:
-            replace(out, found.placements.write_csv())
+            atomic_write(out, found.placements.write_csv())
     finally:
-        if not json:
-            print("\n".join(found.sentences), end="\n\n")
         show(found, json=json, only=only)

@@ -1,14 +1,13 @@
 """A workload played on a cluster: filled up, replayed, and by several policies."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 import fleetlab
-from fleetlab.commands.rules import RULES, Rules
+from fleetlab.commands.scenario import DEFAULTS, ScenarioOptions
 from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, talk, trace_of
 
 if TYPE_CHECKING:
@@ -63,74 +62,23 @@ def pack(
 def simulate(
     trace: TraceWords,
     *,
-    rules: Rules = RULES,
-    slowdown: Path | None = None,
-    preempt: Annotated[bool, Parameter(negative=())] = False,
-    events: Path | None = None,
-    quota: float | None = None,
-    until: float | None = None,
-    seed: Seed = 0,
-    cluster: ClusterFile = None,
+    scenario: ScenarioOptions = DEFAULTS,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Replay a workload on a cluster: when and where does each job run, and why did it wait?
+    """Simulate a scenario: when and where does each job run, and why does it wait?
 
     Parameters
     ----------
-    rules.order
-        Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority, aging, las, fair, and, by
-        putting others off, srpt, server_filling, server_filling_srpt; or MODULE:NAME for one of your own.
-    rules.backfill
-        If the first does not fit: strict (all wait behind it), skip (it is passed over), easy (others may go before it
-        if that does not delay it), conservative (if that delays nobody before them).
-    rules.placement
-        Where: best_fit, first_fit, worst_fit, dot_product, gpu_packing, gpu_clustering, fgd, reserve_and_pack, spread,
-        random; or MODULE:NAME for one of your own.
-    rules.estimate
-        Of run time: oracle; the mean of finished jobs of the same user, user+gpu, group, group+gpu; or, where the
-        trace has a series of seconds by job, its name, such as requested.
-    rules.sharing
-        Of a GPU: shares (as fast as a whole one), exclusive (shares take whole GPUs), or a mode of a slowdown profile:
-        time-slicing, mps, mig.
-    slowdown
-        For a mode of --sharing: a profile, as JSON, in place of the one that ships, measured on an H200.
-    preempt
-        A job may put off others that rank after it.
-    events
-        A TOML file of what happens to nodes: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], [recovery].
-    quota
-        GPUs that a user may hold at once.
-    until
-        Stop the clock at that second.
     out
-        Write the schedule into this file, .csv or .parquet: a row a job, with when and where it ran, and its wait by
+        Write the schedule to this file, .csv or .parquet: one row per job, with when and where it ran, and its wait by
         reason.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.core import Slowdown
-    from fleetlab.sim.eventfile import from_toml
-    from fleetlab.studies.believed import believed
 
-    _may_be_shared(slowdown, rules.sharing)
     _may_write(out)
-    with progress("jobs") as bar:
-        opened = trace_of(trace, cluster, bar)
-        on = cluster_of(opened, trace)
-        happens, recovery = from_toml(events) if events else ((), None)
-        found = fleetlab.simulate(
-            opened.workload,
-            on,
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            slowdown=Slowdown.load(slowdown) if slowdown else None,
-            preempt=preempt,
-            recovery=recovery,
-            events=happens,
-            quota=quota,
-            seed=seed,
-            until=until,
-            progress=bar,
-        )
+    with progress("jobs") as report:
+        found = fleetlab.simulate(scenario.scenario(trace).open(report), progress=report)
     try:
         if out is not None:
             _write(out, found.schedule())
@@ -173,8 +121,6 @@ def compare(
             seed=seed,
             progress=bar,
         )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json)
 
 
@@ -187,15 +133,8 @@ def _named(opened: "fleetlab.Trace", policies: Sequence[str]) -> "dict[str, pl.S
     return {name: column for name, column in told.items() if not isinstance(column, str)}
 
 
-def _may_be_shared(slowdown: Path | None, sharing: str) -> None:
-    """Refuse a profile that nothing would look at."""
-    if slowdown is not None and sharing in ("fractional", "exclusive"):
-        msg = f"--slowdown says how jobs slow each other, and by --sharing {sharing} they do not"
-        raise fleetlab.WorkloadError(msg, hint="--sharing time-slicing, mps or mig; or leave --slowdown out")
-
-
 def _may_write(out: Path | None) -> None:
-    from fleetlab.core._files import may_write
+    from fleetlab.core.files import may_write
 
     if out is None:
         return
@@ -212,14 +151,14 @@ def _write(out: Path, table: "pl.DataFrame") -> None:
     from polars import List, String
     from polars.selectors import list as lists
 
-    from fleetlab.core._files import replace
+    from fleetlab.core.files import atomic_write
 
     buffer = BytesIO()
     if out.suffix == ".csv":
         table.with_columns(lists().cast(List(String)).list.join(";")).write_csv(buffer)
     else:
         table.write_parquet(buffer)
-    replace(out, buffer.getvalue())
+    atomic_write(out, buffer.getvalue())
 
 
 def _seeds(words: str) -> list[int]:

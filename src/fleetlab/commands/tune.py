@@ -80,8 +80,6 @@ def tune(
         )
     if out is not None:
         found.save(out)
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
     show(found, json=json, only=("policies", "weeks", "weights"))
     if out is not None:
         say_saved(out)

@@ -140,7 +140,7 @@ def say_saved(out: Path) -> None:
 def on_the_bench() -> Iterator[None]:
     """Errors of the bench as errors of the house."""
     # The bench runs where the hall's frames are not installed, so its errors are its own until they come here.
-    from fleetlab.bench.errors import BenchError
+    from fleetlab.devices.errors import BenchError
 
     try:
         yield

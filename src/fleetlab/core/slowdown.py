@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core._files import replace
 from fleetlab.core.errors import FleetlabError, WorkloadError
-from fleetlab.core.result import Estimate, Provenance
+from fleetlab.core.files import atomic_write
+from fleetlab.core.result import Estimate, Provenance, Result
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
@@ -37,7 +37,7 @@ SCHEMA: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Slowdown:
+class Slowdown(Result):
     """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
 
     frame: pl.DataFrame
@@ -104,7 +104,7 @@ class Slowdown:
         path = Path(path)
         about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
         try:
-            replace(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
+            atomic_write(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
         except OSError as e:
             msg = f"cannot save the slowdown profile: {path}: {e.strerror or e}"
             raise FleetlabError(msg, hint="look at free space and permissions") from None

@@ -20,11 +20,11 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core._files import replace
 from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
-from fleetlab.core.result import Estimate, Provenance
+from fleetlab.core.files import atomic_write
+from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
 
@@ -57,7 +57,7 @@ COUNTS: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Result):
     """A workload, the cluster it ran on, and what else the log tells.
 
     `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
@@ -121,7 +121,7 @@ class Trace:
             (folder / name).mkdir()
             try:
                 about = self._write(folder / name)
-                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
+                atomic_write(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
             except BaseException:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, say
+from fleetlab.core import Estimate, Figure, Provenance, Result, say
 from fleetlab.describe import comparison, published
 from fleetlab.describe.ecdf import Ecdf
 from fleetlab.describe.section import Section
@@ -15,7 +15,7 @@ MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile:
+class Profile(Result):
     """A trace described; with `other`, beside another one."""
 
     sections: tuple[Section, ...]
@@ -29,7 +29,7 @@ class Profile:
         return f"<Profile {self.provenance.source}: {say(self.summary()[0])}; {named}>"
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         return tuple(sentence for s in self.sections for sentence in s.sentences)
 
@@ -39,8 +39,7 @@ class Profile:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """What was found in words, distances to the other trace and to what was published, tables, what is missing."""
-        findings = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": findings}
+        tables: dict[str, pl.DataFrame] = {}
         if self.other is not None:
             tables["distances"] = comparison.distances(self.curves, self.other.curves, self.units)
         if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:

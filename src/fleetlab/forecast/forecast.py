@@ -9,7 +9,7 @@ from typing import Any, get_args
 import polars as pl
 
 from fleetlab.core import Provenance, Trace, WorkloadError
-from fleetlab.core._length import HINT, in_seconds
+from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.forecast import tables
 from fleetlab.forecast.catalogue import ENSEMBLE, wanted
 from fleetlab.forecast.demand import By, DemandEvents, Target

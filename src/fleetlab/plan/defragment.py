@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.plan.checker import check
 from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem, problem
@@ -41,7 +41,7 @@ MOVES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Defragmentation:
+class Defragmentation(Result):
     """Moves in their order, and what each of them makes free."""
 
     provenance: Provenance
@@ -70,7 +70,7 @@ class Defragmentation:
         ]
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         what, now = self._what, self.before + self.freed
         if not self.freed:
@@ -80,8 +80,7 @@ class Defragmentation:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what each free node or GPU costs; the moves in their order; who is where after them."""
-        table = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        return {"sentences": table, "freed": self._freed(), "moves": self.moves, "placements": self.placements}
+        return {"freed": self._freed(), "moves": self.moves, "placements": self.placements}
 
     def _freed(self) -> pl.DataFrame:
         each = self.moves.group_by("frees", maintain_order=True)

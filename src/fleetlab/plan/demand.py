@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError
-from fleetlab.core._length import in_seconds
+from fleetlab.core.durations import in_seconds
 from fleetlab.core.workload import SCHEMA
 from fleetlab.plan.problem import Floats
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, say
 
 LOADS = ("cpu", "memory", "rdma", "disk", "gpu")
 METRICS = {
@@ -22,7 +22,7 @@ BARS = 20  # of the figure of loads
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Result):
     """A placement with its bound: no plan whatever does better than `bound`, and this one comes to `value`."""
 
     provenance: Provenance
@@ -98,8 +98,7 @@ class Plan:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what does not fit; nodes by pool and type; the load of each node in use; who is where."""
-        findings = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": findings, "does not fit": self.unplaced, "nodes": self._by_class()}
+        tables = {"does not fit": self.unplaced, "nodes": self._by_class()}
         return tables | {"loads": self.loads, "placements": self.placements}
 
     def _by_class(self) -> pl.DataFrame:
@@ -113,7 +112,7 @@ class Plan:
         return both.with_columns(pl.col("in use", "instances").fill_null(0))
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         placed, requests = self.placements.height, self.demand.instances
         if not self.feasible:

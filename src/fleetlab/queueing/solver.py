@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, WorkloadError, say
+from fleetlab.core import Estimate, Provenance, Result, WorkloadError, say
 from fleetlab.queueing.catalogue import MODELS, QueueModel
 from fleetlab.queueing.distributions import Service
 from fleetlab.queueing.formulas.output import FormulaOutput
@@ -25,7 +25,7 @@ FIRST = ("mean wait", "mean response", "maximum throughput")  # the number that 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class QueueSolution:
+class QueueSolution(Result):
     """What a model says: numbers by metric, tables, and how far to trust them."""
 
     model: QueueModel
@@ -61,7 +61,7 @@ class QueueSolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class Models(Result):
     """The models there are."""
 
     provenance: Provenance

@@ -9,10 +9,10 @@ from operator import or_
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Result, figures_of
+from fleetlab.core import Estimate, Figure, Result
 from fleetlab.report.defaults import drawn
 from fleetlab.report.draw import Chart, Reach, ready
-from fleetlab.report.words import number, tables
+from fleetlab.report.words import number
 
 TOGETHER = 8  # curves that are still told apart on one sheet
 METRICS = 4  # numbers of the summary that are drawn beside each other
@@ -29,7 +29,7 @@ class Panel:
 
 def panels(results: Mapping[str, Result], *, most: int) -> list[Panel]:
     """All figures of all results, in the order in which they come, with about `most` points in all."""
-    own = {label: figures_of(result) or drawn(tables(result)) for label, result in results.items()}
+    own = {label: result.figures() or drawn(result.tables()) for label, result in results.items()}
     names = list(dict.fromkeys(name for figures in own.values() for name in figures))
     found = [{label: figures[name] for label, figures in own.items() if name in figures} for name in names]
     each = _each([f for figures in found for f in figures.values()], most)

@@ -20,7 +20,7 @@ from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import cell, table
-from fleetlab.report.words import difference, made, number, sentences, tables
+from fleetlab.report.words import difference, made, number
 
 LINES = 60  # sentences, notes or numbers of a result
 POINTS = 80_000  # of all figures together
@@ -97,10 +97,10 @@ def _section(name: str, inside: Markup) -> Markup:
 def _short(results: Mapping[str, Result]) -> Markup:
     parts = list[Markup]()
     for label, result in results.items():
-        said = sentences(result)
+        said = list(result.findings)
         if len(results) > 1 and said:
             parts.append(tag("h3", label))
-        parts.append(_list(said, "sentences"))
+        parts.append(_list(said, "findings"))
     if len(results) > 1:
         parts.append(_compared(results))
     else:
@@ -163,7 +163,9 @@ def _figures(results: Mapping[str, Result], share: float) -> Markup:
 def _tables(results: Mapping[str, Result], share: float) -> Markup:
     by_name: dict[str, dict[str, pl.DataFrame]] = {}
     for label, result in results.items():
-        for name, frame in tables(result).items():
+        for name, frame in result.tables().items():
+            if not frame.height:
+                continue
             by_name.setdefault(str(name), {})[label] = frame
     whole = sum(f.width for by in by_name.values() for f in by.values())
     rows = int(max(8, min(200, CELLS * share / max(1, whole))))
@@ -177,7 +179,7 @@ def _tables(results: Mapping[str, Result], share: float) -> Markup:
 def _notes(results: Mapping[str, Result]) -> Markup:
     parts = list[Markup]()
     for label, result in results.items():
-        if notes := [str(note) for note in getattr(result, "notes", ())]:
+        if notes := [str(note) for note in result.notes]:
             parts += [tag("h3", label)] if len(results) > 1 else []
             parts.append(_list(notes, "notes"))
     return joined(parts)

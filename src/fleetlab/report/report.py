@@ -41,7 +41,7 @@ def report(
         raise FleetlabError(msg, hint="`--json` after a command prints one: fleetlab … --json > result.json")
     if strange := [r for r in found.values() if not hasattr(r, "tables")]:
         msg = f"not a result: `{clean(strange[0], 80)}`"
-        raise FleetlabError(msg, hint="a result is what a verb returned, or `Saved.load` of what `--json` printed")
+        raise FleetlabError(msg, hint="a result is what a verb returns, or `SavedResult.load` of its --json")
     name = clean(title or titled(found), 200)
     made: dict[Path, bytes] = {}
     if png or svg:

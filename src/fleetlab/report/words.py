@@ -7,37 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from fleetlab.core import Estimate, Provenance, Result, say
 from fleetlab.report.markup import clean
 
-SAID = ("sentences", "findings")  # what a result may call them, and, saved, their table
 LABEL = 44  # characters of what tells a result from others
 SETTING = 400  # characters of one setting
-
-
-def sentences(result: Result) -> list[str]:
-    """What it found, in sentences, if it says some."""
-    for name in SAID:
-        told = getattr(result, name, None)
-        if callable(told):
-            told = told()
-        if told is None and _spoken(frame := result.tables().get(name)) and frame is not None:
-            told = frame.to_series().drop_nulls().to_list()
-        if told:
-            return [str(line) for line in told]
-    return []
-
-
-def _spoken(frame: pl.DataFrame | None) -> bool:
-    """Is this table nothing but sentences?"""
-    return frame is not None and frame.width == 1 and frame.to_series().dtype == pl.String
-
-
-def tables(result: Result) -> dict[str, pl.DataFrame]:
-    """Its tables, but for the sentences that were said already."""
-    return {n: f for n, f in result.tables().items() if f.height and not (n in SAID and _spoken(f))}
 
 
 def number(e: Estimate) -> str:
@@ -81,7 +55,7 @@ def made(by: Mapping[str, Provenance], *, widest: int = 600) -> str:
     """One line: the verb, what it was about, its settings, seed and version; of several, what differs by name.
 
     >>> made({"a": Provenance("simulate", "mine", {"order": "fifo", "placement": "random"}, 1, "0.1")})
-    'simulate · mine · order fifo, place random · seed 1 · fleetlab 0.1'
+    'simulate · mine · order fifo, placement random · seed 1 · fleetlab 0.1'
     """
     rows = {label: _row(p) for label, p in by.items()}
     keys = list(dict.fromkeys(key for row in rows.values() for key in row))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fleetlab.core.catalog import BACKFILLS
 from fleetlab.sim._backfill import believed_length, meet_all, meet_at, plan_next, plan_running, reserve, start_beside
 from fleetlab.sim._books import (
     ABLE,
@@ -96,8 +97,7 @@ from fleetlab.sim._ranks import key_at_arrival, line_up, next_in_line, rank_all,
 from fleetlab.sim._work import in_vain, next_run
 from fleetlab.sim.policy import Fill, State
 
-BACKFILLS = ("none", "greedy", "easy", "conservative")
-STRICT, SKIP, EASY, CONSERVATIVE = range(len(BACKFILLS))
+NO_BACKFILL = BACKFILLS.index("none")
 Pass = Callable[[Book, Ground, Rules, Fill, Fill, State], int]
 Shift = Callable[[Book, Ground, Rules, Pools, int, int], int]
 OVER, MORE, REFUSED = range(3)  # how `run` ends: nothing more happens, empty the logs and go on, a policy failed
@@ -212,7 +212,7 @@ def give_reasons(book: Book, ground: Ground, rules: Rules) -> None:
         reason = Q[g, REASON]
         if over_quota(book, g):
             reason = BY_QUOTA
-        elif rules.backfill == STRICT:
+        elif rules.backfill == NO_BACKFILL:
             reason = BY_HEAD
         elif Q[g, NEW] or Q[g, ASKED] or Q[g, HELD] or Q[g, BARRED]:
             Q[g, HELD] = 1 if Q[g, ABLE] and fits(ground, s, count) else 0
@@ -445,7 +445,7 @@ def pass_preempt(book: Book, ground: Ground, rules: Rules, fill: Fill, ask: Fill
             best = dress(book, bare, t, worst, best)
             if not fits(bare, s, count):
                 book.Q[g, TRY] = 0
-                if rules.backfill == STRICT:
+                if rules.backfill == NO_BACKFILL:
                     head, reason = t, why(ground.S, s, count, ground.N, ground.G, ground.apps)
                     break
                 continue
@@ -454,7 +454,7 @@ def pass_preempt(book: Book, ground: Ground, rules: Rules, fill: Fill, ask: Fill
         start(book, ground, rules, ask, state, t)
         if best > -2:
             occupy(book, bare, t, HERE)
-    if rules.backfill == STRICT:
+    if rules.backfill == NO_BACKFILL:
         set_head(book, head, reason, book.clock[NOW])
     give_reasons(book, ground, rules)
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core import catalog
 from fleetlab.sim._compile import step
 
 Ints = NDArray[np.int64]
@@ -244,8 +245,17 @@ def heapify(keys: Floats, heap: Ints, size: int) -> None:
 # -- why not? ------------------------------------------------------------------------------------------------------
 
 # Each waited second is charged to one of these.
-REASONS = ("order", "head", "gpu", "gpu_type", "fragment", "cpu", "memory", "other", "gang", "quota")
-BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = range(len(REASONS))
+REASONS = catalog.REASONS.names
+BY_ORDER = catalog.REASONS.index("queue_order")
+BY_HEAD = catalog.REASONS.index("head_of_line")
+BY_GPU = catalog.REASONS.index("gpu")
+BY_TYPE = catalog.REASONS.index("gpu_type")
+BY_FRAGMENT = catalog.REASONS.index("fragmentation")
+BY_CPU = catalog.REASONS.index("cpu")
+BY_MEMORY = catalog.REASONS.index("memory")
+BY_OTHER = catalog.REASONS.index("other")
+BY_GANG = catalog.REASONS.index("gang")
+BY_QUOTA = catalog.REASONS.index("quota")
 
 
 @step

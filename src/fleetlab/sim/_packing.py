@@ -13,14 +13,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim._compile import loop, step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Scores = NDArray[np.int16]
 
-PLACES = ("random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit", "fgd", "first_fit", "worst_fit")
-RANDOM, DOT_PRODUCT, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD, FIRST_FIT, WORST_FIT = range(len(PLACES))
+RANDOM = PLACEMENTS.index("random")
+DOT_PRODUCT = PLACEMENTS.index("dot_product")
+GPU_CLUSTERING = PLACEMENTS.index("gpu_clustering")
+GPU_PACKING = PLACEMENTS.index("gpu_packing")
+BEST_FIT = PLACEMENTS.index("best_fit")
+FGD = PLACEMENTS.index("fgd")
+FIRST_FIT = PLACEMENTS.index("first_fit")
+WORST_FIT = PLACEMENTS.index("worst_fit")
 WHOLE = 1000
 KINDS = 10  # of request on a node: 0 a share, 1 to 8 whole GPUs, 9 more
 UNFIT = -1000  # below every score

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim._compile import step
 from fleetlab.sim._nodes import (
     COUNT,
@@ -36,14 +37,16 @@ from fleetlab.sim._nodes import (
     tightest,
 )  # fmt: skip
 
-PLACES = (
-    "first_fit", "best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack",
-    "spread", "random", "own",
-)  # fmt: skip
-(
-    FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK,
-    SPREAD, RANDOM, OWN,
-) = range(len(PLACES))  # fmt: skip
+BEST_FIT = PLACEMENTS.index("best_fit")
+WORST_FIT = PLACEMENTS.index("worst_fit")
+DOT_PRODUCT = PLACEMENTS.index("dot_product")
+GPU_PACKING = PLACEMENTS.index("gpu_packing")
+GPU_CLUSTERING = PLACEMENTS.index("gpu_clustering")
+FGD = PLACEMENTS.index("fgd")
+RESERVE_AND_PACK = PLACEMENTS.index("reserve_and_pack")
+SPREAD = PLACEMENTS.index("spread")
+RANDOM = PLACEMENTS.index("random")
+OWN = len(PLACEMENTS)  # a policy that is not built in
 
 # A row of `U`, the usual shapes that fragments are measured against; their shares of the workload stand beside it.
 USUAL_CPU, USUAL_MILLI, USUAL_GPUS, USUAL_TYPES = range(4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from fleetlab.sim._nodes import Floats, Ints
 
 WAITING, RUNNING, DONE = 0, 1, 2  # what `status` says
-Progress = Callable[[str, int, float], None]  # what is done, how many, and which share of all
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetlab.core.catalog import ORDERS
 from fleetlab.sim._books import (
     AFTER,
     BAD,
@@ -31,15 +32,13 @@ from fleetlab.sim._nodes import Floats, Ints, pop, push
 from fleetlab.sim._work import look_at
 from fleetlab.sim.policy import Fill, State
 
-ORDERS = (
-    "fifo", "sjf", "smallest", "largest", "priority", "aging", "las", "fair", "srpt", "server_filling",
-    "server_filling_srpt", "own",
-)  # fmt: skip
-(
-    FIFO, SJF, SMALLEST, LARGEST, PRIORITY, AGING, LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT, OWN,
-) = range(len(ORDERS))  # fmt: skip
-MOVING = (LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # ranks that change while a job waits or runs
-PREEMPTIVE = (SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # orders that mean nothing without
+SJF = ORDERS.index("sjf")
+AGING = ORDERS.index("aging")
+LAS = ORDERS.index("las")
+FAIR = ORDERS.index("fair")
+SERVER_FILLING = ORDERS.index("server_filling")
+SERVER_FILLING_SRPT = ORDERS.index("server_filling_srpt")
+OWN = len(ORDERS)  # an order that is not built in
 
 
 @inner_step

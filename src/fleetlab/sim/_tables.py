@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
+from fleetlab.core.catalog import ESTIMATES, RESOURCES
+from fleetlab.core.catalog.resources import NODE_AMOUNTS
+from fleetlab.core.names import lookup
 from fleetlab.sim._nodes import (
     APP,
     GPU_FIELDS,
@@ -24,20 +27,12 @@ from fleetlab.sim._nodes import (
     Ints,
 )
 
-# Whose finished jobs tell how long a job will run; `oracle` knows.
-ESTIMATES: dict[str, tuple[str, ...]] = {
-    "oracle": (),
-    "user": ("user",),
-    "user+gpu": ("user", "gpu_milli"),
-    "group": ("user", "group"),
-    "group+gpu": ("user", "group", "gpu_milli"),
-}
 # Times are whole numbers of ticks, so that sums and differences of them are exact in floats: a ledger adds up.
 TICK = 2.0**-24  # seconds: 60 ns, exact up to 17 years
 MOST_TYPES = 62  # GPU types in one cluster: a bit each
 MOST_GPUS = 62  # on one node: a bit each
 COVER = 0.95  # of the instances, by the shapes that stand for the workload in a fragment
-ASKS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
+ASKS = (*NODE_AMOUNTS, "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH: tuple[str, ...] = (
     "MISC",
@@ -157,12 +152,8 @@ def _bits(cluster: Cluster) -> dict[str, int]:
 def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
     """What is told of each job's run time; null: nothing."""
     if isinstance(estimate, str):
-        if estimate not in ESTIMATES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(estimate, ESTIMATES, 1)
-            msg = f"no estimate by that name: `{estimate}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(ESTIMATES)}; or pass a column of seconds, one a job")
+        hint = f"choose from {', '.join(ESTIMATES.names)}; or pass a column of seconds, one per job"
+        lookup("estimate", estimate, ESTIMATES.names, hint=hint)
         return workload.frame["runtime"]
     told = pl.Series("believed", estimate, dtype=pl.Float64, strict=False)
     if len(told) != len(workload) or (bad := told.is_nan() | told.is_infinite() | (told < 0)).any():
@@ -196,7 +187,7 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
     """How many instances of each job the empty cluster holds."""
-    columns = ["cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib", "gpu_types"]
+    columns = [*(resource.request for resource in RESOURCES), "gpu_types"]
     asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
     distinct = asks.unique(maintain_order=True)
     nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
@@ -211,7 +202,7 @@ def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
 def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
     """How many of each ask an empty node of this kind holds."""
     room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
-    for name in ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib"):
+    for name in NODE_AMOUNTS:
         room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
     milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
     each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
@@ -231,7 +222,7 @@ def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Ints, Ints]:
     apps = sorted(set(frame.filter(limit > 0)["app"]))
     at = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
     asks = frame.select(
-        *ASKS[:4],
+        *NODE_AMOUNTS,
         pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
         pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
         "gpu_memory_mib",
@@ -266,10 +257,10 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Ints, Ints]:
 
 def _learns(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
     nobody = np.full(frame.height, -1, dtype=np.int64)
-    if not isinstance(estimate, str) or not ESTIMATES[estimate]:
+    if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:
         return nobody, 0
     # A job without a group is told by its user alone.
-    who = frame.select(pl.struct(ESTIMATES[estimate]).rank("dense").alias("who"))["who"]
+    who = frame.select(pl.struct(ESTIMATES[estimate].columns).rank("dense").alias("who"))["who"]
     learns = _ints(who) - 1 if frame.height else nobody
     return learns, int(learns.max(initial=-1)) + 1
 
@@ -304,7 +295,7 @@ def _nodes(cluster: Cluster, bits: dict[str, int]) -> tuple[Ints, Ints]:
     c = cluster.frame
     gpus = _ints(c["gpus"])
     N = np.zeros((len(gpus), NODE_FIELDS), dtype=np.int64)
-    for field, name in enumerate(ASKS[:4]):
+    for field, name in enumerate(NODE_AMOUNTS):
         N[:, field] = _ints(c[name])
     N[:, 4], N[:, 5], N[:, 6] = gpus * WHOLE, gpus, np.where(gpus > 0, WHOLE, 0)
     N[:, UP] = 1

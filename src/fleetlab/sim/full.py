@@ -14,17 +14,17 @@ from numba import config, typeof, types
 from numba.core.types import CompileResultWAP
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, PolicyError, Slowdown, WorkloadError
-from fleetlab.sim import _books, _full, _pools
+from fleetlab.core import Cluster, PolicyError, Progress, Slowdown, WorkloadError
+from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
+from fleetlab.core.events import Event, Recovery
+from fleetlab.sim import _books, _full, _places, _pools
 from fleetlab.sim._books import Book, Ground, Rules
-from fleetlab.sim._full import BACKFILLS
 from fleetlab.sim._nodes import GPUS, MILLI, REASONS, UP, WHOLE, Floats, Ints
-from fleetlab.sim._places import PLACES
-from fleetlab.sim._played import DONE, Played, Progress, Segments, Up
+from fleetlab.sim._played import DONE, Played, Segments, Up
 from fleetlab.sim._pools import Pools
-from fleetlab.sim._ranks import MOVING, ORDERS, OWN, PREEMPTIVE
+from fleetlab.sim._ranks import LAS, OWN
 from fleetlab.sim._tables import World
-from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
+from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, growth_of, outages_of
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, State, order, placement, state_of
 
 ENOUGH = (3600.0,)  # GPU-seconds between the queues of `las`
@@ -66,16 +66,16 @@ def play(
     """
     recovery = recovery or Recovery()
     code = ORDERS.index(order) if isinstance(order, str) else OWN
-    preempt = preempt or code in PREEMPTIVE
+    preempt = preempt or (isinstance(order, str) and ORDERS[order].preemptive)
     if preempt and backfill in ("easy", "conservative"):
         msg = f"a job that may put others off needs no reservation: `{backfill}` with preemption"
         raise PolicyError(msg, hint="preemption goes with the backfills strict and skip")
     outages, growth = _what_happens(world, events, cluster, recovery, seed)
     rules = Rules(
         order=code,
-        moving=int(code in MOVING if isinstance(order, str) else order.moves),
+        moving=int(ORDERS[order].dynamic if isinstance(order, str) else order.moves),
         backfill=BACKFILLS.index(backfill),
-        placement=PLACES.index(placement) if isinstance(placement, str) else PLACES.index("own"),
+        placement=PLACEMENTS.index(placement) if isinstance(placement, str) else _places.OWN,
         preempt=int(preempt),
         sharing=int(speeds is not None),
         quota=int(quota is not None),
@@ -87,7 +87,7 @@ def play(
         memory=_total(world.C[:, 1]),
         gpu=_total(world.C[:, 2]),
         weight=float(weight),
-        levels=np.array(sorted(levels) if code == ORDERS.index("las") else [], dtype=np.float64),
+        levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else _own(speeds.alone),
         pair=np.ones((1, 1)) if speeds is None else _own(speeds.pair),
     )
@@ -133,7 +133,7 @@ class _Loop:
         fill: Any = NO_ORDER if isinstance(self.who, str) else self.who.compiled()
         ask: Any = NO_PLACE if isinstance(self.where, str) else self.where.compiled()
         common = (book, self.ground, self.rules)
-        line = _full.pass_preempt if self.rules.preempt else _full.PASSES[BACKFILLS[self.rules.backfill]]
+        line = _full.pass_preempt if self.rules.preempt else _full.PASSES[BACKFILLS.names[self.rules.backfill]]
         schedule = _value(line, *common, fill, ask, self.state)
         shift = _value(_pools.shift, *common, self.pools, 0, 0, asked=shifts)
         while True:
@@ -328,7 +328,7 @@ def _book(world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None,
 
 def _fixed_key(world: World, code: int, need: Ints) -> Floats:
     keys = {"smallest": need, "largest": -need, "priority": -world.priority}
-    return keys.get(ORDERS[code], np.zeros(len(need))).astype(np.float64)
+    return keys.get(ORDERS.names[code] if code < OWN else "", np.zeros(len(need))).astype(np.float64)
 
 
 def _ints(*shape: int) -> Ints:

@@ -7,17 +7,18 @@ fails and is gone. A job stands for its instances, which come one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Workload, WorkloadError
+from fleetlab.core.catalog import PLACEMENTS
+from fleetlab.core.names import lookup
 from fleetlab.sim import _packing
-from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.sim._packing import KINDS, WHOLE, Ints, Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
@@ -25,11 +26,9 @@ MOST_TYPES = 62  # GPU types in one cluster: a bit each
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 
-Progress = Callable[[str, int, float], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Result):
     """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
 
     curves: pl.DataFrame
@@ -96,10 +95,7 @@ def pack(
 
 def _known(placement: Sequence[str]) -> None:
     for name in placement or [""]:
-        if name not in PLACES:
-            near = get_close_matches(name, PLACES, 1)
-            msg = f"no placement policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(PLACES)}")
+        lookup("placement", name, PLACEMENTS.where("in_pack"))
 
 
 @dataclass
@@ -120,7 +116,7 @@ class _Study:
         stream = self._stream(rng, capacity)
         order = rng.permutation(len(gpus))
         marks = np.arange(UPTO + 1) * capacity // 100
-        code = PLACES.index(placement)
+        code = PLACEMENTS.index(placement)
         draws = rng.random((len(stream), 2))
         allocated, fragments, failed, _, _ = _packing.pack(
             code, stream, draws, order, self.pods, self.nodes(), self.usual, marks

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Trace
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_time
 from fleetlab.studies._sweep import VIOLATIONS, violations
@@ -29,7 +29,7 @@ Check = tuple[str, int, pl.DataFrame, str]  # its name, how many it looked at, w
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Result):
     """What a log's schedule breaks, what was looked at, and how far simulated waits are from recorded ones."""
 
     checks: pl.DataFrame

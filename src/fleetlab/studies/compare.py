@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
@@ -28,30 +28,18 @@ POINTS = 200  # of a curve
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """Waits by each policy, with intervals, and how far each is from the first."""
 
     provenance: Provenance
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
-    sentences: tuple[str, ...]
+    charts: Mapping[str, Figure]
+    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.frames['policies'].height} policies: {self.sentences[0]}>"
-
-    def summary(self) -> list[Estimate]:
-        """The mean wait by each policy."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """One row a policy."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Mean waits with their intervals, and how waits are spread."""
-        return dict(self.drawn)
+        return f"<Comparison of {self.frames['policies'].height} policies: {self.findings[0]}>"
 
 
 def compare(

@@ -69,7 +69,7 @@ class Answer(TypedDict):
     link: str
     title: str
     base_title: str
-    sentences: list[str]
+    findings: list[str]
     rows: list[Row]
     ledger: list[Reason]
     types: list[Held]

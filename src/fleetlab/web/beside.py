@@ -46,7 +46,7 @@ def answer(link: Link, base: Outcome, now: Outcome, html: str) -> Answer:
         "link": link.query(),
         "title": link.now.title,
         "base_title": link.base.title,
-        "sentences": _sentences(rows, ledger),
+        "findings": _findings(rows, ledger),
         "rows": rows,
         "ledger": ledger,
         "types": _types(base, now),
@@ -207,7 +207,7 @@ def _part(now: Outcome) -> Part | None:
 MOVES = {"less": "falls", "more": "rises"}
 
 
-def _sentences(rows: Sequence[Row], ledger: Sequence[Reason]) -> list[str]:
+def _findings(rows: Sequence[Row], ledger: Sequence[Reason]) -> list[str]:
     by = {row["metric"]: row for row in rows}
     said = [_moved(by[m]) for m in ("mean wait", "mean JCT", "GPU allocation while jobs arrive") if m in by]
     if ledger:

@@ -12,7 +12,7 @@ from fleetlab.report.draw import ready
 from fleetlab.report.figures import figure, figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import table
-from fleetlab.report.words import number, sentences, tables
+from fleetlab.report.words import number
 
 HOUR = 3600.0
 BEYOND = 1.1  # times as long as jobs arrive: after that, a run only empties
@@ -30,14 +30,14 @@ BY_CLASS = {
 
 def described(found: Result, *, most: int) -> Markup:
     """A description: words, numbers, figures, tables."""
-    said = [tag("li", line) for line in sentences(found)]
+    said = [tag("li", line) for line in found.findings]
     numbers = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", tag("b", number(e)))) for e in found.summary()]
     return joined(
         [
-            tag("ul", *said, class_="sentences"),
+            tag("ul", *said, class_="findings"),
             tag("dl", *numbers, class_="numbers"),
             tag("div", *figures({"trace": found}, most=most), class_="figures"),
-            *(table(name, frame, rows=ROWS, label="") for name, frame in tables(found).items()),
+            *(table(name, frame, rows=ROWS, label="") for name, frame in found.tables().items() if frame.height),
         ]
     )
 

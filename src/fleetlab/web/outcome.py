@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, Trace, Workload, as_json
+from fleetlab.core import Estimate, Provenance, Result, Trace, Workload, as_json
 from fleetlab.sim import SimResult, simulate
 from fleetlab.web.scenario import Scenario
 from fleetlab.web.world import beginning, world
@@ -83,7 +83,7 @@ def _last(workload: Workload) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(Result):
     """A result without its tables."""
 
     run: SimResult

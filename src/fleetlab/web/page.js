@@ -212,7 +212,7 @@
     $("what-if").classList.add("drawing");
     $("part").hidden = !answer.part;
     $("part").textContent = answer.part ? `${answer.part.words[0].toUpperCase()}${answer.part.words.slice(1)}: the whole is coming. Both sides play these jobs alone; intervals are of this part.` : "";
-    $("sentences").replaceChildren(...answer.sentences.map((line) => el("li", {}, line)));
+    $("findings").replaceChildren(...answer.findings.map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("ledger"), answer.ledger.map((r) => ({ name: r.reason, title: r.meaning, base: r.base, now: r.now, said: r.now.words, change: r.change.words })));
     if (!answer.ledger.length) $("ledger").replaceChildren(el("p", {}, "Nobody waits."));

@@ -109,12 +109,12 @@ def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
 
 def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
     """Results as one page that can be mailed."""
-    from fleetlab.core import Saved
+    from fleetlab.core import SavedResult
     from fleetlab.report import report as write
 
     door.tell("writing the report", 0, None)
     with tempfile.TemporaryDirectory(prefix="fleetlab-") as folder:
-        results = {label: Saved.of(about) for label, about in request["results"].items()}
+        results = {label: SavedResult.from_json(about) for label, about in request["results"].items()}
         return {"html": write(results, Path(folder) / "report.html", title=request["title"]).read_text("utf-8")}
 
 

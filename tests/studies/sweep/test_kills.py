@@ -90,7 +90,9 @@ def test_workers_that_are_killed_lose_no_cell(undisturbed, tmp_path):
 def test_two_sweeps_over_one_store_share_the_work(undisturbed, tmp_path):
     path, wanted = undisturbed
     both = [started("sweep", path, "--store", tmp_path / "runs", "--workers", 1, "--json") for _ in range(2)]
-    told = [fleetlab.Saved.of(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both]
+    told = [
+        fleetlab.SavedResult.from_json(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both
+    ]
     played = [{e.metric: e.value for e in one.summary()}["cells played now"] for one in told]
     assert sum(played) == CELLS
     assert min(played) > 0

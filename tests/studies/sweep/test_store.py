@@ -89,9 +89,9 @@ def test_the_catalogue_says_what_the_files_say(store):
 
 def test_cells_are_found_by_their_words(store):
     store.put(record(1, order="sjf"))
-    store.put(record(2, order="fifo", preempt=True))
-    seeds = [[r["cell"]["seed"] for r in _catalogue.search(store, where)] for where in
-             ({"order": "sjf"}, {"preempt": "1"}, {"load": "1"}, {"seed": "2"}, {"order": "no' OR 1=1"})]  # fmt: skip
+    store.put(record(2, order="fifo", preemption=True))
+    words = ({"order": "sjf"}, {"preemption": "1"}, {"load": "1"}, {"seed": "2"}, {"order": "no' OR 1=1"})
+    seeds = [[r["cell"]["seed"] for r in _catalogue.search(store, where)] for where in words]
     assert seeds == [[1], [2], [1, 2], [2], []]
 
 

@@ -62,7 +62,7 @@ def test_looks_are_few_and_never_beyond_the_most_seeds():
         ({"seeds": {"upto": 3}}, "no such key in the table [seeds]"),
         ({"simulate": {"orders": "fifo"}}, "no such key in the table [simulate]: `orders`"),
         ({"simulate": {"order": 3}}, "[simulate] order cannot be: 3"),
-        ({"simulate": {"preempt": "yes"}}, "[simulate] preempt cannot be"),
+        ({"simulate": {"preemption": "yes"}}, "[simulate] preemption cannot be"),
         ({"simulate": "fifo"}, "[simulate] is a table"),
         ({"simulate": {"events": "no-such.toml"}}, "cannot read the file of `events`"),
         ({"compare": {"against": {"order": "fifo"}}}, "no case of the study"),
@@ -144,7 +144,7 @@ def test_the_same_words_have_the_same_address(study):
         {"draw": "none"},
         {"simulate": {"order": "fifo", "backfill": "easy"}},
         {"simulate": {"order": "fifo", "quota": 2}},
-        {"simulate": {"order": "fifo", "preempt": True}},
+        {"simulate": {"order": "fifo", "preemption": True}},
     ],
 )
 def test_whatever_decides_a_result_has_an_address_of_its_own(study, words):

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, FleetlabError, Saved, Workload
+from fleetlab import Cluster, FleetlabError, SavedResult, Workload
 from fleetlab.core import as_json
 from fleetlab.studies.tune import _terms, _weeks
 from fleetlab.studies.tune._journal import FILE, Journal
@@ -32,7 +32,7 @@ def small(trace, **told):
 def test_in_a_line_of_known_run_times_nothing_beats_the_shortest_first(single):
     found = small(single, trials=30)
     assert not found.better
-    assert found.sentences[0].startswith("nothing beats the best built-in policy, sjf/")
+    assert found.findings[0].startswith("nothing beats the best built-in policy, sjf/")
     apart = found.summary()[0]
     assert apart.low <= 0 <= apart.high
 
@@ -55,7 +55,7 @@ def test_a_search_that_is_told_no_built_in_policy_finds_the_shortest_first_by_it
 def test_where_all_jobs_are_alike_nothing_is_better():
     found = small(line(runtime=1.0), against=(), estimate="group")
     assert not found.better
-    assert found.sentences == (
+    assert found.findings == (
         "nothing beats the best built-in policy, fifo/best_fit: on held-out weeks the tuned one is no different",
         "in training too nothing that was tried is better",
     )
@@ -65,7 +65,7 @@ def test_where_all_jobs_are_alike_nothing_is_better():
 def test_a_weighting_that_no_built_in_policy_has_is_found_and_holds():
     found = small(bursts(), backfill="none", trials=60, against=(*FEW, "largest", "aging"))
     assert found.better
-    assert found.sentences[0].startswith("the tuned policy beats every built-in one: on held-out weeks mean wait -")
+    assert found.findings[0].startswith("the tuned policy beats every built-in one: on held-out weeks mean wait -")
     weights = _terms.weights_of(found.params)
     keys = [_key(weights, gpus, seconds) for gpus, seconds in ((1, 600.0), (8, 400.0), (1, 9000.0))]
     assert keys == sorted(keys)
@@ -206,7 +206,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(mixed, tmp_path):
             small(mixed, trials=26, seed=3, store=tmp_path, progress=once)
     found = small(mixed, trials=26, seed=3, store=tmp_path, progress=once)
     assert found.tables()["trials"].equals(whole.tables()["trials"])
-    assert found.sentences == whole.sentences
+    assert found.findings == whole.findings
     assert counted == [*range(5), *range(4, 21), *range(20, 27)]
 
 
@@ -275,7 +275,7 @@ def test_in_training_it_is_never_worse_than_what_the_terms_can_express(mixed):
 def test_a_result_is_read_again_and_drawn(mixed, tmp_path):
     found = small(mixed)
     found.save(tmp_path / "out")
-    saved = Saved.load(tmp_path / "out" / "tuned.json")
+    saved = SavedResult.load(tmp_path / "out" / "tuned.json")
     assert saved.summary() == found.summary()
     drawn = found.figures()
     assert set(drawn["differences on held-out weeks"].frame["x"]) == set(found.tables()["policies"]["policy"]) - {

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.profile.gather import gather
-from fleetlab.bench.profile.heldout import interval
+from fleetlab.bench.profile.holdout import interval
+from fleetlab.bench.profile.mig import half_a_card
+from fleetlab.bench.profile.observations import PROBES, Met, Seen
 from fleetlab.bench.profile.pairs import Pair, Table, Waits
-from fleetlab.bench.profile.seen import PROBES, Met, Seen
-from fleetlab.bench.profile.slices import half_a_card
-from fleetlab.bench.statistics import Interval
 from fleetlab.core import DeviceError, Provenance, Slowdown
+from fleetlab.stats import Interval
 
 Row = dict[str, Any]
 LIGHT, MEDIUM = 0.37, 0.75  # of the time a card of its own is busy: below it is light, or medium; above heavy

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Workload
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
 from fleetlab.queueing import _arrivals
 from fleetlab.queueing._arrivals import HOUR, between
 from fleetlab.queueing.cluster import prediction
@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ClusterModel:
+class ClusterModel(Result):
     """Pools and classes: offered load, utilization, predicted waits, the model used and what speaks against it."""
 
     frames: dict[str, pl.DataFrame]
@@ -51,14 +51,6 @@ class ClusterModel:
         loads = self.frames["pools"].filter(pl.col("jobs") > 0).sort("utilization", descending=True, nulls_last=True)
         first = f", {loads['pool'][0]} at {loads['utilization'][0]:.0%}" if loads["utilization"].count() else ""
         return f"<ClusterModel {self.frames['pools'].height} pools{first}>"
-
-    def summary(self) -> list[Estimate]:
-        """The whole cluster's load and utilization, and the mean wait of each pool, with intervals."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Pools × classes, pools, violated assumptions, arrivals, run times, and the day."""
-        return dict(self.frames)
 
 
 def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress | None = None) -> ClusterModel:

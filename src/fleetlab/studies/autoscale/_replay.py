@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster
-from fleetlab.sim import Drain, Elastic, SimResult, simulate
+from fleetlab.core import Cluster, Drain, Elastic
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies.autoscale._demand import Asked, Floats, Ints
 
 Bools = NDArray[np.bool_]

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
-from fleetlab.core._length import HINT, in_seconds
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.core.durations import HINT, in_seconds
 from fleetlab.forecast import Forecaster
 from fleetlab.forecast.catalogue import BY_NAME, FAMILIES, NEEDS
 from fleetlab.studies._blocks import Blocks
@@ -34,30 +34,18 @@ POLICIES = ("reactive", "static", "forecast", "oracle")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Autoscaling:
+class Autoscaling(Result):
     """What each way to scale needs for the same P95 wait."""
 
     provenance: Provenance
-    sentences: tuple[str, ...]
+    findings: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
+    charts: Mapping[str, Figure]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Autoscaling {say(self.estimates[0]) if self.estimates else 'nothing meets the goal'}>"
-
-    def summary(self) -> list[Estimate]:
-        """Node-hours a day that forecasts save against each other way, and those of each."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """In words; each way at the goal; forecasts against the others; all that was tried; nodes by day and step."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Node-hours against waits, and nodes over time."""
-        return dict(self.drawn)
 
 
 def autoscale(
@@ -273,7 +261,6 @@ def _told(
     table = pl.DataFrame([_row(f, provenance.seed or 0) for f in met.values()])
     against = _against(met)
     frames = {
-        "sentences": pl.DataFrame({"sentence": _sentences(against, met, wait)}),
         "at the goal": table,
         "forecast against": against,
         "tried": pl.DataFrame([_tried(f) for f in tried]),
@@ -293,7 +280,7 @@ def _told(
         *(short if most > there else ()),
         *lacking,
     )
-    said = tuple(frames["sentences"]["sentence"])
+    said = tuple(_sentences(against, met, wait))
     return Autoscaling(provenance, said, tuple(_estimates(against, met)), frames, _figures(frames, ground, wait), notes)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab._student import student
-from fleetlab.core import Cluster, Estimate, Provenance, Workload, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload, WorkloadError, say
 from fleetlab.studies import _crew
 from fleetlab.studies._blocks import NORMAL, Floats
 from fleetlab.studies._spread import USUAL
@@ -28,7 +28,7 @@ MANY = 10**6  # degrees of freedom, where runs do not differ
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Capacity:
+class Capacity(Result):
     """The smallest cluster that meets a goal, and the curve around it."""
 
     provenance: Provenance
@@ -38,14 +38,6 @@ class Capacity:
 
     def __repr__(self) -> str:
         return f"<Capacity {say(self.estimates[0])}, {say(self.estimates[1])}>"
-
-    def summary(self) -> list[Estimate]:
-        """Nodes that meet the goal, from where it may be met to where it is met for sure; and what the goal is then."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The curve around the answer, and the nodes of each kind, now and then."""
-        return dict(self.frames)
 
 
 def capacity(

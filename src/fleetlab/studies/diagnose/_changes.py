@@ -129,24 +129,24 @@ CHANGES: dict[str, Change] = {
         ),
         Change(
             "fragments", "no fragmentation", "pack closer: another `placement`, larger nodes, sizes that divide them",
-            "a setting, or other nodes", ("fragment",),
+            "a setting, or other nodes", ("fragmentation",),
             lambda case: _merged(case).nodes.height >= case.nodes.height,
             _merged,
         ),
         Change(
             "gangs", "gangs split", "let instances start one by one, where the jobs can", "a change of the jobs",
-            ("gang", "head"),
+            ("gang", "head_of_line"),
             lambda case: not _any(case, pl.col("instances") > 1),
             _split,
         ),
         Change(
             "backfill", "backfill", "backfill `easy`: others may pass a head that does not fit",
-            "a setting", ("head",),
+            "a setting", ("head_of_line",),
             lambda case: case.rules["backfill"] in ("easy", "conservative"),
             lambda case: case.ruled(backfill="easy"),
         ),
         Change(
-            "sjf", "shortest first", "order `sjf` with `group` estimates", "a setting", ("order",),
+            "sjf", "shortest first", "order `sjf` with `group` estimates", "a setting", ("queue_order",),
             lambda case: case.rules["order"] == "sjf",
             lambda case: case.ruled(order="sjf", estimate="group"),
         ),

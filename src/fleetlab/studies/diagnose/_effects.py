@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.sim import Prices
+from fleetlab.core import Prices
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies.diagnose._changes import Case, Change
 from fleetlab.studies.diagnose._runs import Fared

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
+from fleetlab.core.catalog import REASONS
 from fleetlab.sim import SimResult
 from fleetlab.studies._blocks import Blocks, Floats, Ints
 
@@ -14,19 +15,8 @@ WORST = 10  # hours that are listed
 TAIL = 0.01  # of the jobs: those that waited longest
 CARRIERS = 20  # of them that are listed
 GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their least
-QUEUED = "order"  # the reason of those who could have begun, had nobody been ahead
-MEANS = {
-    "order": "there was room, and something ahead was served first",
-    "head": "blocked behind a head that does not fit",
-    "gpu": "too few GPUs free in all",
-    "gpu_type": "too few GPUs free of the types it may use",
-    "fragment": "GPUs are free, but not where it can use them",
-    "cpu": "GPUs are free, the CPUs beside them are not",
-    "memory": "GPUs are free, the memory beside them is not",
-    "other": "disk, network or a limit for each node",
-    "gang": "some instances would fit, not all",
-    "quota": "its user holds as much as allowed",
-}
+QUEUED, BLOCKED = "queue_order", "head_of_line"  # reasons that name no resource
+MEANS = REASONS.meanings()
 
 
 def waited(run: SimResult, workload: Workload) -> pl.DataFrame:
@@ -74,9 +64,9 @@ def reasons_of(run: SimResult) -> list[str]:
 
 
 def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
-    """Waited seconds by what is scarce: `order` is shared out over what jobs of the same kind lacked.
+    """Waited seconds by what is scarce: `queue_order` is shared out over what jobs of the same kind lacked.
 
-    A job is charged with `order` when the room there was went to those ahead: it stands in the queue for what the
+    A job is charged with `queue_order` when the room there was went to those ahead: it stands in the queue for what the
     first of its kind (the same pool and request) lack. Where nothing is named for a kind, what is named for all is.
     """
     words = [name for name in ledger.columns if name != QUEUED]
@@ -171,7 +161,7 @@ def tail(table: pl.DataFrame, words: list[str]) -> tuple[pl.DataFrame, float, in
 
 def heads(table: pl.DataFrame, words: list[str]) -> pl.DataFrame:
     """Under `none`: who stood at the head and did not fit, and how long all others waited in that time."""
-    own = pl.sum_horizontal(w for w in words if w not in ("head", "order"))
+    own = pl.sum_horizontal(w for w in words if w not in (QUEUED, BLOCKED))
     submit, start = table["submit"].to_numpy(), (table["submit"] + table["wait"]).to_numpy()
     stood = table.with_columns(blocked=own, start=pl.Series(start)).filter(pl.col("blocked") > 0)
     ends = stood["start"].to_numpy()

@@ -13,7 +13,7 @@ from fleetlab.studies._lacks import GANG, NOWHERE
 from fleetlab.studies._spread import over_time
 from fleetlab.studies.diagnose._changes import NODES, Change
 from fleetlab.studies.diagnose._effects import HELPS
-from fleetlab.studies.diagnose._ledger import MEANS
+from fleetlab.studies.diagnose._ledger import BLOCKED, MEANS
 from fleetlab.studies.diagnose._runs import Fared
 
 RULES = ("backfill", "sjf")  # they remove no shortage: others go first
@@ -35,7 +35,7 @@ def findings(
         agreement(reasons, found, fared),
         f"the {tail[1]:,} jobs that waited longest carry {_percent(tail[0])} of all waiting",
     ]
-    if first["reason"] == "head" and heads.height:
+    if first["reason"] == BLOCKED and heads.height:
         who = heads.row(0, named=True)
         gpus = who["instances"] * who["gpu_milli"] / 1000
         said.append(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, WorkloadError, say
-from fleetlab.sim import Prices, SimResult, simulate
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as told_as
 from fleetlab.studies._lacks import lacking
@@ -25,7 +25,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis:
+class Diagnosis(Result):
     """Why jobs wait and what would help, with intervals; `findings` are the sentences to read first."""
 
     provenance: Provenance
@@ -42,14 +42,6 @@ class Diagnosis:
         """The change that surely helps most, by its name; none where none does."""
         helps = self.frames["changes"].filter(pl.col("verdict") == "helps")
         return helps["change"][0] if helps.height else None
-
-    def summary(self) -> list[Estimate]:
-        """How long jobs wait, and the first reason's share of it."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """What to do, the waterfall, the ledger added up in several ways, the tail, and the checks."""
-        return dict(self.frames)
 
     def figures(self) -> dict[str, Figure]:
         """What jobs wait for, when, and what each change takes off."""

@@ -143,12 +143,12 @@ def filed(word: str, digest: str) -> str:
 
 def opened(told: Mapping[str, Any], jobs: pl.DataFrame, file: Callable[[str], Path]) -> dict[str, Any]:
     """The words of a case as `simulate` takes them: files are opened, a series of the trace becomes a column."""
-    from fleetlab.sim.eventfile import from_toml
+    from fleetlab.core.events import from_toml
 
     rules = dict(told)
-    events, slowdown = rules.pop("events"), rules.pop("slowdown")
+    events, speed = rules.pop("events"), rules.pop("speed")
     if events is not None:
         rules["events"], rules["recovery"] = from_toml(file(events))
-    if slowdown is not None:
-        rules["slowdown"] = Slowdown.load(file(slowdown)) if slowdown.endswith(".json") else Slowdown.named(slowdown)
+    if speed is not None:
+        rules["speed"] = Slowdown.load(file(speed)) if speed.endswith(".json") else Slowdown.named(speed)
     return apart(jobs, rules)[1]

@@ -39,7 +39,7 @@ class Player:
         """Said once, when everything is imported."""
         from socket import gethostname
 
-        import_module("fleetlab.sim.replay")
+        import_module("fleetlab.sim.simulate")
         from fleetlab.studies.sweep._code import code
 
         return {"code": code(), "where": gethostname()}

@@ -34,7 +34,7 @@ def main() -> None:
     try:
         texts = json.loads(pipe.recv_bytes())
         desk = Desk.laid(partial(mapped, folder), texts)
-        import fleetlab.sim.replay  # noqa: F401  before the first question, not while it waits
+        import fleetlab.sim.simulate  # noqa: F401  before the first question, not while it waits
 
         pipe.send_bytes(json.dumps({"code": code()}).encode())
         while True:

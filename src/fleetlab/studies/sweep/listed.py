@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, WorkloadError
+from fleetlab.core import Estimate, Figure, FleetlabError, Provenance, Result, WorkloadError
 from fleetlab.studies.sweep import _catalogue
 from fleetlab.studies.sweep._cases import AXES, RULES
 from fleetlab.studies.sweep._found import (
@@ -33,13 +33,13 @@ WRONG = 0.05
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Runs:
+class Runs(Result):
     """Cells of a store, as a table each."""
 
     provenance: Provenance
     cells: pl.DataFrame
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
+    charts: Mapping[str, Figure]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -58,10 +58,6 @@ class Runs:
     def tables(self) -> dict[str, pl.DataFrame]:
         """Differences where they were asked for, the mean of every case, and every cell."""
         return {**self.frames, "cells": self.cells}
-
-    def figures(self) -> dict[str, Figure]:
-        """Each metric over the load, and the differences."""
-        return dict(self.drawn)
 
     def export(self, path: Path | str) -> Path:
         """Write every cell as CSV or Parquet, by the name's end; all of it or nothing."""

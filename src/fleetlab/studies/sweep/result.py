@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance
+from fleetlab.core import Estimate, Figure, Provenance, Result
 from fleetlab.studies.sweep._found import (
     Words,
     case_table,
@@ -62,13 +62,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sweep:
+class Sweep(Result):
     """The cells of a study, and what they say together."""
 
     provenance: Provenance
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
+    charts: Mapping[str, Figure]
     notes: tuple[str, ...]
 
     @classmethod
@@ -103,18 +103,6 @@ class Sweep:
     def failed(self) -> int:
         """How many cells failed."""
         return sum(self.frames["failed"]["cells"].to_list()) if "failed" in self.frames else 0
-
-    def summary(self) -> list[Estimate]:
-        """How many cells there are, how many were played now, and how busy the workers were."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Paired differences, the mean of every case, and cells that failed."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """Each metric over the load, and the differences."""
-        return dict(self.drawn)
 
 
 def _summary(rounds: Rounds, cells: int, failed: pl.DataFrame, effort: Effort) -> list[Estimate]:

@@ -144,7 +144,7 @@ def _lists(table: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _fits(word: str, value: object) -> bool:
-    if word == "preempt":
+    if word == "preemption":
         return isinstance(value, bool)
     if word in ("quota", "until", "load"):
         return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
@@ -202,10 +202,10 @@ def _compare(told: object) -> Compare:
 
 
 def _texts(rules: list[tuple[tuple[str, Any], ...]], folder: Path) -> dict[str, str]:
-    """The files that rules name: events, slowdown profiles, and the modules of own policies."""
+    """The files that rules name: events, speed profiles, and the modules of own policies."""
     found = {}
     for word, value in {pair for rule in rules for pair in rule}:
-        if (word == "events" and value is not None) or (word == "slowdown" and str(value).endswith(".json")):
+        if (word == "events" and value is not None) or (word == "speed" and str(value).endswith(".json")):
             found[value] = _text(folder / value, word)
         elif word in ("order", "placement") and ":" in value and (origin := _module(value.partition(":")[0])):
             found[value] = _text(origin, word)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetlab.core import PolicyError
-from fleetlab.sim.load import NAMES, known
+from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 
 USUAL = "best_fit"
-INTERRUPTING = ("srpt", "server_filling", "server_filling_srpt")  # they stop running jobs, which costs nothing here
-RESERVING = ("easy", "conservative")  # backfills under which nobody is interrupted
+INTERRUPTING = ORDERS.where("preemptive")  # they stop running jobs, which costs nothing here
+RESERVING = BACKFILLS.where("reserves")  # backfills under which nobody is interrupted
 
 Rules = Mapping[str, object]
 Means = dict[int, float]  # by week
@@ -45,8 +45,8 @@ class Rival:
 def orders(against: Sequence[str], backfill: str) -> list[str]:
     """Those to be held against; at least one that lets jobs run to their end."""
     for name in against:
-        known(name, "order")
-    wanted = [name for name in NAMES["order"] if name in against] if against else list(NAMES["order"])
+        ORDERS.index(name)
+    wanted = [name for name in ORDERS.names if name in against] if against else list(ORDERS.names)
     if all(name in INTERRUPTING for name in wanted):
         msg = f"at least one order that lets jobs run to their end is needed: {', '.join(wanted)}"
         raise PolicyError(msg, hint="fifo, sjf, smallest, fair, or nothing: then all are taken")
@@ -56,13 +56,13 @@ def orders(against: Sequence[str], backfill: str) -> list[str]:
 def in_training(play: Play, names: Sequence[str], progress: Progress) -> list[Rival]:
     """Every order; the best of them in every place; and those that interrupt, which are not chosen from."""
     calm = [name for name in names if name not in INTERRUPTING]
-    steps = len(calm) + len(NAMES["placement"]) - 1
+    steps = len(calm) + len(PLACEMENTS.names) - 1
     found: list[Rival] = []
     for name in calm:
         progress("built-in policies", len(found), len(found) / steps)
         found.append(Rival(name, USUAL, play({"order": name, "placement": USUAL})))
     first = best(found).order
-    for name in NAMES["placement"]:
+    for name in PLACEMENTS.names:
         if name != USUAL:
             progress("built-in policies", len(found), len(found) / steps)
             found.append(Rival(first, name, play({"order": first, "placement": name})))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, as_json
-from fleetlab.core._files import replace
+from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
+from fleetlab.core.files import atomic_write
 from fleetlab.studies._spread import over_runs
 from fleetlab.studies.tune import _terms, _verdict
 from fleetlab.studies.tune._rivals import mean
@@ -24,7 +24,7 @@ RESULT = "tuned.json"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tuned:
+class Tuned(Result):
     """The best policy of a search on training weeks, judged on held-out weeks."""
 
     provenance: Provenance
@@ -32,12 +32,12 @@ class Tuned:
     better: bool  # than every built-in policy that lets jobs run to their end, surely
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
-    drawn: Mapping[str, Figure]
-    sentences: tuple[str, ...]
+    charts: Mapping[str, Figure]
+    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Tuned in {self.frames['trials'].height} trials: {self.sentences[0]}>"
+        return f"<Tuned in {self.frames['trials'].height} trials: {self.findings[0]}>"
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -52,23 +52,11 @@ class Tuned:
         use = f"fleetlab simulate TRACE --order tuned:order --placement {where} {rest}"
         return f'"""Found by `fleetlab tune`; to use it here: {use}."""\n\n{_terms.text(self.params)}'
 
-    def summary(self) -> list[Estimate]:
-        """The difference to the best built-in policy on held-out weeks, and both."""
-        return list(self.estimates)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Policies, held-out weeks, the weights, and every trial."""
-        return dict(self.frames)
-
-    def figures(self) -> dict[str, Figure]:
-        """How far each built-in policy is from the tuned one, and how the search went."""
-        return dict(self.drawn)
-
     def save(self, folder: Path) -> None:
         """Write the policy and this result into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / POLICY, self.text)
-        replace(folder / RESULT, as_json(self))
+        atomic_write(folder / POLICY, self.text)
+        atomic_write(folder / RESULT, as_json(self))
 
 
 def told(

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Provenance, Trace, TraceError, WorkloadError
-from fleetlab.sim.load import NAMES
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.studies.tune import _rivals, _weeks
 from fleetlab.studies.tune._journal import Journal, opened
 from fleetlab.studies.tune._rivals import Means, Rival, Rules, mean
@@ -100,7 +100,7 @@ class _Asked:
     ) -> tuple[list[Trial], Trial]:
         """All trials, and the best of them; of two alike the first."""
         play = self.player(train)
-        space = Space.of(train.workload, NAMES["placement"])
+        space = Space.of(train.workload, PLACEMENTS.names)
         corners: list[Params] = []
         for rival in rivals:
             like = space.corner(rival.order, rival.placement)

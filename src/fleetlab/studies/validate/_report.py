@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, WorkloadError
+from fleetlab.core import Estimate, Provenance, Result, WorkloadError
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import rarely_more
 from fleetlab.studies.validate import (
@@ -38,7 +38,7 @@ Found = tuple[list[Line], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Result):
     """Lines by part, each with its interval and its verdict, and what they can and cannot show."""
 
     parts: Mapping[str, Sequence[Line]]

@@ -146,7 +146,7 @@ def _priorities(servers: int, rho: float, *, preempt: bool) -> Case:
     found = solve(f"M/M/c {word}", lam=rates, mu=1.0, c=servers)
     wait = [found[f"mean wait of class {k + 1}"] for k in range(len(TWO))]
     exact = {"mean response": [w + 1 for w in wait]} if preempt else {"mean wait": wait}
-    rules: dict[str, Any] = {"order": "priority"} | ({"preempt": True} if preempt else {})
+    rules: dict[str, Any] = {"order": "priority"} | ({"preemption": True} if preempt else {})
     length = MOVING[rho] if preempt else LENGTHS[rho]
     return Case(f"M/M/{servers} {word}, ρ {rho}", exact, TWO, servers, servers * rho, length, (rules,), moves=True)
 

@@ -158,7 +158,7 @@ class Schedule:
 
 def _everybody_fits() -> list[Schedule]:
     loops: dict[str, dict[str, Any]] = {
-        "none": {"backfill": "none"}, "greedy": {}, "easy": {"backfill": "easy"}, "full loop": {"preempt": True},
+        "none": {"backfill": "none"}, "greedy": {}, "easy": {"backfill": "easy"}, "full loop": {"preemption": True},
     }  # fmt: skip
     return [
         Schedule(f"fifo/{word}, {servers} GPUs", by_arrival, servers, rules)
@@ -188,7 +188,7 @@ def _put_off() -> list[Schedule]:
     for servers in (1, 8):
         found += [
             Schedule(f"priority with preemption, {servers} GPUs", chosen_anew(highest), servers,
-                     {"order": "priority", "preempt": True}, PRIORITIES, "end"),
+                     {"order": "priority", "preemption": True}, PRIORITIES, "end"),
             Schedule(f"srpt, {servers} GPUs", chosen_anew(shortest_left), servers, {"order": "srpt"}, column="end"),
         ]  # fmt: skip
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Trace, TraceError, Workload
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace, TraceError, Workload
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.intake import Intake
 
@@ -62,7 +62,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Formats:
+class Formats(Result):
     """What can be read: the result of asking for it."""
 
     formats: tuple[Format, ...]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, TraceError
+from fleetlab.core import Estimate, Provenance, Result, TraceError
 from fleetlab.traces.input.files import BROKEN, _unpacked
 from fleetlab.traces.input.intake import Progress, silent
 from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(Result):
     """The files of a published trace, in place; which of them are proved to be the published ones."""
 
     provenance: Provenance

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance, Trace, TraceError
+from fleetlab.core import Estimate, Provenance, Result, Trace, TraceError
 from fleetlab.traces.synthesize.laws import LAWS
 from fleetlab.traces.synthesize.validation.columns import TraceColumns
 from fleetlab.traces.synthesize.validation.demand import demand
@@ -38,7 +38,7 @@ VERDICTS = ("met", "missed", "conflict", "too few")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Result):
     """Each published number, what the trace has, and the verdict."""
 
     frame: pl.DataFrame

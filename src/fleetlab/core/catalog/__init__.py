@@ -1,0 +1,41 @@
+"""Catalogs: one record per order, backfill rule, placement, estimate, sharing mode, resource, wait reason and metric.
+
+Engine constants, help, menus, tables of the guides and validation of input derive from these records.
+"""
+
+from fleetlab.core.catalog.catalog import Catalog
+from fleetlab.core.catalog.metrics import METRICS, Metric
+from fleetlab.core.catalog.policies import (
+    BACKFILLS,
+    ESTIMATES,
+    ORDERS,
+    PLACEMENTS,
+    SHARINGS,
+    BackfillRule,
+    EstimateRule,
+    OrderRule,
+    PlacementRule,
+    SharingMode,
+)
+from fleetlab.core.catalog.reasons import REASONS, WaitReason
+from fleetlab.core.catalog.resources import RESOURCES, Resource
+
+__all__ = [
+    "BACKFILLS",
+    "ESTIMATES",
+    "METRICS",
+    "ORDERS",
+    "PLACEMENTS",
+    "REASONS",
+    "RESOURCES",
+    "SHARINGS",
+    "BackfillRule",
+    "Catalog",
+    "EstimateRule",
+    "Metric",
+    "OrderRule",
+    "PlacementRule",
+    "Resource",
+    "SharingMode",
+    "WaitReason",
+]
