@@ -195,7 +195,7 @@ def test_a_model_that_is_not_installed_is_listed_with_what_to_install(busy, monk
         ({"horizon": 0}, "horizon is below 1: 0"),
         ({"folds": 0}, "folds is below 1: 0"),
         ({"gap": -1}, "gap is below 0: -1"),
-        ({"models": ["prophet"]}, "unknown model or family: `prophet`"),
+        ({"models": ["prophet"]}, "no model or family by that name: `prophet`"),
         ({"by": "user"}, "cannot split demand by: `user`"),
         ({"every": "30d"}, "no demand in whole steps"),
         ({"every": "1h", "horizon": 100}, "too few steps"),

@@ -341,7 +341,7 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"objective": "node"}, "unknown objective"),
+        ({"objective": "node"}, "no objective by that name"),
         ({"objective": "cost"}, "needs prices"),
         ({"prices": {"default": 1}}, "needs prices"),
         ({"objective": "cost", "prices": {}}, "no price for the nodes of pool: `default`"),

@@ -440,7 +440,9 @@ def test_an_address_without_a_file_name_is_refused(tmp_path, address):
 
 
 def test_an_unknown_trace_is_refused_with_the_nearest(tmp_path):
-    with pytest.raises(fleetlab.TraceError, match=r"unknown published trace: `pai2021`; did you mean pai2020\?"):
+    with pytest.raises(
+        fleetlab.TraceError, match=r"no published trace by that name: `pai2021`; did you mean pai2020\?"
+    ):
         fetch("pai2021", into=tmp_path)
 
 

@@ -370,7 +370,7 @@ def test_the_longest_map_is_still_reckoned(written):
 
 def test_a_column_that_no_workload_has_is_refused_with_the_nearest(written):
     with pytest.raises(
-        fleetlab.TraceError, match=r"unknown column of a workload: `gpu_mili`; did you mean gpu_milli\?"
+        fleetlab.TraceError, match=r"no column of a workload by that name: `gpu_mili`; did you mean gpu_milli\?"
     ):
         written("submit\n0\n", gpu_mili="1")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
 from fleetlab.core import Provenance, Trace, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.describe import published
 from fleetlab.describe.profile import Profile
 from fleetlab.describe.section import Section
@@ -18,8 +19,6 @@ from fleetlab.describe.sections.services import services
 from fleetlab.describe.sections.sharing import sharing
 from fleetlab.describe.trace_view import TraceView
 
-Progress = Callable[[str, int, float], None]
-
 SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
     "arrivals": arrivals,
     "runtimes": run_times,
@@ -29,10 +28,6 @@ SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
     "recurrence": recurrence,
     "services": services,
 }
-
-
-def silent(_what: str, _done: int, _share: float) -> None:
-    """Tell nobody."""
 
 
 def describe(
@@ -60,10 +55,7 @@ def describe(
 
 def _wanted(only: Sequence[str]) -> list[str]:
     for name in only:
-        if name not in SECTIONS:
-            near = get_close_matches(name, SECTIONS, 1)
-            msg = f"unknown section: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise WorkloadError(msg, hint=f"sections: {', '.join(SECTIONS)}")
+        lookup("section", name, SECTIONS, error=WorkloadError)
     return [name for name in SECTIONS if name in only or not only]
 
 

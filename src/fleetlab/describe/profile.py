@@ -31,7 +31,7 @@ class Profile(Result):
     @property
     def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
-        return tuple(sentence for s in self.sections for sentence in s.sentences)
+        return tuple(sentence for s in self.sections for sentence in s.findings)
 
     def summary(self) -> list[Estimate]:
         """How many jobs there are, and the first numbers of every section."""

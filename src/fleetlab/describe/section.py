@@ -27,7 +27,7 @@ class Section:
     figures: dict[str, Figure] = field(default_factory=dict)
     compared: dict[str, list[Ecdf]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    sentences: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
 
     def say(self, metric: str, told: Told, unit: str = "") -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from fleetlab.core import WorkloadError
+from fleetlab.core.names import lookup
 from fleetlab.forecast.models.boosting import Boosted
 from fleetlab.forecast.models.intermittent import TSB, Croston
 from fleetlab.forecast.models.neural import Network
@@ -54,9 +55,8 @@ def wanted(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
             known |= {model.name: model for model in FAMILIES[word]}
         elif word in BY_NAME:
             known[word] = BY_NAME[word]
-        elif word != ENSEMBLE:
-            msg = f"unknown model or family: `{word}`"
-            raise WorkloadError(msg, hint=f"there are {', '.join((ALL, *FAMILIES, *BY_NAME, ENSEMBLE))}")
+        else:
+            lookup("model or family", word, (ALL, *FAMILIES, *BY_NAME, ENSEMBLE), error=WorkloadError)
     return list(known.values()), ALL in words or ENSEMBLE in words
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import polars as pl
 
 from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
+from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import tables
 from fleetlab.forecast.catalogue import ENSEMBLE, wanted
 from fleetlab.forecast.demand import By, DemandEvents, Target
@@ -19,7 +20,6 @@ from fleetlab.forecast.study import PartStudy, ahead, study
 from fleetlab.forecast.unannounced import unannounced
 from fleetlab.forecast.verdict import sentences
 
-Progress = Callable[[str, int, float], None]
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
 
@@ -35,7 +35,7 @@ def forecast(
     gap: int | None = None,
     folds: int = 4,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Forecast:
     """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
 
@@ -55,7 +55,7 @@ def forecast(
     if not panels:
         msg = f"{trace.workload.source}: no demand in whole steps of {seconds:,.6g} s"
         raise WorkloadError(msg, hint="use shorter steps, or a trace with resource requests")
-    progress, total, count = progress or (lambda *_: None), len(panels) * len(which), 0
+    total, count = len(panels) * len(which), 0
 
     def done() -> None:
         nonlocal count

@@ -7,13 +7,13 @@ right. A move stops an instance and starts it elsewhere; it takes the time to co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
 from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem, problem
@@ -22,7 +22,6 @@ from fleetlab.plan.solvers import bound, fewest_moves
 from fleetlab.plan.solvers.exact import CurrentPlacement
 from fleetlab.plan.solvers.greedy import PartialPlan, Score, best_fit
 
-Progress = Callable[[str, int, float], None]
 Step = tuple[int, int, int, int, int]  # who, from which node and GPUs, to which node and GPUs
 Freed = tuple[str, list[Step]]
 FREES = ("node", "gpu")
@@ -107,7 +106,7 @@ def defragment(
     most: int | None = None,
     mib_per_second: float = 1000.0,
     restart: float = 60.0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Defragmentation:
     """Which moves free a whole node or GPU, in which order, and what do they cost? The cheapest first, `most` in all.
 
@@ -123,7 +122,7 @@ def defragment(
                .select("job", minutes=(restart + pl.col("memory") / mib_per_second) / 60))  # fmt: skip
     work = _Freeing(p, placing, _costs(p, minutes), free)
     start = work.idle()
-    steps = work.all(math.inf if most is None else most, progress or (lambda *_: None))
+    steps = work.all(math.inf if most is None else most, progress)
     moves = _moves_table(p, here, steps, minutes)
     after = rows(p, here, placing)
     _audit(demand, nodes, before, moves)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Provenance, Workload, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
 from fleetlab.plan.problem import WHOLE, Ints, Problem, problem
 from fleetlab.plan.relocation import emptied
@@ -30,7 +31,6 @@ from fleetlab.plan.solvers.greedy import (
 from fleetlab.plan.solvers.ortools import HINT, there
 from fleetlab.plan.unplaced import why
 
-Progress = Callable[[str, int, float], None]
 AGAIN = 4  # quick plans in other orders, drawn by the seed
 FEW = 500  # instances: beyond, one order must do
 PARTS = (0.0, 0.2, 0.4, 0.6)  # of a node, that rounding a pattern up adds at most
@@ -45,7 +45,7 @@ def plan(
     current: pl.DataFrame | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Where to put it? Every instance of `demand` on one of `nodes`, and a bound on how much better it could be.
 
@@ -61,9 +61,7 @@ def plan(
     _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))
     here = None if current is None else fewest_moves.here_of(p, current)
-    search = _Search(
-        p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, progress=progress or (lambda *_: None)
-    )
+    search = _Search(p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, progress=progress)
     search.notes += [] if current is None or here is None else fewest_moves.notes(p, current, here)
     {"balance": search.balance, "moves": search.moves}.get(objective, search.weight)(here)
     settings = {"objective": objective, "seconds": seconds, "cluster": nodes.source}
@@ -74,10 +72,7 @@ def plan(
 def _known(
     objective: str, seconds: float, seed: int, prices: Mapping[str, float] | None, current: pl.DataFrame | None
 ) -> None:
-    if objective not in METRICS:
-        near = get_close_matches(objective, METRICS, 1)
-        msg = f"unknown objective: `{objective}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise WorkloadError(msg, hint=f"objectives: {', '.join(METRICS)}")
+    lookup("objective", objective, METRICS, error=WorkloadError)
     if not 0 < seconds <= 86_400:
         msg = f"`seconds` must be above 0 and at most a day: {seconds}"
         raise WorkloadError(msg, hint="--seconds 60")

@@ -57,7 +57,7 @@ def story(trace: Trace, *, out: Path, seed: int = 0, progress: Progress | None =
     same = when and " (the same jobs)"
     ends = tuple(f"{a}{b}" for a, b in zip((*why.findings[:2], by.findings[0]), (when, same, same), strict=False))
     # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
-    firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
+    firsts = [sentence for s in seen.sections for sentence in s.findings[-1:]]
     rest = [sentence for sentence in seen.findings if sentence not in firsts]
     told = (*[*firsts[::-1], *rest][: FIVE_SENTENCES - len(ends)][::-1], *ends)
     return Story(page, tuple(f"{said[0].upper()}{said[1:].rstrip('.')}." for said in told))

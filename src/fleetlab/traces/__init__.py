@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from fleetlab.core import Trace, TraceError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces import (
     acme,
     dlrm2025,
@@ -22,7 +23,7 @@ from fleetlab.traces import (
     table,
 )
 from fleetlab.traces.input.format import Format, Formats, Peek
-from fleetlab.traces.input.intake import Intake, Progress, silent
+from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.public.catalogue import PUBLISHED
 from fleetlab.traces.public.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
@@ -61,7 +62,8 @@ def read(
     and `since` when it begins: what was submitted before is submitted then.
     """
     path = Path(path)
-    reader = _reader(format)
+    hint = f"choose from {', '.join(READERS)}; `fleetlab traces` lists them"
+    reader = READERS[lookup("trace format", format, READERS, error=TraceError, hint=hint)]
     peek = Peek(path)
     others = [] if reader.any_table or reader.fits(peek) else [f.name for f in READERS.values() if f.fits(peek)]
     if others:
@@ -93,11 +95,3 @@ def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:
         takers = [f.name for f in READERS.values() if options.keys() <= f.options]
         raise TraceError(msg, hint=f"formats with it: {', '.join(takers)}" if takers else None)
     return options
-
-
-def _reader(name: str) -> Format:
-    if name in READERS:
-        return READERS[name]
-    near = get_close_matches(name, READERS, 1)
-    msg = f"unknown trace format: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-    raise TraceError(msg, hint=f"there are {', '.join(READERS)}; `fleetlab traces` lists them")

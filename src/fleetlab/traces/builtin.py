@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import FleetlabError, Trace, TraceError
-from fleetlab.traces.input.intake import Progress, silent
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize import JOBS, synthesize
 
 WORD = "builtin"

@@ -102,7 +102,7 @@ def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: F
     if mean > 0:
         many = f"the busiest hour has {rough(most / mean)} times that"
         rest = many if whole.sum() > 1 else "the log has less than two full hours"
-        section.sentences.append(f"The mean arrival rate is {amount(mean)} jobs per hour; {rest}.")
+        section.findings.append(f"The mean arrival rate is {amount(mean)} jobs per hour; {rest}.")
 
 
 def _hour_row(name: str, values: Floats, interval: Told) -> dict[str, object]:
@@ -148,7 +148,7 @@ def _by_hour_of_day(section: Section, hours: Ints, jobs: Floats) -> None:
         "Jobs by hour of the day: quartiles over days", "line", frame, "hour of the day", "jobs per hour", alt
     )
     rates = f"{amount(medians[peak])} and {amount(medians[trough])} jobs per hour (medians over days)"
-    section.sentences.append(f"{alt[0].upper()}{alt[1:]}: {rates}.")
+    section.findings.append(f"{alt[0].upper()}{alt[1:]}: {rates}.")
 
 
 def quartiles(at: Ints, values: Floats, count: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -209,7 +209,7 @@ def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
     free, work = float(sums[weekday >= 5].mean()), float(sums[weekday < 5].mean())
     alt = f"a weekend day has {amount(free)} jobs, a weekday {amount(work)} (means)"
     section.figures["jobs by weekday"] = Figure("Jobs by weekday", "bar", frame, "weekday", "jobs per day", alt)
-    section.sentences.append(f"{alt[0].upper()}{alt[1:]}.")
+    section.findings.append(f"{alt[0].upper()}{alt[1:]}.")
 
 
 def _mean_of(days: Floats) -> dict[str, float | None]:
@@ -247,7 +247,7 @@ def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
         if squared[0] < 1 / BURSTY
         else "close to Poisson"
     )
-    section.sentences.append(f"Arrivals are {how}: CV² of inter-arrival times is {amount(squared[0])} (Poisson: 1).")
+    section.findings.append(f"Arrivals are {how}: CV² of inter-arrival times is {amount(squared[0])} (Poisson: 1).")
 
 
 def _burst_row(what: str, window: int | None, interval: Told) -> dict[str, object]:

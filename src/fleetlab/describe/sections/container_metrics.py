@@ -90,6 +90,6 @@ def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, blocks: Blocks) -> N
         f"the mean duty cycle lies between {rough(busy.min())} and {rough(busy.max())} %",
     )  # fmt: skip
     section.say("GPU duty cycle", c.mean, "%")
-    section.sentences.append(
+    section.findings.append(
         f"GPUs are busy {rough(c.mean[0])} % of the time; {100 * c.zero:.3g} % of the samples show none at all."
     )

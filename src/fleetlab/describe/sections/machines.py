@@ -133,7 +133,7 @@ def _tabled(section: Section, shares: list[Allocation]) -> None:
     ]
     if len(allocated) > 1:
         most, least = max(allocated, key=lambda p: p[1]), min(allocated, key=lambda p: p[1])
-        section.sentences.append(
+        section.findings.append(
             f"Mean GPU allocation is highest for {most[0]} ({most[1]:.0f} %), lowest for {least[0]} ({least[1]:.0f} %)."
         )
 

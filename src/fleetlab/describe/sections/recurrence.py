@@ -50,7 +50,7 @@ def _runs(view: TraceView, section: Section) -> None:
     often = share(runs[known] >= OFTEN, None, view.at[known], view.blocks)
     section.say(f"jobs in groups with {OFTEN} or more runs", often, "%")
     groups = view.frame["group"].drop_nulls().n_unique()
-    section.sentences.append(
+    section.findings.append(
         f"{often[0]:.3g} % of the jobs are in groups with {OFTEN} or more runs ({groups:,} groups in total)."
     )
 
@@ -152,6 +152,6 @@ def _say(section: Section, rows: list[dict[str, object]]) -> None:
     interval = tuple(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high"))  # type: ignore[arg-type]
     if np.isfinite(interval[0]):
         section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")  # type: ignore[arg-type]
-        section.sentences.append(
+        section.findings.append(
             f"{rough(interval[0])} % of the instances run within 25 % of the mean of earlier runs by {best['by']}."
         )

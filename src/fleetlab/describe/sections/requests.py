@@ -55,9 +55,7 @@ def _by_request(view: TraceView, section: Section) -> None:
         _classes(view, section)
         requested = 100 * float(view.gpu.mean())
         part = 100 * float(((view.milli > 0) & (view.milli < WHOLE)).sum() / view.gpu.sum())
-        section.sentences.append(
-            f"{requested:.3g} % of the jobs request GPUs, {part:.3g} % of those less than one GPU."
-        )
+        section.findings.append(f"{requested:.3g} % of the jobs request GPUs, {part:.3g} % of those less than one GPU.")
 
 
 def _classes(view: TraceView, section: Section) -> None:
@@ -141,7 +139,7 @@ def _over_use(view: TraceView, section: Section) -> None:
             section.say("median utilization of requested GPUs", _percent(c.quantiles[50]), "%")
     shares = [f"{rough(100 * c.quantiles[50][0])} % of requested {c.series}" for c in curves]
     if shares:
-        section.sentences.append(f"Median usage is {', '.join(shares)}.")
+        section.findings.append(f"Median usage is {', '.join(shares)}.")
 
 
 def _percent(interval: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -171,7 +169,7 @@ def _gangs(view: TraceView, section: Section) -> None:
     interval = [(name, *share(which, weights, view.at, view.blocks)) for name, which, weights in rows]
     section.tables["gangs"] = pl.DataFrame(interval, schema=["what", "%", "low", "high"], orient="row")
     section.say("instances in gangs", interval[1][1:], "%")
-    section.sentences.append(
+    section.findings.append(
         f"{rough(interval[0][1])} % of the jobs are gangs, with {interval[1][1]:.3g} % of the instances."
     )
 

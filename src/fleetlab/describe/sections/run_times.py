@@ -44,7 +44,7 @@ def _run_times(view: TraceView, section: Section) -> None:
     section.say("median run time", jobs.quantiles[50], "s")
     section.say("mean run time", jobs.mean, "s")
     middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
-    section.sentences.append(f"Run time: median {middle}, P90 {nine}, mean {mean}.")
+    section.findings.append(f"Run time: median {middle}, P90 {nine}, mean {mean}.")
 
 
 NAMES = {"request": "GPU request", "type": "GPU type", "user": "user class", "length": "length"}
@@ -103,7 +103,7 @@ def _still_running(view: TraceView, section: Section) -> None:
     estimates = survival(view, running, known)
     _draw_survival(section, estimates)
     last, alone = estimates[1], estimates[0]
-    section.sentences.append(
+    section.findings.append(
         f"{last.censored:,} of {last.count:,} jobs that started have not ended, "
         + (
             "most for longer than any ended job ran: their ends were likely not logged."
@@ -194,7 +194,7 @@ def _waits(view: TraceView, section: Section) -> None:
     section.say("P90 wait", jobs.quantiles[90], "s")
     middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
     none = f"; {100 * jobs.zero:.3g} % of the jobs do not wait" if jobs.zero >= 0.5 else ""
-    section.sentences.append(f"Wait: median {middle}, P90 {nine}, mean {mean}{none}.")
+    section.findings.append(f"Wait: median {middle}, P90 {nine}, mean {mean}{none}.")
 
 
 def _part(view: TraceView, section: Section) -> None:
@@ -220,4 +220,4 @@ def _part(view: TraceView, section: Section) -> None:
             section.say(f"{name} jobs with wait above run time", interval[name], "%")
     if len(interval) > 1:
         short, long = (f"{rough(interval[name][0])} %" for name in ("short", "long"))
-        section.sentences.append(f"{short} of the short jobs and {long} of the long ones wait longer than they run.")
+        section.findings.append(f"{short} of the short jobs and {long} of the long ones wait longer than they run.")

@@ -65,7 +65,7 @@ def _delays(view: TraceView, section: Section, role: str) -> None:
     section.say("mean scheduling delay", first.mean, "s")
     worst = max(of_roles, key=lambda c: c.mean[0], default=first)
     other = f" ({worst.series}:  {spoken(worst.mean[0])})" if len(of_roles) > 1 else ""
-    section.sentences.append(
+    section.findings.append(
         f"The mean scheduling delay is {spoken(first.mean[0])}{other}; {100 * first.zero:.3g} % have none; the "
         f"{TEN} longest make up {rough(_largest(view, None))} % of the sum."
     )
@@ -100,7 +100,7 @@ def _run_times(view: TraceView, section: Section, role: str) -> None:
     if what == "latency":
         for c in section.compared.get("latency by kind", [])[:1]:
             section.say("median latency of requests", c.quantiles[50], "s")
-            section.sentences.append(
+            section.findings.append(
                 f"Request latency: median {spoken(c.quantiles[50][0])}, P99 {spoken(c.quantiles[99][0])}."
             )
         return
@@ -141,7 +141,7 @@ def _rules(view: TraceView, section: Section) -> None:
     name = f"delay by {RULE}"
     table = section.tables[name].hstack(_apart(view, there, rule.astype(np.int64), values))
     section.tables[name] = table
-    section.sentences.append(_turned(table))
+    section.findings.append(_turned(table))
 
 
 def _turned(table: pl.DataFrame) -> str:
@@ -238,6 +238,6 @@ def _efficiency(view: TraceView, section: Section) -> None:
     columns = ["of", "instances", "request over limit", "low", "high", "in total", "share below"]
     section.tables["request over limit"] = pl.DataFrame(rows, schema=columns, orient="row")
     below = [f"{name} ({value:.3g})" for name, _, value, *_ in rows if value < 1 - 1e-9]
-    section.sentences.append(
+    section.findings.append(
         "Requests equal limits" + (f", but for {', '.join(below)}." if below else " for every resource.")
     )

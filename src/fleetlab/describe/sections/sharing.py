@@ -46,7 +46,7 @@ def _requested(view: TraceView, section: Section) -> None:
     sums = [view.blocks.sums(view.at, x) for x in amounts.values()]
     saved = _percent(view.blocks.ratio(sums[1] - sums[0], sums[1]))
     section.say("requested GPUs saved by sharing", saved, "%")
-    section.sentences.append(f"Fractional requests save {rough(saved[0])} % of the GPUs compared with whole GPUs.")
+    section.findings.append(f"Fractional requests save {rough(saved[0])} % of the GPUs compared with whole GPUs.")
     if not view.clocked or view.span < 2 * 86_400:
         section.absent("requested GPUs by hour of day", "no time zone, or less than two days")
         return
@@ -126,4 +126,4 @@ def _used(view: TraceView, section: Section) -> None:
 
 def _say_little(section: Section, interval: Told) -> None:
     section.say("GPU jobs with utilization below 50 % of their request", interval, "%")
-    section.sentences.append(f"{interval[0]:.3g} % of the GPU jobs use less than half of their GPU request.")
+    section.findings.append(f"{interval[0]:.3g} % of the GPU jobs use less than half of their GPU request.")

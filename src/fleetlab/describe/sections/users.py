@@ -108,7 +108,7 @@ def _say(section: Section, rows: list[dict[str, object]], count: int) -> None:
     interval = tuple(float(instances[k]) for k in ("top 5 %, %", "low", "high"))  # type: ignore[arg-type]
     section.say(f"{instances['weighted by']} of the top 5 % of users", interval, "%")  # type: ignore[arg-type]
     paper = f" (published: {published.numbers('users')['instances of the top 5 % of users']:.0f} %)"
-    section.sentences.append(
+    section.findings.append(
         f"The top 5 % of {count:,} users have {interval[0]:.3g} % of the {instances['weighted by']}"
         f"{paper if section.like_pai else ''}."
     )

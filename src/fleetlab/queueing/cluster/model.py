@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
+from fleetlab.core.progress import Progress, silent
 from fleetlab.queueing import _arrivals
 from fleetlab.queueing._arrivals import HOUR, between
 from fleetlab.queueing.cluster import prediction
@@ -20,7 +20,6 @@ from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, PoolJobs, pools, sp
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
 from fleetlab.queueing.distributions import Floats
 
-Progress = Callable[[str, int, float], None]
 Row = dict[str, Any]
 
 NAMES = dict.fromkeys(("pool", "class", "model", "violated", "assumption", "figure", "meaning"), pl.String)
@@ -53,7 +52,7 @@ class ClusterModel(Result):
         return f"<ClusterModel {self.frames['pools'].height} pools{first}>"
 
 
-def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress | None = None) -> ClusterModel:
+def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress = silent) -> ClusterModel:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
     Pools are GPU types; a job that may run on several is assigned to one at random, weighted by their GPUs.
@@ -68,8 +67,7 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins, weights))
-        if progress:
-            progress("pools", k + 1, (k + 1) / len(among))
+        progress("pools", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, weights, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)

@@ -5,7 +5,7 @@ Memory holds a few blocks of a file, never all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from shutil import rmtree
@@ -15,21 +15,14 @@ from weakref import finalize
 import polars as pl
 
 from fleetlab.core import TraceError
+from fleetlab.core.progress import Progress, silent
 from fleetlab.core.trace import COUNTS, REJECTS
 from fleetlab.traces.input import line_blocks
 from fleetlab.traces.input.delimited import Layout, ParsedBlock, TableSchema, parse, read_header
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.line_blocks import LONGEST, Block, blocks, prefetch
 
-__all__ = ["LONGEST", "Intake", "Progress", "Rule", "TableSchema", "silent"]
-
-# What is being read, how many rows of it so far, and how far into the packed bytes (0 to 1).
-Progress = Callable[[str, int, float], None]
-
-
-def silent(_what: str, _rows: int, _share: float) -> None:
-    """Tell nobody."""
-
+__all__ = ["LONGEST", "Intake", "Rule", "TableSchema"]
 
 # A rule says what is wrong, with the expression that is true for a bad row; what comes after it
 # shows the value: a column, or an expression.

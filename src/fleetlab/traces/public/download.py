@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.intake import Progress
+from fleetlab.core.progress import Progress
 from fleetlab.traces.public.catalogue import File
 
 CHUNK = 1 << 18

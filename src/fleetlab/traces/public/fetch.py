@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -15,8 +14,9 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, TraceError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.input.files import BROKEN, _unpacked
-from fleetlab.traces.input.intake import Progress, silent
 from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
 from fleetlab.traces.public.download import Patience, discard, download
 
@@ -66,11 +66,9 @@ def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str
 
     `base` is another place where the same files lie: a mirror, `https://mirror.example/pai`.
     """
-    if name not in PUBLISHED:
-        near = get_close_matches(name, PUBLISHED, 1)
-        msg = f"unknown published trace: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise TraceError(msg, hint=f"there are {', '.join(PUBLISHED)}")
-    return gather(PUBLISHED[name], into=into, progress=progress, base=base)
+    return gather(
+        PUBLISHED[lookup("published trace", name, PUBLISHED, error=TraceError)], into=into, progress=progress, base=base
+    )
 
 
 def gather(

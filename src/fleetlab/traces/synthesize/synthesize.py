@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Provenance, Trace, TraceError, Workload
-from fleetlab.traces.input.intake import Progress, silent
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize.arrivals import submissions
 from fleetlab.traces.synthesize.groups import Groups, groups, job_shapes
 from fleetlab.traces.synthesize.joint_law import Bools, Ints
@@ -48,7 +48,7 @@ def synthesize(
     >>> synthesize("pai2020", jobs=1000, seed=7)
     <Trace 1,000 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
     """
-    _known(name)
+    lookup("synthetic trace", str(name), NAMES, error=TraceError)
     span = _checked_span(jobs, days, seed)
     frame, first = _jobs(jobs, span, seed, progress)
     used = [c for c in frame.columns if c.startswith("used_")]
@@ -62,14 +62,6 @@ def synthesize(
         usage=_used(frame.select("instances", "status", *used)),
         notes=NOTES,
     )
-
-
-def _known(name: str) -> None:
-    if name in NAMES:
-        return
-    near = get_close_matches(str(name), NAMES, 1)
-    msg = f"unknown synthetic trace: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-    raise TraceError(msg, hint=f"there is {', '.join(NAMES)}")
 
 
 def _checked_span(jobs: int, days: float | None, seed: int) -> float:

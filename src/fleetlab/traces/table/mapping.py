@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from shlex import quote
 
 from fleetlab.core import TraceError
+from fleetlab.core.names import lookup
 from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.table.expression import (
     BinaryOperation,
@@ -72,10 +73,7 @@ def column_map(given: Mapping[str, str], there: Sequence[str], zone: str) -> Col
 
 
 def _node(target: str, text: str, there: Sequence[str]) -> Node:
-    if target not in SCHEMA:
-        near = get_close_matches(target, SCHEMA, 1)
-        msg = f"map: unknown column of a workload: `{target}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise TraceError(msg, hint=f"there are {', '.join(SCHEMA)}")
+    lookup("column of a workload", target, SCHEMA, error=TraceError)
     try:
         node = parse(str(text))
     except ExpressionError as e:
