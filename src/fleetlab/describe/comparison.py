@@ -2,7 +2,7 @@
 
 The widest gap is Kolmogorov and Smirnov's; its interval comes from the bands of Dvoretzky, Kiefer and Wolfowitz of
 both, so that it holds for independent values. The area is Wasserstein's first distance, in the figure's
-unit. Medians are told apart with the interval of Zou and Donner (2008), from the intervals of both.
+unit. The difference of medians has the interval of Zou and Donner (2008), from the intervals of both.
 """
 
 from __future__ import annotations

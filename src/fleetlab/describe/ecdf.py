@@ -1,4 +1,4 @@
-"""A distribution function: as exact as its grid, with a band, quantiles and a mean that know how sure they are.
+"""Empirical distribution functions with confidence bands, quantiles and means.
 
 The band is pointwise. It comes from how much blocks of time differ: a share is a ratio of sums over blocks, and its
 variance that of what blocks have beyond it (Cochran 1977), with Student's t for that many blocks. Where a sample is too

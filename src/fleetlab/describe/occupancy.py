@@ -1,4 +1,4 @@
-"""What is held of something over time: the mean over each stretch, exactly."""
+"""Allocation over time: the exact mean over each interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a description found: sections, each with numbers to say first, tables and figures, and what is missing."""
+"""The result of `describe`: sections with estimates, tables and figures, and what is not in the trace."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ACROSS, POINT = 0.08, 1.0  # a quantile's value may be misread by 8 %, a level b
 ACROSS_ENDS, TAIL = 0.15, 0.1  # beyond P5 and P95: 15 % of the value, a tenth of the tail
 MIDDLE = 5.0, 95.0
 MISREAD = 0.03  # of a request: the pixel by which a step may be misread
-HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
+HAIR = 1.0001  # relative tolerance, so that round requests compare as equal
 ERRORS = 3.0  # standard errors of a sample of this size, on top
 
 

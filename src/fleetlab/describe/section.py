@@ -1,4 +1,4 @@
-"""A section of a profile while it is put together: numbers to say first, tables, figures, and what is missing."""
+"""A section of a profile: estimates, findings, tables, figures, and what is not in the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs used: sensor rows joined to what was asked for."""
+"""Measured usage, joined to requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Demand over time from any trace: what is asked for in each step, what is let go, and what is held at its end."""
+"""Demand over time: resources requested and released in each step, and allocated at its end."""
 
 from __future__ import annotations
 

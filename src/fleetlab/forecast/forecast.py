@@ -1,4 +1,4 @@
-"""The verb of this room."""
+"""`forecast`: demand of the next steps, with intervals and a leaderboard of models."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from fleetlab.forecast.verdict import spoken
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Result):
-    """What comes next; `sentences` are to be read first, `tables()` has the leaderboard."""
+    """A forecast; `findings` come first, `tables()` has the leaderboard."""
 
     provenance: Provenance
     findings: tuple[str, ...]
@@ -30,7 +30,7 @@ class Forecast(Result):
         return f"<Forecast of {target}, {series} series, {spoken(self.every)} steps, {self.provenance.source}>"
 
     def summary(self) -> list[Estimate]:
-        """NRMSE one step ahead and at the end of the horizon, by what was taken."""
+        """NRMSE of the selected models, one step ahead and at the end of the horizon."""
         rows = self.frames["chosen"]
         ends = rows.filter(pl.col("steps ahead").is_in([1, rows["steps ahead"].max()])).with_columns(
             pl.col("NRMSE", "low", "high").fill_null(float("nan"))

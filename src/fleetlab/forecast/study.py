@@ -33,7 +33,7 @@ class PartStudy:
     walks: dict[str, WalkForward]
     widths: dict[str, Widths]  # of the tail
     simple: list[list[str]]  # [horizon][series]: the best simple model on past folds
-    taken: list[list[str]]  # [horizon][series]: the best of all, if it surely enough beats that one
+    taken: list[list[str]]  # [horizon][series]: the best model, if it beats the simple one significantly
     weights: Floats  # [models, series], of the ensemble
     members: tuple[str, ...]
     blocks: Blocks  # of the tail
@@ -102,7 +102,7 @@ def _choose(
 def _take(
     missed: Mapping[str, Floats], squares: Mapping[str, Floats], blocks: Blocks, simple: str, h: int, k: int
 ) -> str:
-    """The model that missed least of those that beat the simple one surely enough; else the simple one."""
+    """The most accurate model that beats the simple one significantly; else the simple one."""
     # Where many are tried one of them is lucky: the chance is shared out among them (Bonferroni).
     allowed = LUCK / max(1, sum(name not in SIMPLE for name in missed))
     for name in sorted(missed, key=lambda n: float(squares[n][h, k])):

@@ -1,4 +1,4 @@
-"""What was found, as tables: the leaderboard, what was taken, signs of overfitting, and what comes."""
+"""Tables: the leaderboard, selected models, signs of overfitting, and the forecast."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def to_come(study: PartStudy, values: Floats, widths: Floats) -> pl.DataFrame:
 
 
 def held_out(study: PartStudy) -> pl.DataFrame:
-    """What was said of every step of the tail, and what came: by what was taken, at some steps ahead."""
+    """Forecast and actual value of every step of the held-out period, by the selected model, at some steps ahead."""
     rows = []
     for k, resource in enumerate(study.panel.names):
         for step in reported(study.horizon):

@@ -1,4 +1,4 @@
-"""How much of what is asked for comes out of the blue: from apps that nobody heard of in the hour before.
+"""The share of requests from apps without a request or release in the hour before.
 
 No series tells it before it comes. The error that is left to one who knows everything else, and of this the mean, is
 a floor for any model that sees the past alone.

@@ -1,4 +1,4 @@
-"""What was found, in sentences: what is predictable how far ahead, by what, and what that means for scaling."""
+"""Findings: what is predictable how far ahead, by which model, and what that means for scaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which moves free a whole node or a whole GPU, in which order, and what do they cost?
+"""`defragment`: moves that free whole nodes or GPUs, in order, with their cost.
 
 Moves are made one after the other, and each goes to where there is room at that moment: at every step the placement is
 right. A move stops an instance and starts it elsewhere; it takes the time to copy its memory, and to start.

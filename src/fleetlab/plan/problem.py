@@ -1,4 +1,4 @@
-"""What is asked and what is there, as arrays: kinds of instances that ask for the same, classes of equal nodes."""
+"""Demand and nodes as arrays: kinds of identical instances, classes of identical nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Problem:
 
 
 def problem(demand: Workload, nodes: Cluster, *, weight: pl.Series | None = None) -> Problem:
-    """Put a demand and nodes side by side; `weight` is what each node counts for, 1 unless told."""
+    """Put a demand and nodes side by side; `weight` is the weight of each node (default: 1)."""
     if not 0 < demand.instances <= MOST:
         msg = f"{demand.source}: a plan takes 1 to {MOST:,} instances, not: {demand.instances:,}"
         large = "plan a part of it, such as half of the instances on half of the nodes"
@@ -129,7 +129,7 @@ def _joined(
 
 
 def _part(requests: Ints, there: Ints) -> Floats:
-    """The largest share of anything, [kinds, classes]; infinite where there is none of what is asked."""
+    """The largest share of anything, [kinds, classes]; infinite where a requested resource is absent."""
     wanted, has = np.broadcast_arrays(requests[:, None, :], there[None, :, :])
     largest = np.where(wanted > 0, np.inf, 0.0)
     return np.asarray(np.divide(wanted, has, out=largest, where=has > 0).max(axis=2))

@@ -1,4 +1,4 @@
-"""What a plan is: who goes where, how good that is at least, and what does not fit."""
+"""The result of `plan`: placements, the bound, and what does not fit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Plan(Result):
         return (self.value - self.bound) / self.bound if self.bound > 0 else math.inf
 
     def summary(self) -> list[Estimate]:
-        """What was asked for, from the bound to what was found; and how full the nodes in use are."""
+        """The objective with its bound, and the load of nodes in use."""
         objective = self.provenance.settings["objective"]
         name, unit = METRICS[objective]
         times = 100.0 if unit == "%" else 1.0

@@ -111,11 +111,11 @@ def _slots(p: Problem, k: int) -> tuple[object, ...] | None:
                 int(p.cards[c] // p.gpus[k]) if p.milli[k] == WHOLE else int(p.cards[c] * (WHOLE // p.milli[k]))
             )
         slots += int(p.there[c]) * min(each, default=int(p.count[k]))
-    asked = int(p.count[k])
-    if slots >= asked:
+    requested = int(p.count[k])
+    if slots >= requested:
         return None
-    text = f"{asked:,} identical instances, empty nodes hold at most {slots:,} of them"
-    return (_first(p, k), asked, "one kind", "slots", asked, slots, asked - slots, text, True)
+    text = f"{requested:,} identical instances, empty nodes hold at most {slots:,} of them"
+    return (_first(p, k), requested, "one kind", "slots", requested, slots, requested - slots, text, True)
 
 
 def _left_over(p: Problem, placing: PartialPlan, k: int, *, proved: bool) -> tuple[object, ...]:

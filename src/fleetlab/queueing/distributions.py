@@ -1,4 +1,4 @@
-"""Run times as laws: moments, tails and transforms in closed form, and the words that name a law.
+"""Service time distributions: moments, tails and transforms in closed form.
 
 A law is said as `exponential:MEAN`, `deterministic:MEAN`, `hyperexponential:MEAN:SCV`, `lognormal:MEAN:SCV`,
 `pareto:ALPHA:LOW:HIGH`, `empirical:VALUE:VALUE:…`, or, where no more is known, `moments:MEAN:SCV`. SCV is the squared

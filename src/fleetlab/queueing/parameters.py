@@ -1,4 +1,4 @@
-"""Words and numbers as a formula takes them, or a word on which of them cannot be."""
+"""Parameters of the formulas: meaning, range, and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb: a model by its name, its parameters as the theory writes them, an answer that says how good it is."""
+"""`solve`: evaluate a queueing model by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door: foreign logs come in here and leave as a Trace; nothing behind it knows a dataset by name."""
+"""Read logs of many formats into a Trace; no other room knows a dataset by name."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Eighteen numbers a line, -1 where one is not known; lines that begin with `;` are comments, and those at the top
 describe the machine. It is a format of CPU machines: a job of p processors becomes a gang of p instances with one CPU
-each, since all that the format promises is that they run at the same time, and not on which nodes. Asked for counts
-before what was given, for processors; of memory only what was asked for.
+each, since all that the format promises is that they run at the same time, and not on which nodes. Requested
+processors are used before allocated ones; memory is the requested one.
 
 User, group and application numbers become names ("12"). The time that users asked for is the series `requested`. Where
 jobs were swapped out, a job's line is followed by one for each burst (status 2, 3 or 4): they are the series `bursts`.

@@ -1,4 +1,4 @@
-"""When do jobs come? By hour, by hour of the day and weekday, and how much they come in bursts."""
+"""Arrivals: per hour, by hour of the day and weekday, and burstiness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE_HOUR = 0.95  # of an hour must lie in the trace for its count to be one of
 
 
 def arrivals(view: TraceView, section: Section) -> None:
-    """Put together what is known of arrivals."""
+    """Describe arrivals."""
     came = ~view.frame["older"].to_numpy()
     if older := int((~came).sum()):
         section.absent(f"submit times of {older:,} jobs", "they are older than the log: not counted as arrivals")
@@ -48,7 +48,7 @@ def arrivals(view: TraceView, section: Section) -> None:
 
 
 def _hourly(view: TraceView, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
-    """The hours that lie in the trace, what was asked for in each, and how much of it lies in the trace."""
+    """The hours of the trace, requests submitted in each, and the covered fraction of each hour."""
     hour = view.local_hour[came]
     first, count = int(hour.min()), int(hour.max() - hour.min()) + 1
     many = view.instances[came]

@@ -1,4 +1,4 @@
-"""What containers of a service measured over time: duty cycles, memory, queues and latencies."""
+"""Container metrics over time: duty cycles, memory, queues and latencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the machines is given away and used, by node type; CPUs beside GPUs; what machines measured."""
+"""Allocation and utilization by node type, CPUs per GPU, and node metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often does the same job come again, and how well do those before it tell how long it will run?"""
+"""Recurring groups, and prediction of run times from earlier jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do jobs ask for and use, in how many instances, who asks, and where do they run?"""
+"""Requests and usage, gang sizes, users, and placements."""
 
 from __future__ import annotations
 

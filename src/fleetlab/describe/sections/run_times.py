@@ -1,4 +1,4 @@
-"""How long do jobs run, how long do they wait, and which part of their time is waiting?"""
+"""Run times, waits, and wait over JCT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a trace of services: delays and run times by role, application and placement rule, and what is asked of limits.
+"""Traces of services: delays and run times by role, application and placement rule; requests over limits.
 
 Means of delays hang on a few instances, so medians and tails stand beside them. Where a rule is set for a whole
 application, applications are drawn again for intervals, not instances.

@@ -1,4 +1,4 @@
-"""What does it bring that jobs share GPUs, and how much of what they hold do they use?"""
+"""Effect of fractional GPU requests, and utilization of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks for how much? The skew of users."""
+"""Skew of users: jobs per user, top 5 %, Gini coefficient."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _bootstrap(of: Callable[[Floats], float], amounts: Floats, drawn: list[Float
 
 
 def top_share(ranked: Floats) -> float:
-    """What the busiest twentieth has of all, from amounts in falling order.
+    """The share of the top 5 %, from amounts in falling order.
 
     >>> top_share(np.array([5.0] + [1.0] * 19))
     0.20833333333333334

@@ -42,7 +42,7 @@ class ExactResult:
 
 @dataclass(slots=True)
 class _Data:
-    """What is asked: of which nodes, and who may stay where."""
+    """The model's data: candidate nodes, and current placements."""
 
     problem: Problem
     nodes: Ints  # those that a plan may use
@@ -188,7 +188,7 @@ def _amounts(d: _Data, n: int, who: list[tuple[int, Any]]) -> None:
     for a in range(p.ask.shape[1]):
         if any(p.ask[k, a] for k, _ in who):
             d.model.add(sum(int(p.ask[k, a]) * x for k, x in who) <= int(p.have[p.of[n], a]) * d.used[n])
-    for k, x in who:  # who asks for nothing is on a node in use too
+    for k, x in who:  # an instance without requests also puts its node in use
         if not p.ask[k].any():
             d.model.add(x <= int(p.count[k]) * d.used[n])
 

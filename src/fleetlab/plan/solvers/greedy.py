@@ -1,4 +1,4 @@
-"""Quick plans: the largest first, each to where it fits best."""
+"""Greedy heuristics: the largest first, each to the best-fitting node."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def best_fit(nodes: NodeState, k: int, at: Ints) -> Floats:
 
 
 def aligned(nodes: NodeState, k: int, at: Ints) -> Floats:
-    """The dot product of what is free and what is asked for, the largest first (Panigrahy et al., 2011)."""
+    """The dot product of free and requested resources, the largest first (Panigrahy et al., 2011)."""
     p = nodes.problem
     ask = _parts(nodes, p.ask[k][None, :], np.array([p.gpus[k] * p.milli[k]]))[0]
     return np.asarray(-(_parts(nodes, nodes.free[at], nodes.gpu[at].sum(axis=1)) @ ask))

@@ -1,4 +1,4 @@
-"""The model of a cluster: what pools are asked for, how long theory says jobs wait, and what speaks against it."""
+"""The queueing model of a cluster: load by pool, predicted waits, and violated assumptions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterModel(Result):
-    """Pools and classes: offered load, utilization, predicted waits, the model used and what speaks against it."""
+    """Pools and classes: offered load, utilization, predicted waits, the model used and violated assumptions."""
 
     frames: dict[str, pl.DataFrame]
     estimates: tuple[Estimate, ...]

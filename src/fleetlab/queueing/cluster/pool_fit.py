@@ -1,4 +1,4 @@
-"""One pool fitted: its jobs, what was learnt of them, and the waits that follow."""
+"""The model of one pool: its jobs, fitted parameters, and predicted waits."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _pool(name: object, nodes: pl.DataFrame, servers: float) -> GpuPool:
 
 
 def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[PoolJobs], tuple[str, ...]]:
-    """The jobs of each pool; who may run in several is given one by lot, in proportion to their GPUs."""
+    """Split jobs by pool; a job that may run in several is assigned to one at random, weighted by GPUs."""
     known = workload.frame.filter(pl.col("runtime").is_not_null())
     requested = {name: known[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
     many = known["instances"].cast(pl.Int64).to_numpy()

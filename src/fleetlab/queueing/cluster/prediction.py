@@ -1,10 +1,10 @@
-"""How long jobs of a pool should wait, where theory can tell: one pool as a GI/G/m of equal work, hour by hour.
+"""Predicted waits of a pool: a GI/G/m of equal work, hour by hour.
 
 A job of n servers for X seconds brings work nX. Work and variability decide the wait at high load, whatever the sizes
 (Grosof, Harchol-Balter and Scheller-Wolf 2022 for orders that keep servers filled), so the pool is taken for m servers
 that each have the n of the usual server second, with jobs of the same work. Whitt's GI/G/m gives their wait. Over a
-day it is that of the load that would run then if nobody waited (modified offered load). Who waits depends on what is
-asked for: the chance of each class is to the pool's as its chance of not fitting is by Kaufman and Roberts.
+day it is evaluated at the modified offered load of each hour. The probability of waiting of a class, relative to the
+pool, is proportional to its blocking probability by Kaufman and Roberts.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _variability(rho: Floats, m: int, ca2: float, cs2: float) -> Floats:
 
 
 def of_class(waits: WaitDistribution, ratio: float) -> WaitDistribution:
-    """The waits of those who have to wait `ratio` times as often; who waits, waits as long as others."""
+    """The waits of a class whose probability of waiting is `ratio` times that of the pool."""
     chance = np.minimum(1.0, waits.chance * ratio)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(waits.chance > 0, waits.mean * chance / waits.chance, waits.mean)

@@ -1,4 +1,4 @@
-"""What a model assumes and a log does not do, in words, with the figure that says so."""
+"""Assumptions of the model that the log violates, with the value that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrivals and run times of which two moments are known: approximations and a bound, each good somewhere.
+"""Arrivals and service times with two known moments: approximations and a bound.
 
 Formulas take the load as a number or as an array, so that a day of loads is one call.
 """
@@ -91,7 +91,7 @@ def _mdc_wait(lam: float, mu: float, c: int) -> float:
 
 
 def _about(lam: float, mu: float, c: int, wait: float) -> FormulaOutput:
-    """An approximate mean wait; its quantiles as if who waits at all waits for an exponential time."""
+    """An approximate mean wait; quantiles assume that a positive wait is exponential."""
     rho = lam / (c * mu)
     chance = erlang_c(c, lam / mu)
     metrics = waits(rho=rho, wait=wait, mean=1 / mu, lam=lam)

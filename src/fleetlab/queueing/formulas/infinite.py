@@ -1,4 +1,4 @@
-"""Room for everybody: how much would run at once if nobody had to wait, steady or over a day.
+"""Infinite-server queues: the number of jobs in service, at a constant or a periodic rate.
 
 Under a rate that repeats, the offered load follows it late and smoothed. The rates are told at even steps of the period
 and joined by the one wave of few frequencies that passes through all of them; that wave is carried through exactly.

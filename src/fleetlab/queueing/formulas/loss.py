@@ -1,4 +1,4 @@
-"""Jobs of several servers that go away where they do not fit: Kaufman and Roberts' recursion, exact."""
+"""Loss systems with multi-server jobs: the Kaufman–Roberts recursion, exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poisson arrivals, run times of any law, one server: exact means, by who is served first."""
+"""Poisson arrivals, any service time distribution, one server: exact means by queue order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ps(lam: float, service: Service) -> FormulaOutput:
 
 
 def sjf(lam: float, service: Service) -> FormulaOutput:
-    """The shortest goes first; who has begun stays."""
+    """Shortest job first, without preemption."""
     law = _whole(service)
     mean, rho = law.moment(1), lam * law.moment(1)
     if rho >= 1:
@@ -60,7 +60,7 @@ def sjf(lam: float, service: Service) -> FormulaOutput:
 
 
 def srpt(lam: float, service: Service) -> FormulaOutput:
-    """Who needs the least time to the end is served; others are put off without loss."""
+    """Shortest remaining processing time first, preemptive resume."""
     law = _whole(service)
     rho = lam * law.moment(1)
     response = math.inf

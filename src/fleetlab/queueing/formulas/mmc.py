@@ -62,7 +62,7 @@ def mmc(lam: float, mu: float, c: int) -> FormulaOutput:
 
 
 def blocked(a: float, c: int) -> FormulaOutput:
-    """Erlang B: who finds all servers taken goes away."""
+    """Erlang B: a job that finds all servers busy is lost."""
     chance = erlang_b(c, a)
     busy = a * (1 - chance)
     return FormulaOutput(
@@ -75,6 +75,6 @@ def blocked(a: float, c: int) -> FormulaOutput:
 
 
 def delayed(a: float, c: int) -> FormulaOutput:
-    """Erlang C: who finds all servers taken waits."""
+    """Erlang C: a job that finds all servers busy waits."""
     metrics = [Estimate.exact("probability of waiting", erlang_c(c, a)), Estimate.exact("utilization", min(a / c, 1.0))]
     return FormulaOutput(metrics, notes=stable(a / c))

@@ -1,4 +1,4 @@
-"""Jobs that hold several servers at once and start in order of arrival: how much gets through, how long it takes.
+"""Multi-server jobs under FCFS: maximum throughput and response time.
 
 The head of the line blocks all behind it, so servers idle while jobs wait. What gets through is what a system with a
 line that never ends does: its state is what runs, and the class of the blocked head.

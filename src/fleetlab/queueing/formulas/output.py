@@ -1,4 +1,4 @@
-"""What a formula hands back, in the words that all of them share."""
+"""The output of a formula, and the metrics that formulas share."""
 
 from __future__ import annotations
 

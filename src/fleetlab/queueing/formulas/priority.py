@@ -1,4 +1,4 @@
-"""Classes of different rank, the first before all others: with and without putting others off."""
+"""Priority classes, the first one highest: with and without preemption."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleetlab.queueing.formulas.output import FormulaOutput, alike, classes, sta
 
 
 def cobham(lam: tuple[float, ...], service: tuple[Service, ...]) -> FormulaOutput:
-    """One server; who has begun stays."""
+    """One server, without preemption."""
     alike(lam=lam, service=service)
     load = [rate * s.moment(1) for rate, s in zip(lam, service, strict=True)]
     first = sum(part * s.moment(2) / (2 * s.moment(1)) for part, s in zip(_served(load), service, strict=True))
@@ -24,7 +24,7 @@ def cobham(lam: tuple[float, ...], service: tuple[Service, ...]) -> FormulaOutpu
 
 
 def preemptive(lam: tuple[float, ...], service: tuple[Service, ...]) -> FormulaOutput:
-    """One server; who comes with a higher rank puts off who runs, and nothing is lost."""
+    """One server, preemptive resume."""
     alike(lam=lam, service=service)
     load = [rate * s.moment(1) for rate, s in zip(lam, service, strict=True)]
     waits, means, first = [], [s.moment(1) for s in service], 0.0
@@ -59,7 +59,7 @@ def bondi_buzen(lam: tuple[float, ...], service: tuple[Service, ...], c: int) ->
     alike(lam=lam, service=service)
     total, whole = sum(lam), _Pooled(lam, service)
     load = [rate * s.moment(1) / c for rate, s in zip(lam, service, strict=True)]
-    first = total * whole.moment(2) / (2 * c * c)  # at one server that is c times as fast
+    first = total * whole.moment(2) / (2 * c * c)  # of one server with c times the speed
     common = whitt_wait(total, 1 / whole.moment(1), c, 1.0, scv(whole))
     scale = common * (1 - sum(load)) / first if sum(load) < 1 else math.inf
     return _output(lam, load, [scale * w for w in _cobham(first, load)], [s.moment(1) for s in service])

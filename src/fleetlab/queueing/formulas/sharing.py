@@ -1,4 +1,4 @@
-"""GPUs that several jobs share: each runs slower, none waits."""
+"""Processor sharing of GPUs: jobs slow each other down, none waits."""
 
 from __future__ import annotations
 

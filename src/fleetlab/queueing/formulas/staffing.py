@@ -1,4 +1,4 @@
-"""How many servers? The square-root rule, and what is left of a wait where it is followed."""
+"""Square-root staffing and the Halfin–Whitt regime."""
 
 from __future__ import annotations
 

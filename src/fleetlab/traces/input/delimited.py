@@ -1,4 +1,4 @@
-"""Lines of a foreign table as rows of its columns, or as a reason why not.
+"""Parse the lines of a delimited table into rows; a line that does not parse is returned with the reason.
 
 A block is parsed by polars where it is clean, which is nearly always, and line by line where it is not, so that one
 bad line costs one block a slower parse and no other row anything. Both ways give the same rows.
@@ -37,7 +37,7 @@ class TableSchema:
 
     @property
     def wanted(self) -> dict[str, type[pl.DataType]]:
-        """The columns that come out."""
+        """The columns that are read."""
         return {k: v for k, v in self.columns.items() if self.only is None or k in self.only}
 
 
@@ -181,7 +181,7 @@ def _record(
     try:
         text = b"\n".join(lines[first : first + length]).decode().removesuffix("\r")
         fields = _fields(text, layout)
-    # Lines joined in vain are then looked at one by one: a stray quote must not take others with it.
+    # If the joined lines do not parse, only the first one is bad: a stray quote must not reject the lines after it.
     except UnicodeDecodeError:
         return 1, "not UTF-8"
     except csv.Error as e:

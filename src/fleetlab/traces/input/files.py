@@ -1,7 +1,6 @@
-"""Foreign files as streams of bytes: plain, gzipped, or one member of a tar; nothing is ever unpacked to disk.
+"""Files as streams of bytes: plain, gzipped, or one member of a tar; nothing is unpacked to disk.
 
-An archive from a stranger is read as data. A member that would leave its folder, a link or a device is refused, not
-skipped: somebody made it so.
+Archives are untrusted. A member with a path outside the archive, a link or a device is refused, not skipped.
 """
 
 from __future__ import annotations

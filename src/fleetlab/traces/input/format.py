@@ -1,4 +1,4 @@
-"""What a reader says of itself, and how a stranger's file is recognised."""
+"""What a reader expects, and how its files are recognized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door's counter: every row of a foreign table is let in or written down, with file, line and reason.
+"""Row conservation: every row of a table is kept or rejected, with file, line and reason.
 
 Memory holds a few blocks of a file, never all of it.
 """
@@ -31,7 +31,7 @@ Rule = tuple[str, pl.Expr] | tuple[str, pl.Expr, str | pl.Expr]
 
 @dataclass
 class Intake:
-    """Counts what comes in, keeps what is turned away, and stages what is too large for memory."""
+    """Count rows read and kept, collect rejected rows, and stage large tables on disk."""
 
     progress: Progress = silent
     rows: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Intake:
     # -- turning away -------------------------------------------------------------------------------------------
 
     def validate(self, frame: pl.DataFrame, table: str, file: str, rules: Sequence[Rule]) -> pl.DataFrame:
-        """Turn away each row that breaks a rule, for the first one that it breaks; give the others back."""
+        """Reject each row that breaks a rule, with the first rule it breaks; return the other rows."""
         if not rules or frame.is_empty():
             return frame
         broken = frame.select(pl.any_horizontal([rule[1].fill_null(value=False) for rule in rules]).alias("bad"))["bad"]
@@ -94,7 +94,7 @@ class Intake:
         return frame.filter(~broken)
 
     def reject(self, table: str, file: str, lines: Sequence[tuple[int, str]]) -> None:
-        """Turn away lines by number."""
+        """Reject lines by number."""
         if lines:
             self._note(table, file, pl.DataFrame(lines, schema={"line": pl.Int64, "reason": pl.String}, orient="row"))
 
@@ -113,7 +113,7 @@ class Intake:
         self.kept[table] = self.kept.get(table, 0) + rows
 
     def rejects(self) -> pl.DataFrame:
-        """Every row turned away, by table, file and line."""
+        """All rejected rows, by table, file and line."""
         rejects = pl.concat([pl.DataFrame(schema=REJECTS), *self._rejects])
         return rejects.sort("table", "file", "line", maintain_order=True)
 

@@ -1,4 +1,4 @@
-"""A foreign file as blocks of whole lines, the next one unpacked while this one is parsed; memory holds few of them."""
+"""Read a file as blocks of whole lines; the next block is decompressed while this one is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a log begins, where its user says so: a job that is older is in the log, but when it came tells nothing of then.
+"""The start of a log, as given by the user: older jobs are in the log, but their submit times are not part of its span.
 
 Programs that print a log list what ran inside a window, and so what was submitted long before it. Left where it is, one
 such job stretches the span of a month over a year, and every rate comes out too low.

@@ -1,7 +1,7 @@
-"""Moments as people and machines write them, told apart by how they look.
+"""Times in any common format, recognized by their form.
 
 Unix time is known by its size: above 1e11 it is in milliseconds, above 1e14 in microseconds, above 1e17 in nanoseconds.
-Else a text is ISO 8601, with a zone or by the clock of a place. A small number is seconds from an untold moment.
+Else a text is ISO 8601, with a zone or by the clock of a place. A small number is seconds from an unknown date.
 """
 
 from __future__ import annotations

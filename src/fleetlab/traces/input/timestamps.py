@@ -1,7 +1,7 @@
-"""Stamps of foreign clocks, as Unix seconds.
+"""Timestamps in one fixed format, as Unix seconds.
 
-Where clocks are set back an hour comes twice, and a stamp without an offset may mean either. The first is taken,
-unless it would put an end before its start: then it is the second.
+Where clocks are set back, an hour occurs twice and a local time is ambiguous. It is read as the first one, unless an
+end would come before its start: then as the second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import polars as pl
 
 from fleetlab.core import TraceError
 
-STAMP = "%Y-%m-%d %H:%M:%S"  # no fractions: none of these logs has them, and so it is read four times as fast
+STAMP = (
+    "%Y-%m-%d %H:%M:%S"  # without fractions of a second: none of these logs has them, and parsing is four times faster
+)
 LATEST = 1e11  # seconds, some three thousand years: nothing that was logged lies beyond
 
 

@@ -92,11 +92,11 @@ def mebibytes(name: str, text: str) -> int:
 
 
 def _number(name: str, text: str) -> tuple[Fraction, str]:
-    found = _NUMBER.fullmatch(text.strip().upper())
-    if not found:
+    match = _NUMBER.fullmatch(text.strip().upper())
+    if not match:
         msg = f"`{name}` is not an amount: {text[:80]}"
         raise ValueError(msg)
-    return Fraction(found[1]), found[2]
+    return Fraction(match[1]), match[2]
 
 
 def _bounded(name: str, text: str, number: Fraction) -> int:
@@ -128,8 +128,8 @@ def gres_list(text: str) -> list[tuple[str, str, int]]:
     [('gpu', 'a100', 8), ('shard', '', 32)]
     """
     parts = re.sub(r"\([^()]*\)", "", text).split(",")
-    found = [match for part in parts if (match := _GRES.fullmatch(part.strip()))]
-    return [(m[1], (m[2] or "").lower(), count(m[1], m[3] or "1")) for m in found]
+    matches = [match for part in parts if (match := _GRES.fullmatch(part.strip()))]
+    return [(m[1], (m[2] or "").lower(), count(m[1], m[3] or "1")) for m in matches]
 
 
 # -- a job ---------------------------------------------------------------------------------------------------------

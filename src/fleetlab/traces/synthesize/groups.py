@@ -1,4 +1,4 @@
-"""Who submits what again and again: recurring groups, their shapes and their users.
+"""Recurring groups of jobs, their request shapes and their users.
 
 Groups are dealt like cards, the largest first, each into a place that still has room for it; the small ones at the end
 fill what is left. So every law of jobs holds although a group's jobs are all alike.

@@ -1,4 +1,4 @@
-"""The least surprising joint law that says what was published, each number as firmly as it is known.
+"""Maximum-entropy joint distributions under published constraints.
 
 Papers print margins: a share here, a quantile there, some over jobs and some over instances. Of all joint laws that
 agree with them, the one nearest (in relative entropy) to a plain prior adds least of our own. Each number may be missed
@@ -26,7 +26,7 @@ LOOSER = (100.0, 10.0, 1.0)  # firm wishes are come to by way of loose ones: fro
 
 
 class Constraint(NamedTuple):
-    """What the law should say: the mean of `row` over it is `value`, give or take `slack`."""
+    """A constraint: the mean of `row` over it is `value`, give or take `slack`."""
 
     row: Floats  # broadcasts to the law's shape
     value: float
@@ -34,7 +34,7 @@ class Constraint(NamedTuple):
 
 
 def fit(name: str, prior: Floats, constraints: Sequence[Constraint], given: Floats | None = None) -> Floats:
-    """Find the law nearest to `prior` that grants the wishes; with `given`, the sum over the last axes is kept.
+    """Find the distribution nearest to `prior` that satisfies the constraints; `given` fixes sums over the last axes.
 
     It is found from the multipliers that were written down under `name`, so that nearly always one look is enough.
 

@@ -1,7 +1,7 @@
-"""The least surprising pairing of two quantities whose laws are known apart, by what was published of both together.
+"""Maximum-entropy joint distribution of two quantities with given margins and published joint statistics.
 
-Inside each pool both margins are kept as they are: only who has which of the one and which of the other is chosen. Of
-all pairings that say what was published, the one nearest (in relative entropy) to pairing by lot adds least of our own.
+Inside each pool both margins are kept. Of all joint distributions that satisfy the constraints, the one nearest (in
+relative entropy) to independence is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Margins:
 
 
 class PairConstraint(NamedTuple):
-    """What the pairing should say: the mean of `weight[pool] * row[bin, other bin]` is `value`, or within `slack`."""
+    """A constraint: the mean of `weight[pool] * row[bin, other bin]` is `value`, or within `slack`."""
 
     row: Floats
     weight: Floats
@@ -40,9 +40,9 @@ class PairConstraint(NamedTuple):
 
 
 def tilt(name: str, margins: Margins, constraints: Sequence[PairConstraint]) -> Floats:
-    """Find by how much, in logarithms, each pair of bins must be likelier than by lot for the wishes to be granted.
+    """Find the log-odds of each pair of bins, relative to independence, that satisfy the constraints.
 
-    Multipliers that were written down under `name` are believed: `refit` looks for them, and a test looks again.
+    Multipliers saved under `name` are used as they are: `refit` computes them, and a test checks them.
 
     >>> even = Margins(np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5))
     >>> both = Wished(np.array([[0.0, 0.0], [0.0, 1.0]]), np.ones(1), 0.4, 1e-6)
@@ -60,7 +60,7 @@ def tilt(name: str, margins: Margins, constraints: Sequence[PairConstraint]) -> 
 
 
 def paired(margins: Margins, tilt: Floats) -> Floats:
-    """Tilt a pairing by lot, and scale it until it has its margins again (Sinkhorn 1967)."""
+    """Tilt the independent distribution, and rescale it to its margins (Sinkhorn 1967)."""
     first, second = margins.first, margins.second
     raw = np.exp(tilt - tilt.max(axis=(1, 2), keepdims=True)) * second[:, None, :]
     across = np.ones_like(second)

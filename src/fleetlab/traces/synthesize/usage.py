@@ -73,7 +73,7 @@ def _prior(edges: Floats, requested: Ints, what: str) -> Floats:
     percent, value = curve(LAWS["usage"][what])
     median = float(np.interp(50, percent, value)) * UNIT[what]
     middle = np.log(edges[:-1] * edges[1:])[None, :] / 2
-    # Who asks for more uses somewhat more.
+    # Larger requests have somewhat larger usage.
     heart = np.log(median) + 0.3 * np.log(requested / np.median(requested))
     prior: Floats = np.exp(-0.5 * ((middle - heart) / 1.4) ** 2) * np.diff(np.log(edges))
     # A share is of one GPU's time: alone on it, a job may use all of it, and never more than its GPUs have.

@@ -54,7 +54,7 @@ def _conditional(pool: Ints, at: Ints) -> Floats:
 def _spread_evenly(row: Ints, instances: Ints, rng: np.random.Generator) -> Floats:
     """A quantile for each job, so that those of any few neighbours in row and gang size are spread over (0, 1).
 
-    Steps of the golden section do that best (Weyl's sequence). By lot, ranks would stray, and with them who waits long.
+    Steps of the golden ratio do that best (Weyl's sequence); random ranks would vary more.
     """
     order = np.lexsort((rng.random(len(row)), instances, row))
     at = np.empty(len(row))

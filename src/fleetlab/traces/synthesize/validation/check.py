@@ -1,4 +1,4 @@
-"""Is the built-in trace what was published? Every number it was made to have, beside the one it has."""
+"""Compare a synthetic trace with the published numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleetlab.traces.synthesize.validation.demand import demand
 from fleetlab.traces.synthesize.validation.submissions import rhythm
 from fleetlab.traces.synthesize.validation.target import Target
 
-# Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
+# Published numbers that contradict others, and why the others were used; see docs/measurements/synthesize.md.
 CONFLICTS: dict[str, str] = {
     "instances per job": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
     "instances in jobs of more than 100 GPUs": (

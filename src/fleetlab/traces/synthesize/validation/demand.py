@@ -1,4 +1,4 @@
-"""What jobs and machines are: every published number of them beside the one that a trace has."""
+"""Published numbers of jobs, requests, run times, waits and nodes, compared with a trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: h
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")
 GPUS = {"MISC": 2240, "P100": 1596, "T4": 994, "V100": 832, "V100M32": 1080}
 POINTS = 0.05  # of what is held: what the source's round numbers and the jobs still running leave open
-A_HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
+A_HAIR = 1.0001  # relative tolerance, so that round requests compare as equal
 
 
 def demand(trace: Trace, view: TraceColumns) -> Iterator[Target]:

@@ -1,4 +1,4 @@
-"""Who submits what, and when: every published number of it beside the one that a trace has."""
+"""Published numbers of users, groups and arrivals, compared with a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a number of a trace is held against a published one, and how far apart they may be."""
+"""A published number, the value of a trace, and the tolerance between them."""
 
 from __future__ import annotations
 
