@@ -193,7 +193,7 @@ def test_who_must_go_for_want_of_cpu_is_not_decided_by_gpus_that_are_not_told():
 def test_a_node_that_is_not_there_is_told_in_a_note():
     now = pl.DataFrame({"job": [0], "node": ["gone"]})
     found = fleetlab.plan(demand(cpu_milli=[300]), cpus(3, 1000), objective="moves", current=now)
-    assert found.notes == ("1 instances cannot be where they are said to be (no such node or GPU): they move",)
+    assert found.notes == ("1 instances are on an unknown node or GPU: they move",)
 
 
 # -- bounds and laws ---------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
         ({"seconds": 0}, "must be above 0"),
         ({"seconds": float("nan")}, "must be above 0"),
         ({"objective": "moves", "current": pl.DataFrame({"job": [0]})}, "needs the column: `node`"),
-        ({"objective": "moves", "current": pl.DataFrame({"job": [9], "node": ["x"]})}, "nobody asks for"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [9], "node": ["x"]})}, "not in the demand"),
         (
             {"objective": "moves", "current": pl.DataFrame({"job": [0, 0], "instance": [0, 0], "node": ["x", "y"]})},
             "twice",

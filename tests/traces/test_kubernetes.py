@@ -299,7 +299,7 @@ DEEP = b'{"kind": "List", "items": [{"kind": "Pod", "metadata": ' + b'{"a":' * 1
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (listed(pod()).encode()[:-40], "not JSON, or cut off"),
+        (listed(pod()).encode()[:-40], "not JSON, or truncated"),
         (listed(pod()).encode().replace(b'"uid"', b'"\xff"'), "not text"),
         (gzip.compress(listed(pod()).encode(), mtime=0)[:60], "truncated or damaged"),
         (DEEP, "nested too deep"),
@@ -307,7 +307,7 @@ DEEP = b'{"kind": "List", "items": [{"kind": "Pod", "metadata": ' + b'{"a":' * 1
         (b"kind: Pod\n", "no JSON list of pods"),
         (b"", "no JSON list of pods"),
         (listed().encode(), "contains no pods"),
-        (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or cut off"),
+        (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or truncated"),
     ],
 )
 def test_a_file_that_is_no_list_is_a_trace_error_that_says_why(read, data, said):

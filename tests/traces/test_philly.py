@@ -181,8 +181,8 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path, fixtures):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (b'[{"status": "Pass", "vc"', "not JSON, or cut off, at line 1, column 25"),
-        (b"", "not JSON, or cut off, at line 1, column 1"),
+        (b'[{"status": "Pass", "vc"', "not JSON, or truncated, at line 1, column 25"),
+        (b"", "not JSON, or truncated, at line 1, column 1"),
         (b'{"jobs": []}', "not a list of jobs but: dict"),
         (b"[" * 100_000, "nested too deep"),
         (b"[] []", "more than one list"),

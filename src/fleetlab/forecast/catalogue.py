@@ -68,5 +68,5 @@ def left_out(name: str, panel: Panel, first: int) -> str | None:
     if name in DAILY and (panel.day < 2 or first < 2 * panel.day):
         return "it needs two days to learn from besides the horizon, and two steps in a day"
     if name in SPORADIC and (panel.values == 0).mean(axis=0).max() < SELDOM:
-        return "it is for demand that comes now and then, and here there is always some"
+        return "it is for intermittent demand, and here demand is never 0"
     return None

@@ -79,11 +79,11 @@ class DemandEvents:
             mine = self.part == k
             flows = {
                 "asked": self.added(self.requested, every, mine),
-                "let go": self.added(self.until, every, mine),
+                "released": self.added(self.until, every, mine),
                 "held": self.level(every, mine),
             }
             values = flows["asked" if target == "requests" else "held"]
-            beside = ("let go",) if target == "requests" else ("asked", "let go")
+            beside = ("released",) if target == "requests" else ("asked", "released")
             some = np.asarray(values.any(axis=0))
             names = tuple(r for r, has in zip(RESOURCES, some, strict=True) if has)
             if names:

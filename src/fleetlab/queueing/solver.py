@@ -35,7 +35,7 @@ class QueueSolution(Result):
     def __repr__(self) -> str:
         named = {e.metric: e for e in self.summary()}
         first = next((named[m] for m in FIRST if m in named), self.summary()[0])
-        return f"<Queue {self.model.name}, {self.model.kind}, {say(first)}>"
+        return f"<QueueSolution {self.model.name}, {self.model.kind}, {say(first)}>"
 
     def __getitem__(self, metric: str) -> float:
         for e in self.output.summary:
@@ -86,7 +86,7 @@ def solve(model: str, **parameters: float | str | Service | Sequence[float] | Se
     Rates are by the second, times in seconds. `fleetlab.queueing.models()` lists the models, and what each takes.
 
     >>> solve("M/M/c", lam=7.2, mu=1, c=8)
-    <Queue M/M/c, exact, mean wait 0.8769 s>
+    <QueueSolution M/M/c, exact, mean wait 0.8769 s>
     >>> solve("M/G/1 SRPT", lam=0.9, service="lognormal:1:10")["utilization"]
     0.9
     """

@@ -58,7 +58,7 @@ def _file(path: Path) -> SourceFile:
         [s for s in sources(path) if s.stem in ("trace_seren", "trace_kalos")] if path.is_dir() else [SourceFile(path)]
     )
     if len(logs) > 1:
-        msg = f"{path.name}: two clusters of their own, of which one can be read at a time: Seren, Kalos"
+        msg = f"{path.name}: two separate clusters, read one at a time: Seren, Kalos"
         raise TraceError(msg, hint=f"name one of them: {' or '.join(str(s.path) for s in logs)}")
     if not logs:
         msg = f"neither trace_seren.csv nor trace_kalos.csv in: {path}"

@@ -149,12 +149,12 @@ def _notes(frame: pl.DataFrame, records: SourceFile | None, nodes: SourceFile | 
     alive, first = frame.filter(_alive()).height, frame.filter(pl.col("submit_time") == 0).height
     of_jobs = (
         "a job's start and how it ended are not published: no wait can be had from the log, and all count as completed",
-        f"{alive:,} jobs end with the log's last whole day: taken as still running, runtime unknown",
+        f"{alive:,} jobs end with the last full day of the log: read as running, runtime unknown",
         f"{first:,} jobs are submitted at second 0: many of them are older than the log",
     )
     return (
         *(of_jobs if records else ["no table of jobs (job_info_df.csv) here: the workload is empty"]),
-        "the memory of nodes is not published: 0, as jobs ask for none"
+        "node memory is not published: 0, as jobs request none"
         if nodes
         else "no table of nodes (node_info_df.csv) here: there is no cluster",
     )

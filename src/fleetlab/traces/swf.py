@@ -234,15 +234,15 @@ def _cluster(header: dict[str, str], jobs: pl.DataFrame) -> Cluster | None:
 def _notes(jobs: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> tuple[str, ...]:
     notes = ["each processor is one instance with one CPU; the format has no GPUs"]
     if unsaid := jobs.filter(pl.col("cpu_milli") == 0).height:
-        notes.append(f"jobs that say no number of processors, which stand as 0 CPUs: {unsaid:,}")
+        notes.append(f"jobs without a number of processors, set to 0 CPUs: {unsaid:,}")
     if unsaid := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
-        notes.append(f"jobs with a run time but no status, taken as completed: {unsaid:,}")
+        notes.append(f"jobs with a run time but no status, read as completed: {unsaid:,}")
     if cluster is None:
-        notes.append("the header tells no size of the machine: bring a cluster of your own to replay it")
+        notes.append("the header has no machine size: provide a cluster to simulate it")
     elif (cluster.frame["memory_mib"] > 0).any():
-        notes.append("the header tells no memory of the machine: it has as much as its jobs ask for")
+        notes.append("the header has no machine memory: set to what its jobs request")
     if no_zone is not None:
-        notes.append(f"the header tells no time zone that is known: {no_zone or 'nothing'}")
+        notes.append(f"the header has no known time zone: {no_zone or 'nothing'}")
     return tuple(notes)
 
 

@@ -90,6 +90,4 @@ def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, blocks: Blocks) -> N
         f"the mean duty cycle lies between {rough(busy.min())} and {rough(busy.max())} %",
     )  # fmt: skip
     section.say("GPU duty cycle", c.mean, "%")
-    section.findings.append(
-        f"GPUs are busy {rough(c.mean[0])} % of the time; {100 * c.zero:.3g} % of the samples show none at all."
-    )
+    section.findings.append(f"Mean GPU duty cycle is {rough(c.mean[0])} %; {100 * c.zero:.3g} % of the samples are 0.")

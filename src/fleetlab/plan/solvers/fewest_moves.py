@@ -24,7 +24,7 @@ def here_of(p: Problem, current: pl.DataFrame) -> CurrentPlacement:
     rows = p.rows.with_row_index("row")
     places = table.join(rows, on=["job", "instance"], how="left", maintain_order="left")
     if (lost := places.filter(pl.col("row").is_null())).height:
-        msg = f"the current placement has an instance that nobody asks for: job {lost['job'][0]}"
+        msg = f"the current placement has an instance that is not in the demand: job {lost['job'][0]}"
         raise WorkloadError(msg, hint="its jobs and the numbers of instances in them are those of the demand")
     if (twice := places.filter(pl.col("row").is_duplicated())).height:
         msg = f"the current placement has an instance twice: job {twice['job'][0]}"
@@ -44,10 +44,10 @@ def notes(p: Problem, current: pl.DataFrame, here: CurrentPlacement) -> list[str
     lines = []
     if p.gpus[here.kind].any() and ("gpus" not in current.columns or current["gpus"].null_count()):
         lines.append(
-            "GPUs that the current placement does not tell were given as tight as can be: moves count from there"
+            "GPUs missing from the current placement were assigned as tightly as possible: moves count from there"
         )
     if gone := int((here.node < 0).sum()):
-        lines.append(f"{gone:,} instances cannot be where they are said to be (no such node or GPU): they move")
+        lines.append(f"{gone:,} instances are on an unknown node or GPU: they move")
     return lines
 
 
@@ -62,7 +62,7 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
     kinds = {"job": pl.Int64, "instance": pl.Int64, "node": pl.String, "gpus": pl.Int64}
     try:
         if cut := [name for name in kinds if current[name].dtype.is_float() and (current[name] % 1 != 0).any()]:
-            msg = f"not a current placement: not whole numbers in the column: `{cut[0]}`"
+            msg = f"not a current placement: not integers in the column: `{cut[0]}`"
             raise WorkloadError(msg, hint=f"it has {COLUMNS}")
         return current.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     except pl.exceptions.PolarsError as e:

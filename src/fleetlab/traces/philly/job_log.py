@@ -23,7 +23,7 @@ LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
 WANTED = ("cluster_job_log", "cluster_machine_list")
 KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
 NO_TIME = (None, "", "None")
-CUT_OFF = "a file that was cut off ends so: download it again"
+CUT_OFF = "the file is truncated: download it again"
 EXPECTS = "`fleetlab traces` lists what each format expects"
 
 

@@ -45,7 +45,7 @@ class FetchResult(Result):
 
     def __repr__(self) -> str:
         doubt = self.files.filter(pl.col("check") != VERIFIED).height
-        return f"<Fetched {self.provenance.source}, {len(self.paths)} files, {doubt} not verified>"
+        return f"<FetchResult {self.provenance.source}, {len(self.paths)} files, {doubt} not verified>"
 
     def summary(self) -> list[Estimate]:
         """How many files, how large, how many in doubt."""

@@ -18,14 +18,14 @@ from fleetlab.traces.synthesize.validation.target import Target
 CONFLICTS: dict[str, str] = {
     "instances per job": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
     "instances in jobs of more than 100 GPUs": (
-        "13.2 % of instances are in gangs of more than 100, and 1.4 % of those with a GPU ask for more than one: "
+        "13.2 % of instances are in gangs of more than 100, and 1.4 % of those with a GPU request more than one: "
         "together less than 15 %"
     ),
     "allocated GPUs, with sharing": (
-        "74 % of the GPUs of MISC nodes and 49 % of those of V100 nodes were held: 2,595 without T4 and P100"
+        "74 % of the GPUs of MISC nodes and 49 % of those of V100 nodes were allocated: 2,595 without T4 and P100"
     ),
     "allocated GPUs, without sharing": (
-        "twice the 1,700 held with sharing, which 2,595 held on MISC and V100 nodes contradict"
+        "twice the 1,700 allocated with sharing, contradicted by 2,595 allocated on MISC and V100 nodes"
     ),
     "instances that the group's mean, or else the user's, predicts within 25%": (
         "by the published recurrence a quarter of all jobs are the first of their group: no mean of earlier ones "

@@ -126,7 +126,7 @@ def _hour(hour: int, q: str, achieved: float, days: int) -> Target:
     # The error of a quartile of so many days, if each were drawn by itself: 1.36 of that of the mean.
     room = law[q][hour] * (0.08 + float(spread * 1.36 / np.sqrt(days)))
     name = f"jobs from {hour} to {hour + 1} h, {q} of days"
-    how = "read off a box plot: 8 %, and one standard error of a quartile of so many days"
+    how = "read off a box plot: 8 %, and one standard error of a quartile over this many days"
     return Target(name, law[q][hour], achieved, law[q][hour] - room, law[q][hour] + room, how, "figure", MONTH)
 
 
