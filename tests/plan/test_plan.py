@@ -170,7 +170,7 @@ def test_gpus_that_are_not_told_are_those_with_which_nobody_has_to_move():
     now = pl.DataFrame({"job": range(6), "node": "node-1"})
     found = fleetlab.plan(asked, Cluster.uniform(2, 2), objective="moves", current=now)
     assert (found.value, found.bound) == (0, 0)
-    assert any("does not tell" in note for note in found.notes)
+    assert any("missing from the current" in note for note in found.notes)
 
 
 def test_where_not_all_gpus_can_be_there_as_few_as_can_be_go():
@@ -359,7 +359,7 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
             "twice",
         ),
         ({"objective": "moves", "current": pl.DataFrame({"job": ["x"], "node": ["y"]})}, "not a current placement"),
-        ({"objective": "moves", "current": pl.DataFrame({"job": [0.5], "node": ["y"]})}, "not whole numbers"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [0.5], "node": ["y"]})}, "not integers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(options, words):

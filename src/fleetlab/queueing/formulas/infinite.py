@@ -71,7 +71,7 @@ def modified_offered_load(lam: tuple[float, ...], period: float, service: Servic
     if full := int((load >= c).sum()):
         notes = (
             *notes,
-            f"at {full} of {len(lam)} time steps the offered load is at or above the servers: waits there grow without bound",
+            f"at {full} of {len(lam)} steps the load is at or above the servers: waits there grow without bound",
         )
     metrics = [
         *_peak(lam, load, period),
