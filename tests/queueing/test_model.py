@@ -9,7 +9,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Workload, cli, model, solve
-from fleetlab.queueing import _arrivals
+from fleetlab.queueing import arrivals
 from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
 
 DAY = 86_400.0
@@ -217,10 +217,9 @@ def test_the_same_seed_gives_the_same_model(rng):
 
 
 def test_poisson_counts_are_not_dispersed_and_batches_are_by_their_size(rng):
-    weights = _arrivals.draws(0)
     for batch in (1, 10):
         submit = jobs(rng, rate=0.05, count=40_000, batch=batch)["submit"].to_numpy()
-        for d in _arrivals.dispersions(submit, float(submit[-1]), 0.0, weights)[1:3]:
+        for d in arrivals.dispersions(submit, float(submit[-1]), 0.0)[1:3]:
             assert d.low * 0.9 <= batch <= d.high * 1.1
             assert d.around[0] == pytest.approx(batch, rel=0.2)
 

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.describe._blocks import SURE
 from fleetlab.describe.ecdf import Ecdf
 from fleetlab.describe.published import SUFFIX
+from fleetlab.stats import CONFIDENCE
 
 SCHEMA = {
     "figure": pl.String, "series": pl.String, "KS distance, points": pl.Float64, "KS low": pl.Float64,
@@ -59,7 +59,7 @@ def row(name: str, unit: str, a: Ecdf, b: Ecdf) -> dict[str, object]:
 
 def _half(size: float) -> float:
     """The band's half width; half of what may be missed for each of the two."""
-    return float((np.log(4 / (1 - SURE)) / (2 * max(size, 1.0))) ** 0.5)
+    return float((np.log(4 / (1 - CONFIDENCE)) / (2 * max(size, 1.0))) ** 0.5)
 
 
 def widest(a: Ecdf, b: Ecdf) -> tuple[float, float]:

@@ -14,9 +14,24 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab._student import student
-from fleetlab.describe._blocks import NORMAL, NOTHING, SURE, Blocks, Bools, Floats, Ints, Told, kish, plain_mean
+from fleetlab.stats import (
+    ANY,
+    CONFIDENCE,
+    POSITIVE,
+    SHARE,
+    BlockBootstrap,
+    Floats,
+    Interval,
+    Ints,
+    effective_size,
+    no_interval,
+    weighted_mean,
+    wilson,
+)
+
+Bools = NDArray[np.bool_]
 
 # Levels at which a curve is kept: between two of them it is off by less than the step.
 LEVELS = np.unique(np.concatenate((np.linspace(0, 1, 801), 1 - np.geomspace(1e-6, 1e-3, 31))))
@@ -38,8 +53,8 @@ class Ecdf:
     upto: Floats
     low: Floats
     high: Floats
-    mean: Told
-    quantiles: dict[int, Told]
+    mean: Interval
+    quantiles: dict[int, Interval]
     zero: float  # the share at 0
     largest: float
 
@@ -52,10 +67,10 @@ class Ecdf:
         """The share at or below each of them."""
         return np.concatenate(([0.0], self.upto))[np.searchsorted(self.x, x, side="right")]
 
-    def between(self, x: float) -> Told:
+    def between(self, x: float) -> Interval:
         """The share at or below `x`, with its interval."""
         at = int(np.searchsorted(self.x, x, side="right"))
-        return (float(self.upto[at - 1]), float(self.low[at - 1]), float(self.high[at - 1])) if at else (0.0, 0.0, 0.0)
+        return Interval(*(float(side[at - 1]) if at else 0.0 for side in (self.upto, self.low, self.high)))
 
     def points(self) -> pl.DataFrame:
         """What a figure draws of it, in percent: steep steps upright, the rest by straight lines."""
@@ -79,8 +94,7 @@ def ecdf(
     *,
     weights: Floats | None = None,
     where: Bools | None = None,
-    at: Ints | None = None,
-    blocks: Blocks | None = None,
+    blocks: BlockBootstrap | None = None,
     order: Ints | None = None,
 ) -> Ecdf | None:
     """The curve of the values that are there, `at` which block each is; none where there are none.
@@ -97,48 +111,39 @@ def ecdf(
     if not len(kept):
         return None
     weight = np.ones(len(kept)) if weights is None else weights[kept]
-    blocked = at is not None and blocks is not None and blocks.serve(len(kept))
-    return _curve(series, values[kept], weight, at[kept] if at is not None and blocked else None, blocks)
+    return _curve(series, values[kept], weight, blocks.part(kept) if blocks is not None else None)
 
 
-def _curve(series: str, values: Floats, weights: Floats, at: Ints | None, blocks: Blocks | None) -> Ecdf:
+def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap | None) -> Ecdf:
     sums = np.cumsum(weights)
     total = float(sums[-1])
     x = np.unique(values[np.minimum(np.searchsorted(sums, LEVELS * total * (1 - 1e-15)), len(values) - 1)])
     end, begin = (np.searchsorted(values, x, side=side) for side in ("right", "left"))
     padded = np.concatenate(([0.0], sums)) / total
     upto, under = padded[end], padded[begin]
-    if at is not None and blocks is not None:
+    if blocks is not None and blocks.enough:
         cell = np.repeat(np.arange(len(x)), np.diff(end, prepend=0))
-        cells = np.bincount(at * len(x) + cell, weights=weights, minlength=blocks.count * len(x)).astype(np.float64)
-        low, high = _band(cells.reshape(blocks.count, len(x)), upto, blocks)
-        mean = blocks.ratio(blocks.sums(at, values * weights), blocks.sums(at, weights))
+        cells = np.bincount(blocks.index * len(x) + cell, weights=weights, minlength=blocks.blocks * len(x))
+        low, high = blocks.cdf_band(cells.reshape(blocks.blocks, len(x)).astype(np.float64), upto)
+        range_ = POSITIVE if values[0] >= 0 else ANY
+        mean = blocks.ratio(blocks.sums(values * weights), blocks.sums(weights), range_).interval()
     else:
-        half = (np.log(2 / (1 - SURE)) / (2 * kish(weights))) ** 0.5
+        half = (np.log(2 / (1 - CONFIDENCE)) / (2 * effective_size(weights))) ** 0.5
         low, high = np.maximum(upto - half, 0.0), np.minimum(upto + half, 1.0)
-        mean = plain_mean(values, weights)
+        mean = weighted_mean(values, weights)
     quantiles = {p: _quantile(p / 100, values, sums, x, low, high) for p in PERCENTS}
     zero = float(padded[np.searchsorted(values, 0.0, side="right")] - padded[np.searchsorted(values, 0.0)])
-    return Ecdf(series, len(values), kish(weights), x, under, upto, low, high, mean, quantiles, zero, float(values[-1]))
+    size, largest = effective_size(weights), float(values[-1])
+    return Ecdf(series, len(values), size, x, under, upto, low, high, mean, quantiles, zero, largest)
 
 
-def _band(cells: Floats, upto: Floats, blocks: Blocks) -> tuple[Floats, Floats]:
-    """What blocks have at or below each value beyond their share of it, squared and summed."""
-    heights = np.cumsum(cells, axis=1)
-    beyond = heights - upto * heights[:, -1:]
-    total, count = float(heights[:, -1].sum()), blocks.count
-    error = np.sqrt((beyond**2).sum(axis=0) * count / (count - 1)) / total
-    half = student(count - 1, SURE) * error
-    return np.maximum(upto - half, 0.0), np.minimum(upto + half, 1.0)
-
-
-def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats, high: Floats) -> Told:
+def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats, high: Floats) -> Interval:
     """The least value at which the level is reached, and where the band does."""
     value = float(values[min(int(np.searchsorted(sums, level * sums[-1] * (1 - 1e-12))), len(values) - 1)])
     first = min(int(np.argmax(high >= level)), len(x) - 1)
     reached = low >= level
     last = int(np.argmax(reached)) if reached.any() else len(x) - 1
-    return value, min(value, float(x[first])), max(value, float(x[last]))
+    return Interval(value, min(value, float(x[first])), max(value, float(x[last])))
 
 
 def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
@@ -154,25 +159,12 @@ def _row(c: Ecdf, of: str) -> dict[str, object]:
     return row
 
 
-def share(which: Bools, weights: Floats | None, at: Ints, blocks: Blocks) -> Told:
+def share(which: Bools, weights: Floats | None, blocks: BlockBootstrap) -> Interval:
     """In percent, the part of the weight for which it is so."""
     weight = np.ones(len(which)) if weights is None else weights
     if not len(which) or not weight.sum():
-        return NOTHING
-    if blocks.serve(len(which)):
-        interval = blocks.ratio(blocks.sums(at, weight * which), blocks.sums(at, weight))
-    else:
-        interval = wilson(float(weight @ which) / float(weight.sum()), kish(weight))
-    return 100 * interval[0], 100 * max(interval[1], 0.0), 100 * min(interval[2], 1.0)
-
-
-def wilson(share: float, size: float) -> Told:
-    """A share of independent things, by Wilson (1927).
-
-    >>> [round(x, 3) for x in wilson(0.5, 100)]
-    [0.5, 0.404, 0.596]
-    """
-    spread = NORMAL**2 / size
-    middle = (share + spread / 2) / (1 + spread)
-    half = NORMAL * ((share * (1 - share) + spread / 4) / size) ** 0.5 / (1 + spread)
-    return share, middle - half, middle + half
+        return no_interval()
+    if blocks.enough:
+        return blocks.ratio(blocks.sums(weight * which), blocks.sums(weight), SHARE).interval().scaled(100)
+    part, size = float(weight @ which) / float(weight.sum()), effective_size(weight)
+    return wilson(part * size, size)._replace(value=part).scaled(100)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.describe._blocks import Bools, Floats, Ints
+from fleetlab.describe.ecdf import Bools
 from fleetlab.describe.trace_view import TraceView
+from fleetlab.stats import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

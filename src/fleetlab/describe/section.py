@@ -10,8 +10,8 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Told
 from fleetlab.describe.ecdf import Ecdf, table
+from fleetlab.stats import Interval
 
 MOST_SAID = 4  # medians in a figure's text
 
@@ -30,7 +30,7 @@ class Section:
     findings: list[str] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
 
-    def say(self, metric: str, told: Told, unit: str = "") -> None:
+    def say(self, metric: str, told: Interval, unit: str = "") -> None:
         """A number to say first."""
         self.estimates.append(Estimate(metric, *told, unit))
 

@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace
-from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Ecdf, ecdf
+from fleetlab.core.catalog import RESOURCES
+from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.usage import used_by_job
+from fleetlab.stats import BlockBootstrap, Floats, Ints
 
 HOUR = 3600
 WHOLE = 1000  # milli of one GPU
@@ -23,6 +24,8 @@ USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
 MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
 OPEN = 0.1  # share of running jobs older than any ended job, above which `running` is not trusted
+# Columns that no section reads.
+UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class TraceView:
             .when(milli < 500).then(pl.lit(REQUESTS[1])).when(milli < WHOLE).then(pl.lit(REQUESTS[2]))
             .when(milli == WHOLE).then(pl.lit(REQUESTS[3])).otherwise(pl.lit(REQUESTS[4]))
         )  # fmt: skip
-        return f.drop("parent", "priority", "rdma_milli", "disk_mib", "gpu_memory_mib").with_columns(
+        return f.drop("parent", "priority", *UNUSED).with_columns(
             wait=pl.when(wait >= 0).then(wait),
             request=request.cast(pl.Enum([CPU_ONLY, *REQUESTS])),
             type=self._types(),
@@ -135,14 +138,13 @@ class TraceView:
         return float(max(times))
 
     @cached_property
-    def blocks(self) -> Blocks:
-        """Blocks of time that intervals are resampled from."""
-        return Blocks.cut(self.span, seed=self.seed)
+    def blocks(self) -> BlockBootstrap:
+        """The blocks of time that jobs were submitted in, from which intervals are resampled."""
+        return self.blocks_at(self.submit)
 
-    @cached_property
-    def at(self) -> Ints:
-        """In which block each job was submitted."""
-        return self.blocks.at(self.submit)
+    def blocks_at(self, times: Floats) -> BlockBootstrap:
+        """The same blocks, for values at other times."""
+        return BlockBootstrap.of_times(times, self.span)
 
     @cached_property
     def local(self) -> Floats:
@@ -258,7 +260,7 @@ class TraceView:
         """The same, one for each class that has it."""
         order = self._order(values)
         made = [
-            ecdf(name, values, weights=weights, where=where, at=self.at, blocks=self.blocks, order=order)
+            ecdf(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
             for name, where in classes.items()
         ]
         return [c for c in made if c is not None]

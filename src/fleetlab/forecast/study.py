@@ -13,7 +13,8 @@ from fleetlab.forecast.catalogue import ENSEMBLE, SIMPLE, left_out
 from fleetlab.forecast.conformal import Widths, follow
 from fleetlab.forecast.models.ensemble import together
 from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel, targets
-from fleetlab.forecast.scores import Blocks
+from fleetlab.forecast.scores import probability_better
+from fleetlab.stats import BlockBootstrap
 
 LUCK = 0.1  # the chance that any of the models is taken over the best simple one without being better
 
@@ -36,7 +37,7 @@ class PartStudy:
     taken: list[list[str]]  # [horizon][series]: the best model, if it beats the simple one significantly
     weights: Floats  # [models, series], of the ensemble
     members: tuple[str, ...]
-    blocks: Blocks  # of the tail
+    blocks: BlockBootstrap  # of the tail
     left_out: dict[str, str]
 
     def missed(self, name: str, *, tail: bool = True) -> Floats:
@@ -64,11 +65,11 @@ def study(
     if ensemble:
         learnt = np.stack([w.learnt[0].mean(axis=0) for w in walks.values()])
         forecasts[ENSEMBLE], weights = together(forecasts, came, learnt)
-    simple, taken = _choose(forecasts, came, panel, seed)
+    simple, taken = _choose(forecasts, came, panel)
     mean = panel.values[: cuts[-1].learn].mean(axis=0)
     scale = np.where(mean > 0, mean, 1.0)
     widths = {name: _widths(came, by_model, scale) for name, by_model in forecasts.items()}
-    blocks = Blocks.cut(len(cuts[-1].at), panel.every, seed=seed)
+    blocks = BlockBootstrap.of_series(len(cuts[-1].at))
     return PartStudy(
         part, panel, horizon, cuts, came, forecasts, walks, widths, simple, taken, weights, members, blocks, out
     )
@@ -79,16 +80,14 @@ def _widths(came: Sequence[Floats], forecasts: Sequence[Floats], scale: Floats) 
     return follow(np.concatenate(missed[:-1]), missed[-1], scale)
 
 
-def _choose(
-    forecasts: Forecasts, came: Sequence[Floats], panel: Panel, seed: int
-) -> tuple[list[list[str]], list[list[str]]]:
+def _choose(forecasts: Forecasts, came: Sequence[Floats], panel: Panel) -> tuple[list[list[str]], list[list[str]]]:
     """The best simple model, and the one to take, for each step and series: by the folds, never by the tail."""
     missed = {
         n: np.concatenate([c - s for c, s in zip(came[:-1], by_model[:-1], strict=True)])
         for n, by_model in forecasts.items()
     }
     squares = {name: (m**2).mean(axis=0) for name, m in missed.items()}
-    blocks = Blocks.cut(len(next(iter(missed.values()))), panel.every, seed=seed)
+    blocks = BlockBootstrap.of_series(len(next(iter(missed.values()))))
     simple: list[list[str]] = []
     taken: list[list[str]] = []
     for h in range(came[0].shape[1]):
@@ -100,7 +99,7 @@ def _choose(
 
 
 def _take(
-    missed: Mapping[str, Floats], squares: Mapping[str, Floats], blocks: Blocks, simple: str, h: int, k: int
+    missed: Mapping[str, Floats], squares: Mapping[str, Floats], blocks: BlockBootstrap, simple: str, h: int, k: int
 ) -> str:
     """The most accurate model that beats the simple one significantly; else the simple one."""
     # Where many are tried one of them is lucky: the chance is shared out among them (Bonferroni).
@@ -108,7 +107,7 @@ def _take(
     for name in sorted(missed, key=lambda n: float(squares[n][h, k])):
         if squares[name][h, k] >= squares[simple][h, k]:
             return simple
-        if 1 - blocks.better(missed[name][:, h, k], missed[simple][:, h, k]) <= allowed:
+        if 1 - probability_better(blocks, missed[name][:, h, k], missed[simple][:, h, k]) <= allowed:
             return name
     return simple
 

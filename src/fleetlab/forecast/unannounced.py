@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast.backtest import HELD_OUT
-from fleetlab.forecast.demand import RESOURCES, DemandEvents
+from fleetlab.forecast.demand import DemandEvents
 from fleetlab.forecast.panel import Bools, Ints
-from fleetlab.forecast.scores import over
+from fleetlab.stats import divide
 
 QUIET = 3600.0  # seconds without a request or a release of the same app
 
@@ -27,9 +28,9 @@ def unannounced(demand: DemandEvents, every: float) -> pl.DataFrame:
     cut = round((1 - HELD_OUT) * len(came))
     left = blue[cut:] - blue[:cut].mean(axis=0)
     rows = {
-        "resource": list(RESOURCES),
-        "share of requests": over(blue[cut:].sum(axis=0), came[cut:].sum(axis=0)),
-        "NRMSE if all else were known": over(np.sqrt((left**2).mean(axis=0)), came[cut:].mean(axis=0)),
+        "resource": list(RESOURCES.names),
+        "share of requests": divide(blue[cut:].sum(axis=0), came[cut:].sum(axis=0)),
+        "NRMSE if all else were known": divide(np.sqrt((left**2).mean(axis=0)), came[cut:].mean(axis=0)),
     }
     return pl.DataFrame(rows).filter(pl.Series(came[cut:].any(axis=0)))
 

@@ -12,7 +12,7 @@ Which function answers which question:
 """
 
 from fleetlab.stats.autocorrelation import design_effect, variance_inflation
-from fleetlab.stats.bootstrap import BlockBootstrap, Replicates, bootstrap_units, divide, paired_difference
+from fleetlab.stats.bootstrap import BLOCKS, BlockBootstrap, Replicates, bootstrap_units, divide, paired_difference
 from fleetlab.stats.comparisons import allowed_misses, bonferroni, holm, spent_at_look
 from fleetlab.stats.intervals import (
     ANY,
@@ -44,6 +44,7 @@ from fleetlab.stats.student import NORMAL, student_cdf, student_quantile
 
 __all__ = [
     "ANY",
+    "BLOCKS",
     "CONFIDENCE",
     "LEAST",
     "NORMAL",

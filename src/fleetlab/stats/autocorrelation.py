@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from fleetlab.stats.intervals import Floats
@@ -22,14 +20,18 @@ def variance_inflation(values: Floats) -> float:
     >>> round(variance_inflation(np.tile([1.0, 2.0], 20)), 2), round(variance_inflation(np.arange(40.0)), 2)
     (1.0, 5.0)
     """
-    n = len(values)
-    deviations = values - values.mean()
-    total = float(deviations @ deviations)
-    if n < 3 or not math.isfinite(total) or total <= 0:
-        return 1.0
-    lag_1 = float(deviations[1:] @ deviations[:-1]) / total
-    rho = min(max(lag_1 + (1 + 4 * lag_1) / n, 0.0), MOST)
-    return (1 + rho) / (1 - rho)
+    return float(variance_inflations(values[:, None])[0])
+
+
+def variance_inflations(columns: Floats) -> Floats:
+    """Return the same of each column."""
+    n = len(columns)
+    deviations = columns - columns.mean(axis=0)
+    total = (deviations**2).sum(axis=0)
+    known = (total > 0) & np.isfinite(total)
+    lag_1 = np.divide((deviations[1:] * deviations[:-1]).sum(axis=0), total, out=np.zeros(len(total)), where=known)
+    rho = np.where(known & (n > 2), np.clip(lag_1 + (1 + 4 * lag_1) / max(n, 1), 0.0, MOST), 0.0)
+    return np.asarray((1 + rho) / (1 - rho))
 
 
 def design_effect(hits: np.ndarray, parts: int = 20) -> float:

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetlab.stats.autocorrelation import variance_inflation
+from fleetlab.stats.autocorrelation import variance_inflation, variance_inflations
 from fleetlab.stats.intervals import ANY, CONFIDENCE, Floats, Interval, Ints, Range, Statistic, no_interval
 from fleetlab.stats.means import LEAST, degrees_of_freedom
-from fleetlab.stats.student import NORMAL
+from fleetlab.stats.student import NORMAL, student_quantile
 
 # One number for all traces, so that any two runs of the same jobs can be paired, whatever their load; on daily patterns
 # it covers as well as blocks of a day (docs/measurements/statistics.md).
@@ -38,43 +38,63 @@ FEW = 200  # units up to which the acceleration of a bootstrap over units is est
 def _weights(blocks: int, resamples: int) -> Floats:
     """Return how often each block counts in each replicate: once in the first; resampled; all but one."""
     drawn = np.random.default_rng(0).multinomial(blocks, np.full(blocks, 1 / blocks), size=resamples)
-    weights: Floats = np.vstack((np.ones((1, blocks)), drawn, 1 - np.eye(blocks))).astype(np.float64)
+    # Of many blocks, which are independent units, nothing is left out: it would be a large matrix for no use.
+    without = 1 - np.eye(blocks if blocks <= FEW else 0, blocks)
+    weights: Floats = np.vstack((np.ones((1, blocks)), drawn, without)).astype(np.float64)
     weights.flags.writeable = False
     return weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockBootstrap:
-    """The block of each value, and how often each block counts in each replicate."""
+    """The block of each value, and how often each block counts in each replicate.
+
+    Blocks that are independent, such as users, are not checked for autocorrelation and need no jackknife.
+    """
 
     index: Ints  # [values]
     weights: Floats  # [1 + resamples + blocks, blocks]; [1, blocks] where values are too few for an interval
+    independent: bool = False
 
     @classmethod
     def of_times(
-        cls, times: Floats, span: float | None = None, *, blocks: int = BLOCKS, resamples: int = RESAMPLES
+        cls, times: Floats, span: float | None = None, *, resamples: int = RESAMPLES, least: int = LEAST
     ) -> BlockBootstrap:
-        """Cut the time from 0 to `span` (default: the last of the times) into blocks of the same length."""
+        """Cut the time from 0 to `span` (default: the last of the times) into blocks of the same length.
+
+        With fewer than `least` values there is no interval.
+        """
         span = float(times.max(initial=0.0)) if span is None else span
         share = times / span if span > 0 else np.zeros(len(times))
-        index = np.clip((share * blocks).astype(np.int64), 0, blocks - 1)
-        weights = _weights(blocks, resamples)
-        return cls(index, weights if span > 0 and len(times) >= LEAST else weights[:1])
+        index = np.clip((share * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
+        weights = _weights(BLOCKS, resamples)
+        return cls(index, weights if span > 0 and len(times) >= least else weights[:1])
 
     @classmethod
-    def of_series(cls, n: int, *, blocks: int = BLOCKS, resamples: int = RESAMPLES) -> BlockBootstrap:
+    def of_series(cls, n: int) -> BlockBootstrap:
         """Cut `n` values in order of time into blocks of the same length."""
-        weights = _weights(min(blocks, max(n, 1)), resamples)
+        weights = _weights(min(BLOCKS, max(n, 1)), RESAMPLES)
         return cls(np.arange(n) * weights.shape[1] // max(n, 1), weights if n > 1 else weights[:1])
+
+    @classmethod
+    def of_units(cls, index: Ints, units: int, *, resamples: int = RESAMPLES) -> BlockBootstrap:
+        """Resample independent units, such as users or applications; `index` is the unit of each value."""
+        return cls(index, _weights(units, resamples)[: 1 + resamples if units > 1 else 1], independent=True)
 
     @property
     def blocks(self) -> int:
         """How many blocks there are."""
         return int(self.weights.shape[1])
 
-    def part(self, where: NDArray[np.bool_] | Ints) -> BlockBootstrap:
-        """Return the bootstrap of some of the values, in the same blocks and resamples."""
-        return BlockBootstrap(self.index[where], self.weights)
+    @property
+    def enough(self) -> bool:
+        """Are there enough values for an interval?"""
+        return len(self.weights) > 1
+
+    def part(self, where: NDArray[np.bool_] | Ints | slice) -> BlockBootstrap:
+        """Return the bootstrap of some of the values, in the same blocks and resamples; of few there is no interval."""
+        index = self.index[where]
+        return BlockBootstrap(index, self.weights if len(index) >= LEAST else self.weights[:1], self.independent)
 
     def sums(self, values: ArrayLike) -> Floats:
         """Return the sum of the values in each block."""
@@ -87,7 +107,7 @@ class BlockBootstrap:
 
     def replicates(self, values: ArrayLike) -> Replicates:
         """Take an array with one number a replicate, such as a function of `totals`."""
-        return Replicates(np.asarray(values, dtype=np.float64), self.blocks)
+        return Replicates(np.asarray(values, dtype=np.float64), self.blocks, independent=self.independent)
 
     def ratios(self, top: Floats, bottom: Floats) -> Replicates:
         """Return one sum over another, from those of each block; NaN where the other is 0."""
@@ -111,7 +131,8 @@ class BlockBootstrap:
             at = self._first_at(heights, q)
             # About the quantile itself, not about its neighbor on the grid.
             centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
-            found.append(Replicates(centered, self.blocks, math.floor(10 * size * min(q, 1 - q)) / 10))
+            beyond = math.floor(10 * size * min(q, 1 - q)) / 10
+            found.append(replace(self.replicates(centered), df=beyond))
         return found
 
     def _first_at(self, heights: Floats, level: float) -> Ints:
@@ -123,6 +144,19 @@ class BlockBootstrap:
             reached = np.einsum("rb,rb->r", self.weights, heights[middle]) >= wanted
             low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
         return high
+
+    def cdf_band(self, cells: Floats, levels: Floats) -> tuple[Floats, Floats]:
+        """Return the pointwise 95 % band of a distribution function, from weights by block and cell of a grid.
+
+        The variance of a share is that of what the blocks have beyond their share of it (Cochran 1977).
+        """
+        heights = np.cumsum(cells, axis=1)
+        excess = heights - levels * heights[:, -1:]
+        inflation = variance_inflations(excess)
+        error = np.sqrt(inflation * (excess**2).sum(axis=0) * self.blocks / (self.blocks - 1)) / heights[:, -1].sum()
+        freedom = [degrees_of_freedom(self.blocks, x) for x in inflation.tolist()]
+        half = np.array([student_quantile((1 + CONFIDENCE) / 2, df) for df in freedom]) * error
+        return np.maximum(levels - half, 0.0), np.minimum(levels + half, 1.0)
 
     def effective_size(self, values: Floats) -> float:
         """Return how many independent values would give a mean with the same variance."""
@@ -154,12 +188,13 @@ class Replicates:
     values: Floats  # [1 + resamples + blocks], or [1] where there are too few values for an interval
     blocks: int
     df: float = math.inf
+    independent: bool = False
 
     def __sub__(self, other: Replicates) -> Replicates:
         """Return the paired difference of two runs of the same jobs."""
         if len(self.values) != len(other.values):  # one of them has too few values
-            return Replicates(self.values[:1] - other.values[:1], self.blocks)
-        return Replicates(self.values - other.values, self.blocks, min(self.df, other.df))
+            return replace(self, values=self.values[:1] - other.values[:1])
+        return replace(self, values=self.values - other.values, df=min(self.df, other.df))
 
     def statistic(self, within: Range = ANY) -> Statistic:
         """Return the value with its standard errors.
@@ -170,8 +205,9 @@ class Replicates:
         if not len(known) or not math.isfinite(value) or self.df < BEYOND:
             return Statistic.symmetric(value, math.nan, 0, within)
         low, high = _percentiles(known)
-        without = np.nan_to_num(self.values[len(self.values) - self.blocks :], nan=value)
-        inflation = variance_inflation(without)
+        inflation = (
+            1.0 if self.independent else variance_inflation(np.nan_to_num(self.values[-self.blocks :], nan=value))
+        )
         stretch = math.sqrt(inflation * self.blocks / (self.blocks - 1)) / NORMAL
         below, above = stretch * max(value - low, 0.0), stretch * max(high - value, 0.0)
         df = min(degrees_of_freedom(self.blocks, inflation), self.df)
@@ -186,7 +222,8 @@ class Replicates:
 
     def _resamples(self) -> Floats:
         """Return those that are known; none where fewer than half are."""
-        resamples = self.values[1 : max(1, len(self.values) - self.blocks)]
+        end = len(self.values) - (0 if self.independent else self.blocks)
+        resamples = self.values[1 : max(1, end)]
         known = resamples[~np.isnan(resamples)]
         return known if 2 * len(known) > len(resamples) and self.blocks > 1 else known[:0]
 
@@ -202,7 +239,7 @@ def _percentiles(resamples: Floats) -> tuple[float, float]:
     return low, high
 
 
-def divide(top: Floats, bottom: Floats) -> Floats:
+def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
     """Return the ratio; NaN where there is nothing to divide by.
 
     >>> divide(np.array([1.0, 0.0]), np.array([2.0, 0.0]))

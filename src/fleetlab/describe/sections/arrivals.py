@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from fleetlab._student import student
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import NOTHING, SURE, Bools, Floats, Ints, Told
-from fleetlab.describe.ecdf import ecdf
+from fleetlab.describe.ecdf import Bools, ecdf
 from fleetlab.describe.section import Section, amount, rough
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, mean_of_runs, no_interval
 
 MOST_POINTS = 1500  # of a series over time
 WINDOWS = (1, 10, 60, 600, HOUR)  # seconds, in which arrivals are counted
@@ -87,12 +86,12 @@ def _kept(inside: Floats) -> slice:
 
 
 def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: Floats, view: TraceView) -> None:
-    at = view.blocks.at((hours - hours[0]) * (view.span / max(1, len(hours))))
+    blocks = BlockBootstrap.of_series(len(hours))
     rows, whole = [], inside == 1
     for name, values in sums.items():
-        interval = view.blocks.ratio(view.blocks.sums(at, values), view.blocks.sums(at, inside))
+        interval = blocks.ratio(blocks.sums(values), blocks.sums(inside), POSITIVE).interval()
         if whole.sum() < 2:  # one hour does not tell how hours differ
-            interval = interval[0], float("nan"), float("nan")
+            interval = no_interval(interval.value)
         rows.append(_hour_row(name, values[whole], interval))
         section.figures[f"{name.split(',')[0]} per hour"] = _series(name, hours - hours[0], values)
         if name == "jobs":
@@ -105,7 +104,7 @@ def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: F
         section.findings.append(f"The mean arrival rate is {amount(mean)} jobs per hour; {rest}.")
 
 
-def _hour_row(name: str, values: Floats, interval: Told) -> dict[str, object]:
+def _hour_row(name: str, values: Floats, interval: Interval) -> dict[str, object]:
     """The mean, and of whole hours how they differ; nothing of that where there is none."""
     row: dict[str, object] = {"what": name, "mean": interval[0], "low": interval[1], "high": interval[2]}
     row["sd"] = float(values.std()) if len(values) else None
@@ -213,9 +212,9 @@ def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
 
 
 def _mean_of(days: Floats) -> dict[str, float | None]:
-    n, mean = len(days), float(days.mean()) if len(days) else float("nan")
-    half = student(n - 1, SURE) * float(days.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return {"days": n, "jobs": mean, "low": max(0.0, mean - half), "high": mean + half}
+    mean = mean_of_runs(days, POSITIVE).interval()
+    low, high = (None, None) if len(days) < 2 else mean[1:]
+    return {"days": len(days), "jobs": mean.value, "low": low, "high": high}
 
 
 # -- bursts ------------------------------------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
     counts = [_burst_row("index of dispersion of counts", w, _dispersion(view, submit, w)) for w in windows]
     rows = [_burst_row("CV² of inter-arrival times", None, squared), *counts]
     section.tables["burstiness"] = pl.DataFrame(rows, infer_schema_length=None)
-    made = ecdf("inter-arrival times", gaps, at=view.blocks.at(submit[:-1]), blocks=view.blocks)
+    made = ecdf("inter-arrival times", gaps, blocks=view.blocks_at(submit[:-1]))
     section.distributions(
         "inter-arrival time", [made] if made else [], title="Inter-arrival times", unit="s", y="share, %"
     )
@@ -250,32 +249,24 @@ def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
     section.findings.append(f"Arrivals are {how}: CV² of inter-arrival times is {amount(squared[0])} (Poisson: 1).")
 
 
-def _burst_row(what: str, window: int | None, interval: Told) -> dict[str, object]:
+def _burst_row(what: str, window: int | None, interval: Interval) -> dict[str, object]:
     return {"what": what, "window, s": window, "value": interval[0], "low": interval[1], "high": interval[2]}
 
 
-def _of_gaps(view: TraceView, submit: Floats, gaps: Floats) -> Told:
-    blocks, at = view.blocks, view.blocks.at(submit[:-1])
-    sums = [blocks.sums(at, x) for x in (np.ones(len(gaps)), gaps, gaps**2)]
-    return _from_moments(view, sums, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
+def _of_gaps(view: TraceView, submit: Floats, gaps: Floats) -> Interval:
+    return _from_moments(view.blocks_at(submit[:-1]), gaps, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
 
 
-def _dispersion(view: TraceView, submit: Floats, window: int) -> Told:
+def _dispersion(view: TraceView, submit: Floats, window: int) -> Interval:
     counts = np.bincount((submit // window).astype(np.int64)).astype(np.float64)[:-1]
-    blocks = view.blocks
-    at = blocks.at(np.arange(len(counts), dtype=np.float64) * window)
-    sums = [blocks.sums(at, x) for x in (np.ones(len(counts)), counts, counts**2)]
-    return _from_moments(view, sums, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n))
+    blocks = view.blocks_at(np.arange(len(counts), dtype=np.float64) * window)
+    return _from_moments(blocks, counts, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n))
 
 
-def _from_moments(view: TraceView, sums: list[Floats], of: Callable[[Floats, Floats, Floats], Floats]) -> Told:
-    """A number made of counts, sums and sums of squares, for all blocks and for each draw of them."""
+def _from_moments(blocks: BlockBootstrap, values: Floats, of: Callable[[Floats, Floats, Floats], Floats]) -> Interval:
+    """A number made of the count, the sum and the sum of squares."""
+    sums = [blocks.totals(blocks.sums(x)) for x in (np.ones(len(values)), values, values**2)]
     with np.errstate(invalid="ignore", divide="ignore"):  # no arrival in a window, or gaps too short to be squared
-        value = float(of(*(np.asarray(x.sum()) for x in sums)))
-    if not np.isfinite(value):
-        return NOTHING
-    if not view.blocks.serve(int(sums[0].sum())):
-        return value, float("nan"), float("nan")
-    drawn = [view.blocks.draws @ x for x in sums]
-    there = drawn[1] > 0
-    return value, *view.blocks.around(value, of(*(x[there] for x in drawn)))
+        replicates = of(*sums)
+    replicates[~np.isfinite(replicates)] = np.nan
+    return blocks.replicates(replicates).interval(POSITIVE)

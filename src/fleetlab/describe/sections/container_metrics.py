@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure, Trace
-from fleetlab.describe._blocks import Blocks
 from fleetlab.describe.ecdf import Ecdf, ecdf
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.trace_view import TraceView
+from fleetlab.stats import BlockBootstrap
 
 SAMPLES = {"time", "container", "value"}
 DUTY, MEMORY = "pod_gpu_duty_cycle", "pod_gpu_memory_used_bytes"
@@ -38,8 +38,7 @@ def metrics(view: TraceView, section: Section) -> None:
         return
     samples = {name: view.trace.series[name].select(sorted(SAMPLES)).collect() for name in metric_names}
     span = max((float(s["time"].max() or 0.0) for s in samples.values()), default=0.0)  # type: ignore[arg-type]
-    blocks = Blocks.cut(span, seed=view.seed)
-    curves = {name: c for name, s in samples.items() for c in _curve(name, s, blocks)}
+    curves = {name: c for name, s in samples.items() for c in _curve(name, s, span)}
     section.tables["container metrics"] = pl.DataFrame(
         [_row(name, c, samples[name]) for name, c in curves.items()], infer_schema_length=None
     )
@@ -49,15 +48,14 @@ def metrics(view: TraceView, section: Section) -> None:
         y="share of samples, %", tabled=False,
     )  # fmt: skip
     if DUTY in curves:
-        _duty(section, samples[DUTY], curves[DUTY], blocks)
+        _duty(section, samples[DUTY], curves[DUTY], span)
     if MEMORY in curves:
-        gib = tuple(x / 2**30 for x in curves[MEMORY].mean)
-        section.say("mean GPU memory per container", gib, "GiB")  # type: ignore[arg-type]
+        section.say("mean GPU memory per container", curves[MEMORY].mean.scaled(1 / 2**30), "GiB")
 
 
-def _curve(name: str, samples: pl.DataFrame, blocks: Blocks) -> list[Ecdf]:
-    at = blocks.at(samples["time"].to_numpy())
-    made = ecdf(name, samples["value"].fill_null(np.nan).to_numpy(), at=at, blocks=blocks)
+def _curve(name: str, samples: pl.DataFrame, span: float) -> list[Ecdf]:
+    blocks = BlockBootstrap.of_times(samples["time"].to_numpy(), span)
+    made = ecdf(name, samples["value"].fill_null(np.nan).to_numpy(), blocks=blocks)
     return [made] if made is not None else []
 
 
@@ -68,7 +66,7 @@ def _row(name: str, c: Ecdf, samples: pl.DataFrame) -> dict[str, object]:
     return row | {f"P{p}": c.quantiles[p][0] for p in (50, 90, 99)}
 
 
-def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, blocks: Blocks) -> None:
+def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, span: float) -> None:
     """How busy GPUs are: over samples, over containers, over time."""
     means = (
         samples.drop_nulls("container")
@@ -81,7 +79,7 @@ def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, blocks: Blocks) -> N
     section.distributions(
         "duty cycle", curves, title="GPU duty cycle", unit="%", x="duty cycle, %", y="share, %", log_x=False
     )
-    every = max(blocks.span / POINTS, 1.0)
+    every = max(span / POINTS, 1.0)
     hour = (pl.col("time") / every).floor() * every / 3600
     frame = samples.group_by(hour.alias("x"), maintain_order=True).agg(pl.col("value").mean().alias("y")).sort("x")
     busy = frame["y"].to_numpy()

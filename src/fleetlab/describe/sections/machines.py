@@ -10,13 +10,13 @@ import polars as pl
 
 from fleetlab.core import Cluster, Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Ecdf, ecdf
+from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.occupancy import Occupancy
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import MOST_POINTS
 from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
+from fleetlab.stats import POSITIVE, Floats, Ints
 
 ALL = "all"
 ALLOCATED, USED = "allocated", "used"
@@ -97,7 +97,7 @@ Allocation = tuple[str, str, str, Ecdf, Floats]  # pool, what, held or used; ove
 
 def _shares(view: TraceView, pools: list[NodeGroup], edges: Floats) -> Iterator[Allocation]:
     used, allocated = view.used, Occupancy.by_jobs(view, edges)
-    at = view.blocks.at(edges[:-1])
+    blocks = view.blocks_at(edges[:-1])
     for what, (column, one, _) in AMOUNTS.items():
         amounts = {ALLOCATED: view.instances * view.floats(column) / one}
         if used is not None and column in used.columns:
@@ -106,7 +106,7 @@ def _shares(view: TraceView, pools: list[NodeGroup], edges: Floats) -> Iterator[
             for how, values in amounts.items():
                 if pool.there[what] > 0 and values.any():
                     hourly = FULL * allocated.mean(values, pool.where) / pool.there[what]
-                    made = ecdf(pool.name, hourly, at=at, blocks=view.blocks)
+                    made = ecdf(pool.name, hourly, blocks=blocks)
                     if made is not None:
                         yield pool.name, what, how, made, hourly
 
@@ -180,14 +180,13 @@ def _cpus_by_gpu(view: TraceView, section: Section, cluster: Cluster) -> None:
 def _ratio_row(section: Section, kind: str, nodes: pl.DataFrame, view: TraceView, where: Bools) -> dict[str, object]:
     offered = float(nodes["cpu_milli"].sum()) / WHOLE / float(nodes["gpus"].cast(pl.Int64).sum())
     cpu, milli, many = view.floats("cpu_milli")[where], view.milli[where], view.instances[where]
-    at, blocks = view.at[where], view.blocks
-    if not len(at):
+    blocks = view.blocks.part(where)
+    if not len(many):
         return {"nodes": kind, "offered": offered}
-    each = blocks.ratio(blocks.sums(at, many * cpu / milli), blocks.sums(at, many))
-    whole = blocks.ratio(blocks.sums(at, many * cpu), blocks.sums(at, many * milli))
+    each = blocks.ratio(blocks.sums(many * cpu / milli), blocks.sums(many), POSITIVE).interval()
     row: dict[str, object] = {"nodes": kind, "offered": offered}
     row |= dict(zip(("requested, mean of instances", "low", "high"), each, strict=True))
-    row |= {"requested, in total": whole[0]}
+    row |= {"requested, in total": float((many * cpu).sum() / (many * milli).sum())}
     if section.like_pai:
         row |= {f"{w}, published": published.numbers(f"CPUs per GPU {w}").get(kind) for w in ("offered", "requested")}
     return row
@@ -210,7 +209,7 @@ def _metrics(view: TraceView, section: Section) -> None:
         frame = frame.with_columns(pl.col("node").cast(pl.String)).join(kinds, on="node", how="left")
     else:
         frame = frame.with_columns(type=pl.lit(ALL))
-    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, view.blocks)}
+    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, view)}
     rows = [_metric_row(kind, m, c) for (kind, m), c in curves.items()]
     section.tables["node metrics"] = pl.DataFrame(rows, infer_schema_length=None)
     for m in wanted:
@@ -221,15 +220,15 @@ def _metrics(view: TraceView, section: Section) -> None:
         )  # fmt: skip
 
 
-def _by_type(frame: pl.DataFrame, metric: str, blocks: Blocks) -> Iterator[tuple[str, Ecdf]]:
+def _by_type(frame: pl.DataFrame, metric: str, view: TraceView) -> Iterator[tuple[str, Ecdf]]:
     lasted = (frame["end"] - frame["start"]).fill_null(0.0).to_numpy()
     # A row that does not say how long it lasted counts for little, but counts.
     weights = np.maximum(np.nan_to_num(lasted), 1.0)
-    at = blocks.at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
+    blocks = view.blocks_at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
     values = frame[metric].cast(pl.Float64).fill_null(np.nan).to_numpy()
     for kind in sorted(frame["type"].drop_nulls().unique().to_list()):
         where = (frame["type"] == kind).fill_null(value=False).to_numpy()
-        made = ecdf(kind, values, weights=weights, where=where, at=at, blocks=blocks)
+        made = ecdf(kind, values, weights=weights, where=where, blocks=blocks)
         if made is not None:
             yield kind, made
 

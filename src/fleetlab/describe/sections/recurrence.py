@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Bools, Floats, Ints
-from fleetlab.describe.ecdf import share
+from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.trace_view import TraceView
+from fleetlab.stats import Floats, Interval, Ints
 
 OFTEN = 5  # runs
 WITHIN = (0.05, 0.25, 0.5)  # of the true run time
@@ -47,7 +47,7 @@ def _runs(view: TraceView, section: Section) -> None:
         "runs of a group", curves, title="Runs of a job's group", unit="runs", of="weighted by",
         x="runs of the job's group",
     )  # fmt: skip
-    often = share(runs[known] >= OFTEN, None, view.at[known], view.blocks)
+    often = share(runs[known] >= OFTEN, None, view.blocks.part(known))
     section.say(f"jobs in groups with {OFTEN} or more runs", often, "%")
     groups = view.frame["group"].drop_nulls().n_unique()
     section.findings.append(
@@ -88,7 +88,7 @@ def _row(view: TraceView, section: Section, name: str, error: Floats, predictabl
     made = predictable & np.isfinite(error)
     row: dict[str, object] = {"by": name, "predicted, %": 100 * float(made[predictable].mean())}
     for within in WITHIN:
-        interval = share(error[made] <= within, view.instances[made], view.at[made], view.blocks)
+        interval = share(error[made] <= within, view.instances[made], view.blocks.part(made))
         key = f"within {within:.0%}".replace("%", " %")
         row |= dict(zip((key, f"{key} low", f"{key} high"), interval, strict=True))
         if section.like_pai and within < WITHIN[2]:
@@ -149,9 +149,9 @@ def _keys(view: TraceView, columns: Sequence[str]) -> Ints:
 
 def _say(section: Section, rows: list[dict[str, object]]) -> None:
     best = max(rows, key=lambda row: float(row["within 25 %"]) if np.isfinite(row["within 25 %"]) else -1.0)  # type: ignore[arg-type, call-overload]
-    interval = tuple(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high"))  # type: ignore[arg-type]
+    interval = Interval(*(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high")))  # type: ignore[arg-type]
     if np.isfinite(interval[0]):
-        section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")  # type: ignore[arg-type]
+        section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")
         section.findings.append(
             f"{rough(interval[0])} % of the instances run within 25 % of the mean of earlier runs by {best['by']}."
         )

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Floats, Ints
 from fleetlab.describe.ecdf import Ecdf, ecdf, share
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.sections.users import users
 from fleetlab.describe.trace_view import WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS, used_by_row
+from fleetlab.stats import Floats, Ints
 
 COMMON = 10  # shares of a GPU in a table, the most asked for
 KINDS = ("0", "(0,1)", "1", "2", "4", "8")  # of GPUs per instance, as the FGD paper cuts it
@@ -106,8 +106,8 @@ def _amount(view: TraceView, section: Section, name: str, rows: pl.DataFrame | N
 def _used(view: TraceView, rows: pl.DataFrame, column: str, one: float) -> list[Ecdf]:
     values = (rows[column] / one).fill_null(np.nan).to_numpy()
     requested, weights = rows[f"asked_{column}"].to_numpy(), rows["weight"].to_numpy()
-    at = view.blocks.at(rows["submit"].to_numpy())
-    made = ecdf("used", values, weights=weights, where=requested > 0, at=at, blocks=view.blocks)
+    blocks = view.blocks_at(rows["submit"].to_numpy())
+    made = ecdf("used", values, weights=weights, where=requested > 0, blocks=blocks)
     return [made] if made is not None else []
 
 
@@ -125,7 +125,7 @@ def _over_use(view: TraceView, section: Section) -> None:
         ratio = np.divide(of, requested, out=np.full(len(requested), np.nan), where=there)
         curves += view.ecdf(name, ratio)
         for word, weights in (("jobs", None), ("instances", view.instances[there])):
-            interval = share(ratio[there] > 1, weights, view.at[there], view.blocks)
+            interval = share(ratio[there] > 1, weights, view.blocks.part(there))
             row = dict(zip(("of", "weighted by", "%", "low", "high"), (name, word, *interval), strict=True))
             key = "memory" if name == "memory" else name[:-1]
             paper = published.numbers(f"{word} above their request").get(key) if section.like_pai else None
@@ -136,14 +136,10 @@ def _over_use(view: TraceView, section: Section) -> None:
     section.tables["usage above request"] = pl.DataFrame(table, infer_schema_length=None)
     for c in curves:
         if c.series == "GPUs":
-            section.say("median utilization of requested GPUs", _percent(c.quantiles[50]), "%")
+            section.say("median utilization of requested GPUs", c.quantiles[50].scaled(100), "%")
     shares = [f"{rough(100 * c.quantiles[50][0])} % of requested {c.series}" for c in curves]
     if shares:
         section.findings.append(f"Median usage is {', '.join(shares)}.")
-
-
-def _percent(interval: tuple[float, float, float]) -> tuple[float, float, float]:
-    return 100 * interval[0], 100 * interval[1], 100 * interval[2]
 
 
 # -- gangs -------------------------------------------------------------------------------------------------------------
@@ -166,11 +162,13 @@ def _gangs(view: TraceView, section: Section) -> None:
         ("GPUs requested by gangs", gang, requested),
         ("instances in jobs of more than 100 GPUs", requested > 100, many),
     ]
-    interval = [(name, *share(which, weights, view.at, view.blocks)) for name, which, weights in rows]
-    section.tables["gangs"] = pl.DataFrame(interval, schema=["what", "%", "low", "high"], orient="row")
-    section.say("instances in gangs", interval[1][1:], "%")
+    shares = {name: share(which, weights, view.blocks) for name, which, weights in rows}
+    table = [(name, *interval) for name, interval in shares.items()]
+    section.tables["gangs"] = pl.DataFrame(table, schema=["what", "%", "low", "high"], orient="row")
+    section.say("instances in gangs", shares["instances in gangs"], "%")
     section.findings.append(
-        f"{rough(interval[0][1])} % of the jobs are gangs, with {interval[1][1]:.3g} % of the instances."
+        f"{rough(shares['jobs that are gangs'].value)} % of the jobs are gangs; they have "
+        f"{shares['instances in gangs'].value:.3g} % of the instances."
     )
 
 
@@ -230,7 +228,7 @@ def _locality(view: TraceView, section: Section, placements: pl.LazyFrame) -> li
 
 
 def _draw_nodes(view: TraceView, section: Section, job: Ints, nodes: Floats) -> None:
-    made = ecdf("gangs", nodes, at=view.at[job], blocks=view.blocks)
+    made = ecdf("gangs", nodes, blocks=view.blocks.part(job))
     if made is not None:
         section.distributions(
             "nodes of a gang", [made], title="Nodes on which a gang runs", unit="", x="nodes of a gang",

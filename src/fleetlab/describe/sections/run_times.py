@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.describe._blocks import Bools, Floats
-from fleetlab.describe.ecdf import share
+from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough, spoken
 from fleetlab.describe.survival import Survival, kaplan_meier
 from fleetlab.describe.trace_view import OPEN, TraceView
+from fleetlab.stats import Floats
 
 HALF = 50.0  # percent of completion
 ENDED, STILL = "ended jobs only", "including running jobs"
@@ -216,7 +216,7 @@ def _part(view: TraceView, section: Section) -> None:
     for name, which in view.by("length").items():
         of = there & which
         if of.any():
-            interval[name] = share(part[of] > HALF, None, view.at[of], view.blocks)
+            interval[name] = share(part[of] > HALF, None, view.blocks.part(of))
             section.say(f"{name} jobs with wait above run time", interval[name], "%")
     if len(interval) > 1:
         short, long = (f"{rough(interval[name][0])} %" for name in ("short", "long"))

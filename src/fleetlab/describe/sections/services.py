@@ -13,15 +13,15 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.describe._blocks import DRAWS, Blocks, Bools, Floats, Ints
-from fleetlab.describe.ecdf import Ecdf
+from fleetlab.core.catalog import RESOURCES
+from fleetlab.describe.ecdf import Bools, Ecdf
 from fleetlab.describe.section import Section, rough, spoken
 from fleetlab.describe.sections.container_metrics import metrics, names
 from fleetlab.describe.sections.run_times import survival, survival_table
 from fleetlab.describe.trace_view import TraceView
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Ints
 
 LIMITS = "limits"
-RESOURCES = {"cpu_milli": "CPU", "gpu_milli": "GPU", "memory_mib": "memory", "rdma_milli": "RDMA", "disk_mib": "disk"}
 MOST_ROLES, MOST_APPS = 8, 15
 TEN = 10  # the largest delays, of which the share of the sum is told
 RULE, NO_RULE = "rule", "none"  # how many instances of an application a node may hold
@@ -174,25 +174,20 @@ def _apart(view: TraceView, there: Bools, rule: Ints, values: list[int]) -> pl.D
         np.bincount(cell, weights=w, minlength=int(np.prod(shape))).astype(np.float64).reshape(shape)
         for w in (np.ones(len(cell)), view.wait[there])
     )
-    drawn = _draws(len(apps), view.seed)
+    blocks = BlockBootstrap.of_units(app[there], len(apps))
     rows = []
     for k in range(len(values)):
-        raw = _differences(drawn, counts.sum(1, keepdims=True), sums.sum(1, keepdims=True), k)
-        within = _differences(drawn, counts, sums, k)
-        row = {"vs others": float(raw[0]), "within role": float(within[0])}
-        rows.append(row | dict(zip(("within low", "within high"), _middle(within), strict=True)))
+        raw = _differences(blocks.weights, counts.sum(1, keepdims=True), sums.sum(1, keepdims=True), k)
+        within = _differences(blocks.weights, counts, sums, k)
+        interval = blocks.replicates(within).interval()
+        row = {"vs others": float(raw[0]), "within role": interval.value}
+        rows.append(row | {"within low": interval.low, "within high": interval.high})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _draws(count: int, seed: int) -> Floats:
-    """All applications once, then drawn again and again."""
-    again = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=DRAWS)
-    return np.vstack((np.ones(count), again)).astype(np.float64)
-
-
-def _differences(drawn: Floats, counts: Floats, sums: Floats, k: int) -> Floats:
+def _differences(weights: Floats, counts: Floats, sums: Floats, k: int) -> Floats:
     """For each draw of applications: mean delay of rule `k` less that of others, within roles."""
-    n, s = (np.tensordot(drawn, x, axes=1) for x in (counts, sums))  # [draws, roles, rules]
+    n, s = (np.tensordot(weights, x, axes=1) for x in (counts, sums))  # [draws, roles, rules]
     n1, s1 = n[..., k], s[..., k]
     n0, s0 = n.sum(-1) - n1, s.sum(-1) - s1
     both = (n1 > 0) & (n0 > 0)
@@ -200,14 +195,6 @@ def _differences(drawn: Floats, counts: Floats, sums: Floats, k: int) -> Floats:
     apart = np.where(both, s1 / np.maximum(n1, 1) - s0 / np.maximum(n0, 1), 0.0)
     total = weight.sum(-1)
     return np.asarray(np.divide((weight * apart).sum(-1), total, out=np.full(len(total), np.nan), where=total > 0))
-
-
-def _middle(drawn: Floats) -> tuple[float, float]:
-    known = drawn[1:][np.isfinite(drawn[1:])]
-    if len(known) < DRAWS // 2:
-        return float("nan"), float("nan")
-    low, high = np.quantile(known, [0.025, 0.975]).tolist()
-    return min(low, float(drawn[0])), max(high, float(drawn[0]))
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -219,9 +206,8 @@ def _efficiency(view: TraceView, section: Section) -> None:
     both = view.trace.workload.frame.join(limits, on="job", how="left", suffix="_limit", maintain_order="left")
     codes = view.frame["app"].cast(pl.String).fill_null("").to_numpy()
     apps, app = np.unique(codes, return_inverse=True)
-    blocks = Blocks(1.0, _draws(len(apps), view.seed)[1:])
     rows = []
-    for column, name in RESOURCES.items():
+    for column, name in ((r.request, r.title) for r in RESOURCES if r.name != "gpu_memory"):
         if f"{column}_limit" not in both.columns:
             section.absent(f"limits of {name}", "not in the log")
             continue
@@ -230,9 +216,8 @@ def _efficiency(view: TraceView, section: Section) -> None:
         if not there.any():
             section.absent(f"limits of {name}", "none is set")
             continue
-        interval = blocks.ratio(
-            blocks.sums(app[there], request[there] / limit[there]), blocks.sums(app[there], np.ones(int(there.sum())))
-        )
+        blocks = BlockBootstrap.of_units(app[there], len(apps))
+        interval = blocks.mean(request[there] / limit[there], POSITIVE).interval()
         whole = float(request[there].sum() / limit[there].sum())
         rows.append((name, int(there.sum()), *interval, whole, float((request[there] < limit[there]).mean())))
     columns = ["of", "instances", "request over limit", "low", "high", "in total", "share below"]

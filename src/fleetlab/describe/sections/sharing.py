@@ -7,13 +7,13 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import Floats, Told
 from fleetlab.describe.ecdf import share
 from fleetlab.describe.occupancy import Occupancy
 from fleetlab.describe.section import Section, amount, rough
 from fleetlab.describe.sections.arrivals import quartiles
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
+from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Interval
 
 SHARED, ALONE = "with sharing", "without sharing"
 MOST_POINTS = 500
@@ -43,8 +43,8 @@ def _rounded(view: TraceView) -> dict[str, Floats]:
 def _requested(view: TraceView, section: Section) -> None:
     """GPUs that the jobs of an hour ask for."""
     amounts = _rounded(view)
-    sums = [view.blocks.sums(view.at, x) for x in amounts.values()]
-    saved = _percent(view.blocks.ratio(sums[1] - sums[0], sums[1]))
+    sums = [view.blocks.sums(x) for x in amounts.values()]
+    saved = view.blocks.ratio(sums[1] - sums[0], sums[1], SHARE).interval().scaled(100)
     section.say("requested GPUs saved by sharing", saved, "%")
     section.findings.append(f"Fractional requests save {rough(saved[0])} % of the GPUs compared with whole GPUs.")
     if not view.clocked or view.span < 2 * 86_400:
@@ -72,10 +72,6 @@ def _requested(view: TraceView, section: Section) -> None:
     )  # fmt: skip
 
 
-def _percent(interval: tuple[float, float, float]) -> tuple[float, float, float]:
-    return 100 * interval[0], 100 * interval[1], 100 * interval[2]
-
-
 def _allocated(view: TraceView, section: Section) -> None:
     """GPUs that running jobs hold, over time."""
     if view.span < HOUR or not np.isfinite(view.held_until).any():
@@ -87,8 +83,7 @@ def _allocated(view: TraceView, section: Section) -> None:
     for name, values in _rounded(view).items():
         allocated = boxes.mean(values)
         frames.append(pl.DataFrame({"x": edges[:-1] / 86_400, "y": allocated}).with_columns(series=pl.lit(name)))
-        at = view.blocks.at(edges[:-1])
-        interval = view.blocks.ratio(view.blocks.sums(at, allocated), view.blocks.sums(at, np.ones(len(allocated))))
+        interval = BlockBootstrap.of_series(len(allocated)).mean(allocated, POSITIVE).interval()
         rows.append((name, *interval, float(allocated.max())))
     section.tables["allocated GPUs"] = pl.DataFrame(
         rows, schema=["GPUs", "mean", "low", "high", "largest"], orient="row"
@@ -116,7 +111,7 @@ def _used(view: TraceView, section: Section) -> None:
         little = of[there] < HALF * requested[there]
         time = np.nan_to_num(view.runtime[there]) * view.instances[there] * requested[there]
         for word, weights in (("jobs", None), ("instances", view.instances[there]), ("allocated time", time)):
-            interval = share(little, weights, view.at[there], view.blocks)
+            interval = share(little, weights, view.blocks.part(there))
             rows.append((name, word, *interval))
             if (name, word) == ("GPUs", "jobs") and there.any():
                 _say_little(section, interval)
@@ -124,6 +119,6 @@ def _used(view: TraceView, section: Section) -> None:
     section.tables["utilization below 50 %"] = pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _say_little(section: Section, interval: Told) -> None:
+def _say_little(section: Section, interval: Interval) -> None:
     section.say("GPU jobs with utilization below 50 % of their request", interval, "%")
     section.findings.append(f"{interval[0]:.3g} % of the GPU jobs use less than half of their GPU request.")

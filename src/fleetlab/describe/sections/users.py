@@ -9,11 +9,12 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe._blocks import DRAWS, SURE, Floats, Told
 from fleetlab.describe.ecdf import ecdf
 from fleetlab.describe.section import Section
 from fleetlab.describe.trace_view import TOP, WHOLE, TraceView
+from fleetlab.stats import SHARE, Floats, Interval, bootstrap_units, no_interval
 
+RESAMPLES = 400
 FEWEST = 20  # users: with fewer, no interval
 POINTS = 200
 WEIGHED = ("jobs", "instances", "GPU time")
@@ -55,24 +56,23 @@ def _by_user(view: TraceView) -> pl.DataFrame:
 
 
 def _row(name: str, amounts: Floats, seed: int) -> dict[str, object]:
-    """Users are drawn again: what is sure holds for others like them."""
-    rng = np.random.default_rng(seed)
+    """Intervals are over users: they hold for others like them."""
     count = len(amounts)
-    drawn = [np.sort(amounts[rng.integers(0, count, count)])[::-1] for _ in range(DRAWS if count >= FEWEST else 0)]
-    top, unequal = (_bootstrap(of, amounts, drawn) for of in (top_share, gini))
+    top, unequal = (_interval(of, amounts, seed) for of in (top_share, gini))
     row: dict[str, object] = {"weighted by": name, "users": count}
     row |= dict(zip(("top 5 %, %", "low", "high"), (100 * x for x in top), strict=True))
     row |= dict(zip(("Gini", "Gini low", "Gini high"), unequal, strict=True))
     return row | {"top user, %": 100 * float(amounts[0] / amounts.sum())}
 
 
-def _bootstrap(of: Callable[[Floats], float], amounts: Floats, drawn: list[Floats]) -> Told:
-    value = of(amounts)
-    resampled = [of(x) for x in drawn if x.sum() > 0]
-    if not resampled:
-        return value, float("nan"), float("nan")
-    low, high = np.quantile(resampled, [(1 - SURE) / 2, (1 + SURE) / 2]).tolist()
-    return value, min(low, value), max(high, value)
+def _interval(of: Callable[[Floats], float], amounts: Floats, seed: int) -> Interval:
+    if len(amounts) < FEWEST:
+        return no_interval(of(amounts))
+
+    def ranked(some: Floats) -> float:
+        return of(np.sort(some)[::-1]) if some.any() else np.nan
+
+    return bootstrap_units(amounts, ranked, seed=seed, resamples=RESAMPLES, within=SHARE)
 
 
 def top_share(ranked: Floats) -> float:
@@ -105,8 +105,8 @@ def _lorenz(name: str, ranked: Floats) -> pl.DataFrame:
 
 def _say(section: Section, rows: list[dict[str, object]], count: int) -> None:
     instances = rows[min(1, len(rows) - 1)]
-    interval = tuple(float(instances[k]) for k in ("top 5 %, %", "low", "high"))  # type: ignore[arg-type]
-    section.say(f"{instances['weighted by']} of the top 5 % of users", interval, "%")  # type: ignore[arg-type]
+    interval = Interval(*(float(instances[k]) for k in ("top 5 %, %", "low", "high")))  # type: ignore[arg-type]
+    section.say(f"{instances['weighted by']} of the top 5 % of users", interval, "%")
     paper = f" (published: {published.numbers('users')['instances of the top 5 % of users']:.0f} %)"
     section.findings.append(
         f"The top 5 % of {count:,} users have {interval[0]:.3g} % of the {instances['weighted by']}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,14 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
 from fleetlab.core.progress import Progress, silent
-from fleetlab.queueing import _arrivals
-from fleetlab.queueing._arrivals import HOUR, between
+from fleetlab.queueing import arrivals
+from fleetlab.queueing.arrivals import HOUR, interval
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
 from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
 from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, PoolJobs, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
-from fleetlab.queueing.distributions import Floats
+from fleetlab.stats import no_interval
 
 Row = dict[str, Any]
 
@@ -63,12 +62,12 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
         notes += ("all submissions are at one time: no arrival rate and no load",)
-    weights, begins = _arrivals.draws(seed), _arrivals.midnight(workload)
+    begins = arrivals.midnight(workload)
     fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
-        fitted.append(fit(pool, part, span, begins, weights))
+        fitted.append(fit(pool, part, span, begins))
         progress("pools", k + 1, (k + 1) / len(among))
-    rows = _rows(fitted, span, weights, np.random.default_rng(seed))
+    rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
     return ClusterModel(frames, tuple(_summary(fitted)), made, notes + _notes(fitted))
@@ -79,7 +78,7 @@ def _frame(columns: tuple[str, ...], rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame([[row[name] for name in columns] for row in rows], schema=schema, orient="row")
 
 
-def _rows(fitted: list[PoolFit], span: float, weights: Floats, rng: np.random.Generator) -> dict[str, list[Row]]:
+def _rows(fitted: list[PoolFit], span: float, rng: np.random.Generator) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
     for f in fitted:
         wrong = violations(f, [o for o in fitted if o is not f])
@@ -89,7 +88,7 @@ def _rows(fitted: list[PoolFit], span: float, weights: Floats, rng: np.random.Ge
         rows["day"] += _hours(f)
         for k in range(len(f.kinds)):
             rows["model"].append(_class(f, k, span, wrong))
-            rows["run times"].append(_run(f, k, span, weights, rng))
+            rows["run times"].append(_run(f, k, span, rng))
     return rows
 
 
@@ -97,9 +96,7 @@ def _class(f: PoolFit, k: int, span: float, wrong: list[Violation]) -> Row:
     here, name = f.part.kind == f.kinds[k], CLASSES[f.kinds[k]]
     load = float(f.part.work[here].sum()) / span if span > 0 else None
     mean = prediction.means(f.waits[k])
-    waits = (
-        (float(mean[0]), *between(mean), float(prediction.quantile(f.waits[k], 0.9)[0])) if span > 0 else (None,) * 4
-    )
+    waits = (*interval(mean), float(prediction.quantile(f.waits[k], 0.9)[0])) if span > 0 else (None,) * 4
     return {
         "pool": f.pool.name,
         "class": name,
@@ -119,22 +116,22 @@ def _pool(f: PoolFit) -> Row:
         "jobs": len(f.part.submit),
         "jobs per hour": float(f.demand.rate[0]) * HOUR,
         "load": f.load,
-        **dict(zip(("low", "high"), between(f.demand.load), strict=True)),
+        **dict(zip(("low", "high"), interval(f.demand.load)[1:], strict=True)),
         "utilization": f.utilization if f.pool.servers else None,
         "peak hour load": f.load * float(f.day.load.max()) if f.rates is not None else None,
         "CPU utilization": f.cpu,
     }
     for name, values in (("wait", prediction.means(f.every)), ("P90", prediction.quantile(f.every, 0.9))):
-        interval = (float(values[0]), *between(values)) if f.load else (None,) * 3
+        bounds = interval(values) if f.load else (None,) * 3
         first = name if name == "wait" else f"{name} wait"
-        row |= dict(zip((first, f"{name} low", f"{name} high"), interval, strict=True))
+        row |= dict(zip((first, f"{name} low", f"{name} high"), bounds, strict=True))
     return row
 
 
-def _run(f: PoolFit, k: int, span: float, weights: Floats, rng: np.random.Generator) -> Row:
+def _run(f: PoolFit, k: int, span: float, rng: np.random.Generator) -> Row:
     here = f.part.kind == f.kinds[k]
     some = PoolJobs(*(column[here] for column in f.part))
-    low, high = between(prediction.demand(some, span, weights).time) if span > 0 else (math.nan, math.nan)
+    _, low, high = interval(prediction.demand(some, span).time) if span > 0 else no_interval()
     exponential, lognormal = (
         exponential_fit(some.service, rng),
         lognormal_fit(some.service, rng),
@@ -155,10 +152,10 @@ def _run(f: PoolFit, k: int, span: float, weights: Floats, rng: np.random.Genera
     }
 
 
-def _window(d: _arrivals.Dispersion) -> Row:
-    interval = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
-    about = (float(d.around[0]), *between(d.around))
-    return interval | dict(zip(("around daily pattern", "around low", "around high"), about, strict=True))
+def _window(d: arrivals.Dispersion) -> Row:
+    counts = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
+    about = interval(d.around)
+    return counts | dict(zip(("around daily pattern", "around low", "around high"), about, strict=True))
 
 
 def _hours(f: PoolFit) -> list[Row]:
@@ -172,14 +169,14 @@ def _hours(f: PoolFit) -> list[Row]:
 def _summary(fitted: list[PoolFit]) -> list[Estimate]:
     gpus = [f for f in fitted if f.pool.name != NO_GPU]
     total, servers = sum((f.demand.load for f in gpus), np.zeros(1)), sum(f.pool.servers for f in gpus)
-    low, high = between(total)
-    row = [Estimate("offered load", float(total[0]), low, high, "GPUs")]
+    load = interval(total)
+    row = [Estimate("offered load", *load, "GPUs")]
     if servers:
-        row.append(Estimate("utilization", float(total[0]) / servers, low / servers, high / servers, ""))
+        row.append(Estimate("utilization", *load.scaled(1 / servers), ""))
     for f in fitted:
         if f.load:
             mean = prediction.means(f.every)
-            row.append(Estimate(f"mean wait, {f.pool.name}", float(mean[0]), *between(mean), "s"))
+            row.append(Estimate(f"mean wait, {f.pool.name}", *interval(mean), "s"))
     return row
 
 

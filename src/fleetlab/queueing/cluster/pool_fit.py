@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.queueing import _arrivals
-from fleetlab.queueing._arrivals import Dispersion
+from fleetlab.queueing import arrivals
+from fleetlab.queueing.arrivals import Dispersion, blocks_of
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.pools import CLASSES, GpuPool, PoolJobs
 from fleetlab.queueing.cluster.prediction import STEADY, Day, OfferedLoad, WaitDistribution
@@ -82,16 +82,17 @@ class PoolFit:
         return float(service.var() / service.mean() ** 2) if service.any() else 0.0
 
 
-def fit(pool: GpuPool, part: PoolJobs, span: float, begins: float, weights: Floats) -> PoolFit:
+def fit(pool: GpuPool, part: PoolJobs, span: float, begins: float) -> PoolFit:
     """Learn what there is to know of a pool's jobs, and tell their waits."""
     kinds = tuple(np.unique(part.kind).tolist())
     if span <= 0 or not len(part.submit):
-        nothing = OfferedLoad(*(np.zeros(len(weights)) for _ in OfferedLoad._fields))
-        none = WaitDistribution(np.zeros((len(weights), 1)), np.zeros((len(weights), 1)), np.ones(1))
-        return PoolFit(pool, part, nothing, None, [], np.ones(len(weights)), STEADY, kinds, (none,) * len(kinds))
-    offered = prediction.demand(part, span, weights)
-    rates = _arrivals.pattern(part.submit, span, begins)
-    windows = _arrivals.dispersions(part.submit, span, begins, weights)
+        count = len(blocks_of(part.submit, 1.0).weights)
+        nothing = OfferedLoad(*(np.zeros(count) for _ in OfferedLoad._fields))
+        none = WaitDistribution(np.zeros((count, 1)), np.zeros((count, 1)), np.ones(1))
+        return PoolFit(pool, part, nothing, None, [], np.ones(count), STEADY, kinds, (none,) * len(kinds))
+    offered = prediction.demand(part, span)
+    rates = arrivals.pattern(part.submit, span, begins)
+    windows = arrivals.dispersions(part.submit, span, begins)
     ca2 = _ca2(part, windows, offered.time)
     day = prediction.day(part, rates)
     peak = offered.load[0] * day.load.max()
@@ -107,5 +108,5 @@ def _ca2(part: PoolJobs, windows: list[Dispersion], time: Floats) -> Floats:
     """How bursts count: as much as they are seen in windows about as long as a job runs."""
     if windows:
         return min(windows, key=lambda d: abs(math.log(d.window / max(float(time[0]), 1.0)))).around
-    gaps = _arrivals.gaps_scv(part.submit)
+    gaps = arrivals.gaps_scv(part.submit)
     return np.full(len(time), gaps if math.isfinite(gaps) else 1.0)

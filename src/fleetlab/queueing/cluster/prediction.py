@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.queueing._arrivals import BLOCKS, DAY
+from fleetlab.queueing.arrivals import DAY, blocks_of
 from fleetlab.queueing.cluster.pools import PoolJobs
 from fleetlab.queueing.distributions import Floats
 from fleetlab.queueing.formulas.ggm import whitt_factor
@@ -58,14 +58,14 @@ class WaitDistribution(NamedTuple):
 STEADY = Day(np.ones(1), np.ones(1))
 
 
-def demand(part: PoolJobs, span: float, weights: Floats) -> OfferedLoad:
+def demand(part: PoolJobs, span: float) -> OfferedLoad:
     """Add up, block by block."""
-    block = np.minimum((part.submit / span * BLOCKS).astype(np.int64), BLOCKS - 1)
+    blocks = blocks_of(part.submit, span)
 
     def summed(values: Floats) -> Floats:
-        return weights @ np.bincount(block, values, minlength=BLOCKS)
+        return blocks.totals(blocks.sums(values))
 
-    count, work = summed(np.ones(len(block))), summed(part.work)
+    count, work = summed(np.ones(len(part.submit))), summed(part.work)
     with np.errstate(invalid="ignore", divide="ignore"):
         time = summed(part.service) / count
         scv = summed(part.work**2) * count / work**2 - 1
