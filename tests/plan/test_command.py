@@ -14,7 +14,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload, cli
-from fleetlab.commands.plan import _hand_over
+from fleetlab.commands.plan import _show
 from fleetlab.plan import demand
 
 DEMAND = "[[instance]]\ncount = 6\ncpu_milli = 400\n\n[[instance]]\ncount = 2\ngpu_milli = 500\ncpu_milli = 100\n"
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_written_is_named_before_the_search(here, capsys, 
 def test_a_plan_is_told_though_its_file_cannot_be_written_after_all(here, capsys):
     found = fleetlab.plan(demand("demand.toml"), Cluster.from_toml("nodes.toml"))
     with pytest.raises(OSError, match=r"none/p\.csv"):
-        _hand_over(found, Path("none/p.csv"), json=False, only=("nodes",))
+        _show(found, Path("none/p.csv"), json=False, only=("nodes",))
     assert "8 instances are placed" in capsys.readouterr().out
 
 
