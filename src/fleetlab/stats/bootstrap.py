@@ -131,7 +131,7 @@ class BlockBootstrap:
             at = self._first_at(heights, q)
             # About the quantile itself, not about its neighbor on the grid.
             centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
-            beyond = math.floor(10 * size * min(q, 1 - q)) / 10
+            beyond = math.floor(10 * size * min(q, 1 - q)) / 10 if math.isfinite(size) else math.inf
             found.append(replace(self.replicates(centered), df=beyond))
         return found
 
