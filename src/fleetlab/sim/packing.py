@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Scenario, Words, Workload, WorkloadError
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.core.names import lookup
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import _packing
 from fleetlab.sim._packing import KINDS, WHOLE, Ints, Nodes, Pods, Usual
 
@@ -71,31 +73,49 @@ class Packing(Result):
 
 
 def pack(
-    workload: Workload,
-    cluster: Cluster,
+    scenario: ScenarioLike,
+    cluster: Cluster | None = None,
     *,
-    placement: Sequence[str] = ("fgd", "best_fit"),
+    placements: Sequence[str] = ("fgd", "best_fit"),
     seeds: Sequence[int] = tuple(range(42, 52)),
     progress: Progress | None = None,
+    **words: Unpack[Words],
 ) -> Packing:
-    """Fill a cluster with pods drawn from a workload until they no longer fit, by each placement policy."""
-    _known(placement)
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
+
+    Parameters
+    ----------
+    scenario
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    placements
+        The placement policies to compare.
+    seeds
+        One run of each placement per seed.
+    progress
+        Called after each run.
+    words
+        Words of the scenario; of these only `nodes` has an effect.
+
+    """
+    s = Scenario.of(scenario, cluster, **words)
+    if unused := sorted(set(s.changes()) - {"nodes"}):
+        msg = f"pack fills an empty cluster, jobs do not wait and do not end: `{unused[0]}` has no effect"
+        raise WorkloadError(msg, hint="leave it out; `simulate` takes it")
+    for name in placements or [""]:
+        lookup(PLACEMENTS.kind, name, PLACEMENTS.where("in_pack"))
     if not seeds:
-        msg = "a packing study needs a seed"
-        raise WorkloadError(msg, hint="seeds=range(42, 52) is the ten of the FGD paper")
-    study = _study(workload, cluster)
+        msg = "pack needs at least one seed"
+        raise WorkloadError(msg, hint="seeds=range(42, 52) are those of the FGD paper")
+    study = _study(s.workload, s.cluster)
     runs = []
-    for k, (name, seed) in enumerate((p, s) for p in placement for s in seeds):
+    for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):
         runs.append(study.run(name, seed))
         if progress:
-            progress("runs", k + 1, (k + 1) / (len(placement) * len(seeds)))
-    settings = {"placement": list(placement), "seeds": list(seeds), "upto": UPTO}
-    return Packing(pl.concat(runs), Provenance("pack", workload.source, settings), study.notes)
-
-
-def _known(placement: Sequence[str]) -> None:
-    for name in placement or [""]:
-        lookup("placement", name, PLACEMENTS.where("in_pack"))
+            progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
+    settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
+    return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
 
 
 @dataclass
