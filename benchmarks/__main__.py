@@ -22,7 +22,7 @@ BUILD = Path("build/bench")
 BARE = """
 import sys, polars as pl
 from pathlib import Path
-from fleetlab.traces._pai_tables import TABLES
+from fleetlab.traces.pai2020.tables import TABLES
 for t in TABLES:
     scan = pl.scan_csv(Path(sys.argv[1]) / f"{t.name}.csv", has_header=False, schema=dict(t.columns), quote_char=None)
     scan.sink_parquet(Path(sys.argv[2]) / f"{t.name}.parquet")
@@ -32,7 +32,7 @@ BARE_TAR = """
 import sys, tarfile, polars as pl
 from pathlib import Path
 from isal import igzip
-from fleetlab.traces._pai_tables import TABLES
+from fleetlab.traces.pai2020.tables import TABLES
 for t in TABLES:
     with igzip.open(Path(sys.argv[1]) / f"{t.name}.tar.gz", "rb") as f, tarfile.open(fileobj=f, mode="r|") as tar:
         member = tar.extractfile(tar.next())

@@ -2,9 +2,10 @@
 
 Run it as `python -m benchmarks.served OUT` on a machine with a GPU.
 
-The server (`python -m fleetlab.bench.serve`), the background (`… bench.work`) and the load (`… bench.load`) are the
-commands that a user would run, each in a process of its own; all but the load under the sharing mode. One server
-serves a mode from its first background to its last. With `--out` of an earlier run it goes on with what is missing.
+The server (`python -m fleetlab.serving.server`), the background (`… bench.single`) and the load (`… serving.load`)
+are the commands that a user would run, each in a process of its own; all but the load under the sharing mode. One
+server serves a mode from its first background to its last. With `--out` of an
+earlier run it goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.modes import Share, shared
+from fleetlab.sharing.modes import Share, shared
 
 # Mode, and what the background may have.
 MODES = {
@@ -70,7 +71,7 @@ def _loads(said: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def _server(environment: dict[str, str], said: argparse.Namespace) -> Iterator[tuple[int, str]]:
-    line = [sys.executable, "-m", "fleetlab.bench.serve", "resnet-infer", "--port", "0", "--json", *_where(said)]
+    line = [sys.executable, "-m", "fleetlab.serving.server", "resnet-infer", "--port", "0", "--json", *_where(said)]
     with subprocess.Popen(line, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -85,7 +86,7 @@ def _background(name: str, environment: dict[str, str], said: argparse.Namespace
     if not name:
         yield []
         return
-    line = [sys.executable, "-m", "fleetlab.bench.work", name, "--seconds", "600", "--json", *_where(said)]
+    line = [sys.executable, "-m", "fleetlab.bench.single", name, "--seconds", "600", "--json", *_where(said)]
     out, err = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(line, env=os.environ | environment, stdout=out, stderr=err, text=True) as other:
         try:
@@ -106,7 +107,7 @@ def _where(said: argparse.Namespace) -> list[str]:
 
 def _load(url: str, load: str, said: argparse.Namespace) -> dict[str, Any]:
     seconds = ["--seconds", str(said.seconds), "--warmup", "1.5", "--slo-ms", str(SLO_MS)]
-    line = [sys.executable, "-m", "fleetlab.bench.load", url, *load.split(), *seconds]
+    line = [sys.executable, "-m", "fleetlab.serving.load", url, *load.split(), *seconds]
     found = subprocess.run(line, capture_output=True, text=True, check=False)
     assert found.returncode in (0, 3), found.stderr
     told: dict[str, Any] = json.loads(found.stdout)

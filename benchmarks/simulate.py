@@ -74,7 +74,7 @@ print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wa
 START = """
 import sys, polars as pl, fleetlab
 one = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}), source="one")
-fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), backfill=sys.argv[1], preempt=sys.argv[2] == "preempt")
+fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), backfill=sys.argv[1], preemption=sys.argv[2] == "preempt")
 """
 STARTS = ("none/quick", "greedy/quick", "easy/quick", "greedy/preempt")
 

@@ -23,7 +23,7 @@ STYLE = """
 
 
 def published() -> np.ndarray:
-    text = files("fleetlab.traces.synthesize").joinpath("_laws.json").read_text("utf-8")
+    text = files("fleetlab.traces.synthesize").joinpath("laws.json").read_text("utf-8")
     return np.array(loads(text)["week"])
 
 

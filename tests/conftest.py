@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several rooms
+
 FIXTURES = Path(__file__).parent / "fixtures"
 # As root, and without the connections that a browser makes by itself.
 FLAGS = [
@@ -53,6 +55,6 @@ def browser(tmp_path_factory):
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, runtime=webdriver.ChromeService(driver))
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield found
     found.quit()

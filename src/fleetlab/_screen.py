@@ -40,7 +40,7 @@ BEST_KNOWN = [
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Result):
     """One table of a result by itself."""
 
     name: str
@@ -61,13 +61,15 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
     if json:
         print(as_json(result))
         return
+    if result.findings:
+        print("\n".join(result.findings), end="\n\n")
     print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
             print(f"\n{name}")
             print(table(frame, most))
-    if notes := getattr(result, "notes", ()):
-        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in notes))
+    if result.notes:
+        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in result.notes))
 
 
 def show_check(found: Result, *, json: bool, brief: bool) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fleetlab.bench.arrivals import arrivals
-from fleetlab.bench.errors import BenchError
+from fleetlab.devices.errors import BenchError
 
 
 def test_a_timetable_is_the_same_for_the_same_seed_and_a_longer_one_begins_like_it():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.plans import Cell, Seat
 from fleetlab.bench.suite import Suite, finished
+from fleetlab.devices.errors import BenchError
 
 from .conftest import alone, pair, plan, run
 

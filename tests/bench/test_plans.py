@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import Share
 from fleetlab.bench.plans import BY_NAME, MATRIX, Seat
 from fleetlab.bench.run import main, planned
+from fleetlab.devices.errors import BenchError
+from fleetlab.sharing.modes import Share
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -109,6 +109,6 @@ def test_a_mistake_ends_in_an_error_and_a_hint(capsys, tmp_path):
 def test_the_measuring_side_needs_no_frames_and_its_commander_no_torch():
     heavy = "{'polars', 'cyclopts', 'numba', 'scipy', 'fleetlab.core'}"
     code = "import sys, fleetlab.bench.run, fleetlab.bench.probe; assert 'torch' not in sys.modules\n"
-    code += f"import fleetlab.bench._worker\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    code += f"import fleetlab.bench.workers.__main__\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

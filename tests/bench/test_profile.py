@@ -10,8 +10,8 @@ import pytest
 import fleetlab
 from fleetlab.bench.profile import check, profile
 from fleetlab.bench.profile.make import CLASSES, tied
+from fleetlab.bench.profile.observations import Met, One, Seen
 from fleetlab.bench.profile.pairs import Table
-from fleetlab.bench.profile.seen import Met, One, Seen
 
 RATES = {"a": 100.0, "b": 40.0, "c": 8.0, "d": 1000.0}
 MINDS = {"a": 0.4, "b": 1.0, "c": 1.5, "d": 0.2}  # how much a step of it waits for a neighbour
@@ -251,7 +251,7 @@ def fleet(*words):
 def test_the_command_saves_what_the_simulator_takes(tmp_path, capsys):
     out = tmp_path / "mine.json"
     assert not fleet("bench", "profile", folder(tmp_path / "x", alone() + pairs()), "--out", out)
-    assert fleetlab.Slowdown.load(out).speed("mps", "a", "b").value == pytest.approx(beside("a", "b"))
+    assert fleetlab.Speed.load(out).speed("mps", "a", "b").value == pytest.approx(beside("a", "b"))
     assert "mean speed, mps" in capsys.readouterr().out
 
 

@@ -6,18 +6,11 @@ from itertools import product as every
 import numpy as np
 import pytest
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.profile import several
-from fleetlab.bench.profile.heldout import (
-    Guess,
-    coverage,
-    errors,
-    interval,
-    without_each_pair,
-    without_each_work,
-)
+from fleetlab.bench.profile import groups as several
+from fleetlab.bench.profile.holdout import Guess, coverage, errors, interval, without_each_pair, without_each_work
 from fleetlab.bench.profile.pairs import LogAdditive, Mean, Table, Waits
-from fleetlab.bench.profile.turns import FairShare, Turns, fair_share, turns
+from fleetlab.bench.profile.time_slicing import FairShare, Turns, fair_share, turns
+from fleetlab.devices.errors import BenchError
 
 WORKS = "abcdef"
 

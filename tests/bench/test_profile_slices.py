@@ -6,7 +6,7 @@ import pytest
 
 import fleetlab
 from fleetlab.bench.profile import published, slices
-from fleetlab.bench.profile.twin import OFF, Slice, curve, from_one, on_slice
+from fleetlab.bench.profile.slice_model import OFF, Slice, curve, from_one, on_slice
 
 HALF, EIGHTH = Slice("half", 0.5, 0.5), Slice("eighth", 0.125, 0.125)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fleetlab
-from fleetlab.bench._verdict import MISS, Goal, Step, chance, judged
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.stress import Climb, edges, following, sentence, steps, stress
-from fleetlab.bench.stressed import stressed
+from fleetlab.bench.stress.result import stressed
+from fleetlab.bench.stress.run import Climb, edges, following, sentence, steps, stress
+from fleetlab.bench.stress.verdict import MISS, Goal, Step, chance, judged
+from fleetlab.devices.errors import BenchError
 
 # --- the search ------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.suite import Suite, finished
+from fleetlab.devices.errors import BenchError
 
 from .conftest import alone, pair, plan, run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fleetlab.bench.modes import Share
+from fleetlab.bench.one_process import measure
 from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
-from fleetlab.bench.slices import slices
 from fleetlab.bench.suite import Suite
-from fleetlab.bench.together import measure
+from fleetlab.bench.time_slices import slices
+from fleetlab.sharing.modes import Share
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.workloads import BY_NAME, make
 from fleetlab.bench.workloads.decoder import LlmDecode
 from fleetlab.bench.workloads.images import ResnetTrain, resnet
 from fleetlab.bench.workloads.text import BertTrain, Encoder
+from fleetlab.devices.errors import BenchError
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from fleetlab.core import FleetlabError, Provenance, Trace, Workload
-from fleetlab.core._files import may_write, replace
+from fleetlab.core.files import atomic_write, may_write
 
 SAVER = """
 import itertools, sys
@@ -134,7 +134,7 @@ def test_who_opens_a_trace_that_is_being_replaced_gets_a_whole_one(tmp_path):
 def test_trace_json_is_text_that_people_can_read(tmp_path):
     saved(tmp_path / "trace", 5)
     about = json.loads((tmp_path / "trace" / "trace.json").read_text("utf-8"))
-    assert (about["layout"], about["provenance"]["source"]) == (1, "5")
+    assert (about["layout"], about["provenance"]["source"]) == (2, "5")
 
 
 @pytest.mark.parametrize("name", ["none/p.csv", "file/p.csv", "folder"])
@@ -144,6 +144,6 @@ def test_a_file_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(tm
     with pytest.raises(FleetlabError, match=re.escape(str(tmp_path / name))):
         may_write(tmp_path / name)
     with pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as told:
-        replace(tmp_path / name, "text")
+        atomic_write(tmp_path / name, "text")
     assert told.value.filename == str(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]

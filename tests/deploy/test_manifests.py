@@ -364,8 +364,8 @@ def test_each_rule_sees_what_it_is_for(rule, rendered):
     ],
 )
 def test_what_the_operator_gets_is_what_the_compiler_writes(spec_, to, file, deploy, rendered):
-    from fleetlab.bench.compile import emit
-    from fleetlab.bench.compile.spec_file import parse
+    from fleetlab.stacks import emit
+    from fleetlab.stacks.spec_file import parse
 
     folder = deploy / "kubernetes" / "sharing"
     text = emit(parse((folder / f"{spec_}.toml").read_text("utf-8"), spec_), to=to).text
@@ -374,7 +374,7 @@ def test_what_the_operator_gets_is_what_the_compiler_writes(spec_, to, file, dep
 
 
 def test_the_plugin_takes_every_mode(rendered):
-    path = Path(__file__).parents[1] / "bench" / "compile" / "schemas.py"
+    path = Path(__file__).parents[1] / "stacks" / "schemas.py"
     spec_ = importlib.util.spec_from_file_location("schemas", path)
     schemas = importlib.util.module_from_spec(spec_)
     spec_.loader.exec_module(schemas)
@@ -401,7 +401,7 @@ def test_pods_of_a_mode_ask_for_what_its_plugin_gives(mode, what, rendered):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_linter_of_the_lab_finds_no_error_in_them(mode, rendered, tmp_path):
-    from fleetlab.bench.compile import lint
+    from fleetlab.stacks import lint
 
     looked = 0
     for one in rendered(f"overlays/{mode}/lab") + rendered("sharing"):

@@ -27,18 +27,18 @@ def run(capsys, *words):
 
 def test_the_command_takes_what_the_verb_takes():
     said = set(inspect.signature(cli.app["describe"].default_command).parameters) - {"json", "cluster"}
-    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"tell"}
+    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"progress"}
 
 
 def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
     status, out, _ = run(capsys, saved / "one")
     assert status == 0
-    assert out.index("jobs come in a mean hour") < out.index("\ntasks 400") < out.index("\nmissing\n")
+    assert out.index("mean arrival rate") < out.index("\njobs 400") < out.index("\nmissing\n")
     assert "\nrun time\n" not in out
 
 
 def test_a_section_asked_for_is_printed_whole(saved, capsys):
-    _, out, _ = run(capsys, saved / "one", "--only", "run, sharing")
+    _, out, _ = run(capsys, saved / "one", "--only", "runtimes, sharing")
     assert "\nrun time by GPU type\n" in out
     assert "\nbursts\n" not in out
 
@@ -47,14 +47,14 @@ def test_json_has_figures_and_distances(saved, capsys):
     _, out, _ = run(capsys, saved / "one", "--against", saved / "two", "--json", "--seed", "3")
     told = json.loads(out)
     assert told["provenance"]["seed"] == 3
-    assert {"sentences", "distances", "missing"} <= set(told["tables"])
+    assert {"distances", "missing"} <= set(told["tables"])
     assert told["figures"]["wait by GPU type"]["log_x"] is True
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "tims"], "did you mean time?"),
+        (["--only", "arrival"], "did you mean arrivals?"),
         (["--against", "nowhere"], "no saved trace in: nowhere"),
     ],
 )

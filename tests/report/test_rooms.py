@@ -6,7 +6,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Workload, report
-from fleetlab.core import Saved, as_json
+from fleetlab.core import SavedResult, as_json
 
 from .conftest import Seen
 
@@ -46,7 +46,7 @@ def test_the_figures_of_a_room_are_on_the_page_with_their_words(room, request, t
 def test_a_saved_result_is_drawn_as_the_result_itself(room, request, tmp_path):
     result = request.getfixturevalue(room)
     (tmp_path / "r.json").write_text(as_json(result), "utf-8")
-    figures = Saved.load(tmp_path / "r.json").figures()
+    figures = SavedResult.load(tmp_path / "r.json").figures()
     assert list(figures) == list(result.figures())
     for name, figure in result.figures().items():
         assert figures[name].frame.select("y").equals(figure.frame.select(pl.col("y").cast(pl.Float64)))

@@ -7,8 +7,8 @@ import pytest
 
 import fleetlab
 from fleetlab import Trace, Workload, WorkloadError, cli
+from fleetlab.core.events import from_toml
 from fleetlab.sim import jit
-from fleetlab.sim.eventfile import from_toml
 
 
 def run(capsys, *words):
@@ -105,20 +105,20 @@ def test_events_come_from_a_file(capsys, trace, tmp_path):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--order", "sjff"], "no order policy by that name: `sjff`; did you mean sjf?"),
+        (["--order", "sjff"], "no order by that name: `sjff`; did you mean sjf?"),
         (["--backfill", "eazy"], "no backfill by that name: `eazy`; did you mean easy?"),
-        (["--placement", "here"], "no placement policy by that name: `here`"),
+        (["--placement", "here"], "no placement by that name: `here`"),
         (["--estimate", "guess"], "no estimate by that name: `guess`"),
-        (["--sharing", "mpz"], "no sharing by that name: `mpz`; did you mean mps?"),
+        (["--sharing", "mpz"], "no sharing mode by that name: `mpz`; did you mean mps?"),
         (["--order", "nowhere:mine"], "no module by that name: `nowhere`"),
         (["--events", "none.toml"], "cannot read the events file: none.toml"),
         (
-            ["--slowdown", "profile.json"],
-            "--slowdown says how jobs slow each other, and by --sharing shares they do not",
+            ["--speed", "profile.json"],
+            "a speed profile has no effect with sharing `fractional`",
         ),
-        (["--slowdown", "profile.json", "--sharing", "mps"], "profile.json"),
-        (["--quota", "-1"], "a quota is a number of GPUs, not below 0: -1.0"),
-        (["--preempt", "--backfill", "easy"], "a job that may put others off needs no reservation"),
+        (["--speed", "profile.json", "--sharing", "mps"], "profile.json"),
+        (["--quota", "-1"], "a quota is a number from 0 to"),
+        (["--preemption", "--backfill", "easy"], "preemption cannot be combined with reservations: backfill `easy`"),
     ],
 )
 def test_a_mistake_ends_in_an_error_and_a_hint(capsys, trace, words, error):
@@ -130,9 +130,9 @@ def test_a_mistake_ends_in_an_error_and_a_hint(capsys, trace, words, error):
     ("text", "error"),
     [
         ("[[fault]]\n", "no such event: `fault`"),
-        ("[faults]\nmtbf = 1\n", "stands in double brackets"),
+        ("[faults]\nmtbf = 1\n", "needs double brackets"),
         ("[[faults]]\nmtbf = 1.0\nmttf = 2.0\n", "no such key of faults: `mttf`"),
-        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "`mtbf` of faults cannot be: 'long'"),
+        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "invalid `mtbf` of faults: 'long'"),
         ("[[faults]]\nmtbf = 5.0\n", "faults is not complete"),
         ("[[faults]]\nmtbf = -5.0\nmttr = 1.0\n", "mtbf"),
         ("mtbf", "not TOML"),

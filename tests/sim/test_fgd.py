@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster
+from fleetlab.sim import nodes as on_nodes
+from fleetlab.sim import placements
 from fleetlab.sim.engine import fragments
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.layout import SHAPE, TYPICAL, WHOLE, table
-from fleetlab.sim.nodes import holds, recount
-from fleetlab.sim.placements import fragmentation, fragmentation_growth
 from fleetlab.sim.reference import play as full
 from fleetlab.sim.world import node_tables, world
 
@@ -36,9 +36,29 @@ USUAL = st.lists(st.tuples(ASK, st.integers(1, 1000)), min_size=1, max_size=12)
 
 
 @numba.njit
-def growth_by_lines(shape, node, gpus, typical, lines, about, cpus):
+def growth_by_lines(shapes, nodes, n, gpus, typical, lines, about, cpus):
     """Called from Python, what is meant for compiled code alone."""
-    return fragments.growth_by_lines(shape, node, gpus, typical, lines, about, cpus)
+    return fragments.growth_by_lines(shapes[0], nodes[n], gpus, typical, lines, about, cpus)
+
+
+@numba.njit
+def fragmentation_growth(shapes, nodes, n, gpus, typical):
+    return placements.fragmentation_growth(shapes[0], nodes[n], gpus, typical)
+
+
+@numba.njit
+def fragmentation(nodes, n, gpus, cpu, typical):
+    return placements.fragmentation(nodes[n], gpus, cpu, typical)
+
+
+@numba.njit
+def holds(shapes, nodes, n, gpus, apps):
+    return on_nodes.holds(shapes[0], nodes[n], gpus, apps)
+
+
+@numba.njit
+def recount(nodes, n, gpus):
+    on_nodes.recount(nodes[n], gpus)
 
 
 @numba.njit
@@ -60,9 +80,9 @@ def nodes_of(rows):
         }
     )
     nodes, gpus = node_tables(Cluster.of(frame, source="some nodes"), {"A": 1, "B": 2})
-    for node, (_, left, _) in zip(nodes, rows, strict=True):
-        gpus.free[node.first_gpu : node.end_gpu] = left
-        recount(node, gpus)
+    for n, (_, left, _) in enumerate(rows):
+        gpus.free[nodes[n].first_gpu : nodes[n].end_gpu] = left
+        recount(nodes, n, gpus)
     return nodes, gpus
 
 
@@ -72,9 +92,9 @@ def typical_of(asks):
     return table(len(asks), TYPICAL, cpu=cpu, milli=milli, gpus=gpus, types=types, share=count / count.sum())
 
 
-def shape_of(ask):
+def shapes_of(ask):
     cpu, milli, gpus, types = ask
-    return table(1, SHAPE, cpu=cpu, milli=milli, gpus=gpus, types=types)[0]
+    return table(1, SHAPE, cpu=cpu, milli=milli, gpus=gpus, types=types)
 
 
 def by_the_paper(node, gpus, typical):
@@ -91,19 +111,19 @@ def by_the_paper(node, gpus, typical):
 @settings(deadline=None, derandomize=True)
 def test_a_fragment_is_what_the_paper_says(rows, asks):
     (nodes, gpus), typical = nodes_of(rows), typical_of(asks)
-    for node in nodes:
+    for n, node in enumerate(nodes):
         exact = float(by_the_paper(node, gpus, typical))
-        assert fragmentation(node, gpus, node.free_cpu, typical) == pytest.approx(exact, abs=1e-6)
+        assert fragmentation(nodes, n, gpus, node.free_cpu, typical) == pytest.approx(exact, abs=1e-6)
 
 
 @given(NODE, USUAL, st.randoms(use_true_random=False))
 @settings(deadline=None, derandomize=True)
 def test_the_order_of_the_usual_shapes_and_of_the_gpus_does_not_matter(row, asks, dice):
     nodes, gpus = nodes_of([row])
-    one = fragmentation(nodes[0], gpus, row[2], typical_of(asks))
+    one = fragmentation(nodes, 0, gpus, row[2], typical_of(asks))
     nodes, gpus = nodes_of([(row[0], dice.sample(row[1], len(row[1])), row[2])])
     typical = typical_of(asks)
-    other = fragmentation(nodes[0], gpus, row[2], typical[dice.sample(range(len(typical)), len(typical))])
+    other = fragmentation(nodes, 0, gpus, row[2], typical[dice.sample(range(len(typical)), len(typical))])
     assert one == other
 
 
@@ -117,11 +137,11 @@ def test_lines_tell_the_growth_of_fragments_to_the_last_bit_however_few_there_is
     few = uses.lines[: 1 + lines * uses.about.width]
     uses.about.count = min(lines, uses.about.count)
     apps = np.zeros((1, 1), dtype=np.int64)
-    for shape in map(shape_of, tried):
-        for node in nodes:
-            if holds(shape, node, gpus, apps):
-                growth = growth_by_lines(shape, node, gpus, typical, few, uses.about, uses.cpus)
-                assert growth == fragmentation_growth(shape, node, gpus, typical)
+    for shapes in map(shapes_of, tried):
+        for n in range(len(nodes)):
+            if holds(shapes, nodes, n, gpus, apps):
+                growth = growth_by_lines(shapes, nodes, n, gpus, typical, few, uses.about, uses.cpus)
+                assert growth == fragmentation_growth(shapes, nodes, n, gpus, typical)
 
 
 @pytest.mark.parametrize(

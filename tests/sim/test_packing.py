@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import packing, packing_loop
-from fleetlab.sim.codes import PLACES
 from fleetlab.sim.layout import REQUESTS
-from fleetlab.sim.packing_loop import POLICIES, Nodes, Pods, Usual
+from fleetlab.sim.packing_loop import Nodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -111,7 +111,7 @@ def run(study, placement, seed):
     draws = rng.random((len(stream), 2))
     marks = np.arange(131) * capacity // 100
     result = packing_loop.pack(
-        PLACES.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks
+        PLACEMENTS.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks
     )
     return stream, result
 
@@ -125,7 +125,7 @@ def holds(study, nodes, p, n):
     return bool(room and suits and (gpus >= pods.milli[p]).sum() >= pods.gpus[p])
 
 
-@pytest.mark.parametrize("placement", POLICIES)
+@pytest.mark.parametrize("placement", PLACEMENTS.where("in_pack"))
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(small=WORLDS, seed=st.integers(0, 9))
 def test_nothing_is_given_away_twice_and_nothing_fails_that_fits(placement, small, seed):
@@ -167,7 +167,7 @@ def test_one_small_job_fills_a_large_cluster():
 
 def test_the_same_seed_gives_the_same_study_and_another_another():
     small = world([(500, 40, 700, 2), (0, 0, 400, 0), (0, 40, 2000, 2)], [("A", 4), ("B", 2), ("A", 3)], 1)
-    one, same = (fleetlab.pack(*small, placement=["fgd"], seeds=[5, 6]).curves for _ in range(2))
+    one, same = (fleetlab.pack(*small, placements=["fgd"], seeds=[5, 6]).curves for _ in range(2))
     assert one.equals(same)
     assert not one.filter(pl.col("seed") == 5).drop("seed").equals(one.filter(pl.col("seed") == 6).drop("seed"))
 
@@ -177,8 +177,9 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
         "import json, fleetlab\n"
         "t = fleetlab.synthesize('pai2020', jobs=300, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame.filter(t.cluster.frame['gpus'] > 0)[::90], source='few')\n"
-        "from fleetlab.sim.packing_loop import POLICIES\n"
-        "print(json.dumps(fleetlab.pack(t.workload, c, placement=POLICIES, seeds=[1]).curves.rows()))\n"
+        "from fleetlab.core.catalog import PLACEMENTS\n"
+        "known = PLACEMENTS.where('in_pack')\n"
+        "print(json.dumps(fleetlab.pack(t.workload, c, placements=known, seeds=[1]).curves.rows()))\n"
     )
     answers = [
         subprocess.run(
@@ -210,7 +211,7 @@ def test_what_fits_on_no_node_is_counted_and_said():
     frame = pl.DataFrame({"submit": [0.0] * 3, "gpu_milli": [4000, 1000, 2000], "instances": [3, 1, 2]})
     types = pl.Series([[], ["B"], ["A"]], dtype=pl.List(pl.String))
     work = Workload.of(frame.with_columns(gpu_types=types), source="hand")
-    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), placement=["first_fit"], seeds=[1])
+    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), placements=["first_fit"], seeds=[1])
     share = 100 * (3 * 4 + 1) / (3 * 4 + 1 + 2 * 2)
     assert found.notes == (
         "4 instances fit on no node, even an empty one, and count as arrived all the same: "
@@ -235,7 +236,7 @@ def test_importing_fleetlab_compiles_nothing():
 
 def test_a_place_that_does_not_exist_is_named_with_one_that_does():
     with pytest.raises(fleetlab.PolicyError, match=r"`fdg`; did you mean fgd\?"):
-        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), placement=["fdg"])
+        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), placements=["fdg"])
 
 
 def test_a_cluster_without_gpus_cannot_be_filled():
@@ -249,7 +250,7 @@ def test_a_cluster_without_gpus_cannot_be_filled():
 @pytest.mark.parametrize("name", LISTS)
 def test_the_published_table_comes_out(data, name):
     trace = fleetlab.read(data / "alibaba-openb-v2023" / f"openb_pod_list_{name}.csv", "openb2023")
-    ours = fleetlab.pack(trace.workload, trace.cluster, placement=list(PAPER)).curves.filter(pl.col("arrived") == 100)
+    ours = fleetlab.pack(trace.workload, trace.cluster, placements=list(PAPER)).curves.filter(pl.col("arrived") == 100)
     table = pl.read_csv(data / "fgd-expected-results" / "allo.csv").filter(pl.col("workload").str.ends_with(f"_{name}"))
     published = {p: table.filter(pl.col("sc_policy") == said)["100"] for p, said in PAPER.items()}
     found = {p: ours.filter(pl.col("placement") == p)["allocated"] for p in PAPER}

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -14,12 +15,12 @@ from hypothesis import strategies as st
 
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
+from fleetlab.core.prices import Prices
+from fleetlab.sim import nodes as on_nodes
+from fleetlab.sim import placements
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
-from fleetlab.sim.accounts import Prices
 from fleetlab.sim.codes import BEST_FIT, BY_GPU, BY_ORDER, REASONS
-from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeState, Scoring
-from fleetlab.sim.nodes import give_back, take
-from fleetlab.sim.placements import pick
+from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeView, Scoring
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.world import world
@@ -39,9 +40,25 @@ CLUSTER = Cluster.of(
 )
 
 
+@numba.njit
+def pick(shapes, s, state, scoring):
+    """Called from Python, what is meant for compiled code alone."""
+    return placements.pick(BEST_FIT, shapes[s], state, scoring)
+
+
+@numba.njit
+def take(shapes, s, nodes, n, gpus, apps, at):
+    return on_nodes.take(shapes[s], nodes[n], gpus, apps, at)
+
+
+@numba.njit
+def give_back(shapes, s, nodes, n, gpus, apps, bits):
+    on_nodes.give_back(shapes[s], nodes[n], gpus, apps, bits)
+
+
 def greedy(w):
     """Strictly in order of arrival, one job after the other: each starts at the first moment at which it fits."""
-    nodes, gpus, apps = state = NodeState(w.nodes.copy(), w.gpus.copy(), w.apps.copy())
+    nodes, gpus, apps = state = NodeView(w.nodes.copy(), w.gpus.copy(), w.apps.copy())
     scoring = Scoring(w.capacity, w.largest, w.typical, np.ones(1, dtype=np.int64))
     jobs = len(w.submit)
     start, end = np.zeros(jobs), np.zeros(jobs)
@@ -49,21 +66,20 @@ def greedy(w):
     now, running = 0.0, []
 
     def put(t):
-        shape = w.shapes[w.shape[t]]
         for i in range(w.first[t], w.first[t + 1]):
-            n, at = pick(BEST_FIT, shape, state, scoring)
+            n, at = pick(w.shapes, w.shape[t], state, scoring)
             if n < 0:
                 for j in range(w.first[t], i):
-                    give_back(shape, nodes[where[j]], gpus, apps, got[j])
+                    give_back(w.shapes, w.shape[t], nodes, where[j], gpus, apps, got[j])
                 return False
-            where[i], got[i] = n, take(shape, nodes[n], gpus, apps, at)
+            where[i], got[i] = n, take(w.shapes, w.shape[t], nodes, n, gpus, apps, at)
         return True
 
     def free(upto):
         for end_at, t in [r for r in sorted(running) if r[0] <= upto]:
             running.remove((end_at, t))
             for i in range(w.first[t], w.first[t + 1]):
-                give_back(w.shapes[w.shape[t]], nodes[where[i]], gpus, apps, got[i])
+                give_back(w.shapes, w.shape[t], nodes, where[i], gpus, apps, got[i])
 
     for t in range(jobs):
         now = max(now, w.submit[t])
@@ -309,7 +325,7 @@ def test_the_reason_that_kept_most_jobs_is_counted():
     ledger = np.zeros_like(good.played.ledger)
     ledger[1, BY_GPU], ledger[1, BY_ORDER] = 2.0, 1.0
     table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"]
-    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("order", 1.0, pytest.approx(1 / 3), 0)]
+    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("queue_order", 1.0, pytest.approx(1 / 3), 0)]
 
 
 # -- runs in pieces ----------------------------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
-from fleetlab.sim.engine.play import BACKFILLS, ORDERS
-from fleetlab.sim.events import Recovery
-from fleetlab.sim.load import NAMES
-from fleetlab.sim.replay import simulate
-from fleetlab.sim.world import ESTIMATES
+from fleetlab.core.catalog import ESTIMATES, PLACEMENTS
+from fleetlab.core.events import Recovery
+from fleetlab.sim.engine.play import BACKFILLS
+from fleetlab.sim.engine.play import STATIC as ORDERS
+from fleetlab.sim.simulate import simulate
 
-PLACES = NAMES["placement"]
+PLACES = PLACEMENTS.names
 
 
 JOB = st.fixed_dictionaries(
@@ -148,7 +148,7 @@ def test_an_estimate_is_learnt_from_finished_jobs_only():
     assert jobs["start"].to_list()[3:] == [31, 30]
 
 
-@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("estimate", ESTIMATES.names)
 def test_every_estimate_runs_the_built_in_trace(estimate):
     trace = fleetlab.synthesize("pai2020", jobs=1000, seed=2)
     result = simulate(trace.workload, trace.cluster, order="sjf", estimate=estimate)
@@ -190,7 +190,7 @@ def test_checkpoints_cost_time_whatever_else_is_asked_for():
     saving = Recovery(every=3.0, save=1.0, restart=2.0)
     ends = [
         simulate(work, Cluster.uniform(1, 1), recovery=saving, **more).jobs["end"].item()
-        for more in ({}, {"quota": 5}, {"order": "fair"}, {"backfill": "easy"}, {"preempt": True})
+        for more in ({}, {"quota": 5}, {"order": "fair"}, {"backfill": "easy"}, {"preemption": True})
     ]
     assert ends == [13.0] * 5  # three checkpoints: after 3, 6 and 9 seconds of work
 
@@ -198,14 +198,14 @@ def test_checkpoints_cost_time_whatever_else_is_asked_for():
 @pytest.mark.parametrize("until", [-5.0, float("nan")])
 def test_a_clock_that_stops_before_it_starts_is_refused(until):
     work = Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [10.0]}), source="one")
-    with pytest.raises(WorkloadError, match="the clock stops at a second, not before 0"):
+    with pytest.raises(WorkloadError, match="`until` is a time from 0 s up"):
         simulate(work, Cluster.uniform(1, 1), until=until)
 
 
 def test_compiled_and_plain_python_agree_bit_for_bit():
     code = (
         "import json, fleetlab\n"
-        "from fleetlab.sim.replay import simulate\n"
+        "from fleetlab.sim.simulate import simulate\n"
         "t = fleetlab.synthesize('pai2020', jobs=150, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')\n"
         "runs = [simulate(t.workload, c, order='sjf', estimate='group', backfill=d) for d in ('none', 'greedy')]\n"

@@ -427,7 +427,7 @@ def priorities(servers, rho):
 def put_off(rho):
     return Case(
         f"M/M/1, the second put off, ρ {rho}", lambda: preempted(rho, 0.4), TWO, 1, rho, *MOVING[rho],
-        ({"order": "priority", "preempt": True},), "jct", found_by_one_server,
+        ({"order": "priority", "preemption": True},), "jct", found_by_one_server,
     )  # fmt: skip
 
 
@@ -614,7 +614,7 @@ def in_bursts(count, _servers):
     return steadily(count, 1)._replace(**whole)
 
 
-ANY_LINE = [{"backfill": d} for d in ("none", "greedy", "easy", "conservative")] + [{"preempt": True}]
+ANY_LINE = [{"backfill": d} for d in ("none", "greedy", "easy", "conservative")] + [{"preemption": True}]
 
 
 @pytest.mark.parametrize("rules", ANY_LINE, ids=lambda rules: "-".join(map(str, rules.values())))
@@ -631,7 +631,7 @@ def test_alike_jobs_start_as_the_recursion_says(come, servers, rules):
 def test_gangs_in_a_strict_line_start_as_the_recursion_says(name, preempt):
     servers, kinds, limit = GANGS[name]
     put = poisson(kinds, 0.95 * limit, 4000, 3)
-    jobs = simulate(put.workload(), cluster(servers), backfill="none", preempt=preempt).jobs
+    jobs = simulate(put.workload(), cluster(servers), backfill="none", preemption=preempt).jobs
     assert jobs["start"].to_list() == in_line(jobs, servers)
 
 
@@ -644,7 +644,7 @@ def test_srpt_ends_as_choosing_the_shortest_anew_does(servers):
 @pytest.mark.parametrize("servers", [1, 8])
 def test_priorities_end_as_choosing_the_highest_anew_does(servers):
     put = poisson(TWO, 0.9 * servers, 3000, 5)
-    jobs = simulate(put.workload(), cluster(servers), order="priority", preempt=True).jobs
+    jobs = simulate(put.workload(), cluster(servers), order="priority", preemption=True).jobs
     assert jobs["end"].to_list() == chosen_anew(
         jobs, lambda left: sorted(left, key=lambda t: (-put.priority[t], t))[:servers]
     )

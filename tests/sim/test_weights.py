@@ -59,7 +59,7 @@ def test_other_weights_compile_nothing():
 
 def test_weights_are_in_the_provenance():
     run = fleetlab.simulate(three(), Cluster.uniform(1, 1), order=either, weights=(1, 0.5))
-    assert run.provenance.settings["weights"] == repr([1, 0.5])
+    assert run.provenance.settings["weights"] == [1, 0.5]
 
 
 @pytest.mark.parametrize("weights", [(), (1.0,), (float("nan"), 1.0), (float("inf"), 1.0), ((1.0, 2.0), (3.0, 4.0))])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.bench.errors import BenchError
+from fleetlab.devices.errors import BenchError
 
 
 def arrivals(

@@ -23,9 +23,9 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import MODES, Share
 from fleetlab.bench.plans import Plan, Tenant, meetings, shuffled
+from fleetlab.devices.errors import BenchError
+from fleetlab.sharing.modes import MODES, Share
 
 FEEDING = ("work", "rest", "poisson")
 SUITE = ("modes", "mixes", "blocks", "settle", "window")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import Share
+from fleetlab.devices.errors import BenchError
+from fleetlab.sharing.modes import Share
 
 WHOLE = Share()  # all of the card, as far as others leave it
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench._crew import Crew
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import CONTROL, Share, shared
-from fleetlab.bench.monitor import Monitor
 from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.workers.pool import Crew
+from fleetlab.devices.errors import BenchError
+from fleetlab.devices.nvml import Monitor
+from fleetlab.sharing.modes import CONTROL, Share, shared
 
 QUESTIONS = {
     "card": [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import percentile
+from fleetlab.devices.errors import BenchError
 
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 ENDINGS = ("_ms", "_low", "_high")

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.plan_file import read_plan
 from fleetlab.bench.plans import BY_NAME, Plan
 from fleetlab.bench.suite import Suite
+from fleetlab.devices.errors import BenchError
 
 
 def main(words: list[str] | None = None) -> int:

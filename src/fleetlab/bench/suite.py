@@ -18,11 +18,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench._crew import GRACE, LEAD, LOAD, Crew
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.modes import Mps, TimeSlicing, shared
-from fleetlab.bench.monitor import Monitor
 from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
+from fleetlab.bench.workers.pool import GRACE, LEAD, LOAD, Crew
+from fleetlab.devices.errors import BenchError
+from fleetlab.devices.nvml import Monitor
+from fleetlab.sharing.modes import Mps, TimeSlicing, shared
 
 RESERVE = 15.0  # s to end workers and to put the mode back
 Tell = Callable[[str], None]

@@ -9,7 +9,7 @@ import fleetlab
 from fleetlab.commands.words import Json, examples, on_the_bench, talk, version
 
 if TYPE_CHECKING:
-    from fleetlab.bench.mig.profiles import Cut
+    from fleetlab.sharing.mig.profiles import Cut
 
 mig = App(
     name="mig",
@@ -35,7 +35,7 @@ PARTS = ("CUDA_VISIBLE_DEVICES=UUID gives a program one part", "`fleetlab share 
 def profiles(*, card: CardName = None, gpu: Gpu = 0, json: Json = False) -> None:
     """The instances that a card can be cut into: their slices, SMs, memory, number and places."""
     from fleetlab._screen import show
-    from fleetlab.bench.told import of_profiles
+    from fleetlab.sharing.result import of_profiles
 
     with on_the_bench():
         cut = _cut(card, gpu)
@@ -46,7 +46,7 @@ def profiles(*, card: CardName = None, gpu: Gpu = 0, json: Json = False) -> None
 def layouts(*, card: CardName = None, gpu: Gpu = 0, json: Json = False) -> None:
     """Every layout to which nothing can be added, and the slices that it leaves over."""
     from fleetlab._screen import show
-    from fleetlab.bench.told import of_layouts
+    from fleetlab.sharing.result import of_layouts
 
     with on_the_bench():
         cut = _cut(card, gpu)
@@ -62,8 +62,8 @@ def layouts(*, card: CardName = None, gpu: Gpu = 0, json: Json = False) -> None:
 def check(layout: LayoutWords, *, card: CardName = None, gpu: Gpu = 0, json: Json = False) -> None:
     """Is a layout possible? Where each instance would lie, or what does not fit."""
     from fleetlab._screen import show
-    from fleetlab.bench import told
-    from fleetlab.bench.mig.layouts import left, names, place
+    from fleetlab.sharing import result as told
+    from fleetlab.sharing.mig.layouts import left, names, place
 
     with on_the_bench():
         cut = _cut(card, gpu)
@@ -88,9 +88,10 @@ def apply(
     Refuses while processes run on the card, and on a card that is cut already; what fails midway is undone.
     """
     from fleetlab._screen import show
-    from fleetlab.bench import cards, told
-    from fleetlab.bench.mig import apply as making
-    from fleetlab.bench.mig.layouts import names, place
+    from fleetlab.devices import nvidia_smi as cards
+    from fleetlab.sharing import result as told
+    from fleetlab.sharing.mig import apply as making
+    from fleetlab.sharing.mig.layouts import names, place
 
     if really and card is not None:
         msg = "--card names a kind of card, and --really works on the one that is here"
@@ -111,8 +112,8 @@ def apply(
 @mig.command(help_epilogue=examples("fleetlab share mig undo", "fleetlab share mig undo --gpu 1 --really"))
 def undo(*, gpu: Gpu = 0, really: Really = False, json: Json = False) -> None:
     """Show the commands that put a card back to what it was before `share mig apply`; with --really, run them."""
-    from fleetlab.bench import cards
-    from fleetlab.bench.mig import apply as making
+    from fleetlab.devices import nvidia_smi as cards
+    from fleetlab.sharing.mig import apply as making
 
     with on_the_bench():
         if really:
@@ -126,8 +127,8 @@ def undo(*, gpu: Gpu = 0, really: Really = False, json: Json = False) -> None:
 
 
 def _cut(card: str | None, gpu: int) -> "Cut":
-    from fleetlab.bench import cards
-    from fleetlab.bench.mig.profiles import BY_NAME, here, known
+    from fleetlab.devices import nvidia_smi as cards
+    from fleetlab.sharing.mig.profiles import BY_NAME, here, known
 
     if card is not None:
         return known(card)
@@ -141,8 +142,8 @@ def _cut(card: str | None, gpu: int) -> "Cut":
 def _dry(verb: str, steps: dict[str, Sequence[tuple[str, ...]]], against: Sequence[str], *, json: bool) -> None:
     """Commands as they would be typed, never cut short: somebody may want to copy them."""
     from fleetlab._screen import show
-    from fleetlab.bench import told
-    from fleetlab.bench.mig.apply import said
+    from fleetlab.sharing import result as told
+    from fleetlab.sharing.mig.apply import said
 
     notes = ["nothing was done: --really does it, as root", *(f"now it would be refused: {why}" for why in against)]
     if json:

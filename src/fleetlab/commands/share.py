@@ -36,8 +36,8 @@ Memory = Annotated[int | None, Parameter(help="MiB of the card, that a client ma
 def status(*, json: Json = False) -> None:
     """What cards are here, who is on them, which MPS runs, and which modes could be used; nothing is changed."""
     from fleetlab._screen import show
-    from fleetlab.bench import sharing
-    from fleetlab.bench.told import of_machine
+    from fleetlab.sharing import status as sharing
+    from fleetlab.sharing.result import of_machine
 
     with on_the_bench():
         found = sharing.status()
@@ -62,7 +62,8 @@ def start(
         The folder that clients find it by; if not given, one that nobody else uses.
     """
     from fleetlab._screen import show
-    from fleetlab.bench import lasting, told
+    from fleetlab.sharing import mps_daemon as lasting
+    from fleetlab.sharing import result as told
 
     _only_mps(mode, "start")
     with on_the_bench():
@@ -86,7 +87,7 @@ def stop(mode: str, *, anyway: Annotated[bool, Parameter(negative=())] = False) 
     anyway
         Even if clients are attached; they fail.
     """
-    from fleetlab.bench import lasting
+    from fleetlab.sharing import mps_daemon as lasting
 
     _only_mps(mode, "stop")
     with on_the_bench():
@@ -120,8 +121,8 @@ def run(
     priority
         Of a client of mps: 0 is normal, 1 below normal.
     """
-    from fleetlab.bench import within
-    from fleetlab.bench.modes import Share
+    from fleetlab.sharing import run as within
+    from fleetlab.sharing.modes import Share
 
     with on_the_bench():
         status = within.run(mode, command, share=Share(percent, memory, priority), gpu=gpu, tell=talk)
@@ -153,8 +154,8 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
         Where to write the file; what was there is replaced once the new one is whole.
     """
     from fleetlab._screen import show, table
-    from fleetlab.bench.compile import emit as compiled
-    from fleetlab.bench.compile import read as back
+    from fleetlab.stacks import emit as compiled
+    from fleetlab.stacks import read as back
 
     with on_the_bench():
         found = compiled(back(spec).spec, to=to, source=spec.name)
@@ -188,7 +189,7 @@ def read_file(file: Path, *, json: Json = False) -> None:
         YAML of a stack, a Compose file, or lines of KEY=VALUE.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.compile import read as back
+    from fleetlab.stacks import read as back
 
     with on_the_bench():
         found = back(file)
@@ -215,14 +216,14 @@ def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
         The card it is for, as in H200: some traps are those of a card.
     """
     from fleetlab._screen import cell, show
-    from fleetlab.bench.compile import lint as look
+    from fleetlab.stacks import lint as look
 
     with on_the_bench():
         found = look(file, card=card)
     if json:
         show(found, json=True)
     else:
-        for one in found.findings:
+        for one in found.problems:
             print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
             print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
         counts = ", ".join(f"{e.metric} {e.value:g}" for e in found.summary())
@@ -235,11 +236,11 @@ def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
 
 
 def _written(out: Path, text: str) -> None:
-    from fleetlab.bench.errors import BenchError
-    from fleetlab.core._files import replace
+    from fleetlab.core.files import atomic_write
+    from fleetlab.devices.errors import BenchError
 
     try:
-        replace(out, text)
+        atomic_write(out, text)
     except OSError as e:
         msg = f"cannot write {out}: {e.strerror or e}"
         raise BenchError(msg, hint="is the folder there, and may it be written to?") from None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab.core import _columns
+from fleetlab.core import columns as column_types
+from fleetlab.core import resample
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
@@ -22,12 +26,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "submit": pl.Float64(),
     "runtime": pl.Float64(),
     "instances": pl.Int32(),
-    "cpu_milli": pl.Int64(),
-    "memory_mib": pl.Int64(),
-    "gpu_milli": pl.Int32(),
-    "gpu_memory_mib": pl.Int64(),
-    "rdma_milli": pl.Int64(),
-    "disk_mib": pl.Int64(),
+    **{name: pl.Int32() if name == "gpu_milli" else pl.Int64() for name in REQUESTS},
     "gpu_types": pl.List(pl.String()),
     "max_per_node": pl.Int32(),
     "priority": pl.Int32(),
@@ -35,6 +34,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "start": pl.Float64(),
     "end": pl.Float64(),
 }
+
 
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
@@ -45,12 +45,7 @@ DEFAULTS: dict[str, pl.Expr] = {
     "app": pl.lit(None),
     "runtime": pl.lit(None),
     "instances": pl.lit(1),
-    "cpu_milli": pl.lit(0),
-    "memory_mib": pl.lit(0),
-    "gpu_milli": pl.lit(0),
-    "gpu_memory_mib": pl.lit(0),
-    "rdma_milli": pl.lit(0),
-    "disk_mib": pl.lit(0),
+    **dict.fromkeys(REQUESTS, pl.lit(0)),
     "gpu_types": NO_TYPES,
     "max_per_node": pl.lit(0),
     "priority": pl.lit(0),
@@ -73,18 +68,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
     *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime")],
     ("end", "is before its start", pl.col("end") >= pl.col("start")),
     ("instances", "is below 1", pl.col("instances") >= 1),
-    *[
-        (name, "is negative", pl.col(name) >= 0)
-        for name in (
-            "cpu_milli",
-            "memory_mib",
-            "gpu_milli",
-            "gpu_memory_mib",
-            "rdma_milli",
-            "disk_mib",
-            "max_per_node",
-        )
-    ],
+    *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
     ("gpu_types", "names a type that is missing", pl.col("gpu_types").list.eval(pl.element().is_not_null()).list.all()),
 ]
@@ -124,7 +108,7 @@ class Workload:
         """
         _known(frame, source)
         _clock(epoch, zone, source)
-        frame = _columns.cast(_filled(frame), SCHEMA, source=source, noun="workload")
+        frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
         frame = frame.sort("submit", maintain_order=True)
         frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
         _obeys(frame, source)
@@ -140,6 +124,55 @@ class Workload:
     def instances(self) -> int:
         """How many instances all jobs have together."""
         return int(self.frame["instances"].cast(pl.Int64).sum())  # polars adds up in the column's own width
+
+    # -- parts and variations ----------------------------------------------------------------------------------------
+
+    def head(self, jobs: int) -> Workload:
+        """Return the first jobs alone."""
+        if jobs >= len(self):
+            return self
+        return replace(self, frame=self.frame.head(jobs), source=f"{self.source}, first {jobs:,} jobs")
+
+    def window(self, begin: float, end: float) -> Workload:
+        """Return the jobs submitted from `begin` up to `end` (seconds); times count from the first of them."""
+        rows = np.flatnonzero(((self.frame["submit"] >= begin) & (self.frame["submit"] < end)).to_numpy())
+        return self.take(rows, self.frame["submit"].to_numpy()[rows], f"{begin:g} to {end:g} s")
+
+    def at_load(self, load: float) -> Workload:
+        """Return the same jobs at `load` × the arrival rate; their order, sizes and runtimes stay.
+
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
+        >>> w.at_load(1.5).frame["submit"].to_list()
+        [0.0, 4.0]
+        """
+        if load == 1:
+            return self
+        if not 0 < load < math.inf:
+            msg = f"a load is a number above 0: {load}"
+            raise WorkloadError(msg, hint="at_load(1.2) raises the arrival rate by 20 %")
+        unknown = pl.lit(None, dtype=pl.Float64)
+        frame = self.frame.with_columns(submit=pl.col("submit") / load, start=unknown, end=unknown)
+        return replace(self, frame=frame, source=f"{self.source}, load {load:g}")
+
+    def resampled(self, seed: int) -> Workload:
+        """Return other arrivals of the same kind: blocks of a quarter of a day, each drawn from the same hours."""
+        rows, submit = resample.blocks(self.frame["submit"].to_numpy(), seed)
+        return self.take(rows, submit, f"resampled with seed {seed}")
+
+    def grown(self, growth: float, seed: int) -> Workload:
+        """Return so many times the jobs: whole user-days are added on other days (or left out), at the same hours."""
+        if growth == 1:
+            return self
+        return self.take(*resample.user_days(self.frame, growth, seed), f"{growth:g} times the jobs")
+
+    def take(self, rows: NDArray[np.int64], submit: NDArray[np.float64], what: str) -> Workload:
+        """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
+        first = float(submit[0]) if len(submit) else 0.0
+        frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows].with_columns(
+            submit=pl.Series(submit - first)
+        )
+        epoch = None if self.epoch is None else self.epoch + first
+        return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
 
 
 def _known(frame: pl.DataFrame, source: str) -> None:

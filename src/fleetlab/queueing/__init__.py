@@ -1,17 +1,14 @@
-"""Queueing models: what theory says of a queue, and of a cluster.
-
-Each name is imported when first asked for.
-"""
+"""Queueing models: formulas by name, and a model of a cluster; each name is imported on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fleetlab.queueing.answer import Queue, models, solve
-    from fleetlab.queueing.fitting import ClusterModel, model
-    from fleetlab.queueing.service import (
+    from fleetlab.queueing.cluster.model import ClusterModel, model
+    from fleetlab.queueing.distributions import (
         deterministic,
         empirical,
         exponential,
@@ -20,43 +17,14 @@ if TYPE_CHECKING:
         mixture,
         moments,
         pareto,
-    )
-
-_MODULE = {
-    "ClusterModel": "fitting",
-    "Queue": "answer",
-    "deterministic": "service",
-    "empirical": "service",
-    "exponential": "service",
-    "hyperexponential": "service",
-    "lognormal": "service",
-    "mixture": "service",
-    "model": "fitting",
-    "models": "answer",
-    "moments": "service",
-    "pareto": "service",
-    "solve": "answer",
-}
+    )  # fmt: skip
+    from fleetlab.queueing.solver import QueueSolution, models, solve
 
 __all__ = [
-    "ClusterModel",
-    "Queue",
-    "deterministic",
-    "empirical",
-    "exponential",
-    "hyperexponential",
-    "lognormal",
-    "mixture",
-    "model",
-    "models",
-    "moments",
-    "pareto",
-    "solve",
-]
+    "ClusterModel", "QueueSolution", "deterministic", "empirical", "exponential", "hyperexponential", "lognormal",
+    "mixture", "model", "models", "moments", "pareto", "solve",
+]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULE:
-        msg = f"module 'fleetlab.queueing' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(f"fleetlab.queueing.{_MODULE[name]}"), name)
+_MODULE = {"ClusterModel": "cluster.model", "model": "cluster.model"}
+_MODULE |= dict.fromkeys(("QueueSolution", "models", "solve"), "solver")
+lazy(__name__, {name: f"{__name__}.{_MODULE.get(name, 'distributions')}" for name in __all__})

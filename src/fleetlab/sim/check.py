@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetlab.core import PolicyError
 from fleetlab.sim.layout import WHOLE, Floats, Ints
-from fleetlab.sim.policy import FLOATS, Policy, State, order, placement, read_only
+from fleetlab.sim.policy import FLOATS, Ranking, State, order, placement, read_only
 
 # Jobs, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
 MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
@@ -47,14 +47,14 @@ def check_placement(policy: placement | Callable[..., Any], *, weights: Sequence
             _check(mine, s, _able(s, job), job)
 
 
-def _as(kind: type[Policy], policy: object) -> Policy:
-    if isinstance(policy, Policy) and not isinstance(policy, kind):
+def _as(kind: type[Ranking], policy: object) -> Ranking:
+    if isinstance(policy, Ranking) and not isinstance(policy, kind):
         msg = f"here an {kind.kind} is asked for, not: {policy}".replace("an p", "a p")
         raise PolicyError(msg, hint=f"`check_{policy.kind}` checks it")
-    return policy if isinstance(policy, Policy) else kind(policy)  # type: ignore[arg-type]
+    return policy if isinstance(policy, Ranking) else kind(policy)  # type: ignore[arg-type]
 
 
-def _check(policy: Policy, s: State, items: Ints, beside: float) -> None:
+def _check(policy: Ranking, s: State, items: Ints, beside: float) -> None:
     """Ask twice as it will be asked, and once as plain Python: the same numbers, and nothing else changed?"""
     fill, before = policy.compiled(), [column.tobytes() for column in s]
     answers: list[Floats] = [np.empty(len(items)), np.empty(len(items))]
@@ -68,7 +68,7 @@ def _check(policy: Policy, s: State, items: Ints, beside: float) -> None:
         _agree(policy, int(item), answers[0][k], answers[1][k], policy.ask(s, int(item), beside))
 
 
-def _agree(policy: Policy, item: int, first: float, second: float, plain: float | str) -> None:
+def _agree(policy: Ranking, item: int, first: float, second: float, plain: float | str) -> None:
     if first != second:
         msg = f"{policy} is not deterministic: asked twice for the same, it says {first} and {second}"
         raise PolicyError(msg, hint="leave out chance, time and all that remembers: the same state, the same number")

@@ -1,31 +1,23 @@
-"""Names of wait reasons, orders, backfills and placements, and the integers that compiled code knows them by."""
+"""The integers that compiled code knows wait reasons, orders, backfill rules and placements by: places in catalogs."""
 
 from __future__ import annotations
 
-# Each waited second is charged to one of these.
-REASONS = ("order", "head", "gpu", "gpu_type", "fragment", "cpu", "memory", "other", "gang", "quota")
-BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = range(len(REASONS))
+from fleetlab.core import catalog
+from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 
-ORDERS = (
-    "fifo", "sjf", "smallest", "largest", "priority", "aging", "las", "fair", "srpt", "server_filling",
-    "server_filling_srpt", "own",
+REASONS = catalog.REASONS.names
+BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = map(
+    catalog.REASONS.index,
+    ("queue_order", "head_of_line", "gpu", "gpu_type", "fragmentation", "cpu", "memory", "other", "gang", "quota"),
+)
+SJF, AGING, LAS, FAIR, SERVER_FILLING, SERVER_FILLING_SRPT = map(
+    ORDERS.index, ("sjf", "aging", "las", "fair", "server_filling", "server_filling_srpt")
+)
+OWN_ORDER = len(ORDERS)  # an order that is not built in
+NO_BACKFILL = BACKFILLS.index("none")
+BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK, SPREAD, RANDOM = map(
+    PLACEMENTS.index,
+    ("best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack", "spread",
+     "random"),
 )  # fmt: skip
-(
-    FIFO, SJF, SMALLEST, LARGEST, PRIORITY, AGING, LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT, OWN_ORDER,
-) = range(len(ORDERS))  # fmt: skip
-FIXED = ORDERS[: AGING + 1]  # ranks are fixed when a job arrives
-BY_ESTIMATE = ("sjf", "aging")
-MOVING = (LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # ranks change while a job waits or runs
-PREEMPTIVE = (SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # orders that always preempt
-
-BACKFILLS = ("none", "greedy", "easy", "conservative")
-NO_BACKFILL, GREEDY, EASY, CONSERVATIVE = range(len(BACKFILLS))
-
-PLACES = (
-    "first_fit", "best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack",
-    "spread", "random", "own",
-)  # fmt: skip
-(
-    FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK, SPREAD, RANDOM,
-    OWN_PLACEMENT,
-) = range(len(PLACES))  # fmt: skip
+OWN_PLACEMENT = len(PLACEMENTS)  # a placement policy that is not built in

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fleetlab.sim.jit import step
+from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Floats, Ints
 
 
-@step
+@inner
 def push(keys: Floats, heap: Ints, at: int, size: int, key: float, item: int) -> None:
     """Add an item to the heap that begins at `at` and has `size` entries."""
     i = size
@@ -19,7 +19,7 @@ def push(keys: Floats, heap: Ints, at: int, size: int, key: float, item: int) ->
     keys[at + i], heap[at + i] = key, item
 
 
-@step
+@inner
 def sink(keys: Floats, heap: Ints, at: int, size: int, i: int, key: float, item: int) -> None:
     """Put an item where entry `i` of a heap was, or further down."""
     while True:
@@ -36,13 +36,13 @@ def sink(keys: Floats, heap: Ints, at: int, size: int, i: int, key: float, item:
     keys[at + i], heap[at + i] = key, item
 
 
-@step
+@inner
 def pop(keys: Floats, heap: Ints, at: int, size: int) -> None:
     """Remove the first entry of the heap that begins at `at` and has `size` entries."""
     sink(keys, heap, at, size - 1, 0, keys[at + size - 1], heap[at + size - 1])
 
 
-@step
+@inner
 def remove(keys: Floats, heap: Ints, at: int, size: int, i: int) -> None:
     """Remove the entry at position `i` of the arrays from the heap that begins at `at`."""
     key, item = keys[at + size - 1], heap[at + size - 1]
@@ -56,7 +56,7 @@ def remove(keys: Floats, heap: Ints, at: int, size: int, i: int) -> None:
     sink(keys, heap, at, size - 1, i, key, item)
 
 
-@step
+@inner
 def heapify(keys: Floats, heap: Ints, size: int) -> None:
     """Make a heap of the first `size` entries, in place."""
     for i in range(size // 2 - 1, -1, -1):

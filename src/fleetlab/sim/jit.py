@@ -35,6 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = __package__ or "fleetlab.sim"
 ROOT = Path(__file__).parent
+CATALOG = ROOT.parent / "core" / "catalog"
 STARTED = time.time()
 MAX_AGE = 7 * 86_400  # seconds: unused cache folders that are older are deleted
 
@@ -46,7 +47,8 @@ def sources(module: str) -> frozenset[Path]:
     text = path.read_text("utf-8")
     imports = set(re.findall(rf"^from {PACKAGE}\.([\w.]+) import", text, re.M))
     imports |= {name for names in re.findall(rf"^from {PACKAGE} import (.+)", text, re.M) for name in names.split(", ")}
-    return frozenset({path}).union(*(sources(other) for other in imports - {module}))
+    catalogs = CATALOG.glob("*.py") if "fleetlab.core.catalog" in text else ()  # codes are places in catalogs
+    return frozenset({path, *catalogs}).union(*(sources(other) for other in imports - {module}))
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.sim.codes import REASONS
 
 Ints = NDArray[np.int64]
@@ -26,19 +27,29 @@ TICK = 2.0**-24  # seconds: 60 ns, exact up to 17 years
 REQUESTS = 10  # kinds of GPU request: 0 a fraction, 1 to 8 whole GPUs, 9 more
 MAX_TYPES = 62  # GPU types in one cluster: a bit each
 MAX_GPUS = 62  # on one node: a bit each
+AMOUNTS = tuple(r.name for r in RESOURCES if r.divisible)  # that a node has beside GPUs
 UNLIMITED = 1 << 40  # more instances than there can be
 
 WAITING, RUNNING, DONE = range(3)  # status of a job
 
 
-def record(text: str, **sizes: int) -> np.dtype[Any]:
-    """Make a record type of integer fields; names that end in `:f` are floats, `sizes` makes a field an array."""
+def record(text: str, overlay: str = "", **sizes: int) -> np.dtype[Any]:
+    """Make a record type of integer fields; names that end in `:f` are floats, `sizes` makes a field an array.
+
+    `overlay` is the name of an array over the first fields, one for each of AMOUNTS.
+    """
     fields = []
     for word in text.split():
         name, _, kind = word.partition(":")
         assert not hasattr(np.recarray, name), f"an attribute of every array: {name}"
         fields.append((name, f"{kind or 'i'}8", (sizes[name],)) if name in sizes else (name, f"{kind or 'i'}8"))
-    return np.dtype(fields, align=True)
+    made: Any = np.dtype(fields, align=True)
+    if overlay:
+        names, kinds, offsets = [*made.names], *([made.fields[name][k] for name in made.names] for k in (0, 1))
+        names, kinds, offsets = [*names, overlay], [*kinds, ("i8", (len(AMOUNTS),))], [*offsets, 0]
+        spec: Any = {"names": names, "formats": kinds, "offsets": offsets, "itemsize": made.itemsize}
+        made = np.dtype(spec, align=True)
+    return made  # type: ignore[no-any-return]
 
 
 def table(rows: int, kind: np.dtype[Any], **columns: object) -> Records:
@@ -55,21 +66,23 @@ def writable(array: Any) -> Any:  # noqa: ANN401
 
 
 # What one instance of a job requests: a *shape*. Jobs with the same demand share one.
-SHAPE = record("cpu memory rdma disk milli gpus gpu_memory types per_node app request unused")
-#   milli: of each GPU, a fraction or WHOLE; gpus: 0 for CPU only; gpu_memory: of each GPU; types: bits of the GPU types
-#   it may run on; per_node: most instances of its app on one node, 0: any; app: its row of NodeState.apps
+SHAPE = record(f"{' '.join(AMOUNTS)} milli gpus gpu_memory types per_node app request", overlay="amounts")
+#   amounts: the first fields as an array; milli: of each GPU, a fraction or WHOLE; gpus: 0 for CPU only; gpu_memory: of
+#   each GPU; types: bits of the GPU types it may run on; per_node: most instances of its app on one node, 0: any; app:
+#   its row of NodeView.apps
 
-# What is free on a node; its first fields have the order of SHAPE's.
+# What is free on a node.
 NODE = record(
-    "free_cpu free_memory free_rdma free_disk free_gpu idle_gpus largest_free up first_gpu end_gpu gpu_type instances"
-    " version index_group index_slot cpu_rank type_number number by_request unused",
+    " ".join(f"free_{name}" for name in AMOUNTS) + " free_gpu idle_gpus largest_free up first_gpu end_gpu gpu_type"
+    " instances version index_group index_slot cpu_rank type_number number by_request unused",
+    overlay="free",
     by_request=REQUESTS,
     unused=4,
 )
-#   free_gpu: on all its GPUs; idle_gpus: with nothing allocated; largest_free: the most free on one GPU; up: 1 takes
-#   instances; its GPUs are the rows first_gpu to end_gpu - 1; gpu_type: a bit, 0 without GPUs; version: counts changes;
-#   index_group, index_slot, cpu_rank: see `engine.index`; type_number: of its GPU type, -1 without GPUs; number: its
-#   own row; by_request: instances with GPUs by kind of request
+#   free: the first fields as an array; free_gpu: on all its GPUs; idle_gpus: with nothing allocated; largest_free: the
+#   most free on one GPU; up: 1 takes instances; its GPUs are the rows first_gpu to end_gpu - 1; gpu_type: a bit, 0
+#   without GPUs; version: counts changes; index_group, index_slot, cpu_rank: see `engine.index`; type_number: of its
+#   GPU type, -1 without GPUs; number: its own row; by_request: instances with GPUs by kind of request
 
 GPU = record("free free_memory node index_slot")
 CAPACITY = record("cpu memory gpu tier")  # of an empty node; tier: how high-end its GPUs are, 0 the weakest
@@ -78,7 +91,7 @@ KIND = record("shape_id instances")  # jobs of one kind fit or fail together
 LEARNER = record("count average:f")  # of jobs whose finished runtimes are the estimate of the next
 
 
-class NodeState(NamedTuple):
+class NodeView(NamedTuple):
     """What is free on all nodes: now, at the start of a reservation, or at both."""
 
     nodes: Records  # NODE

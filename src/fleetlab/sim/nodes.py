@@ -7,21 +7,22 @@ result.
 from __future__ import annotations
 
 from fleetlab.sim.codes import BY_CPU, BY_FRAGMENT, BY_GANG, BY_GPU, BY_MEMORY, BY_OTHER, BY_TYPE
-from fleetlab.sim.jit import step
-from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeState, Record, Records
+from fleetlab.sim.jit import inner
+from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, NodeView, Record, Records
+
+BESIDE_GPUS = len(AMOUNTS)
 
 
-@step
+@inner
 def has_beside_gpus(shape: Record, node: Record, apps: Ints) -> bool:
     """Return whether a node has what an instance needs beside GPUs."""
-    if node.free_cpu < shape.cpu or node.free_memory < shape.memory:
-        return False
-    if node.free_rdma < shape.rdma or node.free_disk < shape.disk:
-        return False
+    for k in range(BESIDE_GPUS):
+        if node.free[k] < shape.amounts[k]:
+            return False
     return shape.per_node == 0 or apps[shape.app, node.number] < shape.per_node
 
 
-@step
+@inner
 def holds(shape: Record, node: Record, gpus: Records, apps: Ints) -> bool:
     """Return whether a node can take an instance now."""
     if node.up == 0 or not has_beside_gpus(shape, node, apps):
@@ -38,7 +39,7 @@ def holds(shape: Record, node: Record, gpus: Records, apps: Ints) -> bool:
     return count >= shape.gpus
 
 
-@step
+@inner
 def gpu_slots(shape: Record, node: Record, gpus: Records) -> int:
     """Return how often the GPUs of a node have free what a shape requests of one."""
     milli = shape.milli
@@ -51,20 +52,15 @@ def gpu_slots(shape: Record, node: Record, gpus: Records) -> int:
     return count
 
 
-@step
+@inner
 def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
     """Return how many instances a node could take now, one after the other."""
     if not holds(shape, node, gpus, apps):
         return 0
     most = UNLIMITED
-    if shape.cpu:
-        most = min(most, node.free_cpu // shape.cpu)
-    if shape.memory:
-        most = min(most, node.free_memory // shape.memory)
-    if shape.rdma:
-        most = min(most, node.free_rdma // shape.rdma)
-    if shape.disk:
-        most = min(most, node.free_disk // shape.disk)
+    for k in range(BESIDE_GPUS):
+        if shape.amounts[k]:
+            most = min(most, node.free[k] // shape.amounts[k])
     if shape.per_node:
         most = min(most, shape.per_node - apps[shape.app, node.number])
     if shape.gpus == 0:
@@ -77,7 +73,7 @@ def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
     return min(most, slots // shape.gpus)
 
 
-@step
+@inner
 def tightest(shape: Record, node: Record, gpus: Records) -> int:
     """Return the GPU of a node with the least free that still holds a fraction; the first of equals."""
     best, least = -1, WHOLE + 1
@@ -88,7 +84,7 @@ def tightest(shape: Record, node: Record, gpus: Records) -> int:
     return best
 
 
-@step
+@inner
 def largest_free(node: Record, gpus: Records) -> int:
     """Return the most that is free on one GPU of a node, milli."""
     most = 0
@@ -97,7 +93,7 @@ def largest_free(node: Record, gpus: Records) -> int:
     return most
 
 
-@step
+@inner
 def recount(node: Record, gpus: Records) -> None:
     """Sum up what is free on the GPUs of a node."""
     free, idle = 0, 0
@@ -107,20 +103,18 @@ def recount(node: Record, gpus: Records) -> None:
     node.free_gpu, node.idle_gpus, node.largest_free = free, idle, largest_free(node, gpus)
 
 
-@step
+@inner
 def change(shape: Record, node: Record, apps: Ints, sign: int) -> None:
     """Take (1) or give back (-1) what an instance has of a node beside GPUs."""
-    node.free_cpu -= sign * shape.cpu
-    node.free_memory -= sign * shape.memory
-    node.free_rdma -= sign * shape.rdma
-    node.free_disk -= sign * shape.disk
+    for k in range(BESIDE_GPUS):
+        node.free[k] -= sign * shape.amounts[k]
     node.instances += sign
     node.version += 1
     if shape.per_node:
         apps[shape.app, node.number] += sign
 
 
-@step
+@inner
 def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
     """Allocate what an instance requests on a node; return its GPUs, as bits counted from the node's first.
 
@@ -153,7 +147,7 @@ def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int
     return bits
 
 
-@step
+@inner
 def take_gpus(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
     """Allocate the GPUs `bits` of a node, and no others: undo `give_back`."""
     change(shape, node, apps, 1)
@@ -166,7 +160,7 @@ def take_gpus(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int)
         recount(node, gpus)
 
 
-@step
+@inner
 def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
     """Undo `take`."""
     change(shape, node, apps, -1)
@@ -185,13 +179,11 @@ def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int)
         g += 1
 
 
-@step
+@inner
 def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -> None:
     """Leave of a node only what is free on the same node in another state too."""
-    node.free_cpu = min(node.free_cpu, other.free_cpu)
-    node.free_memory = min(node.free_memory, other.free_memory)
-    node.free_rdma = min(node.free_rdma, other.free_rdma)
-    node.free_disk = min(node.free_disk, other.free_disk)
+    for k in range(BESIDE_GPUS):
+        node.free[k] = min(node.free[k], other.free[k])
     node.up = min(node.up, other.up)
     for g in range(node.first_gpu, node.end_gpu):
         gpus[g].free = min(gpus[g].free, other_gpus[g].free)
@@ -199,8 +191,8 @@ def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -
     recount(node, gpus)
 
 
-@step
-def wait_reason(shape: Record, instances: int, now: NodeState) -> int:
+@inner
+def wait_reason(shape: Record, instances: int, now: NodeView) -> int:
     """Return what keeps a job of `instances` from starting now, if one reason must be named.
 
     Tested from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and

@@ -86,5 +86,3 @@ BY_NAME = {
     "fair": fair,
     "srpt": srpt,
 }
-# These choose a set of jobs that fills the cluster, not one job after the other: the simulator has them by name only.
-SETS = ("server_filling", "server_filling_srpt")

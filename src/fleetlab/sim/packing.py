@@ -7,31 +7,30 @@ fails and is gone. A job stands for its instances, which come one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Scenario, Words, Workload, WorkloadError
+from fleetlab.core.catalog import PLACEMENTS
+from fleetlab.core.names import lookup
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import packing_loop
-from fleetlab.sim.codes import PLACES
-from fleetlab.sim.layout import REQUESTS, WHOLE, Ints
-from fleetlab.sim.packing_loop import POLICIES, Nodes, Pods, Usual
+from fleetlab.sim.layout import MAX_TYPES, REQUESTS, WHOLE, Ints
+from fleetlab.sim.packing_loop import Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
-MOST_TYPES = 62  # GPU types in one cluster: a bit each
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 
-Progress = Callable[[str, int, float], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Result):
     """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
 
     curves: pl.DataFrame
@@ -74,34 +73,49 @@ class Packing:
 
 
 def pack(
-    workload: Workload,
-    cluster: Cluster,
+    scenario: ScenarioLike,
+    cluster: Cluster | None = None,
     *,
-    placement: Sequence[str] = ("fgd", "best_fit"),
+    placements: Sequence[str] = ("fgd", "best_fit"),
     seeds: Sequence[int] = tuple(range(42, 52)),
     progress: Progress | None = None,
+    **words: Unpack[Words],
 ) -> Packing:
-    """Fill a cluster with pods drawn from a workload until they no longer fit, by each placement policy."""
-    _known(placement)
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
+
+    Parameters
+    ----------
+    scenario
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    placements
+        The placement policies to compare.
+    seeds
+        One run of each placement per seed.
+    progress
+        Called after each run.
+    words
+        Words of the scenario; of these only `nodes` has an effect.
+
+    """
+    s = Scenario.of(scenario, cluster, **words)
+    if unused := sorted(set(s.changes()) - {"nodes"}):
+        msg = f"pack fills an empty cluster, jobs do not wait and do not end: `{unused[0]}` has no effect"
+        raise WorkloadError(msg, hint="leave it out; `simulate` takes it")
+    for name in placements or [""]:
+        lookup(PLACEMENTS.kind, name, PLACEMENTS.where("in_pack"))
     if not seeds:
-        msg = "a packing study needs a seed"
-        raise WorkloadError(msg, hint="seeds=range(42, 52) is the ten of the FGD paper")
-    study = _study(workload, cluster)
+        msg = "pack needs at least one seed"
+        raise WorkloadError(msg, hint="seeds=range(42, 52) are those of the FGD paper")
+    study = _study(s.workload, s.cluster)
     runs = []
-    for k, (name, seed) in enumerate((p, s) for p in placement for s in seeds):
+    for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):
         runs.append(study.run(name, seed))
         if progress:
-            progress("runs", k + 1, (k + 1) / (len(placement) * len(seeds)))
-    settings = {"placement": list(placement), "seeds": list(seeds), "upto": UPTO}
-    return Packing(pl.concat(runs), Provenance("pack", workload.source, settings), study.notes)
-
-
-def _known(placement: Sequence[str]) -> None:
-    for name in placement or [""]:
-        if name not in POLICIES:
-            near = get_close_matches(name, POLICIES, 1)
-            msg = f"no placement policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(POLICIES)}")
+            progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
+    settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
+    return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
 
 
 @dataclass
@@ -122,7 +136,7 @@ class _Study:
         stream = self._stream(rng, capacity)
         order = rng.permutation(len(gpus))
         marks = np.arange(UPTO + 1) * capacity // 100
-        code = PLACES.index(placement)
+        code = PLACEMENTS.index(placement)
         draws = rng.random((len(stream), 2))
         allocated, fragments, failed, _, _ = packing_loop.pack(
             code, stream, draws, order, self.pods, self.nodes(), self.usual, marks
@@ -169,9 +183,9 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
         msg = f"{workload.source}: a packing study needs a cluster with GPUs and jobs that ask for some"
         raise WorkloadError(msg, hint="another trace, or --cluster FILE.toml")
     bits = {name: 1 << k for k, name in enumerate(sorted(set(nodes["gpu_type"])))}
-    if len(bits) > MOST_TYPES:
+    if len(bits) > MAX_TYPES:
         msg = f"{cluster.source}: more GPU types than a packing study holds: {len(bits)}"
-        raise WorkloadError(msg, hint=f"at most {MOST_TYPES}: merge those that pods do not tell apart")
+        raise WorkloadError(msg, hint=f"at most {MAX_TYPES}: merge those that pods do not tell apart")
     shapes, shape = _shapes(workload, bits)
     pods = Pods(*(_ints(shapes[c]) for c in ("cpu_milli", "memory_mib", "milli", "gpus", "types")))
     left = len(cluster) - nodes.height

@@ -19,7 +19,6 @@ from fleetlab.sim.layout import REQUESTS, WHOLE, Floats, Ints
 
 Scores = NDArray[np.int16]
 
-POLICIES = ("random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit", "fgd", "first_fit", "worst_fit")
 UNFIT = -1000  # below every score
 
 

@@ -21,8 +21,8 @@ from fleetlab.sim.codes import (
     SPREAD,
     WORST_FIT,
 )
-from fleetlab.sim.jit import step
-from fleetlab.sim.layout import REQUESTS, WHOLE, Ints, NodeState, Record, Records, Scoring
+from fleetlab.sim.jit import inner
+from fleetlab.sim.layout import REQUESTS, WHOLE, Ints, NodeView, Record, Records, Scoring
 from fleetlab.sim.nodes import holds, tightest
 
 # Shares of the workload are on a grid, so that sums of them times milli are exact in whatever order they are made, and
@@ -30,13 +30,13 @@ from fleetlab.sim.nodes import holds, tightest
 GRID = 2.0**36
 
 
-@step
+@inner
 def weight(share: float) -> float:
     """Return the nearest share on the grid."""
     return math.floor(share * GRID + 0.5) / GRID
 
 
-@step
+@inner
 def fragmentation(node: Record, gpus: Records, cpu: int, typical: Records) -> float:
     """Return how much of a node's free GPU, in milli, typical shapes cannot use: F_n(M), FGD paper, equations 1 to 4.
 
@@ -74,7 +74,7 @@ def fragmentation(node: Record, gpus: Records, cpu: int, typical: Records) -> fl
     return lost + unable * free
 
 
-@step
+@inner
 def is_repeat(gpus: Records, first: int, g: int, memory: int) -> bool:
     """Return whether a GPU before `g` with as much free has been tried already."""
     repeat = False
@@ -83,7 +83,7 @@ def is_repeat(gpus: Records, first: int, g: int, memory: int) -> bool:
     return repeat
 
 
-@step
+@inner
 def fragmentation_growth(shape: Record, node: Record, gpus: Records, typical: Records) -> tuple[float, int]:
     """Return the least fragmentation, milli, that an instance adds to a node, and the GPU where a fraction does so."""
     before = fragmentation(node, gpus, node.free_cpu, typical)
@@ -115,7 +115,7 @@ def fragmentation_growth(shape: Record, node: Record, gpus: Records, typical: Re
     return after - before, -1
 
 
-@step
+@inner
 def tightness(shape: Record, node: Record, gpus: Records) -> int:
     """Return how little is left: free milli of the GPU for a fraction, idle GPUs of a node, or its number of GPUs."""
     if shape.gpus == 0:
@@ -123,7 +123,7 @@ def tightness(shape: Record, node: Record, gpus: Records) -> int:
     return gpus[tightest(shape, node, gpus)].free if shape.milli < WHOLE else node.idle_gpus
 
 
-@step
+@inner
 def packing(shape: Record, node: Record, gpus: Records) -> int:
     """Prefer occupied GPUs to idle GPUs of occupied nodes to idle nodes: the score of the FGD study, 0 to 100."""
     if shape.gpus == 0:
@@ -137,7 +137,7 @@ def packing(shape: Record, node: Record, gpus: Records) -> int:
     return 49 if free == WHOLE else max(100 - free // 100, 50)
 
 
-@step
+@inner
 def clustering(shape: Record, node: Record, most_gpu: int) -> int:
     """Prefer nodes with requests of the same kind: the score of the FGD study, 0 to 100."""
     if shape.gpus == 0:
@@ -151,7 +151,7 @@ def clustering(shape: Record, node: Record, most_gpu: int) -> int:
     return base + (0 if others else 25)
 
 
-@step
+@inner
 def load(node: Record, capacity: Record) -> float:
     """Return the allocated parts of a node's CPU, memory and GPU, added up: PAI's load balancing."""
     total = 0.0
@@ -164,7 +164,7 @@ def load(node: Record, capacity: Record) -> float:
     return total
 
 
-@step
+@inner
 def score(placement: int, shape: Record, node: Record, gpus: Records, scoring: Scoring) -> tuple[float, int]:
     """Score a node that holds the instance, the lowest best; also return the GPU for a fraction, -1: the tightest."""
     most_cpu, most_gpu = scoring.largest[0], scoring.largest[1]
@@ -188,14 +188,14 @@ def score(placement: int, shape: Record, node: Record, gpus: Records, scoring: S
     return 0.0, -1
 
 
-@step
+@inner
 def next_random(random: Ints) -> int:
     """Return the next random integer; `random` holds the last, from 1 to 2^31 - 2."""
     random[0] = random[0] * 48271 % 2147483647
     return random[0]
 
 
-@step
+@inner
 def random_gpu(shape: Record, node: Record, gpus: Records, random: Ints) -> int:
     """Return a random one of the GPUs of a node that hold a fraction."""
     count, chosen = 0, -1
@@ -207,8 +207,8 @@ def random_gpu(shape: Record, node: Record, gpus: Records, random: Ints) -> int:
     return chosen
 
 
-@step
-def pick(placement: int, shape: Record, now: NodeState, scoring: Scoring) -> tuple[int, int]:
+@inner
+def pick(placement: int, shape: Record, now: NodeView, scoring: Scoring) -> tuple[int, int]:
     """Return the node for an instance and the GPU for a fraction (-1: the tightest); node -1 if none holds it."""
     best, at, least, able = -1, -1, np.inf, 0
     for n in range(len(now.nodes)):

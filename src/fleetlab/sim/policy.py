@@ -175,7 +175,7 @@ Rank = Callable[[State, int, Any], float]
 Fill = Callable[[State, Ints, int, Any, Floats], int]
 
 
-class Policy:
+class Ranking:
     """A function that ranks, and its compiled form."""
 
     kind: ClassVar[str]
@@ -252,7 +252,7 @@ class Policy:
         raise NotImplementedError
 
 
-class order(Policy):
+class order(Ranking):
     """Who is next: the lowest key goes first, and ties go to the job that came first.
 
     >>> @order
@@ -298,7 +298,7 @@ class order(Policy):
         return f"job {item} at {float(beside)} s: {_row(s, item, of=10)}"
 
 
-class placement(Policy):
+class placement(Ranking):
     """Where an instance goes: of the nodes that can hold it the lowest score, and ties go to the first node.
 
     >>> @placement
@@ -370,11 +370,11 @@ def _plain(fill: Fill) -> Fill:
     return quiet
 
 
-def _function(rank: object, policy: Policy) -> FunctionType:
+def _function(rank: object, policy: Ranking) -> FunctionType:
     """The plain function behind what was decorated, if it takes what such a policy takes."""
     takes = f"`def mine({', '.join(policy.takes)})`"
     rank = getattr(rank, "py_func", rank)
-    if isinstance(rank, Policy) or not isinstance(rank, FunctionType):
+    if isinstance(rank, Ranking) or not isinstance(rank, FunctionType):
         msg = f"`@{policy.kind}` takes a function, not: `{rank!r}`"
         raise PolicyError(msg, hint=f"write it as {takes}")
     code = rank.__code__

@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
+from fleetlab.core.catalog import METRICS
 from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
-from fleetlab.sim.accounts import HOUR, Prices
+from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, WHOLE, Floats
 from fleetlab.sim.schedule import Played
@@ -28,7 +29,7 @@ STATUS = ("waiting", "running", "done")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimResult:
+class SimResult(Result):
     """Who ran when and where, why they waited, and who was refused; tables are made when they are asked for."""
 
     world: World
@@ -37,6 +38,7 @@ class SimResult:
     provenance: Provenance
     prices: Prices = field(default_factory=Prices)
     notes: tuple[str, ...] = ()
+    scenario: Scenario | None = None
 
     @classmethod
     def of(
@@ -48,6 +50,7 @@ class SimResult:
         *,
         prices: Prices | None = None,
         notes: Sequence[str] = (),
+        scenario: Scenario | None = None,
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
         said = list(notes)
@@ -59,7 +62,7 @@ class SimResult:
             said.append(
                 "energy is by a model with assumed powers, cost by the GPU-hour at 1 each: `Prices` takes your own"
             )
-        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said))
+        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
         s = self.provenance.settings
@@ -183,11 +186,10 @@ class SimResult:
     @cached_property
     def _estimates(self) -> list[Estimate]:
         found = []
-        for name, unit, least in (
-            ("wait", "s", 0.0), ("jct", "s", 0.0), ("slowdown", "", 1.0), ("bounded_slowdown", "", 1.0)
-        ):  # fmt: skip
-            values = self._done[name].drop_nulls().to_numpy()
-            found += spread(name.replace("_", " "), values, unit=unit, least=least)
+        for metric in METRICS:
+            if metric.column:
+                values = self._done[metric.column].drop_nulls().to_numpy()
+                found += spread(metric.name, values, unit=metric.unit, least=metric.least)
         return [*found, *self._allocation(), *self._fairness(), *self._accounts()]
 
     def summary(self) -> list[Estimate]:

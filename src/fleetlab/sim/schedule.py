@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
-
-Progress = Callable[[str, int, float], None]  # what is done, how many, and which share of all
 
 
 @dataclass(frozen=True, slots=True, eq=False)

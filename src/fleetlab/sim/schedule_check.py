@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab.sim.jit import loop, step
-from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeState, Record, Records, record
+from fleetlab.sim.jit import inner, loop
+from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.placements import fragmentation
 
 # What may be wrong with an instance on a node.
@@ -25,11 +25,12 @@ FAULTS = (
 NOT_UP, TOO_MUCH, OVER_LIMIT, WRONG_TYPE, WRONG_COUNT, NO_SUCH_GPU, GPU_TAKEN, LEFT_BEHIND = range(1, len(FAULTS))
 SAMPLE = ("up", "allocated", "used", "fragmented")  # columns of a sample by GPU type, in milli of GPUs
 UP, ALLOCATED, USED, FRAGMENTED = range(len(SAMPLE))
+BESIDE_GPUS = len(AMOUNTS)
 PLAYED_RUN = record("shape_id first instances begin:f end:f")  # first: its first instance
 
 
-class Runs(NamedTuple):
-    """Runs, and where their instances are."""
+class RunTable(NamedTuple):
+    """RunTable, and where their instances are."""
 
     runs: Records  # PLAYED_RUN
     by_begin: Ints  # in order of begin, then end
@@ -47,15 +48,14 @@ class Switches(NamedTuple):
     up: Ints
 
 
-@step
+@inner
 def _fault(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> int:
     """Return what is wrong with an instance on a node with the GPUs `bits`; 0: nothing."""
     if node.up == 0:
         return NOT_UP
-    if node.free_cpu < shape.cpu or node.free_memory < shape.memory:
-        return TOO_MUCH
-    if node.free_rdma < shape.rdma or node.free_disk < shape.disk:
-        return TOO_MUCH
+    for k in range(BESIDE_GPUS):
+        if node.free[k] < shape.amounts[k]:
+            return TOO_MUCH
     if shape.per_node and apps[shape.app, node.number] >= shape.per_node:
         return OVER_LIMIT
     if shape.gpus and shape.types & node.gpu_type == 0:
@@ -73,13 +73,11 @@ def _fault(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) ->
     return 0 if count == shape.gpus else WRONG_COUNT
 
 
-@step
+@inner
 def _allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int, sign: int) -> None:
     """Allocate these GPUs of a node and what else an instance requests (`sign` 1), or free all that (-1)."""
-    node.free_cpu -= sign * shape.cpu
-    node.free_memory -= sign * shape.memory
-    node.free_rdma -= sign * shape.rdma
-    node.free_disk -= sign * shape.disk
+    for k in range(BESIDE_GPUS):
+        node.free[k] -= sign * shape.amounts[k]
     node.instances += sign
     if shape.per_node:
         apps[shape.app, node.number] += sign
@@ -92,15 +90,15 @@ def _allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int,
         g += 1
 
 
-@step
-def _end(run: Record, of: Runs, state: NodeState) -> None:
+@inner
+def _end(run: Record, of: RunTable, state: NodeView) -> None:
     for i in range(run.first, run.first + run.instances):
         node = state.nodes[of.node[i]]
         _allocate(of.shapes[run.shape_id], node, state.gpus, state.apps, of.gpus[i], -1)
 
 
-@step
-def _begin(run: Record, of: Runs, state: NodeState) -> tuple[int, int]:
+@inner
+def _begin(run: Record, of: RunTable, state: NodeView) -> tuple[int, int]:
     """Put the instances of a run on their nodes; return what is wrong, and with which instance."""
     shape = of.shapes[run.shape_id]
     for i in range(run.first, run.first + run.instances):
@@ -114,8 +112,8 @@ def _begin(run: Record, of: Runs, state: NodeState) -> tuple[int, int]:
     return 0, -1
 
 
-@step
-def _sample(state: NodeState, column: Ints, typical: Records, out: Floats) -> None:
+@inner
+def _sample(state: NodeView, column: Ints, typical: Records, out: Floats) -> None:
     """Add up what the nodes have, by GPU type."""
     for n in range(len(state.nodes)):
         node = state.nodes[n]
@@ -130,7 +128,7 @@ def _sample(state: NodeState, column: Ints, typical: Records, out: Floats) -> No
 
 @loop
 def replay(
-    of: Runs, state: NodeState, switches: Switches, times: Floats, column: Ints, typical: Records, out: Floats
+    of: RunTable, state: NodeView, switches: Switches, times: Floats, column: Ints, typical: Records, out: Floats
 ) -> tuple[int, int, int, float]:
     """Replay runs and sample at `times`; return what is wrong, if anything, in which run, on which node, and when.
 
@@ -168,7 +166,7 @@ def replay(
 
 
 @loop
-def allocated_between(of: Runs, column: Ints, edges: Floats, out: Floats) -> None:
+def allocated_between(of: RunTable, column: Ints, edges: Floats, out: Floats) -> None:
     """Add to `out[j, column]` what is allocated from `edges[j]` to `edges[j + 1]`, in milli of a GPU × seconds."""
     milli = np.zeros(out.shape[1], dtype=np.int64)
     for k in range(len(of.runs)):

@@ -9,9 +9,9 @@ import polars as pl
 
 from fleetlab.core import Cluster
 from fleetlab.sim.accounts import Held
-from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeState, table
+from fleetlab.sim.layout import WHOLE, Floats, Ints, NodeView, table
 from fleetlab.sim.schedule import Played, Segments
-from fleetlab.sim.schedule_check import FAULTS, PLAYED_RUN, SAMPLE, Runs, Switches, allocated_between, replay
+from fleetlab.sim.schedule_check import FAULTS, PLAYED_RUN, SAMPLE, RunTable, Switches, allocated_between, replay
 from fleetlab.sim.world import World
 
 ALL = "all"  # in the column `gpu_type`: whatever the type
@@ -86,7 +86,7 @@ def _types(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
     return types, np.array([column[bit] for bit in world.nodes.gpu_type.tolist()], dtype=np.int64)
 
 
-def _runs(world: World, segments: Segments) -> Runs:
+def _runs(world: World, segments: Segments) -> RunTable:
     """Return the runs as the audit takes them."""
     begin, end, job = segments.begin, segments.end, segments.job
     runs = table(
@@ -95,7 +95,7 @@ def _runs(world: World, segments: Segments) -> Runs:
     )  # fmt: skip
     takes_time = np.flatnonzero(end > begin)
     by_end = takes_time[np.argsort(end[takes_time], kind="stable")]
-    return Runs(runs, np.lexsort((end, begin)), by_end, segments.where, segments.got, world.shapes)
+    return RunTable(runs, np.lexsort((end, begin)), by_end, segments.where, segments.got, world.shapes)
 
 
 def _up(played: Played, nodes: int, edges: Floats) -> Floats:
@@ -112,7 +112,7 @@ def _up(played: Played, nodes: int, edges: Floats) -> Floats:
 def _replay(
     world: World, played: Played, cluster: Cluster, segments: Segments, column: Ints, times: Floats, out: Floats
 ) -> None:
-    state = NodeState(world.nodes.copy(), world.gpus.copy(), world.apps.copy())
+    state = NodeView(world.nodes.copy(), world.gpus.copy(), world.apps.copy())
     if played.up is not None:
         state.nodes.up = 0
     runs, switches = _runs(world, segments), _switches(played)

@@ -10,20 +10,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
+from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
+from fleetlab.core.names import lookup
 from fleetlab.sim import layout
-from fleetlab.sim.layout import WHOLE, Floats, Ints, Records, table
+from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
 
-# Whose finished jobs the estimate of a runtime is the mean of; `oracle` is the true runtime.
-ESTIMATES: dict[str, tuple[str, ...]] = {
-    "oracle": (),
-    "user": ("user",),
-    "user+gpu": ("user", "gpu_milli"),
-    "group": ("user", "group"),
-    "group+gpu": ("user", "group", "gpu_milli"),
-}
 COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
-DEMAND = ("cpu", "memory", "rdma", "disk", "milli", "gpus", "gpu_memory", "types", "per_node", "app")
-BESIDE_GPUS = {"cpu": "cpu_milli", "memory": "memory_mib", "rdma": "rdma_milli", "disk": "disk_mib"}
+DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH = (
     "MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40", "A30",
@@ -129,12 +122,8 @@ def _bits(cluster: Cluster) -> dict[str, int]:
 def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
     """Return the estimate of each job's runtime; null: none."""
     if isinstance(estimate, str):
-        if estimate not in ESTIMATES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(estimate, ESTIMATES, 1)
-            msg = f"no estimate by that name: `{estimate}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(ESTIMATES)}; or pass a column of seconds, one a job")
+        hint = f"choose from {', '.join(ESTIMATES.names)}; or pass a column of seconds, one per job"
+        lookup("estimate", estimate, ESTIMATES.names, hint=hint)
         return workload.frame["runtime"]
     values = pl.Series("estimate", estimate, dtype=pl.Float64, strict=False)
     if len(values) != len(workload) or (bad := values.is_nan() | values.is_infinite() | (values < 0)).any():
@@ -170,7 +159,7 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
     """How many instances of each job the empty cluster holds."""
-    columns = ["cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib", "gpu_types"]
+    columns = [*(resource.request for resource in RESOURCES), "gpu_types"]
     asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
     distinct = asks.unique(maintain_order=True)
     nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
@@ -185,7 +174,7 @@ def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
 def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
     """How many of each ask an empty node of this kind holds."""
     room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
-    for name in ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib"):
+    for name in NODE_AMOUNTS:
         room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
     milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
     each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
@@ -205,7 +194,7 @@ def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Records, Ints]:
     apps = sorted(set(frame.filter(limit > 0)["app"]))
     app = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
     demand = frame.select(
-        *(pl.col(column).alias(name) for name, column in BESIDE_GPUS.items()),
+        *(pl.col(column).alias(name) for name, column in zip(AMOUNTS, NODE_AMOUNTS, strict=True)),
         pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
         pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
         pl.col("gpu_memory_mib").alias("gpu_memory"),
@@ -238,10 +227,10 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
 
 def _learners(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
     none = np.full(frame.height, -1, dtype=np.int64)
-    if not isinstance(estimate, str) or not ESTIMATES[estimate]:
+    if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:
         return none, 0
     # A job without a group is estimated by its user alone.
-    learner = frame.select(pl.struct(ESTIMATES[estimate]).rank("dense").alias("learner"))["learner"]
+    learner = frame.select(pl.struct(ESTIMATES[estimate].columns).rank("dense").alias("learner"))["learner"]
     learners = _ints(learner) - 1 if frame.height else none
     return learners, int(learners.max(initial=-1)) + 1
 
@@ -283,7 +272,7 @@ def node_tables(cluster: Cluster, bits: dict[str, int]) -> tuple[Records, Record
         len(count), layout.NODE, free_gpu=count * WHOLE, idle_gpus=count, up=1,
         largest_free=np.where(count > 0, WHOLE, 0), first_gpu=end - count, end_gpu=end, gpu_type=types,
         type_number=[bit.bit_length() - 1 for bit in types], number=np.arange(len(count)),
-        **{f"free_{name}": _ints(c[column]) for name, column in BESIDE_GPUS.items()},
+        free=np.stack([_ints(c[column]) for column in NODE_AMOUNTS], axis=1),
     )  # fmt: skip
     owner = np.repeat(np.arange(len(count)), count)
     return nodes, table(len(owner), layout.GPU, free=WHOLE, free_memory=_ints(c["gpu_memory_mib"])[owner], node=owner)

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
 from fleetlab.bench.analysis.meetings import spoken
 from fleetlab.bench.analysis.mixes import Mixes, spread_out
 from fleetlab.bench.analysis.noise import Compared, Measure
 from fleetlab.bench.analysis.words import all_of, percent
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame
+from fleetlab.stats import Interval
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
 

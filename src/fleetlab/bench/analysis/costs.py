@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
 from fleetlab.bench.analysis.meetings import Gathered, Meeting
 from fleetlab.bench.analysis.mixes import Mixes, spread_out
 from fleetlab.bench.analysis.noise import rank
 from fleetlab.bench.analysis.scale import wider
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame
+from fleetlab.stats import Interval
 
 SCHEMA = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "gpu_s_per_1000": pl.Float64}
 HOUR = 3600.0

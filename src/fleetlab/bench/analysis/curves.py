@@ -45,7 +45,7 @@ def sm_curve(found: Analysis) -> Figure | None:
     for k, name in enumerate(dict.fromkeys(t["tenant"])):
         here = t.filter(pl.col("tenant") == name).sort("sms")
         # Where the host sets the speed, limits are wide and SMs say little: in the background.
-        faint = 0.35 if found.findings.gathered.kinds[name] == "launch-bound" else 1.0
+        faint = 0.35 if found.facts.gathered.kinds[name] == "launch-bound" else 1.0
         line(ax, here, "sms", "progress", look(k), alpha=faint)
         ends.append((name, here["sms"][-1], here["progress"][-1], look(k)[0]))
     ax.set(xlabel="SMs that it may use", ylabel="progress (1 = as alone on all, without MPS)")
@@ -77,7 +77,7 @@ def breaking(found: Analysis, tenant: str) -> Figure | None:
         line(left, here, "tenants", "rate", looks(found)[mode], label=spoken(mode))
         line(right, here.filter(pl.col("tail_ms").is_not_null()), "tenants", "tail_ms", looks(found)[mode])
     log_ticks(right)
-    _limit(right, t, found.findings.factor)
+    _limit(right, t, found.facts.factor)
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ticks = _apart(sorted(t["tenants"].unique()))

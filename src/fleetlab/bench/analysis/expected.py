@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
 from fleetlab.bench.analysis.findings import Findings, overhead, utilisation
 from fleetlab.bench.analysis.meetings import spoken
 from fleetlab.bench.analysis.mixes import spread_out
 from fleetlab.bench.analysis.noise import rank
 from fleetlab.bench.analysis.words import NOT_MEASURED, percent
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame
+from fleetlab.stats import Interval
 
 LOST = "overhead, two alike that each fill the card"
 BUSY = "the card at work"

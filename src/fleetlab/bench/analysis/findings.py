@@ -14,7 +14,7 @@ from fleetlab.bench.analysis.mixes import Mixes, mixed
 from fleetlab.bench.analysis.noise import Spread, over_mixes, reach
 from fleetlab.bench.analysis.scale import FACTOR, Crowd, crowds
 from fleetlab.bench.analysis.serving import Served, served
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench._cells import Cell, last, read
+from fleetlab.bench.results.cells import Cell, last, read
 from fleetlab.core import DeviceError
 
 WHOLE = "time-slicing"  # alone in this mode is a card of one's own

@@ -62,14 +62,14 @@ def sheet(found: Analysis, width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    if found.findings.gathered.rehearsal:
+    if found.facts.gathered.rehearsal:
         figure.suptitle(REHEARSAL, color=LOUD, weight="bold", fontsize=11)
     return figure
 
 
 def looks(found: Analysis) -> dict[str, Look]:
     """A colour and a marker for each mode, the same in every figure."""
-    meetings = found.findings.gathered.meetings
+    meetings = found.facts.gathered.meetings
     modes = sorted({m.mode for m in meetings if len(m.tenants) > 1 or not m.tenants[0].share}, key=rank)
     return {mode: look(k) for k, mode in enumerate(modes)}
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench._cells import Cell, listed, mix, timed
 from fleetlab.bench.analysis.folders import WHOLE, Suite
 from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.results.cells import Cell, listed, mix, timed
 
 STARVED = 0.5  # steps that found the card idle: above it the host, not the card, sets the speed
 PART_TIME = 0.9  # of the time that a tenant alone keeps the card busy: below it, it leaves room

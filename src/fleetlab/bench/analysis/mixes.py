@@ -10,13 +10,13 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench import statistics
-from fleetlab.bench._cells import frame, listed
 from fleetlab.bench.analysis.folders import WHOLE
 from fleetlab.bench.analysis.meetings import Gathered, Meeting
 from fleetlab.bench.analysis.noise import UNSEEN, Measure, Noise, Sample, Spread, alone_noise, together
-from fleetlab.bench.errors import BenchError
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame, listed
+from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Interval
 
 P95 = 0.95
 

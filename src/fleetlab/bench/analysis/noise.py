@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab._student import student
 from fleetlab.bench.analysis.meetings import Gathered
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import CONFIDENCE, Interval, student_quantile
 
-SURE = 0.95
 FEW = 3  # degrees of freedom below which a pool is too small to stand alone
 
 
@@ -140,7 +138,7 @@ def reach(spread: Spread) -> float:
     """How far to each side of a log its limits are; NaN where no noise was seen."""
     if not spread.freedom:
         return math.nan
-    return student(max(int(spread.freedom), 1), SURE) * math.sqrt(spread.variance)
+    return student_quantile((1 + CONFIDENCE) / 2, max(int(spread.freedom), 1)) * math.sqrt(spread.variance)
 
 
 def limits(middle: float, spread: Spread) -> Interval:

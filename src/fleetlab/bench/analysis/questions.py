@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
 from fleetlab.bench.analysis.advice import Advice, by_kind, common
 from fleetlab.bench.analysis.costs import cost_table
 from fleetlab.bench.analysis.findings import Findings, overhead
@@ -17,7 +16,8 @@ from fleetlab.bench.analysis.noise import Compared
 from fleetlab.bench.analysis.scale import Crowd
 from fleetlab.bench.analysis.serving import by_serving
 from fleetlab.bench.analysis.words import NOT_MEASURED, all_of, capital, more, number, percent, times
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame
+from fleetlab.stats import Interval
 
 
 class Answer(NamedTuple):

@@ -9,8 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
-from fleetlab.bench._gates import rows_gates
 from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
 from fleetlab.bench.analysis.expected import came, expected_table
@@ -23,17 +21,19 @@ from fleetlab.bench.analysis.scale import FACTOR, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.timeline import Timeline, timelines
 from fleetlab.bench.analysis.words import capital, times
-from fleetlab.bench.measured import FAILURES
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.bench.results.cells import frame
+from fleetlab.bench.results.checks import rows_gates
+from fleetlab.bench.results.suite import FAILURES
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 REHEARSAL = "A REHEARSAL ON THE CPU: THESE NUMBERS MEAN NOTHING"
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Result):
     """What a folder of suites says about sharing one card."""
 
-    findings: Findings
+    facts: Findings
     frames: dict[str, pl.DataFrame]
     timelines: list[Timeline]
     provenance: Provenance
@@ -41,7 +41,7 @@ class Analysis:
 
     def summary(self) -> list[Estimate]:
         """Throughput by mode, what time slicing loses, how many mixes have a clear best mode, and failures."""
-        f = self.findings
+        f = self.facts
         modes, mixes = f.compared()
         stp = [
             Estimate(f"{spoken(mode)}: mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "cards")
@@ -60,17 +60,13 @@ class Analysis:
             Estimate.exact("cells failed", len({(r["suite"], r["cell"]) for r in f.gathered.failures})),
         ]
 
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Answers and advice first, then what they rest on."""
-        return self.frames
-
     def answers(self) -> list[Answer]:
         """The six questions."""
-        return answers(self.findings)
+        return answers(self.facts)
 
     def headline(self) -> list[str]:
         """The whole in a few sentences."""
-        f = self.findings
+        f = self.facts
         where = "no card: a rehearsal" if f.gathered.rehearsal else f.gathered.card
         modes = ", ".join(spoken(mode) for mode in f.mixes.stp.modes()) or "none"
         cells = f"{times(len(f.gathered.meetings), 'cell')} of {times(len(f.gathered.suites), 'suite')}"

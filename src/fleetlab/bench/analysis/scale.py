@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import frame
 from fleetlab.bench.analysis.folders import WHOLE
 from fleetlab.bench.analysis.meetings import Gathered, Meeting
 from fleetlab.bench.analysis.mixes import Mixes, quantile, spread_out
 from fleetlab.bench.analysis.noise import limits, rank, together
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import frame
+from fleetlab.stats import Interval
 
 FACTOR = 3.0  # times the tail alone: beyond it, it is broken
 CURVE = {"tenant": pl.String, "sms": pl.Int64, "progress": pl.Float64}

@@ -15,14 +15,14 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench._cells import Cell, frame, listed
-from fleetlab.bench._latency import LAG, lag_p99
 from fleetlab.bench.analysis.advice import Advice
 from fleetlab.bench.analysis.meetings import Gathered, Meeting, Tenant
 from fleetlab.bench.analysis.mixes import quantile, spread_out
 from fleetlab.bench.analysis.noise import Compared, Noise, rank, reach, together
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval
+from fleetlab.bench.results.cells import Cell, frame, listed
+from fleetlab.bench.results.latency import LAG, lag_p99
+from fleetlab.stats import Interval
 
 SCHEMA = {"served": pl.String, "background": pl.String, "mode": pl.String, "offered": pl.Float64, "p99_ms": pl.Float64}
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench._cells import text
 from fleetlab.bench.analysis.folders import Suite
+from fleetlab.bench.results.cells import text
 
 SHOWN = {"util": "card at work, %", "watts": "power, W", "sm_mhz": "SM clock, MHz", "memory_mib": "memory, GiB"}
 

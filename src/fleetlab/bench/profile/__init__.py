@@ -2,6 +2,6 @@
 
 from fleetlab.bench.profile.check import Checked, check
 from fleetlab.bench.profile.make import profile
-from fleetlab.bench.profile.slices import Sliced, slices
+from fleetlab.bench.profile.mig import Sliced, slices
 
 __all__ = ["Checked", "Sliced", "check", "profile", "slices"]

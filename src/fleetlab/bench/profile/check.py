@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.profile import several
+from fleetlab.bench.profile import groups as several
 from fleetlab.bench.profile.gather import gather
-from fleetlab.bench.profile.heldout import (
+from fleetlab.bench.profile.holdout import (
     MODELS,
     SURE,
     Guess,
@@ -22,16 +22,16 @@ from fleetlab.bench.profile.heldout import (
     without_each_work,
     works_of,
 )
+from fleetlab.bench.profile.observations import PROBES, Seen
 from fleetlab.bench.profile.pairs import Table, Waits
-from fleetlab.bench.profile.seen import PROBES, Seen
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 FEW = 5  # pairs, below which nothing can be held out
 FULL = 0.9  # of the time busy: a work that saturates
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Result):
     """Errors on pairs held out, on works never seen, and of rules for several neighbours; how often intervals hold."""
 
     frames: dict[str, pl.DataFrame]
@@ -46,10 +46,6 @@ class Checked:
             Estimate(f"{mode}, {held_out} held out: mean error", mae, low, high, "of alone")
             for mode, held_out, mae, low, high in rows.rows()
         ]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """As told."""
-        return self.frames
 
 
 def check(folders: Sequence[Path], *, seed: int = 0) -> Checked:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.analysis.folders import Suite, suites
-from fleetlab.bench.measured import Cell
-from fleetlab.bench.profile.seen import TENTHS, WITHOUT_MPS, Met, One, Seen
+from fleetlab.bench.profile.observations import TENTHS, WITHOUT_MPS, Met, One, Seen
+from fleetlab.bench.results.suite import Cell
 from fleetlab.core import DeviceError
 
 CAP = re.compile(r"(?:@(\d+))?(?:~\d+)?")  # what a seat may have: a part of the SMs, which matters here; some memory

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from fleetlab.bench.statistics import Floats
+from fleetlab.stats import Floats
 
 Pair = tuple[str, str]  # who is slowed, by whom
 RIDGE = 1e-3  # of squared logs: holds still what the pairs leave open, and moves nothing else

@@ -12,7 +12,7 @@ import importlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-from fleetlab.bench.errors import BenchError
+from fleetlab.devices.errors import BenchError
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fleetlab.bench.errors import BenchError
+from fleetlab.devices.errors import BenchError
 
 PIXELS, CLASSES = 32, 10
 IMAGE = 3 * PIXELS * PIXELS  # bytes

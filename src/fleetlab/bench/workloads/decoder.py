@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from fleetlab.bench.workloads._graph import captured
+from fleetlab.bench.workloads.cuda_graph import captured
 
 
 class DecoderLayer(nn.Module):

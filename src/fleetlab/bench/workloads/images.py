@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fleetlab.bench.workloads._graph import captured
 from fleetlab.bench.workloads.cifar import CLASSES, PIXELS, Stored, read_cifar
+from fleetlab.bench.workloads.cuda_graph import captured
 
 
 class Bottleneck(nn.Module):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fleetlab.bench.errors import BenchError
-from fleetlab.bench.workloads._graph import captured
+from fleetlab.bench.workloads.cuda_graph import captured
+from fleetlab.devices.errors import BenchError
 
 
 @dataclass

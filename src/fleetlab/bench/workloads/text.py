@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, gelu, scaled_dot_product_attention
 
-from fleetlab.bench.workloads._graph import captured
+from fleetlab.bench.workloads.cuda_graph import captured
 
 
 class EncoderLayer(nn.Module):

@@ -52,7 +52,7 @@ def suite(
         On the CPU, tiny and short: the same code, but the numbers mean nothing.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.measured import measured
+    from fleetlab.bench.results.suite import measured
     from fleetlab.bench.run import planned
     from fleetlab.bench.suite import Suite
 
@@ -125,7 +125,7 @@ def one_work(
         A folder for statistics.json, and model.pt of a training; each finished epoch is kept.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.worked import worked
+    from fleetlab.bench.single.result import worked
 
     plain = {"batch": batch, "rate": rate, "data": data}
     words = [*set, *(f"{key}={value}" for key, value in plain.items() if value is not None)]

@@ -51,9 +51,9 @@ def show_measured(
         Only this one; may be given many times.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.density import Goals
-    from fleetlab.bench.load.shown import kept
-    from fleetlab.bench.measured import measured
+    from fleetlab.bench.results.density import Goals
+    from fleetlab.bench.results.suite import measured
+    from fleetlab.serving.load.result import kept
 
     goals = Goals(progress=progress, slowdown=slowdown, slo_ms=slo_ms)
     with on_the_bench():

@@ -90,12 +90,12 @@ def load(
         Keep a line for each request too, in requests.jsonl.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.load.asked import Asked
-    from fleetlab.bench.load.shown import shown
+    from fleetlab.serving.load.result import shown
+    from fleetlab.serving.load.settings import Asked
 
     times = _submissions(arrivals)
     with on_the_bench():
-        from fleetlab.bench.load.run import exit_status, run
+        from fleetlab.serving.load.run import exit_status, run
 
         asked = Asked(
             url=url,
@@ -189,8 +189,8 @@ def serve(
     connections
         At once; more are refused with 503.
     """
-    from fleetlab.bench.serve.limits import Limits
-    from fleetlab.bench.serve.server import serve as serve_
+    from fleetlab.serving.server.limits import Limits
+    from fleetlab.serving.server.server import serve as serve_
 
     with on_the_bench():
         limits = Limits(batch, wait, queue, deadline, max_body, body_timeout, drain, connections)

@@ -59,8 +59,8 @@ def monitor(
         Only make the Parquet files of a log whose watch was killed.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.watch import watched
-    from fleetlab.bench.watch.watching import Served, watch
+    from fleetlab.monitor import result as watched
+    from fleetlab.monitor.run import Served, watch
 
     with on_the_bench():
         if pack is None:
@@ -133,9 +133,9 @@ def stress(
     from tempfile import TemporaryDirectory
 
     from fleetlab._screen import show
-    from fleetlab.bench import stress as test
-    from fleetlab.bench._verdict import Goal
-    from fleetlab.bench.stressed import stressed
+    from fleetlab.bench.stress import run as test
+    from fleetlab.bench.stress.result import stressed
+    from fleetlab.bench.stress.verdict import Goal
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) if out is None else out

@@ -16,10 +16,10 @@ from fleetlab.sim.engine.ledger import charge, close_ledger, transfer
 from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
 from fleetlab.sim.engine.reservation import Reservation, allocate_beside, combine, reserve
 from fleetlab.sim.engine.scores import Memo
-from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, Timetable
+from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
 from fleetlab.sim.heap import pop, push, remove
 from fleetlab.sim.jit import inline, inner, loop
-from fleetlab.sim.layout import Floats, NodeState, Record
+from fleetlab.sim.layout import Floats, NodeView, Record
 from fleetlab.sim.nodes import room
 
 CONTINUE, AGAIN = range(2)  # what a tried job means for the pass
@@ -48,7 +48,7 @@ def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Ev
 
 
 @inline
-def arrive(jobs: Jobs, events: Events, queues: Queues, timetable: Timetable, by_estimate: int) -> None:
+def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, by_estimate: int) -> None:
     """Put jobs that are submitted now into the queues of their kinds."""
     clock = events.clock
     while clock.arrived < len(jobs.submit) and jobs.submit[clock.arrived] == clock.now:
@@ -64,7 +64,7 @@ def arrive(jobs: Jobs, events: Events, queues: Queues, timetable: Timetable, by_
         first = clock.head >= 0 and jobs.key[j] < jobs.key[clock.head]
         if not queue.candidate and (queue.slot < 0 or queue.delays or first):
             add_candidate(jobs.kind[j], queues, clock)
-        transfer(j, queue, -1, timetable.ledger)
+        transfer(j, queue, -1, schedule.ledger)
         queue.shortest = min(queue.shortest, jobs.estimate[j])
         enqueue(j, queue, jobs, queues)
 
@@ -97,10 +97,10 @@ def leave_queue(j: int, queue: Record, queues: Queues, ledger: Floats, now: floa
 
 
 @inner
-def combine_at(j: int, jobs: Jobs, now: NodeState, timetable: Timetable, reservation: Reservation) -> None:
+def combine_at(j: int, jobs: Jobs, now: NodeView, schedule: ScheduleTable, reservation: Reservation) -> None:
     """Update the combined view on the nodes of a job that has started."""
     for i in range(jobs.first[j], jobs.first[j + 1]):
-        combine(timetable.placed.node[i], now, reservation)
+        combine(schedule.placed.node[i], now, reservation)
 
 
 @inner
@@ -119,7 +119,7 @@ def try_shorter(queue: Record, jobs: Jobs, queues: Queues, window: float, size: 
 @inline
 def try_job(
     placement: int, j: int, rank: float, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events,
-    queues: Queues, timetable: Timetable, reservation: Reservation, size: int,
+    queues: Queues, schedule: ScheduleTable, reservation: Reservation, size: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Start a job if it fits and delays no reservation; if it is first in the queue and does not fit, reserve for it.
 
@@ -131,23 +131,23 @@ def try_job(
     ahead = head < 0 or j == head or rank < jobs.key[head] or (rank == jobs.key[head] and j < head)
     within = ahead or clock.now + jobs.estimate[j] <= clock.shadow_time
     if within:
-        fits = allocate(placement, kind.shape_id, count, resources, memo, timetable.placed, at)
+        fits = allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, at)
     else:
-        fits = allocate_beside(placement, shape, count, resources, memo, reservation, timetable.placed, at)
+        fits = allocate_beside(placement, shape, count, resources, memo, reservation, schedule.placed, at)
     if fits == count:
-        leave_queue(j, queue, queues, timetable.ledger, clock.now)
-        start(j, jobs, events, timetable)
+        leave_queue(j, queue, queues, schedule.ledger, clock.now)
+        start(j, jobs, events, schedule)
         clock.started = 1
         if head >= 0 and ahead:  # the head started, or a job before it: the first that does not fit is the head now
             clock.head, clock.renew = -1, 1
             return size, AGAIN
         if head >= 0:
-            combine_at(j, jobs, resources.now, timetable, reservation)
+            combine_at(j, jobs, resources.now, schedule, reservation)
         return contend(queue, queues, size) if queue.length else size, CONTINUE
     if ahead:
         if j == head:
             return size, CONTINUE
-        reserve(placement, j, jobs, resources, events, timetable, reservation)
+        reserve(placement, j, jobs, resources, events, schedule, reservation)
         if clock.renew:
             return size, CONTINUE
         clock.renew = 1  # another head than before
@@ -215,16 +215,16 @@ def update_reasons(jobs: Jobs, resources: Resources, reservation: Reservation, q
 @loop
 def run_easy(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    timetable: Timetable, reservation: Reservation, by_estimate: int, exact: int, until: float,
+    schedule: ScheduleTable, reservation: Reservation, by_estimate: int, exact: int, until: float,
 ) -> None:  # fmt: skip
     """Play all events; `exact`: every estimate is the true runtime."""
     clock = events.clock
     while next_instant(jobs, events, until):
-        complete(jobs, resources, events, timetable, clock.listed > 0)  # before new jobs request what it frees
+        complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
         if clock.freed:
             summarize_freed(clock, events.freed, resources.now.nodes)
             retry(jobs, resources, reservation, events, queues)
-        arrive(jobs, events, queues, timetable, by_estimate)
+        arrive(jobs, events, queues, schedule, by_estimate)
         if clock.candidates == 0 and (exact or clock.head < 0):
             continue
         if not exact or clock.now >= clock.shadow_time:
@@ -237,9 +237,9 @@ def run_easy(
                 j, rank = queues.first_jobs[0], queues.ranks[0]
                 pop(queues.ranks, queues.first_jobs, 0, size)
                 size, after = try_job(
-                    placement, j, rank, jobs, resources, memo, events, queues, timetable, reservation, size - 1
+                    placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
                 )
         update_reasons(jobs, resources, reservation, queues, clock)
-        if clock.head >= 0 and timetable.start[clock.head] == timetable.start[clock.head]:
+        if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1
-    close_ledger(queues, timetable.ledger, until)
+    close_ledger(queues, schedule.ledger, until)

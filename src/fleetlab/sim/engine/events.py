@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fleetlab.sim.engine.fit import release
-from fleetlab.sim.engine.state import Events, Jobs, Resources, Timetable
+from fleetlab.sim.engine.state import Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import WHOLE, Ints, NodeState, Record, Records
+from fleetlab.sim.layout import WHOLE, Ints, NodeView, Record, Records
 from fleetlab.sim.nodes import holds
 
 
@@ -34,9 +34,9 @@ def is_over(jobs: Jobs, clock: Record) -> bool:
 
 
 @inline
-def complete(jobs: Jobs, resources: Resources, events: Events, timetable: Timetable, list_freed: bool) -> None:  # noqa: FBT001
+def complete(jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable, list_freed: bool) -> None:  # noqa: FBT001
     """Free the nodes of the jobs that end now, and list those nodes if someone waits for them."""
-    clock, placed = events.clock, timetable.placed
+    clock, placed = events.clock, schedule.placed
     while clock.running and events.ends[0] == clock.now:
         j = events.running[0]
         pop(events.ends, events.running, 0, clock.running)
@@ -55,10 +55,10 @@ def complete(jobs: Jobs, resources: Resources, events: Events, timetable: Timeta
 
 
 @inline
-def start(j: int, jobs: Jobs, events: Events, timetable: Timetable) -> None:
+def start(j: int, jobs: Jobs, events: Events, schedule: ScheduleTable) -> None:
     """Start a job that has its nodes."""
     clock = events.clock
-    timetable.start[j] = clock.now
+    schedule.start[j] = clock.now
     push(events.ends, events.running, 0, clock.running, clock.now + jobs.runtime[j], j)
     clock.running += 1
 
@@ -110,7 +110,7 @@ def exceeds_freed(shape: Record, clock: Record) -> bool:
 
 
 @inner
-def fits_freed(shape: Record, now: NodeState, freed: Ints, count: int) -> bool:
+def fits_freed(shape: Record, now: NodeView, freed: Ints, count: int) -> bool:
     """Return whether one of the freed nodes holds an instance. If none does, what did not fit before does not now."""
     for i in range(count):  # noqa: SIM110  compiled, a loop is quicker than a generator
         if holds(shape, now.nodes[freed[i]], now.gpus, now.apps):

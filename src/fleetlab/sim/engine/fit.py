@@ -7,7 +7,7 @@ from fleetlab.sim.engine.index import Index, best_cpu, best_fraction, best_whole
 from fleetlab.sim.engine.scores import Memo, place_by_score, place_randomly
 from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeState, Record, Records
+from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeView, Record, Records
 from fleetlab.sim.nodes import give_back, gpu_slots, room, take
 
 
@@ -22,7 +22,7 @@ def free_on_types(shape: Record, free: Ints) -> int:
 
 
 @inline
-def place_by_index(shape: Record, count: int, state: NodeState, index: Index, placed: Allocation, at: int) -> int:
+def place_by_index(shape: Record, count: int, state: NodeView, index: Index, placed: Allocation, at: int) -> int:
     """Place up to `count` instances where each fits best, by the index; return how many fit."""
     for i in range(at, at + count):
         g, n = -1, -1
@@ -87,7 +87,7 @@ def allocate(
 
 
 @inner
-def slots(shape: Record, enough: int, state: NodeState, header: Record, numbers: Ints) -> int:
+def slots(shape: Record, enough: int, state: NodeView, header: Record, numbers: Ints) -> int:
     """Return how many instances fit now, counted up to `enough`; only nodes of the shape's types are looked at."""
     nodes, count = state.nodes, 0
     if shape.gpus == 0:

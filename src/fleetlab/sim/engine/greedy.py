@@ -12,7 +12,7 @@ from fleetlab.sim.engine.fit import allocate, fit_bound, slots, wait_reason
 from fleetlab.sim.engine.ledger import charge, close_ledger, transfer
 from fleetlab.sim.engine.queue import add_candidate, contend, dequeue, enqueue, learn_key, list_kind, unlist_kind
 from fleetlab.sim.engine.scores import Memo
-from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, Timetable
+from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
 from fleetlab.sim.heap import pop
 from fleetlab.sim.jit import inline, inner, loop
 from fleetlab.sim.layout import UNLIMITED, Record
@@ -44,7 +44,7 @@ def retry(jobs: Jobs, queues: Queues, events: Events) -> None:
 
 
 @inline
-def arrive(jobs: Jobs, events: Events, queues: Queues, timetable: Timetable, by_estimate: int) -> None:
+def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, by_estimate: int) -> None:
     """Put jobs that are submitted now into the queues of their kinds."""
     clock = events.clock
     while clock.arrived < len(jobs.submit) and jobs.submit[clock.arrived] == clock.now:
@@ -58,7 +58,7 @@ def arrive(jobs: Jobs, events: Events, queues: Queues, timetable: Timetable, by_
             queue.since, queue.reason = clock.now, 0
         elif queue.slot >= 0:
             charge(queue, clock.now)
-        transfer(j, queue, -1, timetable.ledger)
+        transfer(j, queue, -1, schedule.ledger)
         enqueue(j, queue, jobs, queues)
 
 
@@ -92,7 +92,7 @@ def may_fit(k: int, jobs: Jobs, resources: Resources, queues: Queues, clock: Rec
 @inline
 def start_candidates(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    timetable: Timetable,
+    schedule: ScheduleTable,
 ) -> None:  # fmt: skip
     """Start the first-ranked job of the kinds that may fit, again and again, until none fits."""
     clock, size = events.clock, 0
@@ -112,15 +112,15 @@ def start_candidates(
             if kind.instances == 1:
                 waiting.fit_bound = 0
             continue
-        fits = allocate(placement, kind.shape_id, kind.instances, resources, memo, timetable.placed, jobs.first[j])
+        fits = allocate(placement, kind.shape_id, kind.instances, resources, memo, schedule.placed, jobs.first[j])
         if fits < kind.instances:
             waiting.fit_bound = fits
             continue
         queue.fits = 1
         if queue.slot >= 0:
             charge(queue, clock.now)
-        transfer(j, queue, 1, timetable.ledger)
-        start(j, jobs, events, timetable)
+        transfer(j, queue, 1, schedule.ledger)
+        start(j, jobs, events, schedule)
         dequeue(queue, queues)
         if queue.length:
             size = contend(queue, queues, size)
@@ -149,18 +149,18 @@ def update_reasons(jobs: Jobs, resources: Resources, queues: Queues, clock: Reco
 @loop
 def run_greedy(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
-    timetable: Timetable, by_estimate: int, until: float,
+    schedule: ScheduleTable, by_estimate: int, until: float,
 ) -> None:  # fmt: skip
     """Play all events."""
     clock = events.clock
     while next_instant(jobs, events, until):
-        complete(jobs, resources, events, timetable, clock.listed > 0)  # before new jobs request what it frees
+        complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
         if clock.freed:
             summarize_freed(clock, events.freed, resources.now.nodes)
             raise_bounds(resources, events, queues)
             retry(jobs, queues, events)
-        arrive(jobs, events, queues, timetable, by_estimate)
+        arrive(jobs, events, queues, schedule, by_estimate)
         if clock.candidates:
-            start_candidates(placement, jobs, resources, memo, events, queues, timetable)
+            start_candidates(placement, jobs, resources, memo, events, queues, schedule)
             update_reasons(jobs, resources, queues, clock)
-    close_ledger(queues, timetable.ledger, until)
+    close_ledger(queues, schedule.ledger, until)

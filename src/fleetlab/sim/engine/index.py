@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetlab.sim.jit import inline, inner, loop
-from fleetlab.sim.layout import INDEX, INDEX_GROUP, WHOLE, Bits, Ints, NodeState, Record, Records, table
+from fleetlab.sim.layout import INDEX, INDEX_GROUP, WHOLE, Bits, Ints, NodeView, Record, Records, table
 from fleetlab.sim.nodes import has_beside_gpus, holds
 
 LEVELS = WHOLE + 1  # one list of GPUs for each amount of free milli
@@ -106,7 +106,7 @@ def tier_of(header: Record, cpu: int) -> int:
 
 
 @inline
-def first_gpu(shape: Record, state: NodeState, index: Index, group: Record, level: int, below: int) -> int:
+def first_gpu(shape: Record, state: NodeView, index: Index, group: Record, level: int, below: int) -> int:
     """Return the first GPU of a list, with a number below `below`, whose node has room beside it; -1: none."""
     bits, begin = index.bits, group.gpu_bits + level * group.gpu_words
     sums, vram, full = group.gpu_sums + level * group.gpu_sum_words, shape.gpu_memory, -1
@@ -131,7 +131,7 @@ def first_gpu(shape: Record, state: NodeState, index: Index, group: Record, leve
 
 
 @inline
-def best_fraction(shape: Record, state: NodeState, index: Index) -> int:
+def best_fraction(shape: Record, state: NodeView, index: Index) -> int:
     """Return the GPU with the least free that holds a fraction, the first of equals; -1: none."""
     header, level, none = index.header, shape.milli, len(state.gpus)
     tiers, types = header.tiers, shape.types
@@ -159,7 +159,7 @@ def best_fraction(shape: Record, state: NodeState, index: Index) -> int:
 
 
 @inline
-def first_node(shape: Record, state: NodeState, index: Index, group: Record, idle: int, below: int) -> int:
+def first_node(shape: Record, state: NodeView, index: Index, group: Record, idle: int, below: int) -> int:
     """Return the first node of a list, with a number below `below`, that holds an instance; -1: none."""
     bits, begin = index.bits, group.node_bits + idle * group.node_words
     sums = group.node_sums + idle * group.node_sum_words
@@ -183,7 +183,7 @@ def first_node(shape: Record, state: NodeState, index: Index, group: Record, idl
 
 
 @inline
-def best_whole(shape: Record, state: NodeState, index: Index) -> int:
+def best_whole(shape: Record, state: NodeView, index: Index) -> int:
     """Return the node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
     header, types, none = index.header, shape.types, len(state.nodes)
     tiers = header.tiers
@@ -213,7 +213,7 @@ def best_whole(shape: Record, state: NodeState, index: Index) -> int:
 
 
 @inner
-def best_cpu(shape: Record, state: NodeState, header: Record, numbers: Ints) -> int:
+def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints) -> int:
     """Return the node with the fewest GPUs that holds an instance of CPU only, the first of equals; -1: none."""
     need, leaves, tree = shape.cpu, header.leaves, header.cpu_tree
     if numbers[tree + 1] < need:
@@ -352,7 +352,7 @@ def tier_steps(shapes: Records, jobs: Ints, nodes: Records) -> Ints:
     return np.sort(values[np.argsort(-frequency, kind="stable")[: MAX_TIERS - 1]])
 
 
-def build_index(state: NodeState, steps: Ints) -> Index:
+def build_index(state: NodeView, steps: Ints) -> Index:
     """Build the index of nodes as they are; their fields `index_*` and `cpu_rank` are set."""
     nodes, gpus = state.nodes, state.gpus
     types, tiers = max(1, int(nodes.gpu_type.max(initial=0)).bit_length()), len(steps) + 1
@@ -395,7 +395,7 @@ def build_index(state: NodeState, steps: Ints) -> Index:
 
 
 @loop
-def fill_index(state: NodeState, index: Index) -> None:
+def fill_index(state: NodeView, index: Index) -> None:
     """Put every GPU and node into its list."""
     for n in range(len(state.nodes)):
         node = state.nodes[n]

@@ -8,7 +8,7 @@ from fleetlab.sim.engine.fit import allocate, wait_reason
 from fleetlab.sim.engine.ledger import COUNT
 from fleetlab.sim.engine.queue import learn_key
 from fleetlab.sim.engine.scores import Memo
-from fleetlab.sim.engine.state import Events, Jobs, Resources, Timetable
+from fleetlab.sim.engine.state import Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inline, inner, loop
 from fleetlab.sim.layout import Floats, Ints
@@ -31,7 +31,7 @@ def arrive(jobs: Jobs, events: Events, keys: Floats, heap: Ints, by_estimate: in
 @inline
 def start_in_order(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, keys: Floats, heap: Ints,
-    timetable: Timetable,
+    schedule: ScheduleTable,
 ) -> None:  # fmt: skip
     """Start jobs from the head of the queue until one does not fit."""
     clock = events.clock
@@ -42,9 +42,9 @@ def start_in_order(
         if j == clock.head and not fits_freed(shape, resources.now, events.freed, clock.freed):
             break
         if clock.head >= 0:
-            timetable.ledger[clock.head, clock.head_reason] += clock.now - clock.head_since
+            schedule.ledger[clock.head, clock.head_reason] += clock.now - clock.head_since
             clock.head = -1
-        fits = allocate(placement, kind.shape_id, count, resources, memo, timetable.placed, jobs.first[j])
+        fits = allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, jobs.first[j])
         if fits < count:
             clock.head, clock.head_since = j, clock.now
             clock.head_reason = wait_reason(shape, count, fits, resources)
@@ -54,17 +54,17 @@ def start_in_order(
         else:
             clock.next_job += 1
         clock.waiting -= 1
-        start(j, jobs, events, timetable)
+        start(j, jobs, events, schedule)
 
 
 @inner
-def close_ledger(jobs: Jobs, events: Events, timetable: Timetable, end: float) -> None:
+def close_ledger(jobs: Jobs, events: Events, schedule: ScheduleTable, end: float) -> None:
     """Charge to the head of the queue all the time that a job did not wait as the head itself."""
-    clock, ledger = events.clock, timetable.ledger
+    clock, ledger = events.clock, schedule.ledger
     if clock.head >= 0:
         ledger[clock.head, clock.head_reason] += end - clock.head_since
     for j in range(clock.arrived):
-        began = timetable.start[j]
+        began = schedule.start[j]
         waited = (began if began == began else end) - jobs.submit[j]
         if waited > 0:
             for reason in range(COUNT):
@@ -76,11 +76,11 @@ def close_ledger(jobs: Jobs, events: Events, timetable: Timetable, end: float) -
 @loop
 def run_none(
     placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, keys: Floats, heap: Ints,
-    timetable: Timetable, by_estimate: int, until: float,
+    schedule: ScheduleTable, by_estimate: int, until: float,
 ) -> None:  # fmt: skip
     """Play all events. `keys` and `heap` are empty where jobs arrive in the order of their ranks."""
     while next_instant(jobs, events, until):
-        complete(jobs, resources, events, timetable, events.clock.head >= 0)  # before new jobs request what it frees
+        complete(jobs, resources, events, schedule, events.clock.head >= 0)  # before new jobs request what it frees
         arrive(jobs, events, keys, heap, by_estimate)
-        start_in_order(placement, jobs, resources, memo, events, keys, heap, timetable)
-    close_ledger(jobs, events, timetable, 0.0 if is_over(jobs, events.clock) else until)
+        start_in_order(placement, jobs, resources, memo, events, keys, heap, schedule)
+    close_ledger(jobs, events, schedule, 0.0 if is_over(jobs, events.clock) else until)

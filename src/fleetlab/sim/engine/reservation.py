@@ -13,19 +13,19 @@ import numpy as np
 from fleetlab.sim.engine.fit import place_by_index, slots
 from fleetlab.sim.engine.index import Index, add_node, group_of, move_gpu, remove_node, set_free_cpu, update_index
 from fleetlab.sim.engine.scores import Memo
-from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, Timetable
+from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import TICK, UNLIMITED, Floats, Ints, NodeState, Record, Scoring, writable
-from fleetlab.sim.nodes import give_back, holds, recount, room, take, take_gpus
+from fleetlab.sim.layout import TICK, UNLIMITED, Floats, Ints, NodeView, Record, Scoring, writable
+from fleetlab.sim.nodes import BESIDE_GPUS, give_back, holds, recount, room, take, take_gpus
 from fleetlab.sim.placements import score
 
 
 class Reservation(NamedTuple):
     """Two views of the nodes, and heaps to work with."""
 
-    reserved: NodeState
-    combined: NodeState
+    reserved: NodeView
+    combined: NodeView
     fit_index: Index  # of `combined`
     ends: Floats  # [jobs]: heap of running jobs by expected end
     by_end: Ints
@@ -36,7 +36,7 @@ class Reservation(NamedTuple):
 
 def new_reservation(resources: Resources, jobs: int, most_instances: int) -> Reservation:
     """Make the views of a reservation that is not yet made."""
-    reserved, combined = (NodeState(*map(writable, resources.now)) for _ in range(2))
+    reserved, combined = (NodeView(*map(writable, resources.now)) for _ in range(2))
     header, groups, numbers, bits = resources.fit_index
     nodes = len(resources.now.nodes)
     placed = Allocation(*(np.empty(most_instances, dtype=np.int64) for _ in range(2)))
@@ -47,16 +47,14 @@ def new_reservation(resources: Resources, jobs: int, most_instances: int) -> Res
 
 
 @inner
-def combine(n: int, now: NodeState, reservation: Reservation) -> None:
+def combine(n: int, now: NodeView, reservation: Reservation) -> None:
     """Set what of node `n` is free both now and when the reservation starts."""
     reserved, combined, index = reservation.reserved, reservation.combined, reservation.fit_index
     here, then, both = now.nodes[n], reserved.nodes[n], combined.nodes[n]
     indexed, idle, old = len(index.bits) > 0, both.idle_gpus, both.index_group
     combined.nodes[n] = here
-    both.free_cpu = min(here.free_cpu, then.free_cpu)
-    both.free_memory = min(here.free_memory, then.free_memory)
-    both.free_rdma = min(here.free_rdma, then.free_rdma)
-    both.free_disk = min(here.free_disk, then.free_disk)
+    for k in range(BESIDE_GPUS):
+        both.free[k] = min(here.free[k], then.free[k])
     both.index_group = old
     group = group_of(both, index.header) if indexed and here.gpu_type else old
     both.index_group = group
@@ -78,7 +76,7 @@ def combine(n: int, now: NodeState, reservation: Reservation) -> None:
 
 
 @inner
-def copy_nodes(source: NodeState, target: NodeState) -> None:
+def copy_nodes(source: NodeView, target: NodeView) -> None:
     """Copy a view. Row by row: an assignment of slices takes longer to compile."""
     for n in range(len(source.nodes)):
         target.nodes[n] = source.nodes[n]
@@ -91,7 +89,7 @@ def copy_nodes(source: NodeState, target: NodeState) -> None:
 
 @inner
 def rate(
-    placement: int, shape: Record, n: int, state: NodeState, scoring: Scoring, reservation: Reservation, size: int
+    placement: int, shape: Record, n: int, state: NodeView, scoring: Scoring, reservation: Reservation, size: int
 ) -> int:
     """Add node `n`, if it holds an instance, with its score to the nodes to pick from; return how many there are."""
     node = state.nodes[n]
@@ -102,7 +100,7 @@ def rate(
 
 
 @inner
-def rate_nodes(placement: int, shape: Record, state: NodeState, resources: Resources, reservation: Reservation) -> int:
+def rate_nodes(placement: int, shape: Record, state: NodeView, resources: Resources, reservation: Reservation) -> int:
     """Score every node that holds an instance; return how many there are."""
     header, numbers, size = resources.fit_index.header, resources.fit_index.numbers, 0
     if shape.gpus == 0:
@@ -120,7 +118,7 @@ def rate_nodes(placement: int, shape: Record, state: NodeState, resources: Resou
 
 @inner
 def place_by_scan(
-    placement: int, shape: Record, count: int, state: NodeState, resources: Resources, reservation: Reservation,
+    placement: int, shape: Record, count: int, state: NodeView, resources: Resources, reservation: Reservation,
     placed: Allocation, at: int,
 ) -> None:  # fmt: skip
     """Place a gang that fits: score every node of its types once, and the nodes that it goes to again."""
@@ -150,15 +148,15 @@ def place_by_scan(
 
 @inner
 def shadow_time(
-    shape: Record, count: int, jobs: Jobs, resources: Resources, events: Events, timetable: Timetable,
+    shape: Record, count: int, jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable,
     reservation: Reservation,
 ) -> float:  # fmt: skip
     """Return when a gang will fit by the estimates of running jobs; `reserved` becomes what is free then."""
     now, ends, heap, then = events.clock.now, reservation.ends, reservation.by_end, reservation.reserved
-    size, placed = events.clock.running, timetable.placed
+    size, placed = events.clock.running, schedule.placed
     for i in range(size):
         j = events.running[i]
-        end = timetable.start[j] + jobs.estimate[j]
+        end = schedule.start[j] + jobs.estimate[j]
         ends[i], heap[i] = end if end > now else now + TICK, j
     heapify(ends, heap, size)
     fits, when = slots(shape, UNLIMITED, then, resources.fit_index.header, resources.fit_index.numbers), now
@@ -177,7 +175,7 @@ def shadow_time(
 
 @inner
 def reserve(
-    placement: int, j: int, jobs: Jobs, resources: Resources, events: Events, timetable: Timetable,
+    placement: int, j: int, jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable,
     reservation: Reservation,
 ) -> None:  # fmt: skip
     """Make job `j` the head: give it the earliest time and nodes at which it fits by estimates."""
@@ -185,7 +183,7 @@ def reserve(
     shape, count, reserved = resources.shapes[kind.shape_id], kind.instances, reservation.reserved
     copy_nodes(resources.now, reserved)
     clock.head = j
-    clock.shadow_time = shadow_time(shape, count, jobs, resources, events, timetable, reservation)
+    clock.shadow_time = shadow_time(shape, count, jobs, resources, events, schedule, reservation)
     place_by_scan(placement, shape, count, reserved, resources, reservation, reservation.placed, 0)
     for n in range(len(resources.now.nodes)):
         combine(n, resources.now, reservation)
@@ -214,7 +212,7 @@ def allocate_beside(
 
 
 @inner
-def take_in_views(shape: Record, resources: Resources, reserved: NodeState, n: int, bits: int) -> None:
+def take_in_views(shape: Record, resources: Resources, reserved: NodeView, n: int, bits: int) -> None:
     """Allocate the GPUs `bits` of node `n`, now and when the reservation starts."""
     now, node, then = resources.now, resources.now.nodes[n], reserved.nodes[n]
     idle = node.idle_gpus

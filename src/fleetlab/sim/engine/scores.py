@@ -17,7 +17,7 @@ from fleetlab.sim.engine.fragments import Usefulness, growth_by_lines, no_lines,
 from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import MAX_TYPES, WHOLE, Floats, Ints, NodeState, Record, Records, Scoring
+from fleetlab.sim.layout import MAX_TYPES, WHOLE, Floats, Ints, NodeView, Record, Records, Scoring
 from fleetlab.sim.nodes import holds, room, take
 from fleetlab.sim.placements import next_random, random_gpu, score
 
@@ -56,7 +56,7 @@ def new_memo(placement: int, shapes: Records, nodes: int) -> Memo | None:
         return None
     plain = shapes.copy()
     plain.memory, plain.types = 0, (1 << MAX_TYPES) - 1
-    rows = np.ascontiguousarray(plain).view(np.int64).reshape(len(plain), len(plain.dtype))
+    rows = np.ascontiguousarray(plain).view(np.int64).reshape(len(plain), plain.itemsize // 8)
     distinct, request = np.unique(rows, axis=0, return_inverse=True)
     requests = np.ascontiguousarray(distinct).view(shapes.dtype).reshape(-1).view(np.recarray)
     count = max(1, min(len(requests), MAX_SCORES // max(1, nodes)))
@@ -109,7 +109,7 @@ def row_of(q: int, row: Ints, owner: Ints, version: Ints) -> int:
 
 @inner
 def refresh(
-    placement: int, shape: Record, node: Record, now: NodeState, scoring: Scoring, memo: Memo, r: int, i: int
+    placement: int, shape: Record, node: Record, now: NodeView, scoring: Scoring, memo: Memo, r: int, i: int
 ) -> None:
     """Score a request, in row `r`, on a node, at position `i`, again."""
     value, card = np.inf, -1
@@ -190,7 +190,7 @@ def place_by_score(
 
 @inner
 def place_randomly(
-    shape: Record, count: int, now: NodeState, random: Ints, able: Ints, placed: Allocation, at: int
+    shape: Record, count: int, now: NodeView, random: Ints, able: Ints, placed: Allocation, at: int
 ) -> int:
     """Place all `count` instances, each on a random node that holds it, or none; return how many are placed."""
     slots, size = 0, 0

@@ -9,7 +9,7 @@ import numpy as np
 from fleetlab.sim import layout
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.engine.index import Index
-from fleetlab.sim.layout import Floats, Ints, NodeState, Record, Records, Scoring, table
+from fleetlab.sim.layout import Floats, Ints, NodeView, Record, Records, Scoring, table
 
 
 class Jobs(NamedTuple):
@@ -30,7 +30,7 @@ class Resources(NamedTuple):
     """Shapes, and the nodes as they are now."""
 
     shapes: Records  # SHAPE
-    now: NodeState
+    now: NodeView
     free: Ints  # [types]: GPU milli
     fit_index: Index
     scoring: Scoring
@@ -43,7 +43,7 @@ class Allocation(NamedTuple):
     gpus: Ints  # bits, counted from the node's first GPU
 
 
-class Timetable(NamedTuple):
+class ScheduleTable(NamedTuple):
     """The result of a loop."""
 
     start: Floats  # [jobs]; nan: never
@@ -74,11 +74,11 @@ class Queues(NamedTuple):
     first_jobs: Ints
 
 
-def new_timetable(first: Ints) -> Timetable:
+def new_schedule(first: Ints) -> ScheduleTable:
     """Make the table of a schedule in which nothing has started."""
     jobs, instances = len(first) - 1, int(first[-1])
     placed = Allocation(np.full(instances, -1, dtype=np.int64), np.zeros(instances, dtype=np.int64))
-    return Timetable(np.full(jobs, np.nan), placed, np.zeros((jobs, len(REASONS))))
+    return ScheduleTable(np.full(jobs, np.nan), placed, np.zeros((jobs, len(REASONS))))
 
 
 def new_events(jobs: int, nodes: int) -> Events:

@@ -11,7 +11,7 @@ import numpy as np
 from fleetlab.sim.codes import OWN_PLACEMENT, RANDOM
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inner, inner_loop
-from fleetlab.sim.layout import NOW, RUNNING, TICK, WHOLE, Floats, Ints, NodeState, Record
+from fleetlab.sim.layout import NOW, RUNNING, TICK, WHOLE, Floats, Ints, NodeView, Record
 from fleetlab.sim.nodes import give_back, holds, intersect, room, take, take_gpus
 from fleetlab.sim.placements import pick, score
 from fleetlab.sim.reference.queue import charge_user, enter, leave
@@ -20,7 +20,7 @@ from fleetlab.sim.reference.work import interrupt, join_neighbors, leave_neighbo
 
 
 @inner
-def slots(shape: Record, enough: int, view: NodeState) -> int:
+def slots(shape: Record, enough: int, view: NodeView) -> int:
     """Return how many instances the nodes could take, counted up to `enough`."""
     count = 0
     for n in range(len(view.nodes)):
@@ -34,19 +34,19 @@ def slots(shape: Record, enough: int, view: NodeState) -> int:
 
 
 @inner
-def fits(shape: Record, count: int, view: NodeState) -> bool:
+def fits(shape: Record, count: int, view: NodeView) -> bool:
     """Return whether `count` instances fit. They are alike, so it does not matter where each goes."""
     return slots(shape, count, view) == count
 
 
 @inner_loop
-def copy(view: NodeState) -> NodeState:
+def copy(view: NodeView) -> NodeView:
     """Copy a view of the nodes, to plan with."""
-    return NodeState(view.nodes.copy(), view.gpus.copy(), view.apps.copy())
+    return NodeView(view.nodes.copy(), view.gpus.copy(), view.apps.copy())
 
 
 @inner
-def leave_common(a: NodeState, b: NodeState, n: int) -> None:
+def leave_common(a: NodeView, b: NodeView, n: int) -> None:
     """Leave on node `n` of `a` only what is free on `b` too."""
     intersect(a.nodes[n], a.gpus, b.nodes[n], b.gpus)
     if a.apps.shape[1] > n:
@@ -59,7 +59,7 @@ def leave_common(a: NodeState, b: NodeState, n: int) -> None:
 
 @inner
 def pick_by_policy(
-    sim: Simulation, policies: Policies, shape: Record, t: int, view: NodeState, nodes: Ints, scores: Floats
+    sim: Simulation, policies: Policies, shape: Record, t: int, view: NodeView, nodes: Ints, scores: Floats
 ) -> int:
     """Return the node that the user's own placement policy picks."""
     n = 0
@@ -78,7 +78,7 @@ def pick_by_policy(
 
 
 @inner
-def rate(rules: Rules, shape: Record, node: Record, view: NodeState, cards: Ints) -> float:
+def rate(rules: Rules, shape: Record, node: Record, view: NodeView, cards: Ints) -> float:
     """Score a node for an instance, infinity if it holds none; `cards` gets the GPU."""
     if not holds(shape, node, view.gpus, view.apps):
         return np.inf
@@ -87,7 +87,7 @@ def rate(rules: Rules, shape: Record, node: Record, view: NodeState, cards: Ints
 
 
 @inner_loop
-def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) -> None:
+def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -> None:
     """Do what `place` does, for several instances: what one takes changes the score of its own node alone."""
     job, shape, nodes = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id], view.nodes
     scores, able, size = np.empty(len(nodes)), np.empty(len(nodes), np.int64), 0
@@ -111,7 +111,7 @@ def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) 
 
 
 @inner_loop
-def place(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeState, at: int) -> None:
+def place(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeView, at: int) -> None:
     """Allocate nodes and GPUs for each instance of a job that fits, one after the other."""
     job, shape, own = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id], rules.placement == OWN_PLACEMENT
     if job.instances > 1 and not own and rules.placement != RANDOM:
@@ -128,7 +128,7 @@ def place(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeS
 
 
 @inner
-def release(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) -> None:
+def release(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -> None:
     """Free what a job has allocated."""
     job, shape = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id]
     for i in range(job.first_instance, job.first_instance + job.instances):
@@ -137,7 +137,7 @@ def release(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) -> 
 
 
 @inner
-def occupy(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) -> None:
+def occupy(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -> None:
     """Allocate for a job the nodes and GPUs that it has in another view."""
     job, shape = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id]
     for i in range(job.first_instance, job.first_instance + job.instances):
@@ -146,7 +146,7 @@ def occupy(sim: Simulation, rules: Rules, t: int, view: NodeState, at: int) -> N
 
 
 @inner
-def slots_gained(sim: Simulation, rules: Rules, shape: Record, t: int, view: NodeState, at: int, sign: int) -> int:
+def slots_gained(sim: Simulation, rules: Rules, shape: Record, t: int, view: NodeView, at: int, sign: int) -> int:
     """Release a job (1) or let it occupy its nodes (-1); return how many more instances of `shape` fit then."""
     job, own, more = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id], 0
     for i in range(job.first_instance, job.first_instance + job.instances):
@@ -180,7 +180,7 @@ def set_level_timer(sim: Simulation, rules: Rules, t: int) -> None:
 
 
 @inner
-def begin(sim: Simulation, rules: Rules, t: int, now: NodeState) -> None:
+def begin(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
     """Start a job that has its nodes."""
     job, clock = sim.jobs[t], sim.clock
     leave(sim, t, clock.now)
@@ -199,7 +199,7 @@ def begin(sim: Simulation, rules: Rules, t: int, now: NodeState) -> None:
 
 
 @inner_loop
-def start(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState) -> None:
+def start(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView) -> None:
     """Place a job that fits, and start it."""
     place(sim, rules, policies, t, now, NOW)
     begin(sim, rules, t, now)
@@ -230,7 +230,7 @@ def list_freed(sim: Simulation, n: int) -> None:
 
 
 @inner
-def end_run(sim: Simulation, rules: Rules, t: int, now: NodeState) -> None:
+def end_run(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
     """End the run of a job that has released its nodes."""
     job, clock = sim.jobs[t], sim.clock
     if rules.sharing:
@@ -250,7 +250,7 @@ def end_run(sim: Simulation, rules: Rules, t: int, now: NodeState) -> None:
 
 
 @inner
-def requeue(sim: Simulation, rules: Rules, t: int, now: NodeState, saved: int) -> None:
+def requeue(sim: Simulation, rules: Rules, t: int, now: NodeView, saved: int) -> None:
     """Let a job that has lost its nodes wait again; its work is saved (1) or lost since the last checkpoint."""
     interrupt(sim, rules, t, saved)
     end_run(sim, rules, t, now)

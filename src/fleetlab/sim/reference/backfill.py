@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner, inner_loop
-from fleetlab.sim.layout import NOW, PLANNED, TICK, UNLIMITED, Floats, Ints, NodeState
+from fleetlab.sim.layout import NOW, PLANNED, TICK, UNLIMITED, Floats, Ints, NodeView
 from fleetlab.sim.reference.allocation import begin, copy, fits, leave_common, occupy, place, slots, slots_gained
 from fleetlab.sim.reference.state import Policies, Rules, Simulation, on_tick
 from fleetlab.sim.reference.work import estimated_length
@@ -31,7 +31,7 @@ def running_by_end(sim: Simulation) -> tuple[Floats, Ints]:
 
 
 @inner_loop
-def reserve(sim: Simulation, rules: Rules, policies: Policies, t: int, reserved: NodeState) -> float:
+def reserve(sim: Simulation, rules: Rules, policies: Policies, t: int, reserved: NodeView) -> float:
     """Return when the first job in the queue will fit, by estimates; `reserved` becomes what is free beside it then."""
     job = sim.jobs[t]
     shape = rules.shapes[job.shape_id]
@@ -49,7 +49,7 @@ def reserve(sim: Simulation, rules: Rules, policies: Policies, t: int, reserved:
 
 
 @inner_loop
-def combine(now: NodeState, reserved: NodeState) -> NodeState:
+def combine(now: NodeView, reserved: NodeView) -> NodeView:
     """Return what is free both now and beside the reservation."""
     combined = copy(now)
     for n in range(len(combined.nodes)):
@@ -58,7 +58,7 @@ def combine(now: NodeState, reserved: NodeState) -> NodeState:
 
 
 @inner
-def combine_at(sim: Simulation, t: int, combined: NodeState, now: NodeState) -> None:
+def combine_at(sim: Simulation, t: int, combined: NodeView, now: NodeView) -> None:
     """A job has started: leave of `combined` only what is still free now on its nodes."""
     job = sim.jobs[t]
     for i in range(job.first_instance, job.first_instance + job.instances):
@@ -67,7 +67,7 @@ def combine_at(sim: Simulation, t: int, combined: NodeState, now: NodeState) -> 
 
 @inner_loop
 def start_beside(
-    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, reserved: NodeState, combined: NodeState
+    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, reserved: NodeView, combined: NodeView
 ) -> None:
     """Start a job on what is free both now and beside the reservation."""
     place(sim, rules, policies, t, combined, NOW)
@@ -103,7 +103,7 @@ def add_step(plan: Plan, time: float, action: int, t: int) -> None:
 
 @inner
 def fits_until(
-    sim: Simulation, rules: Rules, t: int, plan: Plan, k: int, ahead: NodeState, free: NodeState, end: float
+    sim: Simulation, rules: Rules, t: int, plan: Plan, k: int, ahead: NodeView, free: NodeView, end: float
 ) -> bool:
     """Return whether a job that fits in `free` fits there until `end`; `free` is left with what is free all that time.
 
@@ -126,7 +126,7 @@ def fits_until(
 
 
 @inner_loop
-def earliest_start(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, plan: Plan) -> float:
+def earliest_start(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, plan: Plan) -> float:
     """Return the first time from which on a job fits for its estimated runtime; its nodes are planned."""
     job, at, k = sim.jobs[t], sim.clock.now, 0
     shape, length = rules.shapes[job.shape_id], max(TICK, estimated_length(sim, rules, t))
@@ -163,7 +163,7 @@ def plan_running(sim: Simulation, size: int) -> Plan:
 
 
 @inner_loop
-def plan_next(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeState, plan: Plan) -> None:
+def plan_next(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, plan: Plan) -> None:
     """Plan the earliest start of a job that delays none in the plan, and start it if that is now."""
     job, clock = sim.jobs[t], sim.clock
     at = earliest_start(sim, rules, policies, t, now, plan)

@@ -17,7 +17,7 @@ One event through the loop
 7. Elastic pools are tended.
 
 The loop owns the truth: a placement policy is asked only about nodes that hold an instance, so nothing is allocated
-twice. Node state is in `layout.NodeState`, everything else in `state.Simulation`.
+twice. Node state is in `layout.NodeView`, everything else in `state.Simulation`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fleetlab.sim.jit import inner, loop
-from fleetlab.sim.layout import DONE, NOW, NodeState
+from fleetlab.sim.layout import DONE, NOW, NodeView
 from fleetlab.sim.reference.allocation import end_run, log_run, release, set_level_timer
 from fleetlab.sim.reference.node_events import RING, STRIKE, TEND, NodeEvents, log_uptime
 from fleetlab.sim.reference.passes import forget_freed
@@ -36,8 +36,8 @@ from fleetlab.sim.reference.ranking import key_at_arrival
 from fleetlab.sim.reference.state import Policies, Rules, Simulation, next_timer
 from fleetlab.sim.reference.work import lost_so_far, run_length
 
-Pass = Callable[[Simulation, NodeState, Rules, Policies], int]
-Handler = Callable[[Simulation, NodeState, Rules, NodeEvents, int, int], int]
+Pass = Callable[[Simulation, NodeView, Rules, Policies], int]
+Handler = Callable[[Simulation, NodeView, Rules, NodeEvents, int, int], int]
 FINISHED, CALL_AGAIN, POLICY_ERROR = range(3)  # results of `run`; CALL_AGAIN: after emptying the logs
 INSTANTS = 250  # after so many `run` returns to Python, which reports progress and may stop
 
@@ -54,7 +54,7 @@ def next_instant(sim: Simulation, events: NodeEvents) -> float:
 
 
 @inner
-def complete(sim: Simulation, rules: Rules, now: NodeState) -> None:
+def complete(sim: Simulation, rules: Rules, now: NodeView) -> None:
     """End the jobs that are done. Timers of one time ring in order: completions of jobs before others."""
     clock = sim.clock
     while next_timer(sim) == clock.now and sim.timers[0] < len(sim.jobs):
@@ -110,7 +110,7 @@ def finish(sim: Simulation, rules: Rules, events: NodeEvents, stop: float) -> No
 
 @loop
 def run(
-    sim: Simulation, now: NodeState, rules: Rules, events: NodeEvents, schedule: Pass, handle: Handler,
+    sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, schedule: Pass, handle: Handler,
     policies: Policies,
 ) -> int:  # fmt: skip
     """Play all events from where the clock stands, with one scheduling pass (`schedule`) at each instant."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetlab.sim.events import BACK, DRAIN, RECLAIM
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import NOW, Ints, NodeState, Records
+from fleetlab.sim.layout import NOW, Ints, NodeView, Records
 from fleetlab.sim.nodes import holds, room, take
 from fleetlab.sim.reference.allocation import list_freed, release, requeue
 from fleetlab.sim.reference.state import Rules, Simulation, on_tick, set_timer
@@ -29,7 +29,7 @@ class NodeEvents(NamedTuple):
 
 
 @inner
-def update_up(sim: Simulation, events: NodeEvents, n: int, now: NodeState) -> None:
+def update_up(sim: Simulation, events: NodeEvents, n: int, now: NodeView) -> None:
     """Let node `n` take jobs if it is on and in service, and log when it goes down or comes up."""
     status, node, clock = sim.nodes[n], now.nodes[n], sim.clock
     up = status.power == ON and status.service == IN_SERVICE
@@ -66,7 +66,7 @@ def runs_on(sim: Simulation, t: int, n: int) -> bool:
 
 
 @inner
-def fail_jobs(sim: Simulation, rules: Rules, n: int, now: NodeState, saved: int) -> None:
+def fail_jobs(sim: Simulation, rules: Rules, n: int, now: NodeView, saved: int) -> None:
     """Requeue all jobs on node `n`: of a gang all instances."""
     k = 0
     while k < sim.clock.running:
@@ -80,7 +80,7 @@ def fail_jobs(sim: Simulation, rules: Rules, n: int, now: NodeState, saved: int)
 
 
 @inner
-def apply_failure_events(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeState) -> None:
+def apply_failure_events(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeView) -> None:
     """Apply the failure events of this instant."""
     clock = sim.clock
     while clock.node_events < len(events.failure_events):
@@ -109,7 +109,7 @@ def timer_of(sim: Simulation, kind: int, n: int) -> int:
 
 
 @inner
-def is_needed(sim: Simulation, rules: Rules, n: int, nodes: Records, now: NodeState) -> bool:
+def is_needed(sim: Simulation, rules: Rules, n: int, nodes: Records, now: NodeView) -> bool:
     """Return whether a job waits of which node `n`, as `nodes` has it, could hold an instance."""
     for k in range(sim.clock.waiting):
         group = sim.groups[sim.waiting[k]]
@@ -119,7 +119,7 @@ def is_needed(sim: Simulation, rules: Rules, n: int, nodes: Records, now: NodeSt
 
 
 @inner_loop
-def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: NodeState, left: Ints) -> bool:
+def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: NodeView, left: Ints) -> bool:
     """Fill node `n`, taken as empty, with waiting instances that are `left`; return whether it took any."""
     nodes, gpus, apps = events.empty_nodes.copy(), now.gpus.copy(), now.apps.copy()
     filled = False
@@ -134,7 +134,7 @@ def fill_node(sim: Simulation, rules: Rules, events: NodeEvents, n: int, now: No
 
 
 @inner_loop
-def grow(sim: Simulation, rules: Rules, events: NodeEvents, p: int, now: NodeState) -> None:
+def grow(sim: Simulation, rules: Rules, events: NodeEvents, p: int, now: NodeView) -> None:
     """Boot as many nodes of a pool as the waiting jobs need, beside those that boot already."""
     left = np.empty(sim.clock.waiting, np.int64)
     for k in range(sim.clock.waiting):
@@ -151,7 +151,7 @@ def grow(sim: Simulation, rules: Rules, events: NodeEvents, p: int, now: NodeSta
 
 
 @inner_loop
-def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: NodeState) -> None:
+def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: NodeView) -> None:
     """Handle a timer of a node or a pool; idle nodes are looked at after every pass anyway."""
     nodes, n = len(sim.nodes), item - 2 * len(sim.jobs)
     if n >= BOOTED * nodes:
@@ -162,7 +162,7 @@ def ring(sim: Simulation, rules: Rules, events: NodeEvents, item: int, now: Node
 
 
 @inner_loop
-def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeState) -> None:
+def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeView) -> None:
     """After a pass: switch off nodes that were idle too long, and set a timer to grow where jobs wait."""
     time, on = sim.clock.now, np.zeros(len(events.pools), np.int64)
     for n in range(len(sim.nodes)):
@@ -195,7 +195,7 @@ def tend_pools(sim: Simulation, rules: Rules, events: NodeEvents, now: NodeState
 
 
 @value
-def handle(sim: Simulation, now: NodeState, rules: Rules, events: NodeEvents, what: int, item: int) -> int:
+def handle(sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, what: int, item: int) -> int:
     """Do all that this module does. It is compiled by itself, and only where something happens to nodes."""
     if what == STRIKE:
         apply_failure_events(sim, rules, events, now)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetlab.sim.codes import BY_GANG, BY_GPU, BY_HEAD, BY_ORDER, BY_QUOTA, BY_TYPE, NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import Ints, NodeState, Record
+from fleetlab.sim.layout import Ints, NodeView, Record
 from fleetlab.sim.nodes import holds, room, wait_reason
 from fleetlab.sim.reference.allocation import copy, fits, slots, start
 from fleetlab.sim.reference.backfill import combine, combine_at, plan_next, plan_running, reserve, start_beside
@@ -27,7 +27,7 @@ def forget_freed(sim: Simulation) -> None:
 
 
 @inner
-def freed_slots(sim: Simulation, shape: Record, enough: int, now: NodeState) -> int:
+def freed_slots(sim: Simulation, shape: Record, enough: int, now: NodeView) -> int:
     """Return how many instances the nodes freed since the last pass could hold, counted up to `enough`."""
     count = 0
     for k in range(sim.clock.freed):
@@ -38,7 +38,7 @@ def freed_slots(sim: Simulation, shape: Record, enough: int, now: NodeState) -> 
 
 
 @inner
-def find_able(sim: Simulation, rules: Rules, now: NodeState) -> int:
+def find_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
     """Mark the groups that may fit where they did not before, and of these those that fit; return how many do.
 
     What fitted when a group was last counted, and what was freed since, bounds what fits now: few are counted again.
@@ -80,7 +80,7 @@ def try_able(sim: Simulation) -> None:
 
 
 @inner_loop
-def free_by_type(now: NodeState) -> Ints:
+def free_by_type(now: NodeView) -> Ints:
     """Return the free GPU milli on nodes that are up, by the number of their type."""
     free = np.zeros(64, np.int64)
     for n in range(len(now.nodes)):
@@ -90,7 +90,7 @@ def free_by_type(now: NodeState) -> Ints:
 
 
 @inner
-def quick_reason(shape: Record, count: int, free: Ints, now: NodeState) -> int:
+def quick_reason(shape: Record, count: int, free: Ints, now: NodeView) -> int:
     """Return what `wait_reason` returns, without counting where too little is free in all, or some instances fit."""
     need, anywhere, typed = count * shape.gpus * shape.milli, 0, 0
     for t in range(len(free)):
@@ -104,7 +104,7 @@ def quick_reason(shape: Record, count: int, free: Ints, now: NodeState) -> int:
 
 
 @inner_loop
-def update_reasons(sim: Simulation, rules: Rules, now: NodeState) -> None:
+def update_reasons(sim: Simulation, rules: Rules, now: NodeView) -> None:
     """After a pass: charge each waiting group to what it waits for."""
     free = free_by_type(now)
     for k in range(sim.clock.waiting):
@@ -131,7 +131,7 @@ def update_reasons(sim: Simulation, rules: Rules, now: NodeState) -> None:
 
 
 @inner
-def still_blocked(sim: Simulation, rules: Rules, t: int, now: NodeState) -> bool:
+def still_blocked(sim: Simulation, rules: Rules, t: int, now: NodeView) -> bool:
     """Return whether `t` is the head that did not fit before, and no node freed since holds an instance of it."""
     if t != sim.clock.head:
         return False
@@ -143,7 +143,7 @@ def still_blocked(sim: Simulation, rules: Rules, t: int, now: NodeState) -> bool
 
 
 @value
-def pass_none(sim: Simulation, now: NodeState, rules: Rules, policies: Policies) -> int:
+def pass_none(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start jobs in order; all wait behind the first that does not fit."""
     clock, head, reason = sim.clock, -1, 0
     before = clock.head
@@ -176,7 +176,7 @@ def pass_none(sim: Simulation, now: NodeState, rules: Rules, policies: Policies)
 
 
 @value
-def pass_greedy(sim: Simulation, now: NodeState, rules: Rules, policies: Policies) -> int:
+def pass_greedy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start every job that fits, in order."""
     able = find_able(sim, rules, now)
     if able:
@@ -200,7 +200,7 @@ def pass_greedy(sim: Simulation, now: NodeState, rules: Rules, policies: Policie
 
 
 @value
-def pass_easy(sim: Simulation, now: NodeState, rules: Rules, policies: Policies) -> int:
+def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start jobs in order; the first that does not fit gets a reservation, which no other may delay."""
     able = find_able(sim, rules, now)
     if able:
@@ -227,8 +227,8 @@ def pass_easy(sim: Simulation, now: NodeState, rules: Rules, policies: Policies)
 
 @inner_loop
 def backfill(
-    sim: Simulation, now: NodeState, rules: Rules, policies: Policies, able: int, size: int, shadow_time: float,
-    reserved: NodeState,
+    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow_time: float,
+    reserved: NodeView,
 ) -> None:  # fmt: skip
     """Start jobs that end before the reservation starts, or that fit beside it."""
     combined = combine(now, reserved)
@@ -252,7 +252,7 @@ def backfill(
 
 
 @value
-def pass_conservative(sim: Simulation, now: NodeState, rules: Rules, policies: Policies) -> int:
+def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Plan a start for every waiting job; a job starts only where that delays none before it."""
     able = find_able(sim, rules, now)
     if able:
@@ -271,7 +271,7 @@ def pass_conservative(sim: Simulation, now: NodeState, rules: Rules, policies: P
 
 
 @inner
-def count_able(sim: Simulation, rules: Rules, now: NodeState) -> int:
+def count_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
     """Return how many of the groups tried still fit and have a waiting job."""
     able = 0
     for k in range(sim.clock.waiting):

@@ -12,11 +12,13 @@ import polars as pl
 from numba import config, typeof, types
 from numba.core.types import CompileResultWAP
 
-from fleetlab.core import Cluster, PolicyError
+from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
+from fleetlab.core.events import Event, Recovery
 from fleetlab.sim import layout
-from fleetlab.sim.codes import BACKFILLS, MOVING, ORDERS, OWN_ORDER, PLACES, PREEMPTIVE
-from fleetlab.sim.events import DOWN, RECLAIM, Event, Growth, Outages, Recovery, growth_of, outages_of
-from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeState, Records, Scoring, table, writable
+from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
+from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, growth_of, outages_of
+from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
@@ -24,7 +26,7 @@ from fleetlab.sim.reference.passes import pass_conservative, pass_easy, pass_gre
 from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
-from fleetlab.sim.schedule import Played, Progress, Segments, Up
+from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.world import World
 
 __all__ = ["Speeds", "play", "speeds_of"]
@@ -59,16 +61,16 @@ def play(
     """
     recovery = recovery or Recovery()
     code = ORDERS.index(order) if isinstance(order, str) else OWN_ORDER
-    preempt = preempt or code in PREEMPTIVE
-    if preempt and backfill in ("easy", "conservative"):
-        msg = f"a job that may put others off needs no reservation: `{backfill}` with preemption"
-        raise PolicyError(msg, hint="preemption goes with the backfills strict and skip")
+    preempt = preempt or (isinstance(order, str) and ORDERS[order].preemptive)
+    if preempt and BACKFILLS[backfill].reserves:
+        msg = f"a preemptive order needs no reservation: `{backfill}` with preemption"
+        raise PolicyError(msg, hint="preemption goes with the backfill rules none and greedy")
     outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)
     rules = Rules(
         order=code,
-        moving=int(code in MOVING if isinstance(order, str) else order.moves),
+        moving=int(ORDERS[order].dynamic if isinstance(order, str) else order.moves),
         backfill=BACKFILLS.index(backfill),
-        placement=PLACES.index(placement if isinstance(placement, str) else "own"),
+        placement=PLACEMENTS.index(placement) if isinstance(placement, str) else OWN_PLACEMENT,
         preempt=int(preempt),
         sharing=int(speeds is not None),
         quota=int(quota is not None),
@@ -80,14 +82,14 @@ def play(
         memory=_total(world.capacity.memory),
         gpu=_total(world.capacity.gpu),
         aging_weight=float(weight),
-        levels=np.array(sorted(levels) if order == "las" else [], dtype=np.float64),
+        levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else writable(speeds.alone),
         pair=np.ones((1, 1)) if speeds is None else writable(speeds.pair),
         shapes=writable(world.shapes),
         scoring=_scoring(world, seed),
     )
     interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
-    now = NodeState(writable(world.nodes), writable(world.gpus), writable(world.apps))
+    now = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
     node_events = _node_events(now, outages, growth)
     sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
     _set_status(sim, now, growth)
@@ -117,12 +119,12 @@ class _Loop:
     """The compiled loop, called as often as its logs fill up."""
 
     def __init__(
-        self, sim: Simulation, now: NodeState, rules: Rules, events: NodeEvents, policies: Policies, *,
+        self, sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, policies: Policies, *,
         with_events: bool,
     ) -> None:  # fmt: skip
         self.sim, self.events, self.with_events = sim, events, with_events
         common = (sim, now, rules)
-        chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS[rules.backfill]]
+        chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS.names[rules.backfill]]
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
         self.arguments = (*common, events, schedule, handler, policies)
@@ -219,7 +221,7 @@ def _outages_and_growth(
     return outages, growth_of(events, cluster)
 
 
-def _node_events(now: NodeState, outages: Outages, growth: Growth) -> NodeEvents:
+def _node_events(now: NodeView, outages: Outages, growth: Growth) -> NodeEvents:
     """Make the tables of node events; nodes of elastic pools start switched off, all but the first few."""
     empty = now.nodes.copy()
     least, boot, every, idle = growth.rules.T
@@ -230,7 +232,7 @@ def _node_events(now: NodeState, outages: Outages, growth: Growth) -> NodeEvents
     return NodeEvents(failures, pools, empty, table(4 * len(empty) + 16, layout.UPTIME))
 
 
-def _set_status(sim: Simulation, now: NodeState, growth: Growth) -> None:
+def _set_status(sim: Simulation, now: NodeView, growth: Growth) -> None:
     """Set which nodes are on, and the pool that each is switched with."""
     on = now.nodes.up == 1
     sim.nodes.pool, sim.nodes.power = growth.pool, np.where(on, ON, OFF)
@@ -287,7 +289,7 @@ def _simulation(
 
 def _fixed_key(world: World, code: int) -> Floats:
     keys = {"smallest": world.gpu_milli, "largest": -world.gpu_milli, "priority": -world.priority}
-    return keys.get(ORDERS[code], np.zeros(len(world.submit))).astype(np.float64)
+    return keys.get(ORDERS.names[code] if code < OWN_ORDER else "", np.zeros(len(world.submit))).astype(np.float64)
 
 
 def _ints(*shape: int) -> Ints:

@@ -7,7 +7,7 @@ import numpy as np
 from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.heap import push
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import NOW, UNLIMITED, Ints, NodeState
+from fleetlab.sim.layout import NOW, UNLIMITED, Ints, NodeView
 from fleetlab.sim.nodes import wait_reason
 from fleetlab.sim.reference.allocation import copy, fits, occupy, release, requeue, slots, slots_gained, start
 from fleetlab.sim.reference.passes import find_able, try_all, update_reasons
@@ -19,7 +19,7 @@ NO_VIEW = -2  # there is no preemptible view yet
 
 
 @inner_loop
-def preemptible_view(sim: Simulation, rules: Rules, t: int, now: NodeState, worst: Ints) -> tuple[NodeState, int]:
+def preemptible_view(sim: Simulation, rules: Rules, t: int, now: NodeView, worst: Ints) -> tuple[NodeView, int]:
     """Return what would be free without the jobs that rank after `t`, and the place in `worst` of the best of them."""
     view, k = copy(now), 0
     while k < len(worst) and (worst[k] < 0 or ranks_after(sim.jobs, worst[k], t)):
@@ -30,7 +30,7 @@ def preemptible_view(sim: Simulation, rules: Rules, t: int, now: NodeState, wors
 
 
 @inner
-def narrow_view(sim: Simulation, rules: Rules, t: int, view: NodeState, worst: Ints, best: int) -> int:
+def narrow_view(sim: Simulation, rules: Rules, t: int, view: NodeView, worst: Ints, best: int) -> int:
     """Put jobs of `worst` that do not rank after `t` back into the view, as the queue goes on to later ranks."""
     while best >= 0 and (worst[best] < 0 or not ranks_after(sim.jobs, worst[best], t)):
         if worst[best] >= 0:
@@ -40,7 +40,7 @@ def narrow_view(sim: Simulation, rules: Rules, t: int, view: NodeState, worst: I
 
 
 @inner
-def choose_victims(sim: Simulation, rules: Rules, t: int, now: NodeState, worst: Ints, victims: Ints) -> int:
+def choose_victims(sim: Simulation, rules: Rules, t: int, now: NodeView, worst: Ints, victims: Ints) -> int:
     """Release running jobs, the last-ranked first, until `t` fits, as it will; return how many of them it needs."""
     shape, count, n, chosen = rules.shapes[sim.jobs[t].shape_id], sim.jobs[t].instances, 0, 0
     room = slots(shape, UNLIMITED, now)
@@ -61,7 +61,7 @@ def choose_victims(sim: Simulation, rules: Rules, t: int, now: NodeState, worst:
 
 
 @inner
-def evict(sim: Simulation, rules: Rules, t: int, now: NodeState, size: int) -> int:
+def evict(sim: Simulation, rules: Rules, t: int, now: NodeView, size: int) -> int:
     """Let a running job that was released wait again; it may be tried again in this pass: return how many are tried."""
     job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
     if group.length == 0:
@@ -74,7 +74,7 @@ def evict(sim: Simulation, rules: Rules, t: int, now: NodeState, size: int) -> i
 
 
 @value
-def pass_preempt(sim: Simulation, now: NodeState, rules: Rules, policies: Policies) -> int:
+def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start jobs in order, and evict running jobs that rank after them where that makes them fit."""
     head, reason = -1, 0
     find_able(sim, rules, now)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Slowdown, WorkloadError
+from fleetlab.core import Speed, WorkloadError
 from fleetlab.sim.layout import WHOLE, Floats, Ints
 from fleetlab.sim.world import World
 
@@ -24,9 +24,7 @@ class Speeds:
     of: Ints  # [jobs]: the class of each
 
 
-def speeds_of(
-    slowdown: Slowdown, mode: str, world: World, *, classes: Sequence[str] | pl.Series | None = None
-) -> Speeds:
+def speeds_of(profile: Speed, mode: str, world: World, *, classes: Sequence[str] | pl.Series | None = None) -> Speeds:
     """How jobs of a world slow each other by a profile, in one of its modes.
 
     Next to several neighbours a job is slowed by each in turn: its speed alone times, for each of them, the part of
@@ -34,17 +32,17 @@ def speeds_of(
     classes are light, medium and heavy they may be left out: a job is taken to keep as much of a GPU busy as it asks
     for.
     """
-    rows = slowdown.frame.filter(pl.col("mode").cast(pl.String) == mode)
+    rows = profile.frame.filter(pl.col("mode").cast(pl.String) == mode)
     names = sorted(set(rows["workload"]))
     if not names:
-        has = ", ".join(slowdown.frame["mode"].cast(pl.String).unique(maintain_order=True))
-        msg = f"no mode of that name in the slowdown profile of {slowdown.device}: `{mode}`"
+        has = ", ".join(profile.frame["mode"].cast(pl.String).unique(maintain_order=True))
+        msg = f"no mode of that name in the speed profile of {profile.device}: `{mode}`"
         raise WorkloadError(msg, hint=f"it has {has}")
-    alone = np.array([slowdown.speed(mode, a).value for a in names])
+    alone = np.array([profile.speed(mode, a).value for a in names])
     if mode == "exclusive":
         pair = np.ones((len(names), len(names)))
     else:
-        pair = np.array([[slowdown.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
+        pair = np.array([[profile.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
     of = _classes(names, world, classes)
     if mode == "mig":  # a profile tells the speed on a slice; who has whole cards is on none: a class of its own
         alone, pair = np.append(alone, 1.0), np.pad(pair, (0, 1), constant_values=1.0)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import NOW, WHOLE, NodeState, Record
+from fleetlab.sim.layout import NOW, WHOLE, NodeView, Record
 from fleetlab.sim.reference.state import Rules, Simulation, on_tick, set_timer
 
 
@@ -95,7 +95,7 @@ def start_run(sim: Simulation, rules: Rules, t: int) -> None:
 
 
 @inner
-def shared_gpu(sim: Simulation, rules: Rules, now: NodeState, i: int) -> int:
+def shared_gpu(sim: Simulation, rules: Rules, now: NodeView, i: int) -> int:
     """Return the GPU that instance `i` has a fraction of; -1 if it has none or whole ones."""
     instance = sim.instances[i]
     shape = rules.shapes[sim.jobs[instance.job].shape_id]
@@ -165,7 +165,7 @@ def update_tenants(sim: Simulation, rules: Rules, g: int) -> None:
 
 
 @inner
-def join_neighbors(sim: Simulation, rules: Rules, now: NodeState, t: int) -> None:
+def join_neighbors(sim: Simulation, rules: Rules, now: NodeView, t: int) -> None:
     """Slow a job that has just started, and its neighbors."""
     job = sim.jobs[t]
     first, end = job.first_instance, job.first_instance + job.instances
@@ -182,7 +182,7 @@ def join_neighbors(sim: Simulation, rules: Rules, now: NodeState, t: int) -> Non
 
 
 @inner
-def leave_neighbors(sim: Simulation, rules: Rules, now: NodeState, t: int) -> None:
+def leave_neighbors(sim: Simulation, rules: Rules, now: NodeView, t: int) -> None:
     """Speed up the neighbors of a job that has just ended."""
     job = sim.jobs[t]
     first, end = job.first_instance, job.first_instance + job.instances

@@ -1,4 +1,0 @@
-"""Load for a server on this machine: requests by a timetable that does not wait for answers, or clients that do.
-
-On a measuring machine it is started as `python -m fleetlab.bench.load URL …`, elsewhere as `fleetlab bench load URL …`.
-"""

@@ -1,0 +1,349 @@
+"""Tenants of one process: on streams of one kind, with one above the other, or each on SMs of its own (green contexts).
+
+Processes share a card by turns or by MPS; threads of one process have these three ways besides. Green contexts split
+the SMs once, so that the parts are disjoint: contexts from separate splits may overlap. Memory, its bandwidth and the
+second-level cache stay shared. Cells are written as a suite writes them: one stage, in which a tenant on all SMs by
+itself is what every other is compared with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fleetlab.bench.loops import saturate
+from fleetlab.bench.window import tally
+from fleetlab.bench.workloads import Work, make
+from fleetlab.devices.clock import Clock, clock_of
+from fleetlab.devices.errors import BenchError
+from fleetlab.devices.nvml import Monitor
+
+PAIRS = (
+    ("resnet-infer", "resnet-train"),
+    ("resnet-infer", "llm-decode"),
+    ("llm-decode", "resnet-train"),
+    ("bert-infer", "bert-train"),
+)
+SELF = "fleetlab.bench.one_process"
+WAYS = ("streams", "priority", "green")
+MARK = {"streams": ("", ""), "priority": ("!high", "!low")}  # of a seat's name, for the first and the second
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Where one tenant runs: a stream, and what is said of it after the tenant's name."""
+
+    mark: str
+    stream: Any = None  # None: the CPU has none
+
+    def entered(self) -> AbstractContextManager[Any]:
+        """In this thread, from here on to the end of the block.
+
+        The stream alone does it: a green context that were made current would take cuDNN's handles from under it.
+        """
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+
+def lanes(way: str, *, device: torch.device, sms: int = 64) -> list[Lane]:
+    """Two lanes side by side."""
+    if way not in WAYS:
+        msg = f"no way for tenants of one process by that name: `{way}`"
+        raise BenchError(msg, hint=f"there are {', '.join(WAYS)}")
+    if device.type != "cuda":
+        return [Lane(mark) for mark in MARK.get(way, (f"@{sms}sms", f"@{sms}sms"))]
+    if way == "green":
+        return _green(device, sms)
+    above = (-1, 0) if way == "priority" else (0, 0)
+    return [Lane(m, torch.cuda.Stream(device, priority=p)) for m, p in zip(MARK[way], above, strict=True)]  # type: ignore[no-untyped-call]
+
+
+def _green(device: torch.device, sms: int) -> list[Lane]:
+    """One split into two parts of `sms` each, what is left of the card unused."""
+    try:
+        from cuda.bindings import driver  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        msg = "no green contexts: CUDA's Python bindings are not installed"
+        raise BenchError(msg, hint="they come with the builds of PyTorch for a GPU (cuda-bindings)") from None
+    torch.zeros(1, device=device)  # the primary context must be there
+    card = _told(driver.cuDeviceGet(device.index or 0))
+    whole = _told(driver.cuDeviceGetDevResource(card, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+    parts, count, _ = _told(driver.cuDevSmResourceSplitByCount(2, whole, 0, sms))
+    if count != 2:
+        msg = f"the card cannot give {sms} SMs twice"
+        raise BenchError(msg, hint=f"it has {whole.sm.smCount}, in steps of 8")
+    return [_green_lane(driver, card, part) for part in parts]
+
+
+def _green_lane(driver: Any, card: Any, part: Any) -> Lane:  # noqa: ANN401  the driver's own handles
+    described = _told(driver.cuDevResourceGenerateDesc([part], 1))
+    flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
+    green = _told(driver.cuGreenCtxCreate(described, card, flags))
+    stream = _told(driver.cuGreenCtxStreamCreate(green, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+    return Lane(f"@{part.sm.smCount}sms", torch.cuda.ExternalStream(int(stream)))  # type: ignore[no-untyped-call]
+
+
+def _told(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    status, *found = answer
+    if int(status):
+        msg = f"the driver refused: {status.name if hasattr(status, 'name') else status}"
+        raise BenchError(msg, hint="green contexts need CUDA 12.4 or later")
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+# --- a tenant in a thread --------------------------------------------------------------------------------------------
+
+
+class Tenant(threading.Thread):
+    """Loads in its lane, then runs whenever it is told, for as long as the process lives."""
+
+    def __init__(self, name: str, lane: Lane, device: torch.device, *, tiny: bool) -> None:
+        super().__init__(daemon=True)
+        self.name, self.lane, self._device, self._tiny = name, lane, device, tiny
+        self.seat = name + lane.mark
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._order: tuple[float, float, float] | None = None
+        self.told: dict[str, Any] = {}
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """In its own thread."""
+        try:
+            with self.lane.entered():
+                work, clock = self._load()
+                self._done.release()
+                while True:
+                    self._go.acquire()
+                    if self._order is None:
+                        return
+                    self.told = self._ran(work, clock, *self._order)
+                    self._done.release()
+        except Exception as e:  # a tenant's failure is a record
+            self.error = e
+            self._done.release()
+
+    def _load(self) -> tuple[Work, Clock]:
+        work = make(self.name, tiny=self._tiny)
+        work.setup(self._device)
+        for _ in range(3):
+            work.step()
+        self.about = {"unit": work.unit, "how": getattr(work, "how", "")}
+        return work, clock_of(self._device)
+
+    def _ran(self, work: Work, clock: Clock, at: float, settle: float, window: float) -> dict[str, Any]:
+        while (left := at - time.monotonic()) > 0:
+            time.sleep(left)
+        fed = saturate(work, clock, until=at + settle + window + 0.1)
+        if fed.error is not None:
+            raise fed.error
+        return tally(fed, at + settle, at + settle + window) | {"cpu": 0.0, "late": 0.0}
+
+    def wait(self, within: float) -> bool:
+        """Until it has loaded or run; False if it failed."""
+        if not self._done.acquire(timeout=within):
+            self.error = TimeoutError(f"no answer within {within:.0f} s")
+        return self.error is None
+
+    def go(self, *order: float) -> None:
+        """Run from `at`."""
+        self._order = (order[0], order[1], order[2])
+        self._go.release()
+
+    def end(self) -> None:
+        """Let go of it."""
+        self._order = None
+        self._go.release()
+        self.join(timeout=10)
+
+
+def measure(
+    pairs: tuple[tuple[str, str], ...],
+    out: Path,
+    *,
+    ways: tuple[str, ...] = WAYS,
+    sms: int = 64,
+    device: str = "cuda",
+    tiny: bool = False,
+    settle: float = 0.5,
+    window: float = 2.0,
+    limit: float = 300.0,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Each of a pair alone and both together, in each way, into `out` as a suite's folder."""
+    on = torch.device(device)
+    if on.type == "cuda" and not torch.cuda.is_available():
+        msg = "no NVIDIA GPU on this machine"
+        raise BenchError(msg, hint="--rehearse runs the same on the CPU, tiny")
+    out.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + limit
+    with Monitor(out / "monitor.jsonl") as monitor:
+        _declare(out, monitor, settle, window, on, tiny=tiny)
+        for way in ways:
+            for block, pair in enumerate(pairs):
+                if time.monotonic() + 20 > until:
+                    tell(f"{way}: no time left for {' + '.join(pair)}")
+                    continue
+                for cell in _cells(way, pair, on, sms, monitor, tiny=tiny, settle=settle, window=window):
+                    cell["cell"] = f"together/{block}/{way}/" + "+".join(cell.pop("names"))
+                    _write(out, cell | {"block": block})
+                    tell(f"{cell['cell']}: " + _said(cell))
+
+
+def _cells(
+    way: str,
+    pair: tuple[str, str],
+    device: torch.device,
+    sms: int,
+    monitor: Monitor,
+    *,
+    tiny: bool,
+    settle: float,
+    window: float,
+) -> Iterator[dict[str, Any]]:
+    try:
+        tenants = [
+            Tenant(name, lane, device, tiny=tiny)
+            for name, lane in zip(pair, lanes(way, device=device, sms=sms), strict=True)
+        ]
+    except BenchError as e:
+        yield _cell([*pair], [], settle, window, failures=[{"seat": way, "kind": "mode", "detail": str(e)}])
+        return
+    for tenant in tenants:  # one after the other: what one captures, another's loading would spoil
+        tenant.start()
+        if not tenant.wait(120):
+            yield _cell([*pair], [], settle, window, failures=[_failure(tenant)])
+            return
+    for group in ([tenants[0]], [tenants[1]], tenants):
+        at = time.monotonic() + 0.1
+        for tenant in group:
+            tenant.go(at, settle, window)
+        failures = [_failure(tenant) for tenant in group if not tenant.wait(60)]
+        yield _cell([t.seat for t in group], group, settle, window, failures=failures) | {
+            "gpu": monitor.between(at + settle, at + settle + window)
+        }
+        if failures:
+            break
+    for tenant in tenants:
+        tenant.end()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _cell(
+    names: list[str], group: list[Tenant], settle: float, window: float, *, failures: list[dict[str, Any]]
+) -> dict[str, Any]:
+    tenants = [] if failures else [{"seat": t.seat, "tenant": t.name, "copy": 0, **t.about, **t.told} for t in group]
+    return {
+        "names": names,
+        "stage": "together",
+        "mode": "one-process",
+        "status": "failed" if failures else "ok",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settle": settle,
+        "window": window,
+        "load": os.getloadavg()[0],
+        "tenants": tenants,
+        "gpu": {},
+        "failures": failures,
+    }
+
+
+def _failure(tenant: Tenant) -> dict[str, Any]:
+    return {"seat": tenant.seat, "kind": "error", "detail": f"{type(tenant.error).__name__}: {tenant.error}"[:500]}
+
+
+def _said(cell: dict[str, Any]) -> str:
+    return ", ".join(f"{t['rate']:.4g}/s" for t in cell["tenants"]) or str(cell["failures"])
+
+
+def _write(out: Path, cell: dict[str, Any]) -> None:
+    with (out / "cells.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(cell) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _declare(out: Path, monitor: Monitor, settle: float, window: float, device: torch.device, *, tiny: bool) -> None:
+    about = {
+        "plan": "together",
+        "seed": 0,
+        "rehearsal": tiny,
+        "device": str(device),
+        "card": monitor.about or {"absent": monitor.absent},
+        "torch": torch.__version__,
+        "settle": settle,
+        "window": window,
+        "skipped": [],
+        "stages": [],
+    }
+    beside = out / "manifest.new"
+    beside.write_text(json.dumps(about, indent=1), "utf-8")
+    beside.replace(out / "manifest.json")
+
+
+def main() -> int:
+    """`python -m fleetlab.bench.one_process --out FOLDER`."""
+    parser = argparse.ArgumentParser(prog="python -m fleetlab.bench.one_process", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--ways", default=",".join(WAYS), help="streams, priority, green")
+    parser.add_argument("--sms", type=int, default=64, help="SMs of each green context (64)")
+    parser.add_argument("--window", type=float, default=2.0)
+    parser.add_argument("--limit", type=float, default=300.0)
+    parser.add_argument("--pairs", help="tenants as FIRST+SECOND, with commas between pairs")
+    parser.add_argument("--rehearse", action="store_true", help="on the CPU, tiny and short: same code, no meaning")
+    asked = parser.parse_args()
+    ways = asked.ways.split(",")
+    if len(ways) > 1:
+        return max(
+            subprocess.run([sys.executable, "-m", SELF, *_for(way, sys.argv[1:])], check=False).returncode
+            for way in ways
+        )
+    try:
+        pairs = PAIRS if asked.pairs is None else tuple(_pair(word) for word in asked.pairs.split(","))
+        measure(
+            pairs,
+            asked.out,
+            ways=(ways[0],),
+            sms=asked.sms,
+            device="cpu" if asked.rehearse else "cuda",
+            tiny=asked.rehearse,
+            window=0.2 if asked.rehearse else asked.window,
+            limit=asked.limit,
+            tell=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except BenchError as e:
+        print(f"error: {e}" + (f"\nhint: {e.hint}" if e.hint else ""), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _for(way: str, words: list[str]) -> list[str]:
+    """The same words for one way, the last of which counts: each way has a process of its own.
+
+    What cuDNN keeps of a stream of the whole card fails on one of a green context.
+    """
+    return [*words, "--ways", way]
+
+
+def _pair(words: str) -> tuple[str, str]:
+    first, plus, second = words.partition("+")
+    if not plus or not first or not second:
+        msg = f"not a pair of tenants: `{words}`"
+        raise BenchError(msg, hint="resnet-infer+resnet-train")
+    return first, second
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What an item costs: card seconds, joules and money, for a tenant alone and for tenants that share.
+
+Tenants that share a card divide each of its seconds by the progress that each made in it: who made half of the
+progress pays for half. With NP the progress, R the rate alone and STP the sum of all NP, an item then takes
+(NP/STP) / (NP·R) = 1 / (STP·R) card seconds: sharing makes every tenant's items cheaper by the same factor, STP.
+Tenants of one kind divide by items, which is the same. Energy is divided alike. A tenant with a timetable makes as
+much progress as it is asked for: beside another kind it has no part that could be told, and no row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from fleetlab.bench.results.cells import Cell, Schema, beside
+from fleetlab.bench.results.solo import Solo
+from fleetlab.core import DeviceError
+from fleetlab.devices.units import scaled
+from fleetlab.stats import Interval, geometric_means
+
+COSTS: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "unit": pl.String}
+COSTS |= {"gpu_s_per_1000": pl.Float64, "joules_an_item": pl.Float64}
+HOUR = 3600.0
+
+
+class Spent(NamedTuple):
+    """By one tenant in one block, for an item."""
+
+    seconds: float  # of the card
+    joules: float | None  # None where no counter was read
+
+
+def rows_costs(cells: Iterable[Cell], solo: Solo, price: float | None) -> Iterable[dict[str, Any]]:
+    """By tenant and company: card seconds, joules, and at `price` a card's hour the money, for its items."""
+    if price is not None and not 0 <= price < float("inf"):
+        msg = f"not a price of an hour of a card: {price}"
+        raise DeviceError(msg, hint="such as --price 3.5")
+    by, units = _gathered(cells, solo)
+    seconds = geometric_means([[one.seconds for one in blocks] for blocks in by.values()])
+    joules = _energy(by)
+    for (key, blocks), taken in zip(by.items(), seconds, strict=True):
+        stage, tenant, others = key
+        scale, unit = scaled(units[key])
+        row = {"stage": stage, "tenant": tenant, "beside": others, "unit": unit, "blocks": len(blocks)}
+        row |= _limits("gpu_s", "_per_1000", taken, 1000 / scale)
+        row |= _limits("joules", "_an_item", joules.get(key), 1 / scale)
+        yield row if price is None else row | _limits("cost", "_per_1000", taken, 1000 / scale * price / HOUR)
+
+
+Key = tuple[str, str, str]
+
+
+def _gathered(cells: Iterable[Cell], solo: Solo) -> tuple[dict[Key, list[Spent]], dict[Key, str]]:
+    by: dict[Key, list[Spent]] = defaultdict(list)
+    units: dict[Key, str] = {}
+    for cell in cells:
+        seats = [t["seat"] for t in cell["tenants"]]
+        for one in {t["seat"]: t for t in cell["tenants"]}.values():  # copies of one tenant pay alike
+            if taken := _card_seconds(cell, one, solo):
+                key = (cell["stage"], one["seat"], beside(seats, one["seat"]))
+                watts = cell["gpu"].get("watts", 0)
+                by[key].append(Spent(taken, watts * taken if watts > 0 else None))
+                units[key] = one["unit"]
+    return by, units
+
+
+def _card_seconds(cell: Cell, one: Cell, solo: Solo) -> float | None:
+    """Of the card for an item of this tenant, in this cell."""
+    if len({t["tenant"] for t in cell["tenants"]}) == 1:
+        rate = sum(t["rate"] for t in cell["tenants"])
+    elif solo.knows(cell):
+        rate = sum(solo.progress(cell)) * (solo.rate(cell, one) or 0.0)
+    else:
+        return None
+    return 1 / rate if rate > 0 else None
+
+
+def _energy(by: dict[Key, list[Spent]]) -> dict[Key, Interval]:
+    known = {key: [one.joules for one in blocks if one.joules] for key, blocks in by.items()}
+    known = {key: values for key, values in known.items() if values}
+    return dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
+
+
+def _limits(name: str, of: str, found: Interval | None, times: float) -> dict[str, float | None]:
+    value, low, high = (None, None, None) if found is None else (times * x for x in found)
+    return {name + of: value, f"{name}_low": low, f"{name}_high": high}

@@ -1,0 +1,109 @@
+"""What a work by itself has to tell: numbers with their limits, tables, notes, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fleetlab.bench.histogram import Histogram
+from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
+from fleetlab.stats import POSITIVE, Interval, mean_of_runs
+
+FINISHED, STOPPED, NOT_A_NUMBER = "finished", "stopped", "not a number"
+STATUS = {FINISHED: 0, STOPPED: 130, NOT_A_NUMBER: 3}  # with which a command leaves
+
+Number = tuple[str, float, float, float, str]  # metric, value, low, high, unit
+Row = dict[str, Any]
+
+
+@dataclass
+class Told:
+    """Plain values only, for a machine that has little installed."""
+
+    work: str
+    about: dict[str, Any] = field(default_factory=dict)
+    numbers: list[Number] = field(default_factory=list)
+    tables: dict[str, list[Row]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    ended: str = FINISHED
+
+    @property
+    def status(self) -> int:
+        """0 if it ran to its end, 3 if the loss was not a number, 130 if it was stopped."""
+        return STATUS[self.ended]
+
+    def add(self, metric: str, value: float, unit: str = "", *, limits: Interval | None = None) -> None:
+        """One number; without limits it was counted, not estimated."""
+        _, low, high = limits or (value, value, value)
+        self.numbers.append((metric, value, low, high, unit))
+
+    def to_json(self) -> str:
+        """One object; what is not a number becomes null."""
+        words = ("metric", "value", "low", "high", "unit")
+        found = {
+            "work": self.work,
+            "ended": self.ended,
+            **self.about,
+            "summary": [dict(zip(words, number, strict=True)) for number in self.numbers],
+            "tables": self.tables,
+            "notes": self.notes,
+        }
+        return json.dumps(_finite(found), indent=1)
+
+    def lines(self) -> Iterable[str]:
+        """For eyes, without colour."""
+        for metric, value, low, high, unit in self.numbers:
+            limits = f" ({low:.4g} to {high:.4g})" if low < high else ""
+            yield f"{metric} {value:.4g}{' ' + unit if unit else ''}{limits}"
+        for name, rows in self.tables.items():
+            yield from ("", name, *_table(rows))
+        yield from ("", *(f"- {note}" for note in self.notes))
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _table(rows: Sequence[Row]) -> Iterable[str]:
+    if rows:
+        names = list(rows[0])
+        text = [names, *([_word(row[name]) for name in names] for row in rows)]
+        widths = [max(len(line[k]) for line in text) for k in range(len(names))]
+        yield from ("  ".join(v.rjust(w) for v, w in zip(line, widths, strict=True)) for line in text)
+
+
+def _word(value: object) -> str:
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- numbers that several works have in common -----------------------------------------------------------------------
+
+
+def rate_of(windows: Sequence[Row]) -> Interval:
+    """Items a second over windows; the limits are Student's over the tenths of each, as if they were independent."""
+    seconds = sum(w["seconds"] for w in windows)
+    value = sum(w["rate"] * w["seconds"] for w in windows) / seconds if seconds else math.nan
+    parts = mean_of_runs([rate for w in windows for rate in w["rates"]], POSITIVE)
+    return replace(parts, value=value).interval()
+
+
+def times_of(windows: Sequence[Row]) -> Histogram:
+    """The times of all steps."""
+    return Histogram.sum(Histogram.from_json(w["times"]) for w in windows)
+
+
+def tell_quantiles(told: Told, times: Histogram, of: str) -> None:
+    """Put them among the numbers; a sample that cannot carry one is noted."""
+    row, why = quantiles(times)
+    for name, _ in QUANTILES:
+        found = [x for ending in ENDINGS if (x := row[name + ending]) is not None]
+        if found:
+            told.add(f"{of}, {name.upper()}", found[0], "ms", limits=Interval(*found))
+    told.notes += [f"{of}: {reason}" for reason in why]

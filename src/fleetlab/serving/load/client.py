@@ -1,0 +1,105 @@
+"""One request at a time, any number at once: send it, wait for its end, write it down."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+import time
+
+import aiohttp
+
+from fleetlab.devices.errors import BenchError
+from fleetlab.serving.load.requests import (
+    ANSWERED,
+    CLIENT_ERROR,
+    GARBLED,
+    REFUSED,
+    RESET,
+    SERVER_ERROR,
+    STOPPED,
+    TIMEOUT,
+    UNREACHABLE,
+    Book,
+)
+from fleetlab.serving.load.settings import Asked
+
+IDLE = 2.0  # s after which a connection is not used again: servers close theirs after some seconds, at times just then
+SPARE = 64  # files that a process needs besides its connections
+
+
+def session() -> aiohttp.ClientSession:
+    """Connections without cookies, proxies and limits of their own."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+        headers={"Content-Type": "application/json"},
+    )
+
+
+def may_open(connections: int) -> None:
+    """Ask the system for so many connections at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = connections + SPARE
+    if soft != resource.RLIM_INFINITY and soft < need:
+        if hard != resource.RLIM_INFINITY and hard < need:
+            msg = f"{connections:,} connections are more than this system lets a process open: {hard - SPARE:,}"
+            raise BenchError(msg, hint="fewer --connections")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+
+
+class Client:
+    """Sends to one address; a request that finds no free connection waits for one, and that is part of its time."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, asked: Asked, book: Book) -> None:
+        self._session, self._url, self._book = session, url, book
+        self._gate = asyncio.Semaphore(asked.connections)
+        self._timeout, self._batch = asked.timeout, asked.batch
+        self._seed = asked.seed % 1_000_003 * 1_000_000  # so that another run asks for other inputs
+
+    async def ask(self, k: int, due: float) -> None:
+        """The `k`-th request, due at `due` on the monotonic clock; it raises nothing but its own cancellation."""
+        begun, queued = time.monotonic(), self._gate.locked()
+        sent = first = done = math.nan
+        status, outcome = 0, STOPPED
+        try:
+            async with asyncio.timeout_at(due + self._timeout), self._gate:
+                sent = time.monotonic()
+                # A redirect is not followed: it might lead away from this machine.
+                async with self._session.post(self._url, data=self._body(k), allow_redirects=False) as answer:
+                    first, status = time.monotonic(), answer.status
+                    while await answer.content.readany():
+                        pass
+                    done, outcome = time.monotonic(), outcome_of(status)
+        except TimeoutError:
+            done, outcome = due + self._timeout, TIMEOUT
+        except aiohttp.ClientConnectorError:
+            outcome = UNREACHABLE
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError):
+            outcome = RESET
+        except aiohttp.ClientError:
+            outcome = GARBLED
+        finally:
+            done = time.monotonic() if math.isnan(done) else done
+            self._book.write((due, begun, sent, first, done), (outcome, status, queued))
+
+    def _body(self, k: int) -> bytes:
+        first = self._seed + k * self._batch
+        if self._batch == 1:
+            return b'{"seed":%d}' % first
+        return b'{"inputs":[%s]}' % b",".join(b'{"seed":%d}' % (first + i) for i in range(self._batch))
+
+
+def outcome_of(status: int) -> int:
+    """What an answer of this status is.
+
+    >>> outcome_of(200) == ANSWERED, outcome_of(429) == outcome_of(503) == REFUSED, outcome_of(500) == SERVER_ERROR
+    (True, True, True)
+    """
+    if 200 <= status < 300:
+        return ANSWERED
+    if status in (429, 503):
+        return REFUSED
+    return SERVER_ERROR if status >= 500 else CLIENT_ERROR if status >= 400 else GARBLED

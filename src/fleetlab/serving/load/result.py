@@ -1,0 +1,165 @@
+"""A load or a search as a result of the house: on the user's side, where there are frames."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.core import Estimate, Provenance, Result
+from fleetlab.devices.errors import BenchError
+
+OF = {
+    "answers": "answers, and timeouts at the timeout",
+    "refusals": "refusals (429, 503)",
+    "failures": "other failures",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Result):
+    """Numbers first, then tables; made from the JSON of a load, fresh or kept."""
+
+    numbers: tuple[Estimate, ...]
+    frames: dict[str, pl.DataFrame]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    def summary(self) -> list[Estimate]:
+        """Rates, latencies, what was lost, and the generator's lag."""
+        return list(self.numbers)
+
+    def __repr__(self) -> str:
+        return f"<Shown {self.provenance.verb} {self.provenance.source}>"
+
+
+def shown(about: dict[str, Any]) -> Shown:
+    """What `to_json` of a load or a search tells."""
+    settings = dict(about["manifest"])
+    provenance = Provenance("bench load", settings.pop("url"), settings, settings.pop("seed"))
+    numbers, frames = (_search if about["kind"] == "search" else _load)(about)
+    return Shown(tuple(numbers), frames, provenance, tuple(about["notes"]))
+
+
+def kept(folder: Path) -> Shown | None:
+    """What `--out` kept there of a load or a search, the later of the two; None where there is neither."""
+    there = [path for name in ("load.json", "search.json") if (path := folder / name).is_file()]
+    if not there:
+        return None
+    path = max(there, key=lambda one: one.stat().st_mtime_ns)
+    try:
+        return shown(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        msg = f"{path}: holds no load: {e}"
+        raise BenchError(msg, hint="`fleetlab bench load URL --out FOLDER` makes one") from None
+
+
+# --- a load ----------------------------------------------------------------------------------------------------------
+
+
+def _load(about: dict[str, Any]) -> tuple[list[Estimate], dict[str, pl.DataFrame]]:
+    rows = list(_percentiles(about))
+    is_open, rates = about["loop"] == "open", about["rates"]
+    numbers = [
+        *([Estimate.exact("offered", rates["offered"], "/s")] if is_open else []),
+        *(_estimate(name, rates[name], "/s") for name in ("answered", "goodput") if rates[name]),
+        *_latencies(rows),
+        *(_estimate(name, about["shares"][name], "%", times=100) for name in ("refused", "failed")),
+        *([Estimate.exact("generator lag, P99", 1000 * about["lag"]["p99"], "ms")] if is_open else []),
+    ]
+    frames = {
+        "requests": _counts(about),
+        "latency": pl.DataFrame(rows, schema=LATENCY),
+        "timeline": pl.DataFrame([_second(row) for row in about["timeline"]], schema=TIMELINE),
+        "how": pl.DataFrame(_how(about), schema={"how": pl.String, "it_was": pl.String}, orient="row"),
+    }
+    return numbers, frames
+
+
+LATENCY = {
+    "of": pl.String,
+    "requests": pl.Int64,
+    "percentile": pl.String,
+    "ms": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "why": pl.String,
+}
+TIMELINE = {"second": pl.Int64, "offered": pl.Int64, "answered": pl.Int64, "p50_ms": pl.Float64, "p99_ms": pl.Float64}
+
+
+def _estimate(metric: str, told: Sequence[float], unit: str, *, times: float = 1.0) -> Estimate:
+    value, low, high = (times * x for x in told)
+    return Estimate(metric, value, low, high, unit)
+
+
+def _percentiles(about: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for kind, told in about["percentiles"].items():
+        n = sum(about["histograms"][kind]["counts"])
+        for name, found in told.items():
+            why = found if isinstance(found, str) else None
+            value, low, high = (None, None, None) if why else (1000 * x for x in found)
+            row = {"of": OF[kind], "requests": n, "percentile": name.upper()}
+            rows.append(row | {"ms": value, "low": low, "high": high, "why": why})
+    return rows
+
+
+def _latencies(rows: list[dict[str, Any]]) -> list[Estimate]:
+    known = [row for row in rows if row["of"] == OF["answers"] and row["ms"] is not None]
+    return [Estimate(f"{row['percentile']} latency", row["ms"], row["low"], row["high"], "ms") for row in known]
+
+
+def _counts(about: dict[str, Any]) -> pl.DataFrame:
+    counts = {"due in the window": about["offered"], "sent": about["sent"]} | about["outcomes"]
+    rows = [(name, n, 100 * n / about["offered"]) for name, n in counts.items()]
+    return pl.DataFrame(rows, schema={"requests": pl.String, "count": pl.Int64, "percent": pl.Float64}, orient="row")
+
+
+def _how(about: dict[str, Any]) -> list[tuple[str, str]]:
+    lag = ", ".join(f"{name.upper()} {1000 * about['lag'][name]:.3g} ms" for name in ("p50", "p99", "max"))
+    return [
+        ("loop", about["loop"]),
+        ("steady", {True: "yes", False: "no", None: "too few requests to tell"}[about["steady"]]),
+        *([("generator lag", lag), ("valid", "yes" if about["valid"] else "no")] if about["loop"] == "open" else []),
+        ("waited for a connection", f"{about['queued']:,} requests"),
+    ]
+
+
+def _second(row: dict[str, Any]) -> dict[str, Any]:
+    times = {f"{name}_ms": None if row[name] is None else 1000 * row[name] for name in ("p50", "p99")}
+    return {name: row[name] for name in ("second", "offered", "answered")} | times
+
+
+# --- a search --------------------------------------------------------------------------------------------------------
+
+
+def _search(about: dict[str, Any]) -> tuple[list[Estimate], dict[str, pl.DataFrame]]:
+    passed = math.nan if about["passed"] is None else about["passed"]
+    top = math.inf if about["failed"] is None else about["failed"]
+    goal = about["goal"]
+    metric = f"highest rate with P{goal['percentile']:g} below {1000 * goal['slo']:g} ms"
+    trials = [_trial(trial) for trial in sorted(about["trials"], key=lambda t: t["rate"])]
+    return [Estimate(metric, passed, passed, top, "/s")], {"trials": pl.DataFrame(trials, infer_schema_length=None)}
+
+
+def _trial(trial: dict[str, Any]) -> dict[str, Any]:
+    why = trial["latency"] if isinstance(trial["latency"], str) else None
+    value, low, high = (None, None, None) if why else (1000 * x for x in trial["latency"])
+    return {
+        "rate": trial["rate"],
+        "verdict": trial["verdict"],
+        "requests": trial["requests"],
+        "ms": value,
+        "low": low,
+        "high": high,
+        "lost_percent": 100 * trial["lost"][0],
+        "lag_ms": 1000 * trial["lag"],
+        "stretches": trial["stretches"],
+        "why": why,
+    }

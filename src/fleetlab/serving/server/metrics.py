@@ -1,0 +1,73 @@
+"""The same books for Prometheus: read when it asks, so that counting costs nothing in between."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fleetlab.bench.histogram import GROWTH, LAST, LOWEST
+from fleetlab.serving.server.counts import Counts, Times
+
+EDGES = [m * 10.0**e for e in range(-4, 2) for m in (1, 2.5, 5)]  # s, 0.1 ms to 50 s
+# The last fine bucket below each edge: an edge inside one counts 0.2 % low, never high.
+_BELOW = [bisect.bisect_right([LOWEST * GROWTH ** (k + 1) for k in range(LAST)], edge) for edge in EDGES]
+PREFIX = "fleetlab_serve_"
+
+
+class Books(Collector):
+    """Counts as metric families."""
+
+    def __init__(self, counts: Counts, waiting: Callable[[], int]) -> None:
+        self._counts, self._waiting = counts, waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Now."""
+        c = self._counts
+        outcomes = CounterMetricFamily(PREFIX + "requests", "Requests by outcome.", labels=["outcome"])
+        for outcome, n in {"answered": c.answered, **c.reasons}.items():
+            outcomes.add_metric([outcome], n)
+        yield outcomes
+        for name, times in (("queue", c.queue), ("compute", c.compute), ("total", c.total)):
+            yield _histogram(name, times)
+        yield _batches(c.batches)
+        yield GaugeMetricFamily(PREFIX + "queue_inputs", "Inputs that wait.", value=self._waiting())
+        yield GaugeMetricFamily(PREFIX + "in_flight_requests", "Requests not yet answered.", value=c.in_flight)
+
+
+def _histogram(name: str, times: Times) -> Metric:
+    below = np.concatenate(([0], np.cumsum(np.array(times.counts, np.int64))))
+    buckets = [(_number(edge), float(below[k])) for edge, k in zip(EDGES, _BELOW, strict=True)]
+    help_ = {"queue": "Seconds an input waited.", "compute": "Seconds of a batch.", "total": "Seconds of a request."}
+    return HistogramMetricFamily(
+        f"{PREFIX}{name}_seconds", help_[name], buckets=[*buckets, ("+Inf", float(times.n))], sum_value=times.sum
+    )
+
+
+def _batches(batches: list[int]) -> Metric:
+    seen, total = [], 0
+    for size, n in enumerate(batches):
+        total += n
+        if size and (size & (size - 1) == 0 or size == len(batches) - 1):
+            seen.append((_number(size), float(total)))
+    inputs = sum(size * n for size, n in enumerate(batches))
+    return HistogramMetricFamily(
+        PREFIX + "batch_inputs", "Inputs computed together.", buckets=[*seen, ("+Inf", float(total))], sum_value=inputs
+    )
+
+
+def _number(edge: float) -> str:
+    return f"{edge:.6g}" if edge != int(edge) else f"{edge:.1f}"
+
+
+def exposition(books: Iterable[Collector]) -> Callable[[], bytes]:
+    """The text that Prometheus reads, from a registry of its own."""
+    registry = CollectorRegistry(auto_describe=False)
+    for book in books:
+        registry.register(book)
+    return lambda: generate_latest(registry)

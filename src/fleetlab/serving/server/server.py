@@ -1,0 +1,202 @@
+"""Start the server, wait until it is told to stop, and let it finish what it has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json as json_
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from fleetlab.devices.errors import BenchError
+from fleetlab.serving.server.counts import Counts
+from fleetlab.serving.server.limits import Limits
+from fleetlab.serving.server.refusals import Refusal
+
+IDLE = 75  # s that a connection may idle: longer than clients keep theirs, so that no request meets a closing one
+LAST = 2.0  # s for the last answers to be written, and for the thread to end
+
+
+def serve(
+    work: str,
+    *,
+    limits: Limits,
+    words: Sequence[str] = (),
+    tiny: bool = False,
+    device: str = "cuda",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    seed: int = 0,
+    json: bool = False,
+    tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> None:
+    """Serve `work` until SIGTERM or SIGINT; says where on stdout, once it is ready."""
+    try:
+        for package in ("uvicorn", "starlette", "prometheus_client"):
+            import_module(package)
+    except ImportError as e:
+        msg = f"the server needs a package that is not installed: {e.name}"
+        raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
+    _room_for(limits.connections)
+    with _bound(host, port, tell) as door:
+        load = partial(_load, work, tiny=tiny, words=words, device=device, seed=seed, batch=limits.batch)
+        about = {"work": work, "url": _url(door), "device": device, "pid": os.getpid()}
+        tell(f"loading {work} on {device}")
+        house = _House(about, door, limits, load, json=json)
+        asyncio.run(house.run())
+    if house.failure is not None:
+        raise house.failure
+    tell(f"stopped; {house.counts.last_words()}")
+    if house.computing():
+        os._exit(0)  # a thread inside a model that never returns would hold up the interpreter's end
+
+
+def _load(work: str, **how: Any) -> Any:  # noqa: ANN401
+    # torch takes seconds to import: in the background, while /health already answers.
+    from fleetlab.serving.server.models import loaded
+
+    return loaded(work, **how)
+
+
+class _House:
+    """The parts of a running server, and how they end."""
+
+    def __init__(
+        self, about: dict[str, Any], door: socket.socket, limits: Limits, load: Callable[[], Any], *, json: bool
+    ) -> None:
+        self._about, self._door, self._limits, self._load, self._json = about, door, limits, load, json
+        self.counts = Counts(limits.batch)
+        self.failure: BenchError | None = None
+
+    def computing(self) -> bool:
+        """Does the thread still compute?"""
+        thread = self._batcher.thread
+        return thread is not None and thread.is_alive()
+
+    async def run(self) -> None:
+        """From the first connection to the last."""
+        from fleetlab.serving.server.app import Desk
+        from fleetlab.serving.server.batcher import Batcher
+
+        loop, self._told_to_stop = asyncio.get_running_loop(), asyncio.Event()
+        self._signals = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        self._batcher = Batcher(self._limits, self.counts, loop)
+        desk = Desk(self._about["work"], self._about["device"], self._limits, self.counts, self._batcher)
+        server = self._server(desk)
+        serving = loop.create_task(server.serve(sockets=[self._door]))
+        self._batcher.start(self._load, self._loaded)
+        await self._told_to_stop.wait()
+        desk.draining = True
+        await self._drain()
+        server.should_exit = True
+        await serving
+        await asyncio.to_thread(self._wait_for_thread)
+
+    def _server(self, desk: Any) -> Any:  # noqa: ANN401
+        import uvicorn
+
+        from fleetlab.serving.server.app import app
+        from fleetlab.serving.server.connections import Connection
+
+        class Server(uvicorn.Server):
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                # uvicorn would raise the signal again in the end, and a stop that was asked for is no failure.
+                yield
+
+        http: Any = partial(Connection, limits=self._limits, counts=self.counts)
+        config = uvicorn.Config(
+            app(desk),
+            http=http,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=int(LAST),
+        )
+        return Server(config)
+
+    def _stop(self) -> None:
+        self._signals += 1
+        self._told_to_stop.set()
+
+    def _loaded(self, error: Exception | None) -> None:
+        if error is not None:
+            from fleetlab.serving.server.batcher import load_error
+
+            self.failure = load_error(error)
+            self._told_to_stop.set()
+            return
+        print(
+            json_.dumps(self._about) if self._json else f"serving {self._about['work']} on {self._about['url']}",
+            flush=True,
+        )
+
+    async def _drain(self) -> None:
+        """Until all that was taken on is answered, or time is up, or a second signal says: now."""
+        self._batcher.hurry()
+        until = asyncio.get_running_loop().time() + self._limits.drain
+        while not self._batcher.idle and asyncio.get_running_loop().time() < until and self._signals < 2:
+            await asyncio.sleep(0.01)
+        msg = f"the server shut down before its turn came, within {self._limits.drain:g} s"
+        self._batcher.stop(Refusal(msg, "draining", hint="ask another one"))
+
+    def _wait_for_thread(self) -> None:
+        if self._batcher.thread is not None:
+            self._batcher.thread.join(LAST)
+
+
+def _bound(host: str, port: int, tell: Callable[[str], None]) -> socket.socket:
+    if not 0 <= port < 65536:  # the system would take what is left of it
+        msg = f"no such port: {port}"
+        raise BenchError(msg, hint="0 to 65535; 0 takes a free one")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # With its protocol named, asyncio sees that it is TCP and has answers sent at once: else each may wait 40 ms.
+        door = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as e:
+        msg = f"no such address: {host}:{port}: {e}"
+        raise BenchError(msg, hint="--host 127.0.0.1 and --port 0 find a free one on this machine") from None
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(address)
+        door.listen(2048)
+    except OSError as e:
+        door.close()
+        msg = f"cannot listen on {host}:{port}: {e.strerror}"
+        raise BenchError(msg, hint="--port 0 takes a free one") from None
+    if not ipaddress.ip_address(door.getsockname()[0].partition("%")[0]).is_loopback:
+        tell(f"warning: listening on {host}: whoever reaches this machine can use the server, unasked")
+    return door
+
+
+def _url(door: socket.socket) -> str:
+    host, port = door.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _room_for(connections: int) -> None:
+    """Files that this process may open: one a connection, twice as many at the most, and some of its own."""
+    need = 2 * connections + 100
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < need:
+        msg = f"too many connections: {connections} need {need} open files, and the system allows {hard}"
+        raise BenchError(msg, hint="fewer --connections, or a higher `ulimit -n`")
+    if soft != resource.RLIM_INFINITY and soft < need:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

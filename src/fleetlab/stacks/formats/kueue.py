@@ -1,0 +1,178 @@
+"""Kueue: quotas over what the other stacks offer; it admits pods, and limits nothing once they run.
+
+Structure: `kueue.x-k8s.io/v1beta2` (ResourceFlavor, ClusterQueue, LocalQueue), and for HAMi's resources the
+`transformations` of `config.kueue.x-k8s.io/v1beta2` `Configuration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fleetlab.devices.errors import BenchError
+from fleetlab.sharing.modes import Share
+from fleetlab.stacks.formats.device_plugin import MIG, profile_of, resource_of
+from fleetlab.stacks.formats.format import Document, Stack, cannot, dig, listed, mapped, unread
+from fleetlab.stacks.quantities import whole
+from fleetlab.stacks.spec import MOST, Spec, by_size
+from fleetlab.stacks.yaml_reader import documents as yaml_documents
+from fleetlab.stacks.yaml_writer import dump
+
+API, CONFIG = "kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta2"
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+TOTALS = {"nvidia.com/gpumem": "nvidia.com/total-gpumem", "nvidia.com/gpucores": "nvidia.com/total-gpucores"}
+STRATEGY = "nvidia.com/gpu.sharing-strategy"  # a label that NVIDIA's feature discovery puts on a node
+STRATEGIES = {"exclusive": "none", "time-slicing": "time-slicing", "mps": "mps"}
+FILE = "controller_manager_config.yaml"
+# A pod that asks for something that its queue does not cover is never admitted, and almost every pod asks for these.
+BESIDES: dict[str, int | str] = {"cpu": 100_000, "memory": "100000Gi"}  # more than any cluster has for a card
+
+
+def _even(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(v for v in values if v is not None) // len(values)
+
+
+def hold(spec: Spec) -> Spec:
+    """How many there may be of each thing; of HAMi's limits the sum, and so an even part."""
+    plain = replace(spec, card=None, interval="default", turns=1, image=Spec("exclusive", (Share(),)).image)
+    if spec.mode in ("exclusive", "mig"):
+        return plain
+    if len(spec.tenants) < 2:
+        cannot("kueue", "a single tenant that shares", "two tenants, or exclusive")
+    even = Share()
+    if spec.mode == "time-slicing":
+        percent = _even([share.percent for share in spec.tenants])
+        even = Share(percent, _even([share.memory_mib for share in spec.tenants]))
+    return replace(plain, tenants=(even,) * len(spec.tenants))
+
+
+def quotas(spec: Spec) -> dict[str, int]:
+    """Resources, and how much of each there is on one card."""
+    if spec.mode == "exclusive":
+        return {GPU: 1}
+    if spec.mode == "mig":
+        return {resource_of(profile): n for profile, n in spec.counts.items()}
+    count, share = len(spec.tenants), spec.tenants[0]
+    totals = {"nvidia.com/total-gpumem": share.memory_mib, "nvidia.com/total-gpucores": share.percent}
+    said = {name: count * each for name, each in totals.items() if each is not None}
+    return {GPU if said else SHARED: count} | said
+
+
+def write(spec: Spec) -> str:
+    """The queue and its quota on one card; where HAMi's limits are counted, also how."""
+    quota = quotas(spec)
+    flavor: Document = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": spec.name}}
+    strategy = {STRATEGY: STRATEGIES[spec.mode]} if spec.mode in STRATEGIES else {}
+    hami = any(total in quota for total in TOTALS.values())
+    if labels := dict(spec.node) | ({} if hami else strategy):
+        flavor["spec"] = {"nodeLabels": labels}
+    offered = [{"name": name, "nominalQuota": n} for name, n in (BESIDES | quota).items()]
+    group = {"coveredResources": [*BESIDES, *quota], "flavors": [{"name": spec.name, "resources": offered}]}
+    queue = {
+        "apiVersion": API,
+        "kind": "ClusterQueue",
+        "metadata": {"name": spec.name},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+    }
+    local = {
+        "apiVersion": API,
+        "kind": "LocalQueue",
+        "metadata": {"name": spec.queue, "namespace": spec.namespace},
+        "spec": {"clusterQueue": spec.name},
+    }
+    about = [
+        "Kueue; the quota is that of one card: multiply it by the cards there are",
+        "cpu and memory: more than there is, put your own; a pod that asks for what a queue lacks is never admitted",
+    ]
+    config = [_configuration(spec)] if hami else []
+    if hami:
+        about.append(f"merge `resources` of the ConfigMap into kueue-manager-config, key {FILE}, and restart Kueue")
+    return dump(flavor, queue, local, *config, about=about)
+
+
+def _configuration(spec: Spec) -> Document:
+    rules = [
+        {"input": each, "strategy": "Replace", "multiplyBy": GPU, "outputs": {total: "1"}}
+        for each, total in TOTALS.items()
+        if total in quotas(spec)
+    ]
+    inner = dump({"apiVersion": CONFIG, "kind": "Configuration", "resources": {"transformations": rules}})
+    # Under a name of its own: applied, it must not take the place of a cluster's own configuration.
+    about = {"name": f"{spec.name}-kueue", "namespace": spec.namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {FILE: inner}}
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def configurations(documents: Sequence[Document]) -> Iterator[tuple[str, Document]]:
+    """Kueue's own configuration, by itself or in a ConfigMap, with where it stands."""
+    for number, one in enumerate(documents):
+        at = f"[{number}]" if len(documents) > 1 else ""
+        if one.get("kind") == "Configuration" and "kueue" in str(one.get("apiVersion")):
+            yield at, one
+        elif one.get("kind") == "ConfigMap" and isinstance(text := dig(one, "data", FILE), str):
+            try:
+                inner = yaml_documents(text, FILE)
+            except BenchError:
+                continue
+            yield from ((f"{at}.data.{FILE}".strip("."), two) for two in inner)
+
+
+def mine(documents: Sequence[Document]) -> bool:
+    """Is there an object or a configuration of Kueue?"""
+    ours = any(str(one.get("apiVersion", "")).startswith("kueue.x-k8s.io/") for one in documents)
+    return ours or any(True for _ in configurations(documents))
+
+
+def read(documents: Sequence[Document]) -> Spec:
+    """The quota of the one queue."""
+    queues = [one for one in documents if one.get("kind") == "ClusterQueue"]
+    if len(queues) != 1:
+        unread(f"{len(queues)} cluster queues", "a spec is the quota of one")
+    groups = listed(dig(queues[0], "spec", "resourceGroups"))
+    entries = [e for group in groups for e in listed(dig(group, "flavors", 0, "resources"))]
+    quota = {str(dig(e, "name")): whole(dig(e, "nominalQuota")) for e in entries}
+    flavor = next((one for one in documents if one.get("kind") == "ResourceFlavor"), {})
+    labels = {str(k): str(v) for k, v in mapped(dig(flavor, "spec", "nodeLabels")).items()}
+    strategy = labels.pop(STRATEGY, None)
+    words = _words(documents, queues[0]) | {"node": tuple(sorted(labels.items()))}
+    if parts := {profile_of(name): n or 0 for name, n in quota.items() if name.startswith(MIG)}:
+        return Spec("mig", layout=by_size([p for p, n in parts.items() for _ in range(min(n, 8))]), **words)
+    count = quota.get(SHARED) or quota.get(GPU)
+    if not count:
+        unread(f"a quota of {', '.join(quota) or 'nothing'}", f"{GPU} or {SHARED} is what a spec is of")
+    totals = [quota.get("nvidia.com/total-gpucores"), quota.get("nvidia.com/total-gpumem")]
+    if SHARED not in quota and totals == [None, None]:
+        return Spec("exclusive", (Share(),), **words)
+    mode = "mps" if strategy == "mps" else "time-slicing"
+    return Spec(mode, (Share(*(t if t is None else t // count for t in totals)),) * min(count, MOST + 1), **words)
+
+
+def _words(documents: Sequence[Document], queue: Document) -> dict[str, Any]:
+    told = {"name": name} if isinstance(name := dig(queue, "metadata", "name"), str) else {}
+    for one in documents:
+        if one.get("kind") == "LocalQueue":
+            about = mapped(one.get("metadata"))
+            told |= {"queue": about["name"]} if isinstance(about.get("name"), str) else {}
+            told |= {"namespace": about["namespace"]} if isinstance(about.get("namespace"), str) else {}
+    return told
+
+
+STACK = Stack(
+    "kueue",
+    hold=hold,
+    write=write,
+    mine=mine,
+    read=read,
+    why={
+        "memory": "a quota is a sum: of HAMi's limits an even part is left, and under MPS it counts tenants alone",
+        "percent": "a quota is a sum: of HAMi's limits an even part is left, and under MPS it counts tenants alone",
+        "priority": "MPS' priority has no counterpart",
+        "interval": "the length of a turn is not set",
+        "turns": "instances are counted whole",
+        "card": "a quota is of resources, whatever card they are on",
+        "image": "it is of a queue, not of a pod",
+    },
+)

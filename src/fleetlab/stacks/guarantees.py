@@ -1,0 +1,130 @@
+"""What a spec promises to its tenants, and how much of that each stack keeps, with where the lab measured it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleetlab.stacks.spec import Spec
+
+PAGE = "docs/measurements/sharing.md"
+# A promise has a strength; whoever gives less than was asked for loses some of it.
+STRENGTHS = (
+    "none",
+    "by consent",
+    "by placement",
+    "on average",
+    "by a library",
+    "by the driver",
+    "by the hardware",
+    "own card",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One thing that a tenant may count on: how firmly it was asked for, and how firmly it is kept."""
+
+    guarantee: str
+    asked: str
+    kept: str
+    why: str
+    measured: str  # where, or that it was not
+
+    @property
+    def lost(self) -> bool:
+        """Is less kept than was asked for?"""
+        return STRENGTHS.index(self.kept) < STRENGTHS.index(self.asked)
+
+
+def promises(spec: Spec, held: Spec, stack: str) -> list[Promise]:
+    """Each guarantee, as the spec asks for it and as the stack keeps what it holds."""
+    found = []
+    for guarantee, strength in GUARANTEES.items():
+        kept, why = _kept(held, stack, guarantee)
+        asked = strength(spec)
+        if not why and STRENGTHS.index(kept) < STRENGTHS.index(asked):
+            why = "this stack has no place for it"
+        found.append(Promise(guarantee, asked, kept, why, MEASURED[guarantee].get(held.mode, "not measured")))
+    return found
+
+
+def _kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
+    """How firmly, and why so where that is not as it looks."""
+    kept = GUARANTEES[guarantee](held)
+    if stack in ("device-plugin", "gpu-operator") and held.mode == "mps" and guarantee == "memory cap":
+        return "by the driver", EVEN
+    if stack == "kueue" and held.mode == "mig":
+        return "by placement", UNCUT
+    weaker = WEAKER.get((stack, guarantee))
+    if stack == "dra" and held.mode == "mps" and not held.equal and guarantee != "fault isolation":
+        weaker = ("by consent", LARGEST)
+    shared = held.mode in ("mps", "time-slicing")
+    if weaker and shared and STRENGTHS.index(kept) > STRENGTHS.index(weaker[0]):
+        return weaker
+    return kept, ""
+
+
+# --- how firm a spec is, on a machine of one's own -------------------------------------------------------------------
+
+
+def _by_mode(spec: Spec) -> str | None:
+    if spec.mode == "exclusive":
+        return "own card"
+    return "by the hardware" if spec.mode == "mig" and spec.turns == 1 else None
+
+
+def _memory(spec: Spec) -> str:
+    every = bool(spec.tenants) and all(share.memory_mib for share in spec.tenants)
+    return _by_mode(spec) or ("by the driver" if every else "none")
+
+
+def _compute(spec: Spec) -> str:
+    every = bool(spec.tenants) and all(share.percent for share in spec.tenants)
+    return _by_mode(spec) or ("by the driver" if every else "none")
+
+
+def _faults(spec: Spec) -> str:
+    # By turns each tenant has a context of its own; under MPS a fatal fault of one ends the others of its server.
+    return _by_mode(spec) or ("none" if spec.mode == "mps" else "by the driver")
+
+
+def _fairness(spec: Spec) -> str:
+    # By turns all get the same; under MPS only limits make it so.
+    return _by_mode(spec) or (_compute(spec) if spec.mode == "mps" else "by the driver")
+
+
+GUARANTEES = {"memory cap": _memory, "compute cap": _compute, "fault isolation": _faults, "fairness": _fairness}
+
+# How firmly a stack keeps what it holds, where that is less than the driver does.
+EVEN = "the plugin's daemon gives each client total/replicas, whatever was asked for"
+LARGEST = "the daemon holds all to the largest limit; a tenant's own is in its environment, and it may change that"
+LIBRARY = "a library loaded before CUDA holds it: a program that goes around the library goes around it"
+REACTIVE = "checked about every 120 ms and corrected after: held on average, not at any time"
+CONSENT = "the tenant's own environment: whoever changes it has no limit"
+ADMITTED = "a quota admits pods, and holds nothing once they run"
+UNCUT = "a quota counts instances, and cuts no card: they hold where mig-parted or the operator has cut one so"
+WEAKER = {
+    ("hami", "memory cap"): ("by a library", LIBRARY),
+    ("hami", "compute cap"): ("on average", REACTIVE),
+    ("volcano", "memory cap"): ("by a library", LIBRARY),
+    ("volcano", "compute cap"): ("on average", REACTIVE),
+    ("compose", "memory cap"): ("by consent", CONSENT),
+    ("compose", "compute cap"): ("by consent", CONSENT),
+    ("compose", "fairness"): ("by consent", CONSENT),
+    ("env", "memory cap"): ("by consent", CONSENT),
+    ("env", "compute cap"): ("by consent", CONSENT),
+    ("env", "fairness"): ("by consent", CONSENT),
+    ("kueue", "memory cap"): ("by placement", ADMITTED),
+    ("kueue", "compute cap"): ("by placement", ADMITTED),
+}
+
+MEASURED: dict[str, dict[str, str]] = {
+    "memory cap": {},
+    "compute cap": {"mps": f"{PAGE}#parts-of-the-sms", "mig": "docs/measurements/slowdown.md#slices-mig-predicted"},
+    "fault isolation": {},
+    "fairness": {
+        "time-slicing": f"{PAGE}#time-slicing",
+        "mps": f"{PAGE}#mps-5050",
+        "mig": "docs/measurements/slowdown.md#slices-mig-predicted",
+    },
+}

@@ -1,0 +1,227 @@
+"""Stand-ins for NVIDIA's control program and for `nvidia-smi`."""
+
+import json
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# What the driver's program does, as far as the bench asks: a daemon that leaves its id in the pipe directory, answers
+# while it lives and goes at `quit`. The clients it lists are those that the test writes into `clients`.
+DAEMON = """#!{python}
+import os, signal, subprocess, sys, time
+from pathlib import Path
+pipe = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+note = pipe / "nvidia-cuda-mps-control.pid"
+if sys.argv[1:] == ["-d"]:
+    sleeper = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    note.write_text(str(sleeper.pid))
+    Path({record!r}).write_text(str(sleeper.pid))
+    sys.exit(0)
+if not note.exists():
+    print("Cannot find MPS control daemon process", file=sys.stderr)
+    sys.exit(0)
+word = sys.stdin.read().split()
+stubborn = Path({clients!r}).with_name("stubborn").exists()  # says nothing, and does nothing
+if word[0] == "get_default_active_thread_percentage":
+    kept = pipe / "percent"
+    print(kept.read_text() if kept.exists() else "100.0")
+elif word[0] == "set_default_active_thread_percentage" and not stubborn:
+    (pipe / "percent").write_text(str(float(word[1])))
+elif word[0] == "set_default_device_pinned_mem_limit" and not stubborn:
+    (pipe / ("memory" + word[1])).write_text(word[2])
+elif word[0] == "get_default_device_pinned_mem_limit":
+    kept = pipe / ("memory" + word[1])
+    mib = int(kept.read_text()[:-1]) if kept.exists() else 0
+    print(f"{{mib // 1024}}G" if mib >= 1024 else f"{{mib}}M" if mib else "")  # newer drivers round down
+elif word[0] == "get_server_list":
+    print("4242")
+elif word[0] == "get_client_list":
+    listed = Path({clients!r})
+    print(listed.read_text() if listed.exists() else "")
+    listed.with_name("asked").touch()
+elif word[0] == "quit":
+    os.kill(int(note.read_text()), signal.SIGKILL)
+    note.unlink()
+"""
+DEAF = "#!/bin/sh\nexit 0\n"
+
+
+def program(folder: Path, text: str, name: str = "nvidia-cuda-mps-control") -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def mps(tmp_path, monkeypatch) -> Path:
+    """A folder with `daemon` (the id of the one last started) and `clients` (who is to be listed)."""
+    text = DAEMON.format(python=sys.executable, record=str(tmp_path / "daemon"), clients=str(tmp_path / "clients"))
+    program(tmp_path / "bin", text)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return tmp_path
+
+
+@pytest.fixture
+def deaf_mps(tmp_path, monkeypatch) -> None:
+    """A control program that exits 0 and starts nothing, as the driver's does with an option it does not know."""
+    program(tmp_path / "bin", DEAF)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+
+# What `nvidia-smi` does, as far as the bench asks: a card whose MIG it switches, cuts and lists. `state` is its memory;
+# what is in `fails`, `lies`, … makes it do otherwise at the option of that name.
+SMI = """#!{python} -IS
+import json, os, re, signal, sys, time
+from pathlib import Path
+path = Path({state!r})
+s = json.loads(path.read_text())
+words = sys.argv[1:]
+line = " ".join(words)
+option = next((w for w in words if w in ("-mig", "-cgi", "-dci", "-dgi", "-lgi", "-lgip", "-lgipp", "-L")), words[0])
+s["log"].append(line)
+path.write_text(json.dumps(s))
+def end(text="", status=0):
+    path.write_text(json.dumps(s))
+    print(text, end="")
+    sys.exit(status)
+def made(start, size, name):
+    s["instances"].append([name, max([i[1] for i in s["instances"]], default=0) + 1, start, size])
+if s["hangs"]:
+    time.sleep(600)
+if s["garbage"]:
+    end("�� this is not a table\\n")
+if option in s["fails"]:
+    end(s["fails"][option] + "\\n", 4)
+if option in s["lies"]:
+    end("All done.\\n")
+if option.startswith("--query-gpu"):
+    mig = (s["mig"], s["pending"])
+    print(s["warns"], end="")
+    end(f"0, {{s['name']}}, {{s['uuid']}}, 580.159.04, 143771, 0, {{s['compute']}}, Enabled, {{mig[0]}}, {{mig[1]}}\\n")
+if option.startswith("--query-compute-apps"):
+    came = path.with_name("visitors")
+    visitors = [[pid, "visitor"] for pid in came.read_text().split()] if came.exists() else []
+    if visitors:
+        path.with_name("looked").touch()
+    end("".join(f"{{s['uuid']}}, {{pid}}, 1024, {{name}}\\n" for pid, name in s["processes"] + visitors))
+if words[:2] == ["compute-policy", "-l"]:
+    end(s["slices"])
+if option == "-lgip":
+    end(s["profiles"])
+if option == "-lgipp":
+    end(s["places"] or "No MIG-enabled devices found.\\n", 0 if s["places"] else 6)
+if option == "-L":
+    seen = s["instances"] if s["parts"] else []
+    rows = [f"  MIG {{i[0]}}     Device  {{k}}: (UUID: MIG-{{i[1]}})\\n" for k, i in enumerate(seen)]
+    end(f"GPU 0: {{s['name']}} (UUID: {{s['uuid']}})\\n" + "".join(rows))
+if option == "-lgi" and s["mig"] != "Enabled":
+    end("No MIG-enabled devices found.\\n", 6)
+if option == "-lgi" and not s["instances"]:
+    end("No GPU instances found: Not Found\\n", 6)
+if option == "-lgi":
+    rows = [f"|   0  MIG {{n:<14}} 9      {{i:>3}}          {{a}}:{{z}}     |\\n" for n, i, a, z in s["instances"]]
+    end("| GPU instances:   |\\n|====|\\n" + ("+------+\\n").join(rows))
+if option == "-mig":
+    mode = "Enabled" if words[-1] == "1" else "Disabled"
+    if s["instances"] and mode == "Disabled":
+        end("Unable to disable MIG Mode for GPU 00000000:01:00.0: In use by another client\\n", 19)
+    s["pending"] = mode
+    if not s["pends"]:
+        s["mig"] = mode
+    end(f"{{mode}} MIG Mode for GPU 00000000:01:00.0\\nAll done.\\n")
+if option == "-cgi":
+    for one in words[words.index("-cgi") + 1].split(","):
+        name, start = one.split(":")
+        size = {{"1": 1, "2": 2, "3": 4, "4": 4, "7": 8}}[name[0]]
+        made(s["moves"].get(start, int(start)), size, name)
+        if s["half"]:
+            end("Unable to create a GPU instance on GPU  0: Insufficient Resources\\n", 19)
+    if s["interrupts"]:
+        path.write_text(json.dumps(s))
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
+    end("Successfully created GPU instance\\n")
+if option == "-dgi":
+    gone = words[words.index("-gi") + 1].split(",") if "-gi" in words else [str(i[1]) for i in s["instances"]]
+    s["instances"] = [i for i in s["instances"] if str(i[1]) not in gone]
+    end("Successfully destroyed GPU instance\\n")
+if option == "-dci":
+    end("Successfully destroyed compute instance\\n")
+end("Invalid combination of input arguments.\\n", 2)
+"""
+PROBE = Path(__file__).parents[1] / "docs" / "measurements" / "h200" / "probe.json"
+PLACES = """GPU  0 Profile ID 19 Placements: {0,1,2,3,4,5,6}:1
+GPU  0 Profile ID 20 Placements: {0,1,2,3,4,5,6}:1
+GPU  0 Profile ID 15 Placements: {0,2,4,6}:2
+GPU  0 Profile ID 14 Placements: {0,2,4}:2
+GPU  0 Profile ID  9 Placements: {0,4}:4
+GPU  0 Profile ID  5 Placement : {0}:4
+GPU  0 Profile ID  0 Placement : {0}:8
+"""
+
+
+class Smi:
+    """A stand-in for `nvidia-smi` with one H200, which remembers what it was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self._state = folder / "smi.json"
+        asked = json.loads(PROBE.read_text())
+        self.set(
+            name="NVIDIA H200",
+            uuid="GPU-b9a1a5c3",
+            compute="Default",
+            mig="Disabled",
+            pending="Disabled",
+            processes=[],
+            instances=[],
+            parts=True,
+            profiles=asked["mig profiles"] + "\n",
+            slices=asked["time slice"] + "\n",
+            places=PLACES,
+            warns="",
+            log=[],
+            fails={},
+            lies=[],
+            moves={},
+            half=False,
+            pends=False,
+            hangs=False,
+            garbage=False,
+            interrupts=False,
+        )
+        text = SMI.format(python=sys.executable, state=str(self._state))
+        program(folder / "bin", text, "nvidia-smi")
+
+    def set(self, **values) -> None:
+        old = json.loads(self._state.read_text()) if self._state.exists() else {}
+        self._state.write_text(json.dumps(old | values))
+
+    def __getitem__(self, name):
+        return json.loads(self._state.read_text())[name]
+
+    @property
+    def changes(self) -> list[str]:
+        """What it was told that would change a card."""
+        return [line for line in self["log"] if {"-mig", "-cgi", "-dci", "-dgi"} & set(line.split())]
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch) -> Smi:
+    """One H200 behind a program that answers as the driver's does."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return Smi(tmp_path)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A short folder where what was switched on is remembered, and an environment that knows of no MPS."""
+    with tempfile.TemporaryDirectory(prefix="fl", dir="/tmp") as home:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", home)
+        monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        yield Path(home) / "fleetlab"
