@@ -6,10 +6,10 @@ import pytest
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import (
     antt,
-    enough,
     harmonic,
     jain,
-    over_blocks,
+    mean_interval,
+    min_samples,
     paired_bootstrap,
     percentile,
     progress,
@@ -21,7 +21,7 @@ from fleetlab.devices.errors import BenchError
 
 
 def test_two_tenants_by_hand():
-    # Alone 100 and 40 items a second, together 50 and 30: NP 1/2 and 3/4.
+    # Alone 100 and 40 items per second, together 50 and 30: NP 1/2 and 3/4.
     made = progress([50, 30], [100, 40])
     assert made.tolist() == [0.5, 0.75]
     assert stp(made) == 1.25
@@ -55,7 +55,7 @@ def test_what_is_no_progress_has_no_throughput(bad):
 
 @pytest.mark.parametrize(("p", "n"), [(0.95, 59), (0.99, 299), (0.999, 2995), (0.5, 6)])
 def test_the_fewest_samples_that_carry_a_percentile(p, n):
-    assert enough(p) == n
+    assert min_samples(p) == n
     with pytest.raises(BenchError, match="n too small"):
         percentile(Histogram.of(np.ones(n - 1)), p)
     percentile(Histogram.of(np.ones(n)), p)
@@ -93,7 +93,7 @@ def _erfinv(x):
 
 def test_students_interval_covers_from_three_blocks():
     rng = np.random.default_rng(2)
-    found = [over_blocks(rng.normal(0.6, 0.05, 3)) for _ in range(2000)]
+    found = [mean_interval(rng.normal(0.6, 0.05, 3)) for _ in range(2000)]
     assert np.mean([one.low <= 0.6 <= one.high for one in found]) == pytest.approx(0.95, abs=0.015)
 
 
@@ -118,6 +118,6 @@ def test_the_bootstrap_keeps_pairs_together():
 
 def test_too_few_blocks_give_no_interval():
     with pytest.raises(BenchError, match="at least 2"):
-        over_blocks([1.0])
+        mean_interval([1.0])
     with pytest.raises(BenchError, match="at least 5"):
         paired_bootstrap([1.0, 2.0], np.mean, seed=0)

@@ -1,8 +1,8 @@
-"""What sharing did, in numbers that know how sure they are.
+"""Metrics of sharing, with confidence intervals.
 
-Normalised progress NP is a tenant's rate beside others over its rate alone. System throughput STP and average
-normalised turnaround ANTT are a pair (Eyerman and Eeckhout, IEEE Micro 28(3), 2008): the one is what the card does,
-the other what a tenant feels, and one without the other misleads. Fairness is after Jain, Chiu and Hawe (1984).
+Normalized progress NP is a tenant's rate beside others over its rate alone. System throughput STP and average
+normalized turnaround ANTT are a pair (Eyerman and Eeckhout, IEEE Micro 28(3), 2008): one is the view of the GPU, the
+other that of a tenant; use both. Fairness is after Jain, Chiu and Hawe (1984).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A value and where it lies with the confidence asked for."""
+    """A value and its confidence interval."""
 
     value: float
     low: float
@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def progress(shared: ArrayLike, alone: ArrayLike) -> Floats:
-    """NP of each tenant: its rate beside the others over its rate alone."""
+    """NP of each tenant: its rate beside others over its rate alone."""
     beside, by_itself = np.asarray(shared, float), np.asarray(alone, float)
     if not (
         np.isfinite(beside).all() and np.isfinite(by_itself).all() and (by_itself > 0).all() and (beside >= 0).all()
@@ -42,7 +42,7 @@ def progress(shared: ArrayLike, alone: ArrayLike) -> Floats:
 
 
 def stp(np_: ArrayLike) -> float:
-    """System throughput: how many cards' worth of work one card did.
+    """System throughput: the work of one shared GPU, in units of what a GPU does for tenants alone.
 
     >>> stp([0.5, 0.6])
     1.1
@@ -51,7 +51,7 @@ def stp(np_: ArrayLike) -> float:
 
 
 def antt(np_: ArrayLike) -> float:
-    """Average normalised turnaround time: how many times as long a tenant's work took; infinite if one stood still.
+    """Average normalized turnaround time: mean slowdown of the tenants; infinite if one makes no progress.
 
     >>> antt([0.5, 0.25])
     3.0
@@ -61,12 +61,12 @@ def antt(np_: ArrayLike) -> float:
 
 
 def harmonic(np_: ArrayLike) -> float:
-    """Harmonic mean of NP: one tenant that starves cannot be made good by the others."""
+    """Harmonic mean of NP, which is dominated by the slowest tenant."""
     return 1 / antt(np_)
 
 
 def jain(np_: ArrayLike) -> float:
-    """Jain's index: 1 if all make the same progress, 1/n if one makes all.
+    """Jain's index: 1 if all make the same progress, 1/n if only one does.
 
     >>> jain([0.5, 0.5]), jain([1.0, 0.0])
     (1.0, 0.5)
@@ -76,7 +76,7 @@ def jain(np_: ArrayLike) -> float:
 
 
 def unfairness(np_: ArrayLike) -> float:
-    """The largest slowdown over the smallest; infinite if one stood still."""
+    """The largest slowdown over the smallest; infinite if one makes no progress."""
     x = _tenants(np_)
     return float(x.max() / x.min()) if x.min() > 0 else math.inf
 
@@ -85,17 +85,17 @@ def _tenants(np_: ArrayLike) -> Floats:
     x = np.asarray(np_, float)
     if x.ndim != 1 or not x.size or not np.isfinite(x).all() or (x < 0).any():
         msg = f"not the progress of tenants: {np_!r}"
-        raise BenchError(msg, hint="one number of at least 0 for each")
+        raise BenchError(msg, hint="one number of at least 0 per tenant")
     return x
 
 
 # --- percentiles -----------------------------------------------------------------------------------------------------
 
 
-def enough(p: float, *, confidence: float = 0.95) -> int:
-    """The fewest independent samples that carry the quantile `p`, so that both its limits exist.
+def min_samples(p: float, *, confidence: float = 0.95) -> int:
+    """Minimum number of independent samples for which quantile `p` has both confidence bounds.
 
-    >>> enough(0.95), enough(0.99), enough(0.999)
+    >>> min_samples(0.95), min_samples(0.99), min_samples(0.999)
     (59, 299, 2995)
     """
     miss = 1 - confidence
@@ -105,17 +105,17 @@ def enough(p: float, *, confidence: float = 0.95) -> int:
     return n
 
 
-def percentile(times: Histogram, p: float, *, confidence: float = 0.95, worth: float = math.inf) -> Interval:
-    """The quantile `p` with limits from order statistics, which ask nothing of the distribution.
+def percentile(times: Histogram, p: float, *, confidence: float = 0.95, effective_n: float = math.inf) -> Interval:
+    """Quantile `p` with a distribution-free interval from order statistics.
 
-    They ask that the times are independent; those of neighbours often are not, and then the limits are too near, unless
-    `worth` says as how many independent ones they count. A sample that cannot carry the quantile is refused.
+    The interval assumes independent times; for autocorrelated ones pass the effective sample size. A sample that does
+    not support the quantile raises an error.
     """
     n = times.n
-    if n < (need := enough(p, confidence=confidence)):
+    if n < (need := min_samples(p, confidence=confidence)):
         msg = f"n too small for P{100 * p:g}: {n} of {need}"
-        raise BenchError(msg, hint="measure longer, or ask for a lower percentile")
-    few = n if worth >= n else max(math.floor(worth), need)
+        raise BenchError(msg, hint="measure longer, or use a lower percentile")
+    few = n if effective_n >= n else max(math.floor(effective_n), need)
     low, high = ranks(few, p, confidence=confidence)
     value = times.at(min(n, math.floor(p * n) + 1))
     return Interval(value, times.at(1 + (low - 1) * n // few), times.at(math.ceil(high * n / few)))
@@ -124,13 +124,13 @@ def percentile(times: Histogram, p: float, *, confidence: float = 0.95, worth: f
 PARTS = 20
 
 
-def clumping(hits: NDArray[np.bool_]) -> float:
-    """How many in a row are worth one independent one; 1 at least.
+def design_effect(hits: NDArray[np.bool_]) -> float:
+    """Design effect of autocorrelated indicators: sample size over effective sample size, at least 1.
 
-    Requests that wait in one queue wait alike. Parts of the run in a row tell how much: their shares vary more than
-    those of independent requests would, and the ratio of the two variances is what is asked (batch means).
+    Requests in one queue wait alike. The variance of proportions in consecutive parts of the run, over that of
+    independent indicators, is the design effect (batch means).
 
-    >>> clumping(np.arange(1000) % 2 == 0), round(clumping(np.arange(1000) < 500))
+    >>> design_effect(np.arange(1000) % 2 == 0), round(design_effect(np.arange(1000) < 500))
     (1.0, 53)
     """
     size, share = len(hits) // PARTS, float(hits.mean()) if len(hits) else 0.0
@@ -141,10 +141,10 @@ def clumping(hits: NDArray[np.bool_]) -> float:
 
 
 def ranks(n: int, p: float, *, confidence: float = 0.95) -> tuple[int, int]:
-    """The ranks between which the quantile `p` of `n` samples lies.
+    """Ranks that enclose quantile `p` of `n` samples.
 
-    With B ~ Binomial(n, p) the true quantile is below the sample of rank l with chance P(B < l), and above that of
-    rank u with chance P(B >= u). The misses are split evenly unless one side needs more to have a limit at all.
+    With B ~ Binomial(n, p) the true quantile is below the sample of rank l with probability P(B < l), and above that of
+    rank u with P(B >= u). The error probability is split evenly unless one side needs more to have a bound at all.
     """
     miss, above, below = 1 - confidence, p**n, (1 - p) ** n
     over = min(max(miss / 2, above), miss - below)
@@ -165,8 +165,8 @@ def _binomial_cdf(n: int, p: float) -> Floats:
 # --- intervals over blocks -------------------------------------------------------------------------------------------
 
 
-def over_blocks(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
-    """The mean over blocks with Student's interval: for few blocks, where resampling them is far too sure."""
+def mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Mean over blocks with Student's interval; for few blocks, where a bootstrap is too narrow."""
     x = np.asarray(values, float)
     if x.ndim != 1 or x.size < 2:
         msg = f"an interval over blocks needs at least 2 of them: {x.size}"
@@ -183,10 +183,10 @@ def paired_bootstrap(
     draws: int = 2000,
     confidence: float = 0.95,
 ) -> Interval:
-    """A statistic of per-block values, by resampling whole blocks, so that what was measured together stays together.
+    """Bootstrap interval of a statistic of per-block values; whole blocks are resampled.
 
-    `blocks` has one row a block, such as the NP of every tenant in it; `statistic` takes any selection of rows. The
-    limits are bias-corrected and accelerated (Efron, 1987). Below five blocks resampling says little: refused.
+    `blocks` has one row per block, such as the NP of every tenant in it; `statistic` takes any selection of rows. The
+    interval is bias-corrected and accelerated (Efron, 1987). It needs at least five blocks.
     """
     rows = np.asarray(blocks, float)
     rows = rows[:, None] if rows.ndim == 1 else rows
@@ -194,18 +194,18 @@ def paired_bootstrap(
         msg = f"a bootstrap over blocks needs at least 5 of them: {len(rows)}"
         raise BenchError(msg, hint="measure more blocks, or use Student's interval")
     rng = np.random.default_rng(seed)
-    seen = statistic(rows)
+    value = statistic(rows)
     drawn = np.sort([statistic(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(draws)])
-    low, high = _bca(seen, drawn, rows, statistic, confidence)
-    return Interval(seen, low, high)
+    low, high = _bca_limits(value, drawn, rows, statistic, confidence)
+    return Interval(value, low, high)
 
 
-def _bca(
-    seen: float, drawn: Floats, rows: Floats, statistic: Callable[[Floats], float], confidence: float
+def _bca_limits(
+    value: float, drawn: Floats, rows: Floats, statistic: Callable[[Floats], float], confidence: float
 ) -> tuple[float, float]:
-    below = (drawn < seen).mean() + 0.5 * (drawn == seen).mean()
+    below = (drawn < value).mean() + 0.5 * (drawn == value).mean()
     if not 0 < below < 1:
-        return float(min(drawn[0], seen)), float(max(drawn[-1], seen))
+        return float(min(drawn[0], value)), float(max(drawn[-1], value))
     bias = _probit(float(below))
     without = np.array([statistic(np.delete(rows, k, axis=0)) for k in range(len(rows))])
     lean = without.mean() - without
@@ -226,11 +226,11 @@ def _probit(q: float) -> float:
     return NormalDist().inv_cdf(q)
 
 
-def pooled(groups: Sequence[ArrayLike], *, confidence: float = 0.95) -> list[Interval]:
-    """The geometric mean of each group of positive values, its limits from the noise of all groups together.
+def pooled_intervals(groups: Sequence[ArrayLike], *, confidence: float = 0.95) -> list[Interval]:
+    """Geometric mean of each group of positive values, with intervals from the pooled noise of all groups.
 
-    Two blocks say little about their own noise, twenty cells of two blocks a lot, if the noise is the same share of
-    the value in each: that is what is assumed. Where no group has two values there is no noise to see: limits are NaN.
+    Two blocks say little about their own noise, twenty cells of two blocks a lot, if the relative noise is the same in
+    each, which is assumed. If no group has two values the noise is unknown and the interval is NaN.
     """
     logs = [np.log(np.asarray(group, float)) for group in groups]
     freedom = sum(x.size - 1 for x in logs)
@@ -238,8 +238,24 @@ def pooled(groups: Sequence[ArrayLike], *, confidence: float = 0.95) -> list[Int
         return [Interval(float(np.exp(x.mean())), math.nan, math.nan) for x in logs]
     noise = math.sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in logs) / freedom)
     reach = student(freedom, confidence) * noise
-    found = []
+    intervals = []
     for x in logs:
         middle, half = float(x.mean()), reach / math.sqrt(x.size)
-        found.append(Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half)))
-    return found
+        intervals.append(Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half)))
+    return intervals
+
+
+def wilson(hits: int, of: int, *, confidence: float = 0.95) -> Interval:
+    """Wilson's interval (1927): it stays within 0 to 1, and is informative even if all or none hit.
+
+    >>> tuple(round(x, 3) for x in wilson(9, 10))
+    (0.9, 0.596, 0.982)
+    """
+    if of < 1:
+        return Interval(math.nan, math.nan, math.nan)
+    z = _probit((1 + confidence) / 2)
+    share, weight = hits / of, 1 + z * z / of
+    middle = (share + z * z / (2 * of)) / weight
+    half = z / weight * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    # Rounding may put a bound on the wrong side of the value.
+    return Interval(share, min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share))
