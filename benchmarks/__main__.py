@@ -22,7 +22,7 @@ BUILD = Path("build/bench")
 BARE = """
 import sys, polars as pl
 from pathlib import Path
-from fleetlab.traces._pai_tables import TABLES
+from fleetlab.traces.pai2020.tables import TABLES
 for t in TABLES:
     scan = pl.scan_csv(Path(sys.argv[1]) / f"{t.name}.csv", has_header=False, schema=dict(t.columns), quote_char=None)
     scan.sink_parquet(Path(sys.argv[2]) / f"{t.name}.parquet")
@@ -32,7 +32,7 @@ BARE_TAR = """
 import sys, tarfile, polars as pl
 from pathlib import Path
 from isal import igzip
-from fleetlab.traces._pai_tables import TABLES
+from fleetlab.traces.pai2020.tables import TABLES
 for t in TABLES:
     with igzip.open(Path(sys.argv[1]) / f"{t.name}.tar.gz", "rb") as f, tarfile.open(fileobj=f, mode="r|") as tar:
         member = tar.extractfile(tar.next())
@@ -44,7 +44,7 @@ for t in TABLES:
             held, k = block[cut:], k + 1
 """
 READ = "import sys, fleetlab; fleetlab.read(sys.argv[1], 'pai2020').save(sys.argv[2])"
-SYNTHESIZE = "import sys, fleetlab; fleetlab.synthesize('pai2020', tasks=1_260_920, seed=0)"
+SYNTHESIZE = "import sys, fleetlab; fleetlab.synthesize('pai2020', jobs=1_260_920, seed=0)"
 
 
 def measure(code: str, *arguments: Path) -> dict[str, float]:
@@ -73,7 +73,7 @@ def main() -> None:
         ("fleetlab read, CSV", READ, csv),
         ("bare polars tar.gz → Parquet", BARE_TAR, tar),
         ("fleetlab read, tar.gz", READ, tar),
-        ("synthesize 1,260,920 tasks", SYNTHESIZE, csv),
+        ("synthesize 1,260,920 jobs", SYNTHESIZE, csv),
     ]:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)

@@ -33,28 +33,28 @@ BUILD = Path("build/bench")
 BARE = Path(__file__).parents[2] / "shared/tools/bare_loop.py"  # not part of the project: skipped where it is absent
 JOBS, REPEATS, LOADS = 1_000_000, 5, (0.5, 0.8)
 TWO_MONTHS = "builtin:1260920:0"
-RULES = {  # order, discipline, place; the most CPU seconds that the two months may take
-    "fifo/skip/best_fit": 15,
-    "sjf/skip/best_fit": 20,
+RULES = {  # order, backfill, place; the most CPU seconds that the two months may take
+    "fifo/greedy/best_fit": 15,
+    "sjf/greedy/best_fit": 20,
     "fifo/easy/best_fit": 60,
-    "fifo/skip/fgd": 60,
+    "fifo/greedy/fgd": 60,
 }
-ALSO = ("fifo/strict/best_fit", "sjf/easy/best_fit", "fifo/skip/worst_fit")
+ALSO = ("fifo/none/best_fit", "sjf/easy/best_fit", "fifo/greedy/worst_fit")
 
 # One process of its own: words of a trace, rules, by what factor submissions are pressed together, how often to
-# measure, and how often the tasks come, one time after the other.
+# measure, and how often the jobs come, one time after the other.
 CHILD = """
 import json, sys, time, fleetlab, polars as pl
 from fleetlab.traces.builtin import open_trace
 words, rules, faster = sys.argv[1], sys.argv[2].split("/"), float(sys.argv[3])
-rules = dict(zip(("order", "discipline", "place"), rules))
+rules = dict(zip(("order", "backfill", "placement"), rules))
 small = open_trace("builtin:2000:0")
 fleetlab.simulate(small.workload, small.cluster, **rules)
 trace = open_trace(words)
 told = trace.workload
 times = int(sys.argv[5])
 if faster != 1 or times != 1:
-    frame = told.frame.with_columns(pl.col("submit") / faster).drop("task", "start", "end")
+    frame = told.frame.with_columns(pl.col("submit") / faster).drop("job", "start", "end")
     span = frame["submit"].max()
     frame = pl.concat([frame.with_columns(pl.col("submit") + k * span) for k in range(times)])
     told = fleetlab.Workload.of(frame, source=told.source)
@@ -65,17 +65,17 @@ for _ in range(int(sys.argv[4])):
     took.append(time.process_time() - begin)
 begin = time.process_time()
 wait = result.summary()[0].value
-told = {"cpu_s": min(took), "summary_s": time.process_time() - begin, "tasks": len(result.world.submit)}
+told = {"cpu_s": min(took), "summary_s": time.process_time() - begin, "jobs": len(result.world.submit)}
 peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1]
 print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wait, "peak_gib": int(peak) / (1 << 20)}))
 """
-# From the first line of a new process to the first event, and a little further: a world of one task.
+# From the first line of a new process to the first event, and a little further: a world of one job.
 START = """
 import sys, polars as pl, fleetlab
-one = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "service": [1.0], "gpu_milli": [1000]}), source="one")
-fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), discipline=sys.argv[1], preempt=sys.argv[2] == "preempt")
+one = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}), source="one")
+fleetlab.simulate(one, fleetlab.Cluster.uniform(1, 8), backfill=sys.argv[1], preemption=sys.argv[2] == "preempt")
 """
-STARTS = ("strict/quick", "skip/quick", "easy/quick", "skip/preempt")
+STARTS = ("none/quick", "greedy/quick", "easy/quick", "greedy/preempt")
 
 
 def main(asked: list[str] | None = None) -> None:
@@ -109,9 +109,9 @@ def _compared(bare: ModuleType, load: float) -> dict[str, Any]:
     _bare(bare, nodes, _on_tick(bare.make_jobs(2000, load)))
     ways: dict[str, Callable[[], object]] = {
         "bare": lambda: _bare(bare, nodes, jobs),
-        "loop": lambda: quick.play(prepared, order="fifo", discipline="strict", place="best_fit"),
+        "loop": lambda: quick.play(prepared, order="fifo", backfill="none", placement="best_fit"),
         "prepared": lambda: _play(workload, cluster),
-        "simulate": lambda: fleetlab.simulate(workload, cluster, discipline="strict"),
+        "simulate": lambda: fleetlab.simulate(workload, cluster, backfill="none"),
     }
     prepared = world(workload, cluster)
     ways["loop"]()
@@ -158,12 +158,12 @@ def _on_tick(jobs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _as_ours(nodes: tuple[Any, ...], jobs: tuple[Any, ...]) -> tuple[Cluster, Workload]:
     gpus, kind, cpu, memory = nodes[:4]
-    submit, service, milli, cores, asked, want = jobs
+    submit, runtime, milli, cores, asked, want = jobs
     table = {"gpu_type": [f"t{k}" for k in kind], "gpus": gpus, "cpu_milli": cpu, "memory_mib": memory}
     cluster = Cluster.of(pl.DataFrame({"node": [f"n{k}" for k in range(len(gpus))], **table}), source="bare")
     types = pl.Series([[f"t{k}"] if k >= 0 else [] for k in want], dtype=pl.List(pl.String))
     asks = {"gpu_milli": milli, "cpu_milli": cores, "memory_mib": asked, "gpu_types": types}
-    frame = pl.DataFrame({"submit": submit - submit[0], "service": service, **asks})
+    frame = pl.DataFrame({"submit": submit - submit[0], "runtime": runtime, **asks})
     return cluster, Workload.of(frame, source="bare")
 
 
@@ -175,7 +175,7 @@ def _bare(bare: ModuleType, nodes: tuple[Any, ...], jobs: tuple[Any, ...]) -> np
 
 
 def _play(workload: Workload, cluster: Cluster) -> Any:  # noqa: ANN401
-    return quick.play(world(workload, cluster), order="fifo", discipline="strict", place="best_fit")
+    return quick.play(world(workload, cluster), order="fifo", backfill="none", placement="best_fit")
 
 
 # -- the built-in trace ----------------------------------------------------------------------------------------------
@@ -192,22 +192,22 @@ def whole() -> list[dict[str, Any]]:
 
 
 def twice() -> list[dict[str, Any]]:
-    """Twice the tasks at the same load: the same ones, and once more when they have come."""
+    """Twice the jobs at the same load: the same ones, and once more when they have come."""
     rows = []
     for rules in RULES:
         one, two = (_child("builtin:100000:0", rules, repeats=3, times=n)["cpu_s"] for n in (1, 2))
-        rows.append(_say({"what": f"twice 100,000 tasks, {rules}", "one_s": one, "two_s": two, "ratio": two / one}))
+        rows.append(_say({"what": f"twice 100,000 jobs, {rules}", "one_s": one, "two_s": two, "ratio": two / one}))
     return rows
 
 
 def queue() -> list[dict[str, Any]]:
-    """So many tasks at once that nearly all of them wait; a time that grows with the square shows as a ratio of 4."""
+    """So many jobs at once that nearly all of them wait; a time that grows with the square shows as a ratio of 4."""
     rows = []
-    for rules in (*RULES, "fifo/strict/best_fit"):
+    for rules in (*RULES, "fifo/none/best_fit"):
         took = {n: _child(f"builtin:{n}:0", rules, faster=1e4)["cpu_s"] / n * 1e6 for n in (30_000, 120_000)}
         short = _child("builtin:120000:0", rules)["cpu_s"] / 120_000 * 1e6
-        row = {"what": f"all at once, {rules}", "us_a_task_30k": took[30_000], "us_a_task_120k": took[120_000]}
-        rows.append(_say({**row, "ratio": took[120_000] / took[30_000], "us_a_task_as_they_came": short}))
+        row = {"what": f"all at once, {rules}", "us_a_job_30k": took[30_000], "us_a_job_120k": took[120_000]}
+        rows.append(_say({**row, "ratio": took[120_000] / took[30_000], "us_a_job_as_they_came": short}))
     return rows
 
 
@@ -221,7 +221,7 @@ def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1, tim
 
 
 def start() -> list[dict[str, Any]]:
-    """A new process until its first task has run: with what is kept on disk, and with nothing kept."""
+    """A new process until its first job has run: with what is kept on disk, and with nothing kept."""
     rows = []
     for loop in STARTS:
         with tempfile.TemporaryDirectory() as folder:

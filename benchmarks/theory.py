@@ -7,17 +7,17 @@ import time
 from tests.sim.test_theory import BOUNDED, EXACT, GANGS, RUNS, Found, measured, saturated
 
 
-def row(name: str, found: Found, tasks: int, seconds: float) -> str:
+def row(name: str, found: Found, jobs: int, seconds: float) -> str:
     """One line of the table."""
     half, plain = (100 * h / found.exact for h in (found.half, found.plain_half))
     digits = f"{found.exact:.5g} | {found.mean:.5g} | {half:.2f} | {100 * (found.mean / found.exact - 1):+.2f}"
     inside = "yes" if found.off <= 1 else "no"
-    return f"| {name} | {digits} | {inside} | {found.plain:.5g} | {plain:.1f} | {tasks:,} | {seconds:.1f} |"
+    return f"| {name} | {digits} | {inside} | {found.plain:.5g} | {plain:.1f} | {jobs:,} | {seconds:.1f} |"
 
 
 def main() -> None:
     """Run all of them, and say how many intervals hold the exact mean."""
-    print("| case | exact | simulated | ± % | off by % | inside | without controls | ± % | tasks | CPU s |")
+    print("| case | exact | simulated | ± % | off by % | inside | without controls | ± % | jobs | CPU s |")
     print("|---|--:|--:|--:|--:|---|--:|--:|--:|--:|")
     offs = []
     for case in EXACT + BOUNDED:

@@ -1,4 +1,4 @@
-"""Draw docs/picture.svg: tasks an hour over a week, as published and as built in. Run from the checkout."""
+"""Draw docs/picture.svg: jobs an hour over a week, as published and as built in. Run from the checkout."""
 
 from importlib.resources import files
 from json import loads
@@ -23,12 +23,12 @@ STYLE = """
 
 
 def published() -> np.ndarray:
-    text = files("fleetlab.traces.synthesize").joinpath("_laws.json").read_text("utf-8")
+    text = files("fleetlab.traces.synthesize").joinpath("laws.json").read_text("utf-8")
     return np.array(loads(text)["week"])
 
 
 def built_in() -> np.ndarray:
-    trace = fleetlab.synthesize("pai2020", tasks=14 * 20_338, days=14, seed=0)
+    trace = fleetlab.synthesize("pai2020", jobs=14 * 20_338, days=14, seed=0)
     midnight = trace.workload.epoch + 8 * 3600  # the clock of Shanghai
     hour = ((trace.workload.frame["submit"].to_numpy() + midnight) // 3600).astype(int)
     weekday = hour // 24 % 7  # 1970 began on a Thursday: 3 is Sunday
@@ -45,7 +45,7 @@ def line(values: np.ndarray, top: float, kind: str) -> str:
 def draw() -> str:
     week, made = published(), built_in()
     top = 500 * np.ceil(max(week.max(), made.max()) / 500)
-    title = "Tasks an hour over a week: the published PAI trace and fleetlab's built-in one"
+    title = "Jobs an hour over a week: the published PAI trace and fleetlab's built-in one"
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
     parts += [f"<title>{title}</title>", STYLE, f'<text class="title" x="{LEFT}" y="18">{title}</text>']
     parts += [

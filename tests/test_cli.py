@@ -20,7 +20,7 @@ from fleetlab._screen import BEST_KNOWN, cell, table
 
 # Words that only a person needs: where to put things, and how to print them.
 OF_THE_RECEPTION = {"json", "out", "check", "brief"}
-OF_THE_FUNCTION = {"tell"}
+OF_THE_FUNCTION = {"progress"}
 
 
 def run(*words, **env):
@@ -114,7 +114,7 @@ def test_reading_saves_a_trace_and_prints_how_many_rows_were_kept(fixtures, tmp_
 def test_json_is_one_object_and_nothing_else(saved):
     found = json.loads(run("show", saved, "--json").stdout)
     assert set(found) == {"provenance", "summary", "tables"}
-    assert found["summary"][0] == {"metric": "tasks", "value": 5, "low": 5, "high": 5, "unit": ""}
+    assert found["summary"][0] == {"metric": "jobs", "value": 5, "low": 5, "high": 5, "unit": ""}
 
 
 def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path):
@@ -141,7 +141,7 @@ def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path):
             "--map",
         ),
         (["synthesize", "pai2021"], "pai2021", "pai2020"),
-        (["synthesize", "pai2020", "--tasks", "-4"], "tasks", "1,260,920"),
+        (["synthesize", "pai2020", "--jobs", "-4"], "jobs", "1,260,920"),
         (["fetch", "nothing", "--into", "y"], "no published trace by that name: `nothing`", "pai2020"),
         (["show", "x", "--cluster", "y"], "no saved trace", "builtin"),
     ],
@@ -172,7 +172,7 @@ def test_a_reader_that_goes_away_is_no_mistake(saved):
 
 
 def test_a_check_prints_every_target_and_the_counts_last():
-    done = run("synthesize", "pai2020", "--tasks", "20000", "--check")
+    done = run("synthesize", "pai2020", "--jobs", "20000", "--check")
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert lines[-1].startswith("of all targets: met ")
@@ -180,7 +180,7 @@ def test_a_check_prints_every_target_and_the_counts_last():
 
 
 def test_a_brief_check_has_the_best_known_targets():
-    done = run("synthesize", "pai2020", "--tasks", "20000", "--check", "--brief")
+    done = run("synthesize", "pai2020", "--jobs", "20000", "--check", "--brief")
     found = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert set(BEST_KNOWN) <= set(found)
     assert len(found) < 60

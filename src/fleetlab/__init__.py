@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
     from fleetlab.core import (
         Cluster,
         DeviceError,
+        Drain,
+        Elastic,
         Estimate,
+        Faults,
         Figure,
         FleetlabError,
+        Outage,
+        Policy,
         PolicyError,
+        Prices,
         Provenance,
+        Recovery,
         Result,
-        Saved,
-        Slowdown,
+        SavedResult,
+        Scenario,
+        Speed,
+        Spot,
         Trace,
         TraceError,
         Workload,
@@ -30,18 +38,11 @@ if TYPE_CHECKING:
     from fleetlab.queueing import model, solve
     from fleetlab.report import report
     from fleetlab.sim import (
-        Drain,
-        Elastic,
-        Faults,
-        Outage,
-        Prices,
-        Recovery,
-        Spot,
         check_order,
-        check_place,
+        check_placement,
         order,
         pack,
-        place,
+        placement,
         simulate,
     )
     from fleetlab.studies.audit import audit
@@ -65,13 +66,15 @@ __all__ = [
     "Figure",
     "FleetlabError",
     "Outage",
+    "Policy",
     "PolicyError",
     "Prices",
     "Provenance",
     "Recovery",
     "Result",
-    "Saved",
-    "Slowdown",
+    "SavedResult",
+    "Scenario",
+    "Speed",
     "Spot",
     "Study",
     "Trace",
@@ -83,7 +86,7 @@ __all__ = [
     "capacity",
     "check_forecaster",
     "check_order",
-    "check_place",
+    "check_placement",
     "compare",
     "defragment",
     "describe",
@@ -93,7 +96,7 @@ __all__ = [
     "model",
     "order",
     "pack",
-    "place",
+    "placement",
     "plan",
     "read",
     "report",
@@ -106,22 +109,15 @@ __all__ = [
     "validate",
     "web",
 ]
-# Where each verb lives, and the nouns of one room; every other name is a noun of the hall.
+# The module of each verb; every other name is a noun of `fleetlab.core`.
 _ROOM = {
-    "Drain": "fleetlab.sim",
-    "Elastic": "fleetlab.sim",
-    "Faults": "fleetlab.sim",
-    "Outage": "fleetlab.sim",
-    "Prices": "fleetlab.sim",
-    "Recovery": "fleetlab.sim",
-    "Spot": "fleetlab.sim",
     "Study": "fleetlab.studies.sweep",
     "audit": "fleetlab.studies.audit",
     "autoscale": "fleetlab.studies.autoscale",
     "capacity": "fleetlab.studies.capacity",
     "check_forecaster": "fleetlab.forecast",
     "check_order": "fleetlab.sim",
-    "check_place": "fleetlab.sim",
+    "check_placement": "fleetlab.sim",
     "compare": "fleetlab.studies.compare",
     "defragment": "fleetlab.plan",
     "describe": "fleetlab.describe",
@@ -131,7 +127,7 @@ _ROOM = {
     "model": "fleetlab.queueing",
     "order": "fleetlab.sim",
     "pack": "fleetlab.sim",
-    "place": "fleetlab.sim",
+    "placement": "fleetlab.sim",
     "plan": "fleetlab.plan",
     "read": "fleetlab.traces",
     "report": "fleetlab.report",
@@ -146,25 +142,8 @@ _ROOM = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    # A command that only prints its help must not pay for frames and compilers.
-    if name not in __all__:
-        msg = f"module 'fleetlab' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(_ROOM.get(name, "fleetlab.core")), name)
-
-
 def __dir__() -> list[str]:
     return list(__all__)
 
 
-class _House(ModuleType):
-    """The package itself, where a verb has the name of its room: what is visible is the verb."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Importing a room would put it in the verb's place.
-        if not (isinstance(value, ModuleType) and _ROOM.get(name) == value.__name__):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _House
+lazy("fleetlab", {name: _ROOM.get(name, "fleetlab.core") for name in __all__})

@@ -13,7 +13,7 @@ from fleetlab.core import Estimate, Provenance, Result, as_json, say
 if TYPE_CHECKING:
     import polars as pl
 
-    from fleetlab.traces import Tell
+    from fleetlab.traces import Progress
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
@@ -21,26 +21,26 @@ WIDEST = 72  # characters of a cell
 BEST_KNOWN = [
     "nodes",
     "GPUs",
-    "tasks, completed",
-    "tasks, failed",
-    "tasks of one instance",
-    "GPU tasks, request 1",
-    "GPU tasks, MISC",
-    "GPU tasks, T4",
-    "GPUs an instance, mean over GPU tasks",
-    "run time of GPU tasks, mean",
-    "run time of GPU tasks, median",
+    "jobs, completed",
+    "jobs, failed",
+    "jobs of one instance",
+    "GPU jobs, request 1",
+    "GPU jobs, MISC",
+    "GPU jobs, T4",
+    "GPUs an instance, mean over GPU jobs",
+    "run time of GPU jobs, mean",
+    "run time of GPU jobs, median",
     "run time of instances, P50",
-    "run time of completed tasks, V100, P50",
-    "wait of GPU tasks, median",
+    "run time of completed jobs, V100, P50",
+    "wait of GPU jobs, median",
     "GPUs used by instances, P50",
     "GPUs used by instances, P90",
-    "tasks that run 5 times or more",
+    "jobs that run 5 times or more",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Result):
     """One table of a result by itself."""
 
     name: str
@@ -61,13 +61,15 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
     if json:
         print(as_json(result))
         return
+    if result.findings:
+        print("\n".join(result.findings), end="\n\n")
     print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
             print(f"\n{name}")
             print(table(frame, most))
-    if notes := getattr(result, "notes", ()):
-        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in notes))
+    if result.notes:
+        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in result.notes))
 
 
 def show_check(found: Result, *, json: bool, brief: bool) -> None:
@@ -122,7 +124,7 @@ def complain(message: str, hint: str | None) -> None:
 
 
 @contextmanager
-def progress(unit: str = "rows") -> Iterator[Tell]:
+def progress(unit: str = "rows") -> Iterator[Progress]:
     """A bar for each thing that is read or fetched, on a terminal; elsewhere nothing."""
     if not sys.stderr.isatty():
         yield lambda _what, _done, _share: None
@@ -134,11 +136,11 @@ def progress(unit: str = "rows") -> Iterator[Tell]:
     bars: dict[str, TaskID] = {}
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
 
-        def tell(what: str, done: int, share: float) -> None:
+        def progress(what: str, done: int, share: float) -> None:
             if what not in bars:
                 bars[what] = bar.add_task(what, total=1.0, said="")
             took = bar.tasks[bars[what]].elapsed or 0.0
             speed = f", {done / took:,.0f}/s" if took > 0.2 else ""
             bar.update(bars[what], completed=share, said=f"{done:,} {unit}{speed}")
 
-        yield tell
+        yield progress

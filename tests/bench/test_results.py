@@ -9,8 +9,8 @@ import fleetlab
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.density import DensityGoals
 from fleetlab.bench.results.suite import suite_result
-from fleetlab.bench.statistics import pooled_intervals, wilson
 from fleetlab.cli import main
+from fleetlab.stats import geometric_means, wilson
 
 
 def line(name, rates, *, stage="s", block=0, status="ok", failures=()):
@@ -110,7 +110,7 @@ def test_packed_cells_that_are_cut_off_are_an_error(tmp_path):
 def test_pooled_limits_by_hand():
     # Two pairs, each 10 % apart in logs: noise 0.1 / sqrt(2) with 2 degrees of freedom, t = 4.303.
     groups = [[1.0, math.exp(0.1)], [2.0, 2 * math.exp(-0.1)]]
-    first, second = pooled_intervals(groups)
+    first, second = geometric_means(groups)
     half = 4.303 * 0.1 / math.sqrt(2) / math.sqrt(2)
     assert first == pytest.approx((math.exp(0.05), math.exp(0.05 - half), math.exp(0.05 + half)), rel=1e-3)
     assert second.value == pytest.approx(2 * math.exp(-0.05))

@@ -6,11 +6,11 @@ import math
 import polars as pl
 import pytest
 
-from fleetlab import Estimate, Figure, FleetlabError, Provenance, Saved
+from fleetlab import Estimate, Figure, FleetlabError, Provenance, Result, SavedResult
 from fleetlab.core import as_json
 
 
-class Found:
+class Found(Result):
     provenance = Provenance("try", "hand", {"a": 1}, seed=3)
     notes = ("one thing",)
 
@@ -27,7 +27,7 @@ class Found:
 
 def test_a_result_comes_back_from_its_json(tmp_path):
     (tmp_path / "r.json").write_text(as_json(Found()))
-    back = Saved.load(tmp_path / "r.json")
+    back = SavedResult.load(tmp_path / "r.json")
     assert back.provenance == Found.provenance
     assert back.notes == ("one thing",)
     assert back.summary()[0].metric == "m"
@@ -41,26 +41,29 @@ def test_a_result_comes_back_from_its_json(tmp_path):
 
 
 class Speaking(Found):
-    sentences = ("Half of the tasks wait.", "<b>One</b> does not.")
+    findings = ("Half of the jobs wait.", "<b>One</b> does not.")
 
 
 def test_sentences_come_back_from_json_as_they_were_said(tmp_path):
     (tmp_path / "r.json").write_text(as_json(Speaking()))
-    assert Saved.load(tmp_path / "r.json").sentences == Speaking.sentences
+    assert SavedResult.load(tmp_path / "r.json").findings == Speaking.findings
     (tmp_path / "mute.json").write_text(as_json(Found()))
-    assert Saved.load(tmp_path / "mute.json").sentences == ()
+    assert SavedResult.load(tmp_path / "mute.json").findings == ()
 
 
-def test_sentences_that_were_saved_as_a_table_come_back_too():
-    about = json.loads(as_json(Found())) | {"tables": {"sentences": [{"sentence": "Ann waits most."}]}}
-    assert Saved.of(about).sentences == ("Ann waits most.",)
+def test_a_result_of_another_form_is_refused_in_one_sentence(tmp_path):
+    about = json.loads(as_json(Found()))
+    del about["findings"]
+    (tmp_path / "old.json").write_text(json.dumps(about))
+    with pytest.raises(FleetlabError, match=r"saved by fleetlab .* another form"):
+        SavedResult.load(tmp_path / "old.json")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tables": {}, "provenance": {}, "summary": []}', "[" * 100_000])
 def test_what_is_no_result_is_refused_with_a_hint(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(FleetlabError, match="not a saved result") as e:
-        Saved.load(tmp_path / "r.json")
+        SavedResult.load(tmp_path / "r.json")
     assert "--json" in e.value.hint
 
 

@@ -7,11 +7,20 @@ from types import MappingProxyType
 import polars as pl
 import pytest
 
-from fleetlab.core import Estimate, FleetlabError, Provenance, TraceError, WorkloadError, as_json, say
-from fleetlab.core.saved import Saved
+from fleetlab.core import (
+    Estimate,
+    FleetlabError,
+    Provenance,
+    Result,
+    SavedResult,
+    TraceError,
+    WorkloadError,
+    as_json,
+    say,
+)
 
 
-class Found:
+class Found(Result):
     """A result with every kind of value in it."""
 
     def __init__(self, value: object, number: float = 1.0) -> None:
@@ -46,7 +55,7 @@ def strict(text: str) -> dict[str, object]:
         (Estimate("wait", 5.0, math.nan, math.nan, "s"), "wait 5 s"),
         (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (0 to inf)"),
         (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait nan s"),
-        (Estimate.exact("tasks", 1260920), "tasks 1,260,920"),
+        (Estimate.exact("jobs", 1260920), "jobs 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
         (Estimate.exact("span", 123456.78, "s"), "span 123,457 s"),
         (Estimate.exact("ratio", math.inf), "ratio inf"),
@@ -76,7 +85,7 @@ def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp
             return {"waits": waits, "ends": pl.DataFrame({"x": [math.inf]})}
 
     (tmp_path / "saved.json").write_text(as_json(Overloaded(1, number=math.inf)), "utf-8")
-    again = Saved.load(tmp_path / "saved.json")
+    again = SavedResult.load(tmp_path / "saved.json")
     assert again.tables()["waits"].equals(Overloaded(1).tables()["waits"])
     assert again.tables()["ends"]["x"].to_list() == [math.inf]
     assert say(again.summary()[0]) == "m inf s (0 to inf)"
@@ -84,7 +93,10 @@ def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp
 
 def test_json_has_provenance_summary_and_tables():
     found = strict(as_json(Found("é")))
-    assert (list(found), found["tables"]) == (["provenance", "summary", "tables"], {"t": [{"x": "é"}]})
+    assert (list(found), found["tables"]) == (
+        ["provenance", "findings", "summary", "tables", "notes", "figures"],
+        {"t": [{"x": "é"}]},
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"a": [1, "b", None]}, MappingProxyType({"a": 1})], ids=str)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from fleetlab.core import FleetlabError, Provenance, Trace, Workload
-from fleetlab.core._files import may_write, replace
+from fleetlab.core.files import atomic_write, may_write
 
 SAVER = """
 import itertools, sys
@@ -144,6 +144,6 @@ def test_a_file_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(tm
     with pytest.raises(FleetlabError, match=re.escape(str(tmp_path / name))):
         may_write(tmp_path / name)
     with pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as told:
-        replace(tmp_path / name, "text")
+        atomic_write(tmp_path / name, "text")
     assert told.value.filename == str(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]

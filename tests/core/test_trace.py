@@ -22,16 +22,16 @@ def made(users: list[str | None] = ["u"], *, full: bool = True, source: str = "b
     workload = Workload.of(frame, source=source, epoch=1.5e9, zone="Asia/Shanghai", notes=("a note",))
     if not full:
         return Trace(workload, Provenance("read", source))
-    tasks = {"task": list(range(n)), "node": users, "worker": list(range(n))}
+    jobs = {"job": list(range(n)), "node": users, "worker": list(range(n))}
     return Trace(
         workload,
         Provenance("read", source, {"zero": 1.5}, seed=3),
         cluster=Cluster.uniform(2, 8),
-        usage=pl.LazyFrame(tasks | {"gpu": [0.5] * n}),
-        placements=pl.LazyFrame(tasks | {"status": users, "start": [None] * n, "end": [1.0] * n}, strict=False)
+        usage=pl.LazyFrame(jobs | {"gpu": [0.5] * n}),
+        placements=pl.LazyFrame(jobs | {"status": users, "start": [None] * n, "end": [1.0] * n}, strict=False)
         .select(list(PLACEMENTS))
         .cast(PLACEMENTS),
-        names=pl.LazyFrame({"task": list(range(n)), "name": users}),
+        names=pl.LazyFrame({"job": list(range(n)), "name": users}),
         series={"duty": pl.LazyFrame({"time": [0.0, 1.0], "value": [1, 2]})},
         rejects=pl.DataFrame([("t", "f", 3, "why: 5")], schema=REJECTS, orient="row"),
         counts=pl.DataFrame([("t", n + 1, n, 1)], schema=COUNTS, orient="row"),
@@ -103,7 +103,7 @@ def test_a_summary_can_be_had_of_nothing():
     assert {e.value for e in made([], full=False).summary()} == {0}
 
 
-def test_its_tables_count_tasks_by_status_and_nodes_by_type():
+def test_its_tables_count_jobs_by_status_and_nodes_by_type():
     tables = made(["a", "b"]).tables()
     assert (tables["status"].rows(), tables["nodes"].row(0)[:3]) == ([("completed", 2, 2)], ("GPU", 2, 16))
 

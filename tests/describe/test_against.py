@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import fleetlab
-from fleetlab.describe._curve import curve
-from fleetlab.describe.against import distances, wasserstein, widest
+from fleetlab.describe.comparison import distances, wasserstein, widest
+from fleetlab.describe.ecdf import curve
 
 
 def test_a_trace_is_at_no_distance_from_itself():
-    trace = fleetlab.synthesize("pai2020", tasks=3000)
+    trace = fleetlab.synthesize("pai2020", jobs=3000)
     rows = fleetlab.describe(trace, against=trace, only=["run", "space"]).tables()["distances"]
     assert rows.height > 20
     assert rows["widest gap, points"].max() == rows["Wasserstein"].max() == rows["apart"].max() == 0
@@ -48,15 +48,15 @@ def test_medians_of_one_law_are_apart_by_less_than_is_sure():
 
 
 def test_what_only_one_trace_has_is_left_out(traced):
-    ours = traced(submit=[0.0, 1.0], service=[1.0, 2.0])
+    ours = traced(submit=[0.0, 1.0], runtime=[1.0, 2.0])
     theirs = traced(submit=[0.0, 1.0], start=[0.0, 1.0])
     found = fleetlab.describe(ours, against=theirs, only=["run"])
     assert found.tables()["distances"].is_empty()
 
 
 def test_both_are_drawn_on_the_same_axes_and_bear_their_names(traced):
-    ours = traced(submit=[0.0, 1.0], service=[1.0, 2.0], source="ours")
-    theirs = traced(submit=[0.0, 1.0], service=[3.0, 4.0], source="theirs")
+    ours = traced(submit=[0.0, 1.0], runtime=[1.0, 2.0], source="ours")
+    theirs = traced(submit=[0.0, 1.0], runtime=[3.0, 4.0], source="theirs")
     found = fleetlab.describe(ours, against=theirs, only=["run"])
-    assert set(found.figures()["run time"].frame["series"]) == {"ours: tasks", "theirs: tasks"}
+    assert set(found.figures()["run time"].frame["series"]) == {"ours: jobs", "theirs: jobs"}
     assert found.provenance.settings["against"] == "theirs"

@@ -11,8 +11,8 @@ from fleetlab import cli
 
 @pytest.fixture
 def saved(tmp_path):
-    fleetlab.synthesize("pai2020", tasks=400, seed=1).save(tmp_path / "one")
-    fleetlab.synthesize("pai2020", tasks=500, seed=2).save(tmp_path / "two")
+    fleetlab.synthesize("pai2020", jobs=400, seed=1).save(tmp_path / "one")
+    fleetlab.synthesize("pai2020", jobs=500, seed=2).save(tmp_path / "two")
     return tmp_path
 
 
@@ -27,13 +27,13 @@ def run(capsys, *words):
 
 def test_the_command_takes_what_the_verb_takes():
     said = set(inspect.signature(cli.app["describe"].default_command).parameters) - {"json", "cluster"}
-    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"tell"}
+    assert said == set(inspect.signature(fleetlab.describe).parameters) - {"progress"}
 
 
 def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
     status, out, _ = run(capsys, saved / "one")
     assert status == 0
-    assert out.index("tasks come in a mean hour") < out.index("\ntasks 400") < out.index("\nmissing\n")
+    assert out.index("jobs come in a mean hour") < out.index("\njobs 400") < out.index("\nmissing\n")
     assert "\nrun time\n" not in out
 
 
@@ -47,7 +47,7 @@ def test_json_has_figures_and_distances(saved, capsys):
     _, out, _ = run(capsys, saved / "one", "--against", saved / "two", "--json", "--seed", "3")
     told = json.loads(out)
     assert told["provenance"]["seed"] == 3
-    assert {"sentences", "distances", "missing"} <= set(told["tables"])
+    assert {"distances", "missing"} <= set(told["tables"])
     assert told["figures"]["wait by GPU type"]["log_x"] is True
 
 

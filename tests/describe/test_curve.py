@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetlab.describe._blocks import Blocks, kish, plain_mean
-from fleetlab.describe._curve import curve, share, table, wilson
-from fleetlab.describe._held import Held
-from fleetlab.describe.users import gini, top_share
+from fleetlab.describe.ecdf import curve, share, table
+from fleetlab.describe.occupancy import Held
+from fleetlab.describe.sections.users import gini, top_share
+from fleetlab.stats import BlockBootstrap, effective_size, weighted_mean
 
 numbers = st.lists(st.integers(0, 30), min_size=1, max_size=60)
 
@@ -50,28 +50,27 @@ def test_without_times_the_band_is_that_of_dvoretzky_kiefer_and_wolfowitz():
 
 def test_the_band_of_independent_values_in_blocks_is_the_binomial_one():
     rng = np.random.default_rng(0)
-    blocks, x = Blocks.cut(60 * 86_400.0), rng.random(60_000)
-    found = curve("x", x, at=rng.integers(0, blocks.count, len(x)), blocks=blocks)
+    x = rng.random(60_000)
+    found = curve("x", x, blocks=BlockBootstrap.of_times(rng.random(60_000), 1.0))
     half = found.high[400] - found.upto[400]
     assert half == pytest.approx(2.0 * 0.5 / 60_000**0.5, rel=0.35)  # its own spread is a tenth
 
 
 def test_values_that_hang_together_in_a_block_make_the_band_wider():
     rng = np.random.default_rng(0)
-    blocks = Blocks.cut(60 * 86_400.0)
-    at = np.repeat(np.arange(60), 100)
-    found = curve("x", np.repeat(rng.random(60), 100), at=at, blocks=blocks)
+    blocks = BlockBootstrap.of_times(np.repeat(np.arange(40), 100) + 0.5, 40.0)
+    found = curve("x", np.repeat(rng.random(40), 100), blocks=blocks)
     middle = int(np.searchsorted(found.upto, 0.5))
-    assert found.high[middle] - found.upto[middle] == pytest.approx(2.0 * 0.5 / 60**0.5, rel=0.2)
+    assert found.high[middle] - found.upto[middle] == pytest.approx(2.0 * 0.5 / 40**0.5, rel=0.2)
 
 
 def test_intervals_of_medians_and_means_hold_the_truth_as_often_as_they_say():
     rng = np.random.default_rng(2)
-    blocks, held = Blocks.cut(30 * 86_400.0), np.zeros(2)
+    held = np.zeros(2)
     for _ in range(100):
         at = rng.integers(0, 30, 600)
         x = np.exp(rng.normal(0, 1, 30) * 0.5)[at] * rng.exponential(1.0, 600)  # a day is busy as a whole
-        found = curve("x", x, at=at, blocks=blocks)
+        found = curve("x", x, blocks=BlockBootstrap.of_times(at + 0.5, 30.0))
         held += [low <= truth <= high for (_, low, high), truth in
                  ((found.mean, np.exp(0.125)), (found.quantiles[50], 0.6645))]  # fmt: skip
     # Medians by a law of ten million values. Of 100 intervals of 95 %, fewer come once in some thousand times.
@@ -91,15 +90,14 @@ def test_a_table_has_a_row_a_curve():
 
 
 def test_a_share_of_few_is_wilson_s():
-    told = share(np.array([True] * 5 + [False] * 5), None, np.zeros(10, dtype=np.int64), Blocks.cut(0.0))
+    told = share(np.array([True] * 5 + [False] * 5), None, BlockBootstrap.of_times(np.zeros(10)))
     assert told == pytest.approx((50, 23.66, 76.34), abs=0.01)  # Wilson (1927), 5 of 10
-    assert wilson(0.0, 10)[1] == pytest.approx(0, abs=1e-12)
 
 
 def test_kish_counts_equal_weights_in_full_and_one_large_one_as_one():
-    assert kish(np.ones(7)) == 7
-    assert kish(np.array([1e9, 1.0, 1.0])) == pytest.approx(1)
-    assert plain_mean(np.array([4.0]), np.ones(1))[0] == 4
+    assert effective_size(np.ones(7)) == 7
+    assert effective_size(np.array([1e9, 1.0, 1.0])) == pytest.approx(1)
+    assert weighted_mean(np.array([4.0]), np.ones(1))[0] == 4
 
 
 # -- what is held, and who has how much --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ MOST_POINTS = 2000  # of one curve or series; a page must stay small
 
 @pytest.fixture(scope="module")
 def built_in():
-    return fleetlab.synthesize("pai2020", tasks=5000, days=10)
+    return fleetlab.synthesize("pai2020", jobs=5000, days=10)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_bands_hold_their_curves(found):
 
 def test_it_comes_back_from_its_json(found, tmp_path):
     (tmp_path / "found.json").write_text(as_json(found))
-    back = fleetlab.Saved.load(tmp_path / "found.json")
+    back = fleetlab.SavedResult.load(tmp_path / "found.json")
     assert [e.metric for e in back.summary()] == [e.metric for e in found.summary()]
     assert back.tables().keys() >= found.tables().keys() - {"notes"}
     assert back.figures().keys() == found.figures().keys()
@@ -84,28 +84,28 @@ def test_a_section_that_is_not_there_is_refused_with_those_that_are(built_in):
 
 def test_progress_is_told_by_section(built_in):
     heard = []
-    fleetlab.describe(built_in, only=["time", "space"], tell=lambda *words: heard.append(words))
+    fleetlab.describe(built_in, only=["time", "space"], progress=lambda *words: heard.append(words))
     assert [share for _, _, share in heard] == [0, 0.5, 1]
 
 
 def test_an_empty_trace_is_refused(traced):
-    with pytest.raises(fleetlab.WorkloadError, match="has no task"):
+    with pytest.raises(fleetlab.WorkloadError, match="has no job"):
         fleetlab.describe(traced(submit=pl.Series([], dtype=pl.Float64)))
 
 
 POOR = {
-    "one task": {"submit": [0.0]},
-    "one task that ran": {"submit": [0.0], "start": [0.0], "service": [1.0], "gpu_milli": [500], "user": ["a"]},
+    "one job": {"submit": [0.0]},
+    "one job that ran": {"submit": [0.0], "start": [0.0], "runtime": [1.0], "gpu_milli": [500], "user": ["a"]},
     "no times": {"submit": [0.0] * 300, "gpu_milli": [500] * 300, "cpu_milli": [1] * 300},
-    "no GPUs": {"submit": [0.0, 9e5], "service": [5.0, 6.0], "cpu_milli": [1000, 0]},
+    "no GPUs": {"submit": [0.0, 9e5], "runtime": [5.0, 6.0], "cpu_milli": [1000, 0]},
     "no run time above 0": {
         "submit": [0.0, 4000.0],
         "start": [0.0, 4000.0],
-        "service": [0.0, 0.0],
+        "runtime": [0.0, 0.0],
         "gpu_milli": [1, 1],
     },
     "nobody started": {"submit": [0.0, 1.0], "status": ["waiting", "waiting"], "gpu_milli": [8000, 0]},
-    "started as they came": {"submit": [0.0, 9.0], "start": [0.0, 9.0], "service": [3.0, 4.0]},
+    "started as they came": {"submit": [0.0, 9.0], "start": [0.0, 9.0], "runtime": [3.0, 4.0]},
     "all run": {"submit": [0.0, 1.0], "start": [0.0, 1.0], "status": ["running", "running"]},
 }
 
@@ -120,7 +120,7 @@ def test_a_poor_trace_is_described_without_a_stumble(traced, columns, clock):
 
 
 numbers = st.one_of(st.none(), st.floats(0, 1e7))
-tasks = st.tuples(
+jobs = st.tuples(
     st.floats(0, 3e6), numbers, numbers, st.sampled_from([0, 1, 250, 999, 1000, 8000]), st.integers(1, 9),
     st.sampled_from([None, "a", "<script>", "{}", "ü" * 300, "\x00\u202e"]),
     st.sampled_from(["running", "waiting", "failed"]),
@@ -128,14 +128,14 @@ tasks = st.tuples(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(tasks, min_size=1, max_size=12))
+@given(st.lists(jobs, min_size=1, max_size=12))
 def test_no_trace_that_can_be_is_a_stumble(traced, rows):
     first = min(row[0] for row in rows)
     columns = list(zip(*rows, strict=True))
     trace = traced(
         submit=[x - first for x in columns[0]],
         start=[None if w is None else s - first + w for s, w in zip(columns[0], columns[1], strict=True)],
-        service=list(columns[2]), gpu_milli=list(columns[3]), instances=list(columns[4]), user=list(columns[5]),
+        runtime=list(columns[2]), gpu_milli=list(columns[3]), instances=list(columns[4]), user=list(columns[5]),
         group=list(columns[5]), app=list(columns[5]), gpu_types=[[u] if u else [] for u in columns[5]],
         status=list(columns[6]), source="csv:{}",
         cluster=fleetlab.Cluster.uniform(2, 8, gpu_type="{}"),

@@ -6,14 +6,14 @@ import pytest
 
 import fleetlab
 from fleetlab.core import as_json
-from fleetlab.describe._seen import Seen
+from fleetlab.describe.trace_view import Seen
 
 
 def on_the_curves(found):
     rows = found.tables()["published"]
     assert set(rows["figure"]) >= {
         "run time", "run time by GPU type", "wait by GPU request", "wait by GPU type, instances", "GPUs an instance",
-        "CPUs a task", "memory an instance", "gang size", "tasks a user", "runs of a group",
+        "CPUs a job", "memory an instance", "gang size", "jobs a user", "runs of a group",
         "waiting part of completion", "waiting part of completion, instances",
     }  # fmt: skip
     return rows
@@ -21,12 +21,12 @@ def on_the_curves(found):
 
 @pytest.fixture(scope="module")
 def built_in():
-    return fleetlab.describe(fleetlab.synthesize("pai2020", tasks=100_000))
+    return fleetlab.describe(fleetlab.synthesize("pai2020", jobs=100_000))
 
 
 def test_the_built_in_trace_lies_on_the_published_curves(built_in):
-    # How many tasks a user or a group has depends on how long one looks: that is for the whole trace.
-    rows = on_the_curves(built_in).filter(~pl.col("figure").is_in(["tasks a user", "runs of a group"]))
+    # How many jobs a user or a group has depends on how long one looks: that is for the whole trace.
+    rows = on_the_curves(built_in).filter(~pl.col("figure").is_in(["jobs a user", "runs of a group"]))
     assert rows.filter(pl.col("within") < pl.col("points")).is_empty()
     # Where there are many values, that says something: within a point and a half of level at every point.
     sure = rows.filter(pl.col("sampled, points") < 2)
@@ -36,7 +36,7 @@ def test_the_built_in_trace_lies_on_the_published_curves(built_in):
 
 def test_published_points_are_drawn_on_the_same_axes(built_in):
     series = set(built_in.figures()["run time"].frame["series"])
-    assert series == {"tasks", "tasks, published", "instances", "instances, published"}
+    assert series == {"jobs", "jobs, published", "instances", "instances, published"}
     for figure in ("waiting part of completion", "waiting part of completion, instances"):
         frame = built_in.figures()[figure].frame
         assert set(frame["series"]) == {
@@ -45,9 +45,9 @@ def test_published_points_are_drawn_on_the_same_axes(built_in):
         assert frame.filter(pl.col("series").str.ends_with(", published")).height == 18
 
 
-def test_half_of_the_tasks_are_short_and_half_of_the_instances_by_their_own_median():
-    seen = Seen(fleetlab.synthesize("pai2020", tasks=20_000), 0)
-    known = np.isfinite(seen.service)
+def test_half_of_the_jobs_are_short_and_half_of_the_instances_by_their_own_median():
+    seen = Seen(fleetlab.synthesize("pai2020", jobs=20_000), 0)
+    known = np.isfinite(seen.runtime)
     for weights in (None, seen.instances):
         weight = np.ones(len(known)) if weights is None else weights
         short, long = seen.lengths(weights).values()
@@ -57,15 +57,15 @@ def test_half_of_the_tasks_are_short_and_half_of_the_instances_by_their_own_medi
 
 
 def test_classes_of_requests_and_types_have_their_published_shares(built_in):
-    for table in ("GPU tasks by request", "GPU tasks by type"):
+    for table in ("GPU jobs by request", "GPU jobs by type"):
         rows = built_in.tables()[table].select("%", "published, %").drop_nulls()
         assert rows.height == 5
         assert (rows["%"] - rows["published, %"]).abs().max() <= 0.3 + 0.15  # a bar's length, and 3 standard errors
 
 
 def test_a_curve_that_is_off_is_told_to_be_off():
-    trace = fleetlab.synthesize("pai2020", tasks=20_000)
-    work = trace.workload.frame.with_columns(pl.col("service") * 1.5)
+    trace = fleetlab.synthesize("pai2020", jobs=20_000)
+    work = trace.workload.frame.with_columns(pl.col("runtime") * 1.5)
     longer = fleetlab.Trace(fleetlab.Workload(work, trace.workload.source), trace.provenance)
     rows = fleetlab.describe(longer, only=["run"]).tables()["published"]
     assert rows.filter((pl.col("figure") == "run time") & (pl.col("within") == pl.col("points"))).is_empty()
@@ -73,7 +73,7 @@ def test_a_curve_that_is_off_is_told_to_be_off():
 
 @pytest.mark.slow
 def test_the_whole_built_in_trace_lies_on_every_published_curve_and_stays_small():
-    found = fleetlab.describe(fleetlab.synthesize("pai2020", tasks=1_260_920))
+    found = fleetlab.describe(fleetlab.synthesize("pai2020", jobs=1_260_920))
     rows = on_the_curves(found)
     assert rows.filter(pl.col("within") < pl.col("points")).is_empty()
     hours = found.tables()["by hour of day"]
@@ -145,8 +145,8 @@ def test_instances_alive_at_the_end_are_counted_in(dlrm):
     assert (still["count"], still["ended"], still["still running"]) == (16_591, 12_390, 4201)
     assert still["P50"] > 3 * ended["P50"]
     named = dlrm.missing["what"].to_list()
-    assert "when 7,280 tasks came" in named
-    assert "the age of 4,677 running tasks" in named  # 8,878 alive at the end, of which 4,201 were seen to start
+    assert "when 7,280 jobs came" in named
+    assert "the age of 4,677 running jobs" in named  # 8,878 alive at the end, of which 4,201 were seen to start
     assert "hour of the day and weekday" in named
 
 
@@ -154,7 +154,7 @@ def test_instances_alive_at_the_end_are_counted_in(dlrm):
 def test_pods_ask_for_gpus_as_the_fgd_paper_s_table_says(data, described):
     found = described(data / "alibaba-openb-v2023", "openb2023")
     table = found.tables()["by GPU request"]
-    assert by(table, "GPUs an instance", "tasks, %") == pytest.approx(
+    assert by(table, "GPUs an instance", "jobs, %") == pytest.approx(
         {"0": 13.3, "(0,1)": 37.8, "1": 48.0, "2": 0.2, "4": 0.2, "8": 0.5}, abs=0.05
     )
     assert by(table, "GPUs an instance", "GPUs, %") == pytest.approx(
@@ -194,8 +194,8 @@ def test_requests_and_containers_of_the_image_service_are_as_published(data, des
 @pytest.mark.data
 def test_a_real_trace_and_the_built_in_one_are_held_against_each_other(data, built_in):
     pods = fleetlab.read(data / "alibaba-openb-v2023", "openb2023")
-    made = fleetlab.synthesize("pai2020", tasks=5000)
+    made = fleetlab.synthesize("pai2020", jobs=5000)
     rows = fleetlab.describe(made, against=pods, only=["run", "space"]).tables()["distances"]
-    row = rows.filter((pl.col("figure") == "run time") & (pl.col("series") == "tasks")).row(0, named=True)
+    row = rows.filter((pl.col("figure") == "run time") & (pl.col("series") == "jobs")).row(0, named=True)
     assert row["median of other"] == pytest.approx(610, rel=0.01)  # scheduled to deleted, those that ended
     assert row["gap low"] <= row["widest gap, points"] <= row["gap high"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.describe.recurrence import Past
+from fleetlab.describe.sections.recurrence import Past
 
 DAY, HOUR = 86_400.0, 3600.0
 
@@ -31,17 +31,17 @@ def test_poisson_arrivals_look_like_chance(traced):
         assert low <= 1.02
         assert high >= 0.98
         assert value == pytest.approx(1, abs=0.15)
-    assert any("as by chance" in s for s in found.sentences)
+    assert any("as by chance" in s for s in found.findings)
 
 
 def test_clockwork_has_no_bursts(traced):
     found = fleetlab.describe(traced(submit=np.arange(0, 30 * DAY, 600.0)), only=["time"])
     assert told(found, "squared variation of gaps").value == pytest.approx(0, abs=1e-9)
-    assert told(found, "tasks an hour")[1:4] == pytest.approx((6, 6, 6))
+    assert told(found, "jobs an hour")[1:4] == pytest.approx((6, 6, 6))
 
 
 def test_hours_and_weekdays_are_those_of_the_people_there(traced):
-    # 2020-07-06 was a Monday. Two tasks at 9 h in Shanghai every day for two weeks, three on Sundays.
+    # 2020-07-06 was a Monday. Two jobs at 9 h in Shanghai every day for two weeks, three on Sundays.
     days = np.arange(14) * DAY
     submit = np.sort(np.concatenate((days, days + 60, days[6::7] + 120, [14 * DAY])))
     first = 1_593_997_200.0  # 2020-07-06 09:00 +08:00
@@ -49,37 +49,37 @@ def test_hours_and_weekdays_are_those_of_the_people_there(traced):
     tables = fleetlab.describe(trace, only=["time"]).tables()
     by_hour = dict(tables["by hour of day"].select("hour", "P50").iter_rows())
     assert {hour: value for hour, value in by_hour.items() if value} == {9: 2}
-    by_day = dict(tables["by weekday"].select("day", "tasks").iter_rows())
+    by_day = dict(tables["by weekday"].select("day", "jobs").iter_rows())
     assert (by_day["Tuesday"], by_day["Sunday"]) == (2, 3)
 
 
 def test_a_part_of_an_hour_counts_as_a_part(traced):
     # 4,950 s are 1.375 hours: a whole one and a part, which tell nothing of how hours differ.
-    found = fleetlab.describe(traced(submit=np.linspace(0, 4950, 200), service=[9.0] * 200), only=["time"])
-    rate = told(found, "tasks an hour")
+    found = fleetlab.describe(traced(submit=np.linspace(0, 4950, 200), runtime=[9.0] * 200), only=["time"])
+    rate = told(found, "jobs an hour")
     assert rate.value == pytest.approx(200 / 1.375)
     assert np.isnan([rate.low, rate.high]).all()
-    assert found.sentences[0].startswith("145 tasks come in a mean hour; that is a rate")
+    assert found.findings[0].startswith("145 jobs come in a mean hour; that is a rate")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "Asia/Kathmandu"])
-def test_a_task_a_minute_is_sixty_an_hour_on_every_clock(traced, zone):
-    trace = traced(submit=np.arange(600) * 60.0, service=[9.0] * 600, epoch=1_593_993_600.0, zone=zone)
+def test_a_job_a_minute_is_sixty_an_hour_on_every_clock(traced, zone):
+    trace = traced(submit=np.arange(600) * 60.0, runtime=[9.0] * 600, epoch=1_593_993_600.0, zone=zone)
     found = fleetlab.describe(trace, only=["time"])
-    assert told(found, "tasks an hour").value == pytest.approx(60)
+    assert told(found, "jobs an hour").value == pytest.approx(60)
     assert found.tables()["an hour"]["largest"][0] == 60
 
 
-def test_tasks_older_than_the_log_are_no_arrivals(traced):
+def test_jobs_older_than_the_log_are_no_arrivals(traced):
     columns = {"submit": [0.0, 0.0, 0.0, HOUR, 3 * HOUR], "start": [None, None, 1.0, HOUR, 3 * HOUR]}
     found = fleetlab.describe(traced(**columns, status=["running"] * 5), only=["time"])
-    assert missing(found)[0] == "when 2 tasks came"
+    assert missing(found)[0] == "when 2 jobs came"
     assert found.tables()["an hour"]["largest"].max() == 1
 
 
 def test_a_long_series_is_drawn_with_few_points(traced):
     found = fleetlab.describe(traced(submit=np.arange(0, 400 * DAY, HOUR)), only=["time"])
-    frame = found.figures()["tasks an hour"].frame
+    frame = found.figures()["jobs an hour"].frame
     assert frame.height <= 1500
     assert frame["y"].to_list() == pytest.approx([1.0] * frame.height)
 
@@ -88,24 +88,24 @@ def test_a_long_series_is_drawn_with_few_points(traced):
 
 
 def test_waits_and_their_part_of_completion_come_from_starts(traced):
-    columns = {"submit": [0.0, 0.0, 0.0, 0.0], "start": [0.0, 10.0, 30.0, None], "service": [10.0, 10.0, 10.0, None]}
+    columns = {"submit": [0.0, 0.0, 0.0, 0.0], "start": [0.0, 10.0, 30.0, None], "runtime": [10.0, 10.0, 10.0, None]}
     found = fleetlab.describe(traced(**columns, status=["completed"] * 3 + ["waiting"]), only=["run"])
     assert told(found, "mean wait").value == pytest.approx(40 / 3)
-    parts = found.tables()["waiting part of completion"].filter(pl.col("tasks") == "all")
+    parts = found.tables()["waiting part of completion"].filter(pl.col("jobs") == "all")
     assert (parts["count"].item(), parts["largest"].item()) == (3, 75)
 
 
 def test_what_is_equal_is_not_more_and_all_is_a_hundred_percent(traced):
     at = np.arange(50) * 60.0
-    rows = {"submit": at, "start": at + 900.0, "service": np.where(np.arange(50) % 2, 100.0, 101.0)}
-    said = " ".join(fleetlab.describe(traced(**rows), only=["run"]).sentences)
+    rows = {"submit": at, "start": at + 900.0, "runtime": np.where(np.arange(50) % 2, 100.0, 101.0)}
+    said = " ".join(fleetlab.describe(traced(**rows), only=["run"]).findings)
     assert "one in ten for 1.7 min or more" in said
     assert "one in ten 15 min or more" in said
-    assert "100 % of the short tasks and 100 % of the long ones wait longer than they run" in said
+    assert "100 % of the short jobs and 100 % of the long ones wait longer than they run" in said
 
 
 def test_starts_that_are_submissions_tell_no_waits(traced):
-    trace = traced(submit=[0.0, 9.0], start=[0.0, 9.0], service=[3.0, 4.0])
+    trace = traced(submit=[0.0, 9.0], start=[0.0, 9.0], runtime=[3.0, 4.0])
     found = fleetlab.describe(trace, only=["run"])
     assert "waits" in missing(found)
     assert "wait" not in found.tables()
@@ -115,7 +115,7 @@ def test_those_that_still_run_count_for_as_long_as_they_were_seen(traced):
     # By hand: 1 of 4 ends at 10; the second, seen for 20 s, is censored; then 1 of 2 at 30, and the last at 40.
     found = fleetlab.describe(
         traced(
-            submit=[0.0, 0.0, 0.0, 20.0], start=[0.0, 0.0, 0.0, 20.0], service=[10.0, 30.0, 40.0, None],
+            submit=[0.0, 0.0, 0.0, 20.0], start=[0.0, 0.0, 0.0, 20.0], runtime=[10.0, 30.0, 40.0, None],
             end=[10.0, 30.0, 40.0, None], status=["completed"] * 3 + ["running"],
         ),
         only=["run"],
@@ -127,17 +127,17 @@ def test_those_that_still_run_count_for_as_long_as_they_were_seen(traced):
 
 
 def test_logs_that_were_never_closed_are_named(traced):
-    work = fleetlab.synthesize("pai2020", tasks=20_000)
+    work = fleetlab.synthesize("pai2020", jobs=20_000)
     found = fleetlab.describe(work, only=["run"])
-    assert "whether running tasks still run" in missing(found)
-    assert any("never closed" in s for s in found.sentences)
+    assert "whether running jobs still run" in missing(found)
+    assert any("never closed" in s for s in found.findings)
 
 
 # -- requests, users, gangs --------------------------------------------------------------------------------------------
 
 
-def test_requests_use_and_gangs_are_weighed_by_tasks_and_instances(traced):
-    usage = pl.LazyFrame({"task": [0, 1, 1], "gpu_milli": [600.0, 100.0, 200.0], "cpu_milli": [500.0, 4000.0, 4000.0]})
+def test_requests_use_and_gangs_are_weighed_by_jobs_and_instances(traced):
+    usage = pl.LazyFrame({"job": [0, 1, 1], "gpu_milli": [600.0, 100.0, 200.0], "cpu_milli": [500.0, 4000.0, 4000.0]})
     found = fleetlab.describe(
         traced(submit=[0.0, 1.0], instances=[1, 3], gpu_milli=[500, 1000], cpu_milli=[1000, 2000], usage=usage),
         only=["space"],
@@ -147,7 +147,7 @@ def test_requests_use_and_gangs_are_weighed_by_tasks_and_instances(traced):
         {"(0,1)": 100 * 0.5 / 3.5, "1": 100 * 3 / 3.5}
     )
     over = {(r["of"], r["weighed by"]): r["%"] for r in tables["use above the request"].to_dicts()}
-    assert over == {("GPUs", "tasks"): 50, ("GPUs", "instances"): 25, ("CPUs", "tasks"): 50, ("CPUs", "instances"): 75}
+    assert over == {("GPUs", "jobs"): 50, ("GPUs", "instances"): 25, ("CPUs", "jobs"): 50, ("CPUs", "instances"): 75}
     # Each of two sensor rows stands for one and a half of the three instances.
     used = tables["GPUs an instance"].filter(pl.col("what") == "used")
     assert used["mean"].item() == pytest.approx((0.6 + 1.5 * 0.1 + 1.5 * 0.2) / 4)
@@ -163,7 +163,7 @@ def test_users_are_ranked_by_what_they_have(traced):
 
 
 def test_gangs_on_one_node_are_local(traced):
-    places = pl.LazyFrame({"task": [0, 0, 1, 1, 2], "node": ["n", "n", "n", "m", "n"]})
+    places = pl.LazyFrame({"job": [0, 0, 1, 1, 2], "node": ["n", "n", "n", "m", "n"]})
     found = fleetlab.describe(traced(submit=[0.0, 1.0, 2.0], instances=[2, 2, 1], placements=places), only=["space"])
     assert dict(found.tables()["places"].iter_rows())["gangs on one node"] == 50
 
@@ -173,11 +173,11 @@ def test_gangs_on_one_node_are_local(traced):
 
 @pytest.fixture
 def half_full(traced):
-    """One node of 4 GPUs for ten hours: two tasks of half a GPU each in the first five, one of two GPUs after."""
+    """One node of 4 GPUs for ten hours: two jobs of half a GPU each in the first five, one of two GPUs after."""
     cluster = fleetlab.Cluster.uniform(1, 4, gpu_type="T4", cpu_milli=8000, memory_mib=1024)
     return traced(
         submit=[0.0, 0.0, 5 * HOUR, 10 * HOUR], start=[0.0, 0.0, 5 * HOUR, 10 * HOUR],
-        service=[5 * HOUR, 5 * HOUR, 5 * HOUR, 1.0], gpu_milli=[500, 500, 2000, 0], cpu_milli=[1000, 1000, 4000, 0],
+        runtime=[5 * HOUR, 5 * HOUR, 5 * HOUR, 1.0], gpu_milli=[500, 500, 2000, 0], cpu_milli=[1000, 1000, 4000, 0],
         gpu_types=[["T4"], ["T4"], ["T4"], []], cluster=cluster,
     )  # fmt: skip
 
@@ -210,7 +210,7 @@ def test_metrics_of_machines_are_weighed_by_time(fixtures):
 # -- recurrence --------------------------------------------------------------------------------------------------------
 
 
-def test_only_tasks_that_had_ended_teach():
+def test_only_jobs_that_had_ended_teach():
     submit, service = np.array([0.0, 5.0, 10.0, 40.0]), np.array([10.0, 30.0, 20.0, np.nan])
     guess = Past.of(submit, submit, service).mean(np.array([0, 0, 0, 0]))
     # The second comes before the first ends; the third as it ends; at 40 three have, of 10, 30 and 20 s.
@@ -220,23 +220,23 @@ def test_only_tasks_that_had_ended_teach():
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(-1, 2)), min_size=1, max_size=25))
-def test_predictions_are_those_of_a_plain_loop(tasks):
-    tasks = sorted(tasks)
-    submit, service = (np.array([t[k] for t in tasks], dtype=float) for k in (0, 1))
-    key = np.array([t[2] for t in tasks])
-    guess = Past.of(submit, np.full(len(tasks), np.nan), service).mean(key)
-    for k in range(len(tasks)):
-        known = [service[j] for j in range(len(tasks)) if key[j] == key[k] and submit[j] + service[j] <= submit[k]]
+def test_predictions_are_those_of_a_plain_loop(jobs):
+    jobs = sorted(jobs)
+    submit, service = (np.array([t[k] for t in jobs], dtype=float) for k in (0, 1))
+    key = np.array([t[2] for t in jobs])
+    guess = Past.of(submit, np.full(len(jobs), np.nan), service).mean(key)
+    for k in range(len(jobs)):
+        known = [service[j] for j in range(len(jobs)) if key[j] == key[k] and submit[j] + service[j] <= submit[k]]
         expected = np.mean(known) if known and key[k] >= 0 else np.nan
         assert guess[k] == pytest.approx(expected, nan_ok=True)
 
 
 def test_groups_that_run_five_times_are_told(traced):
     found = fleetlab.describe(
-        traced(submit=np.arange(10.0), group=["g"] * 5 + list("abcd") + [None], service=[1.0] * 10), only=["recurrence"]
+        traced(submit=np.arange(10.0), group=["g"] * 5 + list("abcd") + [None], runtime=[1.0] * 10), only=["recurrence"]
     )
-    assert told(found, "tasks of groups that run 5 times or more").value == pytest.approx(100 * 5 / 9)
-    assert "the group of 1 tasks" in missing(found)
+    assert told(found, "jobs of groups that run 5 times or more").value == pytest.approx(100 * 5 / 9)
+    assert "the group of 1 jobs" in missing(found)
 
 
 # -- services ----------------------------------------------------------------------------------------------------------
@@ -249,9 +249,9 @@ def confounded(traced):
     rule = [2] * 30 + [0] * 10 + [2] * 10 + [0] * 30
     wait = np.array([100.0] * 40 + [10.0] * 40)
     submit = np.arange(80.0)
-    limits = pl.LazyFrame({"task": range(80), "disk_mib": [100] * 80})
+    limits = pl.LazyFrame({"job": range(80), "disk_mib": [100] * 80})
     return traced(
-        submit=submit, start=submit + wait, service=[1000.0] * 80, group=roles, max_per_node=rule, disk_mib=[80] * 80,
+        submit=submit, start=submit + wait, runtime=[1000.0] * 80, group=roles, max_per_node=rule, disk_mib=[80] * 80,
         app=[f"app-{k % 8}" for k in range(80)], series={"limits": limits},
     )  # fmt: skip
 

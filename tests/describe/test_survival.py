@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fleetlab.describe._blocks import NORMAL
 from fleetlab.describe.survival import kaplan_meier
+from fleetlab.stats import NORMAL
 
 # Weeks of remission under 6-MP, of Freireich and others (Blood 21, 1963), the textbook's example; + was still in it.
 WEEKS = "6 6 6 6+ 7 9+ 10 10+ 11+ 13 16 17+ 19+ 20+ 22 23 25+ 32+ 32+ 34+ 35+"

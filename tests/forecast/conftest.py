@@ -9,7 +9,7 @@ from fleetlab.forecast import Panel
 
 
 def trace_of(**columns):
-    """A trace of tasks given by columns."""
+    """A trace of jobs given by columns."""
     return Trace(Workload.of(pl.DataFrame(columns), source="by hand"), Provenance("read", "by hand"))
 
 
@@ -34,15 +34,15 @@ def busy():
     submit = np.sort(np.repeat(hours, counts) * 3600.0 + draw.uniform(0, 3600, counts.sum()))
     submit -= submit[0]
     start = submit + 1.0
-    service = draw.exponential(7200.0, len(submit))
-    end = start + service
+    runtime = draw.exponential(7200.0, len(submit))
+    end = start + runtime
     last = submit[-1]
     alive = end > last
     return trace_of(
         submit=submit,
         start=start,
         end=[None if a else e for a, e in zip(alive, end, strict=True)],
-        service=[None if a else s for a, s in zip(alive, service, strict=True)],
+        runtime=[None if a else s for a, s in zip(alive, runtime, strict=True)],
         status=np.where(alive, "running", "completed"),
         cpu_milli=draw.integers(1, 5, len(submit)) * 1000,
         gpu_milli=draw.integers(0, 2, len(submit)) * 1000,

@@ -9,8 +9,8 @@ import pytest
 from fleetlab.core import WorkloadError
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.backtest import HELD_OUT, splits, walk
+from fleetlab.forecast.models.simple import LastValue, Mean, flat
 from fleetlab.forecast.panel import targets
-from fleetlab.forecast.simple import LastValue, Mean, flat
 
 
 @dataclass
@@ -86,7 +86,7 @@ def test_what_a_model_learns_from_ends_a_gap_before_its_first_origin(noise):
 
 def test_scales_are_learnt_inside_a_fold(noise):
     """What comes after the first fold may be anything: what is said in it stays the same."""
-    from fleetlab.forecast.regress import Ridge
+    from fleetlab.forecast.models.regression import Ridge
 
     cuts = splits(len(noise), 4, gap=4, folds=3)
     later = noise.values.copy()
@@ -110,7 +110,7 @@ def test_no_origin_is_asked_about_steps_of_the_next_split(steps, horizon, folds)
 @pytest.mark.parametrize("folds", [1, 2, 4])
 @pytest.mark.parametrize("horizon", [1, 7, 20, 31, 60])
 def test_where_splits_are_made_every_kind_of_model_can_learn_and_the_hint_tells_when(horizon, folds, gap):
-    from fleetlab.forecast.regress import Ridge
+    from fleetlab.forecast.models.regression import Ridge
 
     with pytest.raises(WorkloadError, match="too few steps") as refused:
         splits(90, horizon, gap=gap, folds=folds)

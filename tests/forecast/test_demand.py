@@ -90,22 +90,22 @@ def test_several_gpu_types_are_a_part_of_their_own(make):
 
 
 def test_a_log_without_starts_is_taken_as_if_nobody_waited(make):
-    trace = make(submit=[0.0, 10.0, 40.0], service=[15.0, 5.0, 1.0], cpu_milli=[1000, 2000, 0])
+    trace = make(submit=[0.0, 10.0, 40.0], runtime=[15.0, 5.0, 1.0], cpu_milli=[1000, 2000, 0])
     demand = Demand.of(trace)
     assert dict(demand.panels("level", 10.0))["all"].values[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
-    assert any("no task has a start" in note for note in demand.notes)
+    assert any("no job has a start" in note for note in demand.notes)
 
 
 def test_what_ran_but_has_no_known_end_is_counted_in_a_note(make):
     trace = make(submit=[0.0, 10.0, 40.0], start=[0.0, 10.0, 40.0], end=[5.0, None, 41.0], status=["completed"] * 3)
-    assert any(note.startswith("1 tasks that ran have no known start or end") for note in Demand.of(trace).notes)
+    assert any(note.startswith("1 jobs that ran have no known start or end") for note in Demand.of(trace).notes)
 
 
 def test_an_empty_trace_has_no_demand(make):
-    with pytest.raises(WorkloadError, match="no tasks"):
+    with pytest.raises(WorkloadError, match="no jobs"):
         Demand.of(make(submit=[]))
 
 
 def test_a_part_that_no_task_names_is_said(make):
-    with pytest.raises(WorkloadError, match="no task names its role"):
+    with pytest.raises(WorkloadError, match="no job names its role"):
         Demand.of(make(submit=[0.0]), by="role")

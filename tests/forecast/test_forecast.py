@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab.core import Saved, WorkloadError, as_json
+from fleetlab.core import SavedResult, WorkloadError, as_json
 from fleetlab.forecast import catalogue
 from fleetlab.forecast.catalogue import SIMPLE
-from fleetlab.forecast.simple import LastValue, flat
+from fleetlab.forecast.models.simple import LastValue, flat
 from fleetlab.forecast.verdict import sentences
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}
@@ -38,7 +38,7 @@ def test_where_nothing_can_be_known_the_simple_one_is_taken(noisy):
     found = fleetlab.forecast(noisy, every="1m", horizon=4, models=["classic", "ensemble"])
     taken = found.tables()["chosen"]
     assert set(taken["model"]) <= set(SIMPLE)
-    assert "the simple ones are taken" in found.sentences[-1]
+    assert "the simple ones are taken" in found.findings[-1]
     assert taken["NRMSE"].to_list() == pytest.approx([1 / np.sqrt(2)] * taken.height, rel=0.15)
 
 
@@ -155,7 +155,7 @@ def test_demand_that_never_was_before_or_ceased_is_told_without_a_number(make):
     steps = np.arange(300)
     trace = make(submit=steps * 60.0, cpu_milli=(steps < 20) * 1000, gpu_milli=(steps >= 270) * 1000)
     found = fleetlab.forecast(trace, every="1m", horizon=2, models=["classic", "ensemble"])
-    assert found.sentences[0] == "cpu, 1 min ahead: unknown: nothing came in the held-out end"
+    assert found.findings[0] == "cpu, 1 min ahead: unknown: nothing came in the held-out end"
     rows = found.tables()["chosen"].filter(pl.col("resource") == "gpu")
     assert rows["NRMSE"].is_finite().all()
 
@@ -170,7 +170,7 @@ def test_a_series_that_never_changes_is_known(make):
 def test_a_result_comes_back_from_its_json(busy, tmp_path):
     found = fleetlab.forecast(busy, **QUICK)
     (tmp_path / "f.json").write_text(as_json(found), "utf-8")
-    again = Saved.load(tmp_path / "f.json")
+    again = SavedResult.load(tmp_path / "f.json")
     assert [e.metric for e in again.summary()] == [e.metric for e in found.summary()]
     assert set(again.figures()) == set(found.figures())
     assert again.tables()["next"].height == found.tables()["next"].height
@@ -223,7 +223,7 @@ def test_the_command_says_json_and_nothing_else(busy, tmp_path):
     done = run(tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert set(found) == {"provenance", "summary", "tables", "sentences", "figures"}
+    assert set(found) == {"provenance", "summary", "tables", "findings", "notes", "figures"}
     assert {row["model"] for row in found["tables"]["leaderboard"]} == {*SIMPLE, "ses", "ar"}
 
 

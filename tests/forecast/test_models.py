@@ -7,10 +7,10 @@ import pytest
 
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.catalogue import BY_NAME, NEEDS
-from fleetlab.forecast.intermittent import TSB, Croston
-from fleetlab.forecast.regress import Autoregression, Ridge
-from fleetlab.forecast.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
-from fleetlab.forecast.smooth import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
+from fleetlab.forecast.models.intermittent import TSB, Croston
+from fleetlab.forecast.models.regression import Autoregression, Ridge
+from fleetlab.forecast.models.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
+from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
 
 NEURAL = [name for name in NEEDS if name != "boosted"]
 

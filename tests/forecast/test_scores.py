@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 
 from fleetlab.forecast.conformal import LEVELS, follow, split
-from fleetlab.forecast.ensemble import by_error, together, weigh
-from fleetlab.forecast.scores import Blocks, pinball
+from fleetlab.forecast.models.ensemble import by_error, together, weigh
+from fleetlab.forecast.scores import nrmse, pinball, probability_better, ratio, skill
+from fleetlab.stats import BlockBootstrap
 
 
-def blocks(count, every=3600.0):
-    return Blocks.cut(count, every, seed=0)
+def blocks(count):
+    return BlockBootstrap.of_series(count)
 
 
 def test_nrmse_is_the_root_mean_square_miss_over_the_mean_of_what_came():
     came, said = np.array([1.0, 3.0, 8.0]), np.array([1.0, 3.0, 5.0])
-    assert blocks(3).rooted(came - said, came)[0] == pytest.approx(np.sqrt(3.0) / 4)
+    assert nrmse(blocks(3), came - said, came)[0] == pytest.approx(np.sqrt(3.0) / 4)
 
 
 def test_the_nrmse_of_the_mean_is_the_coefficient_of_variation():
     came = np.random.default_rng(0).gamma(0.5, 3.0, 4000)
-    assert blocks(4000).rooted(came - came.mean(), came)[0] == pytest.approx(came.std() / came.mean())
+    assert nrmse(blocks(4000), came - came.mean(), came)[0] == pytest.approx(came.std() / came.mean())
 
 
 def test_the_interval_of_an_nrmse_holds_the_truth_about_as_often_as_it_says():
@@ -27,21 +28,21 @@ def test_the_interval_of_an_nrmse_holds_the_truth_about_as_often_as_it_says():
     held = 0
     for _ in range(200):
         came = draw.gamma(4.0, 1.0, 600)
-        _, low, high = blocks(600).rooted(came - 4.0, came)
+        _, low, high = nrmse(blocks(600), came - 4.0, came)
         held += low <= 0.5 <= high  # spread 2, mean 4
     assert 180 <= held <= 200
 
 
 def test_a_model_beside_itself_has_no_skill_and_that_is_certain():
     missed = np.random.default_rng(0).normal(size=500)
-    assert blocks(500).skill(missed, missed) == (0.0, 0.0, 0.0)
-    assert blocks(500).better(missed, missed) == 0.5
+    assert skill(blocks(500), missed, missed) == (0.0, 0.0, 0.0)
+    assert probability_better(blocks(500), missed, missed) == 0.5
 
 
 def test_half_the_miss_is_half_the_skill():
     missed = np.random.default_rng(0).normal(size=500)
-    assert blocks(500).skill(missed / 2, missed)[0] == pytest.approx(0.5)
-    assert blocks(500).better(missed / 2, missed) == 1.0
+    assert skill(blocks(500), missed / 2, missed)[0] == pytest.approx(0.5)
+    assert probability_better(blocks(500), missed / 2, missed) > 0.999999
 
 
 def test_the_interval_of_a_ratio_holds_the_truth_about_as_often_as_it_says():
@@ -49,14 +50,14 @@ def test_the_interval_of_a_ratio_holds_the_truth_about_as_often_as_it_says():
     held = 0
     for _ in range(200):
         came = draw.exponential(2.0, 600)
-        _, low, high = blocks(600).ratio(np.abs(came - 2.0), came)
+        _, low, high = ratio(blocks(600), np.abs(came - 2.0), came)
         held += low <= 2 / np.e <= high  # the mean distance of an exponential from its mean is 2/e of it
     assert 180 <= held <= 200
 
 
 def test_where_nothing_came_there_is_no_nrmse():
-    assert np.isnan(blocks(50).rooted(np.ones(50), np.zeros(50))[0])
-    assert np.isnan(blocks(50).ratio(np.ones(50), np.zeros(50))[0])
+    assert np.isnan(nrmse(blocks(50), np.ones(50), np.zeros(50))[0])
+    assert np.isnan(ratio(blocks(50), np.ones(50), np.zeros(50))[0])
 
 
 def test_pinball_of_a_sure_and_right_forecast_is_nothing():

@@ -16,7 +16,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from fleetlab.bench.statistics import mean_interval
 from fleetlab.devices.errors import BenchError
 from fleetlab.monitor.log import SampleLog, read_samples
 from fleetlab.monitor.parquet import sample_frames
@@ -25,6 +24,7 @@ from fleetlab.monitor.result import monitor_result, pack_log
 from fleetlab.monitor.run import MonitorRun, monitor
 from fleetlab.monitor.sources import VALUES, MonitoredGpu
 from fleetlab.monitor.terminal import tables
+from fleetlab.stats import mean_of_runs
 
 # What NVIDIA's library answers for two GPUs: the second has no memory sensor and no energy counter, and from its
 # third look on it is lost. Nobody runs on it, which its process utilization tells by an error.
@@ -316,7 +316,7 @@ def test_limits_of_use_come_from_batches_because_neighbours_are_alike():
     """Each value twice: single looks would be taken for twenty independent ones, and there are ten."""
     values = [20, 40, 60, 80, 30, 50, 70, 90, 10, 50]
     found = told([row(float(k), util=values[k // 2]) for k in range(20)]).tables()["gpus"].row(0, named=True)
-    by_hand = mean_interval(values)
+    by_hand = mean_of_runs(values).interval()
     assert (found["util"], found["low"], found["high"]) == pytest.approx(by_hand)
 
 

@@ -36,7 +36,7 @@ GOOD = [(0, 0, "a", 0b01), (0, 1, "a", 0b10), (1, 0, "b", 0b100), (2, 0, "a", 0)
 
 
 def wrong(*rows, whole=True):
-    table = pl.DataFrame(list(rows), schema=["task", "instance", "node", "gpus"], orient="row")
+    table = pl.DataFrame(list(rows), schema=["job", "instance", "node", "gpus"], orient="row")
     return check(ASKED, NODES, table, whole=whole)
 
 

@@ -42,7 +42,7 @@ def test_a_plan_is_told_in_words_and_written_down(here, capsys):
     said = capsys.readouterr().out
     assert "8 instances have a place: nodes in use 3." in said
     assert "No plan does better: this is proved." in said
-    assert pl.read_csv("placement.csv").columns == ["task", "instance", "node", "gpus"]
+    assert pl.read_csv("placement.csv").columns == ["job", "instance", "node", "gpus"]
 
 
 def test_what_was_written_can_be_moved_and_defragmented(here, capsys):
@@ -55,10 +55,10 @@ def test_what_was_written_can_be_moved_and_defragmented(here, capsys):
 
 
 def test_a_node_whose_name_is_a_number_keeps_it(here, capsys):
-    (here / "current.csv").write_text("task,node\n" + "0,007\n" * 6, "utf-8")
+    (here / "current.csv").write_text("job,node\n" + "0,007\n" * 6, "utf-8")
     frame = Cluster.uniform(2, 1, cpu_milli=3000).frame.with_columns(node=pl.Series(["007", "08"]))
-    tasks = {"submit": [0.0], "instances": [6], "cpu_milli": [400], "service": [9.0]}
-    work = Workload.of(pl.DataFrame(tasks), source="x")
+    jobs = {"submit": [0.0], "instances": [6], "cpu_milli": [400], "runtime": [9.0]}
+    work = Workload.of(pl.DataFrame(jobs), source="x")
     Trace(work, Provenance("made", "x"), cluster=Cluster.of(frame, source="x")).save(here / "named")
     assert run("plan", "named", "--objective", "moves", "--current", "current.csv") == 0
     assert "instances that move 0" in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):
 @pytest.mark.parametrize("verb", ["plan", "defragment"])
 def test_a_command_takes_what_its_verb_takes(verb):
     said = set(inspect.signature(cli.app[verb].default_command).parameters) - {"at", "out", "json"}
-    assert said == set(inspect.signature(getattr(fleetlab, verb)).parameters) - {"tell"}
+    assert said == set(inspect.signature(getattr(fleetlab, verb)).parameters) - {"progress"}
 
 
 @pytest.mark.parametrize("verb", ["plan", "defragment"])

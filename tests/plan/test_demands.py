@@ -94,7 +94,7 @@ def test_one_that_failed_and_is_older_than_the_log_lived_until_it_failed():
 
 
 def test_a_log_without_starts_lives_from_submission():
-    log = trace(submit=[0.0, 100.0], service=[150.0, 50.0], gpu_milli=[500, 1000])
+    log = trace(submit=[0.0, 100.0], runtime=[150.0, 50.0], gpu_milli=[500, 1000])
     assert alive(log, "2m").frame["gpu_milli"].to_list() == [500, 1000]
     assert alive(log, 50).frame["gpu_milli"].to_list() == [500]
 
@@ -103,7 +103,7 @@ def test_busiest_is_when_all_resources_together_are_nearest_their_peaks():
     # At 0: all CPU, half the GPU (1.5). At 10: half the CPU, all the GPU (1.5). At 5 both are held (2).
     log = trace(
         submit=[0.0, 5.0, 10.0],
-        service=[6.0, 20.0, 20.0],
+        runtime=[6.0, 20.0, 20.0],
         cpu_milli=[100, 50, 0],
         gpu_milli=[0, 2000, 1000],
     )
@@ -111,18 +111,18 @@ def test_busiest_is_when_all_resources_together_are_nearest_their_peaks():
     assert alive(log).source == "log at 5 s"
 
 
-def test_tasks_keep_the_numbers_of_the_trace():
-    log = trace(submit=[0.0, 1.0, 2.0], service=[1.0, 50.0, 50.0], cpu_milli=[1, 1, 1])
-    assert alive(log, 10).frame["task"].to_list() == [1, 2]
+def test_jobs_keep_the_numbers_of_the_trace():
+    log = trace(submit=[0.0, 1.0, 2.0], runtime=[1.0, 50.0, 50.0], cpu_milli=[1, 1, 1])
+    assert alive(log, 10).frame["job"].to_list() == [1, 2]
 
 
 @pytest.mark.parametrize(("at", "words"), [("noon", "not a time"), (-3, "not a time"), (1e9, "nobody is alive")])
 def test_a_time_that_cannot_be_is_refused(at, words):
     with pytest.raises(WorkloadError, match=words):
-        alive(trace(submit=[0.0], service=[5.0], cpu_milli=[1]), at)
+        alive(trace(submit=[0.0], runtime=[5.0], cpu_milli=[1]), at)
 
 
 def test_an_empty_trace_has_nobody():
-    with pytest.raises(WorkloadError, match="no task in it"):
+    with pytest.raises(WorkloadError, match="no job in it"):
         alive(Trace(Workload.of(pl.DataFrame({"submit": []}, schema={"submit": pl.Float64}), source="log"),
                     Provenance("read", "log")))  # fmt: skip

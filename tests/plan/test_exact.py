@@ -58,7 +58,7 @@ def every_way(asked, nodes):
     ways = [[(n, bits) for n in there for bits in gpu_sets(n, row)] for row, _ in who]
     for way in itertools.product(*ways):
         if all(right(n, [(row, bits) for (row, _), (m, bits) in zip(who, way, strict=True) if m is n]) for n in there):
-            yield [(row["task"], j, n["node"], bits) for (row, j), (n, bits) in zip(who, way, strict=True)]
+            yield [(row["job"], j, n["node"], bits) for (row, j), (n, bits) in zip(who, way, strict=True)]
 
 
 def gpu_sets(node, row):
@@ -106,11 +106,11 @@ def used(way):
 
 
 def highest(way, asked, nodes):
-    tasks = {row["task"]: row for row in asked.frame.iter_rows(named=True)}
+    jobs = {row["job"]: row for row in asked.frame.iter_rows(named=True)}
     there = {row["node"]: row for row in nodes.frame.iter_rows(named=True)}
     loads = [0.0]
     for name in used(way):
-        mine = [tasks[task] for task, _, node, _ in way if node == name]
+        mine = [jobs[job] for job, _, node, _ in way if node == name]
         loads += [sum(row[lump] for row in mine) / there[name][lump] for lump in LUMPS]
         loads += [sum(row["gpu_milli"] for row in mine) / 1000 / there[name]["gpus"]]
     return max(loads)
@@ -161,24 +161,24 @@ def test_no_way_moves_fewer(small, ways):
     if not ways:
         return
     draw = random.Random(len(ways))
-    now = [(task, j, draw.choice(["n0", "n1", "n2", "gone"]), bits) for task, j, _, bits in draw.choice(ways)]
-    current = pl.DataFrame(now, schema=["task", "instance", "node", "gpus"], orient="row")
+    now = [(job, j, draw.choice(["n0", "n1", "n2", "gone"]), bits) for job, j, _, bits in draw.choice(ways)]
+    current = pl.DataFrame(now, schema=["job", "instance", "node", "gpus"], orient="row")
     found = fleetlab.plan(*small, objective="moves", current=current, seconds=10)
     fewest = min(sum(a != b for a, b in zip(way, now, strict=True)) for way in ways)
     assert found.value == found.bound == fewest
-    stayed = found.placements.join(current, on=["task", "instance", "node", "gpus"], how="semi").height
+    stayed = found.placements.join(current, on=["job", "instance", "node", "gpus"], how="semi").height
     assert len(now) - stayed == fewest
 
 
 def test_the_checker_and_the_trial_of_every_way_agree(small, ways):
     """Of ways drawn by chance too, most of them wrong: right to the checker are those that the trial found."""
     (asked, nodes), draw = small, random.Random(1)
-    who = [(task, j) for task, count in asked.frame.select("task", "instances").iter_rows() for j in range(count)]
+    who = [(job, j) for job, count in asked.frame.select("job", "instances").iter_rows() for j in range(count)]
     places = [
         (node, bits) for node, gpus in nodes.frame.select("node", "gpus").iter_rows() for bits in range(1 << gpus)
     ]
     lots = [tuple((*one, *draw.choice(places)) for one in who) for _ in range(60)]
     right = {tuple(way) for way in ways}
     for way in [*map(tuple, ways[:60]), *lots]:
-        table = pl.DataFrame(list(way), schema=["task", "instance", "node", "gpus"], orient="row")
+        table = pl.DataFrame(list(way), schema=["job", "instance", "node", "gpus"], orient="row")
         assert (check(asked, nodes, table) == []) == (way in right)

@@ -14,7 +14,7 @@ def demand(**columns):
 
 
 def at(*rows):
-    return pl.DataFrame(list(rows), schema=["task", "instance", "node", "gpus"], orient="row")
+    return pl.DataFrame(list(rows), schema=["job", "instance", "node", "gpus"], orient="row")
 
 
 def steps(found, current):
@@ -22,7 +22,7 @@ def steps(found, current):
     table = current
     yield table
     for row in found.moves.iter_rows(named=True):
-        moves = (pl.col("task") == row["task"]) & (pl.col("instance") == row["instance"])
+        moves = (pl.col("job") == row["job"]) & (pl.col("instance") == row["instance"])
         assert table.filter(moves).select("node", "gpus").row(0) == (row["from"], row["from_gpus"])
         table = table.with_columns(
             node=pl.when(moves).then(pl.lit(row["to"])).otherwise("node"),
@@ -37,7 +37,7 @@ def test_the_one_move_that_frees_a_node_is_found_and_costs_what_it_should():
     current = at((0, 0, "node-0", 0), (1, 0, "node-1", 0), (2, 0, "node-2", 0))
     nodes = Cluster.uniform(3, 0, cpu_milli=1000, memory_mib=10_000)
     found = fleetlab.defragment(asked, nodes, current, most=1, mib_per_second=100, restart=30)
-    assert found.moves.select("task", "from", "to", "minutes").rows() == [(2, "node-2", "node-0", 1.0)]
+    assert found.moves.select("job", "from", "to", "minutes").rows() == [(2, "node-2", "node-0", 1.0)]
     assert (found.freed, found.before, found.most) == (1, 0, 1)
 
 
@@ -46,7 +46,7 @@ def test_a_share_leaves_its_gpu_for_another_that_is_held_already():
     current = at((0, 0, "node-0", 1), (1, 0, "node-0", 2), (2, 0, "node-1", 1))
     found = fleetlab.defragment(asked, Cluster.uniform(2, 2, cpu_milli=2000), current, free="gpu")
     # Both are on node 0, so nothing else is short; node 1 has no room for 400 or 500 beside 700.
-    assert found.moves.select("task", "to", "to_gpus").rows() == [(0, "node-0", 2)]
+    assert found.moves.select("job", "to", "to_gpus").rows() == [(0, "node-0", 2)]
     assert (found.freed, found.before, found.most) == (1, 1, 2)
 
 
@@ -55,7 +55,7 @@ def test_an_idle_gpu_is_never_taken_to_free_another():
     current = at((0, 0, "node-0", 1), (1, 0, "node-1", 1))
     found = fleetlab.defragment(asked, Cluster.uniform(2, 2), current, free="gpu")
     assert (found.freed, found.moves.height) == (0, 0)
-    assert "No direct moves free GPUs" in found.sentences[0]
+    assert "No direct moves free GPUs" in found.findings[0]
 
 
 @pytest.mark.parametrize("free", ["node", "gpu"])
@@ -73,7 +73,7 @@ def test_at_every_step_the_placement_is_right_and_in_the_end_so_much_is_free(fre
     found = fleetlab.defragment(asked, nodes, current, free=free)
     tables = list(steps(found, current))
     assert all(check(asked, nodes, table) == [] for table in tables)
-    assert tables[-1].sort("task").equals(found.placements.sort("task"))
+    assert tables[-1].sort("job").equals(found.placements.sort("job"))
     assert idle(tables[-1], asked, nodes, free) - idle(tables[0], asked, nodes, free) == found.freed > 0
     assert found.before + found.freed <= found.most
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
-from fleetlab.core import Saved, as_json
+from fleetlab.core import SavedResult, as_json
 from fleetlab.plan import check
-from fleetlab.plan._problem import problem
-from fleetlab.plan.bound import gpus_needed, simple, whole_steps
-from fleetlab.plan.patterns import Shapes, _at_most
+from fleetlab.plan.problem import problem
+from fleetlab.plan.solvers.bound import gpus_needed, simple, whole_steps
+from fleetlab.plan.solvers.patterns import Shapes, _at_most
 
 
 def demand(**columns):
@@ -31,8 +31,8 @@ def cpus(count, cpu_milli):
     return Cluster.uniform(count, 0, cpu_milli=cpu_milli, memory_mib=1000)
 
 
-def placed(found, task):
-    return found.placements.filter(pl.col("task") == task)
+def placed(found, job):
+    return found.placements.filter(pl.col("job") == job)
 
 
 # -- known answers -----------------------------------------------------------------------------------------------------
@@ -101,17 +101,17 @@ def test_limits_of_one_app_are_kept_as_they_came():
     ],
 )
 def test_a_limit_means_what_it_means_to_the_simulator(apps, limits, nodes):
-    asked = demand(cpu_milli=[1] * 3, service=[9.0] * 3, max_per_node=limits, app=pl.Series(apps, dtype=pl.String))
+    asked = demand(cpu_milli=[1] * 3, runtime=[9.0] * 3, max_per_node=limits, app=pl.Series(apps, dtype=pl.String))
     assert fleetlab.plan(asked, cpus(3, 1000)).value == nodes
-    waits = [fleetlab.simulate(asked, cpus(n, 1000)).tasks["wait"].max() for n in range(1, 4)]
+    waits = [fleetlab.simulate(asked, cpus(n, 1000)).jobs["wait"].max() for n in range(1, 4)]
     assert [wait == 0 for wait in waits] == [n >= nodes for n in range(1, 4)]
 
 
 def test_the_simulator_starts_at_once_what_a_plan_says_fits_on_one_node():
-    asked = demand(instances=[1, 1, 2], gpu_milli=[600, 400, 1000], cpu_milli=[4000] * 3, service=[9.0] * 3)
+    asked = demand(instances=[1, 1, 2], gpu_milli=[600, 400, 1000], cpu_milli=[4000] * 3, runtime=[9.0] * 3)
     one = Cluster.uniform(1, 3, cpu_milli=16_000)
     assert fleetlab.plan(asked, one).feasible
-    assert fleetlab.simulate(asked, one).tasks["wait"].to_list() == [0.0, 0.0, 0.0]
+    assert fleetlab.simulate(asked, one).jobs["wait"].to_list() == [0.0, 0.0, 0.0]
 
 
 def test_a_gpu_type_is_kept_and_does_not_matter_to_those_without_gpus():
@@ -150,7 +150,7 @@ def test_a_balanced_plan_spreads_evenly():
 def test_who_can_stay_stays_and_only_a_full_node_is_left():
     # Four of 300 on a node of 1000: one must go. The node that is gone sends two away.
     asked = demand(instances=[4, 2], cpu_milli=[300, 200])
-    now = pl.DataFrame({"task": [0] * 4 + [1] * 2, "node": ["node-0"] * 4 + ["gone"] * 2})
+    now = pl.DataFrame({"job": [0] * 4 + [1] * 2, "node": ["node-0"] * 4 + ["gone"] * 2})
     found = fleetlab.plan(asked, cpus(3, 1000), objective="moves", current=now)
     assert (found.value, found.bound) == (3, 3)
     assert placed(found, 0).filter(pl.col("node") == "node-0").height == 3
@@ -158,7 +158,7 @@ def test_who_can_stay_stays_and_only_a_full_node_is_left():
 
 def test_newcomers_are_no_moves():
     asked = demand(instances=[3], cpu_milli=[300])
-    now = pl.DataFrame({"task": [0], "instance": [1], "node": ["node-2"]})
+    now = pl.DataFrame({"job": [0], "instance": [1], "node": ["node-2"]})
     found = fleetlab.plan(asked, cpus(3, 1000), objective="moves", current=now)
     assert (found.value, found.feasible) == (0, True)
     assert placed(found, 0).filter(pl.col("instance") == 1)["node"].item() == "node-2"
@@ -167,7 +167,7 @@ def test_newcomers_are_no_moves():
 def test_gpus_that_are_not_told_are_those_with_which_nobody_has_to_move():
     # 500 + 300 + 200 and 400 + 300 + 300 fill two GPUs; the largest first to the tightest does not find that.
     asked = demand(gpu_milli=[500, 300, 200, 400, 300, 300])
-    now = pl.DataFrame({"task": range(6), "node": "node-1"})
+    now = pl.DataFrame({"job": range(6), "node": "node-1"})
     found = fleetlab.plan(asked, Cluster.uniform(2, 2), objective="moves", current=now)
     assert (found.value, found.bound) == (0, 0)
     assert any("does not tell" in note for note in found.notes)
@@ -176,7 +176,7 @@ def test_gpus_that_are_not_told_are_those_with_which_nobody_has_to_move():
 def test_where_not_all_gpus_can_be_there_as_few_as_can_be_go():
     # One of two GPUs cannot be beside three shares of 600 on three: it goes, and not two of the shares.
     asked = demand(instances=[1, 3], gpu_milli=[2000, 600])
-    now = pl.DataFrame({"task": [0, 1, 1, 1], "node": "node-0"})
+    now = pl.DataFrame({"job": [0, 1, 1, 1], "node": "node-0"})
     found = fleetlab.plan(asked, Cluster.uniform(2, 3), objective="moves", current=now)
     assert (found.value, found.bound) == (1, 1)
 
@@ -184,14 +184,14 @@ def test_where_not_all_gpus_can_be_there_as_few_as_can_be_go():
 def test_who_must_go_for_want_of_cpu_is_not_decided_by_gpus_that_are_not_told():
     # One of two GPUs and 600 cores, or two of one GPU and 500: the first goes, and the others stay.
     asked = demand(gpu_milli=[2000, 1000, 1000], cpu_milli=[600, 500, 500])
-    now = pl.DataFrame({"task": range(3), "node": "node-0"})
+    now = pl.DataFrame({"job": range(3), "node": "node-0"})
     found = fleetlab.plan(asked, Cluster.uniform(2, 4, cpu_milli=1000), objective="moves", current=now)
     assert (found.value, found.bound) == (1, 1)
     assert set(placed(found, 0)["node"]) == {"node-1"}
 
 
 def test_a_node_that_is_not_there_is_told_in_a_note():
-    now = pl.DataFrame({"task": [0], "node": ["gone"]})
+    now = pl.DataFrame({"job": [0], "node": ["gone"]})
     found = fleetlab.plan(demand(cpu_milli=[300]), cpus(3, 1000), objective="moves", current=now)
     assert found.notes == ("1 instances cannot be where they are said to be (no such node or GPU): they move",)
 
@@ -267,11 +267,11 @@ def test_without_a_solver_there_is_a_plan_and_a_bound(monkeypatch):
 def test_a_result_comes_back_from_its_json(tmp_path):
     found = fleetlab.plan(mixed(), Cluster.uniform(3, 2))
     (tmp_path / "plan.json").write_text(as_json(found), "utf-8")
-    again = Saved.load(tmp_path / "plan.json")
+    again = SavedResult.load(tmp_path / "plan.json")
     assert again.summary()[0].value == found.summary()[0].value
     assert again.frames["placements"].equals(found.placements)
     assert set(again.figures()) == {"loads"}
-    assert json.loads(as_json(found))["tables"]["sentences"]
+    assert json.loads(as_json(found))["findings"]
 
 
 # -- what does not fit -------------------------------------------------------------------------------------------------
@@ -284,9 +284,9 @@ def first(found):
 def test_an_instance_that_no_node_holds_is_named_with_what_is_missing():
     found = fleetlab.plan(demand(cpu_milli=[500, 1200]), cpus(3, 1000))
     assert first(found) == ("one node", "cpu_milli", 1200, 1000, 200, True)
-    assert found.unplaced["task"].to_list() == [1]
-    assert found.placements["task"].to_list() == [0]
-    assert "one instance asks for 1,200 cpu_milli" in " ".join(found.sentences)
+    assert found.unplaced["job"].to_list() == [1]
+    assert found.placements["job"].to_list() == [0]
+    assert "one instance asks for 1,200 cpu_milli" in " ".join(found.findings)
 
 
 def test_a_type_that_is_not_there_is_named():
@@ -297,7 +297,7 @@ def test_a_type_that_is_not_there_is_named():
 def test_all_that_one_instance_lacks_is_named():
     asked = demand(gpu_milli=[1000, 0], gpu_types=[["H100"], []], cpu_milli=[30, 2000], memory_mib=[2000, 3000])
     found = fleetlab.plan(asked, Cluster.uniform(2, 8, gpu_type="T4", cpu_milli=1000, memory_mib=1000))
-    assert found.unplaced.select("task", "rule", "resource", "missing").rows() == [
+    assert found.unplaced.select("job", "rule", "resource", "missing").rows() == [
         (0, "gpu_types", "gpus", 1),
         (0, "one node", "memory_mib", 1000),
         (1, "one node", "cpu_milli", 1000),
@@ -324,7 +324,7 @@ def test_a_limit_that_needs_more_nodes_is_named():
 def test_shares_on_nodes_without_gpus_are_told():
     found = fleetlab.plan(demand(instances=[2, 3], gpu_milli=[500, 0], cpu_milli=[1, 1]), cpus(3, 1000))
     assert first(found) == ("gpu_types", "gpus", 1, 0, 1, True)
-    assert found.placements["task"].to_list() == [1, 1, 1]
+    assert found.placements["job"].to_list() == [1, 1, 1]
 
 
 def test_what_only_the_combination_forbids_is_proved_by_the_solver():
@@ -348,18 +348,18 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
         ({"objective": "cost", "prices": {"default": 1, "other": 1}}, "a pool that is not there: `other`"),
         ({"objective": "cost", "prices": {"default": float("nan")}}, "a price is a number"),
         ({"objective": "moves"}, "needs a current placement"),
-        ({"current": pl.DataFrame({"task": [0], "node": ["x"]})}, "`nodes` does not look at a current placement"),
+        ({"current": pl.DataFrame({"job": [0], "node": ["x"]})}, "`nodes` does not look at a current placement"),
         ({"seed": -1}, "a seed is a whole number from 0: -1"),
         ({"seconds": 0}, "seconds above 0"),
         ({"seconds": float("nan")}, "seconds above 0"),
-        ({"objective": "moves", "current": pl.DataFrame({"task": [0]})}, "needs the column: `node`"),
-        ({"objective": "moves", "current": pl.DataFrame({"task": [9], "node": ["x"]})}, "nobody asks for"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [0]})}, "needs the column: `node`"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [9], "node": ["x"]})}, "nobody asks for"),
         (
-            {"objective": "moves", "current": pl.DataFrame({"task": [0, 0], "instance": [0, 0], "node": ["x", "y"]})},
+            {"objective": "moves", "current": pl.DataFrame({"job": [0, 0], "instance": [0, 0], "node": ["x", "y"]})},
             "twice",
         ),
-        ({"objective": "moves", "current": pl.DataFrame({"task": ["x"], "node": ["y"]})}, "not a current placement"),
-        ({"objective": "moves", "current": pl.DataFrame({"task": [0.5], "node": ["y"]})}, "not whole numbers"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": ["x"], "node": ["y"]})}, "not a current placement"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [0.5], "node": ["y"]})}, "not whole numbers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(options, words):

@@ -8,8 +8,8 @@ import pytest
 
 from fleetlab import WorkloadError
 from fleetlab.queueing import deterministic, empirical, exponential, hyperexponential, lognormal, mixture, pareto, solve
-from fleetlab.queueing.mmc import erlang_b, erlang_c
-from fleetlab.queueing.service import Discrete, scv
+from fleetlab.queueing.distributions import Discrete, scv
+from fleetlab.queueing.formulas.mmc import erlang_b, erlang_c
 
 SMOOTH = [
     exponential(2.0),
@@ -139,7 +139,7 @@ def test_a_load_follows_its_rate_late_and_damped():
 
 @pytest.mark.parametrize("service", ["deterministic:7", "lognormal:3:6", "pareto:1.4:1:200", "hyperexponential:3:5"])
 def test_a_load_is_what_came_and_has_not_gone(service):
-    from fleetlab.queueing.service import law
+    from fleetlab.queueing.distributions import law
 
     rates = [3.0, 1.0, 2.0, 6.0, 4.0]
     told = solve("Mt/G/inf", lam=rates, period=10, service=service).tables()["over time"]["load"][0]

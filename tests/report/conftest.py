@@ -5,18 +5,18 @@ from html.parser import HTMLParser
 
 import polars as pl
 
-from fleetlab import Estimate, Figure, Provenance
+from fleetlab import Estimate, Figure, Provenance, Result
 
 
 @dataclass
-class Found:
+class Found(Result):
     """A result whose every text is `name`, or begins with it."""
 
     name: str = "plain"
     estimates: list = field(default_factory=lambda: [Estimate("mean wait", 12.0, 9.0, 15.0, "s")])
     frames: dict = field(default_factory=dict)
-    drawn: dict = field(default_factory=dict)
-    sentences: tuple = ()
+    charts: dict = field(default_factory=dict)
+    findings: tuple = ()
     notes: tuple = ()
     settings: dict = field(default_factory=dict)
     seed: int = 1
@@ -25,21 +25,12 @@ class Found:
     def provenance(self):
         return Provenance("try", self.name, self.settings, self.seed)
 
-    def summary(self):
-        return self.estimates
-
-    def tables(self):
-        return self.frames
-
-    def figures(self):
-        return self.drawn
-
 
 def curve(kind="line", *, series=("a",), x=(1.0, 2.0, 4.0, 8.0), y=(0.1, 0.4, 0.8, 1.0), title="waits", **more):
     """A figure with the same points for each series, and an interval of a tenth."""
     rows = [(p, q, q - 0.05, q + 0.05, s) for s in series for p, q in zip(x, y, strict=True)]
     frame = pl.DataFrame(rows, schema=["x", "y", "low", "high", "series"], orient="row")
-    return Figure(title, kind, frame, "wait, s", "share of tasks", "half wait less than 3 s", **more)
+    return Figure(title, kind, frame, "wait, s", "share of jobs", "half wait less than 3 s", **more)
 
 
 def every_kind(name="n"):

@@ -22,12 +22,12 @@ PATIENCE = 60.0  # seconds
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    rows = {"user": ["ann", "bob", "<i>eve</i>"], "wait": [30.5, 4.0, None], "tasks": [7, 1200, 30]}
+    rows = {"user": ["ann", "bob", "<i>eve</i>"], "wait": [30.5, 4.0, None], "jobs": [7, 1200, 30]}
     long = pl.DataFrame({f"column {k}": [f"{k * n}" for n in range(60)] for k in range(12)})
     first = Found(
-        sentences=("Half of the tasks wait less than 4 s.",),
+        findings=("Half of the jobs wait less than 4 s.",),
         frames={"by user": pl.DataFrame(rows), "long": long},
-        drawn={"cdf": curve("step", series=("fifo", "sjf"), x=(1.0, 10.0, 100.0, 1000.0), log_x=True), **every_kind()},
+        charts={"cdf": curve("step", series=("fifo", "sjf"), x=(1.0, 10.0, 100.0, 1000.0), log_x=True), **every_kind()},
     )
     return fleetlab.report(first, tmp_path_factory.mktemp("page") / "page.html", title="a report")
 
@@ -172,7 +172,7 @@ def test_between_its_points_a_line_says_about_what_it_shows(browser, tmp_path):
         {"x": [0.0, 1.0, 2.0, 0.0, 2.0, 4.0], "y": [0.0, 1.0, 2.0, 10.0, 30.0, 50.0], "series": list("aaabbb")}
     )
     figure = Figure("f", "line", frame, "x", "y", "says")
-    with opened(browser, fleetlab.report(Found(drawn={"f": figure}), tmp_path / "p.html")):
+    with opened(browser, fleetlab.report(Found(charts={"f": figure}), tmp_path / "p.html")):
         browser.execute_script("document.querySelector('#f0 .plot').focus()")
         keys(browser, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
         said = ask(browser, "document.querySelector('#f0 .readout').innerText")
@@ -208,7 +208,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(browser, page)
     places = [at for at, _, _ in reached]
     words = [said for _, _, said in reached]
     assert places == sorted(set(places))
-    assert words[:3] == ["skip", "theme", "In short"]
+    assert words[:3] == ["skip", "theme", "Summary"]
     assert {"fifo", "sjf", "plot", "Save SVG", "Save PNG"} <= set(words)
 
 

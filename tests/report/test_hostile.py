@@ -50,8 +50,8 @@ def full(name):
         name=name,
         estimates=[Estimate(name, 1.0, 0.5, 1.5, name), Estimate(f"{name}2", float("nan"), 0, 0, name)],
         frames={name: pl.DataFrame(cells), f"{name}2": pl.DataFrame(cells)},
-        drawn=every_kind(storable),
-        sentences=(name,),
+        charts=every_kind(storable),
+        findings=(name,),
         notes=(name,),
         settings={name: name, "list": [name, name]},
     )

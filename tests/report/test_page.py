@@ -34,9 +34,9 @@ def blocks(page):
 
 @pytest.fixture
 def full():
-    frames = {"by user": pl.DataFrame({"user": ["ann", "bob"], "tasks": [3, 4]})}
-    said = ("Half of the tasks wait less than 4 s.",)
-    return Found(frames=frames, drawn=every_kind(), sentences=said, notes=("a note",), settings={"order": "fifo"})
+    frames = {"by user": pl.DataFrame({"user": ["ann", "bob"], "jobs": [3, 4]})}
+    said = ("Half of the jobs wait less than 4 s.",)
+    return Found(frames=frames, charts=every_kind(), findings=said, notes=("a note",), settings={"order": "fifo"})
 
 
 # --- what stands where -------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def full():
 
 def test_words_come_first_then_figures_then_tables(full, tmp_path):
     page = made(full, tmp_path)
-    order = ["Half of the tasks wait", ">12.0 s<", "<figure", "by user", "a note", "How it was made</h2>"]
+    order = ["Half of the jobs wait", ">12.0 s<", "<figure", "by user", "a note", "Provenance</h2>"]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
 
@@ -55,12 +55,6 @@ def test_a_result_without_sentences_says_its_numbers_as_everywhere(tmp_path):
     assert seen.text("b", "span").strip() == "12.0 s  (9.0 to 15.0)"
 
 
-def test_sentences_that_were_saved_as_a_table_are_said_once(tmp_path):
-    page = made(Found(frames={"findings": pl.DataFrame({"finding": ["ann waits most"]})}), tmp_path)
-    assert page.count("ann waits most") == 1
-    assert "<table" not in page
-
-
 def test_under_each_figure_stands_how_it_came_to_be(full, tmp_path):
     seen = Seen(made(full, tmp_path))
     told = [text for tag, text in seen.texts if tag == "p" and text.startswith("try · plain")]
@@ -69,7 +63,7 @@ def test_under_each_figure_stands_how_it_came_to_be(full, tmp_path):
 
 
 def test_headings_go_down_one_step_at_a_time(full, tmp_path):
-    seen = Seen(made([full, Found(name="other", drawn=every_kind("other"))], tmp_path))
+    seen = Seen(made([full, Found(name="other", charts=every_kind("other"))], tmp_path))
     levels = [int(t[1]) for t, _ in seen.tags if re.fullmatch("h[1-6]", t)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -114,9 +108,9 @@ def test_the_same_results_give_the_same_page(full, tmp_path):
 
 
 def test_results_are_called_by_what_tells_them_apart(tmp_path):
-    some = [Found(settings={"order": o, "place": "best_fit"}) for o in ("fifo", "sjf")]
+    some = [Found(settings={"order": o, "placement": "best_fit"}) for o in ("fifo", "sjf")]
     heads = [text for tag, text in Seen(made(some, tmp_path)).texts if tag == "th"]
-    assert heads[:4] == ["number", "order fifo", "order sjf", "difference"]
+    assert heads[:4] == ["metric", "order fifo", "order sjf", "difference"]
 
 
 def test_results_that_are_alike_are_numbered(tmp_path):
@@ -124,11 +118,20 @@ def test_results_that_are_alike_are_numbered(tmp_path):
     assert "try (2)" in page
 
 
-def test_a_difference_is_from_the_first_and_says_whether_intervals_overlap(tmp_path):
+def test_a_difference_is_from_the_first_and_has_no_verdict(tmp_path):
     numbers = [(10.0, 8.0, 12.0), (5.0, 4.0, 6.0), (9.0, 7.0, 11.0)]
     some = {f"r{k}": Found(estimates=[Estimate("wait", *n, "s")]) for k, n in enumerate(numbers)}
     cells = [text for tag, text in Seen(made(some, tmp_path)).texts if tag == "td"]
-    assert cells[:2] == ["−5 s (−50 %)", "−1 s (−10 %), intervals overlap"]
+    assert cells[:2] == ["−5 s (−50 %)", "−1 s (−10 %)"]
+
+
+def test_seconds_are_shown_in_a_readable_unit(tmp_path):
+    some = {
+        name: Found(estimates=[Estimate("wait", wait, wait, wait, "s")]) for name, wait in (("a", 5400), ("b", 9000))
+    }
+    seen = Seen(made(some, tmp_path))
+    assert [text for tag, text in seen.texts if tag == "b"][:2] == ["90 min", "2.5 h"]
+    assert "+60 min (+66.7 %)" in seen.text("td")
 
 
 def test_figures_of_one_name_share_a_sheet_and_what_is_the_same_in_both_is_drawn_once(tmp_path):
@@ -136,20 +139,22 @@ def test_figures_of_one_name_share_a_sheet_and_what_is_the_same_in_both_is_drawn
     some = {}
     for k, name in enumerate(("fifo", "sjf")):
         own = curve(series=("found",), y=(0.1, 0.3, 0.5, 0.7 + 0.1 * k)).frame
-        some[name] = Found(drawn={"cdf": Figure("waits", "line", pl.concat([own, shared]), "s", "share", "says")})
+        some[name] = Found(charts={"cdf": Figure("waits", "line", pl.concat([own, shared]), "s", "share", "says")})
     told = [b for b in blocks(made(some, tmp_path)) if b["title"] == "waits"]
     assert [c["name"] for c in told[0]["curves"]] == ["fifo: found", "sjf: found", "published"]
 
 
 def test_figures_with_too_many_curves_stand_side_by_side_on_the_same_axes(tmp_path):
     series = [f"s{k}" for k in range(5)]
-    some = {n: Found(drawn={"cdf": curve(series=series, x=(1.0, 2.0, 4.0, 8.0 * (k + 1)))}) for k, n in enumerate("ab")}
+    some = {
+        n: Found(charts={"cdf": curve(series=series, x=(1.0, 2.0, 4.0, 8.0 * (k + 1)))}) for k, n in enumerate("ab")
+    }
     told = [b for b in blocks(made(some, tmp_path)) if b["title"] == "waits"]
     assert [b["x"] for b in told] == [[1, 16], [1, 16]]
 
 
 def test_figures_of_other_axes_never_share_a_sheet(tmp_path):
-    some = {"a": Found(drawn={"f": curve()}), "b": Found(drawn={"f": curve(log_x=True)})}
+    some = {"a": Found(charts={"f": curve()}), "b": Found(charts={"f": curve(log_x=True)})}
     told = [b for b in blocks(made(some, tmp_path)) if b["title"] == "waits"]
     assert [b["logx"] for b in told] == [False, True]
 
@@ -191,17 +196,17 @@ def test_where_it_is_not_safe_a_table_stays_a_table(frame, tmp_path):
 
 
 def test_a_long_table_is_cut_and_says_so(tmp_path):
-    seen = Seen(made(Found(frames={"tasks": pl.DataFrame({"task": range(12_345)})}), tmp_path))
+    seen = Seen(made(Found(frames={"jobs": pl.DataFrame({"job": range(12_345)})}), tmp_path))
     assert len(seen.all("tr")) == 201
     assert "(12,345 rows, the first 200 are shown)" in seen.text("span")
 
 
-def test_more_than_a_million_tasks_fit_in_a_mail(tmp_path):
+def test_more_than_a_million_jobs_fit_in_a_mail(tmp_path):
     n = 1_260_000
     rng = np.random.default_rng(0)
     waits = pl.DataFrame({"x": np.sort(rng.lognormal(3, 2, n)), "y": np.arange(n) / n})
     figures = {f"f{k}": Figure("waits", "step", waits, "s", "share", "says", log_x=True) for k in range(4)}
-    page = made(Found(frames={"tasks": pl.DataFrame({"wait": waits["x"]})}, drawn=figures), tmp_path)
+    page = made(Found(frames={"jobs": pl.DataFrame({"wait": waits["x"]})}, charts=figures), tmp_path)
     assert len(page.encode()) < MAILED / 4
     assert f"{n:,} points are thinned" in page
 
@@ -233,7 +238,7 @@ def test_no_result_is_an_error_with_a_hint(tmp_path):
 def test_what_is_no_result_is_an_error_with_a_hint(wrong, tmp_path):
     with pytest.raises(FleetlabError, match="not a result") as e:
         fleetlab.report(wrong, tmp_path / "page.html")
-    assert "Saved.load" in e.value.hint
+    assert "SavedResult.load" in e.value.hint
 
 
 def test_without_the_extra_nothing_is_written_and_the_hint_names_it(full, tmp_path, monkeypatch):
@@ -246,7 +251,7 @@ def test_without_the_extra_nothing_is_written_and_the_hint_names_it(full, tmp_pa
 
 def test_figures_come_as_files_under_names_that_every_system_takes(tmp_path):
     drawn = {"a": curve(title="../etc/<passwd>"), "b": curve(title="waits"), "c": curve(title="waits")}
-    made(Found(drawn=drawn), tmp_path, svg=tmp_path / "svg", png=tmp_path / "png")
+    made(Found(charts=drawn), tmp_path, svg=tmp_path / "svg", png=tmp_path / "png")
     assert sorted(p.name for p in (tmp_path / "svg").iterdir()) == ["01-etc-passwd.svg", "02-waits.svg", "03-waits.svg"]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in (tmp_path / "png").iterdir())
 

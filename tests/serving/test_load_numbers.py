@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.serving.load import intervals
 from fleetlab.serving.load.schedule import arrival_schedule
@@ -25,6 +25,7 @@ from fleetlab.serving.load.search import (
 )
 from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.serving.load.target import loopback
+from fleetlab.stats import Interval
 
 
 def due(**words):

@@ -7,8 +7,8 @@ import pytest
 
 import fleetlab
 from fleetlab import Trace, Workload, WorkloadError, cli
+from fleetlab.core.events import from_toml
 from fleetlab.sim import _compile
-from fleetlab.sim.eventfile import from_toml
 
 
 def run(capsys, *words):
@@ -24,14 +24,14 @@ def run(capsys, *words):
 
 @pytest.fixture
 def trace(tmp_path):
-    """Three tasks for one GPU, of which the last is short, and asked for long."""
+    """Three jobs for one GPU, of which the last is short, and asked for long."""
     work = Workload.of(
         pl.DataFrame(
-            {"submit": [0.0, 1.0, 2.0], "service": [10.0, 8.0, 2.0], "gpu_milli": [1000] * 3, "user": ["a", "b", "b"]}
+            {"submit": [0.0, 1.0, 2.0], "runtime": [10.0, 8.0, 2.0], "gpu_milli": [1000] * 3, "user": ["a", "b", "b"]}
         ),
         source="three",
     )
-    asked = pl.DataFrame({"task": [0, 1, 2], "seconds": [10.0, 8.0, 90.0]}).lazy()
+    asked = pl.DataFrame({"job": [0, 1, 2], "seconds": [10.0, 8.0, 90.0]}).lazy()
     made = Trace(
         work,
         cluster=fleetlab.Cluster.uniform(1, 1),
@@ -51,22 +51,22 @@ def test_an_estimate_may_be_a_series_of_the_trace(capsys, trace):
 
 
 def test_compare_takes_the_same_series(capsys, trace):
-    out, _, _ = run(capsys, "compare", trace, "--policies", "sjf,sjf/skip/best_fit/requested", "--json")
+    out, _, _ = run(capsys, "compare", trace, "--policies", "sjf,sjf/greedy/best_fit/requested", "--json")
     waits = [e["value"] for e in json.loads(out)["summary"]]
     assert waits == [pytest.approx((0 + 11 + 8) / 3), pytest.approx((0 + 9 + 16) / 3)]
 
 
 @pytest.mark.parametrize("name", ["schedule.csv", "schedule.parquet"])
 def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, tmp_path, name):
-    # Of four tasks for two nodes of one GPU the second is a gang, the third waits for it, and the last fits nowhere.
-    asks = {"submit": [0.0, 10.0, 11.0, 12.0], "service": [5.0, 6.0, 1.0, 1.0], "instances": [1, 2, 1, 1]}
+    # Of four jobs for two nodes of one GPU the second is a gang, the third waits for it, and the last fits nowhere.
+    asks = {"submit": [0.0, 10.0, 11.0, 12.0], "runtime": [5.0, 6.0, 1.0, 1.0], "instances": [1, 2, 1, 1]}
     work = Workload.of(pl.DataFrame({**asks, "gpu_milli": [1000, 1000, 1000, 4000]}), source="four")
     cluster, made_by = fleetlab.Cluster.uniform(2, 1), fleetlab.Provenance("make", "four")
     folder = Trace(work, cluster=cluster, provenance=made_by).save(tmp_path / "four")
     _, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
     assert (status, f"written to {tmp_path / name}" in err) == (0, True)
     found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
-    assert found.select("task", "start", "wait", "status").rows() == [
+    assert found.select("job", "start", "wait", "status").rows() == [
         (0, 0.0, 0.0, "done"), (1, 10.0, 0.0, "done"), (2, 16.0, 5.0, "done"), (3, None, None, "refused")
     ]  # fmt: skip
     assert found["refused"].to_list() == [None, None, None, "an instance fits on no node"]
@@ -85,7 +85,7 @@ def test_where_nothing_can_be_written_is_said_before_anything_is_played(capsys, 
 
 
 def test_an_order_of_ones_own_is_named_by_its_module(capsys, trace, tmp_path, monkeypatch):
-    (tmp_path / "late_first.py").write_text("def late(s, task, now):\n    return -s.submit[task]\n")
+    (tmp_path / "late_first.py").write_text("def late(s, job, now):\n    return -s.submit[job]\n")
     monkeypatch.chdir(tmp_path)
     out, _, status = run(capsys, "simulate", trace, "--order", "late_first:late", "--json")
     assert (status, json.loads(out)["summary"][0]["value"]) == (0, pytest.approx((0 + 11 + 8) / 3))
@@ -99,26 +99,26 @@ def test_events_come_from_a_file(capsys, trace, tmp_path):
     found = {e["metric"]: e["value"] for e in json.loads(out)["summary"]}
     # The first begins again from nothing at 5 and ends at 15 (nothing was saved that could be loaded).
     assert status == 0
-    assert found["mean completion"] == pytest.approx((15 + 22 + 23) / 3)
+    assert found["mean JCT"] == pytest.approx((15 + 22 + 23) / 3)
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--order", "sjff"], "no order policy by that name: `sjff`; did you mean sjf?"),
-        (["--discipline", "eazy"], "no discipline by that name: `eazy`; did you mean easy?"),
-        (["--place", "here"], "no place policy by that name: `here`"),
+        (["--order", "sjff"], "no order by that name: `sjff`; did you mean sjf?"),
+        (["--backfill", "eazy"], "no backfill by that name: `eazy`; did you mean easy?"),
+        (["--placement", "here"], "no placement by that name: `here`"),
         (["--estimate", "guess"], "no estimate by that name: `guess`"),
-        (["--sharing", "mpz"], "no sharing by that name: `mpz`; did you mean mps?"),
+        (["--sharing", "mpz"], "no sharing mode by that name: `mpz`; did you mean mps?"),
         (["--order", "nowhere:mine"], "no module by that name: `nowhere`"),
         (["--events", "none.toml"], "cannot read the events file: none.toml"),
         (
-            ["--slowdown", "profile.json"],
-            "--slowdown says how tasks slow each other, and by --sharing shares they do not",
+            ["--speed", "profile.json"],
+            "a speed profile has no effect with sharing `fractional`",
         ),
-        (["--slowdown", "profile.json", "--sharing", "mps"], "profile.json"),
-        (["--quota", "-1"], "a quota is a number of GPUs, not below 0: -1.0"),
-        (["--preempt", "--discipline", "easy"], "a task that may put others off needs no reservation"),
+        (["--speed", "profile.json", "--sharing", "mps"], "profile.json"),
+        (["--quota", "-1"], "a quota is a number from 0 to"),
+        (["--preemption", "--backfill", "easy"], "preemption cannot be combined with reservations: backfill `easy`"),
     ],
 )
 def test_a_mistake_ends_in_an_error_and_a_hint(capsys, trace, words, error):
@@ -130,9 +130,9 @@ def test_a_mistake_ends_in_an_error_and_a_hint(capsys, trace, words, error):
     ("text", "error"),
     [
         ("[[fault]]\n", "no such event: `fault`"),
-        ("[faults]\nmtbf = 1\n", "stands in double brackets"),
+        ("[faults]\nmtbf = 1\n", "needs double brackets"),
         ("[[faults]]\nmtbf = 1.0\nmttf = 2.0\n", "no such key of faults: `mttf`"),
-        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "`mtbf` of faults cannot be: 'long'"),
+        ("[[faults]]\nmtbf = 'long'\nmttr = 1\n", "invalid `mtbf` of faults: 'long'"),
         ("[[faults]]\nmtbf = 5.0\n", "faults is not complete"),
         ("[[faults]]\nmtbf = -5.0\nmttr = 1.0\n", "mtbf"),
         ("mtbf", "not TOML"),
@@ -146,7 +146,7 @@ def test_a_file_of_events_that_cannot_be_says_why(tmp_path, text, error):
 
 def test_until_stops_the_clock(capsys, trace):
     out, _, _ = run(capsys, "simulate", trace, "--until", "12")
-    assert "tasks were not done when it stopped" in out
+    assert "jobs were not done when it stopped" in out
 
 
 def test_compiled_code_is_kept_by_the_text_of_all_files_it_came_from():

@@ -13,24 +13,24 @@ NODE = Cluster.of(
 )
 RANKS = {
     "fifo": lambda _: 0,
-    "sjf": lambda t: t["service"],
+    "sjf": lambda t: t["runtime"],
     "priority": lambda t: -t["priority"],
-    "smallest": lambda t: 0,  # no task has a GPU: all are of one size
+    "smallest": lambda t: 0,  # no job has a GPU: all are of one size
 }
 
 
-def textbook(tasks, rank):
-    """Starts by Lifka's rule: tasks of one resource, whose run times are known, in the order of their ranks."""
+def textbook(jobs, rank):
+    """Starts by Lifka's rule: jobs of one resource, whose run times are known, in the order of their ranks."""
     start, running, now = {}, [], 0
-    while len(start) < len(tasks):
-        came = [t["submit"] for t in tasks]
+    while len(start) < len(jobs):
+        came = [t["submit"] for t in jobs]
         now = min([t for t in came if t > now] + [end for end, _ in running if end > now], default=now) if start else 0
         running = [(end, need) for end, need in running if end > now]
-        waiting = [k for k, t in enumerate(tasks) if t["submit"] <= now and k not in start]
-        waiting.sort(key=lambda k: (rank(tasks[k]), k))
+        waiting = [k for k, t in enumerate(jobs) if t["submit"] <= now and k not in start]
+        waiting.sort(key=lambda k: (rank(jobs[k]), k))
         free, shadow, extra = CORES - sum(need for _, need in running), None, 0
         for k in waiting:
-            need, end = tasks[k]["cpu_milli"], now + tasks[k]["service"]
+            need, end = jobs[k]["cpu_milli"], now + jobs[k]["runtime"]
             if need <= free and (shadow is None or end <= shadow or need <= extra):
                 start[k], free = now, free - need
                 extra -= need if shadow is not None and end > shadow else 0
@@ -43,31 +43,31 @@ def textbook(tasks, rank):
                         shadow = end
                         extra = free + sum(held for end, held in running if end <= shadow) - need
                         break
-    return [start[k] for k in range(len(tasks))]
+    return [start[k] for k in range(len(jobs))]
 
 
-def played(tasks, order):
-    frame = pl.DataFrame(tasks).with_columns(pl.col("submit", "service").cast(pl.Float64), memory_mib=pl.lit(1) * 0)
-    return simulate(Workload.of(frame, source="drawn"), NODE, order=order, discipline="easy").tasks["start"].to_list()
+def played(jobs, order):
+    frame = pl.DataFrame(jobs).with_columns(pl.col("submit", "runtime").cast(pl.Float64), memory_mib=pl.lit(1) * 0)
+    return simulate(Workload.of(frame, source="drawn"), NODE, order=order, backfill="easy").jobs["start"].to_list()
 
 
-TASK = st.fixed_dictionaries({
-    "service": st.integers(1, 12), "cpu_milli": st.integers(1, CORES), "priority": st.integers(0, 3),
+JOB = st.fixed_dictionaries({
+    "runtime": st.integers(1, 12), "cpu_milli": st.integers(1, CORES), "priority": st.integers(0, 3),
 })  # fmt: skip
 
 
 @pytest.mark.parametrize("order", RANKS)
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(tasks=st.lists(TASK, min_size=1, max_size=14), gaps=st.lists(st.integers(0, 4), min_size=14, max_size=14))
-def test_everybody_starts_when_the_textbook_says(order, tasks, gaps):
-    tasks = [task | {"submit": sum(gaps[1 : k + 1])} for k, task in enumerate(tasks)]
-    assert played(tasks, order) == textbook(tasks, RANKS[order])
+@given(jobs=st.lists(JOB, min_size=1, max_size=14), gaps=st.lists(st.integers(0, 4), min_size=14, max_size=14))
+def test_everybody_starts_when_the_textbook_says(order, jobs, gaps):
+    jobs = [job | {"submit": sum(gaps[1 : k + 1])} for k, job in enumerate(jobs)]
+    assert played(jobs, order) == textbook(jobs, RANKS[order])
 
 
 def test_one_who_comes_late_and_is_first_is_the_head_though_others_like_it_wait():
     # The third does not fit, as the second does not, and is before it: the fourth, which is long, may not put it off.
     four = [(0, 8, 1000, 0), (1, 7, 4000, 0), (2, 2, 4000, 2), (3, 1000, 1000, 1)]
-    frame = pl.DataFrame(four, schema=["submit", "service", "gpu_milli", "priority"], orient="row")
-    work = Workload.of(frame.with_columns(pl.col("submit", "service").cast(pl.Float64)), source="four")
-    run = simulate(work, Cluster.uniform(1, 4), order="priority", discipline="easy")
-    assert run.tasks["start"].to_list() == [0, 1010, 8, 10]
+    frame = pl.DataFrame(four, schema=["submit", "runtime", "gpu_milli", "priority"], orient="row")
+    work = Workload.of(frame.with_columns(pl.col("submit", "runtime").cast(pl.Float64)), source="four")
+    run = simulate(work, Cluster.uniform(1, 4), order="priority", backfill="easy")
+    assert run.jobs["start"].to_list() == [0, 1010, 8, 10]

@@ -4,21 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fleetlab import Cluster, WorkloadError
-from fleetlab.sim.events import (
-    BACK,
-    DOWN,
-    DRAIN,
-    RECLAIM,
-    Drain,
-    Elastic,
-    Faults,
-    Outage,
-    Recovery,
-    Spot,
-    growth_of,
-    outages_of,
-)
+from fleetlab import Cluster, Drain, Elastic, Faults, Outage, Recovery, Spot, WorkloadError
+from fleetlab.sim.events import BACK, DOWN, DRAIN, RECLAIM, growth_of, outages_of
 
 CLUSTER = Cluster.of(
     pl.DataFrame({"node": ["a", "b", "c"], "pool": ["own", "spot", "spot"], "cpu_milli": [1000] * 3}), source="three"
@@ -38,8 +25,8 @@ def strokes(events, **options):
         (lambda: Faults(mtbf=0, mttr=1), "Faults: `mtbf` is 0"),
         (lambda: Faults(mtbf=True, mttr=1), "`mtbf` is not a number"),
         (lambda: Drain(9, 3, pool="own"), "Drain: `end` is before `begin`: 3 < 9"),
-        (lambda: Drain(3, 9), "say which nodes, or which pool"),
-        (lambda: Outage(3, 9, nodes=["a"], pool="own"), "Outage: say which nodes, or which pool"),
+        (lambda: Drain(3, 9), "give either `nodes` or `pool`"),
+        (lambda: Outage(3, 9, nodes=["a"], pool="own"), "Outage: give either `nodes` or `pool`"),
         (lambda: Drain(3, 9, nodes="a"), "`nodes` is a list of names, not: 'a'"),
         (lambda: Spot("spot", every=float("inf"), away=3), "Spot: `every` is not a number"),
         (lambda: Elastic("spot", every=0), "Elastic: `every` is 0"),

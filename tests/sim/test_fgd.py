@@ -131,12 +131,14 @@ def test_lines_tell_the_growth_of_fragments_to_the_last_bit_however_few_there_is
                 assert found == growth(S, 0, N, n, G, U, share)
 
 
-@pytest.mark.parametrize("place", ["worst_fit", "dot_product", "gpu_clustering", "fgd", "reserve_and_pack", "random"])
-def test_nodes_are_gone_through_by_type_but_of_equals_the_first_is_taken(place):
-    trace = fleetlab.synthesize("pai2020", tasks=400, seed=7)
+@pytest.mark.parametrize(
+    "placement", ["worst_fit", "dot_product", "gpu_clustering", "fgd", "reserve_and_pack", "random"]
+)
+def test_nodes_are_gone_through_by_type_but_of_equals_the_first_is_taken(placement):
+    trace = fleetlab.synthesize("pai2020", jobs=400, seed=7)
     mixed = trace.cluster.frame.sample(fraction=1.0, shuffle=True, seed=1)[::20]
     found = world(trace.workload, Cluster.of(mixed, source="a twentieth, shuffled"))
-    rules = {"order": "fifo", "discipline": "skip", "place": place}
+    rules = {"order": "fifo", "backfill": "greedy", "placement": placement}
     one, two = quick.play(found, **rules), full.play(found, **rules)
     np.testing.assert_array_equal(one.where, two.where)
     np.testing.assert_array_equal(one.got, two.got)
@@ -147,9 +149,9 @@ PLAY = """
 import fleetlab
 from fleetlab.sim import quick
 from fleetlab.sim._tables import world
-trace = fleetlab.synthesize("pai2020", tasks=60, seed=2)
+trace = fleetlab.synthesize("pai2020", jobs=60, seed=2)
 few = fleetlab.Cluster.of(trace.cluster.frame[::60], source="few")
-one = quick.play(world(trace.workload, few), order="fifo", discipline="skip", place="fgd")
+one = quick.play(world(trace.workload, few), order="fifo", backfill="greedy", placement="fgd")
 print(one.where.tolist(), one.got.tolist(), one.start.tolist())
 """
 

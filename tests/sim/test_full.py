@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
+from fleetlab import Cluster, PolicyError, Provenance, Speed, Workload, WorkloadError
+from fleetlab.core.catalog import ORDERS
+from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
-from fleetlab.sim._ranks import ORDERS, PREEMPTIVE
 from fleetlab.sim._tables import world
-from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim.full import Speeds, play, speeds_of
 
-BUILT_IN = ORDERS[:-1]
+BUILT_IN = ORDERS.names
 WAITING, RUNNING, DONE = 0, 1, 2
 
 
-def tasks(**columns):
-    """A world of tasks of one GPU each, where no column says otherwise, on `cluster`."""
+def jobs(**columns):
+    """A world of jobs of one GPU each, where no column says otherwise, on `cluster`."""
     cluster = columns.pop("cluster", Cluster.uniform(1, 1))
     estimate = columns.pop("estimate", "oracle")
     count = max(len(v) for v in columns.values())
@@ -33,17 +33,17 @@ def tasks(**columns):
     return world(Workload.of(pl.DataFrame(frame), source="by hand"), cluster, estimate=estimate)
 
 
-def reasons(played, task):
-    """The seconds a task has waited, by reason."""
-    return {name: s for name, s in zip(REASONS, played.ledger[task].tolist(), strict=True) if s}
+def reasons(played, job):
+    """The seconds a job has waited, by reason."""
+    return {name: s for name, s in zip(REASONS, played.ledger[job].tolist(), strict=True) if s}
 
 
 # -- laws ------------------------------------------------------------------------------------------------------------
 
-TASK = st.fixed_dictionaries(
+JOB = st.fixed_dictionaries(
     {
         "submit": st.integers(0, 12).map(float),
-        "service": st.integers(0, 9).map(float),
+        "runtime": st.integers(0, 9).map(float),
         "instances": st.integers(1, 3),
         "cpu_milli": st.sampled_from([0, 500, 2000]),
         "memory_mib": st.sampled_from([0, 40]),
@@ -78,14 +78,14 @@ def small(rows):
     return Workload.of(pl.DataFrame(rows), source="small")
 
 
-WORKLOADS = st.lists(TASK, min_size=1, max_size=14).map(small)
+WORKLOADS = st.lists(JOB, min_size=1, max_size=14).map(small)
 
 
 def held(w, runs, now):
     """What is held in an instant: CPU and memory of nodes, milli and memory of GPUs, places of apps with a limit."""
     nodes, cards, apps = np.zeros((len(w.N), 2), int), np.zeros((len(w.G), 2), int), {}
     for k in np.flatnonzero((runs.begin <= now) & (runs.end > now) & (runs.end > runs.begin)):
-        t = runs.task[k]
+        t = runs.job[k]
         s = w.S[w.shape[t]]
         for i in range(runs.first[k], runs.first[k] + w.instances[t]):
             n, got = runs.where[i], int(runs.got[i])
@@ -105,7 +105,7 @@ def held(w, runs, now):
 def obeys(w, played):
     """Nothing is given away twice, nobody starts early, gangs are whole, books balance."""
     runs = played.runs(w.first)
-    assert (runs.begin >= w.submit[runs.task]).all()
+    assert (runs.begin >= w.submit[runs.job]).all()
     for now in sorted(set(runs.begin)):
         nodes, cards, apps = held(w, runs, now)
         assert (nodes <= w.N[:, :2]).all()
@@ -114,7 +114,7 @@ def obeys(w, played):
         assert all(count <= 1 for count in apps.values())  # every limit of these worlds is 1
     stop = played.stopped if (played.status == DONE).all() else played.until
     for t in range(len(w.submit)):
-        mine = runs.task == t
+        mine = runs.job == t
         ran = (np.minimum(runs.end[mine], stop) - runs.begin[mine]).sum()
         last = played.end[t] if played.status[t] == DONE else max(stop, w.submit[t])
         assert played.ledger[t].sum() == last - w.submit[t] - ran
@@ -129,28 +129,23 @@ def same(a, b):
 
 
 WAYS = [
-    *(
-        (o, d, False)
-        for o in BUILT_IN
-        if ORDERS.index(o) not in PREEMPTIVE
-        for d in ("strict", "skip", "easy", "conservative")
-    ),
-    *((o, d, True) for o in BUILT_IN for d in ("strict", "skip")),
+    *((o, d, False) for o in BUILT_IN if not ORDERS[o].preemptive for d in ("none", "greedy", "easy", "conservative")),
+    *((o, d, True) for o in BUILT_IN for d in ("none", "greedy")),
 ]
 
 
-@pytest.mark.parametrize(("order", "discipline", "preempt"), WAYS)
+@pytest.mark.parametrize(("order", "backfill", "preempt"), WAYS)
 @settings(max_examples=8, deadline=None, derandomize=True)
-@given(workload=WORKLOADS, place=st.sampled_from(["best_fit", "worst_fit", "fgd", "random"]))
-def test_the_laws_hold_whatever_the_rules(order, discipline, preempt, workload, place):
+@given(workload=WORKLOADS, placement=st.sampled_from(["best_fit", "worst_fit", "fgd", "random"]))
+def test_the_laws_hold_whatever_the_rules(order, backfill, preempt, workload, placement):
     w = world(workload, CLUSTER, estimate="user")
-    played, again = (play(w, order=order, discipline=discipline, place=place, preempt=preempt) for _ in range(2))
+    played, again = (play(w, order=order, backfill=backfill, placement=placement, preempt=preempt) for _ in range(2))
     assert (played.status == DONE).all()
     assert same(played, again)
     obeys(w, played)
     runs = played.runs(w.first)
-    assert np.array_equal(np.bincount(runs.task, runs.end - runs.begin, len(w.submit)), w.service)
-    assert np.array_equal(np.bincount(runs.task, minlength=len(w.submit)), played.preemptions + 1)
+    assert np.array_equal(np.bincount(runs.job, runs.end - runs.begin, len(w.submit)), w.runtime)
+    assert np.array_equal(np.bincount(runs.job, minlength=len(w.submit)), played.preemptions + 1)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -162,13 +157,13 @@ def test_the_laws_hold_when_nodes_come_and_go(workload, order, seed):
     played = play(w, order=order, preempt=True, events=events, cluster=CLUSTER, recovery=recovery, seed=seed)
     obeys(w, played)
     runs, done = played.runs(w.first), played.status == DONE
-    ran = np.bincount(runs.task, np.minimum(runs.end, played.stopped) - runs.begin, len(w.submit))
-    assert np.array_equal(ran[done], (w.service + played.lost)[done])
+    ran = np.bincount(runs.job, np.minimum(runs.end, played.stopped) - runs.begin, len(w.submit))
+    assert np.array_equal(ran[done], (w.runtime + played.lost)[done])
     assert np.array_equal(
-        np.bincount(runs.task, minlength=len(w.submit))[done], (played.preemptions + played.failures + 1)[done]
+        np.bincount(runs.job, minlength=len(w.submit))[done], (played.preemptions + played.failures + 1)[done]
     )
     for n, begin, end in zip(
-        runs.where, *(np.repeat(v, w.instances[runs.task]) for v in (runs.begin, runs.end)), strict=True
+        runs.where, *(np.repeat(v, w.instances[runs.job]) for v in (runs.begin, runs.end)), strict=True
     ):
         ups = played.up
         assert any((ups.node == n) & (ups.begin <= begin) & (ups.end >= min(end, played.stopped)))
@@ -178,17 +173,17 @@ def test_the_laws_hold_when_nodes_come_and_go(workload, order, seed):
 @given(
     workload=WORKLOADS,
     limit=st.sampled_from([0, 1000, 2500]),
-    discipline=st.sampled_from(["strict", "skip", "easy", "conservative"]),
+    backfill=st.sampled_from(["none", "greedy", "easy", "conservative"]),
 )
-def test_no_user_ever_holds_more_than_the_quota(workload, limit, discipline):
+def test_no_user_ever_holds_more_than_the_quota(workload, limit, backfill):
     w = world(workload, CLUSTER)
     quota = np.array([limit] + [-1] * (len(w.users) - 1))
-    played = play(w, quota=quota, discipline=discipline)
+    played = play(w, quota=quota, backfill=backfill)
     obeys(w, played)
     need = w.S[w.shape, GPUS] * w.S[w.shape, MILLI] * w.instances
     runs = played.runs(w.first)
     for now in set(runs.begin):
-        live = runs.task[(runs.begin <= now) & (runs.end > now)]
+        live = runs.job[(runs.begin <= now) & (runs.end > now)]
         assert need[live][w.user[live] == 0].sum() <= limit
     never = (w.user == 0) & (need > limit)
     assert (played.status[never] == WAITING).all()
@@ -206,11 +201,11 @@ def test_under_skip_nobody_waits_who_fits(workload, order, preempt):
         N, G, apps = w.N.copy(), w.G.copy(), w.apps.copy()
         live = (runs.begin <= now) & (runs.end > now)
         for k in np.flatnonzero(live):
-            t, s = runs.task[k], w.shape[runs.task[k]]
+            t, s = runs.job[k], w.shape[runs.job[k]]
             for i in range(runs.first[k], runs.first[k] + w.instances[t]):
                 _hold(w, s, N, G, apps, runs.where[i], int(runs.got[i]))
         out = (w.submit > now) | (played.end <= now)
-        out[runs.task[live]] = True
+        out[runs.job[live]] = True
         for t in np.flatnonzero(~out):
             assert sum(room(w.S, w.shape[t], N, n, G, apps) for n in range(len(N))) < w.instances[t]
 
@@ -250,7 +245,7 @@ def test_neighbours_slow_each_other_and_all_work_is_done(workload, speed):
     done = np.zeros(len(w.submit))
     times = sorted({*runs.begin, *runs.end})
     for now, then in pairwise(times):
-        live = runs.task[(runs.begin <= now) & (runs.end > now)]
+        live = runs.job[(runs.begin <= now) & (runs.end > now)]
         on = {}
         for t in live:
             for i in range(w.first[t], w.first[t + 1]):
@@ -259,67 +254,67 @@ def test_neighbours_slow_each_other_and_all_work_is_done(workload, speed):
         slow = {t: min((speed ** (len(c) - 1) for c in on.values() if t in c), default=1.0) for t in live}
         for t in live:
             done[t] += (then - now) * slow[t]
-    assert np.allclose(done, w.service, atol=1e-6)
+    assert np.allclose(done, w.runtime, atol=1e-6)
 
 
-# -- disciplines by hand ---------------------------------------------------------------------------------------------
+# -- backfills by hand ---------------------------------------------------------------------------------------------
 
 
 def test_strict_blocks_and_charges_the_head_with_its_reason_and_the_others_with_the_head():
-    w = tasks(submit=[0, 1, 2], service=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
-    played = play(w, discipline="strict")
+    w = jobs(submit=[0, 1, 2], runtime=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
+    played = play(w, backfill="none")
     assert played.start.tolist() == [0, 9, 18]
-    assert [reasons(played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head": 7, "gpu": 9}]
+    assert [reasons(played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head_of_line": 7, "gpu": 9}]
 
 
 def test_skip_passes_over_who_does_not_fit():
-    w = tasks(submit=[0, 1, 2], service=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
+    w = jobs(submit=[0, 1, 2], runtime=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
     assert play(w).start.tolist() == [0, 9, 2]
 
 
 def test_who_came_too_late_for_the_last_gpu_waits_for_the_order():
-    w = tasks(service=[5, 5], gpu_milli=[1000, 1000])
-    assert [reasons(play(w), t) for t in range(2)] == [{}, {"order": 5}]
+    w = jobs(runtime=[5, 5], gpu_milli=[1000, 1000])
+    assert [reasons(play(w), t) for t in range(2)] == [{}, {"queue_order": 5}]
 
 
 def test_easy_lets_go_first_who_ends_before_the_reservation_and_nobody_else():
-    w = tasks(
-        submit=[0, 1, 2, 3], service=[10, 10, 8, 8], gpu_milli=[2000, 4000, 1000, 1000], cluster=Cluster.uniform(1, 4)
+    w = jobs(
+        submit=[0, 1, 2, 3], runtime=[10, 10, 8, 8], gpu_milli=[2000, 4000, 1000, 1000], cluster=Cluster.uniform(1, 4)
     )
-    played = play(w, discipline="easy")
+    played = play(w, backfill="easy")
     assert played.start.tolist() == [0, 10, 2, 20]  # the last would end at 11, when the second has long begun
-    assert reasons(played, 3) == {"head": 7, "order": 10}
+    assert reasons(played, 3) == {"head_of_line": 7, "queue_order": 10}
 
 
 def test_easy_lets_go_first_who_is_beside_the_reservation():
-    w = tasks(
-        submit=[0, 1, 2, 3], service=[10, 10, 99, 99], gpu_milli=[2000, 4000, 1000, 1000], cluster=Cluster.uniform(1, 5)
+    w = jobs(
+        submit=[0, 1, 2, 3], runtime=[10, 10, 99, 99], gpu_milli=[2000, 4000, 1000, 1000], cluster=Cluster.uniform(1, 5)
     )
-    assert play(w, discipline="easy").start.tolist() == [0, 10, 2, 20]  # one GPU is beside it, not two
+    assert play(w, backfill="easy").start.tolist() == [0, 10, 2, 20]  # one GPU is beside it, not two
 
 
 def second_in_line():
-    return tasks(
-        submit=[0, 1, 2, 3], service=[10, 10, 5, 30], gpu_milli=[2000, 3000, 4000, 1000], cluster=Cluster.uniform(1, 4)
+    return jobs(
+        submit=[0, 1, 2, 3], runtime=[10, 10, 5, 30], gpu_milli=[2000, 3000, 4000, 1000], cluster=Cluster.uniform(1, 4)
     )
 
 
 def test_easy_may_delay_the_second_in_line():
-    assert play(second_in_line(), discipline="easy").start.tolist() == [0, 10, 33, 3]
+    assert play(second_in_line(), backfill="easy").start.tolist() == [0, 10, 33, 3]
 
 
 def test_conservative_delays_nobody_in_line():
-    played = play(second_in_line(), discipline="conservative")
+    played = play(second_in_line(), backfill="conservative")
     assert played.start.tolist() == [0, 10, 20, 25]
-    assert reasons(played, 3)["head"] == 7 + 10  # it fits, but it may not, until the third holds all
+    assert reasons(played, 3)["head_of_line"] == 7 + 10  # it fits, but it may not, until the third holds all
 
 
-def test_a_reservation_reckons_with_estimates_and_an_overdue_task_ends_at_once():
-    w = tasks(
-        submit=[0, 1, 6], service=[10, 10, 3], gpu_milli=[1000, 2000, 1000],
+def test_a_reservation_reckons_with_estimates_and_an_overdue_job_ends_at_once():
+    w = jobs(
+        submit=[0, 1, 6], runtime=[10, 10, 3], gpu_milli=[1000, 2000, 1000],
         cluster=Cluster.uniform(1, 2), estimate=[5, 10, 3],
     )  # fmt: skip
-    assert play(w, discipline="easy").start.tolist() == [0, 10, 20]
+    assert play(w, backfill="easy").start.tolist() == [0, 10, 20]
 
 
 # -- orders by hand --------------------------------------------------------------------------------------------------
@@ -336,57 +331,57 @@ def test_a_reservation_reckons_with_estimates_and_an_overdue_task_ends_at_once()
     ],
 )
 def test_orders_rank_as_they_say(order, expected):
-    w = tasks(
-        submit=[0, 1, 1, 1], service=[5, 9, 8, 7], gpu_milli=[2000, 2000, 1000, 2000], priority=[0, 0, 2, 1],
+    w = jobs(
+        submit=[0, 1, 1, 1], runtime=[5, 9, 8, 7], gpu_milli=[2000, 2000, 1000, 2000], priority=[0, 0, 2, 1],
         cpu_milli=[1000] * 4, cluster=Cluster.uniform(1, 2, cpu_milli=1000),
     )  # fmt: skip
     assert np.argsort(play(w, order=order).start, kind="stable").tolist() == expected
 
 
 def test_aging_lets_the_long_go_once_it_has_waited_enough():
-    w = tasks(submit=[0, 1, 8], service=[10, 20, 5])
+    w = jobs(submit=[0, 1, 8], runtime=[10, 20, 5])
     assert play(w, order="aging", weight=1.0).start.tolist() == [0, 15, 10]
     assert play(w, order="aging", weight=3.0).start.tolist() == [0, 10, 30]
 
 
 def test_fair_serves_the_user_who_holds_least():
-    w = tasks(service=[10] * 4, user=["u", "u", "u", "v"], cluster=Cluster.uniform(1, 2))
+    w = jobs(runtime=[10] * 4, user=["u", "u", "u", "v"], cluster=Cluster.uniform(1, 2))
     assert play(w, order="fair").start.tolist() == [0, 10, 10, 0]
 
 
 def test_fair_goes_by_the_dominant_resource():
-    w = tasks(
-        submit=[0, 0, 1, 1], service=[9, 8, 9, 9], user=["v", "u", "v", "u"], gpu_milli=[0, 1000, 1000, 1000],
+    w = jobs(
+        submit=[0, 0, 1, 1], runtime=[9, 8, 9, 9], user=["v", "u", "v", "u"], gpu_milli=[0, 1000, 1000, 1000],
         cpu_milli=[3000, 1000, 1000, 1000], cluster=Cluster.uniform(1, 4, cpu_milli=4000),
     )  # fmt: skip
     assert play(w, order="fair").start.tolist() == [0, 0, 9, 8]  # v holds three quarters of the CPU, u a quarter
 
 
 def test_las_puts_off_who_has_had_enough():
-    w = tasks(submit=[0, 1], service=[30, 5])
+    w = jobs(submit=[0, 1], runtime=[30, 5])
     played = play(w, order="las", preempt=True, levels=[10.0])
     assert (played.start.tolist(), played.end.tolist()) == ([0, 10], [35, 15])
     assert played.preemptions.tolist() == [1, 0]
 
 
 def test_las_counts_gpus_times_seconds_through_all_its_queues():
-    w = tasks(submit=[0, 1, 2], service=[30, 20, 5], gpu_milli=[2000, 2000, 2000], cluster=Cluster.uniform(1, 2))
+    w = jobs(submit=[0, 1, 2], runtime=[30, 20, 5], gpu_milli=[2000, 2000, 2000], cluster=Cluster.uniform(1, 2))
     runs = play(w, order="las", preempt=True, levels=[10.0, 30.0]).runs(w.first)
-    assert [(t, b, e) for t, b, e in zip(runs.task, runs.begin, runs.end, strict=True)] == [
+    assert [(t, b, e) for t, b, e in zip(runs.job, runs.begin, runs.end, strict=True)] == [
         (0, 0, 5), (1, 5, 10), (2, 10, 15), (0, 15, 25), (1, 25, 35), (0, 35, 50), (1, 50, 55),
     ]  # fmt: skip
 
 
 def test_srpt_puts_off_who_has_more_left():
-    w = tasks(submit=[0, 4, 5], service=[10, 3, 9])
+    w = jobs(submit=[0, 4, 5], runtime=[10, 3, 9])
     played = play(w, order="srpt")
     assert (played.end.tolist(), played.preemptions.tolist()) == ([13, 7, 22], [1, 0, 0])
-    assert reasons(played, 0) == {"order": 3}
+    assert reasons(played, 0) == {"queue_order": 3}
 
 
-def test_a_task_is_put_off_only_if_that_helps_and_the_best_of_the_worse_stays():
-    w = tasks(
-        submit=[0, 0, 0, 1], service=[9, 9, 9, 5], gpu_milli=[1000, 2000, 1000, 2000], priority=[2, 1, 0, 3],
+def test_a_job_is_put_off_only_if_that_helps_and_the_best_of_the_worse_stays():
+    w = jobs(
+        submit=[0, 0, 0, 1], runtime=[9, 9, 9, 5], gpu_milli=[1000, 2000, 1000, 2000], priority=[2, 1, 0, 3],
         cluster=Cluster.uniform(1, 4),
     )  # fmt: skip
     played = play(w, order="priority", preempt=True)
@@ -395,29 +390,29 @@ def test_a_task_is_put_off_only_if_that_helps_and_the_best_of_the_worse_stays():
 
 def test_who_does_not_fit_even_so_puts_nobody_off():
     cluster = Cluster.uniform(2, 1)
-    w = tasks(submit=[0, 1], service=[9, 5], instances=[1, 2], priority=[0, 9], cluster=cluster)
+    w = jobs(submit=[0, 1], runtime=[9, 5], instances=[1, 2], priority=[0, 9], cluster=cluster)
     played = play(w, order="priority", preempt=True, events=[Outage(0, 20, nodes=["node-1"])], cluster=cluster)
     assert (played.end.tolist(), played.preemptions.tolist()) == ([9, 25], [0, 0])
 
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(PolicyError, match="needs no reservation: `easy` with preemption"):
-        play(tasks(service=[1]), order="srpt", discipline="easy")
+        play(jobs(runtime=[1]), order="srpt", backfill="easy")
 
 
 # -- what a break costs ----------------------------------------------------------------------------------------------
 
 
-def test_an_evicted_task_keeps_its_work_and_pays_for_saving_and_restarting():
-    w = tasks(submit=[0, 8], service=[20, 5], priority=[0, 1])
+def test_an_evicted_job_keeps_its_work_and_pays_for_saving_and_restarting():
+    w = jobs(submit=[0, 8], runtime=[20, 5], priority=[0, 1])
     played = play(w, order="priority", preempt=True, recovery=Recovery(save=2, restart=3))
     assert (played.end.tolist(), played.lost.tolist()) == ([8 + 5 + 5 + 12, 13], [5, 0])
-    assert reasons(played, 0) == {"order": 5}
+    assert reasons(played, 0) == {"queue_order": 5}
 
 
-def test_a_failed_task_goes_on_from_its_last_checkpoint():
+def test_a_failed_job_goes_on_from_its_last_checkpoint():
     cluster = Cluster.uniform(1, 1)
-    w = tasks(service=[35])
+    w = jobs(runtime=[35])
     events, recovery = [Outage(25, 30, pool="default")], Recovery(every=10, save=1, restart=2)
     played = play(w, events=events, cluster=cluster, recovery=recovery)
     # Two checkpoints in 22 s keep 20 s of work; 2 s to load, 15 s of work, and one more checkpoint are left.
@@ -428,35 +423,35 @@ def test_a_failed_task_goes_on_from_its_last_checkpoint():
     ]  # fmt: skip
 
 
-def test_without_checkpoints_a_failed_task_starts_from_nothing():
-    w = tasks(service=[35])
+def test_without_checkpoints_a_failed_job_starts_from_nothing():
+    w = jobs(runtime=[35])
     played = play(w, events=[Outage(25, 30, pool="default")], cluster=Cluster.uniform(1, 1), recovery=Recovery())
     assert (played.end.tolist(), played.lost.tolist()) == ([65], [25])
 
 
 def test_a_gang_loses_all_its_nodes_with_one():
     cluster = Cluster.uniform(2, 1)
-    w = tasks(service=[10], instances=[2], cluster=cluster)
+    w = jobs(runtime=[10], instances=[2], cluster=cluster)
     played = play(w, events=[Outage(4, 6, nodes=["node-1"])], cluster=cluster)
     assert (played.segments.begin.tolist(), played.segments.end.tolist()) == ([0, 6], [4, 16])
 
 
 def test_a_failure_comes_before_a_completion_at_the_same_instant():
-    played = play(tasks(service=[5]), events=[Outage(5, 6, pool="default")], cluster=Cluster.uniform(1, 1))
+    played = play(jobs(runtime=[5]), events=[Outage(5, 6, pool="default")], cluster=Cluster.uniform(1, 1))
     assert played.end.tolist() == [11]
 
 
 def test_a_drained_node_finishes_what_it_has_and_takes_nothing_new():
     cluster = Cluster.uniform(1, 2)
-    w = tasks(submit=[0, 6], service=[10, 3], cluster=cluster)
+    w = jobs(submit=[0, 6], runtime=[10, 3], cluster=cluster)
     played = play(w, events=[Drain(5, 20, pool="default")], cluster=cluster)
     assert (played.start.tolist(), played.failures.tolist()) == ([0, 20], [0, 0])
     assert played.up.begin.tolist() == [0]
 
 
-def test_a_reclaimed_task_is_saved_only_with_enough_notice():
+def test_a_reclaimed_job_is_saved_only_with_enough_notice():
     cluster = Cluster.uniform(1, 1)
-    w = tasks(service=[1000])
+    w = jobs(runtime=[1000])
     for notice, per_break in ((5, 7), (4, None)):
         spot = Spot("default", every=400, away=10, notice=notice)
         recovery = Recovery(save=5, restart=2)
@@ -470,7 +465,7 @@ def test_a_reclaimed_task_is_saved_only_with_enough_notice():
 
 def test_a_pool_boots_for_who_waits_and_is_switched_off_when_idle():
     cluster = Cluster.uniform(3, 1)
-    w = tasks(submit=[0, 2000], service=[100, 100], cluster=cluster)
+    w = jobs(submit=[0, 2000], runtime=[100, 100], cluster=cluster)
     played = play(w, events=[Elastic("default", boot=300, every=60, idle=600)], cluster=cluster)
     assert played.start.tolist() == [360, 2340]  # seen at the next full minute, up after five
     assert list(zip(played.up.node, played.up.begin, played.up.end, strict=True)) == [(0, 360, 1060), (0, 2340, 2440)]
@@ -478,7 +473,7 @@ def test_a_pool_boots_for_who_waits_and_is_switched_off_when_idle():
 
 def test_a_pool_boots_as_many_nodes_as_a_gang_needs_and_keeps_the_least():
     cluster = Cluster.uniform(5, 2)
-    w = tasks(submit=[0, 5000], service=[100, 10], instances=[5, 1], cluster=cluster)
+    w = jobs(submit=[0, 5000], runtime=[100, 10], instances=[5, 1], cluster=cluster)
     played = play(w, events=[Elastic("default", least=1, boot=300, every=60, idle=600)], cluster=cluster)
     assert played.start.tolist() == [360, 5000]
     assert sorted(zip(played.up.node, played.up.begin, played.up.end, strict=True)) == [
@@ -486,20 +481,20 @@ def test_a_pool_boots_as_many_nodes_as_a_gang_needs_and_keeps_the_least():
     ]  # fmt: skip
 
 
-def test_a_task_that_no_node_comes_back_for_waits_to_the_end():
-    w = tasks(service=[5, 5])
+def test_a_job_that_no_node_comes_back_for_waits_to_the_end():
+    w = jobs(runtime=[5, 5])
     played = play(w, events=[Outage(3, 1e9, pool="default")], cluster=Cluster.uniform(1, 1), until=100)
     assert (played.status.tolist(), played.ledger.sum(axis=1).tolist()) == ([0, 0], [97, 100])
 
 
-def test_a_world_without_tasks_or_gpus_is_played_too():
-    w = tasks(service=[None, 3.0], gpu_milli=[0, 1000], cluster=Cluster.uniform(2, 0))
+def test_a_world_without_jobs_or_gpus_is_played_too():
+    w = jobs(runtime=[None, 3.0], gpu_milli=[0, 1000], cluster=Cluster.uniform(2, 0))
     assert len(w.submit) == 0
     assert play(w).ledger.shape == (0, len(REASONS))
-    w = tasks(service=[2.0, 3.0], gpu_milli=[0, 0], cpu_milli=[900, 900], cluster=Cluster.uniform(1, 0, cpu_milli=1000))
+    w = jobs(runtime=[2.0, 3.0], gpu_milli=[0, 0], cpu_milli=[900, 900], cluster=Cluster.uniform(1, 0, cpu_milli=1000))
     played = play(w, order="server_filling_srpt")
     assert played.end.tolist() == [2, 5]
-    assert reasons(played, 1) == {"order": 2}
+    assert reasons(played, 1) == {"queue_order": 2}
 
 
 # -- sharing ---------------------------------------------------------------------------------------------------------
@@ -510,52 +505,52 @@ def halves(classes):
 
 
 def test_two_neighbours_slow_each_other_while_they_are_together():
-    w = tasks(submit=[0, 4], service=[10, 10], gpu_milli=[500, 500])
+    w = jobs(submit=[0, 4], runtime=[10, 10], gpu_milli=[500, 500])
     assert play(w, speeds=halves([0, 0])).end.tolist() == [16, 20]
 
 
 def test_each_class_is_slowed_by_its_neighbours_in_its_own_way():
-    w = tasks(submit=[0, 4], service=[10, 3], gpu_milli=[500, 500])
+    w = jobs(submit=[0, 4], runtime=[10, 3], gpu_milli=[500, 500])
     assert play(w, speeds=halves([0, 1])).end.tolist() == [7 + (6 - 3 * 0.25), 7]
 
 
 def test_a_gang_is_as_slow_as_its_slowest_instance():
     cluster = Cluster.uniform(2, 1)
-    w = tasks(submit=[0, 0], service=[10, 4], gpu_milli=[500, 500], instances=[2, 1], cluster=cluster)
-    played = play(w, speeds=halves([0, 0]), place="spread")
+    w = jobs(submit=[0, 0], runtime=[10, 4], gpu_milli=[500, 500], instances=[2, 1], cluster=cluster)
+    played = play(w, speeds=halves([0, 0]), placement="spread")
     assert sorted(played.where.tolist()[:2]) == [0, 1]
     assert played.end.tolist() == [8 + 6, 8]
 
 
 def test_the_shipped_profile_slows_by_the_share_that_is_asked_for():
-    w = tasks(service=[10, 10, 10], gpu_milli=[300, 500, 900], cluster=Cluster.uniform(3, 1))
-    found = speeds_of(Slowdown.default(), "time-slicing", w)
+    w = jobs(runtime=[10, 10, 10], gpu_milli=[300, 500, 900], cluster=Cluster.uniform(3, 1))
+    found = speeds_of(Speed.default(), "time-slicing", w)
     names = ["heavy", "light", "medium"]
     assert [names[c] for c in found.of] == ["light", "medium", "heavy"]
-    assert found.alone[0] * found.pair[0, 0] == Slowdown.default().speed("time-slicing", "heavy", "heavy").value
+    assert found.alone[0] * found.pair[0, 0] == Speed.default().speed("time-slicing", "heavy", "heavy").value
 
 
 def test_by_mig_a_card_has_two_halves_and_who_has_it_whole_is_as_fast_as_ever():
     asks = {"gpu_milli": [100, 100, 100, 700, 4000], "submit": [0.0, 0.0, 0.0, 500.0, 1000.0]}
-    work = Workload.of(pl.DataFrame({**asks, "service": [100.0] * 5}), source="five")
-    light = 100 / Slowdown.default().speed("mig", "light").value
+    work = Workload.of(pl.DataFrame({**asks, "runtime": [100.0] * 5}), source="five")
+    light = 100 / Speed.default().speed("mig", "light").value
     # Two halves, of which each is slower, and the third waits for one; then a large share and four whole GPUs.
-    one = fleetlab.simulate(work, Cluster.uniform(1, 1), sharing="mig").tasks
+    one = fleetlab.simulate(work, Cluster.uniform(1, 1), sharing="mig").jobs
     assert one["end"].to_list() == pytest.approx([light, light, 2 * light, 600.0])
-    four = fleetlab.simulate(work, Cluster.uniform(1, 4), sharing="mig").tasks
+    four = fleetlab.simulate(work, Cluster.uniform(1, 4), sharing="mig").jobs
     assert four["end"].to_list()[3:] == [600.0, 1100.0]
 
 
 def test_a_profile_of_other_classes_needs_to_be_told_them():
     rows = [("mps", a, b, 0.5, 0.4, 0.6) for a in ("bert", "gnn") for b in (None, "bert", "gnn")]
     frame = pl.DataFrame(rows, schema=["mode", "workload", "neighbour", "speed", "low", "high"], orient="row")
-    profile = Slowdown.of(frame, device="card", provenance=Provenance("bench", "test", {}))
-    w = tasks(service=[1, 1])
-    with pytest.raises(WorkloadError, match="do not say which task is of which: bert, gnn"):
+    profile = Speed.of(frame, device="card", provenance=Provenance("bench", "test", {}))
+    w = jobs(runtime=[1, 1])
+    with pytest.raises(WorkloadError, match="do not say which job is of which: bert, gnn"):
         speeds_of(profile, "mps", w)
-    with pytest.raises(WorkloadError, match="not a class of the profile for each task: `gmm`"):
+    with pytest.raises(WorkloadError, match="not a class of the profile for each job: `gmm`"):
         speeds_of(profile, "mps", w, classes=["gmm", "bert"])
-    with pytest.raises(WorkloadError, match="no mode of that name in the slowdown profile of card: `mig`"):
+    with pytest.raises(WorkloadError, match="no mode of that name in the speed profile of card: `mig`"):
         speeds_of(profile, "mig", w)
     assert speeds_of(profile, "mps", w, classes=["gnn", "bert"]).of.tolist() == [1, 0]
 
@@ -564,43 +559,43 @@ def test_a_profile_of_other_classes_needs_to_be_told_them():
 
 
 @fleetlab.sim.policy.order
-def longest(s, task, now):
-    return -s.estimate[task]
+def longest(s, job, now):
+    return -s.estimate[job]
 
 
 @fleetlab.sim.policy.order
-def waited(s, task, now):
-    return (s.submit[task] - now) * s.priority[task]
+def waited(s, job, now):
+    return (s.submit[job] - now) * s.priority[job]
 
 
 @fleetlab.sim.policy.order
-def broken(s, task, now):
-    return s.estimate[task] if now < 2 else float("nan")
+def broken(s, job, now):
+    return s.estimate[job] if now < 2 else float("nan")
 
 
-@fleetlab.sim.policy.place
-def last(s, task, node):
+@fleetlab.sim.policy.placement
+def last(s, job, node):
     return -node
 
 
 def test_an_order_of_ones_own_is_asked():
-    w = tasks(submit=[0, 1, 1], service=[5, 6, 7])
+    w = jobs(submit=[0, 1, 1], runtime=[5, 6, 7])
     assert play(w, order=longest).start.tolist() == [0, 12, 5]
 
 
 def test_an_order_that_moves_is_asked_in_every_pass():
-    w = tasks(submit=[0, 1, 3], service=[5, 6, 7], priority=[1, 1, 3])
+    w = jobs(submit=[0, 1, 3], runtime=[5, 6, 7], priority=[1, 1, 3])
     assert play(w, order=waited).start.tolist() == [0, 12, 5]
 
 
 def test_a_place_of_ones_own_is_asked():
-    w = tasks(service=[5, 5, 5], cluster=Cluster.uniform(3, 1))
-    assert play(w, place=last).where.tolist() == [2, 1, 0]
+    w = jobs(runtime=[5, 5, 5], cluster=Cluster.uniform(3, 1))
+    assert play(w, placement=last).where.tolist() == [2, 1, 0]
 
 
 def test_an_order_that_gives_no_number_stops_the_run():
-    w = tasks(submit=[0, 1, 3], service=[5, 6, 7])
-    with pytest.raises(PolicyError, match="`broken` returns NaN, asked for task"):
+    w = jobs(submit=[0, 1, 3], runtime=[5, 6, 7])
+    with pytest.raises(PolicyError, match="`broken` returns NaN, asked for job"):
         play(w, order=broken)
 
 
@@ -609,23 +604,23 @@ def test_an_order_that_gives_no_number_stops_the_run():
 EVERYTHING = """
 import json, numpy as np, fleetlab
 from fleetlab.sim._tables import world
-from fleetlab.sim.events import *
+from fleetlab.core.events import *
 from fleetlab.sim.full import play, speeds_of
-from fleetlab import Slowdown
-t = fleetlab.synthesize('pai2020', tasks=120, seed=3)
+from fleetlab import Speed
+t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')
 w = world(t.workload, c, estimate='group')
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
-speeds = speeds_of(Slowdown.default(), 'time-slicing', w)
+speeds = speeds_of(Speed.default(), 'time-slicing', w)
 quota = np.full(len(w.users), 20000)
 recovery = Recovery(600, 10, 30)
 runs = [
     play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, quota=quota, recovery=recovery, seed=1),
-    play(w, order='fair', discipline='conservative', place='fgd', events=events, cluster=c, speeds=speeds, seed=2),
-    play(w, order='sjf', discipline='easy', place='random', quota=quota, seed=3),
-    play(w, order='server_filling_srpt', place='worst_fit', recovery=recovery),
-    play(w, order='aging', discipline='strict', place='gpu_packing'),
+    play(w, order='fair', backfill='conservative', placement='fgd', events=events, cluster=c, speeds=speeds, seed=2),
+    play(w, order='sjf', backfill='easy', placement='random', quota=quota, seed=3),
+    play(w, order='server_filling_srpt', placement='worst_fit', recovery=recovery),
+    play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]
 names = ('start', 'end', 'where', 'ledger', 'lost')
 said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in runs]
@@ -647,9 +642,9 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
 
 
 def test_a_long_run_tells_how_far_it_is_and_plays_the_same():
-    w = tasks(service=[1.0] * 700, submit=[float(k) for k in range(700)])
+    w = jobs(runtime=[1.0] * 700, submit=[float(k) for k in range(700)])
     told = []
-    one = play(w, order="fair", tell=lambda what, done, share: told.append((what, done, share)))
+    one = play(w, order="fair", progress=lambda what, done, share: told.append((what, done, share)))
     assert [what for what, _, _ in told] == ["simulated"] * len(told)
     assert len(told) >= 2
     assert all(a[1] < b[1] <= 700 for a, b in pairwise(told))
@@ -661,6 +656,6 @@ def test_whoever_is_told_can_end_a_run():
     def enough(_what, _done, _share):
         raise TimeoutError
 
-    w = tasks(service=[1.0] * 700, submit=[float(k) for k in range(700)])
+    w = jobs(runtime=[1.0] * 700, submit=[float(k) for k in range(700)])
     with pytest.raises(TimeoutError):
-        play(w, order="fair", tell=enough)
+        play(w, order="fair", progress=enough)

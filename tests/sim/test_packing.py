@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import _packing, packing
-from fleetlab.sim._packing import PLACES, Nodes, Pods, Usual
+from fleetlab.sim._packing import Nodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -31,7 +32,7 @@ def ints(*values):
     return np.array(values, dtype=np.int64)
 
 
-# The worked example of the FGD paper: GPU A has 0.5 free, GPU B is idle, tasks ask for 0.3, 0.5 and 0.7, equally often.
+# The worked example of the FGD paper: GPU A has 0.5 free, GPU B is idle, jobs ask for 0.3, 0.5 and 0.7, equally often.
 USUAL = Usual(
     cpu=ints(0, 0, 0), milli=ints(300, 500, 700), gpus=ints(1, 1, 1), types=ints(1, 1, 1), share=np.ones(3) / 3
 )
@@ -42,7 +43,7 @@ def test_the_paper_s_worked_example_has_a_sixth_of_a_gpu_in_fragments():
 
 
 @pytest.mark.parametrize(("share", "gpu"), [(300, 1), (500, 0), (700, 1)])
-def test_fgd_puts_the_paper_s_tasks_where_the_paper_does(share, gpu):
+def test_fgd_puts_the_paper_s_jobs_where_the_paper_does(share, gpu):
     pods = Pods(ints(0), ints(0), ints(share), ints(1), ints(1))
     held = np.zeros((1, _packing.KINDS), dtype=np.int64)
     nodes = Nodes(ints(0, 2), ints(1), ints(0), ints(0), ints(500, 1000), held, 1, 2000)
@@ -100,7 +101,7 @@ WORLDS = st.builds(
 )
 
 
-def run(study, place, seed):
+def run(study, placement, seed):
     """One run, with where every pod went."""
     rng = np.random.default_rng(seed)
     capacity = int(study.cluster["gpus"].sum()) * 1000
@@ -108,7 +109,9 @@ def run(study, place, seed):
     order = rng.permutation(study.cluster.height)
     draws = rng.random((len(stream), 2))
     marks = np.arange(131) * capacity // 100
-    result = _packing.pack(PLACES.index(place), stream, draws, order, study.pods, study.nodes(), study.usual, marks)
+    result = _packing.pack(
+        PLACEMENTS.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks
+    )
     return stream, result
 
 
@@ -121,12 +124,12 @@ def holds(study, nodes, p, n):
     return bool(room and suits and (gpus >= pods.milli[p]).sum() >= pods.gpus[p])
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("placement", PLACEMENTS.where("in_pack"))
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(small=WORLDS, seed=st.integers(0, 9))
-def test_nothing_is_given_away_twice_and_nothing_fails_that_fits(place, small, seed):
+def test_nothing_is_given_away_twice_and_nothing_fails_that_fits(placement, small, seed):
     study = packing._study(*small)
-    stream, (allocated, _, failed, went, card) = run(study, place, seed)
+    stream, (allocated, _, failed, went, card) = run(study, placement, seed)
     nodes, pods, used = study.nodes(), study.pods, 0
     for k, p in enumerate(stream):
         if went[k] < 0:
@@ -147,14 +150,14 @@ def test_nothing_is_given_away_twice_and_nothing_fails_that_fits(place, small, s
 
 
 def test_arrived_demand_stops_just_short_of_130_percent():
-    trace = fleetlab.synthesize("pai2020", tasks=2000, seed=0)
+    trace = fleetlab.synthesize("pai2020", jobs=2000, seed=0)
     study = packing._study(trace.workload, Cluster.uniform(4, 8, gpu_type="MISC"))
     stream, _ = run(study, "first_fit", 0)
     arrived = (study.pods.gpus * study.pods.milli)[stream].sum() / 32_000
     assert 1.3 - 8 / 32 < arrived <= 1.3
 
 
-def test_one_small_task_fills_a_large_cluster():
+def test_one_small_job_fills_a_large_cluster():
     workload = Workload.of(pl.DataFrame({"submit": [0.0], "gpu_milli": [10]}), source="one")
     study = packing._study(workload, Cluster.uniform(200, 8))
     stream = study._stream(np.random.default_rng(0), 1_600_000)
@@ -163,7 +166,7 @@ def test_one_small_task_fills_a_large_cluster():
 
 def test_the_same_seed_gives_the_same_study_and_another_another():
     small = world([(500, 40, 700, 2), (0, 0, 400, 0), (0, 40, 2000, 2)], [("A", 4), ("B", 2), ("A", 3)], 1)
-    one, same = (fleetlab.pack(*small, place=["fgd"], seeds=[5, 6]).curves for _ in range(2))
+    one, same = (fleetlab.pack(*small, placements=["fgd"], seeds=[5, 6]).curves for _ in range(2))
     assert one.equals(same)
     assert not one.filter(pl.col("seed") == 5).drop("seed").equals(one.filter(pl.col("seed") == 6).drop("seed"))
 
@@ -171,10 +174,11 @@ def test_the_same_seed_gives_the_same_study_and_another_another():
 def test_compiled_and_plain_python_agree_bit_for_bit():
     code = (
         "import json, fleetlab\n"
-        "t = fleetlab.synthesize('pai2020', tasks=300, seed=3)\n"
+        "t = fleetlab.synthesize('pai2020', jobs=300, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame.filter(t.cluster.frame['gpus'] > 0)[::90], source='few')\n"
-        "from fleetlab.sim._packing import PLACES\n"
-        "print(json.dumps(fleetlab.pack(t.workload, c, place=PLACES, seeds=[1]).curves.rows()))\n"
+        "from fleetlab.core.catalog import PLACEMENTS\n"
+        "known = PLACEMENTS.where('in_pack')\n"
+        "print(json.dumps(fleetlab.pack(t.workload, c, placements=known, seeds=[1]).curves.rows()))\n"
     )
     answers = [
         subprocess.run(
@@ -192,7 +196,7 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
 def test_an_interval_stays_between_nothing_and_all():
     # Two seeds, of which one gives all of the GPUs away: Student's interval would go far beyond.
     rows = pl.DataFrame(
-        {"place": ["fgd", "fgd", "random", "random"], "seed": [1, 2, 1, 2], "arrived": 100}
+        {"placement": ["fgd", "fgd", "random", "random"], "seed": [1, 2, 1, 2], "arrived": 100}
         | {"allocated": [100.0, 98.0, 0.0, 2.0], "fragmented": 0.0, "failed": 0}
     )
     found = packing.Packing(rows, fleetlab.Provenance("pack", "hand")).summary()
@@ -206,7 +210,7 @@ def test_what_fits_on_no_node_is_counted_and_said():
     frame = pl.DataFrame({"submit": [0.0] * 3, "gpu_milli": [4000, 1000, 2000], "instances": [3, 1, 2]})
     types = pl.Series([[], ["B"], ["A"]], dtype=pl.List(pl.String))
     work = Workload.of(frame.with_columns(gpu_types=types), source="hand")
-    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), place=["first_fit"], seeds=[1])
+    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), placements=["first_fit"], seeds=[1])
     share = 100 * (3 * 4 + 1) / (3 * 4 + 1 + 2 * 2)
     assert found.notes == (
         "4 instances fit on no node, even an empty one, and count as arrived all the same: "
@@ -214,10 +218,10 @@ def test_what_fits_on_no_node_is_counted_and_said():
     )
 
 
-@pytest.mark.parametrize("place", ["first_fit"])
+@pytest.mark.parametrize("placement", ["first_fit"])
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(small=WORLDS)
-def test_no_place_is_found_for_what_is_said_to_fit_nowhere(place, small):
+def test_no_place_is_found_for_what_is_said_to_fit_nowhere(placement, small):
     study = packing._study(*small)
     nowhere = packing._nowhere(study.pods, study.nodes())
     held = [any(holds(study, study.nodes(), p, n) for n in range(study.cluster.height)) for p in range(len(nowhere))]
@@ -231,7 +235,7 @@ def test_importing_fleetlab_compiles_nothing():
 
 def test_a_place_that_does_not_exist_is_named_with_one_that_does():
     with pytest.raises(fleetlab.PolicyError, match=r"`fdg`; did you mean fgd\?"):
-        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), place=["fdg"])
+        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), placements=["fdg"])
 
 
 def test_a_cluster_without_gpus_cannot_be_filled():
@@ -245,10 +249,10 @@ def test_a_cluster_without_gpus_cannot_be_filled():
 @pytest.mark.parametrize("name", LISTS)
 def test_the_published_table_comes_out(data, name):
     trace = fleetlab.read(data / "alibaba-openb-v2023" / f"openb_pod_list_{name}.csv", "openb2023")
-    ours = fleetlab.pack(trace.workload, trace.cluster, place=list(PAPER)).curves.filter(pl.col("arrived") == 100)
+    ours = fleetlab.pack(trace.workload, trace.cluster, placements=list(PAPER)).curves.filter(pl.col("arrived") == 100)
     table = pl.read_csv(data / "fgd-expected-results" / "allo.csv").filter(pl.col("workload").str.ends_with(f"_{name}"))
     published = {p: table.filter(pl.col("sc_policy") == said)["100"] for p, said in PAPER.items()}
-    found = {p: ours.filter(pl.col("place") == p)["allocated"] for p in PAPER}
+    found = {p: ours.filter(pl.col("placement") == p)["allocated"] for p in PAPER}
     assert all(len(published[p]) == len(found[p]) == 10 for p in PAPER)
     error = {p: ((published[p].var() + found[p].var()) / 10) ** 0.5 for p in PAPER}
     for p in PAPER:

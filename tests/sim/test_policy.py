@@ -14,12 +14,13 @@ import pytest
 from numba import config, njit, typeof
 
 import fleetlab
+from fleetlab.core.words import WORDS
 from fleetlab.sim import check
 from fleetlab.sim._tables import world
-from fleetlab.sim.check import check_order, check_place
-from fleetlab.sim.load import NAMES, load
+from fleetlab.sim.check import check_order, check_placement
+from fleetlab.sim.load import load
 from fleetlab.sim.orders import BY_NAME, aging, las
-from fleetlab.sim.policy import NODE_COLUMNS, STATE_TYPE, State, order, place, state_of
+from fleetlab.sim.policy import NODE_COLUMNS, STATE_TYPE, State, order, placement, state_of
 
 LIST, TABLE, ARRAY, TUPLE, WEIGHT = [1.0], {0: 1.0}, np.ones(3), (1.0, 2.0), 2.0
 
@@ -45,13 +46,13 @@ def by_chance(x):
 
 @pytest.fixture
 def s():
-    """What a loop shows of two users' tasks on a node with and a node without GPUs."""
+    """What a loop shows of two users' jobs on a node with and a node without GPUs."""
     jobs = pl.DataFrame(
         {
-            "job": [0, 1, 2],
+            "parent": [0, 1, 2],
             "user": ["ann", "bob", "ann"],
             "submit": [0.0, 1.0, 2.0],
-            "service": [30.0, 20.0, 10.0],
+            "runtime": [30.0, 20.0, 10.0],
             "instances": [1, 2, 1],
             "cpu_milli": [1000, 2000, 3000],
             "gpu_milli": [2000, 500, 0],
@@ -73,14 +74,14 @@ def s():
 
 
 def first(policy, s, now=5.0):
-    """The task that goes first: asked as plain Python, which `check_order` holds to what is compiled."""
-    return min(range(len(s.submit)), key=lambda task: policy(s, task, now))
+    """The job that goes first: asked as plain Python, which `check_order` holds to what is compiled."""
+    return min(range(len(s.submit)), key=lambda job: policy(s, job, now))
 
 
 # -- what it is asked with -----------------------------------------------------------------------------------------
 
 
-def test_the_state_says_what_tasks_ask_for(s):
+def test_the_state_says_what_jobs_ask_for(s):
     assert [s.gpu_milli.tolist(), s.cpu_milli.tolist()] == [[2000, 500, 0], [1000, 2000, 3000]]
 
 
@@ -97,7 +98,7 @@ def test_the_state_says_what_is_on_nodes(s):
 
 
 def test_the_state_changes_with_the_loop_but_not_by_policies():
-    trace = fleetlab.synthesize("pai2020", tasks=20, seed=1)
+    trace = fleetlab.synthesize("pai2020", jobs=20, seed=1)
     w = world(trace.workload, trace.cluster)
     s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(len(w.users)))
     w.N[3, 0] = 77
@@ -107,7 +108,7 @@ def test_the_state_changes_with_the_loop_but_not_by_policies():
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_state_has_one_type_whatever_the_cluster(nodes):
-    job = pl.DataFrame({"job": [0], "submit": [0.0], "service": [1.0], "gpu_milli": [1000]})
+    job = pl.DataFrame({"parent": [0], "submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]})
     w = world(fleetlab.Workload.of(job, source="test"), fleetlab.Cluster.uniform(nodes, 8))
     s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
     assert typeof(s) == STATE_TYPE
@@ -123,16 +124,16 @@ def test_a_built_in_order_is_a_pure_ranking_and_says_what_it_is(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "task"),
+    ("name", "job"),
     [("fifo", 0), ("sjf", 2), ("smallest", 2), ("largest", 0), ("priority", 1), ("las", 1), ("fair", 1), ("srpt", 2)],
 )
-def test_a_built_in_order_puts_the_right_task_first(name, task, s):
-    assert first(BY_NAME[name], s) == task
+def test_a_built_in_order_puts_the_right_job_first(name, job, s):
+    assert first(BY_NAME[name], s) == job
 
 
-@pytest.mark.parametrize(("weight", "task"), [(0.5, 2), (20.0, 0)])
-def test_aging_weighs_waiting_against_length(weight, task, s):
-    assert first(aging(weight), s) == task
+@pytest.mark.parametrize(("weight", "job"), [(0.5, 2), (20.0, 0)])
+def test_aging_weighs_waiting_against_length(weight, job, s):
+    assert first(aging(weight), s) == job
 
 
 def test_las_takes_its_threshold(s):
@@ -150,52 +151,52 @@ def test_only_orders_that_look_at_what_changes_move(name):
 @pytest.mark.parametrize(
     "rank",
     [
-        lambda s, task, now: s.estimate[task] * s.instances[task] ** 0.5,
-        lambda s, task, now: -s.priority[task] if s.gpu_milli[task] > 1000 else WEIGHT,
-        lambda s, task, now: doubled(math.sqrt(s.estimate[task])) + TUPLE[1],
+        lambda s, job, now: s.estimate[job] * s.instances[job] ** 0.5,
+        lambda s, job, now: -s.priority[job] if s.gpu_milli[job] > 1000 else WEIGHT,
+        lambda s, job, now: doubled(math.sqrt(s.estimate[job])) + TUPLE[1],
         lambda a, b, c: max(a.submit[b], a.estimate[b]),
-        lambda s, task, now: s.capacity_cpu[0] + s.gpus[0],
+        lambda s, job, now: s.capacity_cpu[0] + s.gpus[0],
     ],
 )
 def test_a_key_of_what_is_fixed_at_arrival_does_not_move(rank):
     assert not order(rank).moves
 
 
-def calls_with_state(s, task, now):
+def calls_with_state(s, job, now):
     return doubled(s)
 
 
-def renames(s, task, now):
+def renames(s, job, now):
     other = s
-    return other.submit[task]
+    return other.submit[job]
 
 
-def with_a_function_inside(s, task, now):
-    return min([s.submit[k] for k in range(task)])
+def with_a_function_inside(s, job, now):
+    return min([s.submit[k] for k in range(job)])
 
 
-def changes_its_task(s, task, now):
-    task = task + 1
-    return s.estimate[task]
+def changes_its_job(s, job, now):
+    job = job + 1
+    return s.estimate[job]
 
 
 @pytest.mark.parametrize(
     "rank",
     [
-        lambda s, task, now: now,
-        lambda s, task, now: s.estimate[task] - 2 * (now - s.submit[task]),
-        lambda s, task, now: s.attained[task],
-        lambda s, task, now: s.remaining[task],
-        lambda s, task, now: s.usage[s.user[task]],
-        lambda s, task, now: s.idle[0],
-        lambda s, task, now: s.estimate[task + 1],
-        lambda s, task, now: s.estimate[0],
-        lambda s, task, now: s.estimate.sum(),
-        lambda s, task, now: s[1][task],
+        lambda s, job, now: now,
+        lambda s, job, now: s.estimate[job] - 2 * (now - s.submit[job]),
+        lambda s, job, now: s.attained[job],
+        lambda s, job, now: s.remaining[job],
+        lambda s, job, now: s.usage[s.user[job]],
+        lambda s, job, now: s.idle[0],
+        lambda s, job, now: s.estimate[job + 1],
+        lambda s, job, now: s.estimate[0],
+        lambda s, job, now: s.estimate.sum(),
+        lambda s, job, now: s[1][job],
         calls_with_state,
         renames,
         with_a_function_inside,
-        changes_its_task,
+        changes_its_job,
     ],
 )
 def test_a_key_that_could_change_moves(rank):
@@ -204,54 +205,54 @@ def test_a_key_that_could_change_moves(rank):
 
 def test_only_what_is_of_nodes_users_or_work_done_can_change():
     changing = {"estimate", "attained", "remaining", "usage", "free_cpu", "free_memory", "free_gpu", "idle", "most"}
-    field = {name: eval(f"lambda s, task, now: s.{name}[0]") for name in State._fields}
+    field = {name: eval(f"lambda s, job, now: s.{name}[0]") for name in State._fields}
     assert {name for name in State._fields if order(field[name]).moves} == changing
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-def writes(s, task, now):
-    s.submit[task] = 0.0
+def writes(s, job, now):
+    s.submit[job] = 0.0
     return 0.0
 
 
-def sorts(s, task, now):
+def sorts(s, job, now):
     s.submit.sort()
     return 0.0
 
 
-def fills_through_another_name(s, task, now):
+def fills_through_another_name(s, job, now):
     return np.add(s.submit, 1.0, s.submit)[0]
 
 
-def prints(s, task, now):
-    print(task)
+def prints(s, job, now):
+    print(job)
     return 0.0
 
 
-def imports(s, task, now):
+def imports(s, job, now):
     import math
 
     return math.pi
 
 
-def changes_a_global(s, task, now):
+def changes_a_global(s, job, now):
     global WEIGHT
     WEIGHT = 3.0
     return WEIGHT
 
 
-def sometimes_nothing(s, task, now):
+def sometimes_nothing(s, job, now):
     return 1.0 if now > 3 else None
 
 
-def yields(s, task, now):
+def yields(s, job, now):
     yield 1.0
 
 
-def raises(s, task, now):
-    if task == 5:
+def raises(s, job, now):
+    if job == 5:
         raise ValueError
     return 1.0
 
@@ -266,34 +267,34 @@ REFUSED = [
     (sometimes_nothing, "returns nothing in some of its branches|returns .* a NoneType"),
     (yields, "it yields"),
     (raises, "raises ValueError"),
-    (lambda s, task, now: random.random(), r"uses `random\.random`"),
-    (lambda s, task, now: np.random.rand(), r"uses `np\.random\.rand`"),
-    (lambda s, task, now: by_chance(1.0), r"uses `np\.random\.rand`"),
-    (lambda s, task, now: time.time(), r"uses `time\.time`"),
-    (lambda s, task, now: input(), "uses `input`"),
-    (lambda s, task, now: LIST[0], "reads `LIST`, a list that could change"),
-    (lambda s, task, now: TABLE[0], "reads `TABLE`, a dict that could change"),
-    (lambda s, task, now: ARRAY[0], "reads `ARRAY`, an array that could change"),
-    (lambda s, task, now: nowhere, "uses `nowhere`, which is not defined"),  # noqa: F821
-    (lambda s, task, now: math.sinus(1), r"uses `math\.sinus`, which is not there"),
+    (lambda s, job, now: random.random(), r"uses `random\.random`"),
+    (lambda s, job, now: np.random.rand(), r"uses `np\.random\.rand`"),
+    (lambda s, job, now: by_chance(1.0), r"uses `np\.random\.rand`"),
+    (lambda s, job, now: time.time(), r"uses `time\.time`"),
+    (lambda s, job, now: input(), "uses `input`"),
+    (lambda s, job, now: LIST[0], "reads `LIST`, a list that could change"),
+    (lambda s, job, now: TABLE[0], "reads `TABLE`, a dict that could change"),
+    (lambda s, job, now: ARRAY[0], "reads `ARRAY`, an array that could change"),
+    (lambda s, job, now: nowhere, "uses `nowhere`, which is not defined"),  # noqa: F821
+    (lambda s, job, now: math.sinus(1), r"uses `math\.sinus`, which is not there"),
     (
-        lambda s, task, now: s.submitted[task],
+        lambda s, job, now: s.submitted[job],
         "the state has no `submitted`; did you mean `submit`\\?|no attribute 'submitted'",
     ),
     (
-        lambda s, task, now: s.submit[task] + "s",
+        lambda s, job, now: s.submit[job] + "s",
         r"there is no such operation: add\(float64, Literal\[str\]\(s\)\)|raises .*TypeError",
     ),
-    (lambda s, task, now: None, "returns nothing|returns .* a NoneType"),
-    (lambda s, task, now: "first", "returns something that is not a number"),
-    (lambda s, task, now: (1.0, 2.0), "returns something that is not a number"),
-    (lambda s, task, now: 1j, "returns something that is not a number"),
-    (lambda s, task, now: math.nan, "returns NaN, asked for task 0"),
-    (lambda s, task, now: s.estimate[task] / s.estimate[task], "(returns NaN|divides by 0), asked for task"),
-    (lambda s, task, now: 1 / (now - s.submit[task]), "divides by 0, asked for task"),
-    (lambda s, task, now: s.instances[task] // s.priority[task], "divides by 0, asked for task"),
-    (lambda s, task, now: s.estimate[task + 100], "raises IndexError"),
-    (lambda s, task, now: math.log(s.estimate[task]), "math domain error"),
+    (lambda s, job, now: None, "returns nothing|returns .* a NoneType"),
+    (lambda s, job, now: "first", "returns something that is not a number"),
+    (lambda s, job, now: (1.0, 2.0), "returns something that is not a number"),
+    (lambda s, job, now: 1j, "returns something that is not a number"),
+    (lambda s, job, now: math.nan, "returns NaN, asked for job 0"),
+    (lambda s, job, now: s.estimate[job] / s.estimate[job], "(returns NaN|divides by 0), asked for job"),
+    (lambda s, job, now: 1 / (now - s.submit[job]), "divides by 0, asked for job"),
+    (lambda s, job, now: s.instances[job] // s.priority[job], "divides by 0, asked for job"),
+    (lambda s, job, now: s.estimate[job + 100], "raises IndexError"),
+    (lambda s, job, now: math.log(s.estimate[job]), "math domain error"),
 ]
 
 
@@ -308,32 +309,32 @@ def test_what_is_not_a_pure_ranking_is_refused_with_a_hint(rank, says):
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_function_that_is_not_compiled_cannot_be_called():
     with pytest.raises(fleetlab.PolicyError, match="calls `plain_function`, which is not compiled"):
-        check_order(lambda s, task, now: plain_function(1))
+        check_order(lambda s, job, now: plain_function(1))
 
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_policy_that_differs_when_compiled_is_refused():
     with pytest.raises(fleetlab.PolicyError, match=r"says 0.0 when compiled, but as plain Python it says 1\.18"):
-        check_order(lambda s, task, now: 2**70)
+        check_order(lambda s, job, now: 2**70)
 
 
 @pytest.mark.parametrize(
-    "rank", [lambda s, task: 0.0, lambda *words: 0.0, lambda s, task, now, more=1: 0.0, lambda s, task, *, now: 0.0]
+    "rank", [lambda s, job: 0.0, lambda *words: 0.0, lambda s, job, now, more=1: 0.0, lambda s, job, *, now: 0.0]
 )
 def test_a_policy_takes_three_things(rank):
-    with pytest.raises(fleetlab.PolicyError, match="takes s, task, now, not:"):
+    with pytest.raises(fleetlab.PolicyError, match="takes s, job, now, not:"):
         order(rank)
 
 
 @pytest.mark.parametrize("thing", [3, "sjf", print, BY_NAME["sjf"], math])
 def test_only_a_function_becomes_a_policy(thing):
     with pytest.raises(fleetlab.PolicyError, match="takes a function"):
-        place(thing)
+        placement(thing)
 
 
-@pytest.mark.parametrize("trouble", ["s.submit[task + 100]", "1 / (task - now)", "math.nan"])
+@pytest.mark.parametrize("trouble", ["s.submit[job + 100]", "1 / (job - now)", "math.nan"])
 def test_a_loop_that_meets_no_number_says_so_wherever_it_is(trouble):
-    fill = order(eval(f"lambda s, task, now: {trouble} if task == now else 1.0")).compiled()
+    fill = order(eval(f"lambda s, job, now: {trouble} if job == now else 1.0")).compiled()
     s = list(check._states())[1]
     for at in range(6):
         found = [fill(s, np.arange(n), n, float(at), np.empty(6)) for n in (at, at + 1, 6)]
@@ -343,14 +344,14 @@ def test_a_loop_that_meets_no_number_says_so_wherever_it_is(trouble):
 def test_a_policy_that_remembers_is_refused():
     class Counter(order):
         def compiled(self):
-            def fill(s, tasks, n, now, keys):
+            def fill(s, jobs, n, now, keys):
                 keys[:n] = self.count = getattr(self, "count", 0) + 1
                 return 1
 
             return fill
 
     with pytest.raises(fleetlab.PolicyError, match=r"not deterministic: asked twice for the same, it says 1.0 and 2.0"):
-        check_order(Counter(lambda s, task, now: 1.0))
+        check_order(Counter(lambda s, job, now: 1.0))
 
 
 def test_a_decorated_policy_is_still_a_function(s):
@@ -358,18 +359,18 @@ def test_a_decorated_policy_is_still_a_function(s):
 
 
 def test_a_function_that_is_compiled_already_is_a_policy_too(s):
-    assert first(order(njit(lambda s, task, now: -s.submit[task])), s) == 2
+    assert first(order(njit(lambda s, job, now: -s.submit[job])), s) == 2
 
 
 def test_a_policy_may_call_compiled_functions_also_such_as_call_themselves():
-    check_order(lambda s, task, now: halved(s.estimate[task]))
+    check_order(lambda s, job, now: halved(s.estimate[job]))
 
 
 # -- where ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_place_policy_ranks_nodes(s):
-    roomy = place(lambda s, task, node: -s.free_cpu[node] + s.cpu_milli[task])
+    roomy = placement(lambda s, job, node: -s.free_cpu[node] + s.cpu_milli[job])
     scores = np.empty(2)
     assert roomy.compiled()(s, np.arange(2), 2, 1, scores)
     assert scores.tolist() == [-7000.0, -6000.0]
@@ -378,23 +379,28 @@ def test_a_place_policy_ranks_nodes(s):
 @pytest.mark.parametrize(
     ("rank", "says"),
     [
-        (lambda s, task, node: s.free_gpu[node] / s.gpus[node], "place policy `<lambda>` (divides by 0|returns NaN)"),
-        (lambda s, task, node: s.free_cpu[node + 1], "raises IndexError.*on node"),
-        (lambda s, task, node: random.random(), r"uses `random\.random`"),
+        (
+            lambda s, job, node: s.free_gpu[node] / s.gpus[node],
+            "placement policy `<lambda>` (divides by 0|returns NaN)",
+        ),
+        (lambda s, job, node: s.free_cpu[node + 1], "raises IndexError.*on node"),
+        (lambda s, job, node: random.random(), r"uses `random\.random`"),
     ],
 )
 def test_a_place_policy_that_is_not_a_pure_ranking_is_refused(rank, says):
     with pytest.raises(fleetlab.PolicyError, match=says):
-        check_place(rank)
+        check_placement(rank)
 
 
-def test_a_place_policy_is_asked_only_about_nodes_that_hold_the_task():
-    check_place(lambda s, task, node: math.sqrt(s.free_cpu[node] - s.cpu_milli[task]))
+def test_a_place_policy_is_asked_only_about_nodes_that_hold_the_job():
+    check_placement(lambda s, job, node: math.sqrt(s.free_cpu[node] - s.cpu_milli[job]))
 
 
-@pytest.mark.parametrize(("verb", "policy"), [(check_place, BY_NAME["sjf"]), (check_order, place(lambda s, t, n: 0.0))])
+@pytest.mark.parametrize(
+    ("verb", "policy"), [(check_placement, BY_NAME["sjf"]), (check_order, placement(lambda s, t, n: 0.0))]
+)
 def test_a_check_wants_its_own_kind(verb, policy):
-    with pytest.raises(fleetlab.PolicyError, match=r"here an? (order|place) is asked for"):
+    with pytest.raises(fleetlab.PolicyError, match=r"here an? (order|placement) is asked for"):
         verb(policy)
 
 
@@ -416,18 +422,18 @@ def here(tmp_path, monkeypatch, request):
 
 
 def test_a_policy_is_found_in_the_current_folder_and_the_path_is_left_as_it_was(here):
-    module = here("import fleetlab.sim.policy as p\n\n@p.order\ndef mine(s, task, now):\n    return 0.0\n")
+    module = here("import fleetlab.sim.policy as p\n\n@p.order\ndef mine(s, job, now):\n    return 0.0\n")
     before = list(sys.path)
     assert (load(f"{module}:mine", "order").name, sys.path) == ("mine", before)
 
 
 def test_a_plain_function_becomes_a_policy(here):
-    assert isinstance(load(here("def mine(s, task, node):\n    return 0.0\n") + ":mine", "place"), place)
+    assert isinstance(load(here("def mine(s, job, node):\n    return 0.0\n") + ":mine", "placement"), placement)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", ["order", "placement"])
 def test_each_built_in_name_is_known(kind):
-    assert [getattr(load(name, kind), "name", name) for name in NAMES[kind]] == list(NAMES[kind])
+    assert [getattr(load(name, kind), "name", name) for name in WORDS[kind].menu.names] == list(WORDS[kind].menu.names)
 
 
 @pytest.mark.parametrize(
@@ -441,12 +447,12 @@ def test_each_built_in_name_is_known(kind):
         ("raise SystemExit(3)", "mine", "cannot be imported: SystemExit", "line 1 "),
         ("from fleetlab.sim.orders import *", "mine", "is not there", "that module has fifo, sjf"),
         (
-            "from fleetlab.sim.policy import *\nmine = place(lambda s, t, n: 0)",
+            "from fleetlab.sim.policy import *\nmine = placement(lambda s, t, n: 0)",
             "mine",
-            "is a place, not an order",
+            "is a placement, not an order",
             "--pl",
         ),
-        ("from fleetlab.sim.policy import *\nmine = order(lambda s: 0)", "mine", "takes s, task, now", "def mine"),
+        ("from fleetlab.sim.policy import *\nmine = order(lambda s: 0)", "mine", "takes s, job, now", "def mine"),
     ],
 )
 def test_a_module_without_the_policy_says_what_is_wrong(text, name, says, hint, here):
@@ -458,9 +464,9 @@ def test_a_module_without_the_policy_says_what_is_wrong(text, name, says, hint, 
 @pytest.mark.parametrize(
     ("words", "kind", "says"),
     [
-        ("sjff", "order", "no order policy by that name: `sjff`; did you mean sjf?"),
-        ("best-fit", "place", "no place policy by that name: `best-fit`; did you mean best_fit?"),
-        ("own", "place", "no place policy by that name"),
+        ("sjff", "order", "no order by that name: `sjff`; did you mean sjf?"),
+        ("best-fit", "placement", "no placement by that name: `best-fit`; did you mean best_fit?"),
+        ("own", "placement", "no placement by that name"),
         ("no_such_module_here:mine", "order", "no module by that name: `no_such_module_here`"),
         ("fleetlab.nothing:mine", "order", "no module by that name: `fleetlab.nothing`"),
         ("mine.py:rank", "order", "is named MODULE:NAME"),
@@ -481,9 +487,9 @@ LOOP = """
 from numba import njit
 
 @njit(cache=True)
-def run(fill, place, s, N, tasks, keys):
+def run(fill, place, s, N, jobs, keys):
     N[0, 0] += 1
-    return fill(s, tasks, len(tasks), 5.0, keys)
+    return fill(s, jobs, len(jobs), 5.0, keys)
 """
 TRY = """
 import sys
@@ -494,8 +500,8 @@ from fleetlab.sim._tables import world
 from fleetlab.sim.policy import NO_PLACE, order, state_of
 from loop import run
 
-job = pl.DataFrame({"job": [0, 1], "submit": [0.0, 1.0], "service": [1.0, 7.0], "gpu_milli": [1000, 1000]})
-policies = [order(eval("lambda s, task, now: " + text)).compiled() for text in sys.argv[1:]]
+job = pl.DataFrame({"parent": [0, 1], "submit": [0.0, 1.0], "runtime": [1.0, 7.0], "gpu_milli": [1000, 1000]})
+policies = [order(eval("lambda s, job, now: " + text)).compiled() for text in sys.argv[1:]]
 for nodes in (1, 3):
     w = world(fleetlab.Workload.of(job, source="test"), fleetlab.Cluster.uniform(nodes, 8))
     s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
@@ -522,11 +528,11 @@ def tried(folder, *policies, **env):
 def test_a_loop_is_compiled_once_for_all_policies_and_found_again(tmp_path):
     (tmp_path / "loop.py").write_text(LOOP)
     (tmp_path / "try.py").write_text(TRY)
-    one = tried(tmp_path, "s.submit[task]", "-s.estimate[task]")
-    two = tried(tmp_path, "now - s.submit[task]")
+    one = tried(tmp_path, "s.submit[job]", "-s.estimate[job]")
+    two = tried(tmp_path, "now - s.submit[job]")
     assert one == ["0.0 1.0 1", "-1.0 -7.0 1"] * 2 + ["compiled 1 found 0"]
     assert two == ["5.0 4.0 1"] * 2 + ["compiled 0 found 1"]
-    assert tried(tmp_path, "now - s.submit[task]", NUMBA_DISABLE_JIT="1") == two[:2]
+    assert tried(tmp_path, "now - s.submit[job]", NUMBA_DISABLE_JIT="1") == two[:2]
 
 
 def test_columns_of_nodes_come_last():

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
+from fleetlab.core.prices import Prices
 from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim._nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
 from fleetlab.sim._places import BEST_FIT, pick
 from fleetlab.sim._played import DONE, RUNNING, WAITING, Played, Segments, Up
 from fleetlab.sim._tables import world
-from fleetlab.sim.accounts import Prices
 from fleetlab.sim.result import SimResult
 
 CLUSTER = Cluster.of(
@@ -38,10 +38,10 @@ CLUSTER = Cluster.of(
 
 
 def greedy(w):
-    """Strictly in order of arrival, one task after the other: each starts at the first moment at which it fits."""
+    """Strictly in order of arrival, one job after the other: each starts at the first moment at which it fits."""
     N, G, apps, draws = w.N.copy(), w.G.copy(), w.apps.copy(), np.ones(1, dtype=np.int64)
-    tasks = len(w.submit)
-    start, end = np.zeros(tasks), np.zeros(tasks)
+    jobs = len(w.submit)
+    start, end = np.zeros(jobs), np.zeros(jobs)
     where, got = np.full(w.first[-1], -1), np.zeros(w.first[-1], dtype=np.int64)
     now, running = 0.0, []
 
@@ -61,13 +61,13 @@ def greedy(w):
             for i in range(w.first[t], w.first[t + 1]):
                 give_back(w.S, w.shape[t], N, where[i], G, apps, got[i])
 
-    for t in range(tasks):
+    for t in range(jobs):
         now = max(now, w.submit[t])
         free(now)
         while not put(t):
             now = min(running)[0]
             free(now)
-        start[t], end[t] = now, now + w.service[t]
+        start[t], end[t] = now, now + w.runtime[t]
         running.append((end[t], t))
     return played(w, start, end, where, got)
 
@@ -89,8 +89,8 @@ def made(frame, cluster=CLUSTER, *, schedule=greedy, **more):
 
 
 def two(cluster=None, **columns):
-    """Two tasks of one GPU each, one after the other on one GPU: 0 to 4 s, 4 to 10 s; the second waited 3 s."""
-    frame = {"submit": [0.0, 1.0], "service": [4.0, 6.0], "gpu_milli": [1000, 1000], "user": ["u", "v"]} | columns
+    """Two jobs of one GPU each, one after the other on one GPU: 0 to 4 s, 4 to 10 s; the second waited 3 s."""
+    frame = {"submit": [0.0, 1.0], "runtime": [4.0, 6.0], "gpu_milli": [1000, 1000], "user": ["u", "v"]} | columns
     return made(frame, cluster or Cluster.uniform(1, 1, gpu_type="T4", cpu_milli=1000))
 
 
@@ -98,10 +98,10 @@ def metric(result, name):
     return next(e for e in result.summary() if e.metric == name)
 
 
-TASK = st.fixed_dictionaries(
+JOB = st.fixed_dictionaries(
     {
         "submit": st.integers(0, 12).map(float),
-        "service": st.integers(0, 9).map(float),
+        "runtime": st.integers(0, 9).map(float),
         "instances": st.integers(1, 3),
         "cpu_milli": st.sampled_from([0, 500, 2000]),
         "gpu_milli": st.sampled_from([0, 250, 500, 700, 1000, 2000]),
@@ -119,7 +119,7 @@ def small(rows):
     return made([row | {"submit": row["submit"] - zero} for row in rows])
 
 
-RESULTS = st.lists(TASK, min_size=1, max_size=14).map(small)
+RESULTS = st.lists(JOB, min_size=1, max_size=14).map(small)
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_right_schedule_passes_the_audit_and_leaves_nothing_behind(result):
 def test_what_is_allocated_over_time_is_service_times_gpus(result):
     # All times are whole seconds here, so the state at each of them holds until the next.
     held = result.timeline(every=1.0).filter(pl.col("gpu_type") == "all")["allocated"].sum()
-    asked = (result.tasks["service"] * result.tasks["gpu_milli"] * result.tasks["instances"]).sum() / 1000
+    asked = (result.jobs["runtime"] * result.jobs["gpu_milli"] * result.jobs["instances"]).sum() / 1000
     assert held == pytest.approx(asked)
 
 
@@ -152,22 +152,22 @@ def test_the_integral_by_type_agrees_with_the_replay(result):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(result=RESULTS)
 def test_the_ledger_sums_to_the_wait(result):
-    assert result.ledger.select(pl.sum_horizontal(REASONS)).to_series().to_list() == result.tasks["wait"].to_list()
-    assert result.tables()["waiting"]["seconds"].sum() == pytest.approx(result.tasks["wait"].sum())
+    assert result.ledger.select(pl.sum_horizontal(REASONS)).to_series().to_list() == result.jobs["wait"].to_list()
+    assert result.tables()["waiting"]["seconds"].sum() == pytest.approx(result.jobs["wait"].sum())
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(result=RESULTS)
-def test_every_way_to_class_tasks_counts_each_of_them_once(result):
-    by = {name: frame["tasks"].sum() for name, frame in result.tables().items() if name.startswith("by ")}
-    assert set(by.values()) == {result.tasks.height}
+def test_every_way_to_class_jobs_counts_each_of_them_once(result):
+    by = {name: frame["jobs"].sum() for name, frame in result.tables().items() if name.startswith("by ")}
+    assert set(by.values()) == {result.jobs.height}
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(result=RESULTS)
-def test_every_instance_of_a_task_has_a_place(result):
-    counted = result.placements.group_by("task").len().sort("task")["len"].to_list()
-    assert counted == result.tasks["instances"].to_list()
+def test_every_instance_of_a_job_has_a_place(result):
+    counted = result.placements.group_by("job").len().sort("job")["len"].to_list()
+    assert counted == result.jobs["instances"].to_list()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -212,40 +212,40 @@ def test_the_audit_finds_what_cannot_be(wrong, said):
     ],
 )
 def test_the_audit_knows_types_cores_and_limits(ask, said):
-    frame = {"submit": [0.0], "service": [5.0], "instances": [2]} | ask
+    frame = {"submit": [0.0], "runtime": [5.0], "instances": [2]} | ask
     gpu = 1 if "gpu_milli" in ask else 0
     result = made(frame, schedule=lambda w: played(w, [0.0], [5.0], [1, 1], [gpu, 2 * gpu]))
     with pytest.raises(AssertionError, match=said):
         result.timeline()
 
 
-def test_a_task_that_takes_no_time_is_in_nobodys_way():
-    frame = {"submit": [0.0, 0.0, 0.0], "service": [0.0, 5.0, 0.0], "gpu_milli": [1000] * 3, "instances": [1, 1, 1]}
+def test_a_job_that_takes_no_time_is_in_nobodys_way():
+    frame = {"submit": [0.0, 0.0, 0.0], "runtime": [0.0, 5.0, 0.0], "gpu_milli": [1000] * 3, "instances": [1, 1, 1]}
     one = Cluster.uniform(1, 1)
     result = made(frame, one, schedule=lambda w: played(w, [0.0, 0.0, 5.0], [0.0, 5.0, 5.0], [0] * 3, [1] * 3))
     assert result.timeline(every=1.0).filter(pl.col("gpu_type") == "all")["allocated"].to_list() == [1, 1, 1, 1, 1, 0]
-    assert result.tasks["slowdown"].to_list() == [None, 1.0, None]
+    assert result.jobs["slowdown"].to_list() == [None, 1.0, None]
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def test_two_tasks_on_one_gpu_are_told_as_one_would_by_hand():
-    tasks = two().tasks
-    assert tasks.select("start", "end", "wait", "completion", "slowdown", "bounded_slowdown").rows() == [
+def test_two_jobs_on_one_gpu_are_told_as_one_would_by_hand():
+    jobs = two().jobs
+    assert jobs.select("start", "end", "wait", "jct", "slowdown", "bounded_slowdown").rows() == [
         (0.0, 4.0, 0.0, 4.0, 1.0, 1.0),
         (4.0, 10.0, 3.0, 9.0, 1.5, 1.0),
     ]
 
 
 def test_allocation_is_weighed_by_time():
-    frame = {"submit": [0.0, 4.0], "service": [2.0, 4.0], "gpu_milli": [1000, 500]}
+    frame = {"submit": [0.0, 4.0], "runtime": [2.0, 4.0], "gpu_milli": [1000, 500]}
     result = made(frame, Cluster.uniform(1, 1))
-    assert metric(result, "GPU allocation while tasks arrive").value == pytest.approx(50)
+    assert metric(result, "GPU allocation while jobs arrive").value == pytest.approx(50)
     assert metric(result, "GPU allocation over the whole run").value == pytest.approx(50)
 
 
-def test_the_queue_is_told_in_tasks_instances_and_gpus():
+def test_the_queue_is_told_in_jobs_instances_and_gpus():
     line = two(instances=[1, 1]).timeline(every=2.0).filter(pl.col("gpu_type") == "all")
     assert line["waiting"].to_list() == line["waiting_gpus"].to_list() == [0, 1, 0, 0, 0, 0]
     assert line["running"].to_list() == [1, 1, 1, 1, 1, 0]
@@ -276,11 +276,11 @@ def test_jain_is_one_when_all_fare_alike_and_one_nth_when_one_has_all():
     assert jain([0.0, 0.0, 0.0, 7.0]) == 0.25
 
 
-def test_fairness_is_over_users_and_not_over_tasks():
+def test_fairness_is_over_users_and_not_over_jobs():
     found = made(
         {
             "submit": [0.0, 0.0, 0.0],
-            "service": [10.0, 10.0, 10.0],
+            "runtime": [10.0, 10.0, 10.0],
             "gpu_milli": [1000] * 3,
             "user": ["u", "v", "v"],
         },
@@ -300,21 +300,21 @@ def test_lost_run_time_is_counted_on_every_gpu_of_the_gang():
     assert metric(lost, "GPU-hours wasted").value == pytest.approx(1 + 2)
 
 
-def test_the_reason_that_kept_most_tasks_is_counted():
+def test_the_reason_that_kept_most_jobs_is_counted():
     good = two()
     ledger = np.zeros_like(good.played.ledger)
     ledger[1, BY_GPU], ledger[1, BY_ORDER] = 2.0, 1.0
     table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"]
-    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("order", 1.0, pytest.approx(1 / 3), 0)]
+    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("queue_order", 1.0, pytest.approx(1 / 3), 0)]
 
 
 # -- runs in pieces ----------------------------------------------------------------------------------------------------
 
 
 def in_pieces(w):
-    """Task 0 runs from 0 to 2, gives way to task 1, and runs on from 5; task 1 still runs at 9, task 2 never began."""
+    """Job 0 runs from 0 to 2, gives way to job 1, and runs on from 5; job 1 still runs at 9, job 2 never began."""
     pieces = Segments(
-        task=np.array([0, 1, 0]),
+        job=np.array([0, 1, 0]),
         begin=np.array([0.0, 2.0, 5.0]),
         end=np.array([2.0, 9.0, 7.0]),
         first=np.array([0, 1, 2]),
@@ -340,29 +340,29 @@ def in_pieces(w):
 
 @pytest.fixture(name="pieces")
 def _pieces():
-    frame = {"submit": [0.0, 2.0, 3.0], "service": [4.0, 20.0, 1.0], "gpu_milli": [1000, 1000, 1000]}
+    frame = {"submit": [0.0, 2.0, 3.0], "runtime": [4.0, 20.0, 1.0], "gpu_milli": [1000, 1000, 1000]}
     return made(frame, Cluster.uniform(2, 1), schedule=in_pieces)
 
 
-def test_a_task_that_gave_way_is_followed_to_where_it_went(pieces):
+def test_a_job_that_gave_way_is_followed_to_where_it_went(pieces):
     line = pieces.timeline(every=1.0).filter(pl.col("gpu_type") == "all")
     assert line["allocated"].to_list() == [1, 1, 1, 1, 1, 2, 2, 1, 1, 1]
     assert line["waiting"].to_list() == [0, 0, 1, 2, 2, 1, 1, 1, 1, 1]
 
 
 def test_what_is_not_done_is_null_and_said(pieces):
-    assert pieces.tasks.select("end", "completion", "status").rows() == [
+    assert pieces.jobs.select("end", "jct", "status").rows() == [
         (7.0, 7.0, "done"),
         (None, None, "running"),
         (None, None, "waiting"),
     ]
-    assert metric(pieces, "tasks not done").value == 2
-    assert "2 tasks were not done" in pieces.notes[0]
+    assert metric(pieces, "jobs not done").value == 2
+    assert "2 jobs were not done" in pieces.notes[0]
     assert metric(pieces, "mean wait").value == 3.0  # of the one that is done
 
 
 def test_only_what_ran_has_a_place(pieces):
-    assert pieces.placements.select("task", "node").rows() == [(0, "node-1"), (1, "node-0")]
+    assert pieces.placements.select("job", "node").rows() == [(0, "node-1"), (1, "node-0")]
 
 
 def test_a_run_still_going_on_counts_up_to_the_end(pieces):
@@ -373,21 +373,21 @@ def test_a_run_still_going_on_counts_up_to_the_end(pieces):
 
 
 def test_nothing_that_can_run_is_a_result_too():
-    result = made({"submit": [0.0], "service": [1.0], "gpu_milli": [9000]}, Cluster.uniform(1, 1))
-    assert repr(result) == "<SimResult 0 tasks, fifo, nothing ran>"
+    result = made({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, Cluster.uniform(1, 1))
+    assert repr(result) == "<SimResult 0 jobs, fifo, nothing ran>"
     assert result.tables()["refused"].rows() == [("an instance fits on no node", 1)]
     assert result.timeline()["allocated"].to_list() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("cluster", [Cluster.uniform(1, 0, cpu_milli=1000), Cluster.uniform(1, 1, cpu_milli=1000)])
-def test_tasks_without_gpus_are_told_with_and_without_gpus_beside_them(cluster):
-    result = made({"submit": [0.0, 0.0], "service": [2.0, 0.0], "cpu_milli": [1000, 1000]}, cluster)
-    assert repr(result) == "<SimResult 2 tasks, fifo, mean wait 1 s>"
+def test_jobs_without_gpus_are_told_with_and_without_gpus_beside_them(cluster):
+    result = made({"submit": [0.0, 0.0], "runtime": [2.0, 0.0], "cpu_milli": [1000, 1000]}, cluster)
+    assert repr(result) == "<SimResult 2 jobs, fifo, mean wait 1 s>"
     assert as_json(result)
 
 
-def test_one_task_without_a_user_is_told():
-    result = made({"submit": [0.0], "service": [2.0], "gpu_milli": [500]})
+def test_one_job_without_a_user_is_told():
+    result = made({"submit": [0.0], "runtime": [2.0], "gpu_milli": [500]})
     assert result.tables()["by user"]["user"].to_list() == ["nobody"]
     assert as_json(result)
 
@@ -404,7 +404,7 @@ def test_a_timeline_without_end_is_refused():
 
 
 def test_assumed_prices_are_said_and_own_ones_are_not():
-    frame = {"submit": [0.0], "service": [1.0], "gpu_milli": [1000]}
+    frame = {"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}
     assert any("assumed" in note for note in made(frame).notes)
     assert made(frame, prices=Prices(per_gpu_hour=2.0)).notes == ()
 
@@ -419,7 +419,7 @@ def test_the_tables_stay_small():
     count = 400
     frame = {
         "submit": np.arange(count) * 1.0,
-        "service": np.ones(count),
+        "runtime": np.ones(count),
         "gpu_milli": np.full(count, 100),
         "user": [f"u{k % 50}" for k in range(count)],
     }
@@ -464,7 +464,7 @@ def test_compiled_and_plain_python_tell_the_same_timeline():
         "import numpy as np\n"
         "rng = np.random.default_rng(4)\n"
         "n = 60\n"
-        "frame = {'submit': np.floor(np.linspace(0, 30, n)), 'service': rng.integers(0, 9, n) * 1.0,\n"
+        "frame = {'submit': np.floor(np.linspace(0, 30, n)), 'runtime': rng.integers(0, 9, n) * 1.0,\n"
         "         'gpu_milli': rng.choice([0, 250, 700, 1000, 2000], n), 'instances': rng.integers(1, 3, n)}\n"
         "result = made(frame)\n"
         "print(result.timeline(every=0.5).write_json(), result.tables()['allocation'].write_json())\n"

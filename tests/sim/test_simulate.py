@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
-from fleetlab.sim._tables import ESTIMATES
-from fleetlab.sim.events import Recovery
-from fleetlab.sim.load import NAMES
-from fleetlab.sim.quick import DISCIPLINES, ORDERS
-from fleetlab.sim.replay import simulate
+from fleetlab.core.catalog import ESTIMATES, PLACEMENTS
+from fleetlab.core.events import Recovery
+from fleetlab.sim.quick import BACKFILLS
+from fleetlab.sim.quick import STATIC as ORDERS
+from fleetlab.sim.simulate import simulate
 
-PLACES = NAMES["place"]
+PLACES = PLACEMENTS.names
 
 
-TASK = st.fixed_dictionaries(
+JOB = st.fixed_dictionaries(
     {
         "submit": st.integers(0, 12).map(float),
-        "service": st.integers(0, 9).map(float),
+        "runtime": st.integers(0, 9).map(float),
         "instances": st.integers(1, 3),
         "cpu_milli": st.sampled_from([0, 500, 2000]),
         "memory_mib": st.sampled_from([0, 40]),
@@ -45,7 +45,7 @@ def small(rows):
     return Workload.of(pl.DataFrame(rows), source="small")
 
 
-WORKLOADS = st.lists(TASK, min_size=1, max_size=14).map(small)
+WORKLOADS = st.lists(JOB, min_size=1, max_size=14).map(small)
 CLUSTER = Cluster.of(
     pl.DataFrame(
         {
@@ -63,10 +63,10 @@ CLUSTER = Cluster.of(
 
 def overfull(result, frame):
     """Moments and nodes at which more is held than there is, by another way of adding up than the loop's."""
-    held = result.placements.join(result.tasks.select("task", "start", "end"), on="task").join(
-        frame.select("task", "cpu_milli", "memory_mib", "gpu_milli", "app", "max_per_node"), on="task"
+    held = result.placements.join(result.jobs.select("job", "start", "end"), on="job").join(
+        frame.select("job", "cpu_milli", "memory_mib", "gpu_milli", "app", "max_per_node"), on="job"
     )
-    for now in set(result.tasks["start"]):
+    for now in set(result.jobs["start"]):
         live = held.filter((pl.col("start") <= now) & (pl.col("end") > now))
         sums = live.group_by("node").agg(pl.col("cpu_milli", "memory_mib", "gpu_milli").cast(pl.Int64).sum())
         both = sums.join(CLUSTER.frame, on="node", suffix="_there")
@@ -79,27 +79,27 @@ def overfull(result, frame):
         yield from alike.filter(pl.col("len") > 1).rows()
 
 
-@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize("order", ORDERS)
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(workload=WORKLOADS)
-def test_the_laws_hold_whatever_the_policy(order, discipline, workload):
-    for place in PLACES:  # all of them with the same tasks: to draw these takes time too
-        note(f"place: {place}")
-        laws(workload, simulate(workload, CLUSTER, order=order, discipline=discipline, place=place))
+def test_the_laws_hold_whatever_the_policy(order, backfill, workload):
+    for placement in PLACES:  # all of them with the same jobs: to draw these takes time too
+        note(f"place: {placement}")
+        laws(workload, simulate(workload, CLUSTER, order=order, backfill=backfill, placement=placement))
 
 
 def laws(workload, result):
     """Nobody is lost, early, cut short, unexplained or on what is not theirs, and nothing is given away twice."""
-    frame, tasks = workload.frame, result.tasks
-    assert tasks.height + result.refused.height == frame.height
-    assert (tasks["start"] >= tasks["submit"]).all()
-    assert tasks["end"].to_list() == (tasks["start"] + tasks["service"]).to_list()
-    assert result.ledger.select(pl.sum_horizontal(pl.exclude("task"))).to_series().to_list() == tasks["wait"].to_list()
+    frame, jobs = workload.frame, result.jobs
+    assert jobs.height + result.refused.height == frame.height
+    assert (jobs["start"] >= jobs["submit"]).all()
+    assert jobs["end"].to_list() == (jobs["start"] + jobs["runtime"]).to_list()
+    assert result.ledger.select(pl.sum_horizontal(pl.exclude("job"))).to_series().to_list() == jobs["wait"].to_list()
     result.timeline(every=5.0)  # audits: raises where anything is given away twice
-    per_task = dict(result.placements.group_by("task").len().iter_rows())
-    assert all(per_task[task] == count for task, count in tasks.select("task", "instances").iter_rows())
-    typed = result.placements.join(frame.select("task", "gpu_types", "gpu_milli"), on="task").join(
+    per_job = dict(result.placements.group_by("job").len().iter_rows())
+    assert all(per_job[job] == count for job, count in jobs.select("job", "instances").iter_rows())
+    typed = result.placements.join(frame.select("job", "gpu_types", "gpu_milli"), on="job").join(
         CLUSTER.frame, on="node"
     )
     for types, milli, kind in typed.select("gpu_types", "gpu_milli", "gpu_type").iter_rows():
@@ -109,59 +109,59 @@ def laws(workload, result):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(workload=WORKLOADS)
-def test_under_skip_a_task_that_fits_an_idle_cluster_never_waits_for_nobody(workload):
-    tasks = simulate(workload, CLUSTER).tasks
-    for row in tasks.iter_rows(named=True):
+def test_under_skip_a_job_that_fits_an_idle_cluster_never_waits_for_nobody(workload):
+    jobs = simulate(workload, CLUSTER).jobs
+    for row in jobs.iter_rows(named=True):
         if row["wait"] > 0:
-            others = tasks.filter(pl.col("task") != row["task"])
+            others = jobs.filter(pl.col("job") != row["job"])
             busy = others.filter((pl.col("start") < row["start"]) & (pl.col("end") >= row["start"]))
             assert busy.height, row
 
 
 def test_gpus_are_freed_before_a_newcomer_asks_for_them():
-    frame = pl.DataFrame({"submit": [0.0, 5.0], "service": [5.0, 1.0], "gpu_milli": [1000, 1000]})
-    assert simulate(Workload.of(frame, source="two"), Cluster.uniform(1, 1)).tasks["wait"].to_list() == [0, 0]
+    frame = pl.DataFrame({"submit": [0.0, 5.0], "runtime": [5.0, 1.0], "gpu_milli": [1000, 1000]})
+    assert simulate(Workload.of(frame, source="two"), Cluster.uniform(1, 1)).jobs["wait"].to_list() == [0, 0]
 
 
 def test_strict_blocks_behind_the_head_skip_passes_it_over_and_easy_does_not_delay_it():
     # The third is gone before the second could begin; the fourth is not.
     frame = pl.DataFrame(
-        {"submit": [0.0, 1.0, 2.0, 3.0], "service": [9.0, 9.0, 1.0, 9.0], "gpu_milli": [1000, 2000, 1000, 1000]}
+        {"submit": [0.0, 1.0, 2.0, 3.0], "runtime": [9.0, 9.0, 1.0, 9.0], "gpu_milli": [1000, 2000, 1000, 1000]}
     )
     workload = Workload.of(frame, source="four")
-    starts = {d: simulate(workload, Cluster.uniform(1, 2), discipline=d).tasks["start"].to_list() for d in DISCIPLINES}
-    assert starts == {"strict": [0, 9, 18, 18], "skip": [0, 12, 2, 3], "easy": [0, 9, 2, 18]}
+    starts = {d: simulate(workload, Cluster.uniform(1, 2), backfill=d).jobs["start"].to_list() for d in BACKFILLS}
+    assert starts == {"none": [0, 9, 18, 18], "greedy": [0, 12, 2, 3], "easy": [0, 9, 2, 18]}
 
 
-def test_an_estimate_is_learnt_from_finished_tasks_only():
+def test_an_estimate_is_learnt_from_finished_jobs_only():
     frame = pl.DataFrame(
         {
             "submit": [0.0, 0.0, 20.0, 21.0, 22.0],
-            "service": [1.0, 9.0, 10.0, 9.0, 1.0],
+            "runtime": [1.0, 9.0, 10.0, 9.0, 1.0],
             "gpu_milli": [1000] * 5,
             "user": ["quick", "slow", "quick", "slow", "quick"],
         }
     )
     workload = Workload.of(frame, source="five")
-    tasks = simulate(workload, Cluster.uniform(1, 1), order="sjf", estimate="user").tasks
-    # Task 2 holds the GPU; of 3 and 4, whoever's finished tasks were shorter goes first.
-    assert tasks["start"].to_list()[3:] == [31, 30]
+    jobs = simulate(workload, Cluster.uniform(1, 1), order="sjf", estimate="user").jobs
+    # Job 2 holds the GPU; of 3 and 4, whoever's finished jobs were shorter goes first.
+    assert jobs["start"].to_list()[3:] == [31, 30]
 
 
-@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("estimate", ESTIMATES.names)
 def test_every_estimate_runs_the_built_in_trace(estimate):
-    trace = fleetlab.synthesize("pai2020", tasks=1000, seed=2)
+    trace = fleetlab.synthesize("pai2020", jobs=1000, seed=2)
     result = simulate(trace.workload, trace.cluster, order="sjf", estimate=estimate)
-    known = trace.workload.frame["service"].is_not_null().sum()
-    assert result.tasks.height == known
+    known = trace.workload.frame["runtime"].is_not_null().sum()
+    assert result.jobs.height == known
     assert set(result.refused["reason"]) == {"its run time is not known"}
 
 
-def test_a_task_that_can_never_run_is_refused_with_its_reason():
+def test_a_job_that_can_never_run_is_refused_with_its_reason():
     frame = pl.DataFrame(
         {
             "submit": [0.0] * 4,
-            "service": [1.0, 1.0, 1.0, None],
+            "runtime": [1.0, 1.0, 1.0, None],
             "gpu_milli": [9000, 1000, 500, 500],
             "instances": [1, 17, 16, 1],
         }
@@ -174,42 +174,42 @@ def test_a_task_that_can_never_run_is_refused_with_its_reason():
     ]
 
 
-def test_a_task_that_asks_for_more_than_its_user_may_hold_is_refused_and_the_others_run():
+def test_a_job_that_asks_for_more_than_its_user_may_hold_is_refused_and_the_others_run():
     asks = {"gpu_milli": [1000, 700, 1000, 4000], "instances": [2, 3, 3, 1], "user": ["ada", "ada", "ada", "bob"]}
-    work = Workload.of(pl.DataFrame({"submit": [0.0] * 4, "service": [1.0] * 4, **asks}), source="quota")
+    work = Workload.of(pl.DataFrame({"submit": [0.0] * 4, "runtime": [1.0] * 4, **asks}), source="quota")
     for quota, refused in ((2, [1, 2, 3]), (3, [3]), ({"ada": 2}, [1, 2]), ({"bob": 0.5}, [3])):
         result = simulate(work, Cluster.uniform(2, 8), quota=quota)
-        assert result.refused["task"].to_list() == refused
+        assert result.refused["job"].to_list() == refused
         assert set(result.refused["reason"]) == {"it asks for more than its user may hold"}
-        assert sorted(result.tasks["task"]) == [k for k in range(4) if k not in refused]
-        assert result.tasks["end"].is_not_null().all()
+        assert sorted(result.jobs["job"]) == [k for k in range(4) if k not in refused]
+        assert result.jobs["end"].is_not_null().all()
 
 
 def test_checkpoints_cost_time_whatever_else_is_asked_for():
-    work = Workload.of(pl.DataFrame({"submit": [0.0], "service": [10.0], "gpu_milli": [1000]}), source="one")
+    work = Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [10.0], "gpu_milli": [1000]}), source="one")
     saving = Recovery(every=3.0, save=1.0, restart=2.0)
     ends = [
-        simulate(work, Cluster.uniform(1, 1), recovery=saving, **more).tasks["end"].item()
-        for more in ({}, {"quota": 5}, {"order": "fair"}, {"discipline": "easy"}, {"preempt": True})
+        simulate(work, Cluster.uniform(1, 1), recovery=saving, **more).jobs["end"].item()
+        for more in ({}, {"quota": 5}, {"order": "fair"}, {"backfill": "easy"}, {"preemption": True})
     ]
     assert ends == [13.0] * 5  # three checkpoints: after 3, 6 and 9 seconds of work
 
 
 @pytest.mark.parametrize("until", [-5.0, float("nan")])
 def test_a_clock_that_stops_before_it_starts_is_refused(until):
-    work = Workload.of(pl.DataFrame({"submit": [0.0], "service": [10.0]}), source="one")
-    with pytest.raises(WorkloadError, match="the clock stops at a second, not before 0"):
+    work = Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [10.0]}), source="one")
+    with pytest.raises(WorkloadError, match="`until` is a time from 0 s up"):
         simulate(work, Cluster.uniform(1, 1), until=until)
 
 
 def test_compiled_and_plain_python_agree_bit_for_bit():
     code = (
         "import json, fleetlab\n"
-        "from fleetlab.sim.replay import simulate\n"
-        "t = fleetlab.synthesize('pai2020', tasks=150, seed=3)\n"
+        "from fleetlab.sim.simulate import simulate\n"
+        "t = fleetlab.synthesize('pai2020', jobs=150, seed=3)\n"
         "c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')\n"
-        "runs = [simulate(t.workload, c, order='sjf', estimate='group', discipline=d) for d in ('strict', 'skip')]\n"
-        "print(json.dumps([[r.tasks['start'].to_list(), r.placements['node'].to_list()] for r in runs]))\n"
+        "runs = [simulate(t.workload, c, order='sjf', estimate='group', backfill=d) for d in ('none', 'greedy')]\n"
+        "print(json.dumps([[r.jobs['start'].to_list(), r.placements['node'].to_list()] for r in runs]))\n"
     )
     answers = []
     for off in ("0", "1"):
@@ -220,8 +220,8 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
     assert json.loads(answers[0].stdout) == json.loads(answers[1].stdout)
 
 
-@pytest.mark.parametrize("word", ["order", "discipline", "place", "estimate"])
+@pytest.mark.parametrize("word", ["order", "backfill", "placement", "estimate"])
 def test_a_policy_that_does_not_exist_is_named_with_those_that_do(word):
-    workload = Workload.of(pl.DataFrame({"submit": [0.0], "service": [1.0]}), source="one")
+    workload = Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0]}), source="one")
     with pytest.raises(fleetlab.PolicyError, match=rf"no {word}( policy)? by that name: `nonsense`"):
         simulate(workload, Cluster.uniform(1, 1), **{word: "nonsense"})

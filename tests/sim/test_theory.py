@@ -1,7 +1,7 @@
 """The simulator against exact theory: schedules against recursions, bit for bit, and means against formulas.
 
 Means come from independent runs without their beginnings, and with controls: averages that are zero whatever the
-simulator does, because they join what a task found with what nobody could know by then, or look at the input only.
+simulator does, because they join what a job found with what nobody could know by then, or look at the input only.
 What the controls explain of a run's mean is chance, and is taken off. `python -m benchmarks.theory` prints the table.
 """
 
@@ -42,11 +42,11 @@ class Service:
 
 
 class Kind(NamedTuple):
-    """A class of tasks."""
+    """A class of jobs."""
 
     chance: float = 1.0
     need: int = 1
-    service: Service = Service()
+    runtime: Service = Service()
     priority: int = 0
 
 
@@ -59,7 +59,7 @@ def gangs(*kinds):
     return tuple(Kind(chance, need, Service(((1.0, mean),))) for chance, need, mean in kinds)
 
 
-# Known constants of multiserver jobs: servers, tasks (chance, GPUs, mean run time), most tasks a second.
+# Known constants of multiserver jobs: servers, jobs (chance, GPUs, mean run time), most jobs a second.
 GANGS = {
     "k=2": (2, gangs((2 / 3, 1, 1), (1 / 3, 2, 2)), 0.9),
     "k=4": (4, gangs((0.5, 1, 1), (0.5, 4, 1)), 1.177914),
@@ -75,15 +75,15 @@ FILLED, POWERS = 8, GANGS["k=8, 1-2-4-8"][1]
 
 
 def load(kinds):
-    return sum(k.chance * k.need * k.service.moment(1) for k in kinds)
+    return sum(k.chance * k.need * k.runtime.moment(1) for k in kinds)
 
 
 class Input(NamedTuple):
-    """One run's tasks."""
+    """One run's jobs."""
 
     gap: Any  # seconds since the one before
     kind: Any
-    service: Any
+    runtime: Any
     need: Any
     priority: Any
 
@@ -92,15 +92,15 @@ class Input(NamedTuple):
         return np.cumsum(self.gap) - self.gap[0]
 
     def workload(self):
-        columns = {"submit": self.submit, "service": self.service, "gpu_milli": self.need * 1000}
+        columns = {"submit": self.submit, "runtime": self.runtime, "gpu_milli": self.need * 1000}
         return Workload.of(pl.DataFrame(columns | {"priority": self.priority}), source="theory")
 
 
 def poisson(kinds, rate, count, seed):
     rng = np.random.default_rng(seed)
     gap, kind = rng.exponential(1 / rate, count), rng.choice(len(kinds), count, p=[k.chance for k in kinds])
-    service = np.choose(kind, [k.service.draw(rng, count) for k in kinds])
-    return Input(gap, kind, service, *(np.array([k[j] for k in kinds])[kind] for j in (1, 3)))
+    runtime = np.choose(kind, [k.runtime.draw(rng, count) for k in kinds])
+    return Input(gap, kind, runtime, *(np.array([k[j] for k in kinds])[kind] for j in (1, 3)))
 
 
 def cluster(servers):
@@ -111,7 +111,7 @@ def cluster(servers):
 
 
 def erlang_c_wait(servers, rho):
-    """Mean wait of M/M/c at unit service."""
+    """Mean wait of M/M/c at unit runtime."""
     blocked = 1.0
     for n in range(1, servers + 1):
         blocked = servers * rho * blocked / (n + servers * rho * blocked)
@@ -124,19 +124,19 @@ def pollaczek_khinchine(rate, mean, second):
 
 
 def cobham(servers, rho, high):
-    """Mean waits of M/M/c, unit service, with a share `high` of tasks going first; nobody is put off."""
+    """Mean waits of M/M/c, unit runtime, with a share `high` of jobs going first; nobody is put off."""
     first = erlang_c_wait(servers, rho) * (1 - rho)
     return first / (1 - high * rho), first / ((1 - high * rho) * (1 - rho))
 
 
 def preempted(rho, high):
-    """Mean completion times of M/M/1, unit service, where the others are put off: they make up the sum of an M/M/1."""
+    """Mean JCT times of M/M/1, unit runtime, where the others are put off: they make up the sum of an M/M/1."""
     a, b = high * rho, (1 - high) * rho
     return 1 / (1 - a), (rho / (1 - rho) - a / (1 - a)) / b
 
 
 def srpt(rate, parts, steps=400_001):
-    """Mean completion time of M/G/1 under SRPT (Schrage and Miller), by the trapezoid rule; `parts` as of a Service."""
+    """Mean JCT of M/G/1 under SRPT (Schrage and Miller), by the trapezoid rule; `parts` as of a Service."""
     x = np.linspace(0, 40 * max(m for _, m in parts), steps)
     density = sum(p / m * np.exp(-x / m) for p, m in parts)
     beyond = sum(p * np.exp(-x / m) for p, m in parts)
@@ -150,7 +150,7 @@ def srpt(rate, parts, steps=400_001):
 
 
 class Rule(NamedTuple):
-    """Which tasks a scheduler looks at: GPUs of each, in a tuple, those behind only when it is not full."""
+    """Which jobs a scheduler looks at: GPUs of each, in a tuple, those behind only when it is not full."""
 
     full: Callable
     served: Callable
@@ -191,7 +191,7 @@ class Line:
     def __init__(self, rule, kinds):
         self.rule = rule
         self.chance = {k.need: k.chance for k in kinds}
-        self.speed = {k.need: 1 / k.service.moment(1) for k in kinds}
+        self.speed = {k.need: 1 / k.runtime.moment(1) for k in kinds}
         self.views = {True: {}, False: {}}  # full or not: its place in the matrices
         self.moves = []  # from, to, how many are drawn in (-1: one came), rate
         self._explore()
@@ -242,13 +242,13 @@ class Line:
         return down, out, up, within, end
 
     def limit(self):
-        """Tasks a second when there is always somebody behind."""
+        """Jobs a second when there is always somebody behind."""
         down = self.blocks[0]
         law = _stationary(down.sum(axis=0) - np.diag(down.sum(axis=(0, 2))), np.ones(len(down[0])))
         return sum(n * (law @ rates).sum() for n, rates in enumerate(down))
 
     def completion(self, rate):
-        """Mean completion time: Little's law on those seen and those behind."""
+        """Mean JCT: Little's law on those seen and those behind."""
         down, out, up, within, end = self.blocks
         stay = down[0] - np.diag(down.sum(axis=(0, 2)) + rate)
         ratio = self._ratio(rate, stay)
@@ -294,16 +294,16 @@ def gang_completion(name, share):
 # -- the cases -----------------------------------------------------------------------------------------------------
 
 
-def found_in_line(tasks, put, case):
-    """How long until all before it had started: 0 where nobody waits. A task alone with one GPU waits just so long."""
+def found_in_line(jobs, put, case):
+    """How long until all before it had started: 0 where nobody waits. A job alone with one GPU waits just so long."""
     if case.servers > 1 and (put.need > 1).any():
-        return np.maximum(np.append(0, tasks["start"].to_numpy()[:-1]) - put.submit, 0)
-    return tasks["wait"].to_numpy()
+        return np.maximum(np.append(0, jobs["start"].to_numpy()[:-1]) - put.submit, 0)
+    return jobs["wait"].to_numpy()
 
 
-def found_by_one_server(_tasks, put, case):
+def found_by_one_server(_jobs, put, case):
     """Work before it if all GPUs were one fast server: Lindley's recursion on the input alone."""
-    walk = np.append(0, np.cumsum(put.need[:-1] * put.service[:-1] / case.servers - put.gap[1:]))
+    walk = np.append(0, np.cumsum(put.need[:-1] * put.runtime[:-1] / case.servers - put.gap[1:]))
     return walk - np.minimum.accumulate(walk)
 
 
@@ -316,32 +316,32 @@ class Case:
     kinds: tuple[Kind, ...]
     servers: int
     rate: float
-    count: int  # tasks of a run
-    warm: int  # tasks of its beginning that are left out
+    count: int  # jobs of a run
+    warm: int  # jobs of its beginning that are left out
     rules: tuple[dict[str, Any], ...]  # the runs take turns
-    metric: str = "completion"
+    metric: str = "jct"
     found: Callable[..., Any] = found_in_line
     endless: bool = False  # control by what M/G/∞ would hold, too
 
     def run(self, k):
         """The mean of one run, for each priority, and its controls."""
         put = poisson(self.kinds, self.rate, self.count, [zlib.crc32(self.name.encode()), k])
-        tasks = simulate(put.workload(), cluster(self.servers), **self.rules[k % len(self.rules)]).tasks
-        values, kept = tasks[self.metric].to_numpy(), np.arange(self.count) >= self.warm
+        jobs = simulate(put.workload(), cluster(self.servers), **self.rules[k % len(self.rules)]).jobs
+        values, kept = jobs[self.metric].to_numpy(), np.arange(self.count) >= self.warm
         ranks = sorted({kind.priority for kind in self.kinds}, reverse=True)
-        return [values[kept & (put.priority == p)].mean() for p in ranks], self._controls(tasks, put, kept)
+        return [values[kept & (put.priority == p)].mean() for p in ranks], self._controls(jobs, put, kept)
 
-    def _controls(self, tasks, put, kept):
-        found, kept = self.found(tasks, put, self)[kept][:-1], np.flatnonzero(kept)[:-1]
+    def _controls(self, jobs, put, kept):
+        found, kept = self.found(jobs, put, self)[kept][:-1], np.flatnonzero(kept)[:-1]
         controls = [(found * (put.gap[kept + 1] - 1 / self.rate)).mean()]
         for k, kind in enumerate(self.kinds):
-            seconds = np.where(put.kind[kept] == k, put.service[kept], 0.0)
-            controls.append((found * (seconds - kind.chance * kind.service.moment(1))).mean())
+            seconds = np.where(put.kind[kept] == k, put.runtime[kept], 0.0)
+            controls.append((found * (seconds - kind.chance * kind.runtime.moment(1))).mean())
         if self.found is found_by_one_server:
-            second = sum(k.chance * k.need**2 * k.service.moment(2) for k in self.kinds) / self.servers**2
+            second = sum(k.chance * k.need**2 * k.runtime.moment(2) for k in self.kinds) / self.servers**2
             controls.append(found.mean() - pollaczek_khinchine(self.rate, load(self.kinds) / self.servers, second))
         if self.endless:
-            held = kept - np.searchsorted(np.sort(put.submit + put.service), put.submit[kept], "right")
+            held = kept - np.searchsorted(np.sort(put.submit + put.runtime), put.submit[kept], "right")
             number, chance = poisson_law(self.rate)
             over = (lambda n: n >= self.servers, lambda n: np.maximum(n - self.servers + 1, 0))
             controls += [of(held).mean() - (of(number) * chance).sum() for of in over]
@@ -383,10 +383,10 @@ def controlled(means, controls=None):
     return fitted[0], T95 * variance**0.5
 
 
-EITHER = ({"discipline": "strict"}, {"discipline": "skip"})
+EITHER = ({"backfill": "none"}, {"backfill": "greedy"})
 LENGTHS = {0.7: (20_000, 1_000), 0.9: (30_000, 6_000), 0.95: (50_000, 15_000)}
 MOVING = {0.5: (6_000, 1_500), 0.7: (6_000, 1_500), 0.8: (9_000, 2_000), 0.9: (14_000, 3_000), 0.95: (16_000, 5_000)}
-MORE: dict[Any, int] = {  # where chance is great, or few tasks wait
+MORE: dict[Any, int] = {  # where chance is great, or few jobs wait
     (64, 0.7): 150_000, (64, 0.9): 60_000, (64, 0.95): 80_000,
     "k=8, slow elephants": 100_000, "k=8, 1-2-4-8": 90_000, "k=10, one size": 80_000,
 }  # fmt: skip
@@ -401,16 +401,16 @@ def many_servers(servers, rho):
     )  # fmt: skip
 
 
-def one_server(word, service, rho):
-    exact = pollaczek_khinchine(rho, service.moment(1), service.moment(2))
-    kinds = (Kind(service=service),)
+def one_server(word, runtime, rho):
+    exact = pollaczek_khinchine(rho, runtime.moment(1), runtime.moment(2))
+    kinds = (Kind(runtime=runtime),)
     return Case(
         f"M/{word}/1, ρ {rho}",
         lambda: (exact,),
         kinds,
         1,
         rho,
-        30_000 if rho < 0.9 or service.constant else 80_000,
+        30_000 if rho < 0.9 or runtime.constant else 80_000,
         6_000,
         EITHER,
         "wait",
@@ -427,15 +427,15 @@ def priorities(servers, rho):
 def put_off(rho):
     return Case(
         f"M/M/1, the second put off, ρ {rho}", lambda: preempted(rho, 0.4), TWO, 1, rho, *MOVING[rho],
-        ({"order": "priority", "preempt": True},), "completion", found_by_one_server,
+        ({"order": "priority", "preemption": True},), "jct", found_by_one_server,
     )  # fmt: skip
 
 
-def shortest_left(word, service, rho):
-    kinds = (Kind(service=service),)
+def shortest_left(word, runtime, rho):
+    kinds = (Kind(runtime=runtime),)
     return Case(
-        f"M/{word}/1, SRPT, ρ {rho}", lambda: (srpt(rho, service.parts),), kinds, 1, rho, *MOVING[rho],
-        ({"order": "srpt"},), "completion", found_by_one_server,
+        f"M/{word}/1, SRPT, ρ {rho}", lambda: (srpt(rho, runtime.parts),), kinds, 1, rho, *MOVING[rho],
+        ({"order": "srpt"},), "jct", found_by_one_server,
     )  # fmt: skip
 
 
@@ -452,15 +452,15 @@ def filling(order, rho, theory):
     rate = rho * FILLED / load(POWERS)
     return Case(
         f"{order}, ρ {rho}", lambda: (theory(rate),), POWERS, FILLED, rate, *MOVING[rho], ({"order": order},),
-        "completion", found_by_one_server,
+        "jct", found_by_one_server,
     )  # fmt: skip
 
 
 EXACT = [
     *(many_servers(servers, rho) for servers in (1, 2, 8, 64) for rho in (0.7, 0.9, 0.95)),
     *(
-        one_server(word, service, rho)
-        for word, service in (("D", Service(constant=True)), ("H", HYPER))
+        one_server(word, runtime, rho)
+        for word, runtime in (("D", Service(constant=True)), ("H", HYPER))
         for rho in (0.7, 0.9)
     ),
     *(priorities(servers, rho) for servers, rho in ((1, 0.7), (1, 0.9), (8, 0.9))),
@@ -494,14 +494,14 @@ def test_no_more_intervals_miss_the_theory_than_should():
 
 
 # For ServerFilling-SRPT there are bounds (Grosof, Harchol-Balter and Scully), and what another simulator found in 2.4
-# million tasks: 2 % are its own error, for it misses the exact mean of ServerFilling by more.
+# million jobs: 2 % are its own error, for it misses the exact mean of ServerFilling by more.
 SEEN = {0.5: 1.43, 0.8: 1.87, 0.9: 2.24}
 BOUNDED = [filling("server_filling_srpt", rho, lambda _rate, seen=seen: seen) for rho, seen in SEEN.items()]
 
 
 def srpt_bounds(rate):
     """What one server of the same speed would need, and at most how much longer it takes."""
-    least = srpt(rate, tuple((k.chance, k.need * k.service.moment(1) / FILLED) for k in POWERS))
+    least = srpt(rate, tuple((k.chance, k.need * k.runtime.moment(1) / FILLED) for k in POWERS))
     idle = 1 - rate * load(POWERS) / FILLED
     return least, least + ((math.e + 1) * (FILLED - 1) * math.log(1 / idle) + math.e) / rate
 
@@ -518,13 +518,13 @@ def test_server_filling_srpt_is_within_its_bounds_and_as_seen_before(case):
 
 @cache
 def saturated(name, runs=10, count=30_000):
-    """Tasks a second where all have come already: between the first tenth and the last, and its interval."""
+    """Jobs a second where all have come already: between the first tenth and the last, and its interval."""
     servers, kinds, limit = GANGS[name]
     rates = []
     for k in range(runs):
         put = poisson(kinds, limit, count, [zlib.crc32(name.encode()), k])
         put = put._replace(gap=np.zeros(count))
-        start = simulate(put.workload(), cluster(servers), discipline="strict").tasks["start"]
+        start = simulate(put.workload(), cluster(servers), backfill="none").jobs["start"]
         rates.append(0.8 * count / (start[int(0.9 * count)] - start[int(0.1 * count)]))
     half = 2.262 * np.std(rates, ddof=1) / runs**0.5
     return Found(limit, np.mean(rates), half, np.mean(rates), half)
@@ -551,32 +551,32 @@ def test_the_chain_of_gangs_of_one_is_erlangs():
 # -- schedules, bit for bit ----------------------------------------------------------------------------------------
 
 
-def first_come(tasks, servers):
+def first_come(jobs, servers):
     """Starts by Kiefer and Wolfowitz's recursion: whoever comes takes the server that is free first."""
     free, starts = [0.0] * servers, []
-    for submit, service in tasks.select("submit", "service").iter_rows():
+    for submit, runtime in jobs.select("submit", "runtime").iter_rows():
         starts.append(max(submit, free[0]))
-        heapq.heapreplace(free, starts[-1] + service)
+        heapq.heapreplace(free, starts[-1] + runtime)
     return starts
 
 
-def in_line(tasks, servers):
+def in_line(jobs, servers):
     """Starts where each needs several servers at once and nobody passes another."""
     now, free, running, starts = 0.0, servers, [], []
-    for submit, service, milli in tasks.select("submit", "service", "gpu_milli").iter_rows():
+    for submit, runtime, milli in jobs.select("submit", "runtime", "gpu_milli").iter_rows():
         now, need = max(now, submit), milli // 1000
         while free < need or (running and running[0][0] <= now):
             end, held = heapq.heappop(running)
             now, free = max(now, end), free + held
         free -= need
-        heapq.heappush(running, (now + service, need))
+        heapq.heappush(running, (now + runtime, need))
         starts.append(now)
     return starts
 
 
-def chosen_anew(tasks, choose):
+def chosen_anew(jobs, choose):
     """Ends where, whenever one comes or ends, a choice is made anew of who runs; what was done stays done."""
-    submit, left, ends, now, come = tasks["submit"].to_list(), {}, [0.0] * len(tasks), 0.0, 0
+    submit, left, ends, now, come = jobs["submit"].to_list(), {}, [0.0] * len(jobs), 0.0, 0
     while come < len(submit) or left:
         served = choose(left)
         then = min([now + left[t] for t in served] + submit[come : come + 1])
@@ -587,7 +587,7 @@ def chosen_anew(tasks, choose):
                 del left[t]
         now = then
         while come < len(submit) and submit[come] == now:
-            left[come] = tasks["service"][come]
+            left[come] = jobs["runtime"][come]
             come += 1
     return ends
 
@@ -610,20 +610,20 @@ def steadily(count, servers):
 def in_bursts(count, _servers):
     """Whole seconds, many at once, and run times with a heavy tail, some zero."""
     rng = np.random.default_rng(2)
-    whole = {"gap": rng.integers(0, 2, count), "service": np.floor(rng.pareto(1.5, count))}
+    whole = {"gap": rng.integers(0, 2, count), "runtime": np.floor(rng.pareto(1.5, count))}
     return steadily(count, 1)._replace(**whole)
 
 
-ANY_LINE = [{"discipline": d} for d in ("strict", "skip", "easy", "conservative")] + [{"preempt": True}]
+ANY_LINE = [{"backfill": d} for d in ("none", "greedy", "easy", "conservative")] + [{"preemption": True}]
 
 
 @pytest.mark.parametrize("rules", ANY_LINE, ids=lambda rules: "-".join(map(str, rules.values())))
 @pytest.mark.parametrize("servers", [1, 2, 8, 64])
 @pytest.mark.parametrize("come", [steadily, in_bursts])
-def test_alike_tasks_start_as_the_recursion_says(come, servers, rules):
+def test_alike_jobs_start_as_the_recursion_says(come, servers, rules):
     count = 500 if "conservative" in rules.values() else 4000
-    tasks = simulate(come(count, servers).workload(), cluster(servers), **rules).tasks
-    assert tasks["start"].to_list() == first_come(tasks, servers)
+    jobs = simulate(come(count, servers).workload(), cluster(servers), **rules).jobs
+    assert jobs["start"].to_list() == first_come(jobs, servers)
 
 
 @pytest.mark.parametrize("preempt", [False, True], ids=["quick", "full"])
@@ -631,32 +631,32 @@ def test_alike_tasks_start_as_the_recursion_says(come, servers, rules):
 def test_gangs_in_a_strict_line_start_as_the_recursion_says(name, preempt):
     servers, kinds, limit = GANGS[name]
     put = poisson(kinds, 0.95 * limit, 4000, 3)
-    tasks = simulate(put.workload(), cluster(servers), discipline="strict", preempt=preempt).tasks
-    assert tasks["start"].to_list() == in_line(tasks, servers)
+    jobs = simulate(put.workload(), cluster(servers), backfill="none", preemption=preempt).jobs
+    assert jobs["start"].to_list() == in_line(jobs, servers)
 
 
 @pytest.mark.parametrize("servers", [1, 8])
 def test_srpt_ends_as_choosing_the_shortest_anew_does(servers):
-    tasks = simulate(poisson(ONE, 0.9 * servers, 3000, 4).workload(), cluster(servers), order="srpt").tasks
-    assert tasks["end"].to_list() == chosen_anew(tasks, lambda left: sorted(left, key=lambda t: (left[t], t))[:servers])
+    jobs = simulate(poisson(ONE, 0.9 * servers, 3000, 4).workload(), cluster(servers), order="srpt").jobs
+    assert jobs["end"].to_list() == chosen_anew(jobs, lambda left: sorted(left, key=lambda t: (left[t], t))[:servers])
 
 
 @pytest.mark.parametrize("servers", [1, 8])
 def test_priorities_end_as_choosing_the_highest_anew_does(servers):
     put = poisson(TWO, 0.9 * servers, 3000, 5)
-    tasks = simulate(put.workload(), cluster(servers), order="priority", preempt=True).tasks
-    assert tasks["end"].to_list() == chosen_anew(
-        tasks, lambda left: sorted(left, key=lambda t: (-put.priority[t], t))[:servers]
+    jobs = simulate(put.workload(), cluster(servers), order="priority", preemption=True).jobs
+    assert jobs["end"].to_list() == chosen_anew(
+        jobs, lambda left: sorted(left, key=lambda t: (-put.priority[t], t))[:servers]
     )
 
 
 @pytest.mark.parametrize("order", ["server_filling", "server_filling_srpt"])
 def test_server_filling_ends_as_choosing_anew_does(order):
     put = poisson(POWERS, 0.9 * FILLED / load(POWERS), 3000, 6)
-    tasks = simulate(put.workload(), cluster(FILLED), order=order).tasks
+    jobs = simulate(put.workload(), cluster(FILLED), order=order).jobs
 
     def choose(left):
         size = (lambda t: (put.need[t] * left[t], t)) if order == "server_filling_srpt" else (lambda t: t)
         return filled(sorted(left, key=size), put.need, FILLED)
 
-    assert tasks["end"].to_list() == chosen_anew(tasks, choose)
+    assert jobs["end"].to_list() == chosen_anew(jobs, choose)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, Workload
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim import full, quick
 from fleetlab.sim._tables import world
-from fleetlab.sim.load import NAMES
 
-TASK = st.fixed_dictionaries(
+JOB = st.fixed_dictionaries(
     {
         "submit": st.integers(0, 12).map(float),
-        "service": st.integers(0, 9).map(float),
+        "runtime": st.integers(0, 9).map(float),
         "instances": st.sampled_from([1, 1, 1, 2, 3, 5]),
         "cpu_milli": st.sampled_from([0, 500, 2000]),
         "memory_mib": st.sampled_from([0, 40]),
@@ -58,35 +58,35 @@ def same(one, two):
     np.testing.assert_array_equal(one.ledger.sum(axis=1), two.ledger.sum(axis=1))
 
 
-@pytest.mark.parametrize("discipline", quick.DISCIPLINES)
-@pytest.mark.parametrize("order", quick.ORDERS)
+@pytest.mark.parametrize("backfill", quick.BACKFILLS)
+@pytest.mark.parametrize("order", quick.STATIC)
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(
-    place=st.sampled_from(NAMES["place"]),
-    workload=st.lists(TASK, min_size=1, max_size=24).map(small),
+    placement=st.sampled_from(PLACEMENTS.names),
+    workload=st.lists(JOB, min_size=1, max_size=24).map(small),
     estimate=st.sampled_from(["oracle", "user"]),
     until=st.sampled_from([None, None, 7.0]),
 )
-def test_the_quick_loop_plays_what_the_full_one_plays(order, place, discipline, workload, estimate, until):
-    if discipline == "easy":
+def test_the_quick_loop_plays_what_the_full_one_plays(order, placement, backfill, workload, estimate, until):
+    if backfill == "easy":
         # The full loop makes a reservation anew in every pass; the quick one too, unless all run times are known: then
         # it stands, and the head may be given another of two places that are as good.
         estimate = "user"
-        place = "best_fit" if place == "random" else place
+        placement = "best_fit" if placement == "random" else placement
     found = world(workload, CLUSTER, estimate=estimate)
-    rules = {"order": order, "discipline": discipline, "place": place, "seed": 3, "until": until}
+    rules = {"order": order, "backfill": backfill, "placement": placement, "seed": 3, "until": until}
     one, two = quick.play(found, **rules), full.play(found, **rules)
     same(one, two)
 
 
 @pytest.mark.parametrize(
-    ("discipline", "place"), [("strict", "best_fit"), ("skip", "best_fit"), ("skip", "fgd"), ("easy", "best_fit")]
+    ("backfill", "placement"), [("none", "best_fit"), ("greedy", "best_fit"), ("greedy", "fgd"), ("easy", "best_fit")]
 )
-def test_both_loops_play_the_built_in_trace_alike(discipline, place):
-    trace = fleetlab.synthesize("pai2020", tasks=1000, seed=5)
+def test_both_loops_play_the_built_in_trace_alike(backfill, placement):
+    trace = fleetlab.synthesize("pai2020", jobs=1000, seed=5)
     tight = Cluster.of(trace.cluster.frame[::25], source="a few of each")
     found = world(trace.workload, tight, estimate="group")
-    rules = {"order": "sjf", "discipline": discipline, "place": place}
+    rules = {"order": "sjf", "backfill": backfill, "placement": placement}
     one, two = quick.play(found, **rules), full.play(found, **rules)
     same(one, two)
     assert one.ledger.sum() > 0

@@ -8,23 +8,23 @@ from fleetlab import Cluster, PolicyError, Workload
 
 
 @fleetlab.order
-def either(s, task, now):
-    return s.weights[0] * s.estimate[task] + s.weights[1] * s.submit[task]
+def either(s, job, now):
+    return s.weights[0] * s.estimate[job] + s.weights[1] * s.submit[job]
 
 
-@fleetlab.place
-def by_cpu(s, task, node):
+@fleetlab.placement
+def by_cpu(s, job, node):
     return s.weights[2] * s.free_cpu[node]
 
 
-def three(service=(10.0, 8.0, 1.0)):
-    """A task that runs when the others come."""
-    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "service": service}).with_columns(gpu_milli=pl.lit(1000))
+def three(runtime=(10.0, 8.0, 1.0)):
+    """A job that runs when the others come."""
+    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "runtime": runtime}).with_columns(gpu_milli=pl.lit(1000))
     return Workload.of(frame, source="hand")
 
 
 def starts(**rules):
-    return fleetlab.simulate(three(), Cluster.uniform(1, 1), **rules).tasks["start"].to_list()
+    return fleetlab.simulate(three(), Cluster.uniform(1, 1), **rules).jobs["start"].to_list()
 
 
 def test_weights_decide_who_is_next():
@@ -38,7 +38,7 @@ def test_weights_decide_where():
     cluster = Cluster.of(nodes, source="hand")
 
     def first(weight):
-        run = fleetlab.simulate(three(), cluster, order=either, place=by_cpu, weights=(0, 1, weight))
+        run = fleetlab.simulate(three(), cluster, order=either, placement=by_cpu, weights=(0, 1, weight))
         return run.placements["node"][0]
 
     assert [first(1), first(-1)] == ["small", "large"]
@@ -59,7 +59,7 @@ def test_other_weights_compile_nothing():
 
 def test_weights_are_in_the_provenance():
     run = fleetlab.simulate(three(), Cluster.uniform(1, 1), order=either, weights=(1, 0.5))
-    assert run.provenance.settings["weights"] == repr([1, 0.5])
+    assert run.provenance.settings["weights"] == [1, 0.5]
 
 
 @pytest.mark.parametrize("weights", [(), (1.0,), (float("nan"), 1.0), (float("inf"), 1.0), ((1.0, 2.0), (3.0, 4.0))])

@@ -152,7 +152,7 @@ CLEAN = {
 
 @pytest.mark.parametrize("text", CLEAN.values(), ids=CLEAN)
 def test_a_file_without_traps_has_no_findings(text, written):
-    assert lint(written(text)).findings == ()
+    assert lint(written(text)).problems == ()
 
 
 def changed(text, old, new):
@@ -359,8 +359,8 @@ PLANTED = [
 def test_a_planted_trap_is_found_where_it_lies(planted, written):
     code, severity, where, text, *gpu = planted
     found = lint(written(text), gpu=gpu[0] if gpu else None)
-    mine = [one for one in found.findings if (one.code, one.severity) == (code, severity)]
-    assert mine, found.findings
+    mine = [one for one in found.problems if (one.code, one.severity) == (code, severity)]
+    assert mine, found.problems
     assert where in mine[0].where
     assert mine[0].what
     assert mine[0].do
@@ -376,25 +376,25 @@ OF_SPECS = [
 
 @pytest.mark.parametrize(("code", "severity", "text"), OF_SPECS)
 def test_a_spec_that_may_not_be_meant_so_is_told(code, severity, text, written):
-    found = lint(written(text, "lab.toml")).findings
+    found = lint(written(text, "lab.toml")).problems
     assert [(one.code, one.severity) for one in found] == [(code, severity)]
 
 
 def test_a_sound_spec_has_no_findings(written):
     text = 'mode = "mps"\ngpu = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000'
-    assert lint(written(text, "lab.toml")).findings == ()
+    assert lint(written(text, "lab.toml")).problems == ()
 
 
 @pytest.mark.parametrize("many", ["0.5", '"500m"', '"1.5"', "-1", '"-1"', "1500u", "true", "one", "[1]"])
 def test_a_card_is_asked_for_in_whole_pieces(many, written):
     """Kubernetes: `must be an integer`, `must be greater than or equal to 0`."""
-    found = lint(written(pod(f"{{cpu: 0.5, nvidia.com/gpu: {many}}}"))).findings
+    found = lint(written(pod(f"{{cpu: 0.5, nvidia.com/gpu: {many}}}"))).problems
     assert [(one.code, one.where) for one in found] == [("K803", "spec.containers[0].resources.limits.nvidia.com/gpu")]
 
 
 @pytest.mark.parametrize("many", ["0", "2", "1.0", '"2"', "1000m", "1e0", "1k"])
 def test_whole_pieces_may_be_written_in_any_way_that_kubernetes_reads(many, written):
-    assert lint(written(pod(f"{{nvidia.com/gpu: {many}}}"))).findings == ()
+    assert lint(written(pod(f"{{nvidia.com/gpu: {many}}}"))).problems == ()
 
 
 def test_every_trap_that_is_looked_for_was_planted():
@@ -406,14 +406,14 @@ def test_every_trap_that_is_looked_for_was_planted():
 
 def test_a_note_that_holds_for_many_is_said_once(written):
     one = changed(HAMI, "20000", "20000, nvidia.com/gpucores: 30")
-    found = lint(written("---\n".join([one] * 5))).findings
+    found = lint(written("---\n".join([one] * 5))).problems
     assert [f.code for f in found] == ["HM01"]
     assert found[0].where.endswith("and 4 more")
 
 
 def test_the_worst_comes_first(written):
     text = changed(changed(UNDER_MPS, "replicas: 4", "replicas: 1"), "renameByDefault: true", "renameByDefault: false")
-    assert [one.severity for one in lint(written(text)).findings] == ["error", "warning", "note"]
+    assert [one.severity for one in lint(written(text)).problems] == ["error", "warning", "note"]
 
 
 @pytest.mark.parametrize(("text", "says"), [("a: 1", "not a file that we know traps of"), ("a: [", "not YAML")])

@@ -1,4 +1,4 @@
-"""Audits: what is planted is found, with time, node and tasks; what is sound is left alone; what is absent is said."""
+"""Audits: what is planted is found, with time, node and jobs; what is sound is left alone; what is absent is said."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload
 from fleetlab.core.trace import PLACEMENTS
-from fleetlab.studies._sweep import exceeded
+from fleetlab.studies.overcommit import overcommitted
 from fleetlab.studies.validate.audits import as_trace
 
 TWO = Cluster.of(
@@ -26,20 +26,20 @@ TWO = Cluster.of(
 
 
 def trace(rows, placed=None, cluster=TWO):
-    """Tasks as (submit, start, end, GPU milli, types), and where they ran as (task, node)."""
+    """Jobs as (submit, start, end, GPU milli, types), and where they ran as (job, node)."""
     schema = {"submit": pl.Float64, "start": pl.Float64, "end": pl.Float64, "gpu_milli": pl.Int32,
               "gpu_types": pl.List(pl.String)}  # fmt: skip
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    workload = Workload.of(frame.with_columns(service=pl.col("end") - pl.col("start")), source="by hand")
+    workload = Workload.of(frame.with_columns(runtime=pl.col("end") - pl.col("start")), source="by hand")
     placements = None
     if placed is not None:
-        spots = [(task, k, node, "completed", rows[task][1], rows[task][2]) for k, (task, node) in enumerate(placed)]
+        spots = [(job, k, node, "completed", rows[job][1], rows[job][2]) for k, (job, node) in enumerate(placed)]
         placements = pl.DataFrame(spots, schema=PLACEMENTS, orient="row").lazy()
     return Trace(workload, Provenance("test", "by hand"), cluster=cluster, placements=placements)
 
 
 def broken(found):
-    return found.violations.select("check", "where", "from", "until", "tasks").rows()
+    return found.violations.select("check", "where", "from", "until", "jobs").rows()
 
 
 def test_a_schedule_that_fits_has_no_violation():
@@ -49,44 +49,44 @@ def test_a_schedule_that_fits_has_no_violation():
 
 def test_at_one_instant_ends_come_before_starts():
     held = pl.DataFrame({"where": "a", "start": [0.0, 5.0], "end": [5.0, 9.0], "amount": [2, 2]})
-    assert exceeded(held, pl.DataFrame({"where": ["a"], "room": [2]})).is_empty()
+    assert overcommitted(held, pl.DataFrame({"where": ["a"], "capacity": [2]})).is_empty()
 
 
 def test_a_spell_of_too_much_is_one_violation_from_its_first_instant_to_its_last():
     held = pl.DataFrame({"where": "a", "start": [0.0, 2.0, 3.0], "end": [8.0, 6.0, 4.0], "amount": [2, 1, 1]})
-    (row,) = exceeded(held, pl.DataFrame({"where": ["a"], "room": [2]})).iter_rows(named=True)
-    assert (row["from"], row["until"], row["held"], row["at"]) == (2.0, 6.0, 4.0, 3.0)
+    (row,) = overcommitted(held, pl.DataFrame({"where": ["a"], "capacity": [2]})).iter_rows(named=True)
+    assert (row["from"], row["until"], row["allocated"], row["at"]) == (2.0, 6.0, 4.0, 3.0)
 
 
-def test_a_node_that_holds_too_many_gpus_is_named_with_time_and_tasks():
+def test_a_node_that_holds_too_many_gpus_is_named_with_time_and_jobs():
     rows = [(0.0, 0.0, 10.0, 1000, []), (0.0, 4.0, 12.0, 2000, []), (0.0, 0.0, 5.0, 1000, [])]
     found = fleetlab.audit(trace(rows, [(0, "a"), (1, "a"), (2, "b")]))
-    assert broken(found) == [("more GPU milli than the node has", "a", 4.0, 10.0, [0, 1])]
+    assert broken(found) == [("more milli-GPU than the node has", "a", 4.0, 10.0, [0, 1])]
 
 
 def test_a_gpu_type_that_holds_too_much_is_found_without_placements():
     rows = [(0.0, 0.0, 10.0, 2000, ["T4"]), (0.0, 4.0, 12.0, 1000, ["T4"]), (0.0, 0.0, 5.0, 1000, [])]
-    assert broken(fleetlab.audit(trace(rows))) == [("more GPU milli than there is", "T4", 4.0, 10.0, [0, 1])]
+    assert broken(fleetlab.audit(trace(rows))) == [("more milli-GPU than the cluster has", "T4", 4.0, 10.0, [0, 1])]
 
 
-def test_tasks_that_may_take_one_of_two_types_count_against_both_together():
+def test_jobs_that_may_take_one_of_two_types_count_against_both_together():
     both = ["T4", "V100"]
     rows = [(0.0, 0.0, 9.0, 2000, ["T4"]), (0.0, 0.0, 9.0, 2000, both), (0.0, 1.0, 9.0, 1000, both)]
     found = broken(fleetlab.audit(trace(rows)))
-    assert ("more GPU milli than there is", "T4|V100", 1.0, 9.0, [0, 1, 2]) in found
+    assert ("more milli-GPU than the cluster has", "T4|V100", 1.0, 9.0, [0, 1, 2]) in found
     assert not any(where == "T4" for _, where, *_ in found)
 
 
 def test_a_node_of_the_wrong_type_and_a_node_that_is_none_are_found():
     rows = [(0.0, 0.0, 5.0, 1000, ["T4"]), (0.0, 0.0, 5.0, 1000, [])]
     assert broken(fleetlab.audit(trace(rows, [(0, "b"), (1, "c")]))) == [
-        ("not one of its GPU types", "b", 0.0, 5.0, [0]), ("no such node", "c", 0.0, 5.0, [1]),
+        ("node of another GPU type", "b", 0.0, 5.0, [0]), ("no such node", "c", 0.0, 5.0, [1]),
     ]  # fmt: skip
 
 
 def test_a_start_before_the_submission_is_found():
     rows = [(0.0, 0.0, 5.0, 1000, []), (3.0, 1.0, 5.0, 1000, [])]
-    assert broken(fleetlab.audit(trace(rows))) == [("a start before its submit", None, 1.0, 3.0, [1])]
+    assert broken(fleetlab.audit(trace(rows))) == [("start before submit", None, 1.0, 3.0, [1])]
 
 
 def test_a_type_that_the_cluster_lacks_is_found():
@@ -94,26 +94,26 @@ def test_a_type_that_the_cluster_lacks_is_found():
     assert ("no node of its GPU types", "H100", 0.0, None, [0]) in broken(found)
 
 
-def test_a_task_without_an_end_speaks_neither_for_nor_against():
+def test_a_job_without_an_end_speaks_neither_for_nor_against():
     rows = [(0.0, 0.0, None, 2000, ["T4"]), (0.0, 1.0, 5.0, 2000, ["T4"])]
     found = fleetlab.audit(trace(rows, [(0, "a"), (1, "a")]))
     assert found.feasible
-    assert found.checks.filter(pl.col("said").str.contains("1 tasks lack a start or an end")).height > 0
+    assert found.checks.filter(pl.col("remark").str.contains("1 jobs without a start or an end")).height > 0
 
 
 def test_of_what_a_cluster_has_nothing_nothing_can_be_held():
     bare = Cluster.of(pl.DataFrame({"node": ["a"], "cpu_milli": [8000]}), source="no GPUs")
     found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], [(0, "a")], cluster=bare))
-    assert "no node has any" in found.checks["said"].to_list()
+    assert "no node has any" in found.checks["remark"].to_list()
     assert broken(found) == [
-        ("more GPU milli than the node has", "a", 0.0, 5.0, [0]),
-        ("more GPU milli than there is", "all", 0.0, 5.0, [0]),
+        ("more milli-GPU than the node has", "a", 0.0, 5.0, [0]),
+        ("more milli-GPU than the cluster has", "all", 0.0, 5.0, [0]),
     ]
 
 
 def test_without_a_cluster_it_says_what_it_could_not_look_at():
     found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], cluster=None))
-    assert found.checks.filter(pl.col("said").str.contains("names no cluster")).height == 1
+    assert found.checks.filter(pl.col("remark").str.contains("has no cluster")).height == 1
     assert found.waits.is_empty()
     assert "no cluster" in found.notes[0]
 
@@ -124,7 +124,7 @@ def test_a_log_of_nothing_or_of_what_cannot_run_is_no_mistake(rows):
 
 
 def test_a_simulated_schedule_is_feasible_and_comes_out_again():
-    made = fleetlab.synthesize("pai2020", tasks=3000, seed=5)
+    made = fleetlab.synthesize("pai2020", jobs=3000, seed=5)
     few = Cluster.of(made.cluster.frame[::8], source="an eighth")
     found = fleetlab.audit(as_trace(fleetlab.simulate(made.workload, few)))
     assert found.feasible
@@ -133,17 +133,17 @@ def test_a_simulated_schedule_is_feasible_and_comes_out_again():
 
 
 def test_a_simulated_schedule_does_not_fit_a_smaller_cluster():
-    made = fleetlab.synthesize("pai2020", tasks=3000, seed=5)
+    made = fleetlab.synthesize("pai2020", jobs=3000, seed=5)
     run = as_trace(fleetlab.simulate(made.workload, made.cluster))
     less = made.cluster.frame.with_columns(gpus=pl.col("gpus") // 2)
     smaller = Trace(run.workload, run.provenance, cluster=Cluster.of(less, source="half"), placements=run.placements)
     found = fleetlab.audit(smaller)
     assert not found.feasible
-    assert found.violations["tasks"].list.len().min() > 0
+    assert found.violations["jobs"].list.len().min() > 0
 
 
 def test_what_a_difference_of_waits_is_stands_beside_its_interval():
-    made = fleetlab.synthesize("pai2020", tasks=4000, seed=1)
+    made = fleetlab.synthesize("pai2020", jobs=4000, seed=1)
     row = fleetlab.audit(made).waits.row(0, named=True)
     assert row["difference"] == pytest.approx(row["simulated"] - row["recorded"])
     assert row["difference low"] < row["difference"] < row["difference high"]
@@ -160,7 +160,7 @@ def test_the_command_prints_checks_violations_and_waits(tmp_path):
     found = json.loads(run("audit", tmp_path / "t", "--json").stdout)
     assert {"checks", "violations", "waits"} <= set(found["tables"])
     assert found["summary"][0]["value"] == 2
-    assert found["tables"]["violations"][0]["tasks"] == [0, 1]
+    assert found["tables"]["violations"][0]["jobs"] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Why do tasks wait? A planted cause is named first, pairs are exact, and the ledger adds up however it is cut."""
+"""Why do jobs wait? A planted cause is named first, pairs are exact, and the ledger adds up however it is cut."""
 
 import json
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,16 +12,17 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadError, cli
+from fleetlab.core import Drain, Scenario
+from fleetlab.sim import order
 from fleetlab.studies._blocks import Blocks
-from fleetlab.studies._crew import play
-from fleetlab.studies.diagnose._changes import LARGEST, Case, change
-from fleetlab.studies.diagnose._ledger import shortages
+from fleetlab.studies.diagnose.changes import LARGEST, what_if
+from fleetlab.studies.diagnose.ledger import shortages
+from fleetlab.studies.workers import Call, run_calls
 
-RULES = {"order": "fifo", "discipline": "skip", "place": "best_fit", "estimate": "oracle", "sharing": "shares"}
 PROBLEMS = {
-    "low utilisation from fractional use",
-    "short tasks queue long",
-    "tasks of many GPUs are hard to place",
+    "low utilization from fractional use",
+    "short jobs queue long",
+    "jobs of many GPUs are hard to place",
     "load imbalance between pools",
     "CPU as the bottleneck",
 }
@@ -48,84 +48,91 @@ def nodes(**kinds):
     return Cluster.of(pl.concat(parts), source="planted")
 
 
-# -- planted causes: every task runs equally long, so that nothing is won by order alone ----------------------------
+@order
+def longest(s, job, now):
+    """Return a key by which the longest job is first."""
+    return -s.estimate[job]
+
+
+# -- planted causes: every job runs equally long, so that nothing is won by order alone ----------------------------
 
 
 def too_few_cpus():
     """Half of the GPUs stand idle, for want of CPUs beside them."""
     n = 1200
-    tasks = work(submit=poisson(n, 2.2), service=[60.0] * n, gpu_milli=[1000] * n, cpu_milli=[8000] * n)
-    return tasks, nodes(A100=(8, 8, 32))
+    jobs = work(submit=poisson(n, 2.2), runtime=[60.0] * n, gpu_milli=[1000] * n, cpu_milli=[8000] * n)
+    return jobs, nodes(A100=(8, 8, 32))
 
 
 def one_scarce_type():
-    """Half of the tasks want the few V100s, while T4s idle."""
+    """Half of the jobs want the few V100s, while T4s idle."""
     n = 1200
     types = [["V100"] if k % 2 else ["T4"] for k in range(n)]
-    tasks = work(submit=poisson(n, 2.2), service=[60.0] * n, gpu_milli=[1000] * n, gpu_types=types)
-    return tasks, nodes(V100=(2, 6, 96), T4=(10, 8, 96))
+    jobs = work(submit=poisson(n, 2.2), runtime=[60.0] * n, gpu_milli=[1000] * n, gpu_types=types)
+    return jobs, nodes(V100=(2, 6, 96), T4=(10, 8, 96))
 
 
 def a_giant_gang():
     """Now and then a gang wants the whole cluster: all others wait behind it."""
     n = 1200
     giant = [40 if k % 100 == 50 else 1 for k in range(n)]
-    service = [20.0 if g > 1 else 60.0 for g in giant]
-    return work(submit=poisson(n, 8.0), service=service, gpu_milli=[1000] * n, instances=giant), nodes(A100=(20, 2, 96))
+    runtime = [20.0 if g > 1 else 60.0 for g in giant]
+    return work(submit=poisson(n, 8.0), runtime=runtime, gpu_milli=[1000] * n, instances=giant), nodes(A100=(20, 2, 96))
 
 
 def fragments():
-    """Tasks of five GPUs on nodes of eight: three of every eight are free, and of no use."""
+    """Jobs of five GPUs on nodes of eight: three of every eight are free, and of no use."""
     n = 1200
-    return work(submit=poisson(n, 6.0), service=[60.0] * n, gpu_milli=[5000] * n), nodes(A100=(10, 8, 96))
+    return work(submit=poisson(n, 6.0), runtime=[60.0] * n, gpu_milli=[5000] * n), nodes(A100=(10, 8, 96))
 
 
 @pytest.mark.parametrize(
-    ("planted", "discipline", "first", "reason"),
+    ("planted", "backfill", "first", "reason"),
     [
-        (too_few_cpus, "skip", "cpu", "cpu"),
-        (one_scarce_type, "skip", "types", "gpu_type"),
-        (a_giant_gang, "strict", "gangs", "head"),
-        (fragments, "skip", "fragments", "fragment"),
+        (too_few_cpus, "greedy", "cpu", "cpu"),
+        (one_scarce_type, "greedy", "types", "gpu_type"),
+        (a_giant_gang, "none", "gangs", "head_of_line"),
+        (fragments, "greedy", "fragmentation", "fragmentation"),
     ],
 )
-def test_a_planted_cause_is_named_first(planted, discipline, first, reason):
-    found = fleetlab.diagnose(*planted(), discipline=discipline)
-    scarce = found.tables()["waiting"].sort("with its queue", descending=True)["reason"][0]
-    assert (found.first, scarce) == (first, reason)
-    assert any(said.startswith("ledger and changes agree") for said in found.findings)
+def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
+    found = fleetlab.diagnose(*planted(), backfill=backfill)
+    scarce = found.tables()["waiting"].sort("share with queue", descending=True)["reason"][0]
+    assert (found.best_change, scarce) == (first, reason)
+    assert any(line.startswith("Wait ledger and changes agree") for line in found.findings)
 
 
 def test_behind_a_giant_gang_the_gang_is_named():
-    tasks, cluster = a_giant_gang()
-    found = fleetlab.diagnose(tasks, cluster, discipline="strict", changes=["backfill"])
-    who = found.tables()["heads"]["task"][0]
-    assert tasks.frame["instances"][who] == 40
-    assert any(f"who held up most was task {who} (40 instances, 40 GPUs)" in said for said in found.findings)
+    jobs, cluster = a_giant_gang()
+    found = fleetlab.diagnose(jobs, cluster, backfill="none", changes=["backfill"])
+    job = found.tables()["blocking jobs"]["job"][0]
+    assert jobs.frame["instances"][job] == 40
+    assert any(f"Job {job} (40 instances, 40 GPUs) blocked the queue most" in line for line in found.findings)
 
 
 def test_who_held_up_most_is_who_most_waited_behind():
-    # The gang waits for both GPUs from 1 to 10; behind it one task from 2 on, another from 6 on.
-    tasks = work(
-        submit=[0.0, 1.0, 2.0, 6.0], service=[10.0] * 4, gpu_milli=[1000] * 4, instances=[1, 2, 1, 1]
+    # The gang waits for both GPUs from 1 to 10; behind it one job from 2 on, another from 6 on.
+    jobs = work(
+        submit=[0.0, 1.0, 2.0, 6.0], runtime=[10.0] * 4, gpu_milli=[1000] * 4, instances=[1, 2, 1, 1]
     )  # fmt: skip
-    heads = fleetlab.diagnose(tasks, Cluster.uniform(1, 2), discipline="strict", changes=["gangs"]).tables()["heads"]
+    heads = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), backfill="none", changes=["gangs"]).tables()["blocking jobs"]
     first = heads.row(0, named=True)
-    assert (first["task"], first["blocked"], first["behind"]) == (1, 9.0, 8.0 + 4.0)
+    assert (first["job"], first["blocked"], first["behind"]) == (1, 9.0, 8.0 + 4.0)
 
 
-def test_where_short_tasks_could_pass_a_giant_gang_backfill_helps():
+def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
     n = 600
     giant = [40 if k % 50 == 25 else 1 for k in range(n)]
-    service = [60.0 if g == 1 and k % 4 == 0 else 5.0 for k, g in enumerate(giant)]
-    tasks = work(submit=poisson(n, 1.5), service=service, gpu_milli=[1000] * n, instances=giant)
-    found = fleetlab.diagnose(tasks, nodes(A100=(20, 2, 96)), discipline="strict", changes=["backfill", "cpu", "nodes"])
-    assert found.first == "backfill"
+    runtime = [60.0 if g == 1 and k % 4 == 0 else 5.0 for k, g in enumerate(giant)]
+    jobs = work(submit=poisson(n, 1.5), runtime=runtime, gpu_milli=[1000] * n, instances=giant)
+    found = fleetlab.diagnose(jobs, nodes(A100=(20, 2, 96)), backfill="none", changes=["backfill", "cpu", "nodes"])
+    assert found.best_change == "backfill"
 
 
 def test_where_ledger_and_changes_agree_it_is_said():
-    found = fleetlab.diagnose(*a_giant_gang(), discipline="strict", changes=["gangs", "nodes"])
-    assert any(said.startswith("ledger and changes agree: with the queue for it, `head`") for said in found.findings)
+    found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
+    agree = "Wait ledger and changes agree: with time in the queue attributed, the main shortage is `head_of_line`"
+    assert any(line.startswith(agree) for line in found.findings)
 
 
 def test_where_they_differ_it_is_said_why():
@@ -133,25 +140,25 @@ def test_where_they_differ_it_is_said_why():
     n = 1200
     types = [["V100"] if k % 8 == 0 else ["T4"] for k in range(n)]
     cpus = [1000 if t == ["V100"] else 8000 for t in types]
-    tasks = work(submit=poisson(n, 2.0), service=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
-    found = fleetlab.diagnose(tasks, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
-    said = next(said for said in found.findings if said.startswith("ledger and changes differ"))
-    assert "`gpu_type` is first in the ledger" in said
-    assert "CPU unlimited helps most, and takes nothing of it away. No change that was tried removes `gpu_type`" in said
+    jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
+    found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
+    line = next(line for line in found.findings if line.startswith("Wait ledger and changes differ"))
+    assert "the main shortage is `gpu_type`" in line
+    assert "unlimited CPU helps most, and removes none of it. No simulated change removes `gpu_type`." in line
 
 
 def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
     at, gpus = np.arange(300) * 100.0, [16_000 if k % 3 == 0 else 1000 for k in range(300)]
-    quiet = {"submit": at, "service": [10.0] * 300, "gpu_milli": gpus}
+    quiet = {"submit": at, "runtime": [10.0] * 300, "gpu_milli": gpus}
     seen = work(**quiet, start=at + 50.0, end=at + 60.0)
     found = fleetlab.diagnose(seen, nodes(A100=(1, 8, 96)), changes=["nothing"])
     assert found.findings == (
-        "in the replay nobody waits; the log recorded a mean wait of 50 s (`fleetlab audit` compares them); "
-        "100 tasks can never run here",
+        "No job waits in the simulation; in the log, the mean wait is 50 s (95 % CI 50 to 50 s) "
+        "(see `fleetlab audit`); 100 jobs cannot run on this cluster.",
     )
     small = work(**quiet | {"gpu_milli": [1000] * 300})
     found = fleetlab.diagnose(small, nodes(A100=(1, 8, 96)), changes=["nothing"])
-    assert found.findings == ("nobody waits: there is nothing to mend",)
+    assert found.findings == ("No job waits in the simulation.",)
 
 
 @pytest.mark.parametrize(
@@ -160,44 +167,45 @@ def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
      (16, "2 more A100 nodes (+12 %)"), (200, "10 % more A100 nodes")],
 )  # fmt: skip
 def test_a_tenth_more_is_called_so_only_where_it_is(there, title):
-    assert change("nodes:A100", nodes(A100=(there, 8, 96)).frame, RULES).title == title
+    jobs = work(submit=[0.0])
+    assert what_if("nodes:A100", Scenario.of(jobs, nodes(A100=(there, 8, 96)))).title == title
 
 
 # -- pairs -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("discipline", ["strict", "skip", "easy"])
-def test_a_null_change_gives_exactly_zero(discipline):
-    tasks = fleetlab.synthesize("pai2020", tasks=1500, seed=3).workload
-    cluster = nodes(MISC=(12, 8, 96), T4=(20, 2, 96))  # some tasks are refused: they name other types
-    found = fleetlab.diagnose(tasks, cluster, discipline=discipline, changes=["nothing"])
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy"])
+def test_a_null_change_gives_exactly_zero(backfill):
+    jobs = fleetlab.synthesize("pai2020", jobs=1500, seed=3).workload
+    cluster = nodes(MISC=(12, 8, 96), T4=(20, 2, 96))  # some jobs are refused: they name other types
+    found = fleetlab.diagnose(jobs, cluster, backfill=backfill, changes=["nothing"])
     row = found.tables()["changes"].row(0, named=True)
     assert found.summary()[0].value > 0
     assert {row[c] for c in row if c.split(" ")[-1] in ("change", "low", "high") and c != "change"} == {0.0}
-    assert (row["sure"], row["verdict"], row["GPU-hours"], row["cost"]) == (0.5, "not sure", 0.0, 0.0)
+    assert (row["P(lower)"], row["verdict"], row["GPU-hours"], row["cost"]) == (0.5, "not significant", 0.0, 0.0)
 
 
 def test_a_split_gang_has_waited_when_its_last_instance_runs():
-    tasks = work(submit=[0.0, 0.0], service=[10.0, 5.0], gpu_milli=[1000, 1000], instances=[1, 2])
-    found = fleetlab.diagnose(tasks, Cluster.uniform(1, 2), changes=["gangs"])
+    jobs = work(submit=[0.0, 0.0], runtime=[10.0, 5.0], gpu_milli=[1000, 1000], instances=[1, 2])
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), changes=["gangs"])
     row = found.tables()["changes"].row(0, named=True)
     # As it is the gang waits for 10 s; split, its second instance follows its first after 5.
     assert (row["mean wait"], row["mean change"]) == (2.5, -2.5)
 
 
 def test_a_tenth_more_nodes_costs_their_hours():
-    tasks = work(submit=[0.0, 7200.0], service=[10.0, 10.0], gpu_milli=[1000, 1000])
+    jobs = work(submit=[0.0, 7200.0], runtime=[10.0, 10.0], gpu_milli=[1000, 1000])
     prices = Prices(per_gpu_hour={"A100": 3.0, "T4": 0.5})
-    found = fleetlab.diagnose(tasks, nodes(A100=(20, 8, 96), T4=(4, 2, 96)), changes=["nodes"], prices=prices)
+    found = fleetlab.diagnose(jobs, nodes(A100=(20, 8, 96), T4=(4, 2, 96)), changes=["nodes"], prices=prices)
     rows = {r["change"]: r for r in found.tables()["changes"].iter_rows(named=True)}
     assert (rows["nodes:A100"]["GPU-hours"], rows["nodes:A100"]["cost"]) == (2 * 8 * 2, 2 * 8 * 2 * 3.0)
     assert (rows["nodes:T4"]["GPU-hours"], rows["nodes:T4"]["cost"]) == (1 * 2 * 2, 1 * 2 * 2 * 0.5)
 
 
 def test_what_would_change_nothing_is_not_tried():
-    found = fleetlab.diagnose(*fragments(), order="sjf", discipline="easy")
-    assert set(found.tables()["changes"]["change"]) == {"fragments", "nodes:A100"}
-    assert sum("not tried" in note for note in found.notes) == 7
+    found = fleetlab.diagnose(*fragments(), order="sjf", backfill="easy")
+    assert set(found.tables()["changes"]["change"]) == {"fragmentation", "nodes:A100"}
+    assert sum("not simulated" in note for note in found.notes) == 7
 
 
 @pytest.mark.slow
@@ -210,9 +218,8 @@ def test_processes_of_their_own_find_the_same():
 @given(kinds=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 16), st.integers(1, 128)), min_size=1, max_size=4))
 @settings(max_examples=30, deadline=None)
 def test_a_cluster_without_fragments_has_all_that_there_was(kinds):
-    cluster = nodes(**{f"T{k}": kind for k, kind in enumerate(kinds)}).frame
-    tasks = work(submit=[0.0]).frame
-    merged = change("fragments", cluster, RULES).make(Case(tasks, cluster, RULES)).nodes
+    scenario = Scenario.of(work(submit=[0.0]), nodes(**{f"T{k}": kind for k, kind in enumerate(kinds)}))
+    cluster, merged = scenario.cluster.frame, what_if("fragmentation", scenario).apply(scenario).cluster.frame
     amounts = ["gpus", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib"]
     sums = [frame.select(pl.col(amounts).cast(pl.Int64).sum()).row(0) for frame in (cluster, merged)]
     assert sums[0] == sums[1]
@@ -223,7 +230,7 @@ def test_a_cluster_without_fragments_has_all_that_there_was(kinds):
 
 
 def test_the_interval_of_a_paired_difference_holds_the_truth():
-    # Differences with a long memory: tasks one by one would give an interval far too narrow.
+    # Differences with a long memory: jobs one by one would give an interval far too narrow.
     inside, naive, runs, n = 0, 0, 200, 4000
     rng = np.random.default_rng(1)
     submit = np.arange(n, dtype=float)
@@ -257,7 +264,7 @@ def test_the_interval_of_a_share_ends_at_none_and_at_all():
     assert blocks.share(whole - part, whole)[1] == 0
 
 
-def test_few_tasks_have_no_interval():
+def test_few_jobs_have_no_interval():
     assert np.isnan(Blocks.cut(np.arange(50.0)).mean(np.ones(50))[1:]).all()
 
 
@@ -267,48 +274,48 @@ def test_few_tasks_have_no_interval():
 @pytest.fixture(scope="module")
 def busy():
     """A small part of the built-in trace on too few nodes."""
-    trace = fleetlab.synthesize("pai2020", tasks=2000, seed=1)
+    trace = fleetlab.synthesize("pai2020", jobs=2000, seed=1)
     cluster = nodes(MISC=(20, 8, 96), T4=(30, 2, 96), V100=(5, 8, 96), P100=(20, 2, 64), V100M32=(3, 8, 96))
     run = fleetlab.simulate(trace.workload, cluster)
-    return run, fleetlab.diagnose(trace.workload, cluster, usage=trace.usage, changes=["cpu", "types"])
+    return run, fleetlab.diagnose(trace, cluster, changes=["cpu", "types"])
 
 
 def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
     run, found = busy
     tables = found.tables()
-    assert tables["waiting"]["seconds"].sum() == pytest.approx(run.tasks["wait"].sum(), rel=1e-12)
+    assert tables["waiting"]["seconds"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
     for name in ("by pool", "by request", "by gang size", "by hour"):
         assert tables[name]["share"].sum() == pytest.approx(1.0)
-        assert (tables[name]["tasks"].sum(), tables[name]["mean wait"].dot(tables[name]["tasks"])) == (
-            run.tasks.height,
-            pytest.approx(run.tasks["wait"].sum()),
+        assert (tables[name]["jobs"].sum(), tables[name]["mean wait"].dot(tables[name]["jobs"])) == (
+            run.jobs.height,
+            pytest.approx(run.jobs["wait"].sum()),
         )
 
 
 def test_the_queue_is_shared_out_over_what_is_scarce_and_nothing_is_lost(busy):
     waiting = busy[1].tables()["waiting"]
-    assert waiting["with its queue"].sum() == pytest.approx(1.0)
-    assert waiting.filter(pl.col("reason") == "order")["with its queue"][0] == 0
+    assert waiting["share with queue"].sum() == pytest.approx(1.0)
+    assert waiting.filter(pl.col("reason") == "queue_order")["share with queue"][0] == 0
 
 
 def test_who_queues_for_a_type_is_not_charged_to_the_cpus_of_another():
-    # Hand-made: T4 tasks lack CPUs for 1 s and queue for 2, V100 tasks lack their type for 3 s and queue for 4.
-    ledger = pl.DataFrame({"order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
-    tasks = pl.DataFrame({"gpu_types": [["T4"], ["V100"]], "gpu_milli": [1000, 1000]})
-    assert shortages(ledger, tasks) == {"order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
+    # Hand-made: T4 jobs lack CPUs for 1 s and queue for 2, V100 jobs lack their type for 3 s and queue for 4.
+    ledger = pl.DataFrame({"queue_order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
+    jobs = pl.DataFrame({"gpu_types": [["T4"], ["V100"]], "gpu_milli": [1000, 1000]})
+    assert shortages(ledger, jobs) == {"queue_order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
 
 
 def test_the_tail_is_who_waited_longest(busy):
     run, found = busy
-    tail = found.tables()["tail"]
-    assert tail["wait"].to_list() == run.tasks["wait"].sort(descending=True).head(tail.height).to_list()
+    tail = found.tables()["longest waits"]
+    assert tail["wait"].to_list() == run.jobs["wait"].sort(descending=True).head(tail.height).to_list()
 
 
 def test_hours_are_those_of_the_clock_of_the_log():
-    tasks = Workload.of(
-        pl.DataFrame({"submit": [0.0, 3600.0], "service": [1.0, 1.0]}), source="x", epoch=0.0, zone="Asia/Shanghai"
+    jobs = Workload.of(
+        pl.DataFrame({"submit": [0.0, 3600.0], "runtime": [1.0, 1.0]}), source="x", epoch=0.0, zone="Asia/Shanghai"
     )
-    found = fleetlab.diagnose(tasks, Cluster.uniform(1, 1), changes=["nothing"])
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"])
     assert found.tables()["by hour"]["hour"].to_list() == [8, 9]
 
 
@@ -316,30 +323,59 @@ def test_hours_are_those_of_the_clock_of_the_log():
 
 
 def test_the_five_open_problems_have_a_figure_each(busy):
-    checks = busy[1].tables()["checks"]
-    assert set(checks["check"]) == PROBLEMS
-    assert set(checks.filter(pl.col("value").is_not_null())["check"]) == PROBLEMS
+    problems = busy[1].tables()["open problems"]
+    assert set(problems["problem"]) == PROBLEMS
+    assert set(problems.filter(pl.col("value").is_not_null())["problem"]) == PROBLEMS
 
 
-def test_without_long_tasks_nobody_knows_whether_short_ones_wait_longer():
-    tasks = work(submit=np.arange(50.0), service=[60.0] * 50, gpu_milli=[1000] * 50)
-    checks = fleetlab.diagnose(tasks, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["checks"]
-    rows = checks.filter(pl.col("check") == "short tasks queue long")
-    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found"])) == (True, None, {"–"})
+def test_without_long_jobs_nobody_knows_whether_short_ones_wait_longer():
+    jobs = work(submit=np.arange(50.0), runtime=[60.0] * 50, gpu_milli=[1000] * 50)
+    problems = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["open problems"]
+    rows = problems.filter(pl.col("problem") == "short jobs queue long")
+    assert (rows["value"][0] > 90, rows["value"][1], set(rows["here"])) == (True, None, {"–"})
 
 
 def test_gpus_without_cpus_are_counted():
     # Two nodes of four GPUs and eight CPUs; on the first one GPU and all CPUs are held all along: three are of no use.
-    tasks = work(
-        submit=[0.0, 100.0], service=[1000.0, 1000.0], gpu_milli=[1000, 1000], cpu_milli=[8000, 8000], user=["a", "b"]
+    jobs = work(
+        submit=[0.0, 100.0], runtime=[1000.0, 1000.0], gpu_milli=[1000, 1000], cpu_milli=[8000, 8000], user=["a", "b"]
     )
-    usage = pl.LazyFrame({"task": [0, 1], "gpu_milli": [250.0, 150.0]})
-    found = fleetlab.diagnose(tasks, nodes(A100=(2, 4, 8)), usage=usage, changes=["nothing"])
-    figure = {r["figure"]: r["value"] for r in found.tables()["checks"].iter_rows(named=True)}
+    usage = pl.LazyFrame({"job": [0, 1], "gpu_milli": [250.0, 150.0]})
+    trace = Trace(jobs, fleetlab.Provenance("make", "by hand"), cluster=nodes(A100=(2, 4, 8)), usage=usage)
+    found = fleetlab.diagnose(trace, changes=["nothing"])
+    figure = {r["measure"]: r["value"] for r in found.tables()["open problems"].iter_rows(named=True)}
     assert figure["GPUs free on nodes with less than 8 vCPU free"] == pytest.approx(100 * 3 / 8)
-    assert figure["vCPU a GPU, asked: more than offered in A100"] == 8.0
-    assert figure["GPU time used, of that asked for"] == pytest.approx(20.0)
-    assert figure["vCPU a GPU, offered"] == 2.0
+    assert figure["vCPU per GPU, requested: more than nodes have in A100"] == 8.0
+    assert figure["GPU time used, of that requested"] == pytest.approx(20.0)
+    assert figure["vCPU per GPU, of nodes"] == 2.0
+
+
+# -- any scenario ----------------------------------------------------------------------------------------------------
+
+
+def test_preemption_events_quota_and_own_orders_are_diagnosed():
+    n = 300
+    jobs = work(submit=poisson(n, 8.0), runtime=[60.0] * n, gpu_milli=[1000] * n, user=["a", "b"] * (n // 2))
+    scenario = Scenario.of(
+        jobs, nodes(A100=(2, 4, 96)), order=longest, preemption=True, quota=6, load=1.2,
+        events=[Drain(100.0, 200.0, pool="A100")],
+    )  # fmt: skip
+    changes = ["fragmentation", "backfill", "nodes", "nothing"]
+    found = fleetlab.diagnose(scenario, changes=changes)
+    rows = {row["change"]: row for row in found.tables()["changes"].iter_rows(named=True)}
+    assert set(rows) == {"nodes:A100", "nothing"}
+    assert rows["nothing"]["mean change"] == 0
+    assert rows["nodes:A100"]["mean change"] < 0
+    notes = "; ".join(found.notes)
+    assert "EASY backfill: not simulated, preemption cannot be combined with reservations" in notes
+    assert "no fragmentation: not simulated, node events name nodes" in notes
+
+
+def test_jobs_that_do_not_complete_are_counted_and_left_out():
+    jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
+    assert found.findings[0].startswith("The mean wait is 4.5 s, of the 2 jobs that completed (1 do not complete).")
+    assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 
 
 # -- mistakes, and the command ---------------------------------------------------------------------------------------
@@ -350,39 +386,39 @@ def test_gpus_without_cpus_are_counted():
     [
         ({"changes": ["cpus"]}, PolicyError, "no change by that name: `cpus`; did you mean cpu?"),
         ({"changes": ["nodes:H100"]}, PolicyError, "no change by that name: `nodes:H100`"),
-        ({"changes": []}, PolicyError, "a diagnosis needs something to change"),
+        ({"changes": []}, PolicyError, "a diagnosis needs at least one change"),
         ({"workers": -1}, WorkloadError, "a number of processes is not below 0: -1"),
-        ({"discipline": "eazy"}, PolicyError, "did you mean easy?"),
+        ({"backfill": "eazy"}, PolicyError, "did you mean easy?"),
         ({"prices": Prices(per_gpu_hour={"T4": 1.0})}, WorkloadError, "no price for an hour of a GPU of type: `A100`"),
     ],
 )
 def test_a_mistake_is_said(settings, kind, error):
-    tasks = work(submit=[0.0], service=[1.0], gpu_milli=[1000])
+    jobs = work(submit=[0.0], runtime=[1.0], gpu_milli=[1000])
     with pytest.raises(kind) as e:
-        fleetlab.diagnose(tasks, nodes(A100=(1, 8, 96)), **settings)
+        fleetlab.diagnose(jobs, nodes(A100=(1, 8, 96)), **settings)
     assert error in str(e.value)
 
 
-@pytest.mark.parametrize("columns", [{"submit": []}, {"submit": [0.0], "gpu_milli": [9000], "service": [1.0]}])
+@pytest.mark.parametrize("columns", [{"submit": []}, {"submit": [0.0], "gpu_milli": [9000], "runtime": [1.0]}])
 def test_a_workload_of_which_nothing_can_run_is_refused(columns):
     frame = pl.DataFrame(columns, schema_overrides={"submit": pl.Float64})
-    with pytest.raises(WorkloadError, match="no task that could run"):
+    with pytest.raises(WorkloadError, match="no job completes on this cluster"):
         fleetlab.diagnose(Workload.of(frame, source="none"), Cluster.uniform(1, 8))
 
 
 @pytest.mark.parametrize(
     ("columns", "lacks"),
     [
-        ({"cpu_milli": [1000, 1000]}, "2 ask for more `cpu_milli` than any node has (0)"),
-        ({"gpu_milli": [9000, 20_000]}, "2 ask for more `gpus` than any node has (8)"),
+        ({"cpu_milli": [1000, 1000]}, "2 request more `cpu_milli` than any node has (0)"),
+        ({"gpu_milli": [9000, 20_000]}, "2 request more `gpus` than any node has (8)"),
         ({"gpu_types": [["T4"], ["H100"]]}, "2 name only GPU types that no node has"),
-        ({"cpu_milli": [0, 4], "memory_mib": [9, 9]}, "2 ask for more `memory_mib` than any node has (0), 1 "),
-        ({"service": [None, None]}, "of 2 the run time is not known"),
+        ({"cpu_milli": [0, 4], "memory_mib": [9, 9]}, "2 request more `memory_mib` than any node has (0), 1 "),
+        ({"runtime": [None, None]}, "the runtime of 2 is unknown"),
     ],
 )  # fmt: skip
 def test_where_nothing_can_run_it_is_said_what_no_node_has(columns, lacks):
-    asked = {"submit": [0.0, 1.0], "service": [1.0, 1.0], "gpu_milli": [1000, 1000]} | columns
-    frame = pl.DataFrame(asked, schema_overrides={"service": pl.Float64})
+    asked = {"submit": [0.0, 1.0], "runtime": [1.0, 1.0], "gpu_milli": [1000, 1000]} | columns
+    frame = pl.DataFrame(asked, schema_overrides={"runtime": pl.Float64})
     bare = Cluster.of(pl.DataFrame({"node": ["a"], "gpus": [8], "gpu_type": ["A"]}), source="bare")
     with pytest.raises(WorkloadError) as e:
         fleetlab.diagnose(Workload.of(frame, source="none"), bare)
@@ -390,22 +426,23 @@ def test_where_nothing_can_run_it_is_said_what_no_node_has(columns, lacks):
 
 
 def test_the_command_prints_findings_first_and_json_has_them_too(capsys, tmp_path):
-    tasks, cluster = too_few_cpus()
-    Trace(tasks, cluster=cluster, provenance=fleetlab.Provenance("make", "planted")).save(tmp_path / "t")
+    jobs, cluster = too_few_cpus()
+    Trace(jobs, cluster=cluster, provenance=fleetlab.Provenance("make", "planted")).save(tmp_path / "t")
     said = []
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit, match="0"):
             cli.main(["diagnose", str(tmp_path / "t"), "--changes", "cpu,backfill", *more])
         said.append(capsys.readouterr().out)
-    found = json.loads(said[1])["tables"]
-    assert said[0].startswith(found["findings"][0]["finding"])
-    assert found["changes"][0]["change"] == "cpu"
+    found = json.loads(said[1])
+    assert said[0].startswith(found["findings"][0])
+    assert found["tables"]["changes"][0]["change"] == "cpu"
 
 
 @pytest.mark.slow
 def test_a_process_that_fails_is_an_error_with_a_hint():
+    call = Call(Scenario.of(*too_few_cpus()), {"no such argument": 1})
     with pytest.raises(WorkloadError, match="ended with status") as e:
-        play("fleetlab.studies.diagnose._runs:one", [{"folder": "nowhere"}], Path(), workers=1, done=lambda _: None)
+        run_calls("fleetlab.studies.diagnose.runs:measure", [call], workers=1, done=lambda _: None)
     assert "memory" in e.value.hint
 
 
@@ -414,9 +451,9 @@ def test_a_process_that_fails_is_an_error_with_a_hint():
     [["diagnose", "--changes", "nothing", "--workers", "0"], ["capacity", "--slo", "p50 wait < 9e9"], ["model"]],
 )
 def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tmp_path, words):
-    trace = fleetlab.synthesize("pai2020", tasks=300, seed=1)
+    trace = fleetlab.synthesize("pai2020", jobs=300, seed=1)
     replace(trace, notes=("48 jobs name partitions",)).save(tmp_path / "log")
     with suppress(SystemExit):
         cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
-    notes = [row["note"] for row in json.loads(capsys.readouterr().out)["tables"]["notes"]]
+    notes = json.loads(capsys.readouterr().out)["notes"]
     assert notes[-1] == "of the trace: 48 jobs name partitions"

@@ -16,9 +16,20 @@ from fleetlab._student import student
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, with_controls
 from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
-from fleetlab.studies.validate._arrivals import Law
-from fleetlab.studies.validate._busy import busy_nodes
-from fleetlab.studies.validate._line import AGREES, CHANCE, DIFFERS, KNOWN, VAGUE, Line, agree, each_of, exactly, table
+from fleetlab.studies.validate.arrivals import RuntimeLaw
+from fleetlab.studies.validate.busy_nodes import busy_nodes
+from fleetlab.studies.validate.line import (
+    AGREES,
+    CHANCE,
+    DIFFERS,
+    INCONCLUSIVE,
+    KNOWN,
+    Line,
+    agree,
+    each_of,
+    exactly,
+    table,
+)
 
 
 def silent(_what, _done, _share):
@@ -29,21 +40,21 @@ def silent(_what, _done, _share):
 
 
 @order
-def backwards(s, task, now):
+def backwards(s, job, now):
     """First come, first served; but of those that come at one instant, the last."""
-    return s.submit[task] - 1e-6 * task
+    return s.submit[job] - 1e-6 * job
 
 
 @order
-def priority_backwards(s, task, now):
+def priority_backwards(s, job, now):
     """The highest priority first; of equals, who came last."""
-    return -s.priority[task] - 1e-9 * task
+    return -s.priority[job] - 1e-9 * job
 
 
 def with_order(word, other):
-    def simulated(workload, cluster, **rules):
+    def simulated(workload, cluster, **words):
         return simulate(
-            workload, cluster, **(rules | {"order": other} if rules.get("order", "fifo") == word else rules)
+            workload, cluster, **(words | {"order": other} if words.get("order", "fifo") == word else words)
         )
 
     return simulated
@@ -51,59 +62,61 @@ def with_order(word, other):
 
 @pytest.fixture(scope="module")
 def equal():
-    return schedules.compare(simulate, seed=0, tell=silent)
+    return schedules.compare(simulate, seed=0, progress=silent)
 
 
 def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
-    assert [line.case for line in equal if line.found.value != line.expected] == []
+    assert [line.case for line in equal if line.simulated.value != line.expected] == []
     assert len(equal) >= 20
 
 
 @pytest.mark.parametrize(("word", "other"), [("fifo", backwards), ("priority", priority_backwards)])
 def test_a_simulator_that_breaks_ties_the_other_way_fails(word, other):
-    lines = schedules.compare(with_order(word, other), seed=0, tell=silent)
+    lines = schedules.compare(with_order(word, other), seed=0, progress=silent)
     failed = {line.case for line in lines if line.verdict(each_of(lines)) == DIFFERS}
     assert not agree(lines)
     assert {case for case in failed if case.startswith(f"{word}/") or case.startswith(f"{word},")}
 
 
-def test_a_simulator_that_lets_tasks_pass_a_gang_fails():
-    def passing(workload, cluster, **rules):
-        return simulate(workload, cluster, **(rules | {"discipline": "skip"}))
+def test_a_simulator_that_lets_jobs_pass_a_gang_fails():
+    def passing(workload, cluster, **words):
+        return simulate(workload, cluster, **(words | {"backfill": "greedy"}))
 
-    lines = schedules.compare(passing, seed=0, tell=silent)
+    lines = schedules.compare(passing, seed=0, progress=silent)
     assert [line.case for line in lines if line.verdict() == DIFFERS] == [
-        "gangs of 1, 2, 4 and 8 in a strict line, 8 GPUs"
+        "gangs of 1, 2, 4 and 8 without backfill, 8 GPUs"
     ]
 
 
 def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
-    def last(s, task, node):
+    def last(s, job, node):
         return -1.0 * node
 
-    def from_the_end(workload, cluster, **rules):
-        return simulate(workload, cluster, **(rules | {"place": last} if rules.get("place") == "first_fit" else rules))
+    def from_the_end(workload, cluster, **words):
+        return simulate(
+            workload, cluster, **(words | {"placement": last} if words.get("placement") == "first_fit" else words)
+        )
 
-    lines = schedules.compare(from_the_end, seed=0, tell=silent)
+    lines = schedules.compare(from_the_end, seed=0, progress=silent)
     assert [line.case.split(",")[0] for line in lines if line.verdict() == DIFFERS] == ["first_fit"]
 
 
 def test_bursts_have_ties_that_matter():
-    for case in schedules._everybody_fits():
-        put = case.input(0)
-        starts = np.array(case.recursion(put, case.servers))
-        assert (np.diff(put.submit) == 0).mean() > 0.5
-        assert (starts > put.submit).mean() > 0.2
+    for case in schedules._single_gpu():
+        stream = case.input(0)
+        starts = np.array(case.recursion(stream, case.servers))
+        assert (np.diff(stream.submit) == 0).mean() > 0.5
+        assert (starts > stream.submit).mean() > 0.2
 
 
 # -- recursions, by hand -------------------------------------------------------------------------------------------
 
 
-def put_in(gap, service, *, need=None, priority=None):
+def put_in(gap, runtime, *, need=None, priority=None):
     count = len(gap)
     ones, zeros = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    return schedules.Input(
-        np.array(gap, dtype=float), zeros, np.array(service, dtype=float),
+    return schedules.JobStream(
+        np.array(gap, dtype=float), zeros, np.array(runtime, dtype=float),
         ones if need is None else np.array(need), zeros if priority is None else np.array(priority),
     )  # fmt: skip
 
@@ -117,18 +130,18 @@ def test_a_gang_at_the_head_keeps_all_behind_it():
 
 
 def test_the_lowest_key_goes_first_and_of_equals_who_came_first():
-    put = put_in([0, 0, 0, 0], [4, 3, 1, 3])
-    assert schedules.lowest_first(lambda p: p.service.tolist())(put, 1) == [7, 1, 0, 4]
+    stream = put_in([0, 0, 0, 0], [4, 3, 1, 3])
+    assert schedules.lowest_first(lambda p: p.runtime.tolist())(stream, 1) == [7, 1, 0, 4]
 
 
 def test_the_shortest_left_puts_others_off():
-    recursion = schedules.chosen_anew(schedules.shortest_left)
+    recursion = schedules.with_preemption(schedules.shortest_left)
     assert recursion(put_in([0, 1], [5, 2]), 1) == [7, 3]
 
 
 def test_server_filling_takes_the_largest_of_the_shortest_line_that_fills():
-    put = put_in([0, 0, 0], [1, 1, 1], need=[1, 2, 1])
-    assert schedules.filling(put, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
+    stream = put_in([0, 0, 0], [1, 1, 1], need=[1, 2, 1])
+    assert schedules.filling(stream, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
 
 
 # -- intervals -----------------------------------------------------------------------------------------------------
@@ -199,7 +212,7 @@ def test_a_known_difference_is_said_and_fails_nothing():
 
 
 def test_an_interval_that_would_hold_anything_cannot_tell():
-    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == VAGUE
+    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == INCONCLUSIVE
 
 
 def test_a_bound_agrees_with_less_and_not_with_more():
@@ -215,11 +228,16 @@ def test_what_was_counted_is_right_or_wrong():
 # -- comparisons ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [Law("exponential", 2.0), Law("deterministic", 2.0, 0.0),
-                                 Law("hyperexponential", 2.0, 4.0), Law("lognormal", 2.0, 4.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "law",
+    [
+        RuntimeLaw("exponential", 2.0), RuntimeLaw("deterministic", 2.0, 0.0),
+        RuntimeLaw("hyperexponential", 2.0, 4.0), RuntimeLaw("lognormal", 2.0, 4.0),
+    ],
+)  # fmt: skip
 def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
     drawn = law.draw(np.random.default_rng(1), 400_000)
-    known = fleetlab.solve("M/G/1", lam=0.1, service=law.words)
+    known = fleetlab.solve("M/G/1", lam=0.1, service=law.spelling)
     assert 0.1 * drawn.mean() == pytest.approx(known["utilisation"], rel=0.01)
     assert law.second / law.mean**2 - 1 == pytest.approx(law.scv)
     assert (drawn**2).mean() == pytest.approx(law.second, rel=0.05)
@@ -228,7 +246,7 @@ def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
 def test_a_mean_beside_theory_agrees_and_one_of_another_load_does_not():
     case = means._many_servers(2, 0.7)
     assert agree(case.lines(simulate, 0))
-    wrong = means.Case(case.name, case.exact, case.kinds, 2, 0.95 * case.rate, case.length)
+    wrong = means.ExactCase(case.name, case.exact, case.classes, 2, 0.95 * case.rate, case.length)
     assert not agree(wrong.lines(simulate, 0))
 
 
@@ -254,7 +272,7 @@ def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():
 def test_a_virtual_cluster_larger_than_a_node_is_a_gang_of_nodes():
     jobs = pl.DataFrame({"timestamp": [0, 1, 2], "duration": [1.0, 1.0, 1.0], "num_gpus": [4, 32, 12], "cluster": "v"})
     jobs = jobs.with_columns(pl.from_epoch("timestamp"))
-    found = philly._tasks(jobs)
+    found = philly._jobs(jobs)
     assert found.select("instances", "gpu_milli").rows() == [(1, 4000), (4, 8000), (12, 1000)]
 
 
@@ -291,7 +309,7 @@ def test_the_command_gives_a_line_for_each_schedule_with_its_interval():
     done = run("validate", "--only", "schedules", "--json")
     rows = json.loads(done.stdout)["tables"]["schedules"]
     assert done.returncode == 0
-    assert all(row["low"] <= row["found"] <= row["high"] and row["verdict"] == AGREES for row in rows)
+    assert all(row["low"] <= row["simulated"] <= row["high"] and row["verdict"] == AGREES for row in rows)
 
 
 def test_the_command_says_which_parts_there_are():

@@ -23,7 +23,7 @@ def test_the_type_of_a_job_is_its_group(fixtures):
 
 def test_the_run_time_of_kalos_is_end_less_start_and_not_its_duration(fixtures):
     frame = fleetlab.read(fixtures / "acme" / "kalos", "acme").workload.frame
-    assert frame["service"].to_list() == [8, 60, None]
+    assert frame["runtime"].to_list() == [8, 60, None]
 
 
 def test_a_pod_s_memory_is_shared_out_where_an_instance_is_one_gpu(fixtures):

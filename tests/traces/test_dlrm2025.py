@@ -17,11 +17,11 @@ def published(data):
 
 
 def by_name(trace, *columns):
-    frame = trace.names.collect().join(trace.workload.frame, on="task")
+    frame = trace.names.collect().join(trace.workload.frame, on="job")
     return frame.sort("name").select(columns).rows()
 
 
-def test_an_instance_becomes_a_task_in_the_house_s_units(good):
+def test_an_instance_becomes_a_job_in_the_house_s_units(good):
     demand = by_name(good, "cpu_milli", "gpu_milli", "rdma_milli", "memory_mib", "disk_mib", "max_per_node")
     assert demand[:3] == [
         (12_000, 1000, 250, 122_880, 696_320, 8),
@@ -35,7 +35,7 @@ def test_a_role_is_the_group_and_a_service_the_app(good):
 
 
 def test_what_the_trace_did_not_see_of_an_instance_is_unknown(good):
-    assert by_name(good, "submit", "start", "end", "service", "status") == [
+    assert by_name(good, "submit", "start", "end", "runtime", "status") == [
         (0, None, None, None, "running"),  # older than the trace, and alive at its end
         (0, None, 500, None, "completed"),
         (100, 100, 160, 60, "completed"),
@@ -47,7 +47,7 @@ def test_what_the_trace_did_not_see_of_an_instance_is_unknown(good):
 
 
 def test_limits_are_kept_beside_the_requests(good):
-    limits = good.names.join(good.series["limits"], on="task").sort("name").collect()
+    limits = good.names.join(good.series["limits"], on="job").sort("name").collect()
     assert limits["disk_mib"].to_list() == [819_200, 307_200, 102_400, 102_400, 102_400, None, None]
 
 
@@ -89,7 +89,7 @@ def test_a_table_of_other_columns_is_refused(tmp_path):
 @pytest.mark.data
 def test_the_published_instances_are_read_without_loss(published):
     frame = published.workload.frame
-    complete = frame.filter(pl.col("service").is_not_null())
+    complete = frame.filter(pl.col("runtime").is_not_null())
     assert (frame.height, published.rejects.height, complete.height) == (23_871, 0, 12_390)
     assert frame["group"].value_counts(sort=True).rows() == [("CN", 16_485), ("HN", 7386)]
     assert frame["app"].n_unique() == 156
@@ -106,7 +106,7 @@ def test_instances_that_outlive_the_trace_on_either_side_are_kept(published):
 @pytest.mark.data
 def test_delays_are_those_of_the_published_instances(published):
     frame = published.workload.frame.with_columns(delay=pl.col("start") - pl.col("submit"))
-    delay, complete = frame["delay"].drop_nulls(), frame.filter(pl.col("service").is_not_null())["delay"]
+    delay, complete = frame["delay"].drop_nulls(), frame.filter(pl.col("runtime").is_not_null())["delay"]
     assert len(delay) == 16_591
     assert (delay.mean(), complete.mean()) == pytest.approx((187.9, 119.9), abs=0.05)
     assert (delay == 0).mean() == pytest.approx(0.655, abs=5e-4)
@@ -116,7 +116,7 @@ def test_delays_are_those_of_the_published_instances(published):
 
 @pytest.mark.data
 def test_run_times_are_those_of_the_published_instances(published):
-    hours = published.workload.frame["service"].mean() / 3600
+    hours = published.workload.frame["runtime"].mean() / 3600
     assert hours == pytest.approx(28 + 28 / 60, abs=1 / 60)
 
 

@@ -16,9 +16,9 @@ from urllib.request import Request
 import pytest
 
 import fleetlab
-from fleetlab.traces._download import Patience, _Redirects
-from fleetlab.traces._published import PUBLISHED, File, Published
-from fleetlab.traces.fetch import fetch, gather
+from fleetlab.traces.public.catalogue import PUBLISHED, File, Published
+from fleetlab.traces.public.download import Patience, _Redirects
+from fleetlab.traces.public.fetch import fetch, gather
 
 HASTY = Patience(timeout=0.5, tries=3, pause=0.01)
 DATA = bytes(range(256)) * 2000  # half a megabyte
@@ -115,9 +115,9 @@ def shelf(monkeypatch):
 def bring(shelf, tmp_path):
     """Fetch one file from the shelf."""
 
-    def run(sha256=None, *, name="data.bin", base=None, tell=lambda *_: None, **about):
+    def run(sha256=None, *, name="data.bin", base=None, progress=lambda *_: None, **about):
         published = Published("small", (File(f"https://owner.example/{name}", sha256, **about),))
-        return gather(published, into=tmp_path, base=base or shelf.base, tell=tell, patience=HASTY)
+        return gather(published, into=tmp_path, base=base or shelf.base, progress=progress, patience=HASTY)
 
     return run
 
@@ -171,7 +171,7 @@ def test_what_is_there_stays_until_the_right_one_is_here(bring, tmp_path):
 
 def test_progress_is_told_in_bytes_and_ends_with_all_of_it(bring):
     told = []
-    bring(sha(DATA), tell=lambda *what: told.append(what))
+    bring(sha(DATA), progress=lambda *what: told.append(what))
     assert told[-1] == ("data.bin", len(DATA), 1.0)
 
 
@@ -239,7 +239,7 @@ def test_an_interrupted_run_keeps_what_came(bring, shelf, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bring(sha(DATA), tell=stop)
+        bring(sha(DATA), progress=stop)
     kept = (tmp_path / "data.bin.part").stat().st_size
     bring(sha(DATA))
     assert kept > 100_000

@@ -29,7 +29,7 @@ NUMBERS += [
 BYTES = [b"\0", b"\xff", b'"', b"\n", b"\r", b",", b"|", b"\t", b"{", b"]", b"\\", b"\xed\xa0\x80", b"\xf0\x9f\x92\xa9"]
 FIELD = re.compile(rb"[^,|\t\n ]+")
 MAP = {"submit": "`created at`", "start": "began", "end": "finished", "gpu_milli": "gpus*1000", "gpu_types": "card"}
-OPTIONS = {"csv": {"map": MAP | {"instances": "pods", "memory_mib": "mem_gb*1024", "status": "state", "job": "id"}}}
+OPTIONS = {"csv": {"map": MAP | {"instances": "pods", "memory_mib": "mem_gb*1024", "status": "state", "parent": "id"}}}
 
 
 def number(data: bytes, chance: random.Random) -> bytes:

@@ -21,7 +21,7 @@ def published(data):
     return lambda *name: fleetlab.read(data.joinpath("alibaba-genai-v2026", *name), "genai2026")
 
 
-def test_a_request_becomes_a_task(good):
+def test_a_request_becomes_a_job(good):
     assert good.workload.frame.select("submit", "user", "group", "app").rows() == [
         (0, "G0", "TXT_2_IMG", "M0"),
         (5, "G0", "TXT_2_IMG", "M0"),
@@ -32,7 +32,7 @@ def test_a_request_becomes_a_task(good):
 
 
 def test_a_request_that_has_not_ended_has_no_known_service(good):
-    assert good.workload.frame.select("status", "service").rows() == [
+    assert good.workload.frame.select("status", "runtime").rows() == [
         ("completed", 32),
         ("completed", 20),
         ("failed", 5),
@@ -41,8 +41,8 @@ def test_a_request_that_has_not_ended_has_no_known_service(good):
     ]
 
 
-def test_what_a_request_asked_for_stands_by_its_task(good):
-    asked = good.series["requests"].select("task", "num_images_per_prompt", "num_lora").collect()
+def test_what_a_request_asked_for_stands_by_its_job(good):
+    asked = good.series["requests"].select("job", "num_images_per_prompt", "num_lora").collect()
     assert asked.rows() == [(0, 1, 0), (1, 4, 1), (2, 1, 2), (3, 1, 0), (4, None, 0)]
 
 
@@ -54,7 +54,7 @@ def test_metrics_count_from_the_first_sample_of_all(good):
     ]
 
 
-def test_requests_without_times_are_a_series_and_no_tasks(good):
+def test_requests_without_times_are_a_series_and_no_jobs(good):
     loras = good.series["request_parameters"].collect()["lora_args"].to_list()
     assert loras == ["[]", "[{'modelVersionId': 'l0', 'scale': 1.0}, {'modelVersionId': 'l1', 'scale': 0.5}]"]
 

@@ -21,7 +21,7 @@ def test_a_job_without_gpus_is_kept(good):
 
 
 def test_states_of_slurm_become_those_of_the_house(good):
-    frame = good.workload.frame.select("status", "start", "end", "service")
+    frame = good.workload.frame.select("status", "start", "end", "runtime")
     assert frame.rows() == [
         ("completed", 10, 130, 120),
         ("failed", 60, 90, 30),

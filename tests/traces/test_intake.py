@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.result import Provenance
-from fleetlab.traces import _blocks
-from fleetlab.traces._intake import Intake, Table
-from fleetlab.traces._source import Source
+from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.intake import Intake, Table
 
 COLUMNS = {"a": pl.String, "b": pl.Int64, "c": pl.Float64}
 HEADERLESS = Table("t", COLUMNS, header=False)
@@ -117,8 +117,8 @@ def sizes(monkeypatch):
     """Set the sizes of a block and of the longest line, so small that every place is a border."""
 
     def put(block: int, longest: int = 64) -> None:
-        monkeypatch.setattr(_blocks, "BLOCK", block)
-        monkeypatch.setattr(_blocks, "LONGEST", longest)
+        monkeypatch.setattr(line_blocks, "BLOCK", block)
+        monkeypatch.setattr(line_blocks, "LONGEST", longest)
 
     return put
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces._kube_gpus import Card, asked, slice_of
-from fleetlab.traces._kube_json import Malformed
-from fleetlab.traces._quantity import quantity
+from fleetlab.traces.kubernetes.gpus import Card, asked, slice_of
+from fleetlab.traces.kubernetes.objects import Malformed
+from fleetlab.traces.kubernetes.quantity import quantity
 
 A100 = Card(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
 
@@ -56,8 +56,8 @@ def read(tmp_path):
 
 def test_gpus_of_every_make_become_milli(good):
     names = dict(good.names.collect().iter_rows())
-    frame = good.workload.frame.select("task", "gpu_milli", "gpu_memory_mib")
-    assert {names[task]: (milli, memory) for task, milli, memory in frame.iter_rows() if milli} == {
+    frame = good.workload.frame.select("job", "gpu_milli", "gpu_memory_mib")
+    assert {names[job]: (milli, memory) for job, milli, memory in frame.iter_rows() if milli} == {
         "ml/train": (4000, 0),
         "ml/web-5d8f7c9b6d-x2x7z": (250, 0),  # one of four shares
         "ml/three-shares": (750, 0),
@@ -71,8 +71,8 @@ def test_gpus_of_every_make_become_milli(good):
     }
 
 
-def test_pods_of_a_group_that_ask_for_the_same_are_a_gang_and_the_others_tasks_of_its_job(good):
-    frame = good.workload.frame.select("job", "instances", "gpu_milli", "start", "service", "app")
+def test_pods_of_a_group_that_ask_for_the_same_are_a_gang_and_the_others_jobs_of_its_job(good):
+    frame = good.workload.frame.select("parent", "instances", "gpu_milli", "start", "runtime", "app")
     assert frame.rows()[:2] == [(0, 2, 4000, 120, 3540, "llm"), (0, 1, 0, 60, 3600, None)]
 
 
@@ -93,7 +93,7 @@ def test_what_runs_or_waits_has_no_end(good):
 
 def test_a_pod_that_was_pushed_out_is_cancelled_and_one_that_broke_is_failed(good):
     names = dict(good.names.collect().iter_rows())
-    found = {names[task]: status for task, status in good.workload.frame.select("task", "status").iter_rows()}
+    found = {names[job]: status for job, status in good.workload.frame.select("job", "status").iter_rows()}
     assert (found["ml/pushed-out"], found["ml/slice"]) == ("cancelled", "failed")
 
 
@@ -112,7 +112,7 @@ def test_types_of_gpu_are_called_as_the_nodes_that_have_them(good):
 
 def test_each_pod_that_was_bound_is_a_placement(good):
     placed = good.placements.collect()
-    assert placed.select("task", "worker", "node").rows()[:3] == [(0, 0, "a100"), (0, 1, "a100"), (1, 0, "cpu")]
+    assert placed.select("job", "worker", "node").rows()[:3] == [(0, 0, "a100"), (0, 1, "a100"), (1, 0, "cpu")]
     assert placed.height == 12
 
 
@@ -184,7 +184,7 @@ def test_a_share_by_memory_of_a_gpu_of_unknown_size_is_a_whole_one_and_it_is_sai
     trace = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})))
     assert trace.workload.frame.select("gpu_milli", "gpu_memory_mib").rows() == [(1000, 4096)]
     assert any("unknown size" in note and "would tell" in note for note in trace.notes)
-    assert trace.series["unsized"].collect()["task"].to_list() == [0]
+    assert trace.series["unsized"].collect()["job"].to_list() == [0]
 
 
 def test_a_size_that_the_nodes_do_not_tell_either_is_not_said_to_be_theirs_to_tell(read):
@@ -233,7 +233,7 @@ def test_a_pod_that_ended_without_saying_when_is_kept(read):
     lost = pod(phase="Failed")
     lost["status"]["containerStatuses"] = None
     frame = read(lost).workload.frame
-    assert frame.select("status", "start", "end", "service").rows() == [("failed", 10, None, None)]
+    assert frame.select("status", "start", "end", "runtime").rows() == [("failed", 10, None, None)]
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ NO_LOGS = [b"", b"\n", b"x", b"a,b\n1,2\n", b"\xff\xfe\x00", b"{}", b"[]", b"\x1
 
 @pytest.mark.parametrize("asked", FORMATS)
 @pytest.mark.parametrize("text", NO_LOGS, ids=range(len(NO_LOGS)))
-def test_a_file_that_is_no_log_at_all_makes_no_task(text, asked, tmp_path):
+def test_a_file_that_is_no_log_at_all_makes_no_job(text, asked, tmp_path):
     (tmp_path / "file.csv").write_bytes(text)
     try:
         trace = read(tmp_path / "file.csv", asked)

@@ -6,7 +6,7 @@ import pytest
 import fleetlab
 
 
-def test_a_pod_becomes_a_task_in_the_house_s_units(fixtures):
+def test_a_pod_becomes_a_job_in_the_house_s_units(fixtures):
     frame = fleetlab.read(fixtures / "openb2023" / "good", "openb2023").workload.frame
     assert frame["gpu_milli"].to_list() == [1000, 0, 460, 8000, 250]
     assert frame["gpu_types"].to_list() == [[], [], ["V100M16", "V100M32"], ["G2"], ["T4"]]
@@ -16,7 +16,7 @@ def test_a_pod_becomes_a_task_in_the_house_s_units(fixtures):
 def test_a_pod_that_is_alive_at_the_end_has_no_known_service(fixtures):
     frame = fleetlab.read(fixtures / "openb2023" / "good", "openb2023").workload.frame
     assert frame["status"].to_list() == ["running", "completed", "completed", "failed", "cancelled"]
-    assert frame["service"].to_list() == [None, 549, 230, 30, None]
+    assert frame["runtime"].to_list() == [None, 549, 230, 30, None]
 
 
 def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab.traces import _blocks
+from fleetlab.traces.input import line_blocks
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def test_percent_becomes_milli_and_gib_becomes_mib(trace):
 
 
 def test_a_request_of_one_and_a_half_gpus_holds_two_and_is_noted(trace):
-    assert any(note.startswith("1 tasks ask for more than one GPU but not for whole ones") for note in trace.notes)
+    assert any(note.startswith("1 jobs ask for more than one GPU but not for whole ones") for note in trace.notes)
 
 
 def test_run_time_is_the_mean_of_the_instances_and_start_the_first_of_them(trace):
-    assert rows(trace, "start", "end", "service") == [
+    assert rows(trace, "start", "end", "runtime") == [
         (10, 980, 970),
         (15, 945, (880 + 920) / 2),
         (705, 885, 180),
@@ -50,7 +50,7 @@ def test_run_time_is_the_mean_of_the_instances_and_start_the_first_of_them(trace
 
 
 def test_a_task_that_still_runs_is_kept_with_no_known_service(trace):
-    assert rows(trace, "status", "service", "end")[-1] == ("running", None, None)
+    assert rows(trace, "status", "runtime", "end")[-1] == ("running", None, None)
 
 
 def test_a_task_asks_for_the_type_that_its_group_names_and_for_any_other_wise(trace):
@@ -64,15 +64,15 @@ def test_a_task_without_a_group_takes_its_user_for_one(trace):
 
 def test_every_instance_has_a_placement_retries_and_waiting_ones_too(trace):
     placed = trace.placements.collect()
-    assert placed["task"].to_list() == [1, 1, 0, 2, 2, 3, 3]
+    assert placed["job"].to_list() == [1, 1, 0, 2, 2, 3, 3]
     assert placed["status"].to_list()[3:] == ["interrupted", "failed", "running", "waiting"]
     assert placed["start"].to_list()[3:] == [None, 705, 845, None]
 
 
 def test_usage_meets_its_placement_by_task_and_worker(trace):
-    both = trace.usage.join(trace.placements, on=["task", "worker"]).collect().sort("task")
+    both = trace.usage.join(trace.placements, on=["job", "worker"]).collect().sort("job")
     amounts = ["cpu_milli", "gpu_milli", "memory_mib", "max_memory_mib", "gpu_memory_mib", "max_gpu_memory_mib"]
-    assert both.select("task", *amounts).rows() == [
+    assert both.select("job", *amounts).rows() == [
         (0, 800.0, None, 512.0, 768.0, None, None),
         (1, 1405.0, 162.5, 1536.0, 2560.0, 1280.0, 2048.0),
     ]
@@ -86,7 +86,7 @@ def test_a_retry_that_names_no_worker_is_no_repeat(tmp_path):
     )
     trace = fleetlab.read(tmp_path, "pai2020")
     assert trace.rejects.select("line", "reason").rows() == [(3, "the instance stands twice")]
-    assert trace.workload.frame["service"].to_list() == [320]
+    assert trace.workload.frame["runtime"].to_list() == [320]
 
 
 def test_what_machines_measured_is_kept_in_the_trace_s_own_time(trace):
@@ -170,7 +170,7 @@ def test_a_table_that_lies_there_twice_is_read_once_unpacked(good, trace, tmp_pa
 
 
 def test_blocks_of_any_size_give_the_same_trace(good, trace, monkeypatch):
-    monkeypatch.setattr(_blocks, "BLOCK", 97)
+    monkeypatch.setattr(line_blocks, "BLOCK", 97)
     other = fleetlab.read(good, "pai2020")
     assert other.workload.frame.equals(trace.workload.frame)
     assert other.placements.collect().equals(trace.placements.collect())

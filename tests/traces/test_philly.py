@@ -29,7 +29,7 @@ def attempt(start, end, **gpus):
 
 def test_a_job_that_was_tried_again_runs_as_long_as_all_its_attempts(good):
     first = good.workload.frame.row(0, named=True)
-    assert (first["start"], first["end"], first["service"]) == (30, 3720, 60 + 3600)
+    assert (first["start"], first["end"], first["runtime"]) == (30, 3720, 60 + 3600)
 
 
 def test_an_instance_is_a_machine_s_part_or_one_gpu_where_the_parts_differ(good):
@@ -38,7 +38,7 @@ def test_an_instance_is_a_machine_s_part_or_one_gpu_where_the_parts_differ(good)
 
 
 def test_a_job_whose_last_attempt_has_no_end_is_running_whatever_its_status_says(good):
-    frame = good.workload.frame.select("status", "service")
+    frame = good.workload.frame.select("status", "runtime")
     assert frame.rows() == [
         ("completed", 3660),
         ("cancelled", 100),
@@ -50,7 +50,7 @@ def test_a_job_whose_last_attempt_has_no_end_is_running_whatever_its_status_says
 
 
 def test_each_attempt_is_placed_on_each_of_its_machines(good):
-    assert good.placements.collect().select("task", "node", "status", "start", "end").rows() == [
+    assert good.placements.collect().select("job", "node", "status", "start", "end").rows() == [
         (0, "m1", None, 30, 90),
         (0, "m2", "completed", 120, 3720),
         (1, "m1", "cancelled", 600, 700),
@@ -74,13 +74,13 @@ def test_machines_are_told_apart_by_the_memory_of_their_gpus(good):
 def test_a_job_with_an_attempt_that_ran_for_an_unknown_time_has_an_unknown_service(tmp_path, lacking):
     tried = [lacking, attempt("2017-10-07 03:00:00", "2017-10-07 03:10:00", m1=1)]
     trace = fleetlab.read(log(tmp_path, {"attempts": tried}), "philly")
-    assert trace.workload.frame.select("end", "service").rows() == [(7800, None)]
-    assert "ended jobs that lack a time of an attempt, whose `service` is unknown: 1" in trace.notes
+    assert trace.workload.frame.select("end", "runtime").rows() == [(7800, None)]
+    assert "ended jobs that lack a time of an attempt, whose `runtime` is unknown: 1" in trace.notes
 
 
 def test_what_the_log_cannot_tell_is_counted_in_the_notes(good):
     assert [note for note in good.notes if note.rsplit(": ", 1)[-1].isdigit()] == [
-        "jobs tried more than once, whose `service` is what all attempts ran: 2",
+        "jobs tried more than once, whose `runtime` is what all attempts ran: 2",
         "jobs that never held a GPU, so that what they asked for is unknown and stands as 0: 1",
     ]
 
@@ -124,20 +124,20 @@ def test_times_are_those_of_the_clock_at_redmond_unless_another_is_named(tmp_pat
 def test_an_end_in_the_hour_that_comes_twice_is_after_its_start(tmp_path):
     tried = attempt("2017-11-05 01:50:00", "2017-11-05 01:10:00", m1=1)
     path = log(tmp_path, {"submitted_time": "2017-11-05 01:40:00", "attempts": [tried]})
-    assert fleetlab.read(path, "philly").workload.frame["service"].to_list() == [20 * 60]
+    assert fleetlab.read(path, "philly").workload.frame["runtime"].to_list() == [20 * 60]
 
 
 def test_a_job_whose_first_attempt_has_no_times_starts_with_the_next(tmp_path):
     tried = [attempt("None", "None"), attempt("2017-10-07 03:00:00", "2017-10-07 03:10:00", m1=1)]
     frame = fleetlab.read(log(tmp_path, {"attempts": tried}), "philly").workload.frame
-    assert frame.select("start", "end", "service").rows() == [(7200, 7800, 600)]
+    assert frame.select("start", "end", "runtime").rows() == [(7200, 7800, 600)]
 
 
 def test_jobs_on_one_line_keep_their_own_attempts(tmp_path):
     tried = [[attempt("2017-10-07 03:00:00", f"2017-10-07 03:{m}:00", m1=1)] for m in (10, 20)]
     path = log(tmp_path, {"jobid": "a", "attempts": tried[0]}, {"jobid": "b", "attempts": tried[1]}, {"status": "?"})
     trace = fleetlab.read(path, "philly")
-    assert trace.workload.frame["service"].to_list() == [600, 1200]
+    assert trace.workload.frame["runtime"].to_list() == [600, 1200]
     assert trace.rejects["line"].to_list() == [1]
 
 

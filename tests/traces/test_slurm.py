@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces._nodelist import MOST, expand
-from fleetlab.traces._tres import PerGpu, demand, mebibytes, tres
-from fleetlab.traces.slurm import COLUMNS
+from fleetlab.traces.slurm.hostlist import MOST, expand
+from fleetlab.traces.slurm.reader import COLUMNS
+from fleetlab.traces.slurm.tres import PerGpu, demand, mebibytes, tres
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|NodeList\n"
 
@@ -64,7 +64,7 @@ def test_steps_are_part_of_their_jobs_and_nothing_is_lost(good):
 
 
 def test_what_runs_has_no_end_and_what_never_ran_has_no_start(good):
-    frame = good.workload.frame.select("status", "start", "end", "service")
+    frame = good.workload.frame.select("status", "start", "end", "runtime")
     assert frame.rows() == [
         ("completed", 60, 7260, 7200),
         ("failed", 120, 720, 600),
@@ -78,15 +78,15 @@ def test_what_runs_has_no_end_and_what_never_ran_has_no_start(good):
     ]
 
 
-def test_tasks_of_an_array_and_parts_of_a_heterogeneous_job_are_one_job(good):
+def test_jobs_of_an_array_and_parts_of_a_heterogeneous_job_are_one_job(good):
     names = dict(good.names.collect().iter_rows())
-    jobs = good.workload.frame["job"].to_list()
+    jobs = good.workload.frame["parent"].to_list()
     assert [names[k] for k in (2, 3, 4, 7, 8)] == ["102_1", "102_2", "102_3", "105+0", "105+1"]
     assert (jobs[2] == jobs[3] == jobs[4], jobs[7] == jobs[8], len(set(jobs))) == (True, True, 6)
 
 
-def test_a_row_of_tasks_that_wait_is_as_many_tasks_and_counts_as_one_row(good):
-    assert "1 rows stood for tasks of an array that had not started: they are 2 tasks" in good.notes
+def test_a_row_of_jobs_that_wait_is_as_many_jobs_and_counts_as_one_row(good):
+    assert "1 rows stood for tasks of an array that had not started: they are 2 jobs" in good.notes
     assert (len(good.workload), good.counts["kept"].to_list()) == (9, [4, 11])
 
 
@@ -94,7 +94,7 @@ def waiting(name):
     return job(name, start="Unknown", end="Unknown", state="PENDING", nodes="None assigned")
 
 
-def test_tasks_of_an_array_that_have_started_since_are_taken_from_the_later_log(log):
+def test_jobs_of_an_array_that_have_started_since_are_taken_from_the_later_log(log):
     log(waiting("7_[1-2]"), waiting("8_[1-2]"), name="2024-04.txt")
     trace = fleetlab.read(log(job("7_1"), job("8_1"), job("8_2"), name="2024-05.txt"), "slurm")
     names = trace.names.collect()["name"].to_list()
@@ -107,14 +107,14 @@ def test_tasks_of_an_array_that_have_started_since_are_taken_from_the_later_log(
     assert trace.rejects.rows() == [("jobs", "2024-04.txt", 3, "the job stands again further on: 8_[1-2]")]
 
 
-@pytest.mark.parametrize("tasks", ["0-99999999", "1-100001", "1-5,...", "1-5,7...", "0x3F", "5-1", "1-9:0", ""])
-def test_a_row_of_too_many_or_untold_tasks_is_one_task_and_it_is_said(log, tasks):
-    trace = fleetlab.read(log(waiting(f"7_[{tasks}]")), "slurm")
-    assert trace.names.collect()["name"].to_list() == [f"7_[{tasks}]"]
-    assert "1 rows stand for more tasks of an array than can be told: each is one task here" in trace.notes
+@pytest.mark.parametrize("jobs", ["0-99999999", "1-100001", "1-5,...", "1-5,7...", "0x3F", "5-1", "1-9:0", ""])
+def test_a_row_of_too_many_or_untold_jobs_is_one_job_and_it_is_said(log, jobs):
+    trace = fleetlab.read(log(waiting(f"7_[{jobs}]")), "slurm")
+    assert trace.names.collect()["name"].to_list() == [f"7_[{jobs}]"]
+    assert "1 rows stand for more tasks of an array than can be told: each is one job here" in trace.notes
 
 
-def test_all_rows_together_name_no_more_tasks_than_a_cluster_can_hold(log):
+def test_all_rows_together_name_no_more_jobs_than_a_cluster_can_hold(log):
     trace = fleetlab.read(log(*(waiting(f"{k}_[1-100000]") for k in range(11))), "slurm")
     assert len(trace.workload) == 10 * 100_000 + 1
 
@@ -166,8 +166,8 @@ def test_a_priority_beyond_what_a_column_holds_is_the_highest(good):
 
 
 def test_each_node_of_a_job_is_a_placement(good):
-    placed = good.placements.collect().filter(pl.col("task") < 2)
-    assert placed.select("task", "worker", "node").rows() == [
+    placed = good.placements.collect().filter(pl.col("job") < 2)
+    assert placed.select("job", "worker", "node").rows() == [
         (0, 0, "gpu01"),
         (0, 1, "gpu02"),
         (1, 0, "gpu01"),
@@ -212,11 +212,11 @@ def test_a_job_in_two_logs_is_taken_from_the_later_one(log):
     assert trace.rejects.rows() == [("jobs", "2024-04.txt", 2, "the job stands again further on: 1")]
 
 
-def test_a_job_that_was_put_back_is_two_tasks_of_one_job(log):
+def test_a_job_that_was_put_back_is_two_jobs_of_one_job(log):
     back = job(end="2024-05-01T10:00:20", state="REQUEUED")
     again = job(submit="2024-05-01T10:00:20", start="2024-05-01T10:00:30")
     frame = fleetlab.read(log(back, again), "slurm").workload.frame
-    assert frame.select("job", "status").rows() == [(0, "cancelled"), (0, "completed")]
+    assert frame.select("parent", "status").rows() == [(0, "cancelled"), (0, "completed")]
 
 
 def test_the_form_with_a_bar_at_the_end_reads_the_same(log):
@@ -283,7 +283,7 @@ def test_counted_seconds_and_stamps_with_an_offset_need_no_zone(log):
 def test_a_job_over_the_hour_that_comes_twice_ends_after_it_starts(log):
     row = job(submit="2024-10-27T02:40:00", start="2024-10-27T02:50:00", end="2024-10-27T02:10:00")
     frame = fleetlab.read(log(row), "slurm", zone="Europe/Berlin").workload.frame
-    assert frame.select("start", "service").rows() == [(600, 1200)]
+    assert frame.select("start", "runtime").rows() == [(600, 1200)]
 
 
 def test_of_an_hour_that_never_came_it_is_said_that_the_clock_skipped_it(log):
@@ -313,7 +313,7 @@ QUEUED = job("98", submit="2024-04-01T00:00:00", start="2024-05-01T10:00:20", en
 
 def test_a_job_much_older_than_all_others_is_said_to_stretch_the_span(log):
     told = [n for n in fleetlab.read(log(OLD, *map(in_may, range(59))), "slurm").notes if "span" in n]
-    assert [n[:49] for n in told] == ["the first 99 % of the span has 1 of 60 tasks: if "]
+    assert [n[:48] for n in told] == ["the first 99 % of the span has 1 of 60 jobs: if "]
 
 
 def test_of_a_log_that_comes_evenly_nothing_is_said_of_its_span(log):
@@ -322,14 +322,14 @@ def test_of_a_log_that_comes_evenly_nothing_is_said_of_its_span(log):
 
 def test_what_is_older_than_the_log_is_submitted_as_it_begins_and_what_ran_by_then_has_no_start(log):
     trace = fleetlab.read(log(OLD, QUEUED, in_may(0)), "slurm", since="2024-05-01T09:00:00")
-    assert trace.workload.frame.select("submit", "start", "end", "service").rows() == [
+    assert trace.workload.frame.select("submit", "start", "end", "runtime").rows() == [
         (0, None, 5400, None),
         (0, 3620, 5400, 1780),
         (3600, 3610, 10_800, 7190),
     ]
     assert trace.workload.epoch == 1_714_554_000
-    assert any(n.startswith("2 tasks are older than `since`") and "1 of them ran by then" in n for n in trace.notes)
-    assert trace.placements.collect()["task"].to_list() == [0, 1, 2]
+    assert any(n.startswith("2 jobs are older than `since`") and "1 of them ran by then" in n for n in trace.notes)
+    assert trace.placements.collect()["job"].to_list() == [0, 1, 2]
 
 
 def test_what_ended_before_the_log_begins_is_turned_away(log):
@@ -496,7 +496,7 @@ def test_shares_of_unknown_size_are_named_and_prove_no_schedule_wrong(log):
     folder = log(*rows, job("3", submit="2024-05-02T10:00:00", start="Unknown", end="Unknown", state="PENDING"))
     (folder / "nodes.txt").write_text("NodeName=n1 CPUTot=2 RealMemory=100 Gres=gpu:a100:1\n")
     trace = fleetlab.read(folder, "slurm")
-    assert trace.series["unsized"].collect()["task"].to_list() == [0, 1]
+    assert trace.series["unsized"].collect()["job"].to_list() == [0, 1]
     assert any("unknown size" in note and "does not tell it" in note for note in trace.notes)
     assert fleetlab.audit(trace).feasible
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fleetlab.core import TraceError
-from fleetlab.traces import _blocks
-from fleetlab.traces._format import Peek
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Peek
 
 TEXT = b"a,b\n1,2\n"
 
@@ -219,8 +219,8 @@ def test_a_stem_is_the_name_without_its_packing(name, stem):
 LIMIT = 450 << 20  # bytes that Python and polars take by themselves, and then some
 READ = """
 import sys, pathlib
-from fleetlab.traces._intake import Intake, Table
-from fleetlab.traces._source import Source
+from fleetlab.traces.input.intake import Intake, Table
+from fleetlab.traces.input.files import Source
 import polars as pl
 intake = Intake()
 frame = intake.table(Source(pathlib.Path(sys.argv[1])), Table("t", {"a": pl.String, "b": pl.Int64}, header=False))
@@ -242,4 +242,4 @@ def test_a_line_of_half_a_gigabyte_costs_a_few_blocks_of_memory(tmp_path):
     said = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True).stdout
     rows, peak = said.splitlines()
     assert rows == "[('x', 1, 1), ('y', 2, 3)] [2]"
-    assert int(peak) << 10 < LIMIT + 4 * _blocks.BLOCK
+    assert int(peak) << 10 < LIMIT + 4 * line_blocks.BLOCK

@@ -28,11 +28,11 @@ def test_high_priority_goes_before_spot(good):
 
 
 def test_a_job_that_ends_with_the_log_is_still_running(good):
-    assert good.workload.frame["service"].to_list() == [2_764_799, None, 60, 0, 41_060]
+    assert good.workload.frame["runtime"].to_list() == [2_764_799, None, 60, 0, 41_060]
     assert good.workload.frame["status"].to_list() == ["completed", "running", "completed", "completed", "completed"]
 
 
-def test_names_follow_their_tasks_into_arrival_order(good):
+def test_names_follow_their_jobs_into_arrival_order(good):
     assert good.names.collect()["name"].to_list() == ["100", "101", "103", "104", "102"]
 
 

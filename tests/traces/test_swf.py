@@ -31,7 +31,7 @@ def test_a_processor_is_an_instance_with_one_cpu(good):
 
 
 def test_times_follow_from_wait_and_run(good):
-    frame = good.workload.frame.select("submit", "start", "end", "service", "status")
+    frame = good.workload.frame.select("submit", "start", "end", "runtime", "status")
     assert frame.rows() == [
         (0, 10, 70, 60, "completed"),
         (5, None, None, None, "cancelled"),

@@ -14,24 +14,24 @@ import pytest
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.builtin import open_trace
 from fleetlab.traces.synthesize import check, synthesize
-from fleetlab.traces.synthesize._binned import drawn, grid, ranked
-from fleetlab.traces.synthesize._check import CONFLICTS
-from fleetlab.traces.synthesize._completion import margins, waits
-from fleetlab.traces.synthesize._groups import deal, group_sizes
-from fleetlab.traces.synthesize._joint import Wish, fit, multipliers
-from fleetlab.traces.synthesize._laws import FULL, LAWS, TYPES
-from fleetlab.traces.synthesize._measure import Sample, along, quantile
-from fleetlab.traces.synthesize._paired import Margins, Wished, paired, tilt
-from fleetlab.traces.synthesize._refit import refit, restore
-from fleetlab.traces.synthesize._requests import CPU_RUN_TIME, RUN_TIME, shapes
-from fleetlab.traces.synthesize._runtimes import held_a_task
+from fleetlab.traces.synthesize.bins import drawn, grid, ranked
+from fleetlab.traces.synthesize.groups import deal, group_sizes
+from fleetlab.traces.synthesize.joint_law import Wish, fit, multipliers
+from fleetlab.traces.synthesize.laws import FULL, LAWS, TYPES
+from fleetlab.traces.synthesize.pairing import Margins, Wished, paired, tilt
+from fleetlab.traces.synthesize.refit import refit, restore
+from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
+from fleetlab.traces.synthesize.run_times import held_a_job
+from fleetlab.traces.synthesize.validation.check import CONFLICTS
+from fleetlab.traces.synthesize.validation.target import Sample, along, quantile
+from fleetlab.traces.synthesize.wait_sampling import margins, waits
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    return synthesize("pai2020", tasks=100_000, seed=0)
+    return synthesize("pai2020", jobs=100_000, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +42,22 @@ def verdicts(trace):
 # -- what was published ------------------------------------------------------------------------------------------
 
 
-def test_no_published_number_is_missed_by_a_hundred_thousand_tasks(verdicts):
+def test_no_published_number_is_missed_by_a_hundred_thousand_jobs(verdicts):
     assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
 
 
 @pytest.mark.slow
 def test_no_published_number_is_missed_at_full_size():
-    verdicts = check(synthesize("pai2020", tasks=FULL, seed=0)).frame
+    verdicts = check(synthesize("pai2020", jobs=FULL, seed=0)).frame
     assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_published_number_is_missed_whatever_the_seed(seed):
-    assert check(synthesize("pai2020", tasks=100_000, seed=seed)).passed
+    assert check(synthesize("pai2020", jobs=100_000, seed=seed)).passed
 
 
-def test_most_published_numbers_can_be_held_against_a_hundred_thousand_tasks(verdicts):
+def test_most_published_numbers_can_be_held_against_a_hundred_thousand_jobs(verdicts):
     assert (verdicts["verdict"] == "met").sum() > 395
 
 
@@ -75,22 +75,22 @@ def missed(trace: Trace, **columns: pl.Expr) -> pl.Series:
     return frame.filter(pl.col("verdict") == "missed")["target"]
 
 
-def test_a_check_notices_when_every_task_runs_a_fifth_longer(trace):
-    assert missed(trace, service=(pl.col("service") * 1.2).round()).str.starts_with("run time").sum() > 20
+def test_a_check_notices_when_every_job_runs_a_fifth_longer(trace):
+    assert missed(trace, runtime=(pl.col("runtime") * 1.2).round()).str.starts_with("run time").sum() > 20
 
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("by", [1.3, 1 / 1.3])
-def test_a_check_notices_when_tasks_of_one_type_run_longer_or_shorter(trace, type, by):
+def test_a_check_notices_when_jobs_of_one_type_run_longer_or_shorter(trace, type, by):
     mine = pl.col("gpu_types").list.first() == type
-    assert missed(trace, service=pl.when(mine).then((pl.col("service") * by).round()).otherwise("service")).len()
+    assert missed(trace, runtime=pl.when(mine).then((pl.col("runtime") * by).round()).otherwise("runtime")).len()
 
 
 def test_a_check_notices_a_curve_that_is_off_on_v100_alone():
-    trace = synthesize("pai2020", tasks=200_000, seed=0)
-    longer = pl.when(pl.col("gpu_types").list.first() == "V100").then((pl.col("service") * 1.3).round())
+    trace = synthesize("pai2020", jobs=200_000, seed=0)
+    longer = pl.when(pl.col("gpu_types").list.first() == "V100").then((pl.col("runtime") * 1.3).round())
     assert (
-        missed(trace, service=longer.otherwise("service")).str.starts_with("run time of completed tasks, V100, ").any()
+        missed(trace, runtime=longer.otherwise("runtime")).str.starts_with("run time of completed jobs, V100, ").any()
     )
 
 
@@ -99,7 +99,7 @@ def test_a_check_notices_waits_that_are_longer(trace):
     assert missed(trace, start=pl.col("submit") + wait).str.starts_with("wait").sum() > 10
 
 
-def test_a_check_notices_waits_that_are_dealt_to_tasks_by_lot(trace):
+def test_a_check_notices_waits_that_are_dealt_to_jobs_by_lot(trace):
     waited = trace.workload.frame.select("gpu_types", "gpu_milli", wait=pl.col("start") - pl.col("submit"))
     wait = waited.select(pl.col("wait").shuffle(seed=0).over("gpu_types", "gpu_milli"))["wait"]
     found = missed(trace, start=pl.col("submit") + wait)
@@ -154,37 +154,37 @@ def test_other_traces_are_not_bound_by_these_numbers(trace):
         check(other)
 
 
-def test_a_handful_of_tasks_is_not_held_against_a_million():
-    with pytest.raises(TraceError, match="too few tasks"):
-        check(synthesize("pai2020", tasks=9_999))
+def test_a_handful_of_jobs_is_not_held_against_a_million():
+    with pytest.raises(TraceError, match="too few jobs"):
+        check(synthesize("pai2020", jobs=9_999))
 
 
 # -- what every trace must be ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 50, 1234])
-def test_any_number_of_tasks_makes_a_trace(tasks):
-    assert len(synthesize("pai2020", tasks=tasks, seed=tasks).workload) == tasks
+@pytest.mark.parametrize("jobs", [1, 2, 3, 7, 50, 1234])
+def test_any_number_of_jobs_makes_a_trace(jobs):
+    assert len(synthesize("pai2020", jobs=jobs, seed=jobs).workload) == jobs
 
 
 def test_the_same_seed_makes_the_same_trace():
-    one, two = (synthesize("pai2020", tasks=5000, seed=3) for _ in range(2))
+    one, two = (synthesize("pai2020", jobs=5000, seed=3) for _ in range(2))
     assert one.workload.frame.equals(two.workload.frame)
     assert one.usage.collect().equals(two.usage.collect())
 
 
 def test_another_seed_makes_another_trace():
-    one, two = (synthesize("pai2020", tasks=5000, seed=s) for s in (3, 4))
+    one, two = (synthesize("pai2020", jobs=5000, seed=s) for s in (3, 4))
     assert not one.workload.frame["submit"].equals(two.workload.frame["submit"])
 
 
-def test_tasks_come_as_often_as_in_the_real_trace_unless_days_are_given(trace):
+def test_jobs_come_as_often_as_in_the_real_trace_unless_days_are_given(trace):
     days = trace.workload.frame["submit"].max() / 86_400
     assert days == pytest.approx(100_000 / FULL * 62, rel=0.01)
 
 
-def test_days_stretch_the_same_tasks():
-    assert synthesize("pai2020", tasks=2000, days=10).workload.frame["submit"].max() / 86_400 == pytest.approx(10, 0.05)
+def test_days_stretch_the_same_jobs():
+    assert synthesize("pai2020", jobs=2000, days=10).workload.frame["submit"].max() / 86_400 == pytest.approx(10, 0.05)
 
 
 def test_the_busiest_hour_of_the_day_is_a_working_hour_or_midnight_in_shanghai(trace):
@@ -196,13 +196,13 @@ def test_the_busiest_hour_of_the_day_is_a_working_hour_or_midnight_in_shanghai(t
 def test_what_the_log_does_not_know_is_null(trace):
     f = trace.workload.frame
     open_ended = f.filter(pl.col("status").is_in(["running", "waiting"]))
-    assert open_ended["service"].null_count() == open_ended["end"].null_count() == open_ended.height
+    assert open_ended["runtime"].null_count() == open_ended["end"].null_count() == open_ended.height
     assert f.filter(pl.col("start").is_null())["status"].unique().to_list() == ["waiting"]
 
 
-def test_a_task_ends_its_run_time_after_it_starts(trace):
+def test_a_job_ends_its_run_time_after_it_starts(trace):
     f = trace.workload.frame.drop_nulls("end")
-    assert f.filter(pl.col("end") != pl.col("start") + pl.col("service")).is_empty()
+    assert f.filter(pl.col("end") != pl.col("start") + pl.col("runtime")).is_empty()
 
 
 def test_every_gang_could_start_on_the_empty_nodes_of_its_type(trace):
@@ -225,7 +225,7 @@ def test_every_gang_could_start_on_the_empty_nodes_of_its_type(trace):
 
 
 def test_nothing_uses_more_gpu_than_its_gpus_have(trace):
-    used = trace.usage.collect().join(trace.workload.frame.select("task", asked="gpu_milli"), on="task")
+    used = trace.usage.collect().join(trace.workload.frame.select("job", asked="gpu_milli"), on="job")
     assert used.filter(pl.col("gpu_milli") > pl.max_horizontal("asked", 1000)).is_empty()
 
 
@@ -234,23 +234,23 @@ def test_a_saved_and_opened_trace_is_checked_alike(trace, verdicts, tmp_path):
 
 
 def test_a_group_is_no_longer_or_shorter_for_being_large(trace):
-    f = trace.workload.frame.filter(pl.col("instances") == 1).drop_nulls("service")
-    groups = f.group_by("group").agg(pl.len(), pl.col("service").median()).filter(pl.col("len") > 1)
-    assert abs(groups.select(pl.corr("len", "service", method="spearman")).item()) < 0.1
+    f = trace.workload.frame.filter(pl.col("instances") == 1).drop_nulls("runtime")
+    groups = f.group_by("group").agg(pl.len(), pl.col("runtime").median()).filter(pl.col("len") > 1)
+    assert abs(groups.select(pl.corr("len", "runtime", method="spearman")).item()) < 0.1
 
 
 def test_the_groups_of_a_user_run_more_alike_than_those_of_others(trace):
     f = trace.workload.frame.filter(pl.col("instances") == 1, pl.col("gpu_types").list.first() == "MISC")
-    groups = f.group_by("user", "group").agg(pl.col("service").log().mean()).drop_nulls()
-    apart = groups.group_by("user").agg(pl.col("service").std()).drop_nulls()["service"]
-    assert apart.mean() < 0.6 * groups["service"].std()
+    groups = f.group_by("user", "group").agg(pl.col("runtime").log().mean()).drop_nulls()
+    apart = groups.group_by("user").agg(pl.col("runtime").std()).drop_nulls()["runtime"]
+    assert apart.mean() < 0.6 * groups["runtime"].std()
 
 
 DIGEST = """
 import hashlib, numpy as np
 from fleetlab.traces.synthesize import synthesize
 square = np.random.default_rng(0).random((99, 99))
-made = synthesize("pai2020", tasks=5000, seed=1)
+made = synthesize("pai2020", jobs=5000, seed=1)
 hashed = [f.hash_rows().to_numpy() for f in (made.workload.frame, made.usage.collect())]
 print(*(hashlib.sha256(x.tobytes()).hexdigest() for x in (square @ square, *hashed)))
 """
@@ -272,10 +272,10 @@ def test_a_trace_is_the_same_to_the_bit_on_processors_that_multiply_differently(
     ("asked", "said"),
     [
         ({"name": "pai2021"}, "did you mean pai2020"),
-        ({"tasks": 0}, "`tasks` is not a whole number"),
-        ({"tasks": 10**12}, "`tasks` is not a whole number"),
-        ({"tasks": 1.5}, "`tasks` is not a whole number"),
-        ({"tasks": True}, "`tasks` is not a whole number"),
+        ({"jobs": 0}, "`jobs` is not a whole number"),
+        ({"jobs": 10**12}, "`jobs` is not a whole number"),
+        ({"jobs": 1.5}, "`jobs` is not a whole number"),
+        ({"jobs": True}, "`jobs` is not a whole number"),
         ({"days": 0}, "`days` is not a number above 0"),
         ({"days": -1.0}, "`days` is not a number above 0"),
         ({"days": float("nan")}, "`days` is not a number above 0"),
@@ -288,13 +288,13 @@ def test_a_trace_is_the_same_to_the_bit_on_processors_that_multiply_differently(
 )
 def test_what_cannot_be_made_is_refused_with_a_hint(asked, said):
     with pytest.raises(TraceError, match=said) as refused:
-        synthesize(**{"name": "pai2020", "tasks": 10} | asked)
+        synthesize(**{"name": "pai2020", "jobs": 10} | asked)
     assert refused.value.hint
 
 
 def test_progress_is_told_from_nothing_to_all():
     heard = []
-    synthesize("pai2020", tasks=100, tell=lambda what, rows, share: heard.append(share))
+    synthesize("pai2020", jobs=100, progress=lambda what, rows, share: heard.append(share))
     assert heard == sorted(heard)
     assert heard[-1] == 1.0
 
@@ -328,8 +328,8 @@ def test_the_multipliers_on_disk_are_those_of_the_published_laws(fitted_anew):
     assert {n: pytest.approx(again[n], rel=1e-3, abs=1e-3) for n in again} == {n: kept[n] for n in again}
 
 
-def test_requests_count_on_the_run_times_that_tasks_have():
-    gpu, cpu = (dict(zip((*TYPES, None), held, strict=True)) for held in held_a_task())
+def test_requests_count_on_the_run_times_that_jobs_have():
+    gpu, cpu = (dict(zip((*TYPES, None), held, strict=True)) for held in held_a_job())
     law = shapes()
     for asked, held, written in ((law.gpu_milli, gpu, RUN_TIME), (law.cpu_milli, cpu, CPU_RUN_TIME)):
         amount = np.bincount(law.type, weights=law.share * law.instances * asked)
@@ -364,7 +364,7 @@ def test_each_pool_has_its_own_waits_whatever_its_run_times():
     assert one.max() > 50 * np.median(one)
 
 
-def test_tasks_of_unknown_run_time_wait_as_their_pool_does():
+def test_jobs_of_unknown_run_time_wait_as_their_pool_does():
     law, shape = shapes(), np.repeat(int(np.argmax(shapes().share)), 3000)
     known = np.where(np.arange(3000) < 1500, 600.0, np.nan)
     wait = waits(law, shape, known, np.random.default_rng(0))
@@ -387,9 +387,9 @@ def test_dealt_groups_fill_each_place_as_asked():
     assert filled == pytest.approx(room / room.sum(), abs=2 / len(room) / 100)
 
 
-@pytest.mark.parametrize("tasks", [1, 10, 999, 100_000, FULL])
-def test_groups_hold_every_task(tasks):
-    assert group_sizes(tasks).sum() == tasks
+@pytest.mark.parametrize("jobs", [1, 10, 999, 100_000, FULL])
+def test_groups_hold_every_job(jobs):
+    assert group_sizes(jobs).sum() == jobs
 
 
 def test_ranked_values_have_their_law_whatever_the_scores():
@@ -408,7 +408,7 @@ def cache(tmp_path, monkeypatch) -> Path:
     return tmp_path / "cache" / "fleetlab"
 
 
-def test_builtin_words_name_tasks_and_seed(cache):
+def test_builtin_words_name_jobs_and_seed(cache):
     trace = open_trace("builtin:500:7")
     assert (len(trace.workload), trace.provenance.seed) == (500, 7)
 
@@ -436,7 +436,7 @@ def test_a_cache_that_cannot_be_written_only_means_that_nothing_is_kept(tmp_path
 
 
 def test_a_folder_is_opened_as_a_saved_trace(tmp_path):
-    kept = synthesize("pai2020", tasks=100).save(tmp_path / "mine")
+    kept = synthesize("pai2020", jobs=100).save(tmp_path / "mine")
     assert len(open_trace(kept).workload) == 100
 
 
@@ -471,7 +471,7 @@ def completed(trace) -> pl.DataFrame:
 @pytest.mark.data
 def test_run_times_are_like_those_of_a_real_sample(trace, sample):
     longest = sample["service_sec"].max()
-    assert distance(sample["service_sec"], completed(trace)["service"].clip(0, longest)) < 0.08
+    assert distance(sample["service_sec"], completed(trace)["runtime"].clip(0, longest)) < 0.08
 
 
 @pytest.mark.data
@@ -484,7 +484,7 @@ def test_gangs_hold_gpus_like_those_of_a_real_sample(trace, sample):
 @pytest.mark.data
 def test_bursts_are_like_those_of_a_real_sample(trace, sample):
     done = completed(trace)["submit"].to_numpy()
-    # The same part of all tasks, and the same part of the days: thinning makes bursts look smaller.
+    # The same part of all jobs, and the same part of the days: thinning makes bursts look smaller.
     part = sample.height / (FULL * 0.702 * 0.8225)
     thin = done[np.random.default_rng(0).random(len(done)) < part]
     real = sample["arrival_s"].to_numpy()

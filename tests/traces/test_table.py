@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.traces import _expression, table
-from fleetlab.traces._intake import Intake
+from fleetlab.traces import table
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.table import expression
 
 GOOD = {
-    "job": "id",
+    "parent": "id",
     "user": "owner",
     "submit": "`created at`",
     "start": "began",
@@ -60,15 +61,15 @@ def test_a_good_table_has_no_rejects(fixtures):
     assert fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).rejects.is_empty()
 
 
-def test_tasks_of_one_job_share_its_number(fixtures):
+def test_jobs_of_one_job_share_its_number(fixtures):
     frame = fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).workload.frame
-    assert frame["job"].to_list() == [0, 1, 0, 2, 3]
+    assert frame["parent"].to_list() == [0, 1, 0, 2, 3]
 
 
-def test_a_task_that_has_not_ended_is_kept_without_a_service(fixtures):
+def test_a_job_that_has_not_ended_is_kept_without_a_service(fixtures):
     frame = fleetlab.read(fixtures / "csv" / "good", "csv", map=GOOD).workload.frame
     assert frame["status"].to_list() == ["completed", "failed", "running", "waiting", "cancelled"]
-    assert frame["service"].to_list() == [600, 30.5, None, None, None]
+    assert frame["runtime"].to_list() == [600, 30.5, None, None, None]
 
 
 def test_an_empty_cell_is_taken_as_none_and_said_so(fixtures):
@@ -88,7 +89,7 @@ def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
         (9, "started before it was submitted: 1714550399.0"),
         (10, "ended before it started: 1714550409.0"),
         (11, "ended before it was submitted: 1714550399.0"),
-        (12, "`service` is negative: -5.0"),
+        (12, "`runtime` is negative: -5.0"),
         (13, "`gpus` is not a number: many"),
         (14, "`instances` is below 1: 0.0"),
         (15, "neither a share of one GPU nor a multiple of 1000: 1500.0"),
@@ -99,8 +100,8 @@ def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
         (20, "`cpu_milli` is not finite: inf"),
         (21, "no such status: exploded"),
         (22, "`status` is missing"),
-        (23, "the task stands twice: good"),
-        (24, "`task` is missing"),
+        (23, "the job stands twice: good"),
+        (24, "`job` is missing"),
         (25, "`priority` is too large: 3000000000.0"),
     ]
 
@@ -110,8 +111,8 @@ def test_a_column_of_a_workload_s_name_needs_no_map(written):
     assert (column(trace, "submit"), column(trace, "gpu_milli")) == ([0, 2], [1000, 500])
 
 
-def test_a_mapped_task_gives_the_names(written):
-    trace = written("id,t\nb,5\na,3\n", submit="t", task="id")
+def test_a_mapped_job_gives_the_names(written):
+    trace = written("id,t\nb,5\na,3\n", submit="t", job="id")
     assert trace.names.collect().rows() == [(0, "a"), (1, "b")]
 
 
@@ -121,7 +122,7 @@ def test_the_log_of_another_format_may_be_read_as_a_table(fixtures):
     assert column(trace, "gpu_milli") == [1000, 0, 460, 8000, 250]
 
 
-def test_a_table_without_rows_is_a_trace_without_tasks(written):
+def test_a_table_without_rows_is_a_trace_without_jobs(written):
     assert len(written("submit,gpu_milli,job,gpu_types,status\n").workload) == 0
 
 
@@ -132,11 +133,11 @@ def test_the_separator_is_found_in_the_header(written, separator):
 
 
 def test_numbers_of_jobs_stay_as_they_are(written):
-    assert column(written("submit,job\n0,77\n1,12\n2,77\n"), "job") == [77, 12, 77]
+    assert column(written("submit,parent\n0,77\n1,12\n2,77\n"), "parent") == [77, 12, 77]
 
 
 def test_a_row_that_names_no_job_is_a_job_of_its_own(written):
-    assert len(set(column(written("submit,job\n0,\n1,a\n2,\n3,a\n"), "job"))) == 3
+    assert len(set(column(written("submit,parent\n0,\n1,a\n2,\n3,a\n"), "parent"))) == 3
 
 
 def test_a_quoted_word_is_the_same_in_every_row(written):
@@ -174,7 +175,7 @@ def test_milliseconds_are_said_in_the_notes(written):
 def test_small_numbers_are_seconds_of_no_known_day(written):
     trace = written("submit,start,end\n100,110,250\n200,200,201\n")
     assert trace.workload.epoch is None
-    assert column(trace, "service") == [140, 1]
+    assert column(trace, "runtime") == [140, 1]
 
 
 def test_a_date_among_seconds_is_turned_away(written):
@@ -277,31 +278,31 @@ def test_zero_among_unix_times_means_that_it_has_not_happened(written):
 
 def test_service_is_reckoned_in_seconds_whatever_the_clock_counts_in(written):
     text = "submit,a,b\n1714550400000,1714550401000,1714550403500\n"
-    assert column(written(text, start="a", end="b", service="b-a"), "service") == [2.5]
+    assert column(written(text, start="a", end="b", runtime="b-a"), "runtime") == [2.5]
 
 
 def test_dates_can_be_reckoned_with(written):
     text = "submit,a,b\n2024-05-01,2024-05-01 00:00:01,2024-05-02 00:00:01\n"
-    assert column(written(text, service="(b - a)/2"), "service") == [43_200]
+    assert column(written(text, runtime="(b - a)/2"), "runtime") == [43_200]
 
 
 def test_a_large_amount_is_not_mistaken_for_a_time(written):
     assert column(written("submit,bytes\n0,549755813888\n", memory_mib="bytes/1048576"), "memory_mib") == [524_288]
 
 
-def test_the_end_of_a_task_still_running_is_passed_over(written):
-    trace = written("submit,start,end,service,status\n0,1,9,8,RUNNING\n")
-    assert (column(trace, "service"), column(trace, "end")) == ([None], [None])
+def test_the_end_of_a_job_still_running_is_passed_over(written):
+    trace = written("submit,start,end,runtime,status\n0,1,9,8,RUNNING\n")
+    assert (column(trace, "runtime"), column(trace, "end")) == ([None], [None])
 
 
 @pytest.mark.parametrize(
     ("header", "note", "status"),
     [
-        ("submit", "no status, start or end: all tasks are taken as completed", "completed"),
-        ("submit,start", "no status and no end: a task without a start is taken as waiting", "waiting"),
-        ("submit,end", "no status: a task without an end is taken as running", "running"),
-        ("submit,service", "no status: a task without a service is taken as running", "running"),
-        ("submit,start,end", "no status: a task without an end is taken as running, or as waiting if", "waiting"),
+        ("submit", "no status, start or end: all jobs are taken as completed", "completed"),
+        ("submit,start", "no status and no end: a job without a start is taken as waiting", "waiting"),
+        ("submit,end", "no status: a job without an end is taken as running", "running"),
+        ("submit,runtime", "no status: a job without a runtime is taken as running", "running"),
+        ("submit,start,end", "no status: a job without an end is taken as running, or as waiting if", "waiting"),
     ],
 )
 def test_what_is_said_of_a_missing_status_is_what_was_done(written, header, note, status):
@@ -335,8 +336,8 @@ def test_thousandths_that_can_be_meant_are_let_be(written, most):
 
 
 def test_a_division_by_zero_turns_the_row_away(written):
-    trace = written("submit,a,b\n0,1,0\n0,4,2\n", service="a/b")
-    assert trace.rejects["reason"].to_list() == ["`service` is not finite: inf"]
+    trace = written("submit,a,b\n0,1,0\n0,4,2\n", runtime="a/b")
+    assert trace.rejects["reason"].to_list() == ["`runtime` is not finite: inf"]
 
 
 @pytest.mark.parametrize(
@@ -362,11 +363,11 @@ def test_a_bad_map_is_shown_where_it_fails(written, expression, what):
 @pytest.mark.parametrize("expression", ["(" * 10_000 + "1" + ")" * 10_000, "-" * 400 + "1", "1" + "+1" * 10_000])
 def test_a_map_too_large_is_refused(written, expression):
     with pytest.raises(fleetlab.TraceError, match=r"longer than|inside one another"):
-        written("submit\n0\n", service=expression)
+        written("submit\n0\n", runtime=expression)
 
 
 def test_the_longest_map_is_still_reckoned(written):
-    assert column(written("submit\n0\n", service="1" + "+1" * 249), "service") == [250]
+    assert column(written("submit\n0\n", runtime="1" + "+1" * 249), "runtime") == [250]
 
 
 def test_a_column_that_no_workload_has_is_refused_with_the_nearest(written):
@@ -430,7 +431,7 @@ CELLS = st.one_of(
     st.integers().map(str),
     st.text(string.printable + "é\0", max_size=8),
 )
-HEADER = ["submit", "start", "end", "service", "gpu_milli", "instances", "job", "task", "status", "gpu_types", "user"]
+HEADER = ["submit", "start", "end", "runtime", "gpu_milli", "instances", "parent", "job", "status", "gpu_types", "user"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -490,9 +491,9 @@ def _divided(left, right):
 @given(expressions())
 def test_an_expression_is_reckoned_as_floats_are(made):
     text, tree = made
-    if len(text) > _expression.LONGEST:
+    if len(text) > expression.LONGEST:
         return
-    found = _expression.evaluate(_expression.parse(text), lambda name: pl.Series([VALUES[name]]), 1)
+    found = expression.evaluate(expression.parse(text), lambda name: pl.Series([VALUES[name]]), 1)
     assert found[0] == pytest.approx(plain(tree), rel=1e-12, nan_ok=True)
 
 
@@ -500,7 +501,7 @@ def test_an_expression_is_reckoned_as_floats_are(made):
     ("text", "value"), [("1+2*3", 7), ("8/4/2", 1), ("1-2-3", -4), ("-2*-3", 6), ("2*(1+3)", 8), ("1e3+.5", 1000.5)]
 )
 def test_signs_bind_as_on_paper(text, value):
-    assert _expression.evaluate(_expression.parse(text), pl.Series, 1)[0] == value
+    assert expression.evaluate(expression.parse(text), pl.Series, 1)[0] == value
 
 
 # -- real tables --------------------------------------------------------------------------------------------------
@@ -514,9 +515,9 @@ def test_a_published_request_log_is_read_by_a_map(data):
 
 
 @pytest.mark.data
-def test_a_published_sample_of_tasks_is_read_by_a_map(data):
+def test_a_published_sample_of_jobs_is_read_by_a_map(data):
     path = data / "alibaba-pai-v2020" / "task_sample_60105" / "alibaba_trace_sub.csv"
-    map = {"task": "job_id", "submit": "arrival_s", "service": "service_sec", "gpu_milli": "gpu_count*1000"}
+    map = {"job": "job_id", "submit": "arrival_s", "runtime": "service_sec", "gpu_milli": "gpu_count*1000"}
     trace = table.read(path, Intake(), map=map)
     assert len(trace.workload) + trace.rejects.height == 60_105
     assert trace.rejects.is_empty()

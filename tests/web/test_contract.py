@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import started
+
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -14,6 +16,13 @@ CHECKS = (
     "response_schema_conformance",
     "unsupported_method",
 )
+
+
+@pytest.fixture
+def page(root):
+    """A page on which no computation takes long: Schemathesis tries every order and every backfill rule."""
+    with started("--traces", root, "--limit", 10) as client:
+        yield client
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ HERE = "127.0.0.1:8765"
 def behind(guard):
     routes = [
         Route("/", lambda _: PlainTextResponse("the page")),
-        Route("/api/jobs", lambda _: PlainTextResponse("done"), methods=["GET", "POST", "DELETE"]),
+        Route("/api/operations", lambda _: PlainTextResponse("done"), methods=["GET", "POST", "DELETE"]),
         Route("/token", guard.enter, methods=["POST"]),
     ]
     return guard.before(Starlette(routes=routes))
@@ -26,8 +26,8 @@ def behind(guard):
 def ask(guard, path="/", method="GET", body=b"", host=HERE, **headers):
     """The status, the headers and the text of one answer."""
     path, _, query = path.partition("?")
-    told = [(b"host", host.encode()), *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items())]
-    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": told}
+    sent_headers = [(b"host", host.encode()), *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items())]
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": sent_headers}
     scope |= {"scheme": "http", "server": ("127.0.0.1", 8765), "http_version": "1.1", "root_path": ""}
     sent = []
 
@@ -44,9 +44,9 @@ def ask(guard, path="/", method="GET", body=b"", host=HERE, **headers):
 
 @pytest.fixture
 def guard():
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        made = Guard.of(door, "127.0.0.1")
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        made = Guard.of(listening, "127.0.0.1")
+        port = listening.getsockname()[1]
     return Guard(frozenset(host.replace(str(port), "8765") for host in made.hosts), made.token)
 
 
@@ -75,15 +75,15 @@ def test_a_name_that_leads_here_by_trickery_is_not_answered_to(guard, host):
 
 
 def test_a_page_of_another_site_cannot_ask(guard):
-    assert ask(guard, "/api/jobs", "POST", origin="http://evil.example")[0] == 403
-    assert ask(guard, "/api/jobs", "POST", origin="null")[0] == 403
-    assert ask(guard, "/api/jobs", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")[0] == 403
-    assert ask(guard, "/api/jobs", sec_fetch_site="same-site")[0] == 403
-    assert ask(guard, "/api/jobs", sec_fetch_site="cross-site", sec_fetch_mode="navigate")[0] == 403
+    assert ask(guard, "/api/operations", "POST", origin="http://evil.example")[0] == 403
+    assert ask(guard, "/api/operations", "POST", origin="null")[0] == 403
+    assert ask(guard, "/api/operations", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")[0] == 403
+    assert ask(guard, "/api/operations", sec_fetch_site="same-site")[0] == 403
+    assert ask(guard, "/api/operations", sec_fetch_site="cross-site", sec_fetch_mode="navigate")[0] == 403
 
 
 def test_our_own_page_can(guard):
-    assert ask(guard, "/api/jobs", "POST", origin=f"http://{HERE}", sec_fetch_site="same-origin")[0] == 200
+    assert ask(guard, "/api/operations", "POST", origin=f"http://{HERE}", sec_fetch_site="same-origin")[0] == 200
 
 
 def test_a_link_from_elsewhere_opens_the_page(guard):
@@ -101,7 +101,7 @@ def test_every_answer_says_what_the_page_may_do(guard):
 
 
 def test_the_interface_is_not_kept_by_browsers(guard):
-    assert ask(guard, "/api/jobs")[1]["cache-control"] == "no-store"
+    assert ask(guard, "/api/operations")[1]["cache-control"] == "no-store"
 
 
 # --- from elsewhere ----------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def test_the_interface_is_not_kept_by_browsers(guard):
 def test_elsewhere_there_is_a_token_nobody_guesses():
     tokens = set()
     for _ in range(5):
-        with socket.create_server(("0.0.0.0", 0)) as door:
-            tokens.add(Guard.of(door, "0.0.0.0").token)
+        with socket.create_server(("0.0.0.0", 0)) as listening:
+            tokens.add(Guard.of(listening, "0.0.0.0").token)
     assert len(tokens) == 5
     assert min(map(len, tokens)) >= 32
 
@@ -119,7 +119,7 @@ def test_elsewhere_there_is_a_token_nobody_guesses():
 def test_without_the_token_the_page_asks_for_it_and_the_interface_refuses(elsewhere):
     status, _, body = ask(elsewhere, host="lab.example:8765")
     assert (status, 'name="token"' in body, "the page" in body) == (401, True, False)
-    assert ask(elsewhere, "/api/jobs", host="lab.example:8765")[0] == 401
+    assert ask(elsewhere, "/api/operations", host="lab.example:8765")[0] == 401
 
 
 @pytest.mark.parametrize("wrong", ["", "secret", "secret-token ", "SECRET-TOKEN", "x" * 10_000, "sécret"])
@@ -140,7 +140,7 @@ def test_the_address_with_the_token_gives_a_cookie_and_goes_on_without_it(elsewh
 def test_the_cookie_or_a_header_opens_it(elsewhere):
     here = {"host": "lab.example:8765"}
     assert ask(elsewhere, **here, cookie="fleetlab-8765=secret-token")[0] == 200
-    assert ask(elsewhere, "/api/jobs", **here, authorization="Bearer secret-token")[0] == 200
+    assert ask(elsewhere, "/api/operations", **here, authorization="Bearer secret-token")[0] == 200
 
 
 def test_a_token_that_is_typed_in_opens_it_and_brings_back_the_address(elsewhere):

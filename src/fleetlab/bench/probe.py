@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
-from fleetlab.bench.workers.pool import WorkerPool
+from fleetlab.bench.workers.pool import TenantWorkers
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress
@@ -72,7 +72,7 @@ def _try_mode(mode: str, seats: list[Seat], monitor: GpuSampler, *, rehearse: bo
     try:
         with shared(mode, rehearse=rehearse) as way, tempfile.TemporaryDirectory() as home:
             before = _memory(monitor)
-            with WorkerPool(plan, way, Path(home), device="cpu" if rehearse else "cuda", tiny=rehearse) as crew:
+            with TenantWorkers(plan, way, Path(home), device="cpu" if rehearse else "cuda", tiny=rehearse) as crew:
                 crew.man(seats, within=90)
                 memory = _memory(monitor) - before
                 opens, told, failures = crew.meet(cell)

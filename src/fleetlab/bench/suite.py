@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
-from fleetlab.bench.workers.pool import GRACE, LEAD, LOAD, WorkerPool
+from fleetlab.bench.workers.pool import GRACE, LEAD, LOAD, TenantWorkers
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import atomic_write
 from fleetlab.devices.nvml import GpuSampler
@@ -99,7 +99,7 @@ class SuiteRun:
                     self._write(cell, {"status": "failed", "failures": [{"kind": "mode", "detail": str(e)}]})
                 return
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            crew = stack.enter_context(WorkerPool(self._plan, mode, home, device=self._device, tiny=self._rehearse))
+            crew = stack.enter_context(TenantWorkers(self._plan, mode, home, device=self._device, tiny=self._rehearse))
             self._man(crew, mode, cells[0], list(seats))
             for k, cell in enumerate(cells):
                 if not self._time_for(self._length()):
@@ -107,7 +107,7 @@ class SuiteRun:
                     return
                 self._cell(crew, cell)
 
-    def _man(self, crew: WorkerPool, mode: TimeSlicing | Mps, cell: BenchCell, seats: list[Seat]) -> None:
+    def _man(self, crew: TenantWorkers, mode: TimeSlicing | Mps, cell: BenchCell, seats: list[Seat]) -> None:
         began = time.monotonic()
         crew.man(seats, within=min(LOAD, self._until - began - RESERVE))
         about = {
@@ -140,7 +140,7 @@ class SuiteRun:
 
     # --- a cell ------------------------------------------------------------------------------------------------------
 
-    def _cell(self, crew: WorkerPool, cell: BenchCell) -> None:
+    def _cell(self, crew: TenantWorkers, cell: BenchCell) -> None:
         if any(seat in crew.failed for seat in cell.seats):
             crew.man(cell.seats, within=max(min(60.0, self._until - time.monotonic() - RESERVE - GRACE), 1.0))
         load = os.getloadavg()[0]
@@ -228,7 +228,7 @@ def finished_cells(out: Path) -> set[str]:
     return done
 
 
-def _known(crew: WorkerPool, seat: Seat) -> dict[str, Any]:
+def _known(crew: TenantWorkers, seat: Seat) -> dict[str, Any]:
     about = crew.about.get(seat, {})
     return {key: about[key] for key in ("pid", "sms", "unit", "how", "memory_mib", "attached") if key in about}
 

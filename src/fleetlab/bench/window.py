@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.loops import StepLog
-from fleetlab.bench.statistics import design_effect, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import design_effect
 
 PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 PARTS = 10  # parts of a window, to check that it was steady

@@ -222,7 +222,7 @@ def lint(file: Path, *, model: str | None = None, json: Json = False) -> None:
     if json:
         show(result, json=True)
     else:
-        for one in result.findings:
+        for one in result.problems:
             print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
             print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
         counts = ", ".join(f"{e.metric} {e.value:g}" for e in result.summary())

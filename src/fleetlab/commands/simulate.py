@@ -1,15 +1,13 @@
-"""A workload played on a cluster: filled up, replayed, and by several policies."""
+"""Commands that simulate: replay a workload, compare policies, pack a cluster until it is full."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.rules import RULES, Rules
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, talk, trace_of
+from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of, seeds_of, split
+from fleetlab.commands.words import examples, talk
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,123 +17,34 @@ desk = App()
 
 @desk.command(
     help_epilogue=examples(
-        "fleetlab pack my-trace --place fgd,best_fit,random --seeds 42-51",
-        "fleetlab pack builtin:20000 --json",
-    )
-)
-def pack(
-    trace: TraceWords,
-    *,
-    place: str = "fgd,best_fit",
-    seeds: str = "42-51",
-    cluster: ClusterFile = None,
-    json: Json = False,
-) -> None:
-    """Fill a cluster with tasks drawn from a trace until they no longer fit: how much of it can each policy give away?
-
-    Parameters
-    ----------
-    place
-        Place policies, with commas between: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
-        first_fit, worst_fit.
-    seeds
-        Runs of each, as FIRST-LAST or a list with commas.
-    """
-    from fleetlab._screen import progress, show
-
-    wanted = listed(place)
-    with progress("runs") as tell:
-        opened = trace_of(trace, cluster, tell)
-        on = cluster_of(opened, trace)
-        found = fleetlab.pack(opened.workload, on, place=wanted, seeds=_seeds(seeds), tell=tell)
-    show(found, json=json, only=("summary",))
-
-
-@desk.command(
-    help_epilogue=examples(
         "fleetlab simulate builtin:20000 --order sjf",
-        "fleetlab simulate my-trace --discipline easy --place worst_fit --cluster bigger.toml",
-        "fleetlab simulate my-trace --order my_module:mine --estimate group",
+        "fleetlab simulate my-trace --backfill easy --placement worst_fit --cluster bigger.toml",
+        "fleetlab simulate my-trace --order my_module:mine --estimate group --load 1.2",
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
-        "fleetlab simulate my-trace --discipline easy --out schedule.parquet",
+        "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
     )
 )
 def simulate(
-    trace: TraceWords,
-    *,
-    rules: Rules = RULES,
-    slowdown: Path | None = None,
-    preempt: Annotated[bool, Parameter(negative=())] = False,
-    events: Path | None = None,
-    quota: float | None = None,
-    until: float | None = None,
-    seed: Seed = 0,
-    cluster: ClusterFile = None,
-    out: Path | None = None,
-    json: Json = False,
+    trace: TraceName, *, options: ScenarioOptions = DEFAULTS, out: Path | None = None, json: Json = False
 ) -> None:
-    """Replay a workload on a cluster: when and where does each task run, and why did it wait?
+    """Replay a workload on a cluster: when and where each job runs, and why it waited.
 
     Parameters
     ----------
-    rules.order
-        Who is next: fifo, sjf (shortest by estimate), smallest, largest (by GPUs), priority, aging, las, fair, and, by
-        putting others off, srpt, server_filling, server_filling_srpt; or MODULE:NAME for one of your own.
-    rules.discipline
-        If the first does not fit: strict (all wait behind it), skip (it is passed over), easy (others may go before it
-        if that does not delay it), conservative (if that delays nobody before them).
-    rules.place
-        Where: best_fit, first_fit, worst_fit, dot_product, gpu_packing, gpu_clustering, fgd, reserve_and_pack, spread,
-        random; or MODULE:NAME for one of your own.
-    rules.estimate
-        Of run time: oracle; the mean of finished tasks of the same user, user+gpu, group, group+gpu; or, where the
-        trace has a series of seconds by task, its name, such as requested.
-    rules.sharing
-        Of a GPU: shares (as fast as a whole one), exclusive (shares take whole GPUs), or a mode of a slowdown profile:
-        time-slicing, mps, mig.
-    slowdown
-        For a mode of --sharing: a profile, as JSON, in place of the one that ships, measured on an H200.
-    preempt
-        A task may put off others that rank after it.
-    events
-        A TOML file of what happens to nodes: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], [recovery].
-    quota
-        GPUs that a user may hold at once.
-    until
-        Stop the clock at that second.
     out
-        Write the schedule into this file, .csv or .parquet: a row a task, with when and where it ran, and its wait by
+        Write the schedule to this file, .csv or .parquet: one row per job, with its start, end, nodes and wait by
         reason.
     """
     from fleetlab._screen import progress, show
-    from fleetlab.core import Slowdown
-    from fleetlab.sim.eventfile import from_toml
-    from fleetlab.studies.believed import believed
 
-    _may_be_shared(slowdown, rules.sharing)
-    _may_write(out)
-    with progress("tasks") as tell:
-        opened = trace_of(trace, cluster, tell)
-        on = cluster_of(opened, trace)
-        happens, recovery = from_toml(events) if events else ((), None)
-        found = fleetlab.simulate(
-            opened.workload,
-            on,
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            slowdown=Slowdown.load(slowdown) if slowdown else None,
-            preempt=preempt,
-            recovery=recovery,
-            events=happens,
-            quota=quota,
-            seed=seed,
-            until=until,
-            tell=tell,
-        )
+    _check_out(out)
+    with progress("jobs") as bar:
+        result = fleetlab.simulate(scenario_of(trace, options, bar), progress=bar)
     try:
         if out is not None:
-            _write(out, found.schedule())
-    finally:  # a file that cannot be written after all does not take the answer with it
-        show(found, json=json, only=("by request", "waiting", "refused"))
+            _write(out, result.schedule())
+    finally:  # the answer is shown even if the file cannot be written
+        show(result, json=json, only=("by request", "waiting", "refused"))
     if out is not None:
         talk(f"\nwritten to {out}")
 
@@ -143,59 +52,72 @@ def simulate(
 @desk.command(
     help_epilogue=examples(
         "fleetlab compare builtin:20000",
-        "fleetlab compare my-trace --policies fifo,sjf/skip/best_fit/group,fifo/easy --json > compared.json",
+        "fleetlab compare my-trace --policies fifo,sjf/easy/estimate=group,fifo/easy --load 1.2",
+        "fleetlab compare my-trace --policies fifo,las/preemption=true,my_module:mine --json > compared.json",
     )
 )
 def compare(
-    trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: Seed = 0, json: Json = False
+    trace: TraceName,
+    *,
+    policies: str = "",
+    options: ScenarioOptions = DEFAULTS,
+    workers: int | None = None,
+    json: Json = False,
 ) -> None:
-    """Play several policies with the same arrivals: how long tasks wait by each, and how sure the difference is.
+    """Compare policies on the same arrivals: wait, JCT and slowdown under each, with paired 95 % intervals.
 
     Parameters
     ----------
     policies
-        ORDER/DISCIPLINE/PLACE/ESTIMATE/SHARING, as `fleetlab simulate` takes them, with commas between; what is last
-        may be left out. The first is what the others are held against. Five of them unless told.
-    seed
-        Of the draws behind intervals, and of policies that draw.
+        Policies separated by commas; the first is the baseline. A policy is ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING,
+        of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
+        smallest, sjf with group estimates, sjf). The options below hold for all of them.
+    workers
+        Processes that simulate at once (default: one per core for a large workload).
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.compare import FIVE
 
-    with progress("policies") as tell:
-        opened = trace_of(trace, cluster, tell)
-        asked = listed(policies) or FIVE
-        found = fleetlab.compare(
-            opened.workload,
-            cluster_of(opened, trace),
-            policies=asked,
-            estimates=_named(opened, asked),
-            seed=seed,
-            tell=tell,
-        )
-    if not json:
-        print("\n".join(found.sentences), end="\n\n")
-    show(found, json=json)
+    with progress("policies") as bar:
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.compare(scenario, policies=split(policies) or None, workers=workers, progress=bar)
+    show(result, json=json)
 
 
-def _named(opened: "fleetlab.Trace", policies: Sequence[str]) -> "dict[str, pl.Series]":
-    """The series of the trace that policies name as their estimate."""
-    from fleetlab.studies.believed import believed
-    from fleetlab.studies.compare import rules_of
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab pack my-trace --placements fgd,best_fit,random --seeds 42-51",
+        "fleetlab pack builtin:20000 --json",
+    )
+)
+def pack(
+    trace: TraceName,
+    *,
+    placements: str = "fgd,best_fit",
+    seeds: str = "42-51",
+    cluster: Annotated[str | None, Parameter(help="A TOML file of [[node]] entries (default: the trace's).")] = None,
+    nodes: Annotated[str | None, Parameter(help="Nodes to add or remove, such as `T4 +20`.")] = None,
+    json: Json = False,
+) -> None:
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
 
-    told = {name: believed(opened, name) for name in {rules_of(p).get("estimate", "") for p in policies}}
-    return {name: column for name, column in told.items() if not isinstance(column, str)}
+    Parameters
+    ----------
+    placements
+        Placement policies separated by commas: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
+        first_fit, worst_fit.
+    seeds
+        One run of each per seed: FIRST-LAST, or a list separated by commas.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("runs") as bar:
+        scenario = scenario_of(trace, ScenarioOptions(cluster=cluster, nodes=nodes), bar)
+        result = fleetlab.pack(scenario, placements=split(placements), seeds=seeds_of(seeds), progress=bar)
+    show(result, json=json, only=("summary",))
 
 
-def _may_be_shared(slowdown: Path | None, sharing: str) -> None:
-    """Refuse a profile that nothing would look at."""
-    if slowdown is not None and sharing in ("shares", "exclusive"):
-        msg = f"--slowdown says how tasks slow each other, and by --sharing {sharing} they do not"
-        raise fleetlab.WorkloadError(msg, hint="--sharing time-slicing, mps or mig; or leave --slowdown out")
-
-
-def _may_write(out: Path | None) -> None:
-    from fleetlab.core._files import may_write
+def _check_out(out: Path | None) -> None:
+    from fleetlab.core.files import may_write
 
     if out is None:
         return
@@ -206,29 +128,17 @@ def _may_write(out: Path | None) -> None:
 
 
 def _write(out: Path, table: "pl.DataFrame") -> None:
-    """All of it or nothing; a cell of CSV holds no list, so there it is one text with `;` between."""
+    """Write a table atomically; CSV has no lists, so a list is one text joined by `;`."""
     from io import BytesIO
 
     from polars import List, String
     from polars.selectors import list as lists
 
-    from fleetlab.core._files import replace
+    from fleetlab.core.files import atomic_write
 
     buffer = BytesIO()
     if out.suffix == ".csv":
         table.with_columns(lists().cast(List(String)).list.join(";")).write_csv(buffer)
     else:
         table.write_parquet(buffer)
-    replace(out, buffer.getvalue())
-
-
-def _seeds(words: str) -> list[int]:
-    first, dash, last = words.partition("-")
-    try:
-        seeds = list(range(int(first), int(last) + 1)) if dash else [int(word) for word in words.split(",")]
-    except ValueError:
-        seeds = []
-    if not 1 <= len(seeds) <= 10_000 or min(seeds) < 0:
-        msg = f"--seeds takes FIRST-LAST or a list with commas, not: `{words}`"
-        raise fleetlab.WorkloadError(msg, hint="--seeds 42-51, or --seeds 1,2,3")
-    return seeds
+    atomic_write(out, buffer.getvalue())

@@ -1,30 +1,87 @@
-"""The hall: the nouns that every room shares, each checked once when it is made."""
+"""The nouns that every room shares, each checked once when it is made.
 
-from fleetlab.core.cluster import Cluster
-from fleetlab.core.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
-from fleetlab.core.figure import Figure, figures_of
-from fleetlab.core.result import Estimate, Provenance, Result, as_json, say
-from fleetlab.core.saved import Saved
-from fleetlab.core.slowdown import Slowdown
-from fleetlab.core.trace import Trace
-from fleetlab.core.workload import Workload
+Names are imported on first use, so that help and catalogs need no data frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fleetlab.core.cluster import Cluster
+    from fleetlab.core.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
+    from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
+    from fleetlab.core.figure import Figure
+    from fleetlab.core.policy import Policy
+    from fleetlab.core.prices import Prices
+    from fleetlab.core.progress import Progress
+    from fleetlab.core.result import Estimate, Provenance, Result, SavedResult, as_json, say
+    from fleetlab.core.scenario import Scenario
+    from fleetlab.core.speed import Speed
+    from fleetlab.core.trace import Trace
+    from fleetlab.core.words import Words
+    from fleetlab.core.workload import Workload
+
+_MODULE = {
+    "Cluster": "cluster",
+    "DeviceError": "errors",
+    "Drain": "events",
+    "Elastic": "events",
+    "Estimate": "result",
+    "Faults": "events",
+    "Figure": "figure",
+    "FleetlabError": "errors",
+    "Outage": "events",
+    "Policy": "policy",
+    "PolicyError": "errors",
+    "Prices": "prices",
+    "Progress": "progress",
+    "Provenance": "result",
+    "Recovery": "events",
+    "Result": "result",
+    "SavedResult": "result",
+    "Scenario": "scenario",
+    "Speed": "speed",
+    "Spot": "events",
+    "Trace": "trace",
+    "TraceError": "errors",
+    "Words": "words",
+    "Workload": "workload",
+    "WorkloadError": "errors",
+    "as_json": "result",
+    "say": "result",
+}
 
 __all__ = [
     "Cluster",
     "DeviceError",
+    "Drain",
+    "Elastic",
     "Estimate",
+    "Faults",
     "Figure",
     "FleetlabError",
+    "Outage",
+    "Policy",
     "PolicyError",
+    "Prices",
+    "Progress",
     "Provenance",
+    "Recovery",
     "Result",
-    "Saved",
-    "Slowdown",
+    "SavedResult",
+    "Scenario",
+    "Speed",
+    "Spot",
     "Trace",
     "TraceError",
+    "Words",
     "Workload",
     "WorkloadError",
     "as_json",
-    "figures_of",
     "say",
 ]
+
+lazy("fleetlab.core", {name: f"fleetlab.core.{module}" for name, module in _MODULE.items()})

@@ -5,38 +5,31 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from fleetlab.core import _columns
+from fleetlab.core import columns as column_types
+from fleetlab.core import nodes, toml
+from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
 from fleetlab.core.errors import WorkloadError
+from fleetlab.core.names import lookup
 
+AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
 SCHEMA: dict[str, pl.DataType] = {
     "node": pl.String(),
     "pool": pl.String(),
     "gpu_type": pl.String(),
-    "gpus": pl.Int32(),
-    "gpu_memory_mib": pl.Int64(),
-    "cpu_milli": pl.Int64(),
-    "memory_mib": pl.Int64(),
-    "rdma_milli": pl.Int64(),
-    "disk_mib": pl.Int64(),
+    **{name: pl.Int32() if name == "gpus" else pl.Int64() for name in AMOUNTS},
 }
 
 DEFAULTS: dict[str, pl.Expr] = {
     "pool": pl.lit("default"),
     "gpu_type": pl.lit(None),
-    "gpus": pl.lit(0),
-    "gpu_memory_mib": pl.lit(0),
-    "cpu_milli": pl.lit(0),
-    "memory_mib": pl.lit(0),
-    "rdma_milli": pl.lit(0),
-    "disk_mib": pl.lit(0),
+    **dict.fromkeys(AMOUNTS, pl.lit(0)),
 }
-
-AMOUNTS = ("gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +49,7 @@ class Cluster:
             msg = f"{source}: a cluster needs the column: `node`"
             raise WorkloadError(msg, hint="a name for each node, none twice")
         frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
-        frame = _columns.cast(frame.select(list(SCHEMA)), SCHEMA, source=source, noun="cluster")
+        frame = column_types.cast(frame.select(list(SCHEMA)), SCHEMA, source=source, noun="cluster")
         _obeys(frame, source)
         return cls(frame, source)
 
@@ -70,16 +63,15 @@ class Cluster:
         gpu_memory_mib: int = 81_920,
         cpu_milli: int = 128_000,
         memory_mib: int = 1_048_576,
-        rdma_milli: int = 0,
-        disk_mib: int = 0,
+        **amounts: int,
     ) -> Cluster:
-        """Make `nodes` nodes of one kind.
+        """Make `nodes` nodes of one kind; `amounts` are other columns of a cluster, such as `disk_mib`.
 
         >>> Cluster.uniform(2, 8)
         <Cluster 2 nodes, 16 GPUs, uniform>
         """
         row = {"gpu_type": gpu_type if gpus else None, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib if gpus else 0}
-        row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, "rdma_milli": rdma_milli, "disk_mib": disk_mib}
+        row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, **amounts}
         return cls.of(_repeat(row, nodes, "node"), source="uniform")
 
     @classmethod
@@ -87,7 +79,7 @@ class Cluster:
         """Read `[[node]]` entries, each with a `count` and the columns of a cluster.
 
         Nodes are named by the pool and GPU type of their entry, and numbered: gpu-A10-0. So a name stays when a count
-        changes or another pool goes. `node` is a name of one's own, numbered where there is a `count`.
+        changes or another pool goes. `node` names them instead, numbered where there is a `count`.
         """
         path = Path(path)
         try:
@@ -116,6 +108,61 @@ class Cluster:
     def gpus(self) -> int:
         """How many GPUs all nodes have together."""
         return int(self.frame["gpus"].cast(pl.Int64).sum())  # polars adds up in the column's own width
+
+    # -- other sizes -------------------------------------------------------------------------------------------------
+
+    def with_nodes(self, edits: str, count: int | None = None) -> Cluster:
+        """Add or remove nodes: `with_nodes("T4 +20, V100 -25%")`, or `with_nodes("T4", 400)` for so many of them.
+
+        A name is that of a pool or a GPU type. Its kinds of nodes change in proportion.
+
+        >>> Cluster.uniform(10, 8, gpu_type="T4").with_nodes("T4 +20%")
+        <Cluster 12 nodes, 96 GPUs, uniform, nodes T4 +20%>
+        """
+        found = nodes.parse(edits if count is None else f"{edits} {count}")
+        if not found:
+            return self
+        source = f"{self.source}, nodes {', '.join(map(str, found))}"
+        return Cluster.of(nodes.edited(self.frame, found), source=source)
+
+    def without(self, *names: str) -> Cluster:
+        """Remove nodes, pools or GPU types by name.
+
+        >>> Cluster.uniform(10, 8).without("node-0", "node-9")
+        <Cluster 8 nodes, 64 GPUs, uniform without node-0, node-9>
+        """
+        known = {c: set(self.frame[c].drop_nulls()) for c in ("node", "pool", "gpu_type")}
+        for name in names:
+            lookup("node, pool or GPU type", name, sorted(set.union(*known.values())), error=WorkloadError)
+        kept = self.frame.filter(~pl.any_horizontal(pl.col(*known).is_in(list(names)).fill_null(value=False)))
+        return Cluster.of(kept, source=f"{self.source} without {', '.join(names)}")
+
+    def scaled(self, factor: float | Fraction, pool: str | None = None) -> Cluster:
+        """Scale a pool or GPU type, or the whole cluster, by a factor, with at least one node of each kind.
+
+        >>> Cluster.uniform(10, 8).scaled(1.5)
+        <Cluster 15 nodes, 120 GPUs, uniform × 1.5>
+        """
+        if not 0 < factor < 1e6:
+            msg = f"a cluster is scaled by a number above 0: {factor}"
+            raise WorkloadError(msg, hint="scaled(1.2) for 20 % more nodes")
+        return Cluster.of(nodes.scaled(self.frame, factor, pool), source=f"{self.source} × {float(factor):g}")
+
+    def to_toml(self) -> str:
+        """Return the cluster as `[[node]]` entries, one per kind; `from_toml` reads them, with its own node names.
+
+        >>> print(Cluster.uniform(2, 8, gpu_type="T4", cpu_milli=8000, memory_mib=0, gpu_memory_mib=0).to_toml())
+        [[node]]
+        count = 2
+        gpu_type = "T4"
+        gpus = 8
+        cpu_milli = 8000
+        """
+        kinds = [c for c in SCHEMA if c != "node"]
+        counted = self.frame.group_by(kinds, maintain_order=True).agg(count=pl.len()).select("count", *kinds)
+        usual = Cluster.of(pl.DataFrame({"node": ["a"]}), source="").frame.row(0, named=True)
+        rows = [{k: v for k, v in row.items() if v != usual.get(k)} for row in counted.iter_rows(named=True)]
+        return "\n".join("[[node]]\n" + toml.dumps(row) for row in rows).rstrip()
 
 
 def _entry(entry: dict[str, Any], k: int, source: str, taken: Counter[str]) -> pl.DataFrame:

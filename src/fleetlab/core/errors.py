@@ -23,7 +23,7 @@ class TraceError(FleetlabError):
 
 
 class WorkloadError(FleetlabError):
-    """Tasks or nodes that cannot be."""
+    """Jobs or nodes that cannot be."""
 
 
 class PolicyError(FleetlabError):

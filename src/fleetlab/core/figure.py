@@ -47,9 +47,3 @@ class Figure:
         """What `to_json` wrote."""
         said = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
         return cls(frame=pl.DataFrame(about["columns"], strict=False), **said)
-
-
-def figures_of(result: object) -> dict[str, Figure]:
-    """The figures of a result, if it has some."""
-    made = getattr(result, "figures", None)
-    return made() if callable(made) else {}

@@ -1,22 +1,27 @@
-"""Numbers that know how sure they are, and results that know how they came to be."""
+"""What every verb returns: findings, estimates with intervals, tables, figures, notes, and how they came to be."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.core.figure import figures_of
+from fleetlab.core.errors import WorkloadError
+from fleetlab.core.figure import Figure
+
+INFINITE = ("inf", "-inf")  # JSON has no number for it
+EMPTY: Mapping[str, Any] = {"findings": (), "estimates": (), "frames": {}, "charts": {}, "notes": ()}
 
 
 class Estimate(NamedTuple):
-    """A number that knows how sure it is; an exact count has `low == value == high`."""
+    """A number with its 95 % interval; an exact count has `low == value == high`."""
 
     metric: str
     value: float
@@ -26,21 +31,21 @@ class Estimate(NamedTuple):
 
     @classmethod
     def exact(cls, metric: str, value: float, unit: str = "") -> Estimate:
-        """A number that was counted, not estimated.
+        """Build one for a number that was counted, not estimated.
 
-        >>> Estimate.exact("tasks", 3)
-        Estimate(metric='tasks', value=3, low=3, high=3, unit='')
+        >>> Estimate.exact("jobs", 3)
+        Estimate(metric='jobs', value=3, low=3, high=3, unit='')
         """
         return cls(metric, value, value, value, unit)
 
 
 def say(e: Estimate) -> str:
-    """Give the number with as many digits as its interval has earned.
+    """Format a number with as many digits as its interval supports.
 
     >>> say(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
     'mean wait 0.83 s (0.69 to 0.97)'
-    >>> say(Estimate.exact("tasks", 1260920))
-    'tasks 1,260,920'
+    >>> say(Estimate.exact("jobs", 1260920))
+    'jobs 1,260,920'
     >>> say(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
     'mean wait 2 s (0 to inf)'
     """
@@ -87,51 +92,148 @@ class Provenance:
         return cls(**values)
 
 
-class Result(Protocol):
-    """All that `report` and the command line know of a room.
+class Result:
+    """What a verb returns; `report`, the page and the command line know nothing else of it.
 
-    A result may also have `sentences` to say first, `notes` to say last, and `figures()`, a `Figure` by name.
+    A verb has the fields that it needs, or computes them. One whose tables or figures are made on demand overrides
+    `summary`, `tables` or `figures`.
     """
 
-    @property
-    def provenance(self) -> Provenance:
-        """How it came to be."""
+    if TYPE_CHECKING:  # fields or properties of the verb's own class
+
+        @property
+        def provenance(self) -> Provenance:
+            """How it came to be."""
+
+        @property
+        def findings(self) -> tuple[str, ...]:
+            """Sentences, the most important first."""
+
+        @property
+        def estimates(self) -> Sequence[Estimate]:
+            """The few numbers to show first."""
+
+        @property
+        def frames(self) -> Mapping[str, pl.DataFrame]:
+            """The tables by name."""
+
+        @property
+        def charts(self) -> Mapping[str, Figure]:
+            """The figures by name."""
+
+        @property
+        def notes(self) -> tuple[str, ...]:
+            """What to know when reading it."""
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            # Defaults of this class would become defaults of the dataclasses that derive from it, in any order.
+            if name in EMPTY:
+                return EMPTY[name]
+            msg = f"{type(self).__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+
+    def __repr__(self) -> str:
+        first = self.findings[0] if self.findings else "; ".join(say(e) for e in self.summary()[:2])
+        return f"<{type(self).__name__}: {first}>"
 
     def summary(self) -> list[Estimate]:
-        """The few numbers to say first."""
+        """Return the few numbers to show first."""
+        return list(self.estimates)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The rest, by name."""
+        """Return the tables by name."""
+        return dict(self.frames)
+
+    def figures(self) -> dict[str, Figure]:
+        """Return the figures by name."""
+        return dict(self.charts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what is not a number is null, and an infinite one "inf" or "-inf"."""
+        values = {
+            "provenance": self.provenance.to_json(),
+            "findings": list(self.findings),
+            "summary": [e._asdict() for e in self.summary()],
+            "tables": {name: list(frame.iter_rows(named=True)) for name, frame in self.tables().items()},
+            "notes": list(self.notes),
+        }
+        figures = _finite({name: figure.to_json() for name, figure in self.figures().items()}, infinite=False)
+        return {**{name: _finite(value) for name, value in values.items()}, "figures": figures}
+
+
+@dataclass(frozen=True, repr=False)
+class SavedResult(Result):
+    """A result read back from its JSON."""
+
+    provenance: Provenance
+    findings: tuple[str, ...]
+    estimates: Sequence[Estimate]
+    frames: Mapping[str, pl.DataFrame]
+    charts: Mapping[str, Figure]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SavedResult:
+        """Undo `to_json`."""
+        if "findings" not in values and "version" in values["provenance"]:
+            msg = f"saved by fleetlab {values['provenance']['version']}, whose results have another form"
+            raise WorkloadError(msg, hint="run the command again: its provenance says how")
+        return cls(
+            provenance=Provenance.from_json(values["provenance"]),
+            findings=tuple(str(line) for line in values["findings"]),
+            estimates=tuple(_estimate(row) for row in values["summary"]),
+            frames={name: _frame(rows) for name, rows in values["tables"].items()},
+            charts={name: Figure.from_json(figure) for name, figure in values["figures"].items()},
+            notes=tuple(str(note) for note in values["notes"]),
+        )
+
+    @classmethod
+    def load(cls, path: Path | str) -> SavedResult:
+        """Read what a command printed with `--json`."""
+        wrong = (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError)
+        try:
+            return cls.from_json(json.loads(Path(path).read_text("utf-8")))
+        except WorkloadError as e:
+            msg = f"{path}: {e}"
+            raise WorkloadError(msg, hint=e.hint) from None
+        except wrong as e:
+            msg = f"not a saved result: {path}: {e}"
+            hint = "`--json` after a command prints one: fleetlab … --json > result.json"
+            raise WorkloadError(msg, hint=hint) from None
 
 
 def as_json(result: Result) -> str:
-    """One object with `provenance`, `summary` and `tables`, for machines.
-
-    What is not a number becomes null, and what has no end, such as a wait where more comes than can be served, "inf".
-    Notes, where a result has some, are a table too; sentences and figures, where it has some, come as `sentences` and
-    `figures`.
-    """
-    tables = {name: list(frame.iter_rows(named=True)) for name, frame in result.tables().items()}
-    if notes := getattr(result, "notes", ()):
-        tables["notes"] = [{"note": note} for note in notes]
-    found: dict[str, Any] = {
-        "provenance": result.provenance.to_json(),
-        "summary": [e._asdict() for e in result.summary()],
-        "tables": tables,
-    }
-    if said := getattr(result, "sentences", ()):
-        found["sentences"] = [str(line) for line in said]
-    if drawn := figures_of(result):
-        found["figures"] = _finite({name: figure.to_json() for name, figure in drawn.items()}, endless=False)
-    return json.dumps(_finite(found), ensure_ascii=False, default=str)
+    """Return one JSON object with provenance, findings, summary, tables, notes and figures."""
+    return json.dumps(result.to_json(), ensure_ascii=False, default=str)
 
 
-def _finite(value: object, *, endless: bool = True) -> object:
-    # JSON has neither NaN nor infinity: a reader in another language would stumble over them. Nothing endless is drawn.
+def _finite(value: object, *, infinite: bool = True) -> object:
+    # JSON has neither NaN nor infinity; a figure has no infinite point.
     if isinstance(value, Mapping):
-        return {str(k): _finite(v, endless=endless) for k, v in value.items()}
+        return {str(k): _finite(v, infinite=infinite) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v, endless=endless) for v in value]
+        return [_finite(v, infinite=infinite) for v in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
-    return str(value) if endless and math.isinf(value) else None
+    return str(value) if infinite and math.isinf(value) else None
+
+
+def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rebuild a table; a column whose texts are all "inf" or "-inf" is numbers."""
+    for column in {name for row in rows for name, value in row.items() if value in INFINITE}:
+        values = [row.get(column) for row in rows]
+        if all(value is None or value in INFINITE or isinstance(value, float | int) for value in values):
+            rows = [row | {column: _number(row.get(column))} for row in rows]
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401  whatever JSON has
+    return float(str(value)) if value in INFINITE else value
+
+
+def _estimate(row: Mapping[str, Any]) -> Estimate:
+    numbers = (_number(row[key]) for key in ("value", "low", "high"))
+    value, low, high = (math.nan if number is None else number for number in numbers)
+    return Estimate(str(row["metric"]), value, low, high, str(row["unit"]))

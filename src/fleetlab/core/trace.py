@@ -20,12 +20,12 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core._files import replace
 from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
-from fleetlab.core.result import Estimate, Provenance
-from fleetlab.core.workload import SCHEMA as TASKS
+from fleetlab.core.files import atomic_write
+from fleetlab.core.result import Estimate, Provenance, Result
+from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
 
 LAYOUT = 1  # of the folder; a later house that changes it reads the older ones too
@@ -35,8 +35,8 @@ OURS = re.compile(r"tables-[0-9a-f]{12}|\.trace\.json\.[0-9a-f]{8}")
 DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, AssertionError, pl.exceptions.PolarsError)
 
 PLACEMENTS: dict[str, pl.DataType] = {
-    "task": pl.Int64(),
-    "worker": pl.UInt64(),  # names the instance inside this trace: joins `usage` by (task, worker)
+    "job": pl.Int64(),
+    "worker": pl.UInt64(),  # names the instance inside this trace: joins `usage` by (job, worker)
     "node": pl.Categorical(),
     "status": pl.String(),
     "start": pl.Float64(),
@@ -57,11 +57,11 @@ COUNTS: dict[str, pl.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Result):
     """A workload, the cluster it ran on, and what else the log tells.
 
     `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
-    name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each task.
+    name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each job.
     """
 
     workload: Workload
@@ -86,16 +86,16 @@ class Trace:
 
     def __repr__(self) -> str:
         nodes = f"{len(self.cluster):,} nodes" if self.cluster is not None else "no cluster"
-        return f"<Trace {len(self.workload):,} tasks, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
+        return f"<Trace {len(self.workload):,} jobs, {nodes}, {self.rejects.height:,} rejects, {self.workload.source}>"
 
     def summary(self) -> list[Estimate]:
         """How much there is of what."""
         w = self.workload.frame
         span = float(w["submit"][-1]) / 86_400 if w.height else 0.0
         found = [
-            Estimate.exact("tasks", w.height),
+            Estimate.exact("jobs", w.height),
             Estimate.exact("instances", self.workload.instances),
-            Estimate.exact("jobs", w["job"].n_unique()),
+            Estimate.exact("parents", w["parent"].n_unique()),
             Estimate.exact("users", w["user"].drop_nulls().n_unique()),
             Estimate.exact("submissions span", span, "days"),
         ]
@@ -104,7 +104,7 @@ class Trace:
         return [*found, Estimate.exact("rows rejected", self.rejects.height)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Rows read, kept and rejected by source table, and why they were rejected; tasks by status; nodes by type."""
+        """Rows read, kept and rejected by source table, and why they were rejected; jobs by status; nodes by type."""
         tables = {"rows": self.counts, "rejects": _by_reason(self.rejects), "status": _by_status(self.workload)}
         if self.cluster is not None:
             tables["nodes"] = _by_type(self.cluster)
@@ -121,7 +121,7 @@ class Trace:
             (folder / name).mkdir()
             try:
                 about = self._write(folder / name)
-                replace(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
+                atomic_write(folder / "trace.json", json.dumps(about | {"folder": name}, indent=1))
             except BaseException:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 raise
@@ -185,7 +185,7 @@ class Trace:
         w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
         return cls(
             # Checked when it was saved, so not again.
-            workload=Workload(_whole(tables / "workload.parquet", TASKS), **w),
+            workload=Workload(_whole(tables / "workload.parquet", JOBS), **w),
             provenance=Provenance.from_json(about["provenance"]),
             cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
             if about["cluster"]
@@ -234,8 +234,8 @@ def _by_status(workload: Workload) -> pl.DataFrame:
     status = pl.col("status").cast(pl.String)
     return (
         workload.frame.group_by(status)
-        .agg(pl.len().alias("tasks"), pl.col("instances").cast(pl.Int64).sum())
-        .sort("tasks", "status", descending=[True, False])
+        .agg(pl.len().alias("jobs"), pl.col("instances").cast(pl.Int64).sum())
+        .sort("jobs", "status", descending=[True, False])
     )
 
 

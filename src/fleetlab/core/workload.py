@@ -1,33 +1,32 @@
-"""The workload: one row a task, checked once and never changed after."""
+"""The workload: one row a job, checked once and never changed after."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab.core import _columns
+from fleetlab.core import columns as column_types
+from fleetlab.core import resample
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
 
 SCHEMA: dict[str, pl.DataType] = {
-    "task": pl.Int64(),
     "job": pl.Int64(),
+    "parent": pl.Int64(),
     "user": pl.Categorical(),
     "group": pl.Categorical(),
     "app": pl.Categorical(),
     "submit": pl.Float64(),
-    "service": pl.Float64(),
+    "runtime": pl.Float64(),
     "instances": pl.Int32(),
-    "cpu_milli": pl.Int64(),
-    "memory_mib": pl.Int64(),
-    "gpu_milli": pl.Int32(),
-    "gpu_memory_mib": pl.Int64(),
-    "rdma_milli": pl.Int64(),
-    "disk_mib": pl.Int64(),
+    **{name: pl.Int32() if name == "gpu_milli" else pl.Int64() for name in REQUESTS},
     "gpu_types": pl.List(pl.String()),
     "max_per_node": pl.Int32(),
     "priority": pl.Int32(),
@@ -36,21 +35,17 @@ SCHEMA: dict[str, pl.DataType] = {
     "end": pl.Float64(),
 }
 
+
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
-# What a log that does not say is taken to mean. `job` is absent here: without one, each task is a job of its own.
+# What a log that does not say is taken to mean. `parent` is absent here: without one, each job is its own parent.
 DEFAULTS: dict[str, pl.Expr] = {
     "user": pl.lit(None),
     "group": pl.lit(None),
     "app": pl.lit(None),
-    "service": pl.lit(None),
+    "runtime": pl.lit(None),
     "instances": pl.lit(1),
-    "cpu_milli": pl.lit(0),
-    "memory_mib": pl.lit(0),
-    "gpu_milli": pl.lit(0),
-    "gpu_memory_mib": pl.lit(0),
-    "rdma_milli": pl.lit(0),
-    "disk_mib": pl.lit(0),
+    **dict.fromkeys(REQUESTS, pl.lit(0)),
     "gpu_types": NO_TYPES,
     "max_per_node": pl.lit(0),
     "priority": pl.lit(0),
@@ -59,8 +54,8 @@ DEFAULTS: dict[str, pl.Expr] = {
     "end": pl.lit(None),
 }
 
-TIMES = ("submit", "service", "start", "end")
-NULL_ALLOWED = {"user", "group", "app", "service", "start", "end"}
+TIMES = ("submit", "runtime", "start", "end")
+NULL_ALLOWED = {"user", "group", "app", "runtime", "start", "end"}
 
 
 def _gpu_demand() -> pl.Expr:
@@ -70,21 +65,10 @@ def _gpu_demand() -> pl.Expr:
 # Each law: what to say of a row that breaks it, and the expression that holds for every good row.
 LAWS: list[tuple[str, str, pl.Expr]] = [
     *[(name, "is not finite", pl.col(name).is_finite()) for name in TIMES],
-    *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "service")],
+    *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime")],
     ("end", "is before its start", pl.col("end") >= pl.col("start")),
     ("instances", "is below 1", pl.col("instances") >= 1),
-    *[
-        (name, "is negative", pl.col(name) >= 0)
-        for name in (
-            "cpu_milli",
-            "memory_mib",
-            "gpu_milli",
-            "gpu_memory_mib",
-            "rdma_milli",
-            "disk_mib",
-            "max_per_node",
-        )
-    ],
+    *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
     ("gpu_types", "names a type that is missing", pl.col("gpu_types").list.eval(pl.element().is_not_null()).list.all()),
 ]
@@ -92,7 +76,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tasks in arrival order, checked once and never changed after.
+    """Jobs in arrival order, checked once and never changed after.
 
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
     give an hour of the day and a weekday to every `submit`.
@@ -114,19 +98,19 @@ class Workload:
         zone: str | None = None,
         notes: tuple[str, ...] = (),
     ) -> Workload:
-        """Build one: cast to the schema, order by (submit, source order), number the tasks, refuse what cannot be.
+        """Build one: cast to the schema, order by (submit, source order), number the jobs, refuse what cannot be.
 
         Only `submit` must be there; other columns take their defaults. Times count from the first submission.
 
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 5.0], "gpu_milli": [500, 8000]}), source="by hand")
         >>> w
-        <Workload 2 tasks, 2 instances, by hand>
+        <Workload 2 jobs, 2 instances, by hand>
         """
         _known(frame, source)
         _clock(epoch, zone, source)
-        frame = _columns.cast(_filled(frame), SCHEMA, source=source, noun="workload")
+        frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
         frame = frame.sort("submit", maintain_order=True)
-        frame = frame.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
+        frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
         _obeys(frame, source)
         return cls(frame, source, epoch, zone, notes)
 
@@ -134,12 +118,61 @@ class Workload:
         return self.frame.height
 
     def __repr__(self) -> str:
-        return f"<Workload {len(self):,} tasks, {self.instances:,} instances, {self.source}>"
+        return f"<Workload {len(self):,} jobs, {self.instances:,} instances, {self.source}>"
 
     @property
     def instances(self) -> int:
-        """How many instances all tasks have together."""
+        """How many instances all jobs have together."""
         return int(self.frame["instances"].cast(pl.Int64).sum())  # polars adds up in the column's own width
+
+    # -- parts and variations ----------------------------------------------------------------------------------------
+
+    def head(self, jobs: int) -> Workload:
+        """Return the first jobs alone."""
+        if jobs >= len(self):
+            return self
+        return replace(self, frame=self.frame.head(jobs), source=f"{self.source}, first {jobs:,} jobs")
+
+    def window(self, begin: float, end: float) -> Workload:
+        """Return the jobs submitted from `begin` up to `end` (seconds); times count from the first of them."""
+        rows = np.flatnonzero(((self.frame["submit"] >= begin) & (self.frame["submit"] < end)).to_numpy())
+        return self.take(rows, self.frame["submit"].to_numpy()[rows], f"{begin:g} to {end:g} s")
+
+    def at_load(self, load: float) -> Workload:
+        """Return the same jobs at `load` × the arrival rate; their order, sizes and runtimes stay.
+
+        >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
+        >>> w.at_load(1.5).frame["submit"].to_list()
+        [0.0, 4.0]
+        """
+        if load == 1:
+            return self
+        if not 0 < load < math.inf:
+            msg = f"a load is a number above 0: {load}"
+            raise WorkloadError(msg, hint="at_load(1.2) raises the arrival rate by 20 %")
+        unknown = pl.lit(None, dtype=pl.Float64)
+        frame = self.frame.with_columns(submit=pl.col("submit") / load, start=unknown, end=unknown)
+        return replace(self, frame=frame, source=f"{self.source}, load {load:g}")
+
+    def resampled(self, seed: int) -> Workload:
+        """Return other arrivals of the same kind: blocks of a quarter of a day, each drawn from the same hours."""
+        rows, submit = resample.blocks(self.frame["submit"].to_numpy(), seed)
+        return self.take(rows, submit, f"resampled with seed {seed}")
+
+    def grown(self, growth: float, seed: int) -> Workload:
+        """Return so many times the jobs: whole user-days are added on other days (or left out), at the same hours."""
+        if growth == 1:
+            return self
+        return self.take(*resample.user_days(self.frame, growth, seed), f"{growth:g} times the jobs")
+
+    def take(self, rows: NDArray[np.int64], submit: NDArray[np.float64], what: str) -> Workload:
+        """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
+        first = float(submit[0]) if len(submit) else 0.0
+        frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows].with_columns(
+            submit=pl.Series(submit - first)
+        )
+        epoch = None if self.epoch is None else self.epoch + first
+        return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
 
 
 def _known(frame: pl.DataFrame, source: str) -> None:
@@ -153,8 +186,8 @@ def _known(frame: pl.DataFrame, source: str) -> None:
 
 def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
-    if "job" not in frame.columns:
-        frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    if "parent" not in frame.columns:
+        frame = frame.with_columns(parent=pl.int_range(pl.len(), dtype=pl.Int64))
     return frame
 
 
@@ -173,12 +206,12 @@ def _obeys(frame: pl.DataFrame, source: str) -> None:
     for name in SCHEMA:
         if name not in NULL_ALLOWED and frame[name].null_count():
             msg = f"{source}: column `{name}` has missing values: {frame[name].null_count()}"
-            raise WorkloadError(msg, hint="give every task a value, or leave the column out to take its default")
+            raise WorkloadError(msg, hint="give every job a value, or leave the column out to take its default")
     broken = frame.select([law.not_().sum().alias(str(k)) for k, (_, _, law) in enumerate(LAWS)]).row(0)
     for count, (name, what, law) in zip(broken, LAWS, strict=True):
         if count:
             first = frame.filter(law.not_()).row(0, named=True)
-            msg = f"{source}: `{name}` {what} in {count:,} tasks, first in task {first['task']}: {first[name]}"
+            msg = f"{source}: `{name}` {what} in {count:,} jobs, first in job {first['job']}: {first[name]}"
             raise WorkloadError(
                 msg, hint="a reader puts such rows into `rejects`; a table made by hand must not have them"
             )

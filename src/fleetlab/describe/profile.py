@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, say
-from fleetlab.describe import against, published
-from fleetlab.describe._curve import Curve
-from fleetlab.describe._section import Section
+from fleetlab.core import Estimate, Figure, Provenance, Result, say
+from fleetlab.describe import comparison, published
+from fleetlab.describe.ecdf import Curve
+from fleetlab.describe.section import Section
 
 MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile:
+class Profile(Result):
     """A trace described; with `other`, beside another one."""
 
     sections: tuple[Section, ...]
     provenance: Provenance
-    tasks: int
+    jobs: int
     notes: tuple[str, ...] = ()
     other: Profile | None = None
 
@@ -29,20 +29,19 @@ class Profile:
         return f"<Profile {self.provenance.source}: {say(self.summary()[0])}; {named}>"
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         return tuple(sentence for s in self.sections for sentence in s.sentences)
 
     def summary(self) -> list[Estimate]:
-        """How many tasks there are, and the first numbers of every section."""
-        return [Estimate.exact("tasks", self.tasks), *(e for s in self.sections for e in s.estimates)]
+        """How many jobs there are, and the first numbers of every section."""
+        return [Estimate.exact("jobs", self.jobs), *(e for s in self.sections for e in s.estimates)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """What was found in words, distances to the other trace and to what was published, tables, what is missing."""
-        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": told}
+        tables: dict[str, pl.DataFrame] = {}
         if self.other is not None:
-            tables["distances"] = against.distances(self.curves, self.other.curves, self.units)
+            tables["distances"] = comparison.distances(self.curves, self.other.curves, self.units)
         if any(s.like_pai for s in self.sections) and (beside := published.beside(self.curves)).height:
             tables["published"] = beside
         tables |= {name: frame for s in self.sections for name, frame in s.tables.items()}
@@ -60,7 +59,7 @@ class Profile:
         if self.other is None:
             return ours
         names = _apart(self.provenance.source, self.other.provenance.source)
-        return against.overlaid(ours, self.other._drawn(), names)
+        return comparison.overlaid(ours, self.other._drawn(), names)
 
     def _drawn(self) -> dict[str, Figure]:
         return {name: figure for s in self.sections for name, figure in s.figures.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.describe._curve import Curve
+from fleetlab.describe.ecdf import Curve
 
 SUFFIX = ", published"
 ACROSS, POINT = 0.08, 1.0  # a quantile's value may be misread by 8 %, a level by a point

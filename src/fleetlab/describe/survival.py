@@ -1,4 +1,4 @@
-"""How long do tasks run, when some still ran as the log ended? Kaplan and Meier's estimate, with Greenwood's variance.
+"""How long do jobs run, when some still ran as the log ended? Kaplan and Meier's estimate, with Greenwood's variance.
 
 Intervals are Greenwood's on the scale of log(−log S), so that they stay between 0 and 1 (Kalbfleisch and Prentice);
 the interval of a quantile is where they cross its level (Brookmeyer and Crowley 1982).
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.describe._blocks import NORMAL, Bools, Floats, Told
+from fleetlab.describe.ecdf import Bools
+from fleetlab.stats import NORMAL, Floats, Interval, no_interval
 
 DRAWN = 200  # points of a curve in a figure
 
@@ -35,25 +36,24 @@ class Survival:
         """How many still ran."""
         return self.count - self.ended
 
-    def quantile(self, level: float) -> Told:
+    def quantile(self, level: float) -> Interval:
         """When so many have ended; infinite where the log is too short to tell."""
-        value, low, high = (self._crossed(side, 1 - level) for side in (self.alive, self.low, self.high))
-        return value, low, high
+        return Interval(*(self._crossed(side, 1 - level) for side in (self.alive, self.low, self.high)))
 
     def _crossed(self, side: Floats, level: float) -> float:
         reached = side <= level + 1e-12
         return float(self.time[int(np.argmax(reached))]) if reached.any() else float("inf")
 
-    def mean(self) -> Told:
+    def mean(self) -> Interval:
         """The mean time up to the longest seen: the area below the curve, with its normal interval."""
         if not len(self.time):
-            return self.last, float("nan"), float("nan")
+            return no_interval(self.last)
         edges = np.concatenate(([0.0], self.time, [self.last]))
         parts = np.diff(edges) * np.concatenate(([1.0], self.alive))
         after = np.cumsum(parts[::-1])[::-1][1:]  # the area beyond each time
         half = NORMAL * float((after**2 @ self._spread) ** 0.5)
         area = float(parts.sum())
-        return area, area - half, area + half
+        return Interval(area, area - half, area + half)
 
     def points(self) -> pl.DataFrame:
         """What a figure draws: the share that has ended, in percent."""

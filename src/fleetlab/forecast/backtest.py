@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetlab.core import WorkloadError
 from fleetlab.forecast.panel import Floats, Forecaster, Ints, Panel, targets
-from fleetlab.forecast.scores import over
+from fleetlab.stats import divide
 
 FIRST, HELD_OUT = 0.4, 0.2  # of all steps: learnt from before the first fold, and kept for the end
 LEAST = 100  # steps
@@ -82,7 +82,7 @@ def _learnt(fitted: Forecaster, past: Panel, horizon: int) -> Floats:
     at = np.unique(np.linspace(first, len(past) - horizon, SAMPLE).astype(np.int64))
     came = targets(past.values, at, horizon)
     missed = came - np.maximum(fitted.predict(past, at, horizon=horizon), 0.0)
-    return over((missed**2).mean(axis=0), came.var(axis=0))
+    return divide((missed**2).mean(axis=0), came.var(axis=0))
 
 
 def probe(fitted: Forecaster, seen: Panel, at: Ints, told: Floats, horizon: int, *, seed: int) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from fleetlab.core import WorkloadError
-from fleetlab.forecast.boosted import Boosted
-from fleetlab.forecast.intermittent import TSB, Croston
-from fleetlab.forecast.neural import Network
+from fleetlab.forecast.models.boosting import Boosted
+from fleetlab.forecast.models.intermittent import TSB, Croston
+from fleetlab.forecast.models.neural import Network
+from fleetlab.forecast.models.regression import Autoregression, Ridge
+from fleetlab.forecast.models.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
+from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
 from fleetlab.forecast.panel import Forecaster, Panel
-from fleetlab.forecast.regress import Autoregression, Ridge
-from fleetlab.forecast.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
-from fleetlab.forecast.smooth import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
 
 ALL = "all"
 ENSEMBLE = "ensemble"  # of the others: made from what they said

@@ -10,20 +10,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
 
 Target = Literal["requests", "level"]
 By = Literal["role", "app", "gpu_type"]
 
-# Resource: the column of a workload, how many of it make one, and one what.
-RESOURCES = {
-    "cpu": ("cpu_milli", 1000, "cores"),
-    "gpu": ("gpu_milli", 1000, "GPUs"),
-    "memory": ("memory_mib", 1024, "GiB"),
-    "rdma": ("rdma_milli", 1000, "cards"),
-    "disk": ("disk_mib", 1024, "GiB"),
-    "gpu_memory": ("gpu_memory_mib", 1024, "GiB"),
-}
 COLUMN = {"role": "group", "app": "app", "gpu_type": "gpu_types"}  # readers put a log's roles into `group`
 MOST = 6  # parts by themselves; what is left of them together
 ALL, OTHERS, NONE = "all", "others", "none named"
@@ -32,16 +24,16 @@ RAN = ["completed", "failed", "running"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Tasks as far as demand goes: when they asked, from when to when they held something, and what."""
+    """Jobs as far as demand goes: when they asked, from when to when they held something, and what."""
 
-    asked: Floats  # [tasks] nan: before the trace began
-    begin: Floats  # [tasks] -inf: before the trace began; nan: never, or not known
-    until: Floats  # [tasks] inf: still at its end
-    amounts: Floats  # [tasks, resources], of all instances together
-    part: Ints  # [tasks]
+    asked: Floats  # [jobs] nan: before the trace began
+    begin: Floats  # [jobs] -inf: before the trace began; nan: never, or not known
+    until: Floats  # [jobs] inf: still at its end
+    amounts: Floats  # [jobs, resources], of all instances together
+    part: Ints  # [jobs]
     parts: tuple[str, ...]
-    apps: Ints | None  # [tasks]
-    span: float  # to the last submission: later a log may show how tasks end, but not all that comes
+    apps: Ints | None  # [jobs]
+    span: float  # to the last submission: later a log may show how jobs end, but not all that comes
     notes: tuple[str, ...]
 
     @classmethod
@@ -49,14 +41,14 @@ class Demand:
         """What a trace says of it."""
         w = trace.workload
         if not len(w):
-            msg = f"{w.source}: there is nothing to forecast: no tasks"
+            msg = f"{w.source}: there is nothing to forecast: no jobs"
             raise WorkloadError(msg, hint="`fleetlab show` says what is in a trace")
         asked, begin, until = _times(w)
         # GPU memory is told for each GPU of an instance, as the simulator takes it.
         times = {"gpu_memory_mib": pl.max_horizontal(pl.col("gpu_milli") // 1000, 1)}
         every = [
             pl.col(c).cast(pl.Float64) * pl.col("instances") * times.get(c, 1) / size
-            for c, size, _ in RESOURCES.values()
+            for c, size in ((r.request, r.scale) for r in RESOURCES)
         ]
         amounts = w.frame.select(e.alias(str(k)) for k, e in enumerate(every)).to_numpy()
         part, parts = _parts(w, by)
@@ -85,7 +77,7 @@ class Demand:
             values = flows["asked" if target == "requests" else "held"]
             beside = ("let go",) if target == "requests" else ("asked", "let go")
             some = np.asarray(values.any(axis=0))
-            names = tuple(r for r, has in zip(RESOURCES, some, strict=True) if has)
+            names = tuple(r for r, has in zip(RESOURCES.names, some, strict=True) if has)
             if names:
                 yield name, Panel(values[:, some], np.hstack([flows[b][:, some] for b in beside]), names, every)
 
@@ -113,9 +105,9 @@ class Demand:
 
 
 def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
-    """When each task asked, began to hold, and let go."""
+    """When each job asked, began to hold, and let go."""
     ran = pl.col("status").cast(pl.String).is_in(RAN)
-    # A task that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
+    # A job that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
     any_start = pl.lit(w.frame["start"].null_count() < len(w))
     older = any_start & ran & pl.col("start").is_null() & (pl.col("submit") == 0)
     begin = (
@@ -125,7 +117,7 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     )  # fmt: skip
     running = pl.col("status").cast(pl.String) == "running"
     finite = pl.when(begin.is_finite()).then(begin)
-    until = pl.coalesce("end", finite + pl.col("service"), pl.when(running).then(np.inf))
+    until = pl.coalesce("end", finite + pl.col("runtime"), pl.when(running).then(np.inf))
     times = w.frame.select(
         asked=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
     )
@@ -134,7 +126,7 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
 
 
 def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
-    """Which part each task is of; the largest by themselves, by how many instances they have."""
+    """Which part each job is of; the largest by themselves, by how many instances they have."""
     if by is None:
         return np.zeros(len(w), dtype=np.int64), (ALL,)
     if by not in get_args(By):
@@ -144,7 +136,7 @@ def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
     name = column.list.join("|").replace("", None) if by == "gpu_type" else column.cast(pl.String)
     named = w.frame.select(name.alias("part"), "instances")
     if named["part"].null_count() == len(w):
-        msg = f"{w.source}: no task names its {by}"
+        msg = f"{w.source}: no job names its {by}"
         raise WorkloadError(msg, hint="leave --by out, or name another")
     named = named.with_columns(pl.col("part").fill_null(NONE))
     size = (
@@ -171,11 +163,11 @@ def _notes(w: Workload, asked: Floats, begin: Floats, until: Floats) -> tuple[st
     unknown = int((ran & (np.isnan(begin) | np.isnan(until))).sum())
     said = []
     if older:
-        said.append(f"{older:,} tasks are older than the trace: they hold from its beginning and are no requests in it")
+        said.append(f"{older:,} jobs are older than the trace: they hold from its beginning and are no requests in it")
     if alive:
-        said.append(f"{alive:,} tasks still run at its end: they hold until then")
+        said.append(f"{alive:,} jobs still run at its end: they hold until then")
     if unknown:
-        said.append(f"{unknown:,} tasks that ran have no known start or end: the level is without them")
+        said.append(f"{unknown:,} jobs that ran have no known start or end: the level is without them")
     if w.frame["start"].null_count() == len(w):
-        said.append("no task has a start: the level counts from submission, as if nobody waited")
+        said.append("no job has a start: the level counts from submission, as if nobody waited")
     return tuple(said)

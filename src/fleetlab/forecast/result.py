@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance
+from fleetlab.core import Estimate, Figure, Provenance, Result
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.verdict import spoken
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Forecast:
+class Forecast(Result):
     """What comes next; `sentences` are to be read first, `tables()` has the leaderboard."""
 
     provenance: Provenance
-    sentences: tuple[str, ...]
+    findings: tuple[str, ...]
     frames: Mapping[str, pl.DataFrame]
     held_out: pl.DataFrame  # forecasts of every step of the tail with their intervals, and what came
     recent: pl.DataFrame  # the last of what was seen: part, resource, hour, value
@@ -48,7 +48,7 @@ class Forecast:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """What was chosen, what comes next, NRMSE of all models, the whole leaderboard, and signs of overfitting."""
-        return {"verdict": pl.DataFrame({"sentence": self.sentences}), **self.frames}
+        return dict(self.frames)
 
     def figures(self) -> dict[str, Figure]:
         """What comes next, models beside each other, skill by horizon, coverage, and the losses of networks."""

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.forecast.boosted import reported
+from fleetlab.core.catalog import RESOURCES
+from fleetlab.forecast import scores
 from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
 from fleetlab.forecast.conformal import LEVELS
-from fleetlab.forecast.demand import RESOURCES
+from fleetlab.forecast.models.boosting import reported
 from fleetlab.forecast.panel import Floats
-from fleetlab.forecast.scores import Told, over, pinball
-from fleetlab.forecast.studied import Studied
+from fleetlab.forecast.scores import pinball
+from fleetlab.forecast.study import Studied
+from fleetlab.stats import Interval, divide
 
 PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
 CLOSE = 0.05  # NRMSE: what hardly varies is predictable though nothing explains the rest
@@ -41,12 +43,12 @@ def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
     came, missed = found.came[-1][:, h, k], found.missed(name)[:, h, k]
     simple = found.missed(found.simple[h][k])[:, h, k]
     mean = float(came.mean())
-    nrmse, skill = blocks.rooted(missed, came), blocks.skill(missed, simple)
-    naive = blocks.skill(missed, found.missed("last")[:, h, k])
+    nrmse, skill = scores.nrmse(blocks, missed, came), scores.skill(blocks, missed, simple)
+    naive = scores.skill(blocks, missed, found.missed("last")[:, h, k])
     past = found.missed(name, tail=False)[:, h, k]
     before = np.concatenate([c[:, h, k] for c in found.came[:-1]])
     widths = found.widths[name].each[:, :, h, k]
-    cover = [blocks.share((np.abs(missed) <= w).astype(np.float64)) for w in widths]
+    cover = [scores.share(blocks, (np.abs(missed) <= w).astype(np.float64)) for w in widths]
     learnt = found.panel.values[: found.cuts[-1].learn, k]
     return {
         "part": found.part,
@@ -56,27 +58,27 @@ def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
         "family": FAMILY.get(name, "own"),
         "taken": found.taken[h][k] == name,
         "NRMSE": nrmse[0], "low": nrmse[1], "high": nrmse[2],
-        "NRMSE on past folds": float(over(np.sqrt((past**2).mean()), before.mean())),
+        "NRMSE on past folds": float(divide(np.sqrt((past**2).mean()), before.mean())),
         "skill": skill[0], "skill low": skill[1], "skill high": skill[2],
         "against": found.simple[h][k],
         "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
-        "explained": float(1 - over((missed**2).mean(), came.var())),
-        **_told("MASE", blocks.ratio(np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
-        **_told("WAPE", blocks.ratio(np.abs(missed), came)),
-        **_told("pinball", blocks.ratio(pinball(came, came - missed, widths), came)),
+        "explained": float(1 - divide((missed**2).mean(), came.var())),
+        **_told("MASE", scores.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
+        **_told("WAPE", scores.ratio(blocks, np.abs(missed), came)),
+        **_told("pinball", scores.ratio(blocks, pinball(came, came - missed, widths), came)),
         **{
             f"{word} {level:.0%}": value
             for level, c, w in zip(LEVELS, cover, widths, strict=True)
             for word, value in (
                 ("covered", c[0]), ("covered low", c[1]), ("covered high", c[2]),
-                ("width", float(over((came - missed + w - np.maximum(came - missed - w, 0.0)).mean(), mean))),
+                ("width", float(divide((came - missed + w - np.maximum(came - missed - w, 0.0)).mean(), mean))),
                 ("reserve", float(w.mean())),
             )
         },
     }  # fmt: skip
 
 
-def _told(name: str, told: Told) -> dict[str, float]:
+def _told(name: str, told: Interval) -> dict[str, float]:
     return dict(zip((name, f"{name} low", f"{name} high"), told, strict=True))
 
 
@@ -115,8 +117,8 @@ def overfitting(found: Studied) -> pl.DataFrame:
     rows = []
     for name, walked in found.walked.items():
         knew = np.sqrt(walked.learnt[-1][0])
-        folds = over(np.sqrt((found.missed(name, tail=False)[:, 0] ** 2).mean(axis=0)), before)
-        last = over(np.sqrt((found.missed(name)[:, 0] ** 2).mean(axis=0)), tail)
+        folds = divide(np.sqrt((found.missed(name, tail=False)[:, 0] ** 2).mean(axis=0)), before)
+        last = divide(np.sqrt((found.missed(name)[:, 0] ** 2).mean(axis=0)), tail)
         for k, resource in enumerate(found.panel.names):
             rows.append({
                 "part": found.part, "resource": resource, "model": name, "learnt from": float(knew[k]),
@@ -155,7 +157,7 @@ def to_come(found: Studied, values: Floats, widths: Floats) -> pl.DataFrame:
             }  # fmt: skip
             for level, width in zip(LEVELS, widths[:, h, k].tolist(), strict=True):
                 row |= {f"low {level:.0%}": max(0.0, value - width), f"high {level:.0%}": value + width}
-            rows.append(row | {"unit": RESOURCES[resource][2], "model": found.taken[h][k]})
+            rows.append(row | {"unit": RESOURCES[resource].unit, "model": found.taken[h][k]})
     return pl.DataFrame(rows)
 
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.bench import statistics
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.nvml import THROTTLE_REASONS
 from fleetlab.monitor.log import read_samples
 from fleetlab.monitor.parquet import sample_frames, write_parquet
 from fleetlab.monitor.run import MAX_ROWS, MonitorRun
+from fleetlab.stats import mean_of_runs
 
 BATCHES = 10  # batch means: neighboring samples are autocorrelated
 
 
 @dataclass(frozen=True, slots=True)
-class MonitorResult:
+class MonitorResult(Result):
     """Tables of GPUs and processes."""
 
     frames: dict[str, pl.DataFrame]
@@ -44,10 +44,6 @@ class MonitorResult:
             if row["joules"] is not None:
                 estimates.append(Estimate.exact(f"{name}: energy", row["joules"], "J"))
         return [*estimates, Estimate.exact("samples", max(self.frames["gpus"]["samples"], default=0))]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """Both tables."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<MonitorResult {self.provenance.source}, {self.frames['gpus'].height} GPUs>"
@@ -119,8 +115,8 @@ def _use(util: np.ndarray[Any, Any]) -> dict[str, float | None]:
         return {"util": None, "low": None, "high": None}
     if util.size < 2 * BATCHES:
         return {"util": float(util.mean()), "low": None, "high": None}
-    mean = statistics.mean_interval([part.mean() for part in np.array_split(util, BATCHES)])
-    return {"util": float(util.mean()), "low": max(mean.low, 0.0), "high": min(mean.high, 100.0)}
+    mean = mean_of_runs([part.mean() for part in np.array_split(util, BATCHES)], (0.0, 100.0)).interval()
+    return {"util": float(util.mean()), "low": mean.low, "high": mean.high}
 
 
 def _processes(seen: pl.DataFrame) -> pl.DataFrame:

@@ -11,41 +11,38 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Cluster, Workload
-
-LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+from fleetlab.core.catalog import NODE_AMOUNTS
 
 
 def check(demand: Workload, nodes: Cluster, placements: pl.DataFrame, *, whole: bool = True) -> list[str]:
     """What is wrong with a placement, in words; nothing where it is right.
 
-    `placements` has task, instance, node and gpus, a bit for each of the node's GPUs. With `whole`, everybody must have
+    `placements` has job, instance, node and gpus, a bit for each of the node's GPUs. With `whole`, everybody must have
     a place.
     """
-    tasks = {row["task"]: row for row in demand.frame.iter_rows(named=True)}
+    jobs = {row["job"]: row for row in demand.frame.iter_rows(named=True)}
     there = {row["node"]: row for row in nodes.frame.iter_rows(named=True)}
-    wrong = _who(tasks, there, placements, whole=whole)
+    wrong = _who(jobs, there, placements, whole=whole)
     if wrong:
         return wrong
     on: dict[str, list[tuple[dict[str, Any], int]]] = defaultdict(list)
-    for task, node, gpus in placements.select("task", "node", "gpus").iter_rows():
-        on[node].append((tasks[task], int(gpus)))
+    for job, node, gpus in placements.select("job", "node", "gpus").iter_rows():
+        on[node].append((jobs[job], int(gpus)))
     return [f"node {name}: {what}" for name, who in on.items() for what in _node(there[name], who)]
 
 
-def _who(
-    tasks: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.DataFrame, *, whole: bool
-) -> list[str]:
+def _who(jobs: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.DataFrame, *, whole: bool) -> list[str]:
     """Is everybody there once, on a node that exists?"""
     wrong, seen = [], set()
-    for task, instance, node in placements.select("task", "instance", "node").iter_rows():
-        if task not in tasks or not 0 <= instance < tasks[task]["instances"]:
-            wrong.append(f"task {task}, instance {instance}: nobody asked for it")
-        elif (task, instance) in seen:
-            wrong.append(f"task {task}, instance {instance}: placed twice")
+    for job, instance, node in placements.select("job", "instance", "node").iter_rows():
+        if job not in jobs or not 0 <= instance < jobs[job]["instances"]:
+            wrong.append(f"job {job}, instance {instance}: nobody asked for it")
+        elif (job, instance) in seen:
+            wrong.append(f"job {job}, instance {instance}: placed twice")
         elif node not in there:
-            wrong.append(f"task {task}, instance {instance}: no such node: {node}")
-        seen.add((task, instance))
-    asked = sum(row["instances"] for row in tasks.values())
+            wrong.append(f"job {job}, instance {instance}: no such node: {node}")
+        seen.add((job, instance))
+    asked = sum(row["instances"] for row in jobs.values())
     if whole and not wrong and len(seen) != asked:
         wrong.append(f"{asked - len(seen)} instances have no place")
     return wrong
@@ -53,7 +50,7 @@ def _who(
 
 def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[str]:
     """What is wrong on one node."""
-    lumps = {lump: sum(row[lump] for row, _ in who) for lump in LUMPS}
+    lumps = {lump: sum(row[lump] for row, _ in who) for lump in NODE_AMOUNTS}
     wrong = [f"{lump}: {held} held, {node[lump]} there" for lump, held in lumps.items() if held > node[lump]]
     for g in range(node["gpus"]):
         here = [row for row, gpus in who if gpus & (1 << g)]
@@ -70,9 +67,9 @@ def _own(node: dict[str, Any], row: dict[str, Any], gpus: int) -> list[str]:
     """Has an instance the GPUs that it asks for, of a type that it may use?"""
     wanted = -(-row["gpu_milli"] // 1000)
     if gpus.bit_count() != wanted or gpus >> node["gpus"]:
-        return [f"task {row['task']}: GPUs {gpus:b} of {node['gpus']}, asked for {wanted}"]
+        return [f"job {row['job']}: GPUs {gpus:b} of {node['gpus']}, asked for {wanted}"]
     if wanted and row["gpu_types"] and node["gpu_type"] not in row["gpu_types"]:
-        return [f"task {row['task']}: may not run on {node['gpu_type']}"]
+        return [f"job {row['job']}: may not run on {node['gpu_type']}"]
     return []
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Workload, say
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, say
+from fleetlab.core.catalog import RESOURCES
 
-LOADS = ("cpu", "memory", "rdma", "disk", "gpu")
+LOADS = {r.name: r.request for r in RESOURCES if r.divisible} | {"gpu": "gpu_milli"}
 METRICS = {
     "nodes": ("nodes in use", ""),
     "stranded": ("GPUs on nodes in use", ""),
@@ -22,13 +23,13 @@ BARS = 20  # of the figure of loads
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Result):
     """A placement with its bound: no plan whatever does better than `bound`, and this one comes to `value`."""
 
     provenance: Provenance
     demand: Workload
     cluster: Cluster
-    placements: pl.DataFrame  # task, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
+    placements: pl.DataFrame  # job, instance, node, gpus: a bit for each of the node's GPUs, 1 for its first
     unplaced: pl.DataFrame  # who does not fit, and why
     value: float
     bound: float
@@ -75,31 +76,24 @@ class Plan:
     def loads(self) -> pl.DataFrame:
         """One row a node in use: instances, GPUs, and the percentage held of what it has; null where it has none."""
         held = self._held()
-        there = self.cluster.frame.with_columns(gpu=pl.col("gpus").cast(pl.Int64) * 1000)
+        there = self.cluster.frame.with_columns(gpu_milli=pl.col("gpus").cast(pl.Int64) * 1000)
         both = held.join(there, on="node", how="left", maintain_order="left")
         part = {
             name: pl.when(pl.col(column) > 0).then(100 * pl.col(f"held_{name}") / pl.col(column))
-            for name, column in zip(LOADS, ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "gpu"), strict=True)
+            for name, column in LOADS.items()
         }
         return both.select("node", "pool", "gpu_type", "instances", pl.col("gpus").cast(pl.Int64), **part)
 
     def _held(self) -> pl.DataFrame:
-        asked = self.demand.frame.select(
-            "task",
-            held_cpu="cpu_milli",
-            held_memory="memory_mib",
-            held_rdma="rdma_milli",
-            held_disk="disk_mib",
-            held_gpu=pl.col("gpu_milli").cast(pl.Int64),
-        )
-        each = self.placements.join(asked, on="task", how="left", maintain_order="left")
+        requests = {f"held_{name}": pl.col(column).cast(pl.Int64) for name, column in LOADS.items()}
+        asked = self.demand.frame.select("job", **requests)
+        each = self.placements.join(asked, on="job", how="left", maintain_order="left")
         sums = [pl.col(f"held_{name}").sum() for name in LOADS]
         return each.group_by("node", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("instances"), *sums)
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what does not fit; nodes by pool and type; the load of each node in use; who is where."""
-        told = pl.DataFrame({"sentence": list(self.sentences)}, schema={"sentence": pl.String})
-        tables = {"sentences": told, "does not fit": self.unplaced, "nodes": self._by_class()}
+        tables = {"does not fit": self.unplaced, "nodes": self._by_class()}
         return tables | {"loads": self.loads, "placements": self.placements}
 
     def _by_class(self) -> pl.DataFrame:
@@ -113,7 +107,7 @@ class Plan:
         return both.with_columns(pl.col("in use", "instances").fill_null(0))
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
         placed, asked = self.placements.height, self.demand.instances
         if not self.feasible:
@@ -121,7 +115,7 @@ class Plan:
             sure = "this is proved" if proved else "nobody found a way, which is no proof"
             first = f"Not all of {asked:,} instances fit on {len(self.cluster):,} nodes: {sure}."
             rest = f"Here {asked - placed:,} of them have no place."
-            return first, rest, *(f"Task {row['task']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
+            return first, rest, *(f"Job {row['job']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
         name, unit = METRICS[self.provenance.settings["objective"]]
         times, of = (100.0, " %") if unit == "%" else (1.0, "")
         value, bound = times * self.value, times * self.bound

@@ -9,9 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetlab.queueing.answer import Queue, models, solve
-    from fleetlab.queueing.fitting import ClusterModel, model
-    from fleetlab.queueing.service import (
+    from fleetlab.queueing.cluster.model import ClusterModel, model
+    from fleetlab.queueing.distributions import (
         deterministic,
         empirical,
         exponential,
@@ -21,21 +20,22 @@ if TYPE_CHECKING:
         moments,
         pareto,
     )
+    from fleetlab.queueing.solver import Queue, models, solve
 
 _MODULE = {
-    "ClusterModel": "fitting",
-    "Queue": "answer",
-    "deterministic": "service",
-    "empirical": "service",
-    "exponential": "service",
-    "hyperexponential": "service",
-    "lognormal": "service",
-    "mixture": "service",
-    "model": "fitting",
-    "models": "answer",
-    "moments": "service",
-    "pareto": "service",
-    "solve": "answer",
+    "ClusterModel": "cluster.model",
+    "Queue": "solver",
+    "deterministic": "distributions",
+    "empirical": "distributions",
+    "exponential": "distributions",
+    "hyperexponential": "distributions",
+    "lognormal": "distributions",
+    "mixture": "distributions",
+    "model": "cluster.model",
+    "models": "solver",
+    "moments": "distributions",
+    "pareto": "distributions",
+    "solve": "solver",
 }
 
 __all__ = [

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleetlab.queueing import ggm, infinite, loss, mg1, mmc, multiserver, priority, sharing, staffing
-from fleetlab.queueing._found import Found
+from fleetlab.queueing.formulas import ggm, infinite, loss, mg1, mmc, multiserver, priority, sharing, staffing
+from fleetlab.queueing.formulas.output import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ _ALL = (
     Model("square-root staffing", staffing.square_root, LIMIT,
           "many servers, exponential run times; Erlang C beside it is exact",
           "Halfin, Whitt 1981; Borst, Mandelbaum, Reiman 2004"),
-    Model("M/G/c PS", sharing.pooled, EXACT, "tasks spread evenly over all GPUs at any moment; any law of run times",
+    Model("M/G/c PS", sharing.pooled, EXACT, "jobs spread evenly over all GPUs at any moment; any law of run times",
           "Cohen 1979"),
     Model("GPU sharing", sharing.shared, EXACT,
           "one GPU with Poisson arrivals of its own; too high where a scheduler balances them", "Cohen 1979"),

@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.sharing.mig.layouts import Layout, layout_name, maximal_layouts, slices_left
 from fleetlab.sharing.mig.profiles import MigGpu
 from fleetlab.sharing.status import SharingStatus
 
 
 @dataclass(frozen=True, slots=True)
-class SharingTables:
+class SharingTables(Result):
     """Tables, and counts as summary."""
 
     frames: dict[str, pl.DataFrame]
@@ -27,10 +27,6 @@ class SharingTables:
     def summary(self) -> list[Estimate]:
         """Counts: nothing is estimated."""
         return list(self.counts)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<SharingTables {self.provenance.verb}: {', '.join(f'{e.metric} {e.value}' for e in self.counts)}>"

@@ -5,59 +5,39 @@ Each name is imported when first asked for: nothing is compiled before somebody 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fleetlab.sim.accounts import Prices
-    from fleetlab.sim.check import check_order, check_place
-    from fleetlab.sim.events import Drain, Elastic, Faults, Outage, Recovery, Spot
+    from fleetlab.sim.check import check_order, check_placement
     from fleetlab.sim.packing import Packing, pack
-    from fleetlab.sim.policy import State, order, place
-    from fleetlab.sim.replay import simulate
+    from fleetlab.sim.policy import State, order, placement
     from fleetlab.sim.result import SimResult
+    from fleetlab.sim.simulate import simulate
 
 _MODULE = {
-    "Drain": "events",
-    "Elastic": "events",
-    "Faults": "events",
-    "Outage": "events",
     "Packing": "packing",
-    "Prices": "accounts",
-    "Recovery": "events",
     "SimResult": "result",
-    "Spot": "events",
     "State": "policy",
     "check_order": "check",
-    "check_place": "check",
+    "check_placement": "check",
     "order": "policy",
     "pack": "packing",
-    "place": "policy",
-    "simulate": "replay",
+    "placement": "policy",
+    "simulate": "simulate",
 }
 
 __all__ = [
-    "Drain",
-    "Elastic",
-    "Faults",
-    "Outage",
     "Packing",
-    "Prices",
-    "Recovery",
     "SimResult",
-    "Spot",
     "State",
     "check_order",
-    "check_place",
+    "check_placement",
     "order",
     "pack",
-    "place",
+    "placement",
     "simulate",
 ]
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULE:
-        msg = f"module 'fleetlab.sim' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(f"fleetlab.sim.{_MODULE[name]}"), name)
+lazy("fleetlab.sim", {name: f"fleetlab.sim.{module}" for name, module in _MODULE.items()})

@@ -1,7 +1,7 @@
 """Backfilling: who may start before whom without delaying them, by what is believed of run times.
 
-`easy` keeps one reservation, that of the first task in line that does not fit. `conservative` plans a start for every
-task that waits, and lets one begin only if that delays nobody ranked before it. Both know nodes and GPUs, not only
+`easy` keeps one reservation, that of the first job in line that does not fit. `conservative` plans a start for every
+job that waits, and lets one begin only if that delays nobody ranked before it. Both know nodes and GPUs, not only
 how many: a reservation is a place on very GPUs.
 """
 
@@ -35,19 +35,19 @@ from fleetlab.sim.policy import Fill, State
 
 @inner_step
 def believed_end(book: Book, t: int, now: float) -> float:
-    """When a running task is believed to end; one that is overdue, at once."""
+    """When a running job is believed to end; one that is overdue, at once."""
     return book.V[t, BELIEVED] if book.V[t, BELIEVED] > now else now + TICK
 
 
 @inner_step
 def believed_length(book: Book, rules: Rules, t: int) -> float:
-    """How long a waiting task is believed to run."""
+    """How long a waiting job is believed to run."""
     return believed_left(book, t, next_run(book, rules, t))
 
 
 @inner_loop
 def running_by_end(book: Book, now: float) -> tuple[Floats, Ints]:
-    """A heap of the running tasks by believed end."""
+    """A heap of the running jobs by believed end."""
     n = book.K[LIVE]
     keys, heap = np.empty(n), np.empty(n, np.int64)
     for k in range(n):
@@ -83,7 +83,7 @@ def meet_all(a: Ground, b: Ground) -> None:
 def start_beside(
     book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, future: Ground, both: Ground
 ) -> None:
-    """Start a task where it is in nobody's way, now or when the reservation falls due."""
+    """Start a job where it is in nobody's way, now or when the reservation falls due."""
     settle(book, both, rules, ask, state, t, HERE)
     occupy(book, ground, t, HERE)
     occupy(book, future, t, HERE)
@@ -92,7 +92,7 @@ def start_beside(
 
 @inner_step
 def meet_at(book: Book, t: int, both: Ground, ground: Ground) -> None:
-    """A task has started: leave of `both` only what is still free now on its nodes."""
+    """A job has started: leave of `both` only what is still free now on its nodes."""
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         meet(both, ground, book.I[i, HERE])
 
@@ -104,7 +104,7 @@ RELEASE, OCCUPY = 0, 1  # in a plan; at one time in this order
 
 @inner_step
 def note(times: Floats, what: Ints, size: int, time: float, act: int, t: int) -> int:
-    """Add to the plan that a task releases or occupies its place; releases come first at one time."""
+    """Add to the plan that a job releases or occupies its place; releases come first at one time."""
     k = size
     while k and (times[k - 1] > time or (times[k - 1] == time and what[k - 1, 0] > act)):
         times[k], what[k, 0], what[k, 1] = times[k - 1], what[k - 1, 0], what[k - 1, 1]
@@ -117,7 +117,7 @@ def note(times: Floats, what: Ints, size: int, time: float, act: int, t: int) ->
 def lasts(
     book: Book, t: int, ahead: Ground, free: Ground, times: Floats, what: Ints, k: int, size: int, end: float
 ) -> bool:
-    """Does a task that fits in `free` fit there until `end`? `free` is left with what is free all that time."""
+    """Does a job that fits in `free` fit there until `end`? `free` is left with what is free all that time."""
     s = book.T[t, SHAPE]
     while k < size and times[k] < end:
         time, taken = times[k], 0
@@ -138,7 +138,7 @@ def lasts(
 def earliest(
     book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, times: Floats, what: Ints, size: int
 ) -> float:
-    """The first time from which on a task fits for as long as it is believed to run; its place goes into the plan."""
+    """The first time from which on a job fits for as long as it is believed to run; its place goes into the plan."""
     s, count, at, k = book.T[t, SHAPE], book.T[t, GANG], book.clock[NOW], 0
     long = max(TICK, believed_length(book, rules, t))
     then, found = copy(ground), slots(ground, s, ALL)
@@ -158,7 +158,7 @@ def earliest(
 
 @inner_loop
 def plan_running(book: Book, times: Floats, what: Ints) -> int:
-    """Begin a plan with the ends of the running tasks."""
+    """Begin a plan with the ends of the running jobs."""
     ends, heap = running_by_end(book, book.clock[NOW])
     for k in range(len(heap)):
         r = heap[0]
@@ -173,7 +173,7 @@ def plan_running(book: Book, times: Floats, what: Ints) -> int:
 def plan_next(
     book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, times: Floats, what: Ints, size: int
 ) -> int:
-    """Give a task the earliest start that delays nobody in the plan, and start it if that is now."""
+    """Give a job the earliest start that delays nobody in the plan, and start it if that is now."""
     now = book.clock[NOW]
     at = earliest(book, ground, rules, ask, state, t, times, what, size)
     if at == np.inf:

@@ -1,8 +1,8 @@
-"""The books of the full loop: what is known of each task, each group of alike tasks and each user, and how it is kept.
+"""The books of the full loop: what is known of each job, each group of alike jobs and each user, and how it is kept.
 
-A task is a row of `T` and of `V`, an instance a row of `I`. Tasks that ask for the same are a *group* (under a quota:
+A job is a row of `T` and of `V`, an instance a row of `I`. Jobs that ask for the same are a *group* (under a quota:
 of one user), a row of `Q` and of `A`: they fit or fail together and wait for the same reason, so what is waited for is
-charged to the group, and a task takes the difference between its coming and its going. Everything here also runs as
+charged to the group, and a job takes the difference between its coming and its going. Everything here also runs as
 plain Python, with the same answer.
 """
 
@@ -24,11 +24,11 @@ TICK = 2.0**-24  # seconds; every time is a whole number of these
 TICKS = 2.0**24
 
 LISTED = 0  # column 0 of T, Q and P is a list beside the table: of who runs, which groups wait, which nodes were freed
-# A row of T: a task in whole numbers. `SPOT`: where it stands in the list; `AFTER` and `BEFORE`: who waits beside it.
+# A row of T: a job in whole numbers. `SPOT`: where it stands in the list; `AFTER` and `BEFORE`: who waits beside it.
 SHAPE, GANG, GROUP, USER, AT, LEARNER, CLASS, STATUS, SPOT, AFTER, BEFORE, EVICTIONS, FAILURES, NEED = range(1, 15)
-TASK_FIELDS = 15
-# A row of V: a task in seconds. Its own seconds pass more slowly than the clock where it shares a GPU.
-SUBMIT, SERVICE, KEY, START, END = range(5)
+JOB_FIELDS = 15
+# A row of V: a job in seconds. Its own seconds pass more slowly than the clock where it shares a GPU.
+SUBMIT, RUNTIME, KEY, START, END = range(5)
 TODO = 5  # work that it has not done, when this run began
 INTRO = 6  # own seconds that saving and restarting take before that
 SEGMENT = 7  # when this run began
@@ -36,7 +36,7 @@ SINCE, LEFT, SPEED = 8, 9, 10  # own seconds left at a time, and how fast they p
 BELIEVED = 11  # when this run is believed to end
 LOST, RAN = 12, 13  # own seconds in vain, and seconds run, in the runs before this one
 LEDGER = 14  # and one more for each reason
-TASK_TIMES = LEDGER + len(REASONS)
+JOB_TIMES = LEDGER + len(REASONS)
 # A row of I: an instance, where it is, and where it is planned to be. `BESIDE`: who came to its GPU before it.
 HERE, PLANNED, BESIDE, OWNED_BY = 0, 2, 4, 5  # a place is two numbers: the node, and its GPUs as bits
 INSTANCE_FIELDS = 6
@@ -49,11 +49,11 @@ HOLDS_CPU, HOLDS_MEMORY, HOLDS_GPU, QUOTA = range(4)
 # A row of P: a node. `POOL`: with which it is switched on and off, -1: none.
 STAMP, POOL, POWER, OUT = range(1, 5)
 PLACE_FIELDS = 5
-# A row of M: what tasks finished so far tell of run times.
+# A row of M: what jobs finished so far tell of run times.
 MEAN, SEEN = 0, 1
 # K: counts and marks.
 (
-    LIVE, OPEN, FREED, ALARMS, ARRIVED, STRUCK, FINISHED, HEAD, HEAD_REASON, BAD, BAD_TASK, RUNS, ENTRIES, UPS,
+    LIVE, OPEN, FREED, ALARMS, ARRIVED, STRUCK, FINISHED, HEAD, HEAD_REASON, BAD, BAD_JOB, RUNS, ENTRIES, UPS,
     ON_NODES, OUTRANKED,
 ) = range(16)  # fmt: skip
 COUNTS = 16
@@ -63,7 +63,7 @@ WAITING, RUNNING, DONE = 0, 1, 2
 
 
 class Ground(NamedTuple):
-    """Nodes, the shapes that ask for them, and what place policies look at: see `_nodes` and `_places`."""
+    """Nodes, the shapes that ask for them, and what placement policies look at: see `_nodes` and `_places`."""
 
     S: Ints
     N: Ints
@@ -90,13 +90,13 @@ class Book(NamedTuple):
     clock: Floats
     pace: Floats  # [instances]: the speed of each
     tenants: Ints  # [GPUs]: who came last to share it
-    due: Floats  # when what is due: completions of tasks, then timers; inf: not at all
+    due: Floats  # when what is due: completions of jobs, then timers; inf: not at all
     alarm_keys: Floats  # a heap of all that is due; what is not due at its key is stale
     alarms: Ints
-    keys: Floats  # [tasks]: of the heap of those in line
+    keys: Floats  # [jobs]: of the heap of those in line
     heap: Ints
-    tasks: Ints  # [tasks]: to be ranked
-    runs: Floats  # [tasks, 4]: runs that have ended, told to Python when full: task, first entry, begin, end
+    jobs: Ints  # [jobs]: to be ranked
+    runs: Floats  # [jobs, 4]: runs that have ended, told to Python when full: job, first entry, begin, end
     entries: Ints  # [instances, 2]: node and GPUs
     estimate: Floats
     attained: Floats  # GPU-seconds
@@ -110,8 +110,8 @@ class Rules(NamedTuple):
 
     order: int
     moving: int  # keys are asked for in every pass
-    discipline: int
-    place: int
+    backfill: int
+    placement: int
     preempt: int
     sharing: int
     quota: int
@@ -176,14 +176,14 @@ def settle_account(book: Book, g: int, now: float) -> None:
 
 @inner_step
 def ranked_after(book: Book, a: int, b: int) -> bool:
-    """Does task `a` come after task `b`, by their keys?"""
+    """Does job `a` come after job `b`, by their keys?"""
     one, other = book.V[a, KEY], book.V[b, KEY]
     return one > other or (one == other and a > b)
 
 
 @inner_step
 def enter(book: Book, t: int, now: float) -> None:
-    """A task begins to wait."""
+    """A job begins to wait."""
     T, Q, A, V = book.T, book.Q, book.A, book.V
     g = T[t, GROUP]
     if Q[g, SIZE] == 0:
@@ -207,7 +207,7 @@ def enter(book: Book, t: int, now: float) -> None:
 
 @inner_step
 def leave(book: Book, t: int, now: float) -> None:
-    """A task waits no more."""
+    """A job waits no more."""
     T, Q, A, V = book.T, book.Q, book.A, book.V
     g = T[t, GROUP]
     settle_account(book, g, now)
@@ -250,7 +250,7 @@ def set_head(book: Book, t: int, reason: int, now: float) -> None:
 
 @inner_step
 def hold(book: Book, rules: Rules, S: Ints, t: int, count: int) -> None:
-    """A user gets (or gives back, below 0) what `count` instances of a task ask for."""
+    """A user gets (or gives back, below 0) what `count` instances of a job ask for."""
     T, H = book.T, book.H
     u, s = T[t, USER], T[t, SHAPE]
     H[u, HOLDS_CPU] += count * S[s, CPU]
@@ -263,7 +263,7 @@ def hold(book: Book, rules: Rules, S: Ints, t: int, count: int) -> None:
 
 @inner_step
 def over_quota(book: Book, g: int) -> bool:
-    """Would a task of the group take its user above the quota?"""
+    """Would a job of the group take its user above the quota?"""
     u, need = book.Q[g, OF_USER], book.Q[g, OF_NEED]
     return u >= 0 and need > 0 and book.H[u, QUOTA] >= 0 and book.H[u, HOLDS_GPU] + need > book.H[u, QUOTA]
 
@@ -273,7 +273,7 @@ def over_quota(book: Book, g: int) -> bool:
 
 @inner_step
 def believe(book: Book, t: int) -> None:
-    """What is believed of a task's run time when it arrives: the mean of its like, or of all, that have finished."""
+    """What is believed of a job's run time when it arrives: the mean of its like, or of all, that have finished."""
     of = book.T[t, LEARNER]
     if of >= 0:
         book.estimate[t] = book.M[of if book.M[of, SEEN] else len(book.M) - 1, MEAN]
@@ -281,9 +281,9 @@ def believe(book: Book, t: int) -> None:
 
 @inner_step
 def learn(book: Book, t: int) -> None:
-    """Remember how long a finished task ran."""
+    """Remember how long a finished job ran."""
     M = book.M
     if book.T[t, LEARNER] >= 0:
         for of in (book.T[t, LEARNER], len(M) - 1):
             M[of, SEEN] += 1
-            M[of, MEAN] += (book.V[t, SERVICE] - M[of, MEAN]) / M[of, SEEN]
+            M[of, MEAN] += (book.V[t, RUNTIME] - M[of, MEAN]) / M[of, SEEN]

@@ -1,4 +1,4 @@
-"""Tasks by class: by what they ask for, how long they run, who they are of; and what kept each class waiting."""
+"""Jobs by class: by what they ask for, how long they run, who they are of; and what kept each class waiting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleetlab.sim._nodes import REASONS
 
 MOST = 20  # rows of a class that has no end of values: the others are one row together
 OTHERS = "others"
-FARED = ("wait", "low", "high", "P90 wait", "completion", "bounded_slowdown")  # low to high: of the mean wait
+FARED = ("wait", "low", "high", "P90 wait", "jct", "bounded_slowdown")  # low to high: of the mean wait
 GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their least
 
 
@@ -26,7 +26,7 @@ def requests() -> pl.Expr:
 
 
 def by_class(done: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Waits, completions and slowdowns of tasks that are done, by several ways to class them."""
+    """Waits, completions and slowdowns of jobs that are done, by several ways to class them."""
     named = _classed(done)
     return {
         "by request": _told(named, "asks for").sort("asks for"),
@@ -42,13 +42,13 @@ def _classed(done: pl.DataFrame) -> pl.DataFrame:
     # Few lists are distinct: as text, each is joined once.
     lists = done["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
     types = done.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
-    short = pl.col("service") <= pl.col("service").median()
+    short = pl.col("runtime") <= pl.col("runtime").median()
     gang = pl.lit("1")
     for name, least in GANGS.items():
         gang = pl.when(pl.col("instances") >= least).then(pl.lit(name)).otherwise(gang)
     return done.select(
         "wait",
-        "completion",
+        "jct",
         "bounded_slowdown",
         requests(),
         gang.alias("instances"),
@@ -56,7 +56,7 @@ def _classed(done: pl.DataFrame) -> pl.DataFrame:
         pl.when(gpu == 0).then(pl.lit("no GPU")).when(types == "").then(pl.lit("any")).otherwise(types)
         .alias("GPU type"),
         pl.col("user").cast(pl.String).fill_null("nobody"),
-        (gpu * pl.col("service")).alias("GPU time"),
+        (gpu * pl.col("runtime")).alias("GPU time"),
     )  # fmt: skip
 
 
@@ -71,36 +71,36 @@ def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
 
 def _told(named: pl.DataFrame, title: str) -> pl.DataFrame:
     """A row for each class: how many, and how they fared; the interval of the mean is from batch means."""
-    parts = named.select(title, "wait", "completion", "bounded_slowdown").partition_by(
+    parts = named.select(title, "wait", "jct", "bounded_slowdown").partition_by(
         title, as_dict=True, maintain_order=True
     )
     rows = [(name, *_row(part)) for (name,), part in parts.items()]
-    schema = {title: pl.String, "tasks": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
+    schema = {title: pl.String, "jobs": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
     found = pl.DataFrame(rows, schema=schema, orient="row")
-    return found.sort(pl.col(title) == OTHERS, -pl.col("tasks"), title)
+    return found.sort(pl.col(title) == OTHERS, -pl.col("jobs"), title)
 
 
 def _row(part: pl.DataFrame) -> tuple[object, ...]:
     wait = part["wait"]
-    means = (part["completion"].mean(), part["bounded_slowdown"].mean())
+    means = (part["jct"].mean(), part["bounded_slowdown"].mean())
     return part.height, wait.mean(), *mean_between(wait.to_numpy()), wait.quantile(0.9, "linear"), *means
 
 
 def waiting(ledger: pl.DataFrame) -> pl.DataFrame:
-    """Waited seconds by reason, their share of all waiting, and the tasks that waited for that reason most."""
+    """Waited seconds by reason, their share of all waiting, and the jobs that waited for that reason most."""
     seconds = ledger.select(pl.col(REASONS).sum())
     largest = ledger.select(pl.col(REASONS)).with_columns(most=pl.max_horizontal(REASONS))
     first = pl.coalesce(pl.when((pl.col("most") > 0) & (pl.col(r) == pl.col("most"))).then(pl.lit(r)) for r in REASONS)
-    tasks = dict(largest.select(first.alias("reason")).group_by("reason").len().iter_rows())
+    jobs = dict(largest.select(first.alias("reason")).group_by("reason").len().iter_rows())
     frame = pl.DataFrame({"reason": REASONS, "seconds": seconds.row(0)}, schema_overrides={"seconds": pl.Float64})
     frame = frame.with_columns(share=_of_all(pl.col("seconds"), pl.col("seconds").sum()))
-    counted = pl.Series("tasks", [tasks.get(r, 0) for r in REASONS], dtype=pl.Int64)
+    counted = pl.Series("jobs", [jobs.get(r, 0) for r in REASONS], dtype=pl.Int64)
     return frame.with_columns(counted).sort("seconds", descending=True, maintain_order=True)
 
 
-def waiting_by_request(tasks: pl.DataFrame, ledger: pl.DataFrame) -> pl.DataFrame:
+def waiting_by_request(jobs: pl.DataFrame, ledger: pl.DataFrame) -> pl.DataFrame:
     """What each kind of request waited for: the share of its waiting, by reason."""
-    both = pl.concat([tasks.select(requests()), ledger.select(REASONS)], how="horizontal")
+    both = pl.concat([jobs.select(requests()), ledger.select(REASONS)], how="horizontal")
     sums = both.group_by("asks for").agg(pl.col(REASONS).sum()).sort("asks for")
     total = pl.sum_horizontal(REASONS)
     return sums.select("asks for", total.alias("seconds"), *(_of_all(pl.col(r), total).alias(r) for r in REASONS))
@@ -111,6 +111,6 @@ def _of_all(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def refusals(refused: pl.DataFrame) -> pl.DataFrame:
-    """How many tasks could never run, and why."""
-    counted = refused.group_by("reason").agg(pl.len().alias("tasks"))
-    return counted.sort("tasks", "reason", descending=[True, False])
+    """How many jobs could never run, and why."""
+    counted = refused.group_by("reason").agg(pl.len().alias("jobs"))
+    return counted.sort("jobs", "reason", descending=[True, False])

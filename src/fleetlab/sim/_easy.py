@@ -14,8 +14,8 @@ from fleetlab.sim._compile import inner, loop
 from fleetlab.sim._engine import (
     ALL,
     WHY,
+    Jobs,
     Land,
-    Tasks,
     believe,
     charge,
     fit,
@@ -120,32 +120,32 @@ def meet(
 
 @inner
 def rate(
-    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    placement: int, S: Ints, s: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     near: Floats, heap: Ints, size: int,
 ) -> int:  # fmt: skip
     """Add node `n` to those that hold an instance, with its score, if it does; how many they are."""
     if not holds(S, s, N, n, G, apps):
         return size
-    near[size], heap[size] = score(place, S, s, N, n, G, C, most, U, share)[0], n
+    near[size], heap[size] = score(placement, S, s, N, n, G, C, most, U, share)[0], n
     return size + 1
 
 
 @inner
 def seat(
-    place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    X: Ints, near: Floats, heap: Ints, where: Ints, got: Ints, at: int,
+    placement: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints,
+    share: Floats, X: Ints, near: Floats, heap: Ints, where: Ints, got: Ints, at: int,
 ) -> None:  # fmt: skip
     """Place a gang that fits by asking every node of its types once, and those it goes to again."""
     size = 0
     if S[s, GPUS] == 0:
         for n in range(len(N)):
-            size = rate(place, S, s, N, n, G, apps, C, most, U, share, near, heap, size)
+            size = rate(placement, S, s, N, n, G, apps, C, most, U, share, near, heap, size)
     else:
         for t in range(X[KNOWN]):
             if S[s, TYPES] >> t & 1:
                 for i in range(X[X[AT_TYPES] + 2 * t], X[X[AT_TYPES] + 2 * t + 1]):
                     if N[X[i], MOST] >= S[s, MILLI]:  # most nodes are full
-                        size = rate(place, S, s, N, X[i], G, apps, C, most, U, share, near, heap, size)
+                        size = rate(placement, S, s, N, X[i], G, apps, C, most, U, share, near, heap, size)
     if count == 1:
         best = 0
         for i in range(1, size):
@@ -156,12 +156,12 @@ def seat(
         heapify(near, heap, size)
     for i in range(at, at + count):
         n = heap[0]
-        g = score(place, S, s, N, n, G, C, most, U, share)[1]
+        g = score(placement, S, s, N, n, G, C, most, U, share)[1]
         where[i], got[i] = n, take(S, s, N, n, G, apps, g)
         if i == at + count - 1:
             break
         if holds(S, s, N, n, G, apps):
-            sink(near, heap, 0, size, 0, score(place, S, s, N, n, G, C, most, U, share)[0], n)
+            sink(near, heap, 0, size, 0, score(placement, S, s, N, n, G, C, most, U, share)[0], n)
         else:
             pop(near, heap, 0, size)
             size -= 1
@@ -201,7 +201,7 @@ def falls_due(
 
 @inner
 def first_within(keys: Floats, queue: Ints, at: int, size: int, estimate: Floats, window: float) -> int:
-    """Where in a line stands the best-ranked task that is believed to run no longer than `window`? -1: none does."""
+    """Where in a line stands the best-ranked job that is believed to run no longer than `window`? -1: none does."""
     best = -1
     for i in range(at, at + size):
         if estimate[queue[i]] <= window and (
@@ -235,10 +235,10 @@ def copy(source: Ints, target: Ints) -> None:
 
 @loop
 def run_easy(
-    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo | None, by_estimate: int, exact: int, until: float
+    placement: int, jobs: Jobs, kinds: Ints, land: Land, memo: Memo | None, by_estimate: int, exact: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first that does not fit has a reservation: starts, nodes, GPUs and the ledger."""
-    submit, service, estimate, key, _, _, kind, first, learns = tasks
+    submit, runtime, estimate, key, _, _, kind, first, learns = jobs
     S, N, G, apps, C, most, U, share, _, free, X, B = land
     total, many = len(submit), len(kinds)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
@@ -251,7 +251,7 @@ def run_easy(
     spent, since, cause = np.zeros((many, WHY)), np.zeros(many), np.zeros(many, np.int64)
     # At most so many instances fit now, and now and then; `held`: it fits now, but the reservation is in its way.
     hope, chance, held = np.zeros(many, np.int64), np.zeros(many, np.int64), np.zeros(many, np.bool_)
-    shortest = np.full(many, np.inf)  # no task of a kind is believed to run for less
+    shortest = np.full(many, np.inf)  # no job of a kind is believed to run for less
     asked, asks, is_asked = np.empty(many, np.int64), 0, np.zeros(many, np.bool_)
     ranks, best = np.empty(many), np.empty(many, np.int64)
     mean, seen = np.zeros(learns.max() + 2 if total else 1), np.zeros(learns.max() + 2 if total else 1, np.int64)
@@ -281,7 +281,7 @@ def run_easy(
             active -= 1
             k = kind[j]
             back(S, kinds[k, 0], kinds[k, 1], N, G, apps, X, B, free, where, got, first[j])
-            learn(j, learns, service, mean, seen)
+            learn(j, learns, runtime, mean, seen)
             if lines:
                 for i in range(first[j], first[j + 1]):
                     if stamp[where[i]] != turn:
@@ -355,14 +355,16 @@ def run_easy(
                     if memo is None:
                         placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
                     else:
-                        placed = put(place, s, count, land, memo, where, got, at)
+                        placed = put(placement, s, count, land, memo, where, got, at)
                 elif count == 1 and memo is None:
                     placed = indexed(S, s, 1, BN, BG, Bapps, BX, BB, where, got, at)
                 elif slots(S, s, count, BN, BG, Bapps, X) >= count:
                     if memo is None:
                         placed = indexed(S, s, count, BN, BG, Bapps, BX, BB, where, got, at)
                     else:
-                        seat(place, S, s, count, BN, BG, Bapps, C, most, U, share, X, seats, numbers, where, got, at)
+                        seat(
+                            placement, S, s, count, BN, BG, Bapps, C, most, U, share, X, seats, numbers, where, got, at
+                        )
                         placed = count
                 if placed == count and not within:
                     for i in range(at, at + count):
@@ -384,7 +386,7 @@ def run_easy(
                         charge(k, now, spent, since, cause)
                     pay(j, k, 1, ledger, spent)
                     start[j] = now
-                    push(ends, running, 0, active, now + service[j], j)
+                    push(ends, running, 0, active, now + runtime[j], j)
                     active += 1
                     began = True
                     if size[k] == 0:
@@ -410,7 +412,7 @@ def run_easy(
                         S, s, count, X, FN, FG, Fapps, running, active, start, estimate, kind, kinds, first, where, got,
                         now, due, due_of,
                     )  # fmt: skip
-                    seat(place, S, s, count, FN, FG, Fapps, C, most, U, share, X, seats, numbers, spot, bits, 0)
+                    seat(placement, S, s, count, FN, FG, Fapps, C, most, U, share, X, seats, numbers, spot, bits, 0)
                     for n in range(len(N)):
                         meet(n, N, G, apps, FN, FG, Fapps, BN, BG, Bapps, BX, BB)
                     if not anew:  # another head than before: all who wait are looked at again

@@ -1,12 +1,12 @@
-"""The quick loop: tasks whose rank is fixed when they arrive, and that run to their end once they have begun.
+"""The quick loop: jobs whose rank is fixed when they arrive, and that run to their end once they have begun.
 
-At one instant: completions, then arrivals, then one scheduling pass. The loop owns the truth: a place policy is asked
-only about nodes that can hold an instance, so nothing is ever given away twice. Everything here also runs as plain
+At one instant: completions, then arrivals, then one scheduling pass. A placement policy is asked only
+about nodes that can hold an instance, so nothing is allocated twice. Everything here also runs as plain
 Python, with the same answer; `_full` says the same more slowly, and a test holds the two together.
 
-Three ideas make it quick. An index finds the best-fitting node. Tasks that ask for the same are a *kind*: they fit or
-fail together, so a pass under `skip` looks at kinds, not at tasks, and only at those that a node freed since could
-help. And what a kind has waited for is kept for the kind: a task takes the difference between its coming and its going.
+Three ideas make it quick. An index finds the best-fitting node. Jobs that ask for the same are a *kind*: they fit or
+fail together, so a pass under `greedy` looks at kinds, not at jobs, and only at those that a node freed since could
+help. And what a kind has waited for is kept for the kind: a job takes the difference between its coming and its going.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ WHY = len(REASONS)
 ALL = 1 << 40  # more than there can be
 
 
-class Tasks(NamedTuple):
-    """Tasks in order of arrival."""
+class Jobs(NamedTuple):
+    """Jobs in order of arrival."""
 
     submit: Floats
-    service: Floats
+    runtime: Floats
     estimate: Floats  # filled in at arrival where it is learnt
     key: Floats  # rank, the lowest first; where `learnt`, the estimate is added to it on arrival
     shape: Ints
     instances: Ints
     kind: Ints
-    first: Ints  # [tasks + 1]
+    first: Ints  # [jobs + 1]
     learns: Ints
 
 
@@ -77,19 +77,19 @@ class Land(NamedTuple):
 
 @inner
 def believe(j: int, learns: Ints, estimate: Floats, mean: Floats, seen: Ints) -> None:
-    """What is believed of a task's run time when it arrives: the mean of its like, or of all, that have finished."""
+    """What is believed of a job's run time when it arrives: the mean of its like, or of all, that have finished."""
     if learns[j] >= 0:
         of = learns[j] if seen[learns[j]] else len(mean) - 1
         estimate[j] = mean[of]
 
 
 @inner
-def learn(j: int, learns: Ints, service: Floats, mean: Floats, seen: Ints) -> None:
-    """Remember how long a finished task ran."""
+def learn(j: int, learns: Ints, runtime: Floats, mean: Floats, seen: Ints) -> None:
+    """Remember how long a finished job ran."""
     if learns[j] >= 0:
         for of in (learns[j], len(mean) - 1):
             seen[of] += 1
-            mean[of] += (service[j] - mean[of]) / seen[of]
+            mean[of] += (runtime[j] - mean[of]) / seen[of]
 
 
 @inline
@@ -97,7 +97,7 @@ def fit(
     S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, X: Ints, B: Bits, free: Ints, where: Ints, got: Ints,
     at: int,
 ) -> int:  # fmt: skip
-    """Place all instances of a task where each fits best, or none: `put` for where there is an index."""
+    """Place all instances of a job where each fits best, or none: `put` for where there is an index."""
     each, most = S[s, GPUS] * S[s, MILLI], offered(S, s, free)
     if count * each > most:  # fewer milli free in all: no need to look
         return most // each
@@ -109,8 +109,8 @@ def fit(
 
 
 @inner
-def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> int:
-    """Place all instances of a task by stored scores, or none; `where` and `got` take nodes and GPUs from `at` on.
+def put(placement: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got: Ints, at: int) -> int:
+    """Place all instances of a job by stored scores, or none; `where` and `got` take nodes and GPUs from `at` on.
 
     It says `count`, or, where that many do not fit, that no more than so many do.
     """
@@ -119,12 +119,12 @@ def put(place: int, s: int, count: int, land: Land, memo: Memo, where: Ints, got
     if count * each > most:
         return most // each
     placed = scored(
-        place, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo, where, got, at,
+        placement, S, s, count, N, G, apps, land.C, land.most, land.U, land.share, land.draws, memo, where, got, at,
     )  # fmt: skip
     settle(S, s, placed, N, free, where, at)
     if placed < count:
         back(S, s, placed, N, G, apps, land.X, land.B, free, where, got, at)
-    if place == RANDOM and placed == 0 and count > 1:  # it drew no lots
+    if placement == RANDOM and placed == 0 and count > 1:  # it drew no lots
         return slots(S, s, ALL, N, G, apps, land.X)
     return placed
 
@@ -147,10 +147,10 @@ def helps(S: Ints, s: int, N: Ints, G: Ints, apps: Ints, freed: Ints, count: int
 
 @loop
 def run_strict(
-    place: int, tasks: Tasks, land: Land, memo: Memo | None, learnt: int, sorted_keys: int, until: float
+    placement: int, jobs: Jobs, land: Land, memo: Memo | None, learnt: int, sorted_keys: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """Play all events where the first in line blocks those behind it: starts, nodes, GPUs and the ledger."""
-    submit, service, estimate, key, shape, instances, _, first, learns = tasks
+    submit, runtime, estimate, key, shape, instances, _, first, learns = jobs
     S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
     total = len(submit)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
@@ -176,7 +176,7 @@ def run_strict(
             pop(ends, running, 0, active)
             active -= 1
             back(S, shape[j], instances[j], N, G, apps, X, B, free, where, got, first[j])
-            learn(j, learns, service, mean, seen)
+            learn(j, learns, runtime, mean, seen)
             if blocked >= 0:
                 for i in range(first[j], first[j + 1]):
                     if stamp[where[i]] != turn:
@@ -203,7 +203,7 @@ def run_strict(
             if memo is None:
                 placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
             else:
-                placed = put(place, s, count, land, memo, where, got, at)
+                placed = put(placement, s, count, land, memo, where, got, at)
             if placed < count:
                 blocked, since, cause = j, now, reason(S, s, count, N, G, apps, X, free, placed, lacks)
                 break
@@ -213,7 +213,7 @@ def run_strict(
                 pop(keys, queue, 0, waiting)
             waiting -= 1
             start[j] = now
-            push(ends, running, 0, active, now + service[j], j)
+            push(ends, running, 0, active, now + runtime[j], j)
             active += 1
     end = until if arrived < total or active else 0.0
     if blocked >= 0:
@@ -301,7 +301,7 @@ def part(k: int, s: int, shapes: Ints, lines: int, place_of: Ints, chain: Ints, 
 
 @inner
 def part_of_each(kind: Ints, begin: Ints) -> None:
-    """Where the part of each kind begins, if all tasks stand in one long row, kind by kind."""
+    """Where the part of each kind begins, if all jobs stand in one long row, kind by kind."""
     for j in range(len(kind)):
         begin[kind[j] + 1] += 1
     for k in range(len(begin) - 1):
@@ -310,17 +310,17 @@ def part_of_each(kind: Ints, begin: Ints) -> None:
 
 @inner
 def pay(j: int, k: int, sign: int, ledger: Floats, spent: Floats) -> None:
-    """What a task has waited for is what its kind has, from its coming (-1) to its going (1)."""
+    """What a job has waited for is what its kind has, from its coming (-1) to its going (1)."""
     for r in range(WHY):
         ledger[j, r] += sign * spent[k, r]
 
 
 @loop
 def run_skip(
-    place: int, tasks: Tasks, kinds: Ints, land: Land, memo: Memo | None, learnt: int, until: float
+    placement: int, jobs: Jobs, kinds: Ints, land: Land, memo: Memo | None, learnt: int, until: float
 ) -> tuple[Floats, Ints, Ints, Floats]:
-    """Play all events where a task that does not fit is passed over: starts, nodes, GPUs and the ledger."""
-    submit, service, estimate, key, _, _, kind, first, learns = tasks
+    """Play all events where a job that does not fit is passed over: starts, nodes, GPUs and the ledger."""
+    submit, runtime, estimate, key, _, _, kind, first, learns = jobs
     S, N, G, apps, free, X, B = land.S, land.N, land.G, land.apps, land.free, land.X, land.B
     total, many = len(submit), len(kinds)
     start, ledger = np.full(total, np.nan), np.zeros((total, WHY))
@@ -358,7 +358,7 @@ def run_skip(
             active -= 1
             k = kind[j]
             back(S, kinds[k, 0], kinds[k, 1], N, G, apps, X, B, free, where, got, first[j])
-            learn(j, learns, service, mean, seen)
+            learn(j, learns, runtime, mean, seen)
             if lines:
                 for i in range(first[j], first[j + 1]):
                     if stamp[where[i]] != turn:
@@ -429,7 +429,7 @@ def run_skip(
             if memo is None:
                 placed = fit(S, s, count, N, G, apps, X, B, free, where, got, at)
             else:
-                placed = put(place, s, count, land, memo, where, got, at)
+                placed = put(placement, s, count, land, memo, where, got, at)
             if placed < count:
                 hope[s] = placed
                 continue
@@ -438,7 +438,7 @@ def run_skip(
                 charge(k, now, spent, since, cause)
             pay(j, k, 1, ledger, spent)
             start[j] = now
-            push(ends, running, 0, active, now + service[j], j)
+            push(ends, running, 0, active, now + runtime[j], j)
             active += 1
             pop(keys, queue, begin[k], size[k])
             size[k] -= 1

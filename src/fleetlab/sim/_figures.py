@@ -1,4 +1,4 @@
-"""What a replay found, to be drawn: how waits are spread, how full the GPUs were, and what tasks waited for."""
+"""What a replay found, to be drawn: how waits are spread, how full the GPUs were, and what jobs waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE = 60.0
 def figures(
     waits: Floats, by_request: pl.DataFrame, timeline: pl.DataFrame, waiting: pl.DataFrame
 ) -> dict[str, Figure]:
-    """Draw what there is: waits of tasks in order of arrival, the state of the cluster over time, the ledger."""
+    """Draw what there is: waits of jobs in order of arrival, the state of the cluster over time, the ledger."""
     found = {}
     if len(waits):
         found["waits"] = _spread(waits)
@@ -38,8 +38,8 @@ def _spread(waits: Floats) -> Figure:
     if len(waits) >= LEAST:
         half = half_width(np.array([_levels(part, at) for part in np.array_split(waits, BATCHES)]))
         columns |= {"low": 100 * np.maximum(level - half, 0.0), "high": 100 * np.minimum(level + half, 1.0)}
-    alt = f"{np.mean(waits <= MINUTE):.0%} of the tasks wait a minute or less, {np.mean(waits == 0):.0%} not at all"
-    title, y = "How long tasks wait", "share of tasks that wait no longer, %"
+    alt = f"{np.mean(waits <= MINUTE):.0%} of the jobs wait a minute or less, {np.mean(waits == 0):.0%} not at all"
+    title, y = "How long jobs wait", "share of jobs that wait no longer, %"
     return Figure(title, "line", pl.DataFrame(columns), "wait, s", y, alt, log_x=True)
 
 
@@ -63,11 +63,11 @@ def _allocation(timeline: pl.DataFrame) -> Figure:
 
 def _queue(timeline: pl.DataFrame) -> Figure:
     frame = timeline.select(x=pl.col("time") / DAY, y=pl.col("waiting").cast(pl.Float64))
-    alt = f"up to {frame['y'].to_numpy().max():,.0f} tasks wait at one of {frame.height} instants"
-    return Figure("How many tasks wait", "line", frame, "day", "tasks waiting", alt)
+    alt = f"up to {frame['y'].to_numpy().max():,.0f} jobs wait at one of {frame.height} instants"
+    return Figure("How many jobs wait", "line", frame, "day", "jobs waiting", alt)
 
 
 def _reasons(waiting: pl.DataFrame) -> Figure:
     frame = waiting.filter(pl.col("seconds") > 0).select(x="reason", y=100 * pl.col("share"))
     alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.iter_rows())
-    return Figure("What tasks wait for", "bar", frame, "reason", "share of all waiting, %", alt)
+    return Figure("What jobs wait for", "bar", frame, "reason", "share of all waiting, %", alt)

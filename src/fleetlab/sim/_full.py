@@ -1,7 +1,7 @@
 """The full loop: everything a simulation can ask for, simply.
 
 At one instant: what happens to nodes, completions, arrivals, timers; then one scheduling pass. The loop owns the truth:
-a place policy is asked only about nodes that can hold an instance, so nothing is ever given away twice. What the quick
+a placement policy is asked only about nodes that can hold an instance, so nothing is allocated twice. What the quick
 loop in `_engine` can do too comes out the same, bit for bit. Everything here also runs as plain Python.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fleetlab.core.catalog import BACKFILLS
 from fleetlab.sim._backfill import believed_length, meet_all, meet_at, plan_next, plan_running, reserve, start_beside
 from fleetlab.sim._books import (
     ABLE,
@@ -96,8 +97,7 @@ from fleetlab.sim._ranks import key_at_arrival, line_up, next_in_line, rank_all,
 from fleetlab.sim._work import in_vain, next_run
 from fleetlab.sim.policy import Fill, State
 
-DISCIPLINES = ("strict", "skip", "easy", "conservative")
-STRICT, SKIP, EASY, CONSERVATIVE = range(len(DISCIPLINES))
+NO_BACKFILL = BACKFILLS.index("none")
 Pass = Callable[[Book, Ground, Rules, Fill, Fill, State], int]
 Shift = Callable[[Book, Ground, Rules, Pools, int, int], int]
 OVER, MORE, REFUSED = range(3)  # how `run` ends: nothing more happens, empty the logs and go on, a policy failed
@@ -212,7 +212,7 @@ def give_reasons(book: Book, ground: Ground, rules: Rules) -> None:
         reason = Q[g, REASON]
         if over_quota(book, g):
             reason = BY_QUOTA
-        elif rules.discipline == STRICT:
+        elif rules.backfill == NO_BACKFILL:
             reason = BY_HEAD
         elif Q[g, NEW] or Q[g, ASKED] or Q[g, HELD] or Q[g, BARRED]:
             Q[g, HELD] = 1 if Q[g, ABLE] and fits(ground, s, count) else 0
@@ -414,7 +414,7 @@ def make_room(book: Book, ground: Ground, t: int, worst: Ints, victims: Ints) ->
 
 @inner_step
 def evict(book: Book, ground: Ground, rules: Rules, v: int, size: int) -> int:
-    """A running task whose place is gone waits again, and may be tried again in this pass; how many are in line."""
+    """A running job whose place is gone waits again, and may be tried again in this pass; how many are in line."""
     Q, g = book.Q, book.T[v, GROUP]
     if Q[g, SIZE] == 0:
         Q[g, TRY] = 1
@@ -445,7 +445,7 @@ def pass_preempt(book: Book, ground: Ground, rules: Rules, fill: Fill, ask: Fill
             best = dress(book, bare, t, worst, best)
             if not fits(bare, s, count):
                 book.Q[g, TRY] = 0
-                if rules.discipline == STRICT:
+                if rules.backfill == NO_BACKFILL:
                     head, reason = t, why(ground.S, s, count, ground.N, ground.G, ground.apps)
                     break
                 continue
@@ -454,7 +454,7 @@ def pass_preempt(book: Book, ground: Ground, rules: Rules, fill: Fill, ask: Fill
         start(book, ground, rules, ask, state, t)
         if best > -2:
             occupy(book, bare, t, HERE)
-    if rules.discipline == STRICT:
+    if rules.backfill == NO_BACKFILL:
         set_head(book, head, reason, book.clock[NOW])
     give_reasons(book, ground, rules)
     return 0
@@ -476,7 +476,7 @@ def next_time(book: Book, pools: Pools) -> float:
 
 @inner_step
 def complete(book: Book, ground: Ground, rules: Rules) -> None:
-    """Tasks that are done give back what they hold. Alarms of one time go off in order: tasks before timers."""
+    """Jobs that are done give back what they hold. Alarms of one time go off in order: jobs before timers."""
     K, T, V, now = book.K, book.T, book.V, book.clock[NOW]
     while next_alarm(book) == now and book.alarms[0] < len(T):
         t = book.alarms[0]
@@ -490,7 +490,7 @@ def complete(book: Book, ground: Ground, rules: Rules) -> None:
 
 @inner_step
 def arrive(book: Book, rules: Rules, fill: Fill, state: State) -> None:
-    """Tasks come and wait."""
+    """Jobs come and wait."""
     K = book.K
     while K[ARRIVED] < len(book.T) and book.V[K[ARRIVED], SUBMIT] == book.clock[NOW]:
         t = K[ARRIVED]
@@ -534,8 +534,8 @@ def run(
     state: State,
 ) -> int:  # fmt: skip
     """Play all events from where the books stand, with one scheduling pass (`schedule`) at each instant."""
-    K, tasks, left = book.K, len(book.T), BREATH
-    while K[FINISHED] < tasks:
+    K, jobs, left = book.K, len(book.T), BREATH
+    while K[FINISHED] < jobs:
         if left == 0 or logs_are_full(book, pools):
             return MORE
         left -= 1
@@ -550,8 +550,8 @@ def run(
         while next_alarm(book) == now:
             item = book.alarms[0]
             book.due[item] = np.inf
-            if item < 2 * tasks:
-                cross(book, rules, item - tasks, now)
+            if item < 2 * jobs:
+                cross(book, rules, item - jobs, now)
             else:
                 shift(book, ground, rules, pools, RING, item)
         if K[OPEN]:
@@ -562,9 +562,9 @@ def run(
             return REFUSED
         if len(pools.E):
             shift(book, ground, rules, pools, TEND, 0)
-    done = K[FINISHED] == tasks or rules.until == np.inf
+    done = K[FINISHED] == jobs or rules.until == np.inf
     finish(book, rules, pools, book.clock[NOW] if done else rules.until)
     return OVER
 
 
-PASSES = {"strict": pass_strict, "skip": pass_skip, "easy": pass_easy, "conservative": pass_conservative}
+PASSES = {"none": pass_strict, "greedy": pass_skip, "easy": pass_easy, "conservative": pass_conservative}

@@ -1,8 +1,8 @@
-"""Gangs in and out of the nodes, for the quick loop: all of a task's instances, or none.
+"""Gangs in and out of the nodes, for the quick loop: all of a job's instances, or none.
 
 `best_fit` goes by the index. Under every other policy the score of a request on a node is kept until the node changes,
-so that a task looks at stored numbers and asks only about nodes that changed since the last one of its request. No
-policy looks at memory or at the GPU types a task may run on, so shapes that differ in nothing else are one *request*.
+so that a job looks at stored numbers and asks only about nodes that changed since the last one of its request. No
+policy looks at memory or at the GPU types a job may run on, so shapes that differ in nothing else are one *request*.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Memo(NamedTuple):
     uses: Uses
 
 
-def memo_of(place: int, S: Ints, nodes: int) -> Memo | None:
+def memo_of(placement: int, S: Ints, nodes: int) -> Memo | None:
     """Room for the scores of as many requests as memory allows; best_fit needs none, and compiles without."""
-    if place == BEST_FIT:
+    if placement == BEST_FIT:
         return None
     plain = S.copy()
     plain[:, MEMORY], plain[:, TYPES] = 0, (1 << MOST_TYPES) - 1
@@ -135,30 +135,30 @@ def row_of(q: int, row: Ints, owner: Ints, known: Ints) -> int:
 
 @inner
 def refresh(
-    place: int, R: Ints, q: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
+    placement: int, R: Ints, q: int, N: Ints, n: int, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
     r: int, i: int, scores: Floats, cards: Cards, known: Ints, lines: Floats, marks: Ints,
 ) -> None:  # fmt: skip
     """Score request `q` on node `n`, which stands at `i`, anew."""
     value, card = np.inf, -1
     if holds(R, q, N, n, G, apps):
-        if place == FGD:
+        if placement == FGD:
             value, g = grown(R, q, N, n, G, U, share, lines, marks)
         else:
-            value, g = score(place, R, q, N, n, G, C, most, U, share)
+            value, g = score(placement, R, q, N, n, G, C, most, U, share)
         card = g - N[n, FIRST] if g >= 0 else -1
     scores[r, i], cards[r, i], known[r, i] = value, card, N[n, VERSION]
 
 
 @inner
 def scored(
-    place: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats,
-    draws: Ints, memo: Memo, where: Ints, got: Ints, at: int,
+    placement: int, S: Ints, s: int, count: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints,
+    share: Floats, draws: Ints, memo: Memo, where: Ints, got: Ints, at: int,
 ) -> int:  # fmt: skip
     """Place up to `count` instances by stored scores; how many it could."""
     request, R, row, owner, scores, cards, known, desk, uses = memo
     order, spot, begin, keys, heap = desk
     lines, marks = uses
-    if place == RANDOM:
+    if placement == RANDOM:
         return by_lot(S, s, count, N, G, apps, draws, heap, where, got, at)
     if begin[-1] == 0:
         sort_nodes(N, order, spot, begin)
@@ -172,7 +172,7 @@ def scored(
         for i in range(begin[t], begin[t + 1]):
             n = order[i]
             if known[r, i] != N[n, VERSION]:
-                refresh(place, R, q, N, n, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+                refresh(placement, R, q, N, n, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
             value = scores[r, i]
             if count > 1:
                 if value < np.inf and N[n, MEMORY] >= memory:
@@ -194,7 +194,7 @@ def scored(
         where[at + k], card = best, cards[r, i]
         got[at + k] = take(S, s, N, best, G, apps, N[best, FIRST] + card if card >= 0 else -1)
         if count > 1:
-            refresh(place, R, q, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
+            refresh(placement, R, q, N, best, G, apps, C, most, U, share, r, i, scores, cards, known, lines, marks)
             if scores[r, i] == np.inf or N[best, MEMORY] < memory:
                 pop(keys, heap, 0, size)
                 size -= 1

@@ -4,7 +4,7 @@ GPUs of one type stand in lists by how much of them is free, nodes of one type i
 idle. A list is a row of bits with a second row that says which words of it are not empty, so the tightest GPU or node
 that may hold an instance is the first set bit of the first list that is not empty. Where CPU is scarcer than GPUs,
 nodes of one type are kept apart by how much CPU they have free, in tiers: else the lists fill up with idle GPUs that
-nobody can use. A task of CPU alone goes to the node with the fewest GPUs that has room: a tree of the most CPU free,
+nobody can use. A job of CPU alone goes to the node with the fewest GPUs that has room: a tree of the most CPU free,
 over nodes in that order, finds it.
 
 The answer is that of `pick` with `best_fit`, node for node and GPU for GPU; a test holds the two together. All of it
@@ -362,15 +362,15 @@ def moved(N: Ints, n: int, G: Ints, X: Ints, B: Bits, got: int, more: int, idle:
         enlist(N, n, X, B, other, N[n, IDLE])
 
 
-def tiers_of(S: Ints, tasks: Ints, N: Ints) -> Ints:
-    """The CPU from which on tiers begin: what most tasks with GPUs ask for; none where GPUs run out before CPU does."""
+def tiers_of(S: Ints, jobs: Ints, N: Ints) -> Ints:
+    """The CPU from which on tiers begin: what most jobs with GPUs ask for; none where GPUs run out before CPU does."""
     gpu = S[:, GPUS] > 0
     milli, nodes = (S[:, GPUS] * S[:, MILLI])[gpu], N[N[:, TYPE] > 0]
-    asked = (tasks[gpu] * S[gpu, CPU]).sum() / max(1, (tasks[gpu] * milli).sum())
+    asked = (jobs[gpu] * S[gpu, CPU]).sum() / max(1, (jobs[gpu] * milli).sum())
     if not len(nodes) or asked < SCARCE * (nodes[:, CPU] / nodes[:, GPU]).min():
         return np.zeros(0, dtype=np.int64)
     values, which = np.unique(S[gpu, CPU], return_inverse=True)
-    weight = np.bincount(which, weights=tasks[gpu])
+    weight = np.bincount(which, weights=jobs[gpu])
     return np.sort(values[np.argsort(-weight, kind="stable")[: MOST_TIERS - 1]])
 
 

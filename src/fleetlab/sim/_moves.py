@@ -1,4 +1,4 @@
-"""Gangs on and off the nodes, for the full loop: all of a task's instances or none, and the books with them."""
+"""Gangs on and off the nodes, for the full loop: all of a job's instances or none, and the books with them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from fleetlab.sim._books import (
     AT,
     BAD,
+    BAD_JOB,
     BAD_PLACE,
-    BAD_TASK,
     ENTRIES,
     FREED,
     GANG,
@@ -149,7 +149,7 @@ def asked(book: Book, ground: Ground, s: int, t: int, ask: Fill, state: State, n
             nodes[n] = k
             n += 1
     if ask(state, nodes, n, t, scores) == 0:
-        book.K[BAD], book.K[BAD_TASK] = BAD_PLACE, t
+        book.K[BAD], book.K[BAD_JOB] = BAD_PLACE, t
         return nodes[0]
     best = 0
     for k in range(1, n):
@@ -159,30 +159,30 @@ def asked(book: Book, ground: Ground, s: int, t: int, ask: Fill, state: State, n
 
 
 @inner_step
-def rate(ground: Ground, place: int, s: int, n: int, cards: Ints) -> float:
+def rate(ground: Ground, placement: int, s: int, n: int, cards: Ints) -> float:
     """How good node `n` is for an instance now, infinitely bad where it holds none; `cards` gets the GPU."""
     S, N, G, apps, C, most, U, share, _ = ground
     if not holds(S, s, N, n, G, apps):
         return np.inf
-    value, cards[n] = score(place, S, s, N, n, G, C, most, U, share)
+    value, cards[n] = score(placement, S, s, N, n, G, C, most, U, share)
     return value
 
 
 @inner_loop
-def settle_gang(book: Book, ground: Ground, place: int, t: int, at: int) -> None:
+def settle_gang(book: Book, ground: Ground, placement: int, t: int, at: int) -> None:
     """As `settle` does, for several alike: what one takes changes the score of its own node alone."""
     S, N, G, apps, s = ground.S, ground.N, ground.G, ground.apps, book.T[t, SHAPE]
     values, able, size, cards = np.empty(len(N)), np.empty(len(N), np.int64), 0, np.empty(len(N), np.int64)
     for n in range(len(N)):
         if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]):
             continue
-        values[size], able[size] = rate(ground, place, s, n, cards), n
+        values[size], able[size] = rate(ground, placement, s, n, cards), n
         size += values[size] < np.inf
     heapify(values, able, size)
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         n = able[0]
         book.I[i, at], book.I[i, at + 1] = n, take(S, s, N, n, G, apps, cards[n])
-        value = rate(ground, place, s, n, cards)
+        value = rate(ground, placement, s, n, cards)
         if value < np.inf:
             sink(values, able, 0, size, 0, value, n)
         else:
@@ -192,24 +192,24 @@ def settle_gang(book: Book, ground: Ground, place: int, t: int, at: int) -> None
 
 @inner_loop
 def settle(book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int, at: int) -> None:
-    """Take a place for each instance of a task that fits, one after the other, and note it in column `at` of `I`."""
+    """Take a place for each instance of a job that fits, one after the other, and note it in column `at` of `I`."""
     S, N, G, apps, C, most, U, share, draws = ground
-    s, own = book.T[t, SHAPE], rules.place == OWN
-    if book.T[t, GANG] > 1 and not own and rules.place != RANDOM:
-        settle_gang(book, ground, rules.place, t, at)
+    s, own = book.T[t, SHAPE], rules.placement == OWN
+    if book.T[t, GANG] > 1 and not own and rules.placement != RANDOM:
+        settle_gang(book, ground, rules.placement, t, at)
         return
     nodes, scores = np.empty(len(N) if own else 0, np.int64), np.empty(len(N) if own else 0)
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         if own:
             n, g = asked(book, ground, s, t, ask, state, nodes, scores), -1
         else:
-            n, g = pick(rules.place, S, s, N, G, apps, C, most, U, share, draws)
+            n, g = pick(rules.placement, S, s, N, G, apps, C, most, U, share, draws)
         book.I[i, at], book.I[i, at + 1] = n, take(S, s, N, n, G, apps, g)
 
 
 @inner_step
 def release(book: Book, ground: Ground, t: int, at: int) -> None:
-    """Give back what a task holds at the places of column `at`."""
+    """Give back what a job holds at the places of column `at`."""
     S, N, G, apps, s = ground.S, ground.N, ground.G, ground.apps, book.T[t, SHAPE]
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         give_back(S, s, N, book.I[i, at], G, apps, book.I[i, at + 1])
@@ -217,7 +217,7 @@ def release(book: Book, ground: Ground, t: int, at: int) -> None:
 
 @inner_step
 def lift(book: Book, ground: Ground, s: int, t: int, at: int, sign: int) -> int:
-    """Take a task off its places of column `at` (1) or put it there (-1); how many more of shape `s` fit then."""
+    """Take a job off its places of column `at` (1) or put it there (-1); how many more of shape `s` fit then."""
     S, N, G, apps, more = ground.S, ground.N, ground.G, ground.apps, 0
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         n, got = book.I[i, at], book.I[i, at + 1]
@@ -232,7 +232,7 @@ def lift(book: Book, ground: Ground, s: int, t: int, at: int, sign: int) -> int:
 
 @inner_step
 def occupy(book: Book, ground: Ground, t: int, at: int) -> None:
-    """Take for a task the very places of column `at`."""
+    """Take for a job the very places of column `at`."""
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         take_these(ground, book.T[t, SHAPE], book.I[i, at], book.I[i, at + 1])
 
@@ -242,7 +242,7 @@ def occupy(book: Book, ground: Ground, t: int, at: int) -> None:
 
 @inner_step
 def cross(book: Book, rules: Rules, t: int, now: float) -> None:
-    """Set a timer for when a running task will have had enough to fall into the next queue of `las`."""
+    """Set a timer for when a running job will have had enough to fall into the next queue of `las`."""
     ran, need = book.V[t, RAN] + (now - book.V[t, SEGMENT]), book.T[t, NEED]
     if need == 0:
         return
@@ -257,7 +257,7 @@ def cross(book: Book, rules: Rules, t: int, now: float) -> None:
 
 @inner_step
 def begin(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A task that has its place begins to run."""
+    """A job that has its place begins to run."""
     T, V, K = book.T, book.V, book.K
     leave(book, t, now)
     T[t, STATUS], T[t, SPOT], book.T[K[LIVE], LISTED] = RUNNING, K[LIVE], t
@@ -275,7 +275,7 @@ def begin(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
 
 @inner_loop
 def start(book: Book, ground: Ground, rules: Rules, ask: Fill, state: State, t: int) -> None:
-    """A task that fits gets its place and begins to run."""
+    """A job that fits gets its place and begins to run."""
     settle(book, ground, rules, ask, state, t, HERE)
     begin(book, ground, rules, t, book.clock[NOW])
 
@@ -301,7 +301,7 @@ def mark_freed(book: Book, n: int) -> None:
 
 @inner_step
 def close(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A task that has given back its place runs no more."""
+    """A job that has given back its place runs no more."""
     T, V, K = book.T, book.V, book.K
     if rules.sharing:
         part(book, ground, rules, t, now)
@@ -321,7 +321,7 @@ def close(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
 
 @inner_step
 def send_back(book: Book, ground: Ground, rules: Rules, t: int, now: float, saved: int) -> None:
-    """A task that has lost its place waits again."""
+    """A job that has lost its place waits again."""
     set_back(book, rules, t, now, saved)
     close(book, ground, rules, t, now)
     book.T[t, STATUS] = WAITING

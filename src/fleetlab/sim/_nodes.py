@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core import catalog
 from fleetlab.sim._compile import step
 
 Ints = NDArray[np.int64]
@@ -244,16 +245,25 @@ def heapify(keys: Floats, heap: Ints, size: int) -> None:
 # -- why not? ------------------------------------------------------------------------------------------------------
 
 # Each waited second is charged to one of these.
-REASONS = ("order", "head", "gpu", "gpu_type", "fragment", "cpu", "memory", "other", "gang", "quota")
-BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = range(len(REASONS))
+REASONS = catalog.REASONS.names
+BY_ORDER = catalog.REASONS.index("queue_order")
+BY_HEAD = catalog.REASONS.index("head_of_line")
+BY_GPU = catalog.REASONS.index("gpu")
+BY_TYPE = catalog.REASONS.index("gpu_type")
+BY_FRAGMENT = catalog.REASONS.index("fragmentation")
+BY_CPU = catalog.REASONS.index("cpu")
+BY_MEMORY = catalog.REASONS.index("memory")
+BY_OTHER = catalog.REASONS.index("other")
+BY_GANG = catalog.REASONS.index("gang")
+BY_QUOTA = catalog.REASONS.index("quota")
 
 
 @step
 def why(S: Ints, s: int, instances: int, N: Ints, G: Ints, apps: Ints) -> int:
-    """What keeps a task of `instances` of shape `s` from starting now, if one thing must be named.
+    """What keeps a job of `instances` of shape `s` from starting now, if one thing must be named.
 
     Asked from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
-    the memory beside it? A task of which some instances would fit, but not all, lacks a place for its `gang`.
+    the memory beside it? A job of which some instances would fit, but not all, lacks a place for its `gang`.
     """
     need = instances * S[s, GPUS] * S[s, MILLI]
     anywhere, typed, usable, with_cpu, with_memory, slots = 0, 0, 0, 0, 0, 0

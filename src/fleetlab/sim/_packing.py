@@ -1,4 +1,4 @@
-"""The compiled loop of the packing study: pods come, none goes, and each is put where a place policy scores highest.
+"""The compiled loop of the packing study: pods arrive, none ends, each goes where a placement policy scores highest.
 
 Scores are whole numbers from 0 to 100, as in the study this follows (FGD, ATC'23); ties go to the node that comes first
 in one random permutation a seed. The loop owns the truth: it asks for a score only where the pod fits, so no policy can
@@ -13,14 +13,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim._compile import loop, step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Scores = NDArray[np.int16]
 
-PLACES = ("random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit", "fgd", "first_fit", "worst_fit")
-RANDOM, DOT_PRODUCT, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD, FIRST_FIT, WORST_FIT = range(len(PLACES))
+RANDOM = PLACEMENTS.index("random")
+DOT_PRODUCT = PLACEMENTS.index("dot_product")
+GPU_CLUSTERING = PLACEMENTS.index("gpu_clustering")
+GPU_PACKING = PLACEMENTS.index("gpu_packing")
+BEST_FIT = PLACEMENTS.index("best_fit")
+FGD = PLACEMENTS.index("fgd")
+FIRST_FIT = PLACEMENTS.index("first_fit")
+WORST_FIT = PLACEMENTS.index("worst_fit")
 WHOLE = 1000
 KINDS = 10  # of request on a node: 0 a share, 1 to 8 whole GPUs, 9 more
 UNFIT = -1000  # below every score
@@ -202,22 +209,22 @@ def by_fragments(p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, before:
 
 
 @step
-def score(place: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, lost: float) -> tuple[int, int]:
+def score(placement: int, p: int, n: int, pods: Pods, nodes: Nodes, usual: Usual, lost: float) -> tuple[int, int]:
     """How good node `n` is for pod `p`, and which of its GPUs a share would take; UNFIT where it does not fit."""
     if not fits(p, n, pods, nodes):
         return UNFIT, 0
-    if place == FGD:
+    if placement == FGD:
         return by_fragments(p, n, pods, nodes, usual, lost)
     at = tightest(p, n, pods, nodes) if pods.gpus[p] else 0
-    if place == BEST_FIT:
+    if placement == BEST_FIT:
         return by_remains(p, n, pods, nodes), at
-    if place == WORST_FIT:
+    if placement == WORST_FIT:
         return -by_remains(p, n, pods, nodes), at
-    if place == DOT_PRODUCT:
+    if placement == DOT_PRODUCT:
         return by_product(p, n, pods, nodes), at
-    if place == GPU_PACKING:
+    if placement == GPU_PACKING:
         return by_packing(p, n, pods, nodes), at
-    if place == GPU_CLUSTERING:
+    if placement == GPU_CLUSTERING:
         return by_clustering(p, n, pods, nodes), at
     return 0, at
 
@@ -257,7 +264,7 @@ def _any_gpu(p: int, n: int, draw: float, pods: Pods, nodes: Nodes) -> int:
 
 @step
 def _any_node(scores: Scores, order: Ints, skip: int) -> int:
-    """The node that fits after `skip` others that do."""
+    """The node that fits after `greedy` others that do."""
     for n in order:
         if scores[n] > UNFIT:
             if skip == 0:
@@ -277,7 +284,7 @@ def _sum(values: Floats) -> float:
 
 @loop
 def pack(
-    place: int, stream: Ints, draws: Floats, order: Ints, pods: Pods, nodes: Nodes, usual: Usual, marks: Ints
+    placement: int, stream: Ints, draws: Floats, order: Ints, pods: Pods, nodes: Nodes, usual: Usual, marks: Ints
 ) -> tuple[Ints, Floats, Ints, Ints, Ints]:
     """Place the stream of pods; at each mark of arrived GPU milli: what is allocated, in fragments and failed.
 
@@ -300,12 +307,12 @@ def pack(
         n, top, many = -1, UNFIT, 0
         for m in order:
             if known[p, m] != version[m]:
-                scores[p, m], gpus[p, m] = score(place, p, m, pods, nodes, usual, lost[m])
+                scores[p, m], gpus[p, m] = score(placement, p, m, pods, nodes, usual, lost[m])
                 known[p, m] = version[m]
             many += scores[p, m] > UNFIT
             if scores[p, m] > top:
                 n, top = m, scores[p, m]
-        if place == RANDOM and many:
+        if placement == RANDOM and many:
             n = _any_node(scores[p], order, int(draws[k, 0] * many))
         arrived += pods.gpus[p] * pods.milli[p]
         if n < 0:
@@ -313,7 +320,7 @@ def pack(
         else:
             begin, end = nodes.first[n], nodes.first[n + 1]
             if pods.gpus[p] and pods.milli[p] < WHOLE:
-                card[k] = _any_gpu(p, n, draws[k, 1], pods, nodes) if place == RANDOM else gpus[p, n]
+                card[k] = _any_gpu(p, n, draws[k, 1], pods, nodes) if placement == RANDOM else gpus[p, n]
             put(p, n, begin + card[k], pods, nodes)
             went[k] = n
             used += pods.gpus[p] * pods.milli[p]

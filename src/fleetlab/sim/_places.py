@@ -1,6 +1,6 @@
-"""Where does an instance go? The built-in place policies, as scores: the lowest is taken, ties go to the first node.
+"""The built-in placement policies, as scores: the lowest score wins, ties go to the first node.
 
-`pick` asks every node and is what a place policy means. The quick loop finds the same node by an index where it can.
+`pick` scores every node and defines what a placement policy means. The quick loop finds the same node by an index.
 A policy is asked only about nodes that can hold the instance, so none can give away what is not there.
 """
 
@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.sim._compile import step
 from fleetlab.sim._nodes import (
     COUNT,
@@ -36,14 +37,16 @@ from fleetlab.sim._nodes import (
     tightest,
 )  # fmt: skip
 
-PLACES = (
-    "first_fit", "best_fit", "worst_fit", "dot_product", "gpu_packing", "gpu_clustering", "fgd", "reserve_and_pack",
-    "spread", "random", "own",
-)  # fmt: skip
-(
-    FIRST_FIT, BEST_FIT, WORST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, RESERVE_AND_PACK,
-    SPREAD, RANDOM, OWN,
-) = range(len(PLACES))  # fmt: skip
+BEST_FIT = PLACEMENTS.index("best_fit")
+WORST_FIT = PLACEMENTS.index("worst_fit")
+DOT_PRODUCT = PLACEMENTS.index("dot_product")
+GPU_PACKING = PLACEMENTS.index("gpu_packing")
+GPU_CLUSTERING = PLACEMENTS.index("gpu_clustering")
+FGD = PLACEMENTS.index("fgd")
+RESERVE_AND_PACK = PLACEMENTS.index("reserve_and_pack")
+SPREAD = PLACEMENTS.index("spread")
+RANDOM = PLACEMENTS.index("random")
+OWN = len(PLACEMENTS)  # a policy that is not built in
 
 # A row of `U`, the usual shapes that fragments are measured against; their shares of the workload stand beside it.
 USUAL_CPU, USUAL_MILLI, USUAL_GPUS, USUAL_TYPES = range(4)
@@ -177,15 +180,15 @@ def clustering(S: Ints, s: int, N: Ints, n: int, most_gpu: int) -> int:
 
 @step
 def score(
-    place: int, S: Ints, s: int, N: Ints, n: int, G: Ints, C: Ints, most: Ints, U: Ints, share: Floats
+    placement: int, S: Ints, s: int, N: Ints, n: int, G: Ints, C: Ints, most: Ints, U: Ints, share: Floats
 ) -> tuple[float, int]:
     """How good a node that holds the instance is, the lowest best, and the GPU for a share; -1: the tightest.
 
     `most` has the CPU and the GPU milli of the largest node.
     """
-    if place == BEST_FIT:
+    if placement == BEST_FIT:
         return float(tightness(S, s, N, n, G)), -1
-    if place == WORST_FIT:  # PAI's load balancing: what is allocated of CPU, memory and GPU, each of what there is
+    if placement == WORST_FIT:  # PAI's load balancing: what is allocated of CPU, memory and GPU, each of what there is
         load = 0.0
         if C[n, HAS_CPU]:
             load += (C[n, HAS_CPU] - N[n, CPU]) / C[n, HAS_CPU]
@@ -194,18 +197,18 @@ def score(
         if C[n, HAS_GPU]:
             load += (C[n, HAS_GPU] - N[n, GPU]) / C[n, HAS_GPU]
         return load, -1
-    if place == DOT_PRODUCT:
+    if placement == DOT_PRODUCT:
         cpu = N[n, CPU] / most[0] * S[s, CPU] / most[0]
         return cpu + N[n, GPU] / most[1] * (S[s, GPUS] * S[s, MILLI]) / most[1], -1
-    if place == GPU_PACKING:
+    if placement == GPU_PACKING:
         return -float(packing(S, s, N, n, G)), -1
-    if place == GPU_CLUSTERING:
+    if placement == GPU_CLUSTERING:
         return -float(clustering(S, s, N, n, most[1])), -1
-    if place == FGD:
+    if placement == FGD:
         return growth(S, s, N, n, G, U, share)
-    if place == RESERVE_AND_PACK:  # weak GPUs first, and of those the tightest
+    if placement == RESERVE_AND_PACK:  # weak GPUs first, and of those the tightest
         return float(C[n, TIER] * 2 * WHOLE + tightness(S, s, N, n, G)), -1
-    if place == SPREAD:
+    if placement == SPREAD:
         return float(N[n, COUNT]), -1
     return 0.0, -1
 
@@ -231,7 +234,17 @@ def any_gpu(S: Ints, s: int, N: Ints, n: int, G: Ints, draws: Ints) -> int:
 
 @step
 def pick(
-    place: int, S: Ints, s: int, N: Ints, G: Ints, apps: Ints, C: Ints, most: Ints, U: Ints, share: Floats, draws: Ints
+    placement: int,
+    S: Ints,
+    s: int,
+    N: Ints,
+    G: Ints,
+    apps: Ints,
+    C: Ints,
+    most: Ints,
+    U: Ints,
+    share: Floats,
+    draws: Ints,
 ) -> tuple[int, int]:
     """The node for an instance and the GPU for its share (-1: the tightest); node -1 where none holds it."""
     best, at, least, able = -1, -1, np.inf, 0
@@ -239,11 +252,11 @@ def pick(
         if N[n, CPU] < S[s, CPU] or (S[s, GPUS] and N[n, MOST] < S[s, MILLI]) or not holds(S, s, N, n, G, apps):
             continue
         able += 1
-        if place != RANDOM:
-            value, g = score(place, S, s, N, n, G, C, most, U, share)
+        if placement != RANDOM:
+            value, g = score(placement, S, s, N, n, G, C, most, U, share)
             if value < least:
                 best, at, least = n, g, value
-    if place == RANDOM and able:
+    if placement == RANDOM and able:
         skip = lot(draws) % able
         while skip >= 0:
             best += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,18 +9,17 @@ import numpy as np
 from fleetlab.sim._nodes import Floats, Ints
 
 WAITING, RUNNING, DONE = 0, 1, 2  # what `status` says
-Tell = Callable[[str, int, float], None]  # what is done, how many, and which share of all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """The intervals in which tasks ran without a break; those of one task in order of time.
+    """The intervals in which jobs ran without a break; those of one job in order of time.
 
-    Those still running when the loop stopped end at that moment. The instances of segment `k`, as many as its task has,
+    Those still running when the loop stopped end at that moment. The instances of segment `k`, as many as its job has,
     are the entries of `where` and `got` from `first[k]` on.
     """
 
-    task: Ints  # [segments]
+    job: Ints  # [segments]
     begin: Floats  # [segments], on the tick
     end: Floats  # [segments], on the tick
     first: Ints  # [segments], or one more: the total
@@ -43,18 +41,18 @@ class Up:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """One entry a task of the world, in the same order."""
+    """One entry a job of the world, in the same order."""
 
-    start: Floats  # [tasks]: of its first run; nan: never
-    end: Floats  # [tasks]: when it was done; nan: not yet
-    status: Ints  # [tasks]: WAITING, RUNNING or DONE when the loop stopped
+    start: Floats  # [jobs]: of its first run; nan: never
+    end: Floats  # [jobs]: when it was done; nan: not yet
+    status: Ints  # [jobs]: WAITING, RUNNING or DONE when the loop stopped
     where: Ints  # [instances]: the node, of its last run; -1: never ran
     got: Ints  # [instances]: the GPUs there, as bits counted from the node's first
-    ledger: Floats  # [tasks, reasons]: waited seconds by `REASONS`
-    preemptions: Ints  # [tasks]: times the scheduler put it off its nodes
-    failures: Ints  # [tasks]: times it lost its nodes
-    lost: Floats  # [tasks]: seconds it ran in vain, or spent on saving and restarting
-    segments: Segments | None = None  # None: every task ran at most once, from `start` to `end`
+    ledger: Floats  # [jobs, reasons]: waited seconds by `REASONS`
+    preemptions: Ints  # [jobs]: times the scheduler put it off its nodes
+    failures: Ints  # [jobs]: times it lost its nodes
+    lost: Floats  # [jobs]: seconds it ran in vain, or spent on saving and restarting
+    segments: Segments | None = None  # None: every job ran at most once, from `start` to `end`
     up: Up | None = None  # None: all nodes, all the time
     until: float | None = None  # when the loop stopped; None: with the last completion
 
@@ -67,17 +65,17 @@ class Played:
         return float(ends.max(initial=0.0))
 
     def runs(self, first: Ints) -> Segments:
-        """The intervals in which tasks ran, where there is one a task too; what still runs ends at infinity.
+        """The intervals in which jobs ran, where there is one a job too; what still runs ends at infinity.
 
-        `first` has each task's first instance.
+        `first` has each job's first instance.
         """
         if self.segments is None:
-            task = np.flatnonzero(~np.isnan(self.start))
-            end = np.where(np.isnan(self.end), np.inf, self.end)[task]
-            return Segments(task, self.start[task], end, first[task], self.where, self.got)
+            job = np.flatnonzero(~np.isnan(self.start))
+            end = np.where(np.isnan(self.end), np.inf, self.end)[job]
+            return Segments(job, self.start[job], end, first[job], self.where, self.got)
         found = self.segments
-        still = np.flatnonzero((self.status[found.task] == RUNNING) & (found.end >= self.stopped))
-        latest = dict(zip(found.task[still].tolist(), still.tolist(), strict=True))
+        still = np.flatnonzero((self.status[found.job] == RUNNING) & (found.end >= self.stopped))
+        latest = dict(zip(found.job[still].tolist(), still.tolist(), strict=True))
         end = found.end.copy()
         end[list(latest.values())] = np.inf
         return replace(found, end=end)

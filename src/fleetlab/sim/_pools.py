@@ -36,7 +36,7 @@ from fleetlab.sim._books import (
 from fleetlab.sim._moves import mark_freed, release, send_back
 from fleetlab.sim._nodes import COUNT, UP, Floats, Ints, holds, room, take
 
-# What strikes a node: it fails, it takes no more tasks, it is reclaimed after a notice that lets tasks be saved.
+# What strikes a node: it fails, it takes no more jobs, it is reclaimed after a notice that lets jobs be saved.
 DOWN, DRAIN, RECLAIM, BACK = range(4)
 OFF, BOOTING, ON = range(3)  # POWER of a node
 IN_SERVICE, DRAINING, AWAY = range(3)  # OUT
@@ -58,7 +58,7 @@ class Pools(NamedTuple):
 
 @inner_step
 def set_up(book: Book, ground: Ground, pools: Pools, n: int) -> None:
-    """Let node `n` take tasks if it is on and in service, and note when it goes or comes."""
+    """Let node `n` take jobs if it is on and in service, and note when it goes or comes."""
     D, since, now = book.P, pools.since, book.clock[NOW]
     up = D[n, POWER] == ON and D[n, OUT] == IN_SERVICE
     if up and not ground.N[n, UP]:
@@ -76,7 +76,7 @@ def set_up(book: Book, ground: Ground, pools: Pools, n: int) -> None:
 
 @inner_step
 def is_on(book: Book, t: int, n: int) -> bool:
-    """Has a task an instance on node `n`?"""
+    """Has a job an instance on node `n`?"""
     found = False
     for i in range(book.T[t, AT], book.T[t, AT] + book.T[t, GANG]):
         found = found or book.I[i, HERE] == n
@@ -85,7 +85,7 @@ def is_on(book: Book, t: int, n: int) -> bool:
 
 @inner_step
 def put_off(book: Book, ground: Ground, rules: Rules, n: int, saved: int) -> None:
-    """All tasks on node `n` lose their places, the whole gang of each."""
+    """All jobs on node `n` lose their places, the whole gang of each."""
     k = 0
     while k < book.K[LIVE]:
         t = book.T[k, LISTED]

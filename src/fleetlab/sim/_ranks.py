@@ -1,17 +1,18 @@
 """Who is next? The built-in orders as numbers for the full loop; what they mean is in `orders`.
 
-Some ranks are fixed when a task arrives and are kept with it; the others are asked for in every pass.
+Some ranks are fixed when a job arrives and are kept with it; the others are asked for in every pass.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from fleetlab.core.catalog import ORDERS
 from fleetlab.sim._books import (
     AFTER,
     BAD,
+    BAD_JOB,
     BAD_ORDER,
-    BAD_TASK,
     FRONT,
     KEY,
     LISTED,
@@ -31,26 +32,24 @@ from fleetlab.sim._nodes import Floats, Ints, pop, push
 from fleetlab.sim._work import look_at
 from fleetlab.sim.policy import Fill, State
 
-ORDERS = (
-    "fifo", "sjf", "smallest", "largest", "priority", "aging", "las", "fair", "srpt", "server_filling",
-    "server_filling_srpt", "own",
-)  # fmt: skip
-(
-    FIFO, SJF, SMALLEST, LARGEST, PRIORITY, AGING, LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT, OWN,
-) = range(len(ORDERS))  # fmt: skip
-MOVING = (LAS, FAIR, SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # ranks that change while a task waits or runs
-PREEMPTIVE = (SRPT, SERVER_FILLING, SERVER_FILLING_SRPT)  # orders that mean nothing without
+SJF = ORDERS.index("sjf")
+AGING = ORDERS.index("aging")
+LAS = ORDERS.index("las")
+FAIR = ORDERS.index("fair")
+SERVER_FILLING = ORDERS.index("server_filling")
+SERVER_FILLING_SRPT = ORDERS.index("server_filling_srpt")
+OWN = len(ORDERS)  # an order that is not built in
 
 
 @inner_step
 def key_at_arrival(book: Book, rules: Rules, fill: Fill, state: State, t: int) -> float:
-    """The rank of a task as long as it lives; `V` has it already where it does not depend on an estimate."""
+    """The rank of a job as long as it lives; `V` has it already where it does not depend on an estimate."""
     if rules.order == OWN:
         if rules.moving:
             return 0.0
-        book.tasks[0] = t
-        if fill(state, book.tasks, 1, book.clock[NOW], book.keys) == 0:
-            book.K[BAD], book.K[BAD_TASK] = BAD_ORDER, t
+        book.jobs[0] = t
+        if fill(state, book.jobs, 1, book.clock[NOW], book.keys) == 0:
+            book.K[BAD], book.K[BAD_JOB] = BAD_ORDER, t
         return book.keys[0]
     if rules.order == SJF:
         return book.estimate[t]
@@ -61,7 +60,7 @@ def key_at_arrival(book: Book, rules: Rules, fill: Fill, state: State, t: int) -
 
 @inner_step
 def level_of(attained: float, levels: Floats) -> float:
-    """In which queue of `las` is a task that has had so many GPU-seconds?"""
+    """In which queue of `las` is a job that has had so many GPU-seconds?"""
     level = 0
     while level < len(levels) and attained >= levels[level]:
         level += 1
@@ -69,24 +68,24 @@ def level_of(attained: float, levels: Floats) -> float:
 
 
 @inner_loop
-def first_to_fill(book: Book, rules: Rules, tasks: Ints, n: int, keys: Floats) -> None:
-    """Rank tasks as ServerFilling does: first the shortest prefix that fills the cluster, the largest of it first.
+def first_to_fill(book: Book, rules: Rules, jobs: Ints, n: int, keys: Floats) -> None:
+    """Rank jobs as ServerFilling does: first the shortest prefix that fills the cluster, the largest of it first.
 
     The prefix is of arrivals, or (SRPT) of GPUs times believed seconds left; `keys` gets places in line.
     """
     order, heap = np.empty(n), np.empty(n, np.int64)
     for k in range(n):
-        size = float(tasks[k])
+        size = float(jobs[k])
         if rules.order == SERVER_FILLING_SRPT:
-            size = book.T[tasks[k], NEED] * book.remaining[tasks[k]]
-        push(order, heap, 0, k, size, tasks[k] * n + k)  # ties to who came first
+            size = book.T[jobs[k], NEED] * book.remaining[jobs[k]]
+        push(order, heap, 0, k, size, jobs[k] * n + k)  # ties to who came first
     total, left, chosen = 0, n, 0
     needs, line = np.empty(n), np.empty(n, np.int64)
     while left:
         k = heap[0] % n
         pop(order, heap, 0, left)
         left -= 1
-        need = book.T[tasks[k], NEED]
+        need = book.T[jobs[k], NEED]
         if total < rules.gpu:
             total += need
             push(needs, line, 0, chosen, -float(need), chosen * n + k)
@@ -99,29 +98,29 @@ def first_to_fill(book: Book, rules: Rules, tasks: Ints, n: int, keys: Floats) -
 
 
 @inner_step
-def rank(book: Book, rules: Rules, fill: Fill, state: State, tasks: Ints, n: int, keys: Floats) -> None:
-    """Fill in the keys of the first `n` of `tasks`: the lowest goes first, ties to the lower task."""
+def rank(book: Book, rules: Rules, fill: Fill, state: State, jobs: Ints, n: int, keys: Floats) -> None:
+    """Fill in the keys of the first `n` of `jobs`: the lowest goes first, ties to the lower job."""
     T, order = book.T, rules.order
     if not rules.moving:
         for k in range(n):
-            keys[k] = book.V[tasks[k], KEY]
+            keys[k] = book.V[jobs[k], KEY]
     elif order == OWN:
-        if fill(state, tasks, n, book.clock[NOW], keys) == 0:
-            book.K[BAD], book.K[BAD_TASK] = BAD_ORDER, n
+        if fill(state, jobs, n, book.clock[NOW], keys) == 0:
+            book.K[BAD], book.K[BAD_JOB] = BAD_ORDER, n
     elif order == LAS:
         for k in range(n):
-            keys[k] = level_of(book.attained[tasks[k]], rules.levels)
+            keys[k] = level_of(book.attained[jobs[k]], rules.levels)
     elif order == FAIR:
         for k in range(n):
-            keys[k] = book.usage[T[tasks[k], USER]]
+            keys[k] = book.usage[T[jobs[k], USER]]
     else:
         for k in range(n):
-            keys[k] = book.remaining[tasks[k]]
+            keys[k] = book.remaining[jobs[k]]
 
 
 @inner_step
 def look_around(book: Book, rules: Rules) -> None:
-    """Bring what is seen of the running tasks up to now, where ranks may depend on it."""
+    """Bring what is seen of the running jobs up to now, where ranks may depend on it."""
     if rules.moving and rules.order != FAIR:
         for k in range(book.K[LIVE]):
             look_at(book, book.T[k, LISTED], book.clock[NOW])
@@ -129,13 +128,13 @@ def look_around(book: Book, rules: Rules) -> None:
 
 @inner_step
 def gather(book: Book) -> int:
-    """Put those who wait, of the groups to be tried, into `tasks`; how many they are."""
+    """Put those who wait, of the groups to be tried, into `jobs`; how many they are."""
     n = 0
     for k in range(book.K[OPEN]):
         if book.Q[book.Q[k, LISTED], TRY]:
             t = book.Q[book.Q[k, LISTED], FRONT]
             while t >= 0:
-                book.tasks[n] = t
+                book.jobs[n] = t
                 n += 1
                 t = book.T[t, AFTER]
     return n
@@ -147,11 +146,11 @@ def line_up(book: Book, rules: Rules, fill: Fill, state: State) -> int:
     n = gather(book)
     look_around(book, rules)
     keys = np.empty(n)
-    rank(book, rules, fill, state, book.tasks, n, keys)
+    rank(book, rules, fill, state, book.jobs, n, keys)
     if book.K[BAD]:
         return 0
     for k in range(n):
-        push(book.keys, book.heap, 0, k, keys[k], book.tasks[k])
+        push(book.keys, book.heap, 0, k, keys[k], book.jobs[k])
     return n
 
 
@@ -161,19 +160,19 @@ def rank_all(book: Book, rules: Rules, fill: Fill, state: State) -> int:
     n = gather(book)
     total = n + book.K[LIVE]
     for k in range(n, total):
-        book.tasks[k] = book.T[k - n, LISTED]
+        book.jobs[k] = book.T[k - n, LISTED]
     look_around(book, rules)
     keys = np.empty(total)
     if rules.order == SERVER_FILLING or rules.order == SERVER_FILLING_SRPT:  # never without preemption
-        first_to_fill(book, rules, book.tasks, total, keys)
+        first_to_fill(book, rules, book.jobs, total, keys)
     else:
-        rank(book, rules, fill, state, book.tasks, total, keys)
+        rank(book, rules, fill, state, book.jobs, total, keys)
     if book.K[BAD]:
         return 0
     for k in range(total):
-        book.V[book.tasks[k], KEY] = keys[k]
+        book.V[book.jobs[k], KEY] = keys[k]
         if k < n:
-            push(book.keys, book.heap, 0, k, keys[k], book.tasks[k])
+            push(book.keys, book.heap, 0, k, keys[k], book.jobs[k])
     return n
 
 

@@ -1,4 +1,4 @@
-"""Reading a policy before it runs: is it a pure ranking, and can its answer change while a task waits?
+"""Reading a policy before it runs: is it a pure ranking, and can its answer change while a job waits?
 
 Both are read off the bytecode, which is there for every function, also for one typed at a prompt. What is not known to
 be harmless is refused, or taken to change.
@@ -19,7 +19,7 @@ from numba import config
 
 from fleetlab.core import PolicyError
 
-# What the state has that never changes while a task waits; the estimate only of the task itself: others' are learnt.
+# What the state has that never changes while a job waits; the estimate only of the job itself: others' are learnt.
 FIXED = (
     "submit", "instances", "cpu_milli", "memory_mib", "gpu_milli", "priority", "user", "gpus", "gpu_type",
     "capacity_cpu", "capacity_memory", "weights",
@@ -55,15 +55,15 @@ def _apart(i: dis.Instruction) -> Iterator[Step]:
         yield Step("LOAD_ATTR" if i.opname == "LOAD_METHOD" else i.opname, i.argval)
 
 
-# -- can its answer change while a task waits? ---------------------------------------------------------------------
+# -- can its answer change while a job waits? ---------------------------------------------------------------------
 
 
 def moves(rank: FunctionType) -> bool:
-    """Can the key that this order gives a task change while the task waits?
+    """Can the key that this order gives a job change while the job waits?
 
-    >>> moves(lambda s, task, now: s.estimate[task])
+    >>> moves(lambda s, job, now: s.estimate[job])
     False
-    >>> moves(lambda s, task, now: s.estimate[task] - (now - s.submit[task]))
+    >>> moves(lambda s, job, now: s.estimate[job] - (now - s.submit[job]))
     True
     """
     code = rank.__code__
@@ -75,7 +75,7 @@ def moves(rank: FunctionType) -> bool:
 
 
 def _may_move(done: list[Step], k: int, names: tuple[str, ...]) -> bool:
-    s, task, now = names
+    s, job, now = names
     step, then = done[k], [*done[k + 1 : k + 4], *[Step("", None)] * 3]
     if "FAST" not in step.does or step.name not in names:
         return False
@@ -84,7 +84,7 @@ def _may_move(done: list[Step], k: int, names: tuple[str, ...]) -> bool:
     if step.name != s:
         return False
     if then[0] == ("LOAD_ATTR", OWN):
-        return then[1] != ("LOAD_FAST", task) or then[2].does != "BINARY_SUBSCR"
+        return then[1] != ("LOAD_FAST", job) or then[2].does != "BINARY_SUBSCR"
     return then[0].does != "LOAD_ATTR" or then[0].name not in FIXED
 
 

@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
+from fleetlab.core.catalog import ESTIMATES, RESOURCES
+from fleetlab.core.catalog.resources import NODE_AMOUNTS
+from fleetlab.core.names import lookup
 from fleetlab.sim._nodes import (
     APP,
     GPU_FIELDS,
@@ -24,20 +27,12 @@ from fleetlab.sim._nodes import (
     Ints,
 )
 
-# Whose finished tasks tell how long a task will run; `oracle` knows.
-ESTIMATES: dict[str, tuple[str, ...]] = {
-    "oracle": (),
-    "user": ("user",),
-    "user+gpu": ("user", "gpu_milli"),
-    "group": ("user", "group"),
-    "group+gpu": ("user", "group", "gpu_milli"),
-}
 # Times are whole numbers of ticks, so that sums and differences of them are exact in floats: a ledger adds up.
 TICK = 2.0**-24  # seconds: 60 ns, exact up to 17 years
 MOST_TYPES = 62  # GPU types in one cluster: a bit each
 MOST_GPUS = 62  # on one node: a bit each
 COVER = 0.95  # of the instances, by the shapes that stand for the workload in a fragment
-ASKS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
+ASKS = (*NODE_AMOUNTS, "milli", "gpus", "gpu_memory_mib", "types", "limit", "at")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH: tuple[str, ...] = (
     "MISC",
@@ -60,21 +55,21 @@ STRENGTH += ("A30", "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB20
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Who wants what (one entry a task that can run, in order of arrival), and what there is."""
+    """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
 
-    frame: pl.DataFrame  # the tasks' rows of the workload
-    refused: pl.DataFrame  # task, reason
+    frame: pl.DataFrame  # the jobs' rows of the workload
+    refused: pl.DataFrame  # job, reason
     submit: Floats  # on the tick
-    service: Floats  # on the tick
+    runtime: Floats  # on the tick
     estimate: Floats  # where it is known beforehand; else what nobody has learnt yet: 0
-    learns: Ints  # whose finished tasks the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
+    learns: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
     learners: int
     shape: Ints  # the row of S
     instances: Ints
-    kind: Ints  # tasks of one kind ask for the same: a shape, so many times
+    kind: Ints  # jobs of one kind ask for the same: a shape, so many times
     kinds: Ints  # [kinds, 2]: shape, instances
-    first: Ints  # [tasks + 1]: index of its first instance
-    user: Ints  # 0 to users - 1; a task without one is its own nobody: all of them together are one user
+    first: Ints  # [jobs + 1]: index of its first instance
+    user: Ints  # 0 to users - 1; a job without one is its own nobody: all of them together are one user
     users: list[str]
     priority: Ints
     asked: Ints  # GPU milli an instance, before shares are rounded up
@@ -92,7 +87,7 @@ def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
     part: int = 1, allowed: Mapping[str, int] | None = None,
 ) -> World:  # fmt: skip
-    """Put a workload and a cluster into columns; tasks that can never run are refused, with their reasons.
+    """Put a workload and a cluster into columns; jobs that can never run are refused, with their reasons.
 
     A share is rounded up to whole parts of a GPU, of `part` milli each. `allowed` is how many GPU milli a user may hold
     at once, where that is limited.
@@ -109,7 +104,7 @@ def world(
     kinds, kind = _kinds(shape, instances)
     N, G = _nodes(cluster, bits)
     learns, learners = _learns(frame, estimate)
-    service = _on_tick(frame["service"])
+    runtime = _on_tick(frame["runtime"])
     user, users = _users(frame)
     usual = _usual(S, shape, instances)
     apps = int(S[:, APP].max(initial=0)) + 1
@@ -117,8 +112,8 @@ def world(
         frame=frame.drop("believed", "asked"),
         refused=refused,
         submit=_on_tick(frame["submit"]),
-        service=service,
-        estimate=np.zeros(frame.height) if learners else _on_tick(frame["believed"].fill_null(frame["service"])),
+        runtime=runtime,
+        estimate=np.zeros(frame.height) if learners else _on_tick(frame["believed"].fill_null(frame["runtime"])),
         learns=learns,
         learners=learners,
         shape=shape,
@@ -150,27 +145,23 @@ def _bits(cluster: Cluster) -> dict[str, int]:
     most = cluster.frame["gpus"].max()
     if len(names) > MOST_TYPES or (isinstance(most, int) and most > MOST_GPUS):
         msg = f"{cluster.source}: more than {MOST_TYPES} GPU types, or {MOST_GPUS} GPUs on a node"
-        raise WorkloadError(msg, hint="split such nodes, or merge types that no task tells apart")
+        raise WorkloadError(msg, hint="split such nodes, or merge types that no job tells apart")
     return {name: 1 << k for k, name in enumerate(names)}
 
 
 def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
-    """What is told of each task's run time; null: nothing."""
+    """What is told of each job's run time; null: nothing."""
     if isinstance(estimate, str):
-        if estimate not in ESTIMATES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(estimate, ESTIMATES, 1)
-            msg = f"no estimate by that name: `{estimate}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(ESTIMATES)}; or pass a column of seconds, one a task")
-        return workload.frame["service"]
+        hint = f"choose from {', '.join(ESTIMATES.names)}; or pass a column of seconds, one per job"
+        lookup("estimate", estimate, ESTIMATES.names, hint=hint)
+        return workload.frame["runtime"]
     told = pl.Series("believed", estimate, dtype=pl.Float64, strict=False)
     if len(told) != len(workload) or (bad := told.is_nan() | told.is_infinite() | (told < 0)).any():
         what = (
-            f"{len(told)} values for {len(workload)} tasks" if len(told) != len(workload) else str(told.filter(bad)[0])
+            f"{len(told)} values for {len(workload)} jobs" if len(told) != len(workload) else str(told.filter(bad)[0])
         )
-        msg = f"a column of estimates has one number of seconds a task, none below 0: {what}"
-        raise PolicyError(msg, hint="null where nothing is known of a task: then its true run time is taken")
+        msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
+        raise PolicyError(msg, hint="null where nothing is known of a job: then its true run time is taken")
     return told
 
 
@@ -178,25 +169,25 @@ def _believed(workload: Workload, estimate: str | Sequence[float] | pl.Series) -
 
 
 def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tasks that can run on the cluster when it is empty, and the others with their reasons."""
+    """The jobs that can run on the cluster when it is empty, and the others with their reasons."""
     room = _room(frame, cluster)
     user = pl.col("user").cast(pl.String).fill_null("")
     most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
     reason = (
-        pl.when(pl.col("service").is_null()).then(pl.lit("its run time is not known"))
+        pl.when(pl.col("runtime").is_null()).then(pl.lit("its run time is not known"))
         .when(room == 0).then(pl.lit("an instance fits on no node"))
         .when(room < frame["instances"]).then(pl.lit("its instances do not all fit at once"))
         .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
         .then(pl.lit("it asks for more than its user may hold"))
     )  # fmt: skip
     told = frame.with_columns(reason=reason)
-    refused = told.filter(pl.col("reason").is_not_null()).select("task", "reason")
+    refused = told.filter(pl.col("reason").is_not_null()).select("job", "reason")
     return told.filter(pl.col("reason").is_null()).drop("reason"), refused
 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
-    """How many instances of each task the empty cluster holds."""
-    columns = ["cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib", "gpu_types"]
+    """How many instances of each job the empty cluster holds."""
+    columns = [*(resource.request for resource in RESOURCES), "gpu_types"]
     asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
     distinct = asks.unique(maintain_order=True)
     nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
@@ -211,7 +202,7 @@ def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
 def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
     """How many of each ask an empty node of this kind holds."""
     room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
-    for name in ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib"):
+    for name in NODE_AMOUNTS:
         room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
     milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
     each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
@@ -226,12 +217,12 @@ def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> In
 
 
 def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Ints, Ints]:
-    """The distinct demands of an instance, and which of them each task has."""
+    """The distinct demands of an instance, and which of them each job has."""
     gpu, limit = pl.col("gpu_milli").cast(pl.Int64), pl.col("max_per_node")
     apps = sorted(set(frame.filter(limit > 0)["app"]))
     at = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
     asks = frame.select(
-        *ASKS[:4],
+        *NODE_AMOUNTS,
         pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
         pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
         "gpu_memory_mib",
@@ -250,7 +241,7 @@ def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Ints, Ints]:
 
 
 def _mask(types: pl.Series, bits: dict[str, int]) -> pl.Series:
-    """The GPU types of each task as bits; none named means any."""
+    """The GPU types of each job as bits; none named means any."""
     joined = types.list.join("\n")
     distinct = joined.unique(maintain_order=True).to_list()
     masks = [sum(bits.get(name, 0) for name in set(t.split("\n"))) if t else sum(bits.values()) for t in distinct]
@@ -266,10 +257,10 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Ints, Ints]:
 
 def _learns(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
     nobody = np.full(frame.height, -1, dtype=np.int64)
-    if not isinstance(estimate, str) or not ESTIMATES[estimate]:
+    if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:
         return nobody, 0
-    # A task without a group is told by its user alone.
-    who = frame.select(pl.struct(ESTIMATES[estimate]).rank("dense").alias("who"))["who"]
+    # A job without a group is told by its user alone.
+    who = frame.select(pl.struct(ESTIMATES[estimate].columns).rank("dense").alias("who"))["who"]
     learns = _ints(who) - 1 if frame.height else nobody
     return learns, int(learns.max(initial=-1)) + 1
 
@@ -304,7 +295,7 @@ def _nodes(cluster: Cluster, bits: dict[str, int]) -> tuple[Ints, Ints]:
     c = cluster.frame
     gpus = _ints(c["gpus"])
     N = np.zeros((len(gpus), NODE_FIELDS), dtype=np.int64)
-    for field, name in enumerate(ASKS[:4]):
+    for field, name in enumerate(NODE_AMOUNTS):
         N[:, field] = _ints(c[name])
     N[:, 4], N[:, 5], N[:, 6] = gpus * WHOLE, gpus, np.where(gpus > 0, WHOLE, 0)
     N[:, UP] = 1

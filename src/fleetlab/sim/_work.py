@@ -1,4 +1,4 @@
-"""How a task's work passes: checkpoints, what a break costs, and how fast it goes beside others on its GPU."""
+"""How a job's work passes: checkpoints, what a break costs, and how fast it goes beside others on its GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fleetlab.sim._books import (
     NEED,
     OWNED_BY,
     RAN,
+    RUNTIME,
     SEGMENT,
-    SERVICE,
     SHAPE,
     SINCE,
     SPEED,
@@ -55,26 +55,26 @@ def done_in(own: float, every: float, save: float) -> tuple[float, float]:
 
 @inner_step
 def left_at(book: Book, t: int, now: float) -> float:
-    """Own seconds a running task has left."""
+    """Own seconds a running job has left."""
     V = book.V
     return max(0.0, V[t, LEFT] - (now - V[t, SINCE]) * V[t, SPEED])
 
 
 @inner_step
 def believed_left(book: Book, t: int, left: float) -> float:
-    """Seconds that a task with `left` own seconds is believed to need: it errs by what the estimate errs."""
-    return max(0.0, (left - book.V[t, SERVICE]) + book.estimate[t])
+    """Seconds that a job with `left` own seconds is believed to need: it errs by what the estimate errs."""
+    return max(0.0, (left - book.V[t, RUNTIME]) + book.estimate[t])
 
 
 @inner_step
 def next_run(book: Book, rules: Rules, t: int) -> float:
-    """Own seconds that the next run of a waiting task takes."""
+    """Own seconds that the next run of a waiting job takes."""
     return takes(book.V[t, TODO], book.V[t, INTRO], rules.every, rules.save)
 
 
 @inner_step
 def look_at(book: Book, t: int, now: float) -> None:
-    """Bring what policies see of a running task up to now."""
+    """Bring what policies see of a running job up to now."""
     V = book.V
     book.attained[t] = (V[t, RAN] + (now - V[t, SEGMENT])) * book.T[t, NEED] / WHOLE
     book.remaining[t] = believed_left(book, t, left_at(book, t, now))
@@ -90,14 +90,14 @@ def set_back(book: Book, rules: Rules, t: int, now: float, saved: int) -> None:
     V[t, LOST] += spent - work
     V[t, TODO] -= work
     V[t, INTRO] = 0.0
-    if V[t, TODO] < V[t, SERVICE]:  # there is something to load again
+    if V[t, TODO] < V[t, RUNTIME]:  # there is something to load again
         V[t, INTRO] = rules.restart + (rules.save if saved and work > 0 else 0.0)
     book.remaining[t] = believed_left(book, t, next_run(book, rules, t))
 
 
 @inner_step
 def in_vain(book: Book, rules: Rules, t: int, now: float) -> float:
-    """Own seconds that a running task has spent on anything but work."""
+    """Own seconds that a running job has spent on anything but work."""
     spent = next_run(book, rules, t) - left_at(book, t, now)
     return spent - min(book.V[t, TODO], done_in(spent - book.V[t, INTRO], rules.every, rules.save)[0])
 
@@ -170,7 +170,7 @@ def pace_of(book: Book, t: int) -> float:
 
 @inner_step
 def set_pace(book: Book, t: int, now: float) -> None:
-    """Reckon anew when a running task ends, if its speed has changed."""
+    """Reckon anew when a running job ends, if its speed has changed."""
     V = book.V
     speed = pace_of(book, t)
     if speed == V[t, SPEED]:
@@ -195,7 +195,7 @@ def disturb(book: Book, rules: Rules, g: int, now: float) -> None:
 
 @inner_step
 def join(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A task that has just begun meets its neighbours."""
+    """A job that has just begun meets its neighbours."""
     first, last = book.T[t, AT], book.T[t, AT] + book.T[t, GANG]
     for i in range(first, last):
         g = gpu_of(book, ground, i)
@@ -211,7 +211,7 @@ def join(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
 
 @inner_step
 def part(book: Book, ground: Ground, rules: Rules, t: int, now: float) -> None:
-    """A task that has just ended leaves its neighbours."""
+    """A job that has just ended leaves its neighbours."""
     first, last = book.T[t, AT], book.T[t, AT] + book.T[t, GANG]
     for i in range(first, last):
         g = gpu_of(book, ground, i)

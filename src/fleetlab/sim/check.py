@@ -9,52 +9,52 @@ import numpy as np
 
 from fleetlab.core import PolicyError
 from fleetlab.sim._nodes import WHOLE, Floats, Ints
-from fleetlab.sim.policy import FLOATS, Policy, State, order, place, read_only
+from fleetlab.sim.policy import FLOATS, Ranking, State, order, placement, read_only
 
-# Tasks, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
+# Jobs, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.
 MADE_UP = ((1, 1, 1.0), (40, 24, 1.0), (40, 24, 1000.0), (12, 6, 0.0))
-ASKED = 8  # tasks of each state that a place policy is asked about
+ASKED = 8  # jobs of each state that a placement policy is asked about
 
 
 def check_order(policy: order | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
     """Refuse an order that is not a pure ranking: a PolicyError says what is wrong with it.
 
     >>> @order
-    ... def hasty(s, task, now):
-    ...     return 1 / (now - s.submit[task])
+    ... def hasty(s, job, now):
+    ...     return 1 / (now - s.submit[job])
     >>> check_order(hasty)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fleetlab.core.errors.PolicyError: order policy `hasty` divides by 0, asked for task 0 ...
+    fleetlab.core.errors.PolicyError: order policy `hasty` divides by 0, asked for job 0 ...
     """
     mine = _as(order, policy)
     for s in _states(weights):
-        tasks = np.arange(len(s.submit))
+        jobs = np.arange(len(s.submit))
         for now in (float(s.submit[-1]), float(s.submit[-1]) + 86_400.0):
-            _check(mine, s, tasks, now)
+            _check(mine, s, jobs, now)
 
 
-def check_place(policy: place | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
-    """Refuse a place policy that is not a pure ranking: a PolicyError says what is wrong with it.
+def check_placement(policy: placement | Callable[..., Any], *, weights: Sequence[float] | Floats = ()) -> None:
+    """Refuse a placement policy that is not a pure ranking: a PolicyError says what is wrong with it.
 
-    >>> @place
-    ... def tight(s, task, node):
-    ...     return s.free_gpu[node] - s.gpu_milli[task]
-    >>> check_place(tight)
+    >>> @placement
+    ... def tight(s, job, node):
+    ...     return s.free_gpu[node] - s.gpu_milli[job]
+    >>> check_placement(tight)
     """
-    mine = _as(place, policy)
+    mine = _as(placement, policy)
     for s in _states(weights):
-        for task in range(min(ASKED, len(s.submit))):
-            _check(mine, s, _able(s, task), task)
+        for job in range(min(ASKED, len(s.submit))):
+            _check(mine, s, _able(s, job), job)
 
 
-def _as(kind: type[Policy], policy: object) -> Policy:
-    if isinstance(policy, Policy) and not isinstance(policy, kind):
+def _as(kind: type[Ranking], policy: object) -> Ranking:
+    if isinstance(policy, Ranking) and not isinstance(policy, kind):
         msg = f"here an {kind.kind} is asked for, not: {policy}".replace("an p", "a p")
         raise PolicyError(msg, hint=f"`check_{policy.kind}` checks it")
-    return policy if isinstance(policy, Policy) else kind(policy)  # type: ignore[arg-type]
+    return policy if isinstance(policy, Ranking) else kind(policy)  # type: ignore[arg-type]
 
 
-def _check(policy: Policy, s: State, items: Ints, beside: float) -> None:
+def _check(policy: Ranking, s: State, items: Ints, beside: float) -> None:
     """Ask twice as it will be asked, and once as plain Python: the same numbers, and nothing else changed?"""
     fill, before = policy.compiled(), [column.tobytes() for column in s]
     answers: list[Floats] = [np.empty(len(items)), np.empty(len(items))]
@@ -68,7 +68,7 @@ def _check(policy: Policy, s: State, items: Ints, beside: float) -> None:
         _agree(policy, int(item), answers[0][k], answers[1][k], policy.ask(s, int(item), beside))
 
 
-def _agree(policy: Policy, item: int, first: float, second: float, plain: float | str) -> None:
+def _agree(policy: Ranking, item: int, first: float, second: float, plain: float | str) -> None:
     if first != second:
         msg = f"{policy} is not deterministic: asked twice for the same, it says {first} and {second}"
         raise PolicyError(msg, hint="leave out chance, time and all that remembers: the same state, the same number")
@@ -84,26 +84,26 @@ def _agree(policy: Policy, item: int, first: float, second: float, plain: float 
 
 
 def _states(weights: Sequence[float] | Floats = ()) -> Iterator[State]:
-    for seed, (tasks, nodes, scale) in enumerate(MADE_UP):
-        yield _made_up(np.random.default_rng(seed), tasks, nodes, scale, np.asarray(weights))
+    for seed, (jobs, nodes, scale) in enumerate(MADE_UP):
+        yield _made_up(np.random.default_rng(seed), jobs, nodes, scale, np.asarray(weights))
 
 
-def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float, weights: Floats) -> State:
+def _made_up(rng: np.random.Generator, jobs: int, nodes: int, scale: float, weights: Floats) -> State:
     """A state as a run could show it: nobody holds what is not there, and some have nothing."""
     gpus = rng.integers(0, 9, nodes)
     idle = rng.integers(0, gpus + 1)
     cpu, memory = rng.integers(1, 128_000, nodes), rng.integers(1, 1 << 20, nodes)
-    milli = rng.choice([0, 100, 500, 1000, 2000, 8000], tasks)
-    times = {name: rng.exponential(3600.0, tasks) * rng.integers(0, 2, tasks) * scale for name in FLOATS[1:4]}
+    milli = rng.choice([0, 100, 500, 1000, 2000, 8000], jobs)
+    times = {name: rng.exponential(3600.0, jobs) * rng.integers(0, 2, jobs) * scale for name in FLOATS[1:4]}
     columns = {
-        "submit": np.sort(rng.integers(0, 100_000, tasks)) * scale,
+        "submit": np.sort(rng.integers(0, 100_000, jobs)) * scale,
         **times,
-        "instances": 1 + (rng.integers(0, 100, tasks) * scale),
-        "cpu_milli": rng.integers(0, 8000, tasks) * scale,
-        "memory_mib": rng.integers(0, 1 << 16, tasks) * scale,
+        "instances": 1 + (rng.integers(0, 100, jobs) * scale),
+        "cpu_milli": rng.integers(0, 8000, jobs) * scale,
+        "memory_mib": rng.integers(0, 1 << 16, jobs) * scale,
         "gpu_milli": milli,
-        "priority": rng.integers(-5, 6, tasks) * scale,
-        "user": rng.integers(0, 5, tasks),
+        "priority": rng.integers(-5, 6, jobs) * scale,
+        "user": rng.integers(0, 5, jobs),
         "usage": np.append(rng.random(4), 0.0) * min(1.0, scale),
         "weights": weights,
         "free_cpu": rng.integers(0, cpu + 1) * scale,
@@ -120,9 +120,9 @@ def _made_up(rng: np.random.Generator, tasks: int, nodes: int, scale: float, wei
     return State(**{name: read_only(columns[name].astype(kind)) for name, kind in kinds.items()})
 
 
-def _able(s: State, task: int) -> Ints:
-    """The nodes that could take an instance of the task: a policy is asked about no others."""
-    need = s.gpu_milli[task]
+def _able(s: State, job: int) -> Ints:
+    """The nodes that could take an instance of the job: a policy is asked about no others."""
+    need = s.gpu_milli[job]
     gpu = s.most >= need if need < WHOLE else s.idle * WHOLE >= need
-    fits = gpu & (s.free_cpu >= s.cpu_milli[task]) & (s.free_memory >= s.memory_mib[task])
+    fits = gpu & (s.free_cpu >= s.cpu_milli[job]) & (s.free_memory >= s.memory_mib[job])
     return np.flatnonzero(fits).astype(np.int64)

@@ -1,7 +1,4 @@
-"""What happens to nodes and to the tasks on them: failures, drains, reclaimed spot nodes, pools that grow and shrink.
-
-simulate(workload, cluster, events=[Faults(mtbf=30 * 86400, mttr=3600)], recovery=Recovery(every=600, save=10))
-"""
+"""Events as the loop takes them: when which node goes down and comes back, and which pools grow and shrink."""
 
 from __future__ import annotations
 
@@ -13,137 +10,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, WorkloadError
+from fleetlab.core.events import Drain, Elastic, Event, Faults, Outage, Spot
 from fleetlab.sim._nodes import Floats, Ints
 
 TICK = 2.0**-24  # seconds; every time is a whole number of these
-DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves tasks the time to be saved
+DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves jobs the time to be saved
 MOST = 5_000_000  # outages in one run
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What a task keeps when it loses its nodes, and what that costs.
-
-    While it runs, a checkpoint is taken after every `every` seconds of work, each takes `save` seconds; 0: none, and a
-    failure starts the task from nothing. One that the scheduler puts off is saved first, which takes `save` more. To
-    go on from a checkpoint takes `restart` seconds.
-
-    >>> Recovery(every=600, save=10, restart=30)
-    Recovery(every=600, save=10, restart=30)
-    """
-
-    every: float = 0.0
-    save: float = 0.0
-    restart: float = 0.0
-
-    def __post_init__(self) -> None:
-        _must("Recovery", every=self.every, save=self.save, restart=self.restart)
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """Nodes fail by chance: `mtbf` seconds apart on average, each gone for `mttr` seconds on average.
-
-    Both are exponential, for each node by itself; of all nodes, or of those of one pool.
-    """
-
-    mtbf: float
-    mttr: float
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        _must("Faults", above=("mtbf",), mtbf=self.mtbf, mttr=self.mttr)
-
-
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """Nodes are gone from `begin` to `end`, and tasks on them lose their place."""
-
-    begin: float
-    end: float
-    nodes: Sequence[str] = ()
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        _must_last("Outage", self.begin, self.end, self.nodes, self.pool)
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Nodes take no new tasks from `begin` to `end`; what runs on them may finish."""
-
-    begin: float
-    end: float
-    nodes: Sequence[str] = ()
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        _must_last("Drain", self.begin, self.end, self.nodes, self.pool)
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Nodes of a pool are reclaimed: each on average `every` seconds after it came (back), and is `away` seconds.
-
-    Times between are exponential. With a `notice` at least as long as a checkpoint takes, tasks are saved first.
-    """
-
-    pool: str
-    every: float
-    away: float
-    notice: float = 0.0
-
-    def __post_init__(self) -> None:
-        _must("Spot", above=("every",), every=self.every, away=self.away, notice=self.notice)
-
-
-@dataclass(frozen=True, slots=True)
-class Elastic:
-    """A pool that grows while tasks wait and shrinks when nodes are idle.
-
-    All but `least` of its nodes begin switched off. At the first multiple of `every` seconds after someone began to
-    wait whom a node that is off could take, and at every later one, as many nodes are booted as those tasks need; each
-    is up after `boot` seconds. One that has been idle for `idle` seconds is switched off, while more than `least` are
-    up and nobody waits whom it could take.
-    """
-
-    pool: str
-    least: int = 0
-    boot: float = 300.0
-    every: float = 60.0
-    idle: float = 600.0
-
-    def __post_init__(self) -> None:
-        _must("Elastic", above=("every",), least=self.least, boot=self.boot, every=self.every, idle=self.idle)
-
-
-Event = Faults | Outage | Drain | Spot | Elastic
-
-
-def _must(noun: str, *, above: tuple[str, ...] = (), **values: float) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-            msg = f"{noun}: `{name}` is not a number of at least 0: {value!r}"
-            raise WorkloadError(msg, hint="times are seconds")
-        if name in above and value == 0:
-            msg = f"{noun}: `{name}` is 0"
-            raise WorkloadError(msg, hint="it is the time between two, and must be above 0")
-
-
-def _must_last(noun: str, begin: float, end: float, nodes: Sequence[str], pool: str | None) -> None:
-    _must(noun, begin=begin, end=end)
-    if end < begin:
-        msg = f"{noun}: `end` is before `begin`: {end:g} < {begin:g}"
-        raise WorkloadError(msg, hint="seconds from the first submission")
-    if isinstance(nodes, str):
-        msg = f"{noun}: `nodes` is a list of names, not: {nodes!r}"
-        raise WorkloadError(msg, hint=f"nodes=[{nodes!r}]")
-    if bool(nodes) == (pool is not None):
-        msg = f"{noun}: say which nodes, or which pool, not both and not neither"
-        raise WorkloadError(msg, hint=f'{noun}(3600, 7200, nodes=["node-0"]) or {noun}(3600, 7200, pool="default")')
-
-
-# -- as the loop takes them ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,47 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType, ModuleType
 
 from fleetlab.core import FleetlabError, PolicyError
-from fleetlab.sim._places import PLACES
-from fleetlab.sim.orders import BY_NAME, SETS
-from fleetlab.sim.policy import Policy, order, place
+from fleetlab.core.words import WORDS
+from fleetlab.sim.orders import BY_NAME
+from fleetlab.sim.policy import Ranking, order, placement
 
-KINDS: dict[str, type[Policy]] = {"order": order, "place": place}
-NAMES = {"order": (*BY_NAME, *SETS), "place": tuple(name for name in PLACES if name != "own")}
+KINDS: dict[str, type[Ranking]] = {"order": order, "placement": placement}
 
 
-def load(words: str, kind: str) -> Policy | str:
-    """The policy that is meant: built-in orders are policies too, what is known by its name alone stays a name.
+def load(words: str, kind: str) -> Ranking | str:
+    """Return the policy at MODULE:NAME; a built-in order as a policy too, a built-in placement by its name.
 
     >>> load("sjf", "order")
     <order policy `sjf`>
-    >>> load("best_fit", "place")
+    >>> load("best_fit", "placement")
     'best_fit'
     """
+    words = WORDS[kind].read(words)
     module, colon, name = words.partition(":")
     if not colon:
-        known(words, kind)
         return BY_NAME.get(words, words) if kind == "order" else words
-    if not module.replace(".", "_").isidentifier() or not name.isidentifier() or module.endswith(".py"):
-        told = f"{Path(module).stem or 'my_module'}:{name or 'mine'}"
-        msg = f"a policy of your own is named MODULE:NAME, not: `{words}`"
-        raise PolicyError(msg, hint=f"as one would import it, without `.py` and from the current folder: `{told}`")
     return _policy_in(_imported(module), name, kind)
-
-
-def known(name: str, kind: str) -> None:
-    """Refuse a name that is none of the built-in ones."""
-    if name not in NAMES[kind]:
-        near = get_close_matches(name, NAMES[kind], 1)
-        msg = f"no {kind} policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-        own = f"or one of your own, made with `@{kind}`: `my_module:mine`"
-        raise PolicyError(msg, hint=f"there are {', '.join(NAMES[kind])}; {own}")
 
 
 def _imported(module: str) -> ModuleType:
@@ -82,13 +67,13 @@ def _on_import(module: str, e: BaseException) -> PolicyError:
     )
 
 
-def _policy_in(module: ModuleType, name: str, kind: str) -> Policy:
+def _policy_in(module: ModuleType, name: str, kind: str) -> Ranking:
     found = getattr(module, name, None)
     if isinstance(found, KINDS[kind]):
         return found
     if isinstance(found, FunctionType):
         return KINDS[kind](found)
-    if isinstance(found, Policy):
+    if isinstance(found, Ranking):
         msg = f"{module.__name__}:{name} is an {found.kind}, not a {kind}".replace("an p", "a p").replace("a o", "an o")
         raise PolicyError(msg, hint=f"pass it as --{found.kind}, or decorate it with `@{kind}`")
     mine = [word for word, value in vars(module).items() if isinstance(value, KINDS[kind])]

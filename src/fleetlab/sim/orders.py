@@ -11,45 +11,45 @@ ENOUGH = 3600.0  # GPU-seconds: whoever has had less goes first under `las`
 
 
 @order
-def fifo(s: State, task: int, now: float) -> float:
+def fifo(s: State, job: int, now: float) -> float:
     """First come, first served."""
-    return s.submit[task]
+    return s.submit[job]
 
 
 @order
-def sjf(s: State, task: int, now: float) -> float:
+def sjf(s: State, job: int, now: float) -> float:
     """Shortest believed run time first."""
-    return s.estimate[task]
+    return s.estimate[job]
 
 
 @order
-def smallest(s: State, task: int, now: float) -> float:
+def smallest(s: State, job: int, now: float) -> float:
     """The fewest GPUs first, those of the whole gang."""
-    return s.instances[task] * s.gpu_milli[task]
+    return s.instances[job] * s.gpu_milli[job]
 
 
 @order
-def largest(s: State, task: int, now: float) -> float:
+def largest(s: State, job: int, now: float) -> float:
     """The most GPUs first, those of the whole gang."""
-    return -s.instances[task] * s.gpu_milli[task]
+    return -s.instances[job] * s.gpu_milli[job]
 
 
 @order
-def priority(s: State, task: int, now: float) -> float:
+def priority(s: State, job: int, now: float) -> float:
     """The highest priority first."""
-    return -s.priority[task]
+    return -s.priority[job]
 
 
 @order
-def fair(s: State, task: int, now: float) -> float:
+def fair(s: State, job: int, now: float) -> float:
     """The user who holds least first, by dominant share."""
-    return s.usage[s.user[task]]
+    return s.usage[s.user[job]]
 
 
 @order
-def srpt(s: State, task: int, now: float) -> float:
+def srpt(s: State, job: int, now: float) -> float:
     """Least believed time still to run first."""
-    return s.remaining[task]
+    return s.remaining[job]
 
 
 def aging(weight: float = 1.0) -> order:
@@ -57,9 +57,9 @@ def aging(weight: float = 1.0) -> order:
 
     # All wait at the same pace, so who leads whom never changes: the same ranking as estimate - weight × waited.
     @order
-    def aging(s: State, task: int, now: float) -> float:
+    def aging(s: State, job: int, now: float) -> float:
         """Shortest first, but waiting counts."""
-        return s.estimate[task] + weight * s.submit[task]
+        return s.estimate[job] + weight * s.submit[job]
 
     return aging
 
@@ -68,9 +68,9 @@ def las(enough: float = ENOUGH) -> order:
     """Least attained service first, in two queues: who has had fewer than `enough` GPU-seconds goes first."""
 
     @order
-    def las(s: State, task: int, now: float) -> float:
+    def las(s: State, job: int, now: float) -> float:
         """Least attained service first, in two queues."""
-        return s.attained[task] >= enough
+        return s.attained[job] >= enough
 
     return las
 
@@ -86,5 +86,3 @@ BY_NAME = {
     "fair": fair,
     "srpt": srpt,
 }
-# These choose a set of tasks that fills the cluster, not one task after the other: the simulator has them by name only.
-SETS = ("server_filling", "server_filling_srpt")

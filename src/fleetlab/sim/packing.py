@@ -1,23 +1,26 @@
-"""The packing study: how much of a cluster can be given away before pods no longer fit, by place policy.
+"""The packing study: how much of a cluster can be given away before pods no longer fit, by placement policy.
 
 After the FGD paper (Weng et al., ATC'23): every pod of the list comes once, in random order, then pods are drawn with
 replacement until the GPU demand that has arrived would pass 130 % of capacity. None departs; one that fits nowhere
-fails and is gone. A task stands for its instances, which come one by one.
+fails and is gone. A job stands for its instances, which come one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, PolicyError, Provenance, Workload, WorkloadError
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Scenario, Words, Workload, WorkloadError
+from fleetlab.core.catalog import PLACEMENTS
+from fleetlab.core.names import lookup
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import _packing
-from fleetlab.sim._packing import KINDS, PLACES, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.sim._packing import KINDS, WHOLE, Ints, Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
@@ -25,11 +28,9 @@ MOST_TYPES = 62  # GPU types in one cluster: a bit each
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 
-Tell = Callable[[str, int, float], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Result):
     """Curves of a packing study: allocated, fragmented and failed by arrived demand, for every place and seed."""
 
     curves: pl.DataFrame
@@ -38,27 +39,26 @@ class Packing:
 
     def __repr__(self) -> str:
         best = self._at_100().sort("value", descending=True).row(0, named=True)
-        return (
-            f"<Packing {self.curves['place'].n_unique()} places, best {best['place']}, {best['value']:.2f} % allocated>"
-        )
+        count = self.curves["placement"].n_unique()
+        return f"<Packing {count} placements, best {best['placement']}, {best['value']:.2f} % allocated>"
 
     def _at_100(self) -> pl.DataFrame:
-        full = self.curves.filter(pl.col("arrived") == 100).group_by("place", maintain_order=True)
+        full = self.curves.filter(pl.col("arrived") == 100).group_by("placement", maintain_order=True)
         return full.agg(pl.col("allocated").mean().alias("value"), pl.col("allocated").std().alias("sd"), pl.len())
 
     def summary(self) -> list[Estimate]:
         """Allocated GPU at 100 % arrived demand, with its interval over the seeds."""
         found = []
-        for place, value, sd, seeds in self._at_100().iter_rows():
+        for placement, value, sd, seeds in self._at_100().iter_rows():
             t = STUDENT[min(seeds, len(STUDENT) + 1) - 2] if seeds > 1 else float("nan")
             half = t * (sd or 0.0) / seeds**0.5 if seeds > 1 else float("nan")
             low, high = (min(max(end, 0.0), 100.0) if seeds > 1 else end for end in (value - half, value + half))
-            found.append(Estimate(f"allocated by {place}", value, low, high, "% of GPUs"))
+            found.append(Estimate(f"allocated by {placement}", value, low, high, "% of GPUs"))
         return found
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """One row a place, and the mean curves."""
-        means = self.curves.group_by("place", "arrived", maintain_order=True).agg(
+        means = self.curves.group_by("placement", "arrived", maintain_order=True).agg(
             pl.col("allocated", "fragmented", "failed").mean()
         )
 
@@ -66,39 +66,56 @@ class Packing:
             return pl.col(column).filter(pl.col("arrived") == arrived).mean().alias(f"{column}_at_{arrived}")
 
         ends = [at("allocated", 100), at("allocated", UPTO), at("fragmented", 100)]
-        short = self.curves.group_by("place", maintain_order=True).agg(pl.col("seed").n_unique().alias("seeds"), *ends)
+        short = self.curves.group_by("placement", maintain_order=True).agg(
+            pl.col("seed").n_unique().alias("seeds"), *ends
+        )
         return {"summary": short, "curves": means}
 
 
 def pack(
-    workload: Workload,
-    cluster: Cluster,
+    scenario: ScenarioLike,
+    cluster: Cluster | None = None,
     *,
-    place: Sequence[str] = ("fgd", "best_fit"),
+    placements: Sequence[str] = ("fgd", "best_fit"),
     seeds: Sequence[int] = tuple(range(42, 52)),
-    tell: Tell | None = None,
+    progress: Progress | None = None,
+    **words: Unpack[Words],
 ) -> Packing:
-    """Fill a cluster with pods drawn from a workload until they no longer fit, by each place policy."""
-    _known(place)
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
+
+    Parameters
+    ----------
+    scenario
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    placements
+        The placement policies to compare.
+    seeds
+        One run of each placement per seed.
+    progress
+        Called after each run.
+    words
+        Words of the scenario; of these only `nodes` has an effect.
+
+    """
+    s = Scenario.of(scenario, cluster, **words)
+    if unused := sorted(set(s.changes()) - {"nodes"}):
+        msg = f"pack fills an empty cluster, jobs do not wait and do not end: `{unused[0]}` has no effect"
+        raise WorkloadError(msg, hint="leave it out; `simulate` takes it")
+    for name in placements or [""]:
+        lookup(PLACEMENTS.kind, name, PLACEMENTS.where("in_pack"))
     if not seeds:
-        msg = "a packing study needs a seed"
-        raise WorkloadError(msg, hint="seeds=range(42, 52) is the ten of the FGD paper")
-    study = _study(workload, cluster)
+        msg = "pack needs at least one seed"
+        raise WorkloadError(msg, hint="seeds=range(42, 52) are those of the FGD paper")
+    study = _study(s.workload, s.cluster)
     runs = []
-    for k, (name, seed) in enumerate((p, s) for p in place for s in seeds):
+    for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):
         runs.append(study.run(name, seed))
-        if tell:
-            tell("runs", k + 1, (k + 1) / (len(place) * len(seeds)))
-    settings = {"place": list(place), "seeds": list(seeds), "upto": UPTO}
-    return Packing(pl.concat(runs), Provenance("pack", workload.source, settings), study.notes)
-
-
-def _known(place: Sequence[str]) -> None:
-    for name in place or [""]:
-        if name not in PLACES:
-            near = get_close_matches(name, PLACES, 1)
-            msg = f"no place policy by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise PolicyError(msg, hint=f"there are {', '.join(PLACES)}")
+        if progress:
+            progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
+    settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
+    return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
 
 
 @dataclass
@@ -112,21 +129,21 @@ class _Study:
     usual: Usual
     notes: tuple[str, ...]
 
-    def run(self, place: str, seed: int) -> pl.DataFrame:
+    def run(self, placement: str, seed: int) -> pl.DataFrame:
         rng = np.random.default_rng(seed)
         gpus = _ints(self.cluster["gpus"])
         capacity = int(gpus.sum()) * WHOLE
         stream = self._stream(rng, capacity)
         order = rng.permutation(len(gpus))
         marks = np.arange(UPTO + 1) * capacity // 100
-        code = PLACES.index(place)
+        code = PLACEMENTS.index(placement)
         draws = rng.random((len(stream), 2))
         allocated, fragments, failed, _, _ = _packing.pack(
             code, stream, draws, order, self.pods, self.nodes(), self.usual, marks
         )
         return pl.DataFrame(
             {
-                "place": place,
+                "placement": placement,
                 "seed": seed,
                 "arrived": np.arange(UPTO + 1),
                 "allocated": allocated / capacity * 100,
@@ -140,7 +157,7 @@ class _Study:
         stream = self.shape[rng.permutation(len(self.shape))]
         demand = self.pods.gpus * self.pods.milli
         while (arrived := np.cumsum(demand[stream]))[-1] <= capacity * UPTO // 100:
-            # As many again as there are: a few small tasks on a large cluster must not be drawn one by one.
+            # As many again as there are: a few small jobs on a large cluster must not be drawn one by one.
             stream = np.append(stream, self.shape[rng.integers(0, len(self.shape), len(stream))])
         return stream[: np.searchsorted(arrived, capacity * UPTO // 100, side="right")]
 
@@ -163,7 +180,7 @@ class _Study:
 def _study(workload: Workload, cluster: Cluster) -> _Study:
     nodes = cluster.frame.filter(pl.col("gpus") > 0)
     if nodes.is_empty() or not (workload.frame["gpu_milli"] > 0).any():
-        msg = f"{workload.source}: a packing study needs a cluster with GPUs and tasks that ask for some"
+        msg = f"{workload.source}: a packing study needs a cluster with GPUs and jobs that ask for some"
         raise WorkloadError(msg, hint="another trace, or --cluster FILE.toml")
     bits = {name: 1 << k for k, name in enumerate(sorted(set(nodes["gpu_type"])))}
     if len(bits) > MOST_TYPES:

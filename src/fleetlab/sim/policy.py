@@ -1,6 +1,6 @@
 """Policies of one's own: a function that ranks, and what makes it fit the compiled loops.
 
-A policy gets what a scheduler could know, gives back a number, and the lowest goes first. It never loops over tasks,
+A policy gets what a scheduler could know, gives back a number, and the lowest goes first. It never loops over jobs,
 places, or writes. The loop around it is ours and has one fixed signature, so the simulator is compiled once for all
 policies and a policy alone takes half a second. What a policy may not do is found before a run, not in it.
 """
@@ -29,9 +29,9 @@ from fleetlab.sim._tables import World
 
 
 class State(NamedTuple):
-    """What a scheduler could know, as read-only columns; never how long a task will really run."""
+    """What a scheduler could know, as read-only columns; never how long a job will really run."""
 
-    # Of tasks; those per instance are so for each instance of the gang.
+    # Of jobs; those per instance are so for each instance of the gang.
     submit: Floats  # seconds
     estimate: Floats  # believed run time, seconds; known from its arrival on
     instances: Ints
@@ -64,13 +64,13 @@ def _column(name: str) -> types.Array[Any]:
     )
 
 
-# Columns of tasks and users are arrays of their own; those of nodes may be columns of a table, a stride apart.
+# Columns of jobs and users are arrays of their own; those of nodes may be columns of a table, a stride apart.
 NODE_COLUMNS = State._fields[State._fields.index("free_cpu") :]
 FLOATS = ("submit", "estimate", "attained", "remaining", "usage", "weights")
 STATE_TYPE = types.NamedTuple([_column(name) for name in State._fields], State)  # type: ignore[no-untyped-call]
 _INTS = types.Array(types.int64, 1, "C")
 _KEYS = types.Array(types.float64, 1, "C")
-# (s, tasks, n, now, keys) and (s, nodes, n, task, scores): 1, or 0 where an answer is not a number.
+# (s, jobs, n, now, keys) and (s, nodes, n, job, scores): 1, or 0 where an answer is not a number.
 ORDER_SIGNATURE = types.int64(STATE_TYPE, _INTS, types.int64, types.float64, _KEYS)
 PLACE_SIGNATURE = types.int64(STATE_TYPE, _INTS, types.int64, types.int64, _KEYS)
 
@@ -176,7 +176,7 @@ Rank = Callable[[State, int, Any], float]
 Fill = Callable[[State, Ints, int, Any, Floats], int]
 
 
-class Policy:
+class Ranking:
     """A function that ranks, and its compiled form."""
 
     kind: ClassVar[str]
@@ -207,7 +207,7 @@ class Policy:
         return self._fill
 
     def refusal(self, s: State, items: Sequence[int] | Ints, beside: float) -> PolicyError:
-        """Why this policy's loop gave back 0, asked again for the same items: tasks and now, or nodes and a task."""
+        """Why this policy's loop gave back 0, asked again for the same items: jobs and now, or nodes and a job."""
         for item in items:
             answer = self.ask(s, int(item), beside)
             if isinstance(answer, str):
@@ -253,39 +253,39 @@ class Policy:
         raise NotImplementedError
 
 
-class order(Policy):
-    """Who is next: the lowest key goes first, and ties go to the task that came first.
+class order(Ranking):
+    """Who is next: the lowest key goes first, and ties go to the job that came first.
 
     >>> @order
-    ... def patient(s, task, now):
-    ...     return s.estimate[task] - (now - s.submit[task])
+    ... def patient(s, job, now):
+    ...     return s.estimate[job] - (now - s.submit[job])
     >>> patient, patient.moves
     (<order policy `patient`>, True)
     """
 
     kind = "order"
-    takes = ("s", "task", "now")
+    takes = ("s", "job", "now")
     signature = ORDER_SIGNATURE
     _asks = (STATE_TYPE, types.int64, types.float64)
 
     def __init__(self, rank: Rank) -> None:
         super().__init__(rank)
-        self.moves = moves(self.rank)  # may a key change while its task waits? If not, it is asked for once
+        self.moves = moves(self.rank)  # may a key change while its job waits? If not, it is asked for once
 
-    def __call__(self, s: State, task: int, now: float) -> float:
+    def __call__(self, s: State, job: int, now: float) -> float:
         """What the function says, as plain Python."""
-        return self.rank(s, task, now)  # type: ignore[no-any-return]
+        return self.rank(s, job, now)  # type: ignore[no-any-return]
 
     def _asked(self, s: State, item: np.int64, beside: float) -> Any:  # noqa: ANN401
         return self.rank(s, item, beside)
 
     def _around(self, rank: Rank) -> Fill:
-        def fill(s: State, tasks: Ints, n: int, now: float, keys: Floats) -> int:
+        def fill(s: State, jobs: Ints, n: int, now: float, keys: Floats) -> int:
             for k in range(n):
                 # An exception cannot pass through a first-class function. The block holds this one call and no
                 # `return`: with one inside, the compiler lets what is raised in the first turn slip by.
                 try:
-                    key = 1.0 * rank(s, tasks[k], now)  # as float(), which compiled code has not for booleans
+                    key = 1.0 * rank(s, jobs[k], now)  # as float(), which compiled code has not for booleans
                 except Exception:
                     key = np.nan
                 if key != key:
@@ -296,37 +296,37 @@ class order(Policy):
         return fill
 
     def _said(self, s: State, item: int, beside: float) -> str:
-        return f"task {item} at {float(beside)} s: {_row(s, item, of=10)}"
+        return f"job {item} at {float(beside)} s: {_row(s, item, of=10)}"
 
 
-class place(Policy):
+class placement(Ranking):
     """Where an instance goes: of the nodes that can hold it the lowest score, and ties go to the first node.
 
-    >>> @place
-    ... def tight(s, task, node):
+    >>> @placement
+    ... def tight(s, job, node):
     ...     return s.free_gpu[node]
     >>> tight
-    <place policy `tight`>
+    <placement policy `tight`>
     """
 
-    kind = "place"
-    takes = ("s", "task", "node")
+    kind = "placement"
+    takes = ("s", "job", "node")
     signature = PLACE_SIGNATURE
     _asks = (STATE_TYPE, types.int64, types.int64)
     moves = True  # nodes change all the time
 
-    def __call__(self, s: State, task: int, node: int) -> float:
+    def __call__(self, s: State, job: int, node: int) -> float:
         """What the function says, as plain Python."""
-        return self.rank(s, task, node)  # type: ignore[no-any-return]
+        return self.rank(s, job, node)  # type: ignore[no-any-return]
 
     def _asked(self, s: State, item: np.int64, beside: float) -> Any:  # noqa: ANN401
         return self.rank(s, np.int64(beside), item)
 
     def _around(self, rank: Rank) -> Fill:
-        def fill(s: State, nodes: Ints, n: int, task: int, scores: Floats) -> int:
+        def fill(s: State, nodes: Ints, n: int, job: int, scores: Floats) -> int:
             for k in range(n):
                 try:
-                    score = 1.0 * rank(s, task, nodes[k])
+                    score = 1.0 * rank(s, job, nodes[k])
                 except Exception:
                     score = np.nan
                 if score != score:
@@ -337,14 +337,14 @@ class place(Policy):
         return fill
 
     def _said(self, s: State, item: int, beside: float) -> str:
-        return f"task {int(beside)} on node {item}: {_row(s, item, of=-len(NODE_COLUMNS))}"
+        return f"job {int(beside)} on node {item}: {_row(s, item, of=-len(NODE_COLUMNS))}"
 
 
-GUARD = "answer for every task: guard divisions and logarithms, as in `x / max(1.0, y)`, and stay inside the columns"
+GUARD = "answer for every job: guard divisions and logarithms, as in `x / max(1.0, y)`, and stay inside the columns"
 
 
 def _row(s: State, item: int, *, of: int) -> str:
-    """What the state says of one task (the first columns) or of one node (the last), to be read in an error."""
+    """What the state says of one job (the first columns) or of one node (the last), to be read in an error."""
     names = State._fields[:of] if of > 0 else State._fields[of:]
     return ", ".join(f"{name} {getattr(s, name)[item]}" for name in names)
 
@@ -371,11 +371,11 @@ def _plain(fill: Fill) -> Fill:
     return quiet
 
 
-def _function(rank: object, policy: Policy) -> FunctionType:
+def _function(rank: object, policy: Ranking) -> FunctionType:
     """The plain function behind what was decorated, if it takes what such a policy takes."""
     takes = f"`def mine({', '.join(policy.takes)})`"
     rank = getattr(rank, "py_func", rank)
-    if isinstance(rank, Policy) or not isinstance(rank, FunctionType):
+    if isinstance(rank, Ranking) or not isinstance(rank, FunctionType):
         msg = f"`@{policy.kind}` takes a function, not: `{rank!r}`"
         raise PolicyError(msg, hint=f"write it as {takes}")
     code = rank.__code__

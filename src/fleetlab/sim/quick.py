@@ -7,48 +7,48 @@ from typing import Any
 
 import numpy as np
 
+from fleetlab.core.catalog import ORDERS, PLACEMENTS
 from fleetlab.sim import _easy, _engine
-from fleetlab.sim._engine import Land, Tasks
+from fleetlab.sim._engine import Jobs, Land
 from fleetlab.sim._gangs import memo_of
 from fleetlab.sim._index import index_of, tiers_of
 from fleetlab.sim._nodes import GPU, GPUS, MILLI, ORDINAL, Floats, Ints
-from fleetlab.sim._places import BEST_FIT, PLACES
+from fleetlab.sim._places import BEST_FIT
 from fleetlab.sim._played import DONE, RUNNING, WAITING, Played
 from fleetlab.sim._tables import World
 
-ORDERS = ("fifo", "sjf", "smallest", "largest", "priority", "aging")  # their ranks are fixed when a task arrives
-BY_ESTIMATE = ("sjf", "aging")
-DISCIPLINES = ("strict", "skip", "easy")
+STATIC = tuple(order.name for order in ORDERS if not order.dynamic)  # their ranks are fixed when a job arrives
+BACKFILLS = ("none", "greedy", "easy")
 
 
 def play(
-    world: World, *, order: str | Floats, discipline: str, place: str, seed: int = 0, until: float | None = None
+    world: World, *, order: str | Floats, backfill: str, placement: str, seed: int = 0, until: float | None = None
 ) -> Played:
-    """Play a world by rules that the quick loop knows; an order may be given as the rank of each task."""
-    learnt = isinstance(order, str) and order in BY_ESTIMATE and world.learners > 0
+    """Play a world by rules that the quick loop knows; an order may be given as the rank of each job."""
+    learnt = isinstance(order, str) and ORDERS[order].needs_estimate and world.learners > 0
     keys = ranks(world, order) if isinstance(order, str) else order
-    tasks = Tasks(
-        world.submit, world.service, _own(world.estimate), _own(keys), world.shape, world.instances, world.kind,
+    jobs = Jobs(
+        world.submit, world.runtime, _own(world.estimate), _own(keys), world.shape, world.instances, world.kind,
         world.first, world.learns,
     )  # fmt: skip
-    land = land_of(world, place, seed)
-    memo = memo_of(PLACES.index(place), world.S, len(world.N))
-    code, stop = PLACES.index(place), math.inf if until is None else float(until)
-    if discipline == "strict":
+    land = land_of(world, placement, seed)
+    memo = memo_of(PLACEMENTS.index(placement), world.S, len(world.N))
+    code, stop = PLACEMENTS.index(placement), math.inf if until is None else float(until)
+    if backfill == "none":
         sorted_keys = not learnt and bool((np.diff(keys) >= 0).all())
-        start, where, got, ledger = _engine.run_strict(code, tasks, land, memo, int(learnt), int(sorted_keys), stop)
-    elif discipline == "easy":
-        exact = world.learners == 0 and bool((world.estimate == world.service).all())
-        start, where, got, ledger = _easy.run_easy(code, tasks, world.kinds, land, memo, int(learnt), int(exact), stop)
+        start, where, got, ledger = _engine.run_strict(code, jobs, land, memo, int(learnt), int(sorted_keys), stop)
+    elif backfill == "easy":
+        exact = world.learners == 0 and bool((world.estimate == world.runtime).all())
+        start, where, got, ledger = _easy.run_easy(code, jobs, world.kinds, land, memo, int(learnt), int(exact), stop)
     else:
-        start, where, got, ledger = _engine.run_skip(code, tasks, world.kinds, land, memo, int(learnt), stop)
+        start, where, got, ledger = _engine.run_skip(code, jobs, world.kinds, land, memo, int(learnt), stop)
     return _played(world, start, where, got, ledger, until)
 
 
 def ranks(world: World, order: str) -> Floats:
-    """The rank of each task by a built-in order, the lowest first; without the estimate where that is learnt."""
+    """The rank of each job by a built-in order, the lowest first; without the estimate where that is learnt."""
     known = world.estimate if world.learners == 0 else np.zeros(len(world.submit))
-    if order in BY_ESTIMATE:
+    if ORDERS[order].needs_estimate:
         return known if order == "sjf" else known + world.submit
     if order == "priority":
         return -world.priority.astype(np.float64)
@@ -58,11 +58,11 @@ def ranks(world: World, order: str) -> Floats:
     return -need if order == "largest" else need
 
 
-def land_of(world: World, place: str, seed: int) -> Land:
+def land_of(world: World, placement: str, seed: int) -> Land:
     """Nodes of a world as the loop changes them, with an index where the policy goes by one."""
     N, G = _own(world.N), _own(world.G)
     X, B = index_of(N, G, tiers_of(world.S, np.bincount(world.shape, minlength=len(world.S)), N))
-    if PLACES.index(place) != BEST_FIT:
+    if PLACEMENTS.index(placement) != BEST_FIT:
         B = np.zeros(0, dtype=np.uint64)
     free = np.zeros(int(X[0]), dtype=np.int64)
     np.add.at(free, N[N[:, ORDINAL] >= 0, ORDINAL], N[N[:, ORDINAL] >= 0, GPU])
@@ -74,7 +74,7 @@ def land_of(world: World, place: str, seed: int) -> Land:
 
 
 def _played(world: World, start: Floats, where: Ints, got: Ints, ledger: Floats, until: float | None) -> Played:
-    end = start + world.service
+    end = start + world.runtime
     status = np.where(np.isnan(start), WAITING, DONE)
     if until is not None:
         late = end > until

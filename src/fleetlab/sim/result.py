@@ -1,4 +1,4 @@
-"""What a replay found: when each task ran, why it waited, and what that means, with honest intervals."""
+"""What a replay found: when each job ran, why it waited, and what that means, with honest intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
+from fleetlab.core.catalog import METRICS
 from fleetlab.sim import _classes, _figures, accounts
 from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
 from fleetlab.sim._nodes import REASONS, WHOLE, Floats
 from fleetlab.sim._played import DONE, Played
 from fleetlab.sim._tables import World
-from fleetlab.sim.accounts import HOUR, Prices
+from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
@@ -27,7 +28,7 @@ STATUS = ("waiting", "running", "done")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimResult:
+class SimResult(Result):
     """Who ran when and where, why they waited, and who was refused; tables are made when they are asked for."""
 
     world: World
@@ -36,6 +37,7 @@ class SimResult:
     provenance: Provenance
     prices: Prices = field(default_factory=Prices)
     notes: tuple[str, ...] = ()
+    scenario: Scenario | None = None
 
     @classmethod
     def of(
@@ -47,52 +49,53 @@ class SimResult:
         *,
         prices: Prices | None = None,
         notes: Sequence[str] = (),
+        scenario: Scenario | None = None,
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
         said = list(notes)
         if refused := world.refused.height:
-            said.append(f"{refused:,} tasks are refused: see the table")
+            said.append(f"{refused:,} jobs are refused: see the table")
         if left := int((played.status != DONE).sum()):
-            said.append(f"{left:,} tasks were not done when it stopped: means and quantiles are of the others")
+            said.append(f"{left:,} jobs were not done when it stopped: means and quantiles are of the others")
         if prices is None:
             said.append(
                 "energy is by a model with assumed powers, cost by the GPU-hour at 1 each: `Prices` takes your own"
             )
-        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said))
+        return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
         s = self.provenance.settings
-        words = "/".join(str(s[k]) for k in ("order", "discipline", "place") if k in s)
+        words = "/".join(str(s[k]) for k in ("order", "backfill", "placement") if k in s)
         first = say(self.summary()[0]) if self._done.height else "nothing ran"
-        return f"<SimResult {self.tasks.height:,} tasks, {words + ', ' if words else ''}{first}>"
+        return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}>"
 
-    # -- tables, one row a task --------------------------------------------------------------------------------------
+    # -- tables, one row a job --------------------------------------------------------------------------------------
 
     @cached_property
-    def tasks(self) -> pl.DataFrame:
-        """One row a task that could run; times are rounded to the simulator's tick, 60 ns.
+    def jobs(self) -> pl.DataFrame:
+        """One row a job that could run; times are rounded to the simulator's tick, 60 ns.
 
-        `wait` is all its waiting, `completion` the time from submit to end, `slowdown` completion by service (null
-        where service is 0), `bounded_slowdown` the same with a service of at least 10 s; `lost` are seconds of run time
+        `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
+        where runtime is 0), `bounded_slowdown` the same with a service of at least 10 s; `lost` are seconds of run time
         done in vain, or spent on saving and restarting. What did not happen is null.
         """
         world, played = self.world, self.played
-        times = {"submit": world.submit, "service": world.service, "start": played.start, "end": played.end}
+        times = {"submit": world.submit, "runtime": world.runtime, "start": played.start, "end": played.end}
         columns = {name: pl.Series(name, values, nan_to_null=True) for name, values in times.items()}
         wait = np.zeros(len(world.submit))
         for reason in range(len(REASONS)):  # a row of ten adds up slowly, ten columns quickly
             wait += played.ledger[:, reason]
-        service, completion = pl.col("service"), pl.col("end") - pl.col("submit")
-        bounded = pl.max_horizontal(completion / pl.max_horizontal(service, BOUND), pl.lit(1.0))
+        runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
+        bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
         status = pl.Series(played.status, dtype=pl.Int64).replace_strict(
             list(range(len(STATUS))), STATUS, return_dtype=pl.Enum(STATUS)
         )
-        return self.world.frame.select("task", *ASKED).with_columns(**columns).select(
-            "task", "submit", "service", *ASKED, "start", "end",
+        return self.world.frame.select("job", *ASKED).with_columns(**columns).select(
+            "job", "submit", "runtime", *ASKED, "start", "end",
             wait=pl.Series(wait),
-            completion=completion,
-            slowdown=pl.when(service > 0).then(completion / service),
-            bounded_slowdown=pl.when(completion.is_not_null()).then(bounded),
+            jct=jct,
+            slowdown=pl.when(runtime > 0).then(jct / runtime),
+            bounded_slowdown=pl.when(jct.is_not_null()).then(bounded),
             preemptions=pl.Series(played.preemptions, dtype=pl.Int64),
             failures=pl.Series(played.failures, dtype=pl.Int64),
             lost=pl.Series(played.lost, dtype=pl.Float64),
@@ -101,9 +104,9 @@ class SimResult:
 
     @cached_property
     def ledger(self) -> pl.DataFrame:
-        """The seconds each task waited, by reason; they sum to its `wait`."""
+        """The seconds each job waited, by reason; they sum to its `wait`."""
         seconds = {reason: self.played.ledger[:, k] for k, reason in enumerate(REASONS)}
-        return self.world.frame.select("task").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
+        return self.world.frame.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
 
     @property
     def placements(self) -> pl.DataFrame:
@@ -112,13 +115,13 @@ class SimResult:
         It is made anew whenever asked for: at millions of rows it is not worth keeping.
         """
         played, count = self.played, self.world.instances
-        task = np.repeat(np.arange(len(count)), count)
-        instance = np.arange(len(task)) - np.repeat(self.world.first[:-1], count)
+        job = np.repeat(np.arange(len(count)), count)
+        instance = np.arange(len(job)) - np.repeat(self.world.first[:-1], count)
         ran = played.where >= 0
-        task, instance, where, got = (x if ran.all() else x[ran] for x in (task, instance, played.where, played.got))
+        job, instance, where, got = (x if ran.all() else x[ran] for x in (job, instance, played.where, played.got))
         return pl.DataFrame(
             {
-                "task": self.world.frame["task"].gather(task),
+                "job": self.world.frame["job"].gather(job),
                 "instance": pl.Series(instance, dtype=pl.Int64).cast(pl.Int32),
                 "node": self.cluster.frame["node"].gather(where),
                 "gpus": got,
@@ -127,32 +130,32 @@ class SimResult:
 
     @property
     def refused(self) -> pl.DataFrame:
-        """The tasks that could never run on this cluster, with the reason."""
+        """The jobs that could never run on this cluster, with the reason."""
         return self.world.refused
 
     def schedule(self) -> pl.DataFrame:
-        """One row a task of the workload: `tasks`, its waiting by reason, where it ran, or why it was refused.
+        """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was refused.
 
         `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
-        `placements` tells them. Of a task that was refused there is only its number and the reason.
+        `placements` tells them. Of a job that was refused there is only its number and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = (
-            self.placements.group_by("task").agg(pl.col("node", "gpus").sort_by("instance")).rename({"node": "nodes"})
+            self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance")).rename({"node": "nodes"})
         )
-        ran = self.tasks.with_columns(pl.col("status").cast(pl.String))
-        ran = ran.join(waits, on="task", how="left").join(where, on="task", how="left")
-        refused = self.refused.select("task", status=pl.lit("refused"), refused="reason")
-        return pl.concat([ran, refused], how="diagonal").sort("task")
+        ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
+        ran = ran.join(waits, on="job", how="left").join(where, on="job", how="left")
+        refused = self.refused.select("job", status=pl.lit("refused"), refused="reason")
+        return pl.concat([ran, refused], how="diagonal").sort("job")
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
     def timeline(self, *, every: float | None = None) -> pl.DataFrame:
         """The cluster and the queue at instants `every` so many seconds (500 of them if not told), by GPU type.
 
-        `up`: GPUs that are switched on; `allocated`: what tasks hold of them; `used`: GPUs that anyone holds some of;
-        `fragmented`: what is free but of no use to the usual tasks (FGD's measure): all in GPUs. The rows for all types
-        also have the tasks, instances and GPUs that wait. The schedule is audited on the way: an AssertionError says
+        `up`: GPUs that are switched on; `allocated`: what jobs hold of them; `used`: GPUs that anyone holds some of;
+        `fragmented`: what is free but of no use to the usual jobs (FGD's measure): all in GPUs. The rows for all types
+        also have the jobs, instances and GPUs that wait. The schedule is audited on the way: an AssertionError says
         that something is held twice.
         """
         stopped = self.played.stopped
@@ -167,7 +170,7 @@ class SimResult:
 
     @cached_property
     def _usage(self) -> Usage:
-        """What was held, in batches while tasks arrive, and in one piece after."""
+        """What was held, in batches while jobs arrive, and in one piece after."""
         stopped = self.played.stopped
         arriving = min(float(self.world.submit.max(initial=0.0)), stopped) or stopped
         edges = np.linspace(0.0, arriving, BATCHES + 1)
@@ -177,20 +180,19 @@ class SimResult:
 
     @cached_property
     def _done(self) -> pl.DataFrame:
-        return self.tasks.filter(pl.col("status") == "done")
+        return self.jobs.filter(pl.col("status") == "done")
 
     @cached_property
     def _estimates(self) -> list[Estimate]:
         found = []
-        for name, unit, least in (
-            ("wait", "s", 0.0), ("completion", "s", 0.0), ("slowdown", "", 1.0), ("bounded_slowdown", "", 1.0)
-        ):  # fmt: skip
-            values = self._done[name].drop_nulls().to_numpy()
-            found += spread(name.replace("_", " "), values, unit=unit, least=least)
+        for metric in METRICS:
+            if metric.column:
+                values = self._done[metric.column].drop_nulls().to_numpy()
+                found += spread(metric.name, values, unit=metric.unit, least=metric.least)
         return [*found, *self._allocation(), *self._fairness(), *self._accounts()]
 
     def summary(self) -> list[Estimate]:
-        """How tasks fared (intervals from batch means), how full the GPUs were, how fair, and what it cost.
+        """How jobs fared (intervals from batch means), how full the GPUs were, how fair, and what it cost.
 
         Fairness is Jain's index over users of their mean bounded slowdown, its interval a bootstrap over users. Energy
         and cost are exact for the model of `Prices`.
@@ -198,7 +200,7 @@ class SimResult:
         return list(self._estimates)
 
     def _allocation(self) -> list[Estimate]:
-        """Of the GPUs that are switched on: while tasks arrive, in time batches; and over the whole run, exactly."""
+        """Of the GPUs that are switched on: while jobs arrive, in time batches; and over the whole run, exactly."""
         there, allocated = (x.sum(axis=1) for x in self._usage.both)
         if not there.sum():
             return []
@@ -206,7 +208,7 @@ class SimResult:
         value = 100 * allocated[batches].sum() / max(there[batches].sum(), 1e-9)
         each = 100 * allocated[batches] / np.maximum(there[batches], 1e-9)
         half = float(half_width(each))
-        arriving = Estimate(f"{name} while tasks arrive", value, max(0.0, value - half), min(100.0, value + half), "%")
+        arriving = Estimate(f"{name} while jobs arrive", value, max(0.0, value - half), min(100.0, value + half), "%")
         return [arriving, Estimate.exact(f"{name} over the whole run", 100 * allocated.sum() / there.sum(), "%")]
 
     def _fairness(self) -> list[Estimate]:
@@ -216,16 +218,16 @@ class SimResult:
         return [fairness("Jain fairness over users", mean["bounded_slowdown"].to_numpy())]
 
     def _accounts(self) -> list[Estimate]:
-        gpus = self.tasks["gpu_milli"].cast(pl.Int64) * self.tasks["instances"] / WHOLE
-        wasted = float((self.tasks["lost"] * gpus).sum()) / HOUR
-        count = Estimate.exact("tasks done", self._done.height)
-        left = self.tasks.height - self._done.height
+        gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
+        wasted = float((self.jobs["lost"] * gpus).sum()) / HOUR
+        count = Estimate.exact("jobs done", self._done.height)
+        left = self.jobs.height - self._done.height
         return [
             Estimate.exact("GPU-hours wasted", wasted, "h"),
             self.energy_kwh,
             self.cost,
             count,
-            *([Estimate.exact("tasks not done", left)] if left else []),
+            *([Estimate.exact("jobs not done", left)] if left else []),
         ]
 
     @property
@@ -239,11 +241,11 @@ class SimResult:
         return Estimate.exact("cost", accounts.cost(self._usage.held(), self.prices), self.prices.unit)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Tasks by class, what they waited for, how full each GPU type was over time, and who was refused."""
+        """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""
         return {
             **_classes.by_class(self._done),
             "waiting": _classes.waiting(self.ledger),
-            "waiting by request": _classes.waiting_by_request(self.tasks, self.ledger),
+            "waiting by request": _classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
             "refused": _classes.refusals(self.refused),
@@ -255,7 +257,7 @@ class SimResult:
         return _figures.figures(self._done["wait"].to_numpy(), by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
-        """GPU-hours there and allocated over the whole run, and the share of them while tasks arrive, by GPU type."""
+        """GPU-hours there and allocated over the whole run, and the share of them while jobs arrive, by GPU type."""
         there, allocated = self._usage.both
         return pl.DataFrame(
             {
@@ -263,7 +265,7 @@ class SimResult:
                 "hours": there.sum(axis=0) / HOUR,
                 "allocated": allocated.sum(axis=0) / HOUR,
                 "share": _share(allocated.sum(axis=0), there.sum(axis=0)),
-                "while tasks arrive": _share(allocated[:BATCHES].sum(axis=0), there[:BATCHES].sum(axis=0)),
+                "while jobs arrive": _share(allocated[:BATCHES].sum(axis=0), there[:BATCHES].sum(axis=0)),
             },
             schema_overrides={"gpu_type": pl.String},
         )

@@ -78,13 +78,13 @@ def timeline(world: World, played: Played, cluster: Cluster, times: Floats) -> p
 def _types(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
     """The GPU types by name, and of which of them each node is; one more than there are: without GPUs."""
     types = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
-    place = {0: len(types)} | {1 << k: k for k in range(len(types))}
-    return types, np.array([place[bit] for bit in world.N[:, TYPE].tolist()], dtype=np.int64)
+    placement = {0: len(types)} | {1 << k: k for k in range(len(types))}
+    return types, np.array([placement[bit] for bit in world.N[:, TYPE].tolist()], dtype=np.int64)
 
 
 def _rows(world: World, runs: Segments) -> Ints:
     """Shape, first instance and number of instances of each run."""
-    return np.column_stack((world.shape[runs.task], runs.first[: len(runs.task)], world.instances[runs.task]))
+    return np.column_stack((world.shape[runs.job], runs.first[: len(runs.job)], world.instances[runs.job]))
 
 
 def _up(played: Played, nodes: int, edges: Floats) -> Floats:
@@ -113,7 +113,7 @@ def _replay(
         runs.where, runs.got, when, what, times, kind, world.U, world.share, out,
     )  # fmt: skip
     if fault:
-        who = f"task {world.frame['task'][int(runs.task[run])]}" if run >= 0 else "some task"
+        who = f"job {world.frame['job'][int(runs.job[run])]}" if run >= 0 else "some job"
         name = cluster.frame["node"][int(node)] if 0 <= node < len(N) else f"{node}, which is none"
         msg = f"{who} on node {name} at {now} s: {_timeline.FAULTS[fault]}"
         raise AssertionError(msg)
@@ -144,7 +144,7 @@ def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.Da
     columns: dict[str, Floats | Ints] = {"time": times}
     for name, weight in (("", one), ("_instances", many), ("_gpus", asked)):
         count = [np.append(0.0, np.cumsum(w)) for w in (weight, weight[ended])]
-        of_run = weight[runs.task]
+        of_run = weight[runs.job]
         running = np.append(0.0, np.cumsum(of_run[begun]))[on] - np.append(0.0, np.cumsum(of_run[left]))[off]
         columns |= {f"running{name}": running, f"waiting{name}": count[0][arrived] - count[1][done] - running}
     whole = ("running", "running_instances", "waiting", "waiting_instances")

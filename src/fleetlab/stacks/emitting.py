@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.modes import Share
 from fleetlab.stacks.formats import BY_NAME
@@ -29,7 +29,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class EmitResult:
+class EmitResult(Result):
     """A file for a stack, the spec that it keeps, and what is lost."""
 
     stack: str

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.stacks import gpu_models, spec_file
 from fleetlab.stacks.formats.format import Document
@@ -18,16 +18,16 @@ from fleetlab.stacks.rules import ALL, SEVERITIES, Finding, spec
 
 
 @dataclass(frozen=True, slots=True)
-class LintResult:
+class LintResult(Result):
     """What was found in a file, the worst first."""
 
     stack: str
-    findings: tuple[Finding, ...]
+    problems: tuple[Finding, ...]
     provenance: Provenance
 
     def count(self, severity: str) -> int:
         """How many there are of one kind."""
-        return sum(one.severity == severity for one in self.findings)
+        return sum(one.severity == severity for one in self.problems)
 
     def summary(self) -> list[Estimate]:
         """How many there are of each kind."""
@@ -36,7 +36,7 @@ class LintResult:
     def tables(self) -> dict[str, pl.DataFrame]:
         """The findings."""
         schema = dict.fromkeys(("code", "severity", "where", "what", "do"), pl.String)
-        return {"findings": pl.DataFrame([asdict(one) for one in self.findings], schema=schema)}
+        return {"findings": pl.DataFrame([asdict(one) for one in self.problems], schema=schema)}
 
     def __repr__(self) -> str:
         return f"<Linted {self.stack}: {', '.join(f'{e.metric} {e.value:g}' for e in self.summary())}>"

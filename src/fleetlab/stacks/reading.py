@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.stacks import spec_file
 from fleetlab.stacks.formats import BY_NAME
@@ -20,7 +20,7 @@ SPEC = "spec"  # our own format
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(Result):
     """What a file of a stack says, as a spec."""
 
     stack: str

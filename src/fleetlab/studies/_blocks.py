@@ -1,6 +1,6 @@
 """How sure is a number of one run, or the difference of two? Time is cut into blocks, and blocks are drawn again.
 
-Waits hang together: a busy hour delays everybody in it. So not tasks but blocks of time are drawn with replacement
+Waits hang together: a busy hour delays everybody in it. So not jobs but blocks of time are drawn with replacement
 (Carlstein 1986), and what the draws give is stretched as Student's interval is for that many blocks. The same draws
 serve both runs of a pair: where nothing changed, the difference and its interval are exactly zero.
 """
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 DAY = 86_400.0
 FEWEST, MOST = 20, 60  # blocks: a day each where that gives so many
-LEAST = 200  # tasks: with fewer, no interval is given
+LEAST = 200  # jobs: with fewer, no interval is given
 DRAWS = 400
 GRID = 4_000  # values among which the quantile of a draw is looked for
 NORMAL = 1.959964  # standard errors on either side of a 95 % interval
@@ -29,14 +29,14 @@ NORMAL = 1.959964  # standard errors on either side of a 95 % interval
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """Which block each task was submitted in, and how often each draw has each block."""
+    """Which block each job was submitted in, and how often each draw has each block."""
 
-    of: Ints  # [tasks]
-    draws: Floats  # [DRAWS, blocks]; [0, blocks] where there are too few tasks for an interval
+    of: Ints  # [jobs]
+    draws: Floats  # [DRAWS, blocks]; [0, blocks] where there are too few jobs for an interval
 
     @classmethod
     def cut(cls, submit: Floats, *, seed: int = 0) -> Blocks:
-        """Cut the time in which tasks are submitted into blocks of the same length."""
+        """Cut the time in which jobs are submitted into blocks of the same length."""
         span = float(submit.max(initial=0.0))
         count = int(np.clip(span // DAY, FEWEST, MOST))
         of = np.minimum((submit / (span or 1.0) * count).astype(np.int64), count - 1)
@@ -49,7 +49,7 @@ class Blocks:
         return int(self.draws.shape[1])
 
     def sums(self, values: Floats) -> Floats:
-        """The sum of a task's value over each block."""
+        """The sum of a job's value over each block."""
         return np.bincount(self.of, weights=values, minlength=self.count).astype(np.float64)
 
     def ratio(self, top: Floats, below: Floats) -> tuple[float, float, float]:
@@ -67,7 +67,7 @@ class Blocks:
         return (value, low, high) if np.isnan(low) else (value, max(low, 0.0), min(high, 1.0))
 
     def mean(self, values: Floats) -> tuple[float, float, float]:
-        """The mean over all tasks."""
+        """The mean over all jobs."""
         return self.ratio(self.sums(values), self.sums(np.ones(len(values))))
 
     def better(self, change: Floats) -> float:
@@ -76,18 +76,18 @@ class Blocks:
         return float(((drawn < 0).mean() + (drawn <= 0).mean()) / 2) if len(drawn) else float("nan")
 
     def quantile(self, values: Floats, q: float) -> tuple[float, float, float]:
-        """A quantile over all tasks."""
+        """A quantile over all jobs."""
         grid = _grid(values)
         return self._around(_exactly(values, q), _centred(self._drawn(values, grid, q), values, q))
 
     def shift(self, before: Floats, after: Floats, q: float) -> tuple[float, float, float]:
-        """How far a quantile over all tasks moves."""
+        """How far a quantile over all jobs moves."""
         grid = _grid(np.concatenate((before, after)))
         drawn = [_centred(self._drawn(x, grid, q), x, q) for x in (before, after)]
         return self._around(_exactly(after, q) - _exactly(before, q), drawn[1] - drawn[0])
 
     def _drawn(self, values: Floats, grid: Floats, q: float) -> Floats:
-        """The quantile in each draw, and last that of all tasks, among the values of a grid."""
+        """The quantile in each draw, and last that of all jobs, among the values of a grid."""
         at = np.searchsorted(grid, values, side="right") - 1
         cells = np.bincount(self.of * len(grid) + at, minlength=self.count * len(grid)).reshape(self.count, len(grid))
         heights = np.cumsum(np.vstack((self.draws, np.ones(self.count))) @ cells, axis=1)

@@ -21,13 +21,13 @@ from fleetlab.traces import (
     swf,
     table,
 )
-from fleetlab.traces._format import Format, Formats, Peek
-from fleetlab.traces._intake import Intake, Tell, silent
-from fleetlab.traces._published import PUBLISHED
-from fleetlab.traces.fetch import fetch
+from fleetlab.traces.input.format import Format, Formats, Peek
+from fleetlab.traces.input.intake import Intake, Progress, silent
+from fleetlab.traces.public.catalogue import PUBLISHED
+from fleetlab.traces.public.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
 
-__all__ = ["READERS", "Tell", "fetch", "formats", "read", "synthesize"]
+__all__ = ["READERS", "Progress", "fetch", "formats", "read", "synthesize"]
 
 _MODULES = (
     pai2020,
@@ -53,7 +53,7 @@ def read(
     map: Mapping[str, str] | None = None,
     zone: str | None = None,
     since: str | None = None,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> Trace:
     """Read a foreign log: every row of it is in the trace, or in its `rejects` with file, line and reason.
 
@@ -67,7 +67,7 @@ def read(
     if others:
         msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
-    trace = reader.read(path, Intake(tell), **_options(reader, {"map": map, "zone": zone, "since": since}))
+    trace = reader.read(path, Intake(progress), **_options(reader, {"map": map, "zone": zone, "since": since}))
     _something(trace)
     return trace
 

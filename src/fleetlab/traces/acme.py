@@ -12,16 +12,16 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces import _joblist
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
-from fleetlab.traces._stamps import with_offset
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.timestamps import with_offset
+from fleetlab.traces.slurm import job_list
 
 ZONE = "Asia/Shanghai"
 JOBS = Table(
     "jobs",
-    _joblist.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
+    job_list.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
     optional=frozenset({"mem_per_pod_GB"}),
 )
 MEMORY_RULES: list[Rule] = [
@@ -36,19 +36,19 @@ NO_MEMORY = "the log does not say how much memory jobs ask for: it stands as 0"
 def read(path: Path, intake: Intake) -> Trace:
     """Read `trace_seren.csv` or `trace_kalos.csv`, itself or the one that is in the folder."""
     log = _file(path)
-    jobs = _joblist.without_gaps(intake.table(log, JOBS))
-    jobs = jobs.with_columns(with_offset(f"{t}_time").alias(t) for t in _joblist.TIMES)
-    jobs = intake.sieve(jobs, "jobs", log.name, [*_joblist.RULES, *MEMORY_RULES])
-    tasks, zero = from_first(_joblist.tasks(jobs))
+    records = job_list.without_gaps(intake.table(log, JOBS))
+    records = records.with_columns(with_offset(f"{t}_time").alias(t) for t in job_list.TIMES)
+    records = intake.sieve(records, "jobs", log.name, [*job_list.RULES, *MEMORY_RULES])
+    jobs, zero = from_first(job_list.jobs(records))
     source = f"acme:{log.stem.removeprefix('trace_')}"
-    workload = Workload.of(_columns(tasks), source=source, epoch=zero if tasks.height else None, zone=ZONE)
+    workload = Workload.of(_columns(jobs), source=source, epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
     return finish(
         intake,
         workload,
         source=source,
-        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
-        notes=(NO_NODES, *_lacking(tasks)),
+        names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
+        notes=(NO_NODES, *_lacking(jobs)),
         settings={"zero": zero},
     )
 
@@ -64,19 +64,19 @@ def _file(path: Path) -> Source:
     return logs[0]
 
 
-def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
+def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     # A pod is a node's part; where an instance is one GPU instead, the parts are shared out among the GPUs.
     memory = pl.col("mem_per_pod_GB").fill_null(0) * 1024 * pl.max_horizontal("node_num", 1) / pl.col("instances")
-    return tasks.select(
-        *("user", "submit", "service", "instances", "cpu_milli", "gpu_milli", "status", "start", "end"),
+    return jobs.select(
+        *("user", "submit", "runtime", "instances", "cpu_milli", "gpu_milli", "status", "start", "end"),
         group="type",
         memory_mib=memory.cast(pl.Int64),
     )
 
 
-def _lacking(tasks: pl.DataFrame) -> list[str]:
-    unsaid = tasks["mem_per_pod_GB"].null_count()
-    return [*_joblist.lacking(tasks), *([NO_MEMORY] if unsaid and unsaid == tasks.height else [])]
+def _lacking(jobs: pl.DataFrame) -> list[str]:
+    unsaid = jobs["mem_per_pod_GB"].null_count()
+    return [*job_list.lacking(jobs), *([NO_MEMORY] if unsaid and unsaid == jobs.height else [])]
 
 
 def _fits(peek: Peek) -> bool:

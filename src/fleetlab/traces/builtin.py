@@ -10,25 +10,25 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import FleetlabError, Trace, TraceError
-from fleetlab.traces._intake import Tell, silent
-from fleetlab.traces.synthesize import TASKS, synthesize
+from fleetlab.traces.input.intake import Progress, silent
+from fleetlab.traces.synthesize import JOBS, synthesize
 
 WORD = "builtin"
 NAME = "pai2020"
-DIGITS = 18  # more than any number of tasks or seed needs
+DIGITS = 18  # more than any number of jobs or seed needs
 
 
-def open_trace(words: str | Path, tell: Tell = silent) -> Trace:
-    """Open what a TRACE on the command line names: `builtin`, `builtin:TASKS`, `builtin:TASKS:SEED` or a folder."""
+def open_trace(words: str | Path, progress: Progress = silent) -> Trace:
+    """Open what a TRACE on the command line names: `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED` or a folder."""
     said = str(words)
     if said != WORD and not said.startswith(f"{WORD}:"):
         return Trace.load(words)
-    tasks, seed = _numbers(said)
-    folder = _folder(tasks, seed)
-    found = _cached(folder, tasks, seed)
+    jobs, seed = _numbers(said)
+    folder = _folder(jobs, seed)
+    found = _cached(folder, jobs, seed)
     if found is not None:
         return found
-    made = synthesize(NAME, tasks=tasks, seed=seed, tell=tell)
+    made = synthesize(NAME, jobs=jobs, seed=seed, progress=progress)
     _keep(made, folder)
     return made
 
@@ -38,18 +38,18 @@ def _numbers(said: str) -> tuple[int, int]:
     good = len(parts) <= 2 and all(p.isascii() and p.isdigit() and len(p) <= DIGITS for p in parts)
     if not good:
         msg = f"not a built-in trace: `{said}`"
-        raise TraceError(msg, hint="`builtin`, `builtin:20000` for 20,000 tasks, `builtin:20000:7` with seed 7")
-    tasks, seed = (*[int(p) for p in parts], *(TASKS, 0)[len(parts) :])
-    return tasks, seed
+        raise TraceError(msg, hint="`builtin`, `builtin:20000` for 20,000 jobs, `builtin:20000:7` with seed 7")
+    jobs, seed = (*[int(p) for p in parts], *(JOBS, 0)[len(parts) :])
+    return jobs, seed
 
 
-def _folder(tasks: int, seed: int) -> Path | None:
+def _folder(jobs: int, seed: int) -> Path | None:
     """Where it is kept; nowhere, if there is no place of the user's own."""
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    return cache / "fleetlab" / f"builtin-{NAME}-{tasks}-{seed}-{_made_by()}"
+    return cache / "fleetlab" / f"builtin-{NAME}-{jobs}-{seed}-{_made_by()}"
 
 
 def _made_by() -> str:
@@ -61,7 +61,7 @@ def _made_by() -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in parts)).hexdigest()[:12]
 
 
-def _cached(folder: Path | None, tasks: int, seed: int) -> Trace | None:
+def _cached(folder: Path | None, jobs: int, seed: int) -> Trace | None:
     """Open what is kept, if it is there, whole, and what its name says."""
     if folder is None:
         return None
@@ -71,7 +71,7 @@ def _cached(folder: Path | None, tasks: int, seed: int) -> Trace | None:
             trace.usage.select(pl.len()).collect()
     except (FleetlabError, OSError, pl.exceptions.PolarsError):
         return None
-    whole = len(trace.workload) == tasks and trace.usage is not None and trace.cluster is not None
+    whole = len(trace.workload) == jobs and trace.usage is not None and trace.cluster is not None
     return trace if whole and trace.provenance.seed == seed else None
 
 

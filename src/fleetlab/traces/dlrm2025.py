@@ -1,6 +1,6 @@
 """Alibaba's 2025 trace of recommendation models served with disaggregated GPUs, from the Prism paper (NSDI'25).
 
-One row an instance, one instance a task: instances of a service come and go one by one. The service is `app`; the role
+One row an instance, one instance a job: instances of a service come and go one by one. The runtime is `app`; the role
 is `group`, CN (runs on a CPU node) or HN (on a heterogeneous GPU node). RDMA is asked for in percent of one network
 card. Times count from the trace's beginning: an instance older than that has no creation and no scheduled time,
 one that outlived the trace has no deletion time. Deletion is how an instance of a service completes.
@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
 
 TIMES = ("creation_time", "scheduled_time", "deletion_time")
 # Their amount: our column, how many of ours make one of theirs (cores, GPUs, percent of a card, GiB), the most of it.
@@ -89,16 +89,16 @@ def read(path: Path, intake: Intake) -> Trace:
     # The schema says NaN where this copy has nothing: before or after the trace.
     raw = intake.table(source, INSTANCES).with_columns(pl.col(TIMES).fill_nan(None))
     frame = intake.sieve(raw, "instances", source.name, RULES)
-    tasks, zero = from_first(_tasks(frame))
-    workload = Workload.of(tasks.drop("name", pl.selectors.starts_with("limit_")), source="dlrm2025")
+    jobs, zero = from_first(_jobs(frame))
+    workload = Workload.of(jobs.drop("name", pl.selectors.starts_with("limit_")), source="dlrm2025")
     intake.keep("instances", len(workload))
-    numbered = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
+    numbered = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     return finish(
         intake,
         workload,
         source=workload.source,
-        names=numbered.select("task", "name").lazy(),
-        series={"limits": numbered.select("task", **{c: f"limit_{c}" for c, _, _ in AMOUNTS.values()}).lazy()},
+        names=numbered.select("job", "name").lazy(),
+        series={"limits": numbered.select("job", **{c: f"limit_{c}" for c, _, _ in AMOUNTS.values()}).lazy()},
         notes=_notes(frame),
         settings={"zero": zero},
     )
@@ -112,13 +112,13 @@ def _file(path: Path) -> Source:
     return found[0]
 
 
-def _tasks(instances: pl.DataFrame) -> pl.DataFrame:
+def _jobs(instances: pl.DataFrame) -> pl.DataFrame:
     return instances.select(
         name="instance_sn",
         group="role",
         app="app_name",
         submit=pl.col("creation_time").fill_null(0.0),
-        service=pl.col("deletion_time") - pl.col("scheduled_time"),
+        runtime=pl.col("deletion_time") - pl.col("scheduled_time"),
         **{ours: _whole(f"{theirs}_request", factor) for theirs, (ours, factor, _) in AMOUNTS.items()},
         **{f"limit_{ours}": _whole(f"{theirs}_limit", factor) for theirs, (ours, factor, _) in AMOUNTS.items()},
         max_per_node=pl.when(NO_LIMIT).then(0).otherwise(pl.col("max_instance_per_node")).cast(pl.Int32),
@@ -153,7 +153,7 @@ def _notes(instances: pl.DataFrame) -> tuple[str, ...]:
     return (
         f"{older:,} of {instances.height:,} instances are older than the trace: submitted at its beginning, no start",
         *([f"{late:,} more were scheduled inside it: they waited longer than it shows"] if late else []),
-        f"{alive:,} instances are alive at its end, so their service is unknown; {complete:,} are complete",
+        f"{alive:,} instances are alive at its end, so their runtime is unknown; {complete:,} are complete",
         "no nodes are published: there is no cluster",
     )
 

@@ -1,7 +1,7 @@
-"""Alibaba's 2026 trace of an image-generating service (GenTD26): requests, and metrics of the containers behind it.
+"""Alibaba's 2026 trace of an image-generating runtime (GenTD26): requests, and metrics of the containers behind it.
 
-A request is a task: its user is the `groupId`, its group the kind of prediction, its app the base model. What else is
-known of it stands in the series `requests`, by task. The publisher shifted the clocks of requests and of metrics by
+A request is a job: its user is the `groupId`, its group the kind of prediction, its app the base model. What else is
+known of it stands in the series `requests`, by job. The publisher shifted the clocks of requests and of metrics by
 different times, and says nothing of which container served a request: series count from their own first sample.
 Metrics are scaled too, and so is their time: samples stand 57 s apart and span 82,080 s, 0.95 of a minute and a day.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
 
 REQUESTS = Table(
     "requests",
@@ -34,7 +34,7 @@ REQUESTS = Table(
         "num_lora": pl.Float64,
     },
 )
-# Requests of the same service without times or users: not tasks, but what requests look like.
+# Requests of the same runtime without times or users: not jobs, but what requests look like.
 PARAMETERS = Table(
     "request_parameters",
     {
@@ -113,11 +113,11 @@ def read(path: Path, intake: Intake) -> Trace:
     files = _files(path)
     metrics = {name: file for name, file in files.items() if name not in ("requests", "request_parameters")}
     requests, zero = from_first(_requests(files.get("requests"), intake))
-    workload = Workload.of(_as_tasks(requests), source="genai2026")
+    workload = Workload.of(_as_jobs(requests), source="genai2026")
     series = _samples(metrics, intake)
     if "requests" in files:
         intake.keep("requests", len(workload))
-        series["requests"] = _parameters_by_task(requests).lazy()
+        series["requests"] = _parameters_by_job(requests).lazy()
     if "request_parameters" in files:
         series["request_parameters"] = _parameters(files["request_parameters"], intake)
     return finish(
@@ -154,21 +154,21 @@ def _requests(source: Source | None, intake: Intake) -> pl.DataFrame:
     return frame.with_columns(submit=CREATED)
 
 
-def _as_tasks(requests: pl.DataFrame) -> pl.DataFrame:
+def _as_jobs(requests: pl.DataFrame) -> pl.DataFrame:
     return requests.select(
         user="groupId",
         group="predict_type",
         app="checkpoint_model_version_id",
         submit="submit",
         # One that has not ended shows how long it has run so far.
-        service=pl.when(ENDED).then(pl.col("exec_time_seconds")),
+        runtime=pl.when(ENDED).then(pl.col("exec_time_seconds")),
         status=pl.col("predict_status").replace_strict(STATUS, return_dtype=pl.String),
     )
 
 
-def _parameters_by_task(requests: pl.DataFrame) -> pl.DataFrame:
+def _parameters_by_job(requests: pl.DataFrame) -> pl.DataFrame:
     told = ("prompt_length", "negative_prompt_length", "num_images_per_prompt", "num_inference_steps", "num_lora")
-    return requests.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"), *told)
+    return requests.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("job"), *told)
 
 
 def _parameters(source: Source, intake: Intake) -> pl.LazyFrame:

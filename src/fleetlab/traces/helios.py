@@ -12,33 +12,33 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces import _joblist
-from fleetlab.traces._format import PEEK, Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
-from fleetlab.traces._stamps import local
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.timestamps import local
+from fleetlab.traces.slurm import job_list
 
 ZONE = "Asia/Shanghai"
-JOBS = Table("jobs", _joblist.COLUMNS | {"vc": pl.String})
+JOBS = Table("jobs", job_list.COLUMNS | {"vc": pl.String})
 NO_NODES = "the log lists no nodes: bring a cluster of your own to replay it"
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read a cluster's `cluster_log.csv` and, beside it or in the same folder, `cluster_gpu_number.csv`."""
     log, sizes = _files(path)
-    jobs = _joblist.without_gaps(intake.table(log, JOBS))
-    jobs = jobs.with_columns(local(f"{t}_time", ZONE).alias(t) for t in _joblist.TIMES)
-    jobs = intake.sieve(jobs, "jobs", log.name, _joblist.RULES)
-    tasks, zero = from_first(_joblist.tasks(jobs))
-    workload = Workload.of(_columns(tasks), source="helios", epoch=zero if tasks.height else None, zone=ZONE)
+    records = job_list.without_gaps(intake.table(log, JOBS))
+    records = records.with_columns(local(f"{t}_time", ZONE).alias(t) for t in job_list.TIMES)
+    records = intake.sieve(records, "jobs", log.name, job_list.RULES)
+    jobs, zero = from_first(job_list.jobs(records))
+    workload = Workload.of(_columns(jobs), source="helios", epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
     return finish(
         intake,
         workload,
         source="helios",
-        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
+        names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
         series={"vc_gpus": _vc_gpus(sizes, intake, zero).lazy()} if sizes else {},
-        notes=(NO_NODES, *_joblist.lacking(tasks)),
+        notes=(NO_NODES, *job_list.lacking(jobs)),
         settings={"zero": zero},
     )
 
@@ -55,9 +55,9 @@ def _files(path: Path) -> tuple[Source, Source | None]:
     return logs[0], next((s for s in there if s.stem == "cluster_gpu_number"), None)
 
 
-def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
-    return tasks.select(
-        "user", "submit", "service", "instances", "cpu_milli", "gpu_milli", "status", "start", "end", app="vc"
+def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
+    return jobs.select(
+        "user", "submit", "runtime", "instances", "cpu_milli", "gpu_milli", "status", "start", "end", app="vc"
     )
 
 

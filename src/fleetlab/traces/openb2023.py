@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
 
 PODS = Table(
     "pods",
@@ -81,8 +81,8 @@ def read(path: Path, intake: Intake) -> Trace:
     pods, nodes = _files(path)
     cluster = _cluster(nodes, intake) if nodes else None
     frame = intake.sieve(intake.table(pods, PODS), "pods", pods.name, POD_RULES)
-    tasks, zero = from_first(_tasks(frame))
-    workload = Workload.of(tasks.drop("name"), source=f"openb2023:{pods.stem}")
+    jobs, zero = from_first(_jobs(frame))
+    workload = Workload.of(jobs.drop("name"), source=f"openb2023:{pods.stem}")
     intake.keep("pods", len(workload))
     timed = "creation_time" in frame.columns and frame["creation_time"].is_not_null().any()
     return finish(
@@ -90,7 +90,7 @@ def read(path: Path, intake: Intake) -> Trace:
         workload,
         source=workload.source,
         cluster=cluster,
-        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy(),
+        names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy(),
         notes=() if timed else ("the list has no times: every pod is submitted at 0",),
         settings={"zero": zero},
     )
@@ -127,14 +127,14 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
     return cluster
 
 
-def _tasks(pods: pl.DataFrame) -> pl.DataFrame:
+def _jobs(pods: pl.DataFrame) -> pl.DataFrame:
     # Every pod of the log has a deletion time; for pods that were alive when it was taken, that moment stands there.
     alive = (pl.col("pod_phase") == "Running") & (pl.col("deletion_time") == pl.col("deletion_time").max())
     end = pl.when(~alive.fill_null(value=False)).then(pl.col("deletion_time"))
     return pods.select(
         "name",
         submit=pl.col("creation_time").fill_null(0.0),
-        service=end - pl.col("scheduled_time"),
+        runtime=end - pl.col("scheduled_time"),
         cpu_milli="cpu_milli",
         memory_mib="memory_mib",
         gpu_milli=pl.col("num_gpu") * pl.col("gpu_milli"),

@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule, Table
-from fleetlab.traces._source import Source, sources
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule, Table
 
 JOBS = Table(
     "jobs",
@@ -72,20 +72,20 @@ NODE_RULES: list[Rule] = [
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read the jobs, the nodes, or both."""
-    jobs, nodes = _files(path)
+    records, nodes = _files(path)
     cluster = _cluster(nodes, intake) if nodes else None
-    frame = _jobs(jobs, intake)
-    tasks, zero = from_first(_tasks(frame))
-    workload = Workload.of(tasks.drop("name"), source="spot2026")
-    if jobs:
+    frame = _records(records, intake)
+    jobs, zero = from_first(_jobs(frame))
+    workload = Workload.of(jobs.drop("name"), source="spot2026")
+    if records:
         intake.keep("jobs", len(workload))
     return finish(
         intake,
         workload,
         source=workload.source,
         cluster=cluster or None,  # nodes that were all turned away make no cluster
-        names=tasks.select(task=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy() if jobs else None,
-        notes=_notes(frame, jobs, nodes),
+        names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy() if records else None,
+        notes=_notes(frame, records, nodes),
         settings={"zero": zero},
     )
 
@@ -93,15 +93,15 @@ def read(path: Path, intake: Intake) -> Trace:
 def _files(path: Path) -> tuple[Source | None, Source | None]:
     there = sources(path if path.is_dir() else path.parent)
     nodes = [s for s in there if "node_info" in s.stem]
-    jobs = [s for s in there if "job_info" in s.stem]
+    records = [s for s in there if "job_info" in s.stem]
     if not path.is_dir():
         only = sources(path)
         # The nodes are found beside the jobs; of the nodes alone, that is all that was asked for.
-        nodes, jobs = (only, []) if "node_info" in only[0].stem else (nodes, only)
-    if len(jobs) > 1 or len(nodes) > 1 or not (jobs or nodes):
+        nodes, records = (only, []) if "node_info" in only[0].stem else (nodes, only)
+    if len(records) > 1 or len(nodes) > 1 or not (records or nodes):
         msg = f"not one table each of jobs (job_info_df.csv) and nodes (node_info_df.csv) in: {path}"
         raise TraceError(msg, hint="either may be absent, neither may be there twice")
-    return jobs[0] if jobs else None, nodes[0] if nodes else None
+    return records[0] if records else None, nodes[0] if nodes else None
 
 
 def _cluster(source: Source, intake: Intake) -> Cluster:
@@ -120,7 +120,7 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
     return cluster
 
 
-def _jobs(source: Source | None, intake: Intake) -> pl.DataFrame:
+def _records(source: Source | None, intake: Intake) -> pl.DataFrame:
     if source is None:
         return pl.DataFrame(schema=dict(JOBS.columns))
     return intake.sieve(intake.table(source, JOBS), "jobs", source.name, JOB_RULES)
@@ -130,12 +130,12 @@ def _alive() -> pl.Expr:
     return pl.col("submit_time") + pl.col("duration") == CLOSED
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
-    return jobs.select(
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
+    return records.select(
         name="job_name",
         user="organization",
         submit="submit_time",
-        service=pl.when(~_alive()).then(pl.col("duration")),
+        runtime=pl.when(~_alive()).then(pl.col("duration")),
         instances=pl.col("worker_num").cast(pl.Int32),
         cpu_milli=(pl.col("cpu_request") * 1000).round().cast(pl.Int64),
         gpu_milli=(pl.col("gpu_request") * 1000).round().cast(pl.Int32),
@@ -145,15 +145,15 @@ def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _notes(frame: pl.DataFrame, jobs: Source | None, nodes: Source | None) -> tuple[str, ...]:
+def _notes(frame: pl.DataFrame, records: Source | None, nodes: Source | None) -> tuple[str, ...]:
     alive, first = frame.filter(_alive()).height, frame.filter(pl.col("submit_time") == 0).height
     of_jobs = (
         "a job's start and how it ended are not published: no wait can be had from the log, and all count as completed",
-        f"{alive:,} jobs end with the log's last whole day: taken as still running, service unknown",
+        f"{alive:,} jobs end with the log's last whole day: taken as still running, runtime unknown",
         f"{first:,} jobs are submitted at second 0: many of them are older than the log",
     )
     return (
-        *(of_jobs if jobs else ["no table of jobs (job_info_df.csv) here: the workload is empty"]),
+        *(of_jobs if records else ["no table of jobs (job_info_df.csv) here: the workload is empty"]),
         "the memory of nodes is not published: 0, as jobs ask for none"
         if nodes
         else "no table of nodes (node_info_df.csv) here: there is no cluster",

@@ -19,18 +19,18 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces._blocks import LONGEST, Block, ahead, blocks
-from fleetlab.traces._format import Format, Peek, finish, from_first
-from fleetlab.traces._intake import Intake, Rule
-from fleetlab.traces._source import Source, sources
-from fleetlab.traces._stamps import LATEST, asked_for, known
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Rule
+from fleetlab.traces.input.line_blocks import LONGEST, Block, ahead, blocks
+from fleetlab.traces.input.timestamps import LATEST, asked_for, known
 
 FIELDS = (
-    *("job", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),
+    *("number", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),
     *("processors", "requested", "memory", "status", "user", "group", "app"),
     *("queue", "partition", "preceding", "think"),
 )
-COUNTED = ("job", "allocated", "processors", "status", "user", "group", "app")
+COUNTED = ("number", "allocated", "processors", "status", "user", "group", "app")
 KNOWN_IF_NOT_NEGATIVE = ("submit", "wait", "run", "allocated", "processors", "requested", "memory")
 WORDS = ("MaxNodes", "MaxProcs", "UnixStartTime", "TimeZoneString")
 HEADER = re.compile(rf"^[ \t]*;[ \t]*({'|'.join(WORDS)})[ \t]*:[ \t]*(\S+)", re.MULTILINE)
@@ -40,7 +40,7 @@ RULES: list[Rule] = [
     *[(f"`{f}` is not finite", pl.col(f).is_finite().not_(), f) for f in FIELDS],
     *[(f"`{f}` is not a whole number", pl.col(f) % 1 != 0, f) for f in COUNTED],
     *[(f"`{f}` is too large", pl.col(f).abs() > 1e15, f) for f in FIELDS],
-    ("no job number", pl.col("job") < 0, "job"),
+    ("no job number", pl.col("number") < 0, "number"),
     *[(f"`{f}` is negative", (pl.col(f) < 0) & (pl.col(f) != -1), f) for f in KNOWN_IF_NOT_NEGATIVE],
     *[(f"`{f}` is longer than any log", pl.col(f) > LATEST, f) for f in ("submit", "wait", "run", "requested")],
     *[(f"`{f}` is more than any machine has", pl.col(f) > MOST, f) for f in ("allocated", "processors")],
@@ -49,7 +49,7 @@ RULES: list[Rule] = [
 ]
 JOB_RULES: list[Rule] = [
     ("no submit time", pl.col("submit") < 0),
-    ("the job number stands twice", ~pl.col("job").is_first_distinct(), "job"),
+    ("the job number stands twice", ~pl.col("number").is_first_distinct(), "number"),
 ]
 BURST = pl.col("status").is_in([2.0, 3.0, 4.0])
 
@@ -59,28 +59,28 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
     source = _file(path)
     header = {"TimeZoneString": asked_for(zone)} if zone else {}
     lines = pl.concat([pl.DataFrame(schema=_schema()), *_batches(source, intake, header)])
-    jobs = intake.sieve(lines.filter(~BURST), "jobs", source.name, JOB_RULES)
-    tasks, zero = from_first(_tasks(jobs))
-    tasks = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64))
-    bursts = _bursts(lines.filter(BURST), tasks, intake, source)
+    records = intake.sieve(lines.filter(~BURST), "jobs", source.name, JOB_RULES)
+    jobs, zero = from_first(_jobs(records))
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    bursts = _bursts(lines.filter(BURST), jobs, intake, source)
     clock = header.get("TimeZoneString", "")
-    cluster = _cluster(header, tasks)
+    cluster = _cluster(header, jobs)
     workload = Workload.of(
-        _columns(tasks),
+        _columns(jobs),
         source=f"swf:{source.stem}",
         epoch=_epoch(header, zero),
         zone=clock if known(clock) else None,
     )
     intake.keep("jobs", len(workload) + bursts.height)
-    asked = tasks.filter(pl.col("requested") >= 0).select("task", seconds="requested")
+    asked = jobs.filter(pl.col("requested") >= 0).select("job", seconds="requested")
     return finish(
         intake,
         workload,
         source=workload.source,
         cluster=cluster,
-        names=tasks.select("task", name=_number("job")).lazy(),
+        names=jobs.select("job", name=_number("number")).lazy(),
         series={n: f.lazy() for n, f in (("requested", asked), ("bursts", bursts)) if f.height},
-        notes=_notes(tasks, cluster, None if known(clock) else clock),
+        notes=_notes(jobs, cluster, None if known(clock) else clock),
         settings={"zero": zero, "header": header},
     )
 
@@ -120,7 +120,7 @@ def _batches(source: Source, intake: Intake, header: dict[str, str]) -> Iterator
             raise TraceError(msg, hint="`fleetlab traces` says what each format expects; `csv` reads any table")
         empty = empty and not text.strip()
         yield intake.sieve(numbers, "jobs", source.name, RULES)
-        intake.tell("jobs", intake.rows["jobs"], block.share)
+        intake.progress("jobs", intake.rows["jobs"], block.share)
     if empty:
         msg = f"{source.name}: the file is empty"
         raise TraceError(msg, hint="a log has a line of 18 numbers for each job")
@@ -158,13 +158,13 @@ def _number(column: str) -> pl.Expr:
     return _or_none(column).cast(pl.Int64).cast(pl.String)
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     run, wait, status = _or_none("run"), _or_none("wait"), pl.col("status")
     never_ran = (status == 5) & ((pl.col("run") < 0) | ((pl.col("run") == 0) & (pl.col("allocated") <= 0)))
     start = pl.when(~never_ran).then(pl.col("submit") + wait)
     asked = pl.when(pl.col("processors") > 0).then("processors").otherwise("allocated")
-    return jobs.with_columns(
-        service=pl.when(~never_ran).then(run),
+    return records.with_columns(
+        runtime=pl.when(~never_ran).then(run),
         start=start,
         end=start + run,
         instances=pl.max_horizontal(asked, 1).cast(pl.Int64),
@@ -185,9 +185,9 @@ def _ended() -> pl.Expr:
     )  # fmt: skip
 
 
-def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
-    return tasks.select(
-        *("submit", "service", "instances", "cpu_milli", "memory_mib", "start", "end"),
+def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
+    return jobs.select(
+        *("submit", "runtime", "instances", "cpu_milli", "memory_mib", "start", "end"),
         status="ended",
         user=_number("user"),
         group=_number("group"),
@@ -195,13 +195,13 @@ def _columns(tasks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _bursts(lines: pl.DataFrame, tasks: pl.DataFrame, intake: Intake, source: Source) -> pl.DataFrame:
+def _bursts(lines: pl.DataFrame, jobs: pl.DataFrame, intake: Intake, source: Source) -> pl.DataFrame:
     """One row a burst, in the order of the log: how long it waited since the last one, and ran."""
-    named = lines.join(tasks.select("job", "task"), on="job", how="left", maintain_order="left")
-    orphan: Rule = ("a burst of a job that has no line of its own", pl.col("task").is_null(), "job")
+    named = lines.join(jobs.select("number", "job"), on="number", how="left", maintain_order="left")
+    orphan: Rule = ("a burst of a job that has no line of its own", pl.col("job").is_null(), "number")
     kept = intake.sieve(named, "jobs", source.name, [orphan])
     status = pl.col("status").cast(pl.Int64).replace_strict({2: "continued", 3: "completed", 4: "failed"})
-    return kept.select("task", wait=_or_none("wait"), service=_or_none("run"), status=status.cast(pl.String))
+    return kept.select("job", wait=_or_none("wait"), runtime=_or_none("run"), status=status.cast(pl.String))
 
 
 def _epoch(header: dict[str, str], zero: float) -> float | None:
@@ -214,14 +214,14 @@ def _amount(header: dict[str, str], word: str, most: float) -> int | None:
     return int(found[0]) if found and 0 < int(found[0]) <= most else None
 
 
-def _cluster(header: dict[str, str], tasks: pl.DataFrame) -> Cluster | None:
+def _cluster(header: dict[str, str], jobs: pl.DataFrame) -> Cluster | None:
     """The machine of the header: its processors spread over its nodes, or all in one where it names no nodes."""
     processors = _amount(header, "MaxProcs", MOST) or _amount(header, "MaxNodes", MOST)
     if processors is None:
         return None
     nodes = min(_amount(header, "MaxNodes", MOST) or 1, processors)
     each, more = divmod(processors, nodes)
-    largest = int(tasks["memory_mib"].max() or 0)  # type: ignore[arg-type]
+    largest = int(jobs["memory_mib"].max() or 0)  # type: ignore[arg-type]
     node = pl.int_range(nodes, dtype=pl.Int64, eager=True).alias("node")
     cpus = each + (pl.col("node") < more).cast(pl.Int64)
     # The header does not tell the memory: enough of it never to be what a job waits for.
@@ -231,11 +231,11 @@ def _cluster(header: dict[str, str], tasks: pl.DataFrame) -> Cluster | None:
     return Cluster.of(frame, source="swf")
 
 
-def _notes(tasks: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> tuple[str, ...]:
+def _notes(jobs: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> tuple[str, ...]:
     said = ["a processor is one CPU of an instance of its own; no GPU is in this format"]
-    if unsaid := tasks.filter(pl.col("cpu_milli") == 0).height:
+    if unsaid := jobs.filter(pl.col("cpu_milli") == 0).height:
         said.append(f"jobs that say no number of processors, which stand as 0 CPUs: {unsaid:,}")
-    if unsaid := tasks.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
+    if unsaid := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
         said.append(f"jobs with a run time but no status, taken as completed: {unsaid:,}")
     if cluster is None:
         said.append("the header tells no size of the machine: bring a cluster of your own to replay it")

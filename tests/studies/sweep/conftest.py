@@ -9,25 +9,24 @@ import numpy as np
 import polars as pl
 import pytest
 
-import fleetlab
-from fleetlab import Cluster, Provenance, Trace, Workload
+from fleetlab import Cluster, Provenance, Study, Trace, Workload
 
 SERVERS = 4
 
 
-def queue(tasks, *, load=0.5, seed=0):
+def queue(jobs, *, load=0.5, seed=0):
     """Poisson arrivals and exponential run times of 100 s, each for one GPU of four."""
     rng = np.random.default_rng(seed)
-    submit = np.append(0.0, np.cumsum(rng.exponential(100 / (load * SERVERS), tasks))[:-1])
-    users = [f"user-{k}" for k in rng.integers(0, 30, tasks)]
-    frame = {"submit": submit, "service": rng.exponential(100.0, tasks), "gpu_milli": [1000] * tasks, "user": users}
+    submit = np.append(0.0, np.cumsum(rng.exponential(100 / (load * SERVERS), jobs))[:-1])
+    users = [f"user-{k}" for k in rng.integers(0, 30, jobs)]
+    frame = {"submit": submit, "runtime": rng.exponential(100.0, jobs), "gpu_milli": [1000] * jobs, "user": users}
     return Workload.of(pl.DataFrame(frame), source="a queue")
 
 
-def saved(folder, tasks, **told):
+def saved(folder, jobs, **options):
     """That queue as a saved trace with its cluster."""
     cluster = Cluster.uniform(1, SERVERS)
-    Trace(queue(tasks, **told), Provenance("made", "a queue"), cluster=cluster).save(folder)
+    Trace(queue(jobs, **options), Provenance("made", "a queue"), cluster=cluster).save(folder)
     return folder
 
 
@@ -38,11 +37,10 @@ def trace(tmp_path):
 
 @pytest.fixture
 def study(trace):
-    """How to make a study over the trace: `study(loads=[1.0], …)`."""
+    """How to make a study over the trace: `study(load=[1.0], …)`."""
 
     def made(**words):
-        usual = {"traces": ["trace"], "simulate": {"order": ["fifo", "sjf"]}, "seeds": 3}
-        return fleetlab.Study.of(usual | words, folder=trace.parent)
+        return Study.of_words({"trace": "trace", "order": ["fifo", "sjf"], "seeds": 3} | words, folder=trace.parent)
 
     return made
 
@@ -59,8 +57,8 @@ def records(store):
     return {record["key"]: record["digest"] for record in found}
 
 
-def started(*words, **told):
+def started(*words, **options):
     """A command in a process of its own."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "fleetlab.cli", *map(str, words)], env=env, **(pipes | told))
+    return subprocess.Popen([sys.executable, "-m", "fleetlab.cli", *map(str, words)], env=env, **(pipes | options))

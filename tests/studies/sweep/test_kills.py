@@ -12,13 +12,11 @@ import fleetlab
 from .conftest import records, saved, started, written
 
 STUDY = """
-traces = ["trace"]
-loads = [1.0, 1.5]
+trace = "trace"
+load = [1.0, 1.5]
 seeds = 8
-
-[simulate]
 order = ["fifo", "sjf", "smallest"]
-discipline = ["skip", "easy"]
+backfill = ["greedy", "easy"]
 """
 CELLS = 2 * 8 * 3 * 2
 
@@ -49,11 +47,11 @@ def workers(pid):
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_results(undisturbed, tmp_path):
     path, wanted = undisturbed
-    lots, store = random.Random(3), tmp_path / "runs"
+    rng, store = random.Random(3), tmp_path / "runs"
     for _ in range(4):
         sweep = started("sweep", path, "--store", store, "--workers", 2)
-        until(store, min(len(records(store)) + lots.randrange(1, 20), CELLS - 2), sweep)
-        time.sleep(lots.random() * 0.05)
+        until(store, min(len(records(store)) + rng.randrange(1, 20), CELLS - 2), sweep)
+        time.sleep(rng.random() * 0.05)
         left = workers(sweep.pid)
         sweep.kill()
         sweep.communicate()
@@ -90,12 +88,14 @@ def test_workers_that_are_killed_lose_no_cell(undisturbed, tmp_path):
 def test_two_sweeps_over_one_store_share_the_work(undisturbed, tmp_path):
     path, wanted = undisturbed
     both = [started("sweep", path, "--store", tmp_path / "runs", "--workers", 1, "--json") for _ in range(2)]
-    told = [fleetlab.Saved.of(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both]
-    played = [{e.metric: e.value for e in one.summary()}["cells played now"] for one in told]
+    told = [
+        fleetlab.SavedResult.from_json(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both
+    ]
+    played = [{e.metric: e.value for e in one.summary()}["cells run now"] for one in told]
     assert sum(played) == CELLS
     assert min(played) > 0
     assert records(tmp_path / "runs") == wanted
-    assert told[0].tables()["cases"].equals(told[1].tables()["cases"])
+    assert told[0].tables()["scenarios"].equals(told[1].tables()["scenarios"])
 
 
 def test_a_full_disk_ends_the_sweep_and_the_next_one_goes_on(undisturbed, tmp_path):
@@ -107,8 +107,10 @@ def test_a_full_disk_ends_the_sweep_and_the_next_one_goes_on(undisturbed, tmp_pa
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    fleetlab.sweep(fleetlab.Study.of({"traces": ["trace"], "seeds": [0]}, folder=path.parent), store=store, workers=1)
-    (store / "catalogue.sqlite").unlink()
+    fleetlab.sweep(
+        fleetlab.Study.of_words({"trace": "trace", "seeds": [0]}, folder=path.parent), store=store, workers=1
+    )
+    (store / "catalog.sqlite").unlink()
     kept = records(store)
     sweep = started("sweep", path, "--store", store, "--workers", 1, preexec_fn=small_files)
     _, said = sweep.communicate(timeout=60)

@@ -13,13 +13,13 @@ def as_trace(frame, cluster):
     return Trace(Workload.of(frame, source="hand"), Provenance("read", "hand"), cluster)
 
 
-def line(days=10, a_day=60, seed=0, service=None):
-    """Tasks of one GPU that come at random to one GPU; it is busy for seven tenths of the time."""
+def line(days=10, a_day=60, seed=0, runtime=None):
+    """Jobs of one GPU that come at random to one GPU; it is busy for seven tenths of the time."""
     rng = np.random.default_rng(seed)
     submit = np.append(0.0, np.sort(rng.uniform(0.0, days * DAY, days * a_day)))
-    run = rng.lognormal(0.0, 1.5, len(submit)) if service is None else np.full(len(submit), service)
+    run = rng.lognormal(0.0, 1.5, len(submit)) if runtime is None else np.full(len(submit), runtime)
     run *= 0.7 * days * DAY / run.sum()
-    frame = pl.DataFrame({"submit": submit, "service": run}).with_columns(gpu_milli=pl.lit(1000))
+    frame = pl.DataFrame({"submit": submit, "runtime": run}).with_columns(gpu_milli=pl.lit(1000))
     return as_trace(frame, Cluster.uniform(1, 1))
 
 
@@ -30,15 +30,15 @@ def bursts(days=12, seed=0):
     widest.
     """
     rng = np.random.default_rng(seed)
-    tasks = [(0.0, 1.0, 1000)]
+    jobs = [(0.0, 1.0, 1000)]
     for day in range(days):
         crowd = [
             (gpus, seconds) for gpus, seconds in ((1, 600.0), (8, 400.0), (1, 9000.0)) for _ in range(rng.poisson(40))
         ]
-        tasks += [(day * DAY + 10.0, crowd[k][1], 1000 * crowd[k][0]) for k in rng.permutation(len(crowd))]
-    tasks.append(((days - 0.05) * DAY, 1.0, 1000))
-    schema = {"submit": pl.Float64, "service": pl.Float64, "gpu_milli": pl.Int32}
-    return as_trace(pl.DataFrame(tasks, schema=schema, orient="row"), Cluster.uniform(1, 8))
+        jobs += [(day * DAY + 10.0, crowd[k][1], 1000 * crowd[k][0]) for k in rng.permutation(len(crowd))]
+    jobs.append(((days - 0.05) * DAY, 1.0, 1000))
+    schema = {"submit": pl.Float64, "runtime": pl.Float64, "gpu_milli": pl.Int32}
+    return as_trace(pl.DataFrame(jobs, schema=schema, orient="row"), Cluster.uniform(1, 8))
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def mixed():
     frame = pl.DataFrame(
         {
             "submit": np.append(0.0, np.sort(rng.uniform(0.0, 6 * DAY, n - 1))),
-            "service": rng.lognormal(7.6, 1.2, n),
+            "runtime": rng.lognormal(7.6, 1.2, n),
             "instances": rng.choice([1, 1, 1, 2, 4], n).astype(np.int32),
             "cpu_milli": rng.choice([1000, 4000, 8000], n),
             "gpu_milli": rng.choice([0, 250, 500, 1000, 2000], n).astype(np.int32),

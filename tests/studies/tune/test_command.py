@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-import fleetlab
-
 
 def run(*words, cwd):
     return subprocess.run(
@@ -27,7 +25,7 @@ def test_a_policy_is_found_said_written_and_can_be_played(saved):
     words = ("trace", "--days", "1", "--trials", "14", "--against", "fifo,sjf", "--out", "out")
     done = run(*words, cwd=saved)
     assert done.returncode == 0, done.stderr
-    assert "built-in" in done.stdout.splitlines()[0]
+    assert "baseline" in done.stdout.splitlines()[0]
     told = json.loads((saved / "out" / "tuned.json").read_text("utf-8"))
     assert told["provenance"]["verb"] == "tune"
     again = run(*words, "--json", cwd=saved)
@@ -49,13 +47,3 @@ def test_a_mistake_ends_in_an_error_and_a_hint(saved, words, error):
     assert done.stderr.startswith("error: ")
     assert error in done.stderr.lower()
     assert "Traceback" not in done.stderr
-
-
-def test_the_command_has_the_words_of_its_verb():
-    import inspect
-
-    from fleetlab import cli
-
-    said = set(inspect.signature(cli.app["tune"].default_command).parameters) - {"json", "cluster", "out"}
-    taken = set(inspect.signature(fleetlab.tune).parameters) - {"tell", "store"}
-    assert said == taken

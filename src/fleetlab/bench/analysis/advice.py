@@ -14,7 +14,7 @@ from fleetlab.bench.analysis.noise import Measure, ModeRatio
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import join_words, percent
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
 

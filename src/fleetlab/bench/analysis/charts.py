@@ -101,7 +101,7 @@ def groups(found: Analysis) -> list[Sides]:
     t = found.tables()["progress"]
     if t.is_empty():
         return []
-    kinds = found.findings.gathered.kinds
+    kinds = found.facts.gathered.kinds
     stressors = sorted(name for name in set(t["tenant"]) if kinds[name] == "stressor")
     names, met = set(t["tenant"]) - set(stressors), list[set[str]]()
     for tenant, beside in t.select("tenant", "beside").unique(maintain_order=True).iter_rows():
@@ -116,7 +116,7 @@ def groups(found: Analysis) -> list[Sides]:
 
 def _ordered(found: Analysis, names: set[str]) -> list[str]:
     """Training, then inference, then the rest."""
-    kinds = found.findings.gathered.kinds
+    kinds = found.facts.gathered.kinds
     return sorted(names, key=lambda name: ({"training": 0, "inference": 1}.get(kinds[name], 2), name))
 
 

@@ -18,7 +18,7 @@ from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import NOT_MEASURED, percent
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 OVERHEAD = "overhead of two equal tenants that each saturate the GPU"
 UTILIZATION = "GPU utilization"

@@ -12,7 +12,7 @@ from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.scale import widen
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "gpu_s_per_1000": pl.Float64}
 HOUR = 3600.0

@@ -45,7 +45,7 @@ def sm_curve(found: Analysis) -> Figure | None:
     for k, name in enumerate(dict.fromkeys(t["tenant"])):
         here = t.filter(pl.col("tenant") == name).sort("sms")
         # Launch-bound tenants have wide intervals and hardly depend on SMs: drawn faintly.
-        faint = 0.35 if found.findings.gathered.kinds[name] == "launch-bound" else 1.0
+        faint = 0.35 if found.facts.gathered.kinds[name] == "launch-bound" else 1.0
         error_line(ax, here, "sms", "progress", nth_style(k), alpha=faint)
         ends.append((name, here["sms"][-1], here["progress"][-1], nth_style(k)[0]))
     ax.set(xlabel="SMs", ylabel="progress (1: alone on all SMs, without MPS)")
@@ -77,7 +77,7 @@ def breaking(found: Analysis, tenant: str) -> Figure | None:
         error_line(left, here, "tenants", "rate", mode_styles(found)[mode], label=mode_name(mode))
         error_line(right, here.filter(pl.col("tail_ms").is_not_null()), "tenants", "tail_ms", mode_styles(found)[mode])
     log_ticks(right)
-    _limit(right, t, found.findings.factor)
+    _limit(right, t, found.facts.factor)
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ticks = _apart(sorted(t["tenants"].unique()))

@@ -14,7 +14,7 @@ from fleetlab.bench.analysis.noise import Spread, half_width, mean_over_mixes
 from fleetlab.bench.analysis.scale import FACTOR, ScalingCurve, scaling_curves
 from fleetlab.bench.analysis.serving import ServedTenant, served_tenants
 from fleetlab.bench.analysis.suite_data import SuiteData
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 
 @dataclass(frozen=True, slots=True)

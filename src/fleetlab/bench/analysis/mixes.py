@@ -15,8 +15,8 @@ from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, 
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table
-from fleetlab.bench.statistics import Interval
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Interval
 
 P95 = 0.95
 

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetlab._student import student
 from fleetlab.bench.analysis.suite_data import SuiteData
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import CONFIDENCE, Interval, student_quantile
 
-SURE = 0.95
 FEW = 3  # minimum degrees of freedom of a pool
 
 
@@ -140,7 +138,7 @@ def half_width(spread: Spread) -> float:
     """Half width of the interval of a log; NaN if the variance is unknown."""
     if not spread.freedom:
         return math.nan
-    return student(max(int(spread.freedom), 1), SURE) * math.sqrt(spread.variance)
+    return student_quantile((1 + CONFIDENCE) / 2, max(int(spread.freedom), 1)) * math.sqrt(spread.variance)
 
 
 def log_interval(middle: float, spread: Spread) -> Interval:

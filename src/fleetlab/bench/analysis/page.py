@@ -32,8 +32,8 @@ td.long { white-space: normal; min-width: 24rem; } summary { cursor: pointer; }
 
 def page(found: Analysis, figures: list[tuple[str, str, str]]) -> str:
     """Render the page; `figures` are name, caption and SVG."""
-    title = f"GPU sharing: {escape(found.findings.gathered.gpu_name)}"
-    loud = f'<p class="loud">{REHEARSAL}</p>' if found.findings.gathered.rehearsal else ""
+    title = f"GPU sharing: {escape(found.facts.gathered.gpu_name)}"
+    loud = f'<p class="loud">{REHEARSAL}</p>' if found.facts.gathered.rehearsal else ""
     answers = "".join(f"<h3>{escape(a.question)}</h3><ul>{_items(a.lines())}</ul>" for a in found.answers())
     drawn = "".join(
         f"<figure>{_inline(svg, name)}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -17,7 +17,7 @@ from fleetlab.bench.analysis.serving import by_serving
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, more, number, percent
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 
 class QuestionAnswer(NamedTuple):

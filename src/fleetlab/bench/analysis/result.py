@@ -24,16 +24,16 @@ from fleetlab.bench.analysis.wording import capital, count_noun
 from fleetlab.bench.results.cells import table
 from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.suite import FAILURES
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 REHEARSAL = "A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS"
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Result):
     """Findings, tables and figures of one GPU."""
 
-    findings: Findings
+    facts: Findings
     frames: dict[str, pl.DataFrame]
     timelines: list[Timeline]
     provenance: Provenance
@@ -41,7 +41,7 @@ class Analysis:
 
     def summary(self) -> list[Estimate]:
         """Throughput by mode, overhead of time slicing, clear recommendations, and failures."""
-        f = self.findings
+        f = self.facts
         modes, mixes = f.compared()
         stp = [
             Estimate(f"{mode_name(mode)}: mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
@@ -60,17 +60,13 @@ class Analysis:
             Estimate.exact("cells failed", len({(r["suite"], r["cell"]) for r in f.gathered.failures})),
         ]
 
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables: answers and advice first."""
-        return self.frames
-
     def answers(self) -> list[QuestionAnswer]:
         """Answers to the six questions."""
-        return answers(self.findings)
+        return answers(self.facts)
 
     def headline(self) -> list[str]:
         """The most important sentences."""
-        f = self.findings
+        f = self.facts
         where = "no GPU: a rehearsal" if f.gathered.rehearsal else f.gathered.gpu_name
         modes = ", ".join(mode_name(mode) for mode in f.mixes.stp.modes()) or "none"
         cells = f"{count_noun(len(f.gathered.meetings), 'cell')} of {count_noun(len(f.gathered.suites), 'suite')}"

@@ -16,7 +16,7 @@ from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variance
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 FACTOR = 3.0  # maximum tail latency relative to one tenant
 CURVE = {"tenant": pl.String, "sms": pl.Int64, "progress": pl.Float64}

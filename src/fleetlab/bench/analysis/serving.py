@@ -22,7 +22,7 @@ from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResu
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, mix_name, table
 from fleetlab.bench.results.latency import MAX_LAG, lag_p99
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 SCHEMA = {"served": pl.String, "background": pl.String, "mode": pl.String, "offered": pl.Float64, "p99_ms": pl.Float64}
 

@@ -62,14 +62,14 @@ def new_figure(found: Analysis, width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    if found.findings.gathered.rehearsal:
+    if found.facts.gathered.rehearsal:
         figure.suptitle(REHEARSAL, color=LOUD, weight="bold", fontsize=11)
     return figure
 
 
 def mode_styles(found: Analysis) -> dict[str, MarkStyle]:
     """Color and marker of each mode, the same in every figure."""
-    meetings = found.findings.gathered.meetings
+    meetings = found.facts.gathered.meetings
     modes = sorted({m.mode for m in meetings if len(m.tenants) > 1 or not m.tenants[0].share}, key=mode_order)
     return {mode: nth_style(k) for k, mode in enumerate(modes)}
 

@@ -42,7 +42,7 @@ def full_text(found: Analysis) -> str:
 
 
 def _brief(found: Analysis) -> list[str]:
-    loud = [f"*** {REHEARSAL} ***"] if found.findings.gathered.rehearsal else []
+    loud = [f"*** {REHEARSAL} ***"] if found.facts.gathered.rehearsal else []
     answers = [
         "\n".join([f"{k}. {a.question}", *(_item(line, "   ") for line in a.lines())])
         for k, a in enumerate(found.answers(), 1)
@@ -61,9 +61,9 @@ UNITS = {"throughput": "GPUs", "fair": "of its progress alone", "latency": "time
 
 def _choices(found: Analysis) -> str:
     """One line per mix and goal."""
-    x = found.findings.mixes
+    x = found.facts.mixes
     each = [(a, UNITS[a.goal]) for a in [*by_kind(x), *by_mix(x)]]
-    each += [(a, "ms") for a in by_serving(found.findings.served_tenants, x.noise)]
+    each += [(a, "ms") for a in by_serving(found.facts.served_tenants, x.noise)]
     lines, last = [], None
     for a, unit in each:
         if a.of != last:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from fleetlab.bench.analysis.noise import ModeRatio
-from fleetlab.bench.statistics import Interval
 from fleetlab.core import Estimate, say
+from fleetlab.stats import Interval
 
 NOT_MEASURED = "not measured"
 

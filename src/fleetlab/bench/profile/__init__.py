@@ -1,4 +1,4 @@
-"""Slowdown profiles for the simulator from measurements, and the accuracy of their model."""
+"""Speed profiles for the simulator from measurements, and the accuracy of their model."""
 
 from fleetlab.bench.profile.build import profile
 from fleetlab.bench.profile.check import ProfileCheck, check

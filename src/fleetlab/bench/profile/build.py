@@ -14,15 +14,15 @@ from fleetlab.bench.profile.mig import half_gpu
 from fleetlab.bench.profile.observations import PROBES, Colocation, Observations
 from fleetlab.bench.profile.pairs import Pair, SpeedTable, WaitModel
 from fleetlab.bench.profile.reader import read_observations
-from fleetlab.bench.statistics import Interval
-from fleetlab.core import DeviceError, Provenance, Slowdown
+from fleetlab.core import DeviceError, Provenance, Speed
+from fleetlab.stats import Interval
 
 Row = dict[str, Any]
 LIGHT, MEDIUM = 0.37, 0.75  # GPU utilization alone: light below the first, medium below the second, heavy above
 CLASSES = ("light", "medium", "heavy")
 
 
-def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False) -> Slowdown:
+def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False) -> Speed:
     """Speeds of workloads alone and beside each other, by mode, relative to alone without MPS.
 
     `workloads` selects those in the profile (default: all that were measured beside others, without stressors). With
@@ -46,7 +46,7 @@ def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes
     provenance = Provenance("bench profile", observations.device, settings)
     frame = pl.DataFrame(rows, infer_schema_length=None)
     notes = tuple(_notes(observations, met, frame, classes=classes))
-    return Slowdown.of(frame, device=observations.device, provenance=provenance, notes=notes)
+    return Speed.of(frame, device=observations.device, provenance=provenance, notes=notes)
 
 
 def _chosen(seen: Observations, workloads: Collection[str]) -> list[str]:

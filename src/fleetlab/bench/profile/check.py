@@ -24,14 +24,14 @@ from fleetlab.bench.profile.holdout import (
 from fleetlab.bench.profile.observations import PROBES, Observations
 from fleetlab.bench.profile.pairs import SpeedTable, WaitModel
 from fleetlab.bench.profile.reader import read_observations
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 FEW = 5  # minimum number of pairs for cross-validation
 FULL = 0.9  # utilization of a workload that saturates the GPU
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileCheck:
+class ProfileCheck(Result):
     """Errors on held-out pairs, on held-out workloads and of rules for several neighbors; coverage of intervals."""
 
     frames: dict[str, pl.DataFrame]
@@ -46,10 +46,6 @@ class ProfileCheck:
             Estimate(f"{mode}, {held_out} held out: mean error", mae, low, high, "of alone")
             for mode, held_out, mae, low, high in rows.rows()
         ]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables."""
-        return self.frames
 
 
 def check(folders: Sequence[Path], *, seed: int = 0) -> ProfileCheck:

@@ -12,8 +12,7 @@ import numpy as np
 
 from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.bench.profile.time_slicing import TimeSlicingModel
-from fleetlab.bench.statistics import Interval, paired_bootstrap
-from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Interval, bootstrap_units
 
 Group = tuple[str, tuple[str, ...]]  # workload, neighbors
 Speed = Callable[[str, Sequence[str]], float]
@@ -124,7 +123,4 @@ def _interval(off: Sequence[float], mixes: Sequence[tuple[str, ...]], *, seed: i
     def mean(some: Any) -> float:  # noqa: ANN401
         return float(some[:, 0].sum() / some[:, 1].sum())
 
-    try:
-        return paired_bootstrap(list(rows), mean, seed=seed)
-    except BenchError:  # too few mixes for a bootstrap
-        return Interval(mean(rows), math.nan, math.nan)
+    return bootstrap_units(rows, mean, seed=seed)

@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetlab.bench.profile.pairs import LogAdditiveModel, MeanModel, Pair, PairModel, SpeedTable, WaitModel
 from fleetlab.bench.profile.time_slicing import FairShareModel, TimeSlicingModel
-from fleetlab.bench.statistics import Floats, Interval, paired_bootstrap
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Floats, Interval, bootstrap_units
 
 MODELS: dict[str, Callable[[], PairModel]] = {
     "mean of all": MeanModel,
@@ -80,10 +80,7 @@ def errors(rows: Sequence[Sequence[PairPrediction]], *, seed: int) -> dict[str, 
     sums = np.array([_sums(row) for row in rows])
     summary: dict[str, Any] = {"speeds": sum(map(len, rows))}
     for name, statistic in (("mae", _mae), ("r2", _r2)):
-        try:
-            limits = paired_bootstrap(list(sums), statistic, seed=seed)
-        except BenchError:  # too few rows for a bootstrap
-            limits = Interval(statistic(sums), math.nan, math.nan)
+        limits = bootstrap_units(sums, statistic, seed=seed)
         summary |= dict(zip((name, f"{name}_low", f"{name}_high"), limits, strict=True))
     return summary
 

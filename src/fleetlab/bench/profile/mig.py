@@ -12,16 +12,16 @@ import polars as pl
 from fleetlab.bench.profile.observations import Observations
 from fleetlab.bench.profile.reader import read_observations
 from fleetlab.bench.profile.slice_model import GpuSlice, on_slice, stretch_curve
-from fleetlab.bench.statistics import Interval
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.profiles import MigGpu, mig_gpu
+from fleetlab.stats import Interval
 
 HALF = 3  # compute slices: two such instances share a GPU evenly
 
 
 @dataclass(frozen=True, slots=True)
-class SlicePrediction:
+class SlicePrediction(Result):
     """Predicted speeds on every slice of a GPU."""
 
     frame: pl.DataFrame

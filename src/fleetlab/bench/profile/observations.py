@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetlab._student import student
 from fleetlab.bench.plans import STRESSORS
 from fleetlab.bench.profile.groups import Group
 from fleetlab.bench.profile.pairs import SpeedTable
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval, student_quantile
 
 BASELINE_MODE = "time-slicing"  # alone in this mode a workload has the whole GPU
 TENTHS = 10  # parts of a window
@@ -96,9 +95,9 @@ class Observations:
         freedom = sum(x.size - 1 for x in logs)
         if not freedom:
             inside = [run.wobble**2 for g in groups for run in g]
-            return student(TENTHS - 1, 0.95) * math.sqrt(sum(inside) / len(inside) / runs)
+            return student_quantile(0.975, TENTHS - 1) * math.sqrt(sum(inside) / len(inside) / runs)
         noise = sum(float(((x - x.mean()) ** 2).sum()) for x in logs) / freedom
-        return student(freedom, 0.95) * math.sqrt(noise / runs)
+        return student_quantile(0.975, freedom) * math.sqrt(noise / runs)
 
 
 def _around(middle: float, half: float) -> Interval:

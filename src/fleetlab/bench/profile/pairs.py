@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from fleetlab.bench.statistics import Floats
+from fleetlab.stats import Floats
 
 Pair = tuple[str, str]  # workload, neighbor
 RIDGE = 1e-3  # of squared logs: determines what the pairs leave open

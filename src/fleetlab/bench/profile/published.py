@@ -17,10 +17,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.bench.profile.slice_model import GpuSlice, from_one
-from fleetlab.bench.statistics import Floats, Interval, paired_bootstrap
 from fleetlab.core import DeviceError
-from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.profiles import mig_gpu
+from fleetlab.stats import Floats, bootstrap_units
 
 ANCHOR = 2  # compute slices of the one that is measured
 # By compute slices; profiles with twice the memory are in none of the tables.
@@ -77,10 +76,7 @@ def _errors(by_model: dict[str, list[float]], *, seed: int) -> dict[str, Any]:
             return float(of(np.concatenate([rows[int(k)] for k in drawn[:, 0]])))
 
         whole = np.arange(len(rows), dtype=float)[:, None]
-        try:
-            limits = paired_bootstrap(list(whole), statistic, seed=seed)
-        except BenchError:  # too few models for a bootstrap
-            limits = Interval(statistic(whole), math.nan, math.nan)
+        limits = bootstrap_units(whole, statistic, seed=seed)
         summary |= dict(zip((name, f"{name}_low", f"{name}_high"), limits, strict=True))
     return summary
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fleetlab.bench.statistics import Interval
+from fleetlab.stats import Interval
 
 # P90 of the relative error of predictions between A100 slices, in the worst of three published tables.
 ERROR_P90 = 0.22

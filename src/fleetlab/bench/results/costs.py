@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.bench import statistics
 from fleetlab.bench.results.cells import Cell, Schema, neighbors
 from fleetlab.bench.results.solo import SoloRates
-from fleetlab.bench.statistics import Interval
 from fleetlab.core import DeviceError
 from fleetlab.devices.units import unit_scale
+from fleetlab.stats import Interval, geometric_means
 
 COSTS: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "unit": pl.String}
 COSTS |= {"gpu_s_per_1000": pl.Float64, "joules_an_item": pl.Float64}
@@ -40,7 +39,7 @@ def rows_costs(cells: Iterable[Cell], solo: SoloRates, price: float | None) -> I
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="such as --price 3.5")
     by, units = _by_tenant(cells, solo)
-    seconds = statistics.pooled_intervals([[one.seconds for one in blocks] for blocks in by.values()])
+    seconds = geometric_means([[one.seconds for one in blocks] for blocks in by.values()])
     joules = _energy(by)
     for (key, blocks), taken in zip(by.items(), seconds, strict=True):
         stage, tenant, others = key
@@ -82,7 +81,7 @@ def _card_seconds(cell: Cell, one: Cell, solo: SoloRates) -> float | None:
 def _energy(by: dict[Key, list[ItemCost]]) -> dict[Key, Interval]:
     known = {key: [one.joules for one in blocks if one.joules] for key, blocks in by.items()}
     known = {key: values for key, values in known.items() if values}
-    return dict(zip(known, statistics.pooled_intervals(list(known.values())), strict=True)) if known else {}
+    return dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
 
 
 def _limits(name: str, of: str, found: Interval | None, times: float) -> dict[str, float | None]:

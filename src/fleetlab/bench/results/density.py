@@ -14,9 +14,9 @@ from fleetlab.bench import statistics
 from fleetlab.bench.results.cells import Cell, Schema, cell_mix
 from fleetlab.bench.results.latency import sum_times
 from fleetlab.bench.results.solo import SoloRates
-from fleetlab.bench.statistics import Interval
 from fleetlab.core import DeviceError
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import Interval, geometric_means
 
 DENSITY: Schema = {"stage": pl.String, "tenant": pl.String, "goal": pl.String, "tenants": pl.Int64}
 
@@ -89,7 +89,7 @@ def _worst(crowds: dict[tuple[str, str], Copies], solo: SoloRates) -> dict[tuple
         if n > 1
     }
     blocks = {key: values for key, values in blocks.items() if values}
-    intervals = dict(zip(blocks, statistics.pooled_intervals(list(blocks.values())), strict=True)) if blocks else {}
+    intervals = dict(zip(blocks, geometric_means(list(blocks.values())), strict=True)) if blocks else {}
     return intervals | {(stage, tenant, 1): Interval(1.0, 1.0, 1.0) for stage, tenant, _ in blocks}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fleetlab.bench.results.cells import Cell, cell_mix, group_cells, mean
-from fleetlab.bench.statistics import wilson
+from fleetlab.stats import wilson
 
 
 def rows_runs(tries: Sequence[Cell]) -> Iterable[dict[str, Any]]:

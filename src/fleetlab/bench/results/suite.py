@@ -29,13 +29,14 @@ from fleetlab.bench.results.density import DENSITY, DensityGoals, rows_density
 from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_serving, sum_times
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import SoloRates
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import THROTTLE_REASONS
+from fleetlab.stats import Interval, geometric_means
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteResult:
+class SuiteResult(Result):
     """Tables of a suite."""
 
     frames: dict[str, pl.DataFrame]
@@ -49,10 +50,6 @@ class SuiteResult:
             stp = _geometric(rows.select("stp", "low", "high").rows())
             estimates.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "GPUs"))
         return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<SuiteResult {self.provenance.source}, {self.frames['mixes'].height} mixes>"
@@ -99,9 +96,7 @@ FAILURES = {"cell": pl.String, "seat": pl.String, "kind": pl.String, "detail": p
 
 def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
     by = group_cells((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
-    limits = statistics.pooled_intervals(
-        [[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()]
-    )
+    limits = geometric_means([[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()])
     for ((stage, seat), group), rate in zip(by.items(), limits, strict=True):
         ones = [c["tenants"][0] for c in group]
         yield {
@@ -138,7 +133,7 @@ def _rows_progress(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any
             # Copies of one tenant in one cell share a block: they are one sample.
             same = [np_ for s, np_ in made if s == seat]
             by[c["stage"], seat, neighbors(seats, seat)].append(max(sum(same) / len(same), 1e-12))
-    limits = statistics.pooled_intervals(list(by.values()))
+    limits = geometric_means(list(by.values()))
     for ((stage, tenant, others), blocks), (value, low, high) in zip(by.items(), limits, strict=True):
         about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": len(blocks)}
         yield about | {"progress": value, "low": low, "high": high}
@@ -147,7 +142,7 @@ def _rows_progress(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any
 def _rows_mixes(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
     by = group_cells((c["stage"], mix_name([t["seat"] for t in c["tenants"]]), c) for c in cells)
     made = {key: [solo.progress(c) for c in group] for key, group in by.items()}
-    limits = statistics.pooled_intervals([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
+    limits = geometric_means([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
     joules = _joules(by, made)
     for (key, group), stp in zip(by.items(), limits, strict=True):
         spent = joules.get(key)
@@ -169,7 +164,7 @@ def _rows_mixes(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
 
 def _joules(
     by: dict[tuple[str, str], list[Cell]], made: dict[tuple[str, str], list[list[float]]]
-) -> dict[tuple[str, str], statistics.Interval]:
+) -> dict[tuple[str, str], Interval]:
     """Energy for one second of a tenant's work alone: the power of the GPU over its STP."""
     known = {
         key: [
@@ -180,7 +175,7 @@ def _joules(
         for key, group in by.items()
     }
     known = {key: values for key, values in known.items() if values}
-    return dict(zip(known, statistics.pooled_intervals(list(known.values())), strict=True)) if known else {}
+    return dict(zip(known, geometric_means(list(known.values())), strict=True)) if known else {}
 
 
 METRICS: dict[str, Callable[[list[float]], float]] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
-from fleetlab.bench.statistics import Interval, mean_interval
+from fleetlab.stats import POSITIVE, Interval, mean_of_runs
 
 FINISHED, STOPPED, NOT_A_NUMBER = "finished", "stopped", "not a number"
 STATUS = {FINISHED: 0, STOPPED: 130, NOT_A_NUMBER: 3}  # exit status
@@ -90,8 +90,8 @@ def rate_interval(windows: Sequence[Row]) -> Interval:
     """Rate over windows; Student's interval over the tenths of each, assumed independent."""
     seconds = sum(w["seconds"] for w in windows)
     value = sum(w["rate"] * w["seconds"] for w in windows) / seconds if seconds else math.nan
-    parts = mean_interval([rate for w in windows for rate in w["rates"]])
-    return Interval(value, max(value - (parts.value - parts.low), 0.0), value + (parts.high - parts.value))
+    parts = mean_of_runs([rate for w in windows for rate in w["rates"]], POSITIVE)
+    return replace(parts, value=value).interval()
 
 
 def step_times(windows: Sequence[Row]) -> Histogram:

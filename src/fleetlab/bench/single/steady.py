@@ -13,12 +13,12 @@ from fleetlab.bench.single.measure import load_and_warm_up, measure
 from fleetlab.bench.single.report import Row, SingleReport, add_quantiles, rate_interval, step_times
 from fleetlab.bench.single.settings import RunSettings
 from fleetlab.bench.single.usage import add_energy, add_memory, joules, memory_mib
-from fleetlab.bench.statistics import Interval, mean_interval
 from fleetlab.bench.workloads import BenchWorkload
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress
 from fleetlab.devices.units import unit_scale
+from fleetlab.stats import POSITIVE, Interval, mean_of_runs
 
 STARVED = 0.05  # fraction of steps that found the device idle: above it the host is the bottleneck
 STEP = {"llm-decode": "time per token", "interactive": "burst"}  # name of a step
@@ -61,8 +61,8 @@ def _add_think_time(told: SingleReport, work: Any, made: Row, fed: StepLog) -> N
     told.add("think time, requested", work.think, "s")
     thought = np.asarray(fed.begun[1:]) - np.asarray(fed.ended[:-1])
     if len(thought) > 1:
-        mean = mean_interval(thought)
-        told.add("think time, measured", mean.value, "s", limits=mean._replace(low=max(mean.low, 0.0)))
+        mean = mean_of_runs(thought, POSITIVE).interval()
+        told.add("think time, measured", mean.value, "s", limits=mean)
 
 
 def _note_starvation(told: SingleReport, made: Row, ask: RunSettings) -> None:

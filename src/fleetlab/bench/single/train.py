@@ -25,11 +25,11 @@ from fleetlab.bench.single.report import (
 )
 from fleetlab.bench.single.settings import RunSettings, settings_dict
 from fleetlab.bench.single.usage import add_energy, add_memory
-from fleetlab.bench.statistics import Interval, wilson
 from fleetlab.devices.clock import Clock, clock_for
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress
+from fleetlab.stats import Interval, wilson
 
 PROGRESS_EVERY = 5.0  # s between progress reports
 

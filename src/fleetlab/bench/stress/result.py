@@ -12,11 +12,11 @@ import polars as pl
 
 from fleetlab.bench.stress.run import edges, sentence, steps
 from fleetlab.bench.stress.verdict import StressGoal, StressStep, judge_steps, p95_limit
-from fleetlab.core import DeviceError, Estimate, Provenance
+from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 
 @dataclass(frozen=True, slots=True)
-class StressResult:
+class StressResult(Result):
     """Breaking points, and the measured steps."""
 
     frames: dict[str, pl.DataFrame]
@@ -27,10 +27,6 @@ class StressResult:
         """Largest number of tenants that meets the goals, by mode."""
         rows = self.frames["answers"].iter_rows(named=True)
         return [Estimate.exact(f"{row['mode']}: good up to", row["good"], "tenants") for row in rows]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<StressResult {self.provenance.source}, {self.frames['steps'].height} steps>"

@@ -16,8 +16,8 @@ import numpy as np
 
 from fleetlab.bench import statistics
 from fleetlab.bench.histogram import GROWTH, LOWEST, Histogram
-from fleetlab.bench.statistics import Interval
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import POSITIVE, Interval, mean_of_runs, no_interval
 
 MISS = 0.05
 BUSY = 0.8  # of the cores: above it the host is the bottleneck
@@ -70,9 +70,9 @@ class StressStep:
         """Total rate, with an interval from the tenths of the window."""
         tenths = np.asarray([t["rates"] for t in self.tenants], float)
         if not tenths.size:
-            return Interval(math.nan, math.nan, math.nan)
-        interval = statistics.mean_interval(tenths.sum(axis=0))
-        return Interval(self.rate, max(interval.low, 0.0), interval.high)
+            return no_interval()
+        interval = mean_of_runs(tenths.sum(axis=0), POSITIVE).interval()
+        return interval._replace(value=self.rate)
 
     @cached_property
     def times(self) -> Histogram:

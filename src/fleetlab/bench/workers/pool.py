@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from fleetlab.bench.arrivals import arrivals
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan
-from fleetlab.bench.workers.process import WorkerError, WorkerProcess
+from fleetlab.bench.workers.process import TenantWorker, WorkerError
 from fleetlab.sharing.modes import Mps, TimeSlicing
 
 LEAD = 0.25  # s between the request and the common start
@@ -21,13 +21,13 @@ TRIES = 2  # starts of the worker of one seat
 Failure = dict[str, Any]
 
 
-class WorkerPool:
+class TenantWorkers:
     """One worker per seat, in one mode."""
 
     def __init__(self, plan: SuitePlan, mode: TimeSlicing | Mps, home: Path, *, device: str, tiny: bool) -> None:
         self._plan, self._mode, self._home = plan, mode, home
         self._device, self._tiny = device, tiny
-        self._workers: dict[Seat, WorkerProcess] = {}
+        self._workers: dict[Seat, TenantWorker] = {}
         self._tries: dict[Seat, int] = {}
         self.about: dict[Seat, dict[str, Any]] = {}  # what each reported after loading
         self.failed: dict[Seat, Failure] = {}  # why a seat has no worker
@@ -58,7 +58,7 @@ class WorkerPool:
         self.failed.pop(seat, None)
         name = f"{seat}.{seat.copy}".replace("/", "_")
         log = self._home / f"{name}.{count}.log"
-        self._workers[seat] = WorkerProcess(name, self._mode.environment(seat.share), log)
+        self._workers[seat] = TenantWorker(name, self._mode.environment(seat.share), log)
 
     def _load(self, seat: Seat, told: dict[str, Any]) -> None:
         tenant = self._plan.tenants[seat.tenant]

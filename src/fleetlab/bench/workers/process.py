@@ -21,7 +21,7 @@ class WorkerError(Exception):
         self.kind, self.detail = kind, detail
 
 
-class WorkerProcess:
+class TenantWorker:
     """One process; its stderr goes to `log`, whose end is quoted if it dies."""
 
     def __init__(self, name: str, env: dict[str, str], log: Path) -> None:

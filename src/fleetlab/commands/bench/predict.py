@@ -1,4 +1,4 @@
-"""Commands that predict from measurements: a slowdown profile for the simulator, and speeds on MIG slices."""
+"""Commands that predict from measurements: a speed profile for the simulator, and speeds on MIG slices."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ desk = App()
 @desk.command(
     help_epilogue=examples(
         "fleetlab bench profile classes --classes --out mine.json",
-        "fleetlab simulate builtin:2000 --sharing mps --slowdown mine.json",
+        "fleetlab simulate builtin:2000 --sharing mps --speed mine.json",
         "fleetlab bench profile pairs-ts pairs-mps solo --check",
     )
 )
@@ -29,14 +29,14 @@ def profile(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a slowdown profile for the simulator from measurements, or check the accuracy of its model.
+    """Make a speed profile for the simulator from measurements, or check the accuracy of its model.
 
     Parameters
     ----------
     folders
         Folders of `fleetlab bench suite --out` on one GPU, or folders of such.
     out
-        File for the profile, as `fleetlab simulate --slowdown` takes it.
+        File for the profile, as `fleetlab simulate --speed` takes it.
     workloads
         Workloads in the profile, separated by commas (default: all that were measured beside others).
     classes

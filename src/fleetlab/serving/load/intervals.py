@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval, design_effect, mean_interval, min_samples, percentile, wilson
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
+from fleetlab.stats import POSITIVE, SHARE, Interval, design_effect, mean_of_runs, samples_needed, wilson
 
 Floats = NDArray[np.float64]
 WITHIN = 1.1  # maximum ratio of the largest to the smallest of three values
@@ -33,7 +34,7 @@ def quantile(latency: Floats, p: float) -> Interval:
 def is_autocorrelated(latency: Floats, p: float) -> bool:
     """Whether the effective sample is smaller than `p` needs, so that its interval is too narrow."""
     n = len(latency)
-    return n >= min_samples(p) > _effective_n(latency, percentile(Histogram.of(latency), p))
+    return n >= samples_needed(p) > _effective_n(latency, percentile(Histogram.of(latency), p))
 
 
 def _effective_n(latency: Floats, found: Interval) -> int:
@@ -56,15 +57,13 @@ def share(hits: NDArray[np.bool_]) -> Interval:
     [0.1, 0.0552, 0.1744]
     """
     value, effective_n = float(hits.mean()) if len(hits) else math.nan, math.floor(len(hits) / design_effect(hits))
-    interval = wilson(round(value * effective_n) if effective_n else 0, effective_n)
-    return Interval(value, min(interval.low, value), max(interval.high, value))
+    return wilson(round(value * effective_n) if effective_n else 0, effective_n)._replace(value=value).clipped(SHARE)
 
 
 def rate(at: Floats, opens: float, closes: float) -> Interval:
     """Rate of events in the window, with an interval from ten parts of it."""
     counts, _ = np.histogram(at, np.linspace(opens, closes, 11))
-    interval = mean_interval(counts * 10 / (closes - opens))
-    return interval._replace(low=max(interval.low, 0.0))
+    return mean_of_runs(counts * 10 / (closes - opens), POSITIVE).interval()
 
 
 def steady(

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import Interval, percentile
+from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.versions import package_version
 from fleetlab.serving.load import intervals
 from fleetlab.serving.load.generator import LoadRun
 from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Requests
 from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.stats import Interval
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LATE_GENERATOR = "invalid: the generator was late"

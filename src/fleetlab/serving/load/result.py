@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core import Estimate, Provenance
+from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 
 OF = {
@@ -22,7 +22,7 @@ OF = {
 
 
 @dataclass(frozen=True, slots=True)
-class LoadResult:
+class LoadResult(Result):
     """Summary and tables, made from the JSON of a load."""
 
     numbers: tuple[Estimate, ...]
@@ -33,10 +33,6 @@ class LoadResult:
     def summary(self) -> list[Estimate]:
         """Rates, latencies, losses, and the generator's lag."""
         return list(self.numbers)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables."""
-        return self.frames
 
     def __repr__(self) -> str:
         return f"<LoadResult {self.provenance.verb} {self.provenance.source}>"

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.statistics import Interval, min_samples
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.progress import Progress, silent
 from fleetlab.serving.load import intervals
@@ -24,6 +23,7 @@ from fleetlab.serving.load.report import LoadReport, manifest
 from fleetlab.serving.load.requests import FAILED, REFUSED
 from fleetlab.serving.load.schedule import is_replay
 from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.stats import Interval, samples_needed
 
 MAX_LOST = 1e-3  # proportion of requests that may fail or be refused
 MAX_REPEATS = 3  # runs per trial, each with its own schedule
@@ -166,7 +166,7 @@ def next_rate(trials: Iterable[RateTrial], low: float, high: float, within: floa
 def _try(settings: LoadSettings, goal: LatencyGoal, rate: float, trials: list[RateTrial], progress: Progress) -> str:
     """Run one trial with as many repeats as needed; returns the URL."""
     # The sample must support the percentile, so a low rate takes longer.
-    seconds = max(settings.seconds, 1.2 * min_samples(goal.p) / rate)
+    seconds = max(settings.seconds, 1.2 * samples_needed(goal.p) / rate)
     loads = list[LoadReport]()
     while True:
         seed = np.random.SeedSequence((settings.seed, len(trials), len(loads))).generate_state(1)

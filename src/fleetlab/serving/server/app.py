@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from fleetlab.serving.server.batcher import Batcher, PendingRequest, Prediction
+from fleetlab.serving.server.batcher import Batcher, PendingPrediction, Prediction
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError, client_gone, error_body
 from fleetlab.serving.server.inputs import parse_inputs
@@ -96,7 +96,7 @@ class PredictRoute:
         body, kind = await self._read(scope, receive)
         inputs = parse_inputs(body, kind, engine.shape, many=self._many, most=desk.limits.queue)
         desk.engine()  # a shutdown may have begun meanwhile
-        ask: PendingRequest = desk.batcher.put(inputs)
+        ask: PendingPrediction = desk.batcher.put(inputs)
         desk.counts.accepted += 1
         scope[GONE] = ask.client_gone
         return await ask.done

@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
     compute: float
 
 
-class PendingRequest:
+class PendingPrediction:
     """The inputs of a request; it is completed once, by its predictions or by an error."""
 
     __slots__ = ("answers", "at", "done", "inputs", "left")
@@ -62,7 +62,7 @@ class PendingRequest:
             self.done.set_result(self.answers)
 
 
-Waiting = tuple[PendingRequest, int]  # request and index of the input
+Waiting = tuple[PendingPrediction, int]  # request and index of the input
 
 
 class Batcher:
@@ -100,10 +100,10 @@ class Batcher:
             msg = f"the queue is full: {len(self._queue)} of {self._limits.queue} inputs"
             raise RequestError(msg, "queue-full", hint="retry later, at a lower rate")
 
-    def put(self, inputs: Sequence[ModelInput]) -> PendingRequest:
+    def put(self, inputs: Sequence[ModelInput]) -> PendingPrediction:
         """Queue the inputs of a request, all or none."""
         self.room_for(len(inputs))
-        ask = PendingRequest(inputs, self._loop.create_future())
+        ask = PendingPrediction(inputs, self._loop.create_future())
         with self._more:
             before = len(self._queue)
             self._queue.extend((ask, k) for k in range(len(inputs)))
@@ -148,7 +148,7 @@ class Batcher:
             for ask, _ in doing[1]:
                 ask.refuse(RequestError(msg, "stuck", hint="the model may hang: restart the server"))
 
-    def _refuse_late(self, late: Iterable[PendingRequest]) -> None:
+    def _refuse_late(self, late: Iterable[PendingPrediction]) -> None:
         msg = f"queued longer than {self._limits.deadline:g} s"
         for ask in late:
             ask.refuse(RequestError(msg, "deadline", hint="the server is overloaded"))
@@ -214,7 +214,7 @@ class Batcher:
                 batch.append(waiting)
         return batch
 
-    def _late(self, now: float) -> list[PendingRequest]:
+    def _late(self, now: float) -> list[PendingPrediction]:
         late = []
         while self._queue and now - self._queue[0][0].at > self._limits.deadline:
             late.append(self._queue.popleft()[0])

@@ -1,8 +1,8 @@
-"""DLRM (Alibaba 2025): instances of recommendation services, by role and hour, and what they waited to be placed.
+"""DLRM (Alibaba 2025): instances of recommendation services, by role and hour, and their placement delays.
 
-It can show that the replay holds as many instances as the log, hour by hour, if nobody waits; and which delays of the
-log cannot come from a lack of room on an assumed cluster that just holds its peak. It cannot show waiting for nodes:
-none are published.
+It can show that the simulation has as many instances as the log, hour by hour, and which delays of the log are not due
+to a lack of capacity on an assumed cluster of the size of its peak. It cannot show waiting for nodes, as none are
+published.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside
-from fleetlab.studies.validate._busy import running
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.busy_nodes import running
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import read
 
 FOLDER = "alibaba-dlrm-v2025"
 FILE = "disaggregated_DLRM_trace.csv"
 HOUR, MINUTE = 3600.0, 60.0
-SPARE = 1.1  # of the peak, in nodes: rules about instances of one service on a node cost some room
+SPARE = 1.1  # of the peak, in nodes: rules about instances of one runtime on a node cost some room
 DRAWS = 400
 CAN = (
     "DLRM 2025: no nodes are published; the replay is on an assumed cluster of 110 % of the peak. It shows "
-    "concurrency, and which delays are no lack of room; it cannot show waiting for nodes"
+    "concurrency, and which delays are not due to capacity; it cannot show waiting for nodes"
 )
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Instances at each hour by role, and mean delays by role and by placement rule."""
+    """Compare instances per hour by role, and mean delays by role and by placement rule."""
     log = read(data / FOLDER / FILE, "dlrm2025").workload.frame
     horizon = float(pl.concat([log["start"], log["end"]]).max())  # type: ignore[arg-type]
-    tasks = _alive(log, horizon)
-    result = simulate(Workload.of(_asked(tasks), source="dlrm2025"), _cluster(tasks))
-    played = result.tasks.select("task", "wait", simulated="start", until="end")
-    both = tasks.with_columns(task=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="task")
+    jobs = _alive(log, horizon)
+    result = simulate(Workload.of(_requests(jobs), source="dlrm2025"), _cluster(jobs))
+    played = result.jobs.select("job", "wait", simulated="start", until="end")
+    both = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="job")
     hours = np.arange(HOUR, horizon, HOUR)
     lines = [line for role in ("CN", "HN") for line in _concurrency(role, both, hours)]
     known = both.filter(pl.col("start").is_not_null() & ~pl.col("older"))
@@ -57,16 +57,16 @@ def _alive(log: pl.DataFrame, horizon: float) -> pl.DataFrame:
     return frame.with_columns(life=end - begin, begin=begin, stop=end).sort("submit", maintain_order=True)
 
 
-def _asked(tasks: pl.DataFrame) -> pl.DataFrame:
+def _requests(jobs: pl.DataFrame) -> pl.DataFrame:
     asks = ("cpu_milli", "memory_mib", "gpu_milli", "rdma_milli", "disk_mib", "app", "max_per_node")
-    return tasks.select("submit", *asks, service="life")
+    return jobs.select("submit", *asks, runtime="life")
 
 
-def _cluster(tasks: pl.DataFrame) -> Cluster:
+def _cluster(jobs: pl.DataFrame) -> Cluster:
     """Nodes for each role, as many as its peak needs of its scarcest resource, with some to spare."""
     frames = []
     for role, gpus in (("CN", 0), ("HN", 8)):
-        mine = tasks.filter(pl.col("group").cast(pl.String) == role)
+        mine = jobs.filter(pl.col("group").cast(pl.String) == role)
         node = {c: _largest(mine, c) * 8 for c in ("cpu_milli", "memory_mib", "disk_mib", "rdma_milli")}
         most = max(_peak(mine, c) / size for c, size in node.items() if size)
         count = int(np.ceil(SPARE * max(most, _peak(mine, "gpu_milli") / (1000 * gpus) if gpus else 0.0)))
@@ -77,14 +77,14 @@ def _cluster(tasks: pl.DataFrame) -> Cluster:
     return Cluster.of(pl.concat(frames), source="110 % of the peak")
 
 
-def _largest(tasks: pl.DataFrame, column: str) -> int:
-    return int(tasks[column].quantile(0.9, "higher") or 0)
+def _largest(jobs: pl.DataFrame, column: str) -> int:
+    return int(jobs[column].quantile(0.9, "higher") or 0)
 
 
-def _peak(tasks: pl.DataFrame, column: str) -> float:
+def _peak(jobs: pl.DataFrame, column: str) -> float:
     change = pl.concat([
-        tasks.select(time="begin", amount=pl.col(column).cast(pl.Float64)),
-        tasks.select(time="stop", amount=-pl.col(column).cast(pl.Float64)),
+        jobs.select(time="begin", amount=pl.col(column).cast(pl.Float64)),
+        jobs.select(time="stop", amount=-pl.col(column).cast(pl.Float64)),
     ])  # fmt: skip
     return float(change.group_by("time").agg(pl.col("amount").sum()).sort("time")["amount"].cum_sum().max() or 0.0)  # type: ignore[arg-type]
 
@@ -99,20 +99,20 @@ def _concurrency(role: str, both: pl.DataFrame, hours: Floats) -> list[Line]:
 
 
 def _delay(name: str, part: pl.DataFrame, seed: int) -> list[Line]:
-    """Simulated delays beside those of the log, of the same instances; ten of them carry half of all delay."""
+    """Compare simulated delays with those of the log, of the same instances; ten instances have half of all delay."""
     both = (part["start"] - part["submit"]).to_numpy(), part["wait"].to_numpy()
     long = tuple((delay > MINUTE).astype(np.float64) for delay in both)
-    why = "the assumed cluster has room at once: what is left is the scheduler's, or nodes that were not there"
+    why = "the assumed cluster has free capacity: delays are the scheduler's latency, or missing nodes"
     lines = []
     for metric, (recorded, simulated) in (("mean delay, s", both), ("share that waits over a minute", long)):
         apart = _by_service(part, simulated - recorded, seed)
-        found = Mean(float(simulated.mean()), apart.error, apart.freedom)
-        lines.append(Line(f"DLRM 2025, {name}", metric, float(recorded.mean()), found, why=why, counts=False))
+        mean = Mean(float(simulated.mean()), apart.error, apart.freedom)
+        lines.append(Line(f"DLRM 2025, {name}", metric, float(recorded.mean()), mean, why=why, counts=False))
     return lines
 
 
 def _by_service(part: pl.DataFrame, delay: Floats, seed: int) -> Mean:
-    """A mean, its error by drawing services with replacement: instances of one hang together."""
+    """Return a mean, its error by a bootstrap over services, within which instances are correlated."""
     sums = (
         part.select("app")
         .with_columns(delay=pl.Series(delay))

@@ -1,9 +1,9 @@
-"""Helios (Hu et al., SC'21) on semantics: how much longer tasks take first come first served than shortest first.
+"""Helios (Hu et al., SC'21) on semantics: how much longer jobs take first come first served than shortest first.
 
 Published, for September on four clusters: 1.49 to 6.59 times, where the head of the line blocks (strict) and placement
-is consolidated. Where tasks may pass a head that does not fit, a public simulator found the ratio to fall to about 1.4.
-The log itself is not at hand: tasks here have its published run times (median 206 s, mean 6,652 s) and GPUs (mean 3.7,
-median 1) on one virtual cluster. Its load is the one number that is fitted: such that tasks spend the published share
+is consolidated. With greedy backfill, a public simulator has a ratio of about 1.4.
+The log itself is not at hand: jobs here have its published run times (median 206 s, mean 6,652 s) and GPUs (mean 3.7,
+median 1) on one virtual cluster. Its load is the one number that is fitted: such that jobs spend the published share
 of their completion time in the queue.
 """
 
@@ -15,41 +15,42 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Workload
+from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_runs
-from fleetlab.studies.validate._arrivals import seed_of
-from fleetlab.studies.validate._line import Line, Tell
+from fleetlab.studies.validate.arrivals import seed_of
+from fleetlab.studies.validate.line import Line
 
 SEEDS = 10
-TASKS = 10_000
+JOBS = 10_000
 NODES, GPUS = 16, 8  # of a virtual cluster
 LOADS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
 MEDIAN, MEAN = 206.0, 6651.7
-# GPUs of a task and how many ask for so many: powers of 2, the median 1, the mean 3.7.
+# GPUs of a job and how many ask for so many: powers of 2, the median 1, the mean 3.7.
 NEEDS = {1: 0.62, 2: 0.1, 4: 0.1, 8: 0.13, 16: 0.03, 32: 0.02}
-# Under FIFO, the share of completion time that is queueing; and FIFO's mean completion by SJF's.
+# Under FIFO, the share of completion time that is queueing; and FIFO's mean JCT by SJF's.
 PUBLISHED = {"Uranus": (0.425, 1.49), "Earth": (0.693, 2.87), "Venus": (0.818, 3.07), "Saturn": (0.897, 6.59)}
 PASSING = 1.4
 LONGEST = 30 * 86_400.0
-WHY = "an invented virtual cluster with an even load: the log is not at hand"
+WHY = "a synthetic virtual cluster with constant load: the log is not available"
 
 
-def compare(*, seed: int, tell: Tell) -> list[Line]:
-    """FIFO by SJF, mean completion, where the head blocks and where it does not."""
+def compare(*, seed: int, progress: Progress) -> list[Line]:
+    """Compare the ratio of mean JCT, FIFO over SJF, without backfill and with greedy backfill."""
     ratios: dict[str, list[float]] = {name: [] for name in PUBLISHED}
     passing = []
     for k in range(SEEDS):
         for name, ratio in _ratios(seed_of("helios", seed, k)).items():
             ratios[name].append(ratio)
         passing.append(_passing(seed_of("helios", seed, k)))
-        tell("Helios", k + 1, (k + 1) / SEEDS)
-    what = "FIFO by SJF, mean completion"
+        progress("Helios", k + 1, (k + 1) / SEEDS)
+    what = "mean JCT, FIFO over SJF"
     lines = [
-        Line(f"Helios, head of line blocks, queueing as in {name}", what, PUBLISHED[name][1], over_runs(found),
+        Line(f"Helios, no backfill, queueing as in {name}", what, PUBLISHED[name][1], over_runs(values),
              near=0.25, why=WHY, counts=False)
-        for name, found in ratios.items()
+        for name, values in ratios.items()
     ]  # fmt: skip
-    return [*lines, Line("Helios, head may be passed", what, PASSING, over_runs(passing), near=0.25, why=WHY,
+    return [*lines, Line("Helios, greedy backfill", what, PASSING, over_runs(passing), near=0.25, why=WHY,
                          counts=False)]  # fmt: skip
 
 
@@ -57,36 +58,36 @@ def _ratios(seed: list[int]) -> dict[str, float]:
     """FIFO by SJF at the load where FIFO queues as published, for each cluster: between loads by straight lines."""
     share, ratio = [0.0], [1.0]
     for load in LOADS:
-        workload = _tasks(seed, load)
-        fifo, sjf = (_completion(workload, order, "strict") for order in ("fifo", "sjf"))
-        # More load can only queue more; chance in one run must not turn the curve round.
-        share.append(max(share[-1], 1 - float(workload.frame["service"].mean()) / fifo))  # type: ignore[arg-type]
+        workload = _jobs(seed, load)
+        fifo, sjf = (_completion(workload, order, "none") for order in ("fifo", "sjf"))
+        # Queueing grows with load; noise in one run must not make the curve fall.
+        share.append(max(share[-1], 1 - float(workload.frame["runtime"].mean()) / fifo))  # type: ignore[arg-type]
         ratio.append(fifo / sjf)
     return {name: float(np.interp(queued, share, ratio)) for name, (queued, _) in PUBLISHED.items()}
 
 
 def _passing(seed: list[int]) -> float:
-    workload = _tasks(seed, max(LOADS))
-    return _completion(workload, "fifo", "skip") / _completion(workload, "sjf", "skip")
+    workload = _jobs(seed, max(LOADS))
+    return _completion(workload, "fifo", "greedy") / _completion(workload, "sjf", "greedy")
 
 
-def _completion(workload: Workload, order: str, discipline: str) -> float:
+def _completion(workload: Workload, order: str, backfill: str) -> float:
     cluster = Cluster.uniform(NODES, GPUS)
-    return float(simulate(workload, cluster, order=order, discipline=discipline).tasks["completion"].mean())  # type: ignore[arg-type]
+    return float(simulate(workload, cluster, order=order, backfill=backfill).jobs["jct"].mean())  # type: ignore[arg-type]
 
 
-def _tasks(seed: list[int], load: float) -> Workload:
+def _jobs(seed: list[int], load: float) -> Workload:
     rng = np.random.default_rng(seed)
     sigma = (2 * math.log(MEAN / MEDIAN)) ** 0.5
-    service = np.minimum(np.ceil(rng.lognormal(math.log(MEDIAN), sigma, TASKS)), LONGEST)
-    need = rng.choice(list(NEEDS), TASKS, p=list(NEEDS.values()))
-    span = float((service * need).sum()) / (load * NODES * GPUS)
-    submit = np.sort(rng.random(TASKS)) * span
+    runtime = np.minimum(np.ceil(rng.lognormal(math.log(MEDIAN), sigma, JOBS)), LONGEST)
+    need = rng.choice(list(NEEDS), JOBS, p=list(NEEDS.values()))
+    span = float((runtime * need).sum()) / (load * NODES * GPUS)
+    submit = np.sort(rng.random(JOBS)) * span
     return Workload.of(
         pl.DataFrame(
             {
                 "submit": submit - submit[0],
-                "service": service,
+                "runtime": runtime,
                 "instances": np.maximum(need // GPUS, 1),
                 "gpu_milli": np.minimum(need, GPUS) * 1000,
             }

@@ -1,4 +1,4 @@
-"""Philly (Microsoft 2017): jobs replayed on their virtual clusters, beside the nodes that were active by minute.
+"""Philly (Microsoft 2017): jobs replayed on their virtual clusters, compared with the active nodes per minute.
 
 It can show whether the simulated cluster is busy when the real one was. It cannot show by how many nodes: the job list
 is a conversion with a part of the jobs (82,248 of 117,325), it does not say which nodes a job had, and 420 nodes were
@@ -15,8 +15,8 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, over_runs
-from fleetlab.studies.validate._busy import busy_nodes, held
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.busy_nodes import allocations, busy_nodes
+from fleetlab.studies.validate.line import Line
 
 FOLDER = "philly"
 GPUS = 8  # of a node
@@ -24,55 +24,55 @@ DAY = 1440  # minutes
 WARM = 7 * 86_400.0  # seconds: jobs older than the list are missing: its first days are too empty
 CAN = (
     "Philly: the list has a part of the jobs and no nodes. It shows whether the simulated cluster is busy when the "
-    "real one was, not by how many nodes; how many are active hangs on how jobs are spread"
+    "real one was, not by how many nodes; the number of active nodes depends on placement"
 )
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Active nodes by minute, simulated and recorded: their level, and whether they rise and fall together."""
-    jobs, cluster, left = _read(data / FOLDER)
+    """Compare simulated and recorded active nodes per minute: their mean, and their correlation."""
+    records, cluster, left = _read(data / FOLDER)
     log = pl.read_csv(data / FOLDER / "philly_node_sequence.csv", try_parse_dates=True).sort("time")
-    zero = jobs["timestamp"].min()
-    workload = Workload.of(_tasks(jobs), source="philly_sia_82k")
+    zero = records["timestamp"].min()
+    workload = Workload.of(_jobs(records), source="philly_sia_82k")
     seconds = (log["time"] - zero).dt.total_seconds().to_numpy().astype(np.float64)
     kept = seconds >= WARM
     recorded = log["active"].cast(pl.Float64).to_numpy()[kept]
     lines = []
-    for place in ("best_fit", "spread"):
-        active = busy_nodes(held(simulate(workload, cluster, place=place)), seconds[kept])
-        lines += _lines(place, recorded, active, seed)
-    return lines, [CAN, f"Philly: {left} jobs are left out, of virtual clusters whose size is not told, or damaged"]
+    for placement in ("best_fit", "spread"):
+        active = busy_nodes(allocations(simulate(workload, cluster, placement=placement)), seconds[kept])
+        lines += _lines(placement, recorded, active, seed)
+    return lines, [CAN, f"Philly: {left} jobs are left out: damaged rows, or virtual clusters of unknown size"]
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, Cluster, int]:
     sizes = pl.read_csv(folder / "philly_vc.csv")
     raw = pl.read_csv(folder / "philly_sia_82k.csv", try_parse_dates=True)
-    jobs = raw.drop_nulls().filter(pl.col("cluster").is_in(sizes["vc"].to_list())).sort("timestamp")
-    # A virtual cluster is a pool of its own: as a GPU type that its jobs ask for.
+    records = raw.drop_nulls().filter(pl.col("cluster").is_in(sizes["vc"].to_list())).sort("timestamp")
+    # A virtual cluster is modeled as a GPU type that its jobs request.
     nodes = [
         {"node": f"{vc}-{k}", "pool": vc, "gpu_type": vc, "gpus": GPUS}
         for vc, count in sizes.iter_rows()
         for k in range(count)
     ]
-    return jobs, Cluster.of(pl.DataFrame(nodes), source="philly_vc"), raw.height - jobs.height
+    return records, Cluster.of(pl.DataFrame(nodes), source="philly_vc"), raw.height - records.height
 
 
-def _tasks(jobs: pl.DataFrame) -> pl.DataFrame:
-    """More GPUs than a node has are a gang of whole nodes, or of one GPU each where that does not add up."""
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs; more GPUs than a node has are a gang of whole nodes, or of single GPUs."""
     count = pl.col("num_gpus")
     whole = (count > GPUS) & (count % GPUS == 0)
     each = pl.when(whole).then(GPUS).when(count > GPUS).then(1).otherwise(count)
-    return jobs.select(
+    return records.select(
         submit=(pl.col("timestamp") - pl.col("timestamp").min()).dt.total_seconds().cast(pl.Float64),
-        service="duration",
+        runtime="duration",
         instances=(count // each).cast(pl.Int32),
         gpu_milli=(each * 1000).cast(pl.Int32),
         gpu_types=pl.concat_list("cluster"),
     )
 
 
-def _lines(place: str, recorded: Floats, active: Floats, seed: int) -> list[Line]:
-    case = f"Philly, {place}"
+def _lines(placement: str, recorded: Floats, active: Floats, seed: int) -> list[Line]:
+    case = f"Philly, {placement}"
     whole = len(recorded) // DAY * DAY
     days = [x[:whole].reshape(-1, DAY).mean(axis=1) for x in (recorded, active)]
     apart = over_runs(_weeks(days[1] - days[0]))
@@ -85,13 +85,13 @@ def _lines(place: str, recorded: Floats, active: Floats, seed: int) -> list[Line
 
 
 def _weeks(days: Floats) -> Floats:
-    """Neighbouring days hang together: means of seven."""
+    """Return means of seven days, because consecutive days are autocorrelated."""
     whole = len(days) // 7 * 7
     return np.asarray(days[:whole].reshape(-1, 7).mean(axis=1))
 
 
 def _correlation(one: Floats, other: Floats, seed: int, draws: int = 1000, block: int = 7) -> Mean:
-    """Pearson's, its error by drawing weeks with replacement."""
+    """Return Pearson's correlation, its error by a block bootstrap over weeks."""
     rng = np.random.default_rng([seed, 17])
     starts = len(one) - block + 1
     drawn = []

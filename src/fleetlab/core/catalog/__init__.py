@@ -1,0 +1,48 @@
+"""Catalogs: one record per order, backfill rule, placement, estimate, sharing mode, resource, wait reason and metric.
+
+Engine constants, help, menus, tables of the guides and validation of input derive from these records.
+"""
+
+from fleetlab.core.catalog.catalog import Catalog
+from fleetlab.core.catalog.metrics import METRICS, Metric
+from fleetlab.core.catalog.policies import (
+    BACKFILLS,
+    ESTIMATES,
+    ORDERS,
+    PLACEMENTS,
+    SHARINGS,
+    SPEEDS,
+    BackfillRule,
+    EstimateRule,
+    OrderRule,
+    PlacementRule,
+    SharingMode,
+    SpeedProfile,
+)
+from fleetlab.core.catalog.reasons import REASONS, WaitReason
+from fleetlab.core.catalog.resources import GPU_AMOUNTS, NODE_AMOUNTS, REQUESTS, RESOURCES, Resource
+
+__all__ = [
+    "BACKFILLS",
+    "ESTIMATES",
+    "GPU_AMOUNTS",
+    "METRICS",
+    "NODE_AMOUNTS",
+    "ORDERS",
+    "PLACEMENTS",
+    "REASONS",
+    "REQUESTS",
+    "RESOURCES",
+    "SHARINGS",
+    "SPEEDS",
+    "BackfillRule",
+    "Catalog",
+    "EstimateRule",
+    "Metric",
+    "OrderRule",
+    "PlacementRule",
+    "Resource",
+    "SharingMode",
+    "SpeedProfile",
+    "WaitReason",
+]

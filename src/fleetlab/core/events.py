@@ -1,0 +1,216 @@
+"""Events: what happens to nodes during a run; and checkpoints, which decide what jobs lose by it.
+
+simulate(workload, cluster, events=[Faults(mtbf=30 * 86400, mttr=3600)], recovery=Recovery(every=600, save=10))
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fleetlab.core.errors import WorkloadError
+from fleetlab.core.names import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Checkpoints: what a job keeps when it loses its nodes, and what that costs.
+
+    A running job writes a checkpoint after every `every` seconds of work, which takes `save` seconds; 0: none, and a
+    failed job starts over. A preempted job writes one more before it stops. Restarting from a checkpoint takes
+    `restart` seconds.
+
+    >>> Recovery(every=600, save=10, restart=30)
+    Recovery(every=600, save=10, restart=30)
+    """
+
+    every: float = 0.0
+    save: float = 0.0
+    restart: float = 0.0
+
+    def __post_init__(self) -> None:
+        _must("Recovery", every=self.every, save=self.save, restart=self.restart)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Random node failures: each node fails every `mtbf` seconds and is down for `mttr` seconds on average.
+
+    Both times are exponential and independent between nodes; of all nodes, or of one pool.
+    """
+
+    mtbf: float
+    mttr: float
+    pool: str | None = None
+
+    def __post_init__(self) -> None:
+        _must("Faults", above=("mtbf",), mtbf=self.mtbf, mttr=self.mttr)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Nodes are down from `begin` to `end`; jobs on them fail."""
+
+    begin: float
+    end: float
+    nodes: Sequence[str] = ()
+    pool: str | None = None
+
+    def __post_init__(self) -> None:
+        _must_last("Outage", self.begin, self.end, self.nodes, self.pool)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Nodes accept no new jobs from `begin` to `end`; running jobs may finish."""
+
+    begin: float
+    end: float
+    nodes: Sequence[str] = ()
+    pool: str | None = None
+
+    def __post_init__(self) -> None:
+        _must_last("Drain", self.begin, self.end, self.nodes, self.pool)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Spot nodes: each node of a pool is reclaimed every `every` seconds on average, and returns after `away` seconds.
+
+    Times between reclaims are exponential. With a `notice` at least as long as a checkpoint takes, jobs write one.
+    """
+
+    pool: str
+    every: float
+    away: float
+    notice: float = 0.0
+
+    def __post_init__(self) -> None:
+        _must("Spot", above=("every",), every=self.every, away=self.away, notice=self.notice)
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """Autoscaling: a pool that grows while jobs wait and shrinks when nodes are idle.
+
+    All but `least` of its nodes start switched off. Every `every` seconds while jobs wait that such a node could run,
+    as many nodes are booted as those jobs need; each is up after `boot` seconds. A node that has been idle for `idle`
+    seconds is switched off, while more than `least` are up and no job waits that it could run.
+    """
+
+    pool: str
+    least: int = 0
+    boot: float = 300.0
+    every: float = 60.0
+    idle: float = 600.0
+
+    def __post_init__(self) -> None:
+        _must("Elastic", above=("every",), least=self.least, boot=self.boot, every=self.every, idle=self.idle)
+
+
+Event = Faults | Outage | Drain | Spot | Elastic
+
+
+def _must(noun: str, *, above: tuple[str, ...] = (), **values: float) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+            msg = f"{noun}: `{name}` is not a number of at least 0: {value!r}"
+            raise WorkloadError(msg, hint="times are seconds")
+        if name in above and value == 0:
+            msg = f"{noun}: `{name}` is 0"
+            raise WorkloadError(msg, hint="a mean time between events must be above 0")
+
+
+def _must_last(noun: str, begin: float, end: float, nodes: Sequence[str], pool: str | None) -> None:
+    _must(noun, begin=begin, end=end)
+    if end < begin:
+        msg = f"{noun}: `end` is before `begin`: {end:g} < {begin:g}"
+        raise WorkloadError(msg, hint="seconds from the first submission")
+    if isinstance(nodes, str):
+        msg = f"{noun}: `nodes` is a list of names, not: {nodes!r}"
+        raise WorkloadError(msg, hint=f"nodes=[{nodes!r}]")
+    if bool(nodes) == (pool is not None):
+        msg = f"{noun}: give either `nodes` or `pool`"
+        raise WorkloadError(msg, hint=f'{noun}(3600, 7200, nodes=["node-0"]) or {noun}(3600, 7200, pool="default")')
+
+
+# -- files and plain values ------------------------------------------------------------------------------------------
+
+EVENTS: dict[str, type[Any]] = {"faults": Faults, "outage": Outage, "drain": Drain, "spot": Spot, "elastic": Elastic}
+HINT = "[[faults]] on a line, then mtbf = 2592000 and mttr = 3600; and [recovery] with every, save, restart"
+
+
+def from_toml(path: Path | str) -> tuple[tuple[Event, ...], Recovery | None]:
+    """Read `[[faults]]`, `[[outage]]`, `[[drain]]`, `[[spot]]` and `[[elastic]]` entries, and `[recovery]`."""
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        msg = f"cannot read the events file: {path}: {e.strerror}"
+        raise WorkloadError(msg, hint=HINT) from None
+    except (ValueError, RecursionError) as e:
+        msg = f"{path.name}: not TOML: {e}"
+        raise WorkloadError(msg, hint=HINT) from None
+    if unknown := [name for name in tables if name not in (*EVENTS, "recovery")]:
+        msg = f"{path.name}: no such event: `{unknown[0]}`"
+        raise WorkloadError(msg, hint=f"choose from {', '.join(f'[[{n}]]' for n in EVENTS)} and [recovery]")
+    events = tuple(
+        from_values(EVENTS[name], entry, path.name) for name in EVENTS for entry in _entries(tables, name, path.name)
+    )
+    return events, from_values(Recovery, tables["recovery"], path.name) if "recovery" in tables else None
+
+
+def _entries(tables: dict[str, Any], name: str, source: str) -> list[Any]:
+    entries = tables.get(name, [])
+    if not isinstance(entries, list):
+        msg = f"{source}: `{name}` needs double brackets: [[{name}]]"
+        raise WorkloadError(msg, hint=HINT)
+    return entries
+
+
+def from_values(noun: type[Any], entry: Any, source: str) -> Any:  # noqa: ANN401  anything until it is checked
+    """Build an event or a recovery from a table of its fields."""
+    known, kind = {f.name: f for f in fields(noun)}, noun.__name__.lower()
+    if not isinstance(entry, Mapping) or (unknown := [key for key in entry if key not in known]):
+        what = f"`{unknown[0]}`" if isinstance(entry, Mapping) else repr(entry)
+        msg = f"{source}: no such key of {kind}: {what}"
+        raise WorkloadError(msg, hint=f"choose from {', '.join(known)}")
+    for key, value in entry.items():
+        expected = (list, tuple) if key == "nodes" else str if key == "pool" else (int, float)
+        if not isinstance(value, expected) or isinstance(value, bool):
+            msg = f"{source}: invalid `{key}` of {kind}: {value!r}"
+            raise WorkloadError(msg, hint="times are seconds, as numbers; pools and nodes are names in quotes")
+    try:
+        return noun(**entry)
+    except TypeError as e:
+        msg = f"{source}: {kind} is not complete: {str(e).split('missing ')[-1]}"
+        raise WorkloadError(msg, hint=f"it takes {', '.join(known)}") from None
+
+
+def to_values(event: Event) -> dict[str, Any]:
+    """Return an event as plain values: its kind under `event`, and the fields that differ from their defaults.
+
+    >>> to_values(Faults(86400, 60))
+    {'event': 'faults', 'mtbf': 86400, 'mttr': 60}
+    """
+    values = {k: list(v) if isinstance(v, tuple | list) else v for k, v in asdict(event).items()}
+    return {"event": type(event).__name__.lower()} | {k: v for k, v in values.items() if v not in (None, [])}
+
+
+def from_list(entries: Sequence[Any], source: str = "events") -> tuple[Event, ...]:
+    """Take events as objects, or as the plain values of `to_values`."""
+    events: list[Event] = []
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            kind = lookup("event", str(entry.get("event")), EVENTS, error=WorkloadError)
+            events.append(from_values(EVENTS[kind], {k: v for k, v in entry.items() if k != "event"}, source))
+        elif isinstance(entry, Event):
+            events.append(entry)
+        else:
+            msg = f"{source}: not an event: {entry!r}"
+            raise WorkloadError(msg, hint=f"choose from {', '.join(noun.__name__ for noun in EVENTS.values())}")
+    return tuple(events)

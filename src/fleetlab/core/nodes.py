@@ -1,0 +1,150 @@
+"""Edits of a table of nodes, as a few words say: `T4 +20`, `-10%`, `T4 400`, `T4 +20, V100 -25%`."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleetlab.core.errors import WorkloadError
+from fleetlab.core.names import clip, lookup
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A pool or GPU type, then +N, -N or a percentage; or, after a space or a colon, how many nodes it shall have.
+EDIT = re.compile(
+    r"(?:(?P<pool>\S.*?)(?:\s+|\s*:\s*|(?=\s*[+-])))?(?P<sign>[+-])?\s*(?P<count>\d{1,9}(?:\.\d{1,6})?)\s*(?P<percent>%)?"
+)
+HINT = "such as `+10%`, `T4 +20`, `T4 400`, or `T4 +20, V100 -25%`"
+MOST = 1_000_000
+CPU_ONLY = "CPU-only"  # the name of all nodes without a GPU
+
+
+class Edit(NamedTuple):
+    """One edit: of a pool or GPU type, or of all nodes in proportion."""
+
+    pool: str | None
+    sign: str  # + or -; empty: the number of nodes
+    number: str
+    percent: bool
+
+    def __str__(self) -> str:
+        return f"{self.pool + ' ' if self.pool else ''}{self.sign}{self.number}{'%' if self.percent else ''}"
+
+    def size(self, nodes: int) -> int:
+        """Return how many of so many nodes there are afterwards."""
+        by = float(self.number)
+        if not self.sign:
+            return int(by)
+        by = by if self.sign == "+" else -by
+        return nodes + (round(nodes * by / 100) if self.percent else int(by))
+
+
+def parse(text: str) -> tuple[Edit, ...]:
+    """Read edits separated by commas; no text, no edits.
+
+    >>> [str(edit) for edit in parse("T4 +20, V100 -25%,P100:4")]
+    ['T4 +20', 'V100 -25%', 'P100 4']
+    """
+    return tuple(_edit(part.strip(), text) for part in text.split(",")) if text.strip() else ()
+
+
+def _edit(part: str, text: str) -> Edit:
+    match = EDIT.fullmatch(part)
+    found = match and Edit(match["pool"], match["sign"] or "", match["count"], bool(match["percent"]))
+    whole = found and (found.percent or "." not in found.number)
+    if not found or not whole or (found.percent and not found.sign) or (not found.sign and not found.pool):
+        msg = f"not an edit of nodes: `{clip(text)}`"
+        raise WorkloadError(msg, hint=HINT)
+    return found
+
+
+def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
+    """Return the nodes after all edits: the kinds of nodes in a pool change in proportion, and go to the end."""
+    for edit in edits:
+        mask = chosen(nodes, edit.pool)
+        size = edit.size(int(mask.sum()))
+        if size < (0 if mask.sum() < nodes.height else 1) or size > MOST:
+            msg = f"{mask.sum():,} nodes{f' of {edit.pool}' if edit.pool else ''} cannot become: {size:,}"
+            raise WorkloadError(msg, hint=HINT)
+        nodes = _unique_names(_resized(nodes, mask, size))
+    return nodes
+
+
+def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
+    """Return which nodes are in the pool, or have the GPU type, of that name; `CPU-only` are those without a GPU."""
+    import polars as pl
+
+    if pool is None:
+        return pl.repeat(value=True, n=nodes.height, eager=True, dtype=pl.Boolean)
+    mask = ((nodes["pool"] == pool) | (nodes["gpu_type"] == pool)).fill_null(value=False)
+    if pool == CPU_ONLY:
+        mask = nodes["gpus"] == 0
+    if not mask.any():
+        names = sorted({*nodes["pool"], *nodes["gpu_type"].drop_nulls()} - {"default"})
+        lookup("pool or GPU type", pool, names, error=WorkloadError)
+    return mask
+
+
+def scaled(nodes: pl.DataFrame, factor: float | Fraction, pool: str | None) -> pl.DataFrame:
+    """Return a pool, or all pools, scaled by a factor: each kind of node in proportion, rounded up to at least one."""
+    import polars as pl
+
+    mask = chosen(nodes, pool)
+    parts = [nodes.filter(~mask)]
+    for part in _kinds(nodes.filter(mask)):
+        again = _cycle(part, max(1, math.ceil(part.height * factor - 1e-9)))
+        parts.append(again.with_columns(node=pl.format("{}#{}", "node", pl.int_range(pl.len()))))
+    return pl.concat(parts)
+
+
+def proportional(total: int, weights: list[int]) -> list[int]:
+    """Split a whole number in proportion to weights; what is left goes to the largest remainders.
+
+    >>> proportional(10, [1, 1, 1]), proportional(3, [4, 2])
+    ([4, 3, 3], [2, 1])
+    """
+    exact = [weight * total / sum(weights) for weight in weights]
+    sizes = [math.floor(size + 1e-9) for size in exact]
+    by_remainder = sorted(range(len(sizes)), key=lambda k: sizes[k] - exact[k])
+    for k in by_remainder[: total - sum(sizes)]:
+        sizes[k] += 1
+    return sizes
+
+
+def _resized(nodes: pl.DataFrame, mask: pl.Series, size: int) -> pl.DataFrame:
+    import polars as pl
+
+    kinds = _kinds(nodes.filter(mask))
+    sizes = proportional(size, [part.height for part in kinds])
+    parts = [nodes.filter(~mask)]
+    for part, count_ in zip(kinds, sizes, strict=True):
+        turn = pl.int_range(pl.len()) // part.height
+        name = pl.when(turn > 0).then(pl.format("{}#{}", "node", turn)).otherwise("node").cast(pl.String)
+        parts.append(_cycle(part, count_).with_columns(node=name))
+    return pl.concat(parts)
+
+
+def _kinds(nodes: pl.DataFrame) -> list[pl.DataFrame]:
+    return nodes.partition_by([c for c in nodes.columns if c != "node"], maintain_order=True)
+
+
+def _cycle(part: pl.DataFrame, size: int) -> pl.DataFrame:
+    """Return the first `size` rows, starting over where there are not enough."""
+    return part[[k % part.height for k in range(size)]]
+
+
+def _unique_names(nodes: pl.DataFrame) -> pl.DataFrame:
+    """Rename nodes whose name two edits have added."""
+    import polars as pl
+
+    if nodes["node"].n_unique() == nodes.height:
+        return nodes
+    names: dict[str, None] = {}
+    for name in nodes["node"]:
+        free = next(n for k in count() if (n := f"{name}+{k}" if k else name) not in names)
+        names[free] = None
+    return nodes.with_columns(node=pl.Series(list(names)))

@@ -1,0 +1,110 @@
+"""A scheduling policy: queue order, backfill, placement, and what else a scheduler decides by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
+from fleetlab.core.errors import PolicyError
+from fleetlab.core.events import Recovery
+from fleetlab.core.words import POLICY, WORDS, check, plain, shorthand, text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy:
+    """How a cluster schedules; every field has the default of its word.
+
+    >>> Policy(order="sjf", backfill="easy")
+    <Policy sjf, easy>
+    """
+
+    order: Any = "fifo"  # a name, MODULE:NAME, or a function
+    backfill: str = "greedy"
+    placement: Any = "best_fit"  # a name, MODULE:NAME, or a function
+    estimate: Any = "oracle"  # a name, or a column of seconds
+    sharing: str = "fractional"
+    preemption: bool = False
+    quota: float | Mapping[str, float] | None = None
+    recovery: Recovery | None = None
+    speed: Any = None  # a name, a file, or a profile
+    weights: tuple[float, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name in POLICY:
+            object.__setattr__(self, name, WORDS[name].read(getattr(self, name)))
+        if self.preempts and BACKFILLS[self.backfill].reserves:
+            msg = f"preemption cannot be combined with reservations: backfill `{self.backfill}`"
+            others = [rule.name for rule in BACKFILLS if not rule.reserves]
+            raise PolicyError(msg, hint=f"preemption works with backfill {' and '.join(others)}")
+        if self.speed is not None and not SHARINGS[self.sharing].needs_speed:
+            msg = f"a speed profile has no effect with sharing `{self.sharing}`"
+            raise PolicyError(
+                msg, hint=f"choose sharing {', '.join(SHARINGS.where('needs_speed'))}, or leave speed out"
+            )
+
+    @classmethod
+    def of(cls, policy: Policy | str, **words: Any) -> Policy:  # noqa: ANN401
+        """Take a policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, and change some of its words."""
+        if isinstance(policy, str):
+            found = shorthand(policy)
+            check(found, POLICY)
+            policy = cls(**found)  # type: ignore[arg-type]
+        return policy.replace(**words)
+
+    @property
+    def preempts(self) -> bool:
+        """Whether running jobs may be preempted, as asked for or by the order itself."""
+        return self.preemption or (self.order in ORDERS and ORDERS[self.order].preemptive)
+
+    def replace(self, **words: Any) -> Policy:  # noqa: ANN401
+        """Return the policy with other values for some words."""
+        check(words, POLICY)
+        return replace(self, **words) if words else self
+
+    def words(self) -> dict[str, Any]:
+        """Return the words that differ from their defaults, as plain values."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: plain(v) for name in POLICY if not _is_default(v := values[name], WORDS[name].default)}
+
+    @property
+    def title(self) -> str:
+        """What differs from the defaults, for a legend; a policy of defaults names its main parts."""
+        return title(self.words()) or ", ".join((self.order, self.backfill, self.placement))
+
+    def __repr__(self) -> str:
+        return f"<Policy {self.title}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and all(
+            _is_default(getattr(self, name), getattr(other, name)) for name in POLICY
+        )
+
+    def __hash__(self) -> int:
+        return hash(str(self.words()))
+
+
+def _is_default(value: object, default: object) -> bool:
+    """Whether two values are equal; columns are compared as a whole."""
+    if hasattr(value, "equals"):
+        return hasattr(default, "equals") and bool(value.equals(default))
+    return not hasattr(default, "equals") and bool(value == default)
+
+
+def title(words: Mapping[str, Any]) -> str:
+    """Return words as a legend has them: names of rules alone, other values after their word.
+
+    >>> title({"order": "sjf", "backfill": "none", "load": 1.2, "preemption": True})
+    'sjf, no backfill, load 1.2, preemption'
+    """
+    return ", ".join(_titled(name, value) for name, value in words.items())
+
+
+def _titled(name: str, value: Any) -> str:  # noqa: ANN401
+    if value is True:
+        return name
+    if value == "none":
+        return f"no {name}"
+    bare = name in ("order", "backfill", "placement", "sharing")
+    return str(value) if bare else f"{name} {text(value)}"

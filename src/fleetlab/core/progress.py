@@ -1,0 +1,11 @@
+"""How a long computation reports its progress: what is counted, how many are done, and which fraction of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, float], None]
+
+
+def silent(what: str, count: int, fraction: float) -> None:
+    """Report nothing: the default."""

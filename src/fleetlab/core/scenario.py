@@ -1,0 +1,423 @@
+"""A scenario: a workload on a cluster under a policy. Every verb takes one.
+
+The command line, a study file, the address of a page and the settings of a saved result are spellings of it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from importlib import import_module
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from urllib.parse import parse_qsl, urlencode
+
+from fleetlab.core import events, toml
+from fleetlab.core.catalog import ESTIMATES, SPEEDS
+from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
+from fleetlab.core.events import Event
+from fleetlab.core.names import clip, lookup
+from fleetlab.core.policy import Policy, title
+from fleetlab.core.prices import Prices
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.words import POLICY, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from fleetlab.core.cluster import Cluster
+    from fleetlab.core.speed import Speed
+    from fleetlab.core.trace import Trace
+    from fleetlab.core.workload import Workload
+
+BUILTIN = "builtin"
+OWN = ("nodes", "load", "events", "prices", "seed", "until")  # the words of a scenario itself
+ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
+LONGEST = 8_000  # characters of an address
+
+
+def open_trace(name: str, progress: Progress = silent) -> Trace:
+    """Open `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED`, or the folder of a saved trace."""
+    from fleetlab.core.trace import Trace
+
+    if name.split(":")[0] != BUILTIN:
+        return Trace.load(name)
+    # The synthesizer is in another room, which this one may not import: it is called by name.
+    made: Trace = import_module("fleetlab.traces.builtin").open_trace(name, progress)
+    return made
+
+
+class Data:
+    """The jobs and nodes of a scenario, opened on first use and shared by its variations."""
+
+    def __init__(
+        self, trace: Trace | Workload | str, cluster: Cluster | str | None = None, name: str | None = None
+    ) -> None:
+        self.name = name or _name_of(trace)
+        self.cluster_name = cluster if isinstance(cluster, str) else None
+        self._trace, self._cluster = trace, cluster
+
+    def open(self, progress: Progress = silent) -> Trace:
+        """Return the trace; a workload alone is one with nothing else in it."""
+        from fleetlab.core.result import Provenance
+        from fleetlab.core.trace import Trace
+        from fleetlab.core.workload import Workload
+
+        if isinstance(self._trace, str):
+            self._trace = open_trace(self._trace, progress)
+        elif isinstance(self._trace, Workload):
+            self._trace = Trace(self._trace, Provenance("of", self._trace.source))
+        return self._trace
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster of the trace, or the one in its place."""
+        from fleetlab.core.cluster import Cluster
+
+        if isinstance(self._cluster, str):
+            return Cluster.from_toml(self._cluster)
+        found = self._cluster or self.open().cluster
+        if found is None:
+            msg = f"the trace has no cluster: {self.name or self.open().workload.source}"
+            raise TraceError(msg, hint="--cluster FILE.toml, or cluster=Cluster.uniform(…), gives it one")
+        return found
+
+    @property
+    def own_cluster(self) -> bool:
+        """Whether the name of the trace does not tell the cluster."""
+        return self.name is None or self._cluster is not None
+
+    def with_cluster(self, cluster: Cluster | str | None) -> Data:
+        """Return the same jobs on another cluster."""
+        return Data(self._trace, cluster, self.name)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """What tells data without a name from others: digests of its content."""
+        found = {}
+        if self.name is None:
+            found["trace"] = _digest(self.open().workload.frame)
+        if self.cluster_name is None and self.own_cluster:
+            found["cluster"] = _digest(self.cluster.frame)
+        return found
+
+
+def _name_of(trace: Trace | Workload | str) -> str | None:
+    if isinstance(trace, str):
+        return trace
+    tables = getattr(trace, "scratch", None)  # a saved trace reads its large tables from its folder
+    return str(tables.parent) if isinstance(tables, Path) else None
+
+
+def _digest(frame: pl.DataFrame) -> str:
+    import polars as pl
+
+    # The codes of categories depend on what was read before: text does not.
+    plain_frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rechunk()
+    buffer = BytesIO()
+    plain_frame.write_ipc(buffer, compression="uncompressed")
+    return sha256(buffer.getvalue()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scenario:
+    """A workload on a cluster under a policy; build one with `Scenario.of`.
+
+    >>> base = Scenario.of("builtin:2000", backfill="easy")
+    >>> base.vary(order=["fifo", "sjf"], load=[1.0, 1.2])[-1]
+    <Scenario builtin:2000: sjf, easy, load 1.2>
+    """
+
+    data: Data
+    policy: Policy = field(default_factory=Policy)
+    nodes: str = ""
+    load: float = 1.0
+    events: tuple[Event, ...] = ()
+    prices: Prices | None = None
+    seed: int = 0
+    until: float | None = None
+
+    @classmethod
+    def of(cls, source: ScenarioLike, cluster: Cluster | str | Path | None = None, **words: Unpack[Words]) -> Scenario:
+        """Build a scenario from a trace, a workload, or the name of a trace; or change one.
+
+        Parameters
+        ----------
+        source
+            A `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`, or a `Scenario`.
+        cluster
+            A `Cluster` or a TOML file in place of the cluster of the trace.
+        words
+            The other words, as `fleetlab.core.words.WORDS` lists them: order, backfill, load, …
+
+        """
+        given: dict[str, Any] = dict(words)
+        if cluster is not None:
+            given["cluster"] = cluster
+        if isinstance(source, Scenario):
+            return source.replace(**given)
+        if not isinstance(source, str | Path) and not hasattr(source, "frame") and not hasattr(source, "workload"):
+            msg = f"not a scenario, a trace, a workload or the name of a trace: {clip(repr(source))}"
+            raise WorkloadError(msg, hint="Trace.load(FOLDER), a folder, `builtin`, or a Workload and a Cluster")
+        return cls(Data(str(source) if isinstance(source, Path) else source)).replace(**given)
+
+    def replace(self, **words: Any) -> Scenario:  # noqa: ANN401
+        """Return the scenario with other values for some words, its policy's too; or with another `policy`."""
+        check(words, (*WORDS, "policy"))
+        if isinstance(words.get("events"), str | Path) and not str(words["events"]).lstrip().startswith("["):
+            words["events"], recovery = events.from_toml(words["events"])  # the file may have checkpoints too
+            words = ({"recovery": recovery} if recovery else {}) | words
+        changes: dict[str, Any] = {name: WORDS[name].read(words[name]) for name in OWN if name in words}
+        if "trace" in words:
+            source, cluster = WORDS["trace"].read(words["trace"]), self.data.cluster_name
+            changes["data"] = Data(source, cluster)
+        if "cluster" in words:
+            changes["data"] = changes.get("data", self.data).with_cluster(WORDS["cluster"].read(words["cluster"]))
+        policy = Policy.of(words.get("policy", self.policy), **{k: v for k, v in words.items() if k in POLICY})
+        made = replace(self, policy=policy, **changes)
+        if isinstance(policy.estimate, str) and policy.estimate not in ESTIMATES:
+            _ = made.estimate  # a series of the trace, or a mistake
+        return made
+
+    def vary(self, **axes: Iterable[Any]) -> tuple[Scenario, ...]:
+        """Return every combination of the values of some words; the first has the first values."""
+        lists = [[values] if isinstance(values, str) else list(values) for values in axes.values()]
+        return tuple(self.replace(**dict(zip(axes, values, strict=True))) for values in product(*lists))
+
+    def on(self, workload: Workload, rows: NDArray[np.int64] | None = None) -> Scenario:
+        """Return the scenario with other jobs: those of the given rows, where its estimate is a column."""
+        data = Data(workload, self.data.cluster)
+        estimate = self.estimate
+        if not isinstance(estimate, str):
+            estimate = estimate if rows is None else estimate.gather(rows)
+        return replace(self, data=data, load=1.0, policy=self.policy.replace(estimate=estimate))
+
+    def bind(self, trace: Trace, cluster: Cluster | None = None) -> Scenario:
+        """Return the same scenario, under the same names, with its data at hand."""
+        data = Data(trace, cluster or self.data.cluster_name, self.data.name)
+        data.cluster_name = self.data.cluster_name
+        return replace(self, data=data)
+
+    # -- what verbs take ---------------------------------------------------------------------------------------------
+
+    def open(self, progress: Progress = silent) -> Scenario:
+        """Open the trace now, reporting progress."""
+        self.data.open(progress)
+        return self
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that the jobs are from."""
+        return self.data.open()
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The jobs, at the load of the scenario."""
+        return self.trace.workload.at_load(self.load)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The nodes, edits included."""
+        return self.data.cluster.with_nodes(self.nodes)
+
+    @cached_property
+    def estimate(self) -> str | pl.Series:
+        """The name of a built-in estimate, or a column of seconds, one per job."""
+        name = self.policy.estimate
+        if isinstance(name, str):
+            return name if name in ESTIMATES else self._series(name)
+        if len(name) != len(self.trace.workload):
+            msg = f"an estimate has one value per job: {len(name):,} values for {len(self.trace.workload):,} jobs"
+            raise PolicyError(msg, hint="null where nothing is known of a job: its true runtime is used")
+        return name  # type: ignore[no-any-return]
+
+    def _series(self, name: str) -> pl.Series:
+        import polars as pl
+
+        series = self.trace.series
+        names = (*ESTIMATES.names, *series)
+        lookup("estimate", name, names, hint=f"choose from {', '.join(names)}; or one number of seconds per job")
+        table, job = series[name].collect(), self.trace.workload.frame.columns[0]
+        if not {job, "seconds"} <= set(table.columns):
+            msg = f"the series `{name}` has no seconds per job, but the columns: {table.columns}"
+            raise TraceError(msg, hint=f"an estimate is a series with the columns {job} and seconds")
+        jobs = self.trace.workload.frame.select(job)
+        return jobs.join(table, on=job, how="left", maintain_order="left")["seconds"].cast(pl.Float64)
+
+    @cached_property
+    def speed(self) -> Speed | None:
+        """The speed profile of the policy, where it names or has one."""
+        from fleetlab.core.speed import Speed
+
+        named = self.policy.speed
+        if not isinstance(named, str):
+            return named  # type: ignore[no-any-return]
+        return Speed.named(named) if named in SPEEDS or not named.endswith(".json") else Speed.load(named)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def changes(self) -> dict[str, Any]:
+        """Return the words that differ from their defaults, without the trace and the cluster, as plain values."""
+        own = {name: v for name in OWN if (v := getattr(self, name)) != WORDS[name].default}
+        return self.policy.words() | {name: plain(v) for name, v in own.items()}
+
+    @property
+    def title(self) -> str:
+        """What differs from the defaults, for a legend; a scenario of defaults names the main parts of its policy."""
+        cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
+        return title(self.changes() | cluster) or self.policy.title
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self._source()}: {self.title}>"
+
+    def _source(self) -> str:
+        return self.data.name or self.trace.workload.source
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of everything that decides a result: the same for the same scenario, in every process."""
+        words = self.changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
+        for name, value in words.items():
+            if isinstance(value, Opaque):
+                held = getattr(self.policy, name)
+                words[name] = _digest(held.to_frame()) if name == "estimate" else fingerprint(held)
+        canonical = json.dumps(_numbers(words), sort_keys=True, separators=(",", ":"))
+        return sha256(canonical.encode()).hexdigest()[:32]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    # -- spellings ---------------------------------------------------------------------------------------------------
+
+    def words(self) -> dict[str, Any]:
+        """Return the scenario as a flat table of plain values: the settings of a saved result."""
+        data = self.data
+        names = {"trace": data.name or Opaque(self.trace.workload.source)}
+        if data.own_cluster:
+            names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
+        usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
+        return names | usual | self.changes()
+
+    @classmethod
+    def of_words(cls, words: Mapping[str, Any]) -> Scenario:
+        """Build a scenario from its words; undo `words`."""
+        given = dict(words)
+        if not isinstance(trace := given.pop("trace", None), str):
+            msg = "a scenario needs a `trace`"
+            raise WorkloadError(msg, hint="the folder of a saved trace, or builtin, builtin:JOBS, builtin:JOBS:SEED")
+        return cls.of(trace, **given)
+
+    def to_toml(self) -> str:
+        """Return the scenario as a TOML file: the words that differ from their defaults."""
+        return toml.dumps(self._exact())
+
+    @classmethod
+    def from_toml(cls, path: Path | str) -> Scenario:
+        """Read a TOML file of words; the files it names are looked for beside it."""
+        path = Path(path)
+        try:
+            words = tomllib.loads(path.read_text("utf-8"))
+        except OSError as e:
+            msg = f"cannot read the scenario: {path}: {e.strerror}"
+            raise WorkloadError(msg, hint='trace = "builtin:20000" on a line, then order = "sjf" and so on') from None
+        except (ValueError, RecursionError) as e:
+            msg = f"{path.name}: not TOML: {e}"
+            raise WorkloadError(msg, hint='trace = "builtin:20000" on a line, then order = "sjf" and so on') from None
+        return cls.of_words(beside(words, path.parent))
+
+    def to_query(self) -> str:
+        """Return the scenario as the query of an address: the words that differ from their defaults.
+
+        >>> Scenario.of("builtin:2000", order="sjf", load=1.2).to_query()
+        'trace=builtin%3A2000&order=sjf&load=1.2'
+        """
+        return urlencode([(name, text(value)) for name, value in self._exact().items()])
+
+    @classmethod
+    def from_query(cls, query: str, *, trace: Trace | str | None = None, local: bool = True) -> Scenario:
+        """Read the query of an address; `local=False` refuses what names files or code of this machine.
+
+        `trace` is the trace of a query that names none, or that may not open what it names.
+        """
+        words = query_words(query, local=local, trace=trace is None)
+        return cls.of_words(words) if trace is None else cls.of(trace, **words)
+
+    def _exact(self) -> dict[str, Any]:
+        words = self.words()
+        return exact({k: v for k, v in words.items() if k not in ALWAYS or k in self.changes()})
+
+
+ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
+
+
+def query_pairs(query: str) -> list[tuple[str, str]]:
+    """Split the query of an address into names and values, or say what is wrong with it."""
+    if len(query) > LONGEST:
+        msg = f"an address has at most {LONGEST:,} characters, not {len(query):,}"
+        raise WorkloadError(msg)
+    try:
+        return parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200, errors="strict")
+    except ValueError:
+        msg = f"not the query of an address: `{clip(query)}`"
+        raise WorkloadError(msg, hint="WORD=VALUE separated by &, such as order=sjf&load=1.2") from None
+
+
+def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[str, Any]:
+    """Return the words of an address as text, its `trace` too or not, or say what is wrong with it."""
+    pairs = query_pairs(query)
+    check(name for name, _ in pairs)
+    words = {name: value for name, value in pairs if trace or name != "trace"}
+    if len(dict(pairs)) < len(pairs):
+        msg = f"a word is given twice: `{clip(query)}`"
+        raise WorkloadError(msg, hint="one value per word; edits of nodes are separated by commas: T4 +20, V100 -25%")
+    for name, value in words.items():
+        if not local and names_local(name, value):
+            msg = f"`{name}` of an address may not name a file or code: `{clip(value)}`"
+            raise WorkloadError(msg, hint="choose a built-in value, or run it on the command line")
+    return words
+
+
+def names_local(name: str, value: str) -> bool:
+    """Whether the text of a word names a file or code of the machine that reads it."""
+    word = WORDS[name]
+    if word.menu is not None:
+        return value not in word.menu and (":" in value or (word.local and bool(value)))
+    if name == "trace":
+        return value.split(":")[0] != BUILTIN
+    if name == "cluster":
+        return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
+    return word.local and bool(value) and not value.lstrip().startswith(("{", "["))
+
+
+def beside(words: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the words with the files that they name looked for in a folder."""
+    return {name: _beside(name, value, folder) for name, value in words.items()}
+
+
+def _beside(name: str, value: Any, folder: Path) -> Any:  # noqa: ANN401
+    if not (name in WORDS and WORDS[name].local and isinstance(value, str) and value):
+        return value
+    inline = value.lstrip().startswith(("{", "["))
+    named = (name == "trace" and value.split(":")[0] == BUILTIN) or (name == "speed" and not value.endswith(".json"))
+    return value if inline or named else str(folder / value)
+
+
+def _numbers(value: Any) -> Any:  # noqa: ANN401
+    """Return plain values with every number as a float: 16 and 16.0 are the same."""
+    if isinstance(value, Mapping):
+        return {k: _numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_numbers(v) for v in value]
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return float(value) if whole else value

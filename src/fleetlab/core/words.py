@@ -1,0 +1,403 @@
+"""The words of a scenario: one table, from which options, study files, addresses, help and checks derive.
+
+A word has the same name, default and help everywhere. `read` takes what a person or a file gives (text, numbers,
+tables, or the objects themselves) and returns the checked value; `plain` turns that into what JSON and TOML can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from fleetlab.core import events, nodes
+from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS, SPEEDS, Catalog
+from fleetlab.core.durations import HINT as DURATIONS
+from fleetlab.core.durations import in_seconds
+from fleetlab.core.errors import FleetlabError, PolicyError, WorkloadError
+from fleetlab.core.events import Event, Recovery
+from fleetlab.core.names import clip, lookup
+from fleetlab.core.prices import Prices
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fleetlab.core.speed import Speed
+
+Rank = Callable[..., float]
+LOADS = (0.001, 1000.0)
+
+
+class Words(TypedDict, total=False):
+    """The keyword arguments that build a scenario from a trace and a cluster, the same for every verb."""
+
+    nodes: str
+    load: float
+    order: str | Rank
+    backfill: str
+    placement: str | Rank
+    estimate: str | Sequence[float] | pl.Series
+    sharing: str
+    speed: Speed | str | Path | None
+    preemption: bool
+    quota: float | Mapping[str, float] | None
+    recovery: Recovery | Mapping[str, float] | None
+    events: Sequence[Event] | str | Path
+    weights: Sequence[float]
+    prices: Prices | Mapping[str, Any] | str | Path | None
+    seed: int
+    until: float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word: where it belongs, its default, its help, and how it is read."""
+
+    name: str
+    noun: Literal["data", "policy", "scenario"]
+    default: Any
+    help: str
+    read: Callable[[Any], Any]
+    menu: Catalog[Any] | None = None  # the built-in values, where it has a catalog
+    local: bool = False  # its text may name a file: refused where the text comes from another machine
+
+
+# -- how values are read ---------------------------------------------------------------------------------------------
+
+
+def _choice(catalog: Catalog[Any]) -> Callable[[Any], str]:
+    return lambda value: lookup(catalog.kind, value, catalog.names)
+
+
+def _ranking(catalog: Catalog[Any]) -> Callable[[Any], Any]:
+    """Read a built-in name, MODULE:NAME, or a function or decorated policy."""
+    kind = catalog.kind
+    hint = f"choose from {', '.join(catalog.names)}; or MODULE:NAME of your own, made with `@{kind}`"
+
+    def read(value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, str):
+            if not callable(value):
+                msg = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}: {value!r}"
+                raise PolicyError(msg, hint=hint)
+            return _spelling(value) if _spelling(value) in catalog else value
+        if ":" not in value:
+            return lookup(kind, value, catalog.names, hint=hint)
+        module, _, name = value.partition(":")
+        if not module.replace(".", "_").isidentifier() or not name.isidentifier() or module.endswith(".py"):
+            msg = f"a policy of your own is named MODULE:NAME, not: `{clip(value)}`"
+            own = f"{Path(module).stem or 'my_module'}:{name or 'mine'}"
+            raise PolicyError(msg, hint=f"as you would import it, without `.py` and from the current folder: `{own}`")
+        return value
+
+    return read
+
+
+def _estimate(value: Any) -> Any:  # noqa: ANN401
+    """Read a name (built in, or a series of the trace), or one number of seconds per job."""
+    if isinstance(value, str) and value:
+        return value
+    import polars as pl
+
+    try:
+        column = pl.Series("estimate", value, dtype=pl.Float64, strict=False)
+    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        msg = f"not an estimate: {clip(repr(value))}"
+        raise PolicyError(
+            msg, hint=f"choose from {', '.join(ESTIMATES.names)}, or one number of seconds per job"
+        ) from None
+    if (bad := column.is_nan() | column.is_infinite() | (column < 0)).any():
+        msg = f"an estimate is a number of seconds, not below 0: {column.filter(bad)[0]}"
+        raise PolicyError(msg, hint="null where nothing is known of a job: its true runtime is used")
+    return column
+
+
+def _number(name: str, low: float, high: float, hint: str) -> Callable[[Any], float]:
+    def read(value: Any) -> float:  # noqa: ANN401
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not low <= number <= high:
+            msg = f"{name} is a number from {low:g} to {high:g}, not: {clip(repr(value))}"
+            raise WorkloadError(msg, hint=hint)
+        return number
+
+    return read
+
+
+def _seed(value: Any) -> int:  # noqa: ANN401
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
+        msg = f"a seed is a whole number from 0 up, not: {clip(repr(value))}"
+        raise WorkloadError(msg, hint="seed=1")
+    return int(text)
+
+
+def _until(value: Any) -> float | None:  # noqa: ANN401
+    if value is None or value == "":
+        return None
+    seconds = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
+    if not math.isfinite(seconds):
+        msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
+        raise WorkloadError(msg, hint=DURATIONS)
+    return seconds
+
+
+def _flag(value: Any) -> bool:  # noqa: ANN401
+    if isinstance(value, bool):
+        return value
+    if value not in ("true", "false"):
+        msg = f"preemption is true or false, not: {clip(repr(value))}"
+        raise PolicyError(msg)
+    return bool(value == "true")
+
+
+def _nodes(value: Any) -> str:  # noqa: ANN401
+    if not isinstance(value, str):
+        msg = f"not an edit of nodes: {clip(repr(value))}"
+        raise WorkloadError(msg, hint=nodes.HINT)
+    return ", ".join(map(str, nodes.parse(value)))
+
+
+def _table(value: Any, what: str) -> Any:  # noqa: ANN401
+    """Read text that holds a table: JSON, or NAME=NUMBER separated by commas."""
+    if not isinstance(value, str):
+        return value
+    try:
+        if value.lstrip().startswith(("{", "[")):
+            return json.loads(value)
+        return {name.strip(): float(number) for part in value.split(",") for name, number in [part.split("=")]}
+    except (ValueError, RecursionError):
+        msg = f"not {what}: `{clip(value)}`"
+        raise WorkloadError(msg, hint="NAME=NUMBER separated by commas, or JSON") from None
+
+
+def _quota(value: Any) -> float | dict[str, float] | None:  # noqa: ANN401
+    if value is None or value == "":
+        return None
+    read = _number("a quota", 0, 1e12, "quota=16 for every user, or quota={'ada': 16}")
+    if isinstance(value, str) and "=" not in value and not value.lstrip().startswith("{"):
+        return read(value)
+    table = _table(value, "a quota")
+    return {str(user): read(gpus) for user, gpus in table.items()} if isinstance(table, Mapping) else read(table)
+
+
+def _recovery(value: Any) -> Recovery | None:  # noqa: ANN401
+    if value is None or value == "" or isinstance(value, Recovery):
+        return value or None
+    found: Recovery = events.from_values(Recovery, _table(value, "a recovery"), "recovery")
+    return found
+
+
+def _events(value: Any) -> tuple[Event, ...]:  # noqa: ANN401
+    if not value:
+        return ()
+    if isinstance(value, Path) or (isinstance(value, str) and not value.lstrip().startswith("[")):
+        return events.from_toml(value)[0]
+    entries = _table(value, "a list of events")
+    return events.from_list(entries if isinstance(entries, Sequence) else [entries])
+
+
+def _weights(value: Any) -> tuple[float, ...]:  # noqa: ANN401
+    parts = value.strip("[] ").split(",") if isinstance(value, str) else value
+    try:
+        weights = tuple(float(part) for part in parts if not isinstance(part, str) or part.strip())
+    except (TypeError, ValueError):
+        weights = (math.nan,)
+    if not all(map(math.isfinite, weights)):
+        msg = f"weights are finite numbers, one after the other: {clip(str(value))}"
+        raise PolicyError(msg, hint="weights=(1.0, 0.5), which a policy reads as s.weights[0] and s.weights[1]")
+    return weights
+
+
+def _prices(value: Any) -> Prices | None:  # noqa: ANN401
+    if value is None or value == "" or isinstance(value, Prices):
+        return value or None
+    if isinstance(value, Path) or (isinstance(value, str) and not value.lstrip().startswith("{")):
+        return Prices.from_toml(value)
+    table = _table(value, "prices")
+    if not isinstance(table, Mapping):
+        msg = f"not prices: {clip(repr(value))}"
+        raise WorkloadError(msg, hint="a table of the fields of `Prices`")
+    return Prices.of(table)
+
+
+def _speed(value: Any) -> Any:  # noqa: ANN401
+    """Read the name of a shipped profile, a file, or a profile."""
+    if value is None or value == "":
+        return None
+    return str(value) if isinstance(value, str | Path) else value
+
+
+def _as_is(value: Any) -> Any:  # noqa: ANN401
+    return str(value) if isinstance(value, Path) else value
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+def _choices(what: str, catalog: Catalog[Any], default: str, also: str = "") -> str:
+    return f"{what}: {catalog.help()}{also} (default: {default})."
+
+
+WORDS: dict[str, Word] = {
+    word.name: word
+    for word in (
+        Word("trace", "data", None,
+             "The folder of a saved trace, or the built-in synthetic one: builtin, builtin:JOBS, builtin:JOBS:SEED.",
+             _as_is, local=True),
+        Word("cluster", "data", None,
+             "A TOML file of [[node]] entries (default: the cluster of the trace).", _as_is, local=True),
+        Word("nodes", "scenario", "",
+             f"Nodes to add or remove, by pool or GPU type: {nodes.HINT} (default: none).", _nodes),
+        Word("load", "scenario", 1.0,
+             "Arrival rate relative to the trace: 1.2 submits the same jobs in 1/1.2 of the time (default: 1).",
+             _number("load", *LOADS, "load=1.2 raises the arrival rate by 20 %")),
+        Word("order", "policy", "fifo",
+             _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
+        Word("backfill", "policy", "greedy",
+             _choices("When the first job does not fit", BACKFILLS, "greedy"), _choice(BACKFILLS), BACKFILLS),
+        Word("placement", "policy", "best_fit",
+             _choices("Node for an instance", PLACEMENTS, "best_fit", "; or MODULE:NAME of your own"),
+             _ranking(PLACEMENTS), PLACEMENTS),
+        Word("estimate", "policy", "oracle",
+             _choices("Runtime estimate", ESTIMATES, "oracle", "; or a series of the trace, such as requested"),
+             _estimate, ESTIMATES),
+        Word("sharing", "policy", "fractional",
+             _choices("Sharing of GPUs by fractional requests", SHARINGS, "fractional"), _choice(SHARINGS), SHARINGS),
+        Word("speed", "policy", None,
+             _choices(f"Speed profile for sharing {', '.join(SHARINGS.where('needs_speed'))}", SPEEDS, SPEEDS.names[0],
+                      "; or a JSON file"), _speed, SPEEDS, local=True),
+        Word("preemption", "policy", False,  # noqa: FBT003
+             "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
+        Word("quota", "policy", None,
+             "GPUs that a user may have allocated at once: 16, or ada=16,bob=8 (default: no limit).", _quota),
+        Word("recovery", "policy", None,
+             "Checkpoints of jobs: every=600,save=10,restart=30, in seconds (default: none, jobs start over).",
+             _recovery),
+        Word("events", "scenario", (),
+             "A TOML file of node events: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], and [recovery] "
+             "(default: none).", _events, local=True),
+        Word("weights", "policy", (),
+             "Numbers that a policy of your own reads as s.weights: 1,0.5 (default: none).", _weights),
+        Word("prices", "scenario", None,
+             "A TOML file of prices and powers: per_gpu_hour, per_kwh, pue, … (default: 1 per GPU-hour).",
+             _prices, local=True),
+        Word("seed", "scenario", 0, "Seed of everything random (default: 0).", _seed),
+        Word("until", "scenario", None,
+             "Stop the clock at this time: seconds, or such as 12h or 7d (default: when all jobs are done).", _until),
+    )
+}  # fmt: skip
+POLICY = tuple(name for name, word in WORDS.items() if word.noun == "policy")
+SHORTHAND = ("order", "backfill", "placement", "estimate", "sharing")
+
+
+def check(names: Iterable[str], known: Iterable[str] = WORDS) -> None:
+    """Refuse an unknown word with the closest known one, and a list of all."""
+    for name in names:
+        lookup("word", name, known, error=WorkloadError)
+
+
+def shorthand(text: str) -> dict[str, str]:
+    """Read ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, of which the last may be left out; WORD=VALUE for other words.
+
+    >>> shorthand("sjf/easy"), shorthand("las/preemption=true")
+    ({'order': 'sjf', 'backfill': 'easy'}, {'order': 'las', 'preemption': 'true'})
+    """
+    words: dict[str, str] = {}
+    for k, part in enumerate(text.split("/")):
+        name, equals, value = part.partition("=")
+        if not equals and k < len(SHORTHAND):
+            name, value = SHORTHAND[k], part
+        if not value or name in words or (not equals and k != len(words)):
+            msg = f"not a policy: `{clip(text)}`"
+            raise PolicyError(msg, hint=f"{'/'.join(SHORTHAND).upper()}, such as sjf/easy/estimate=group")
+        check([name])
+        words[name] = value
+    return words
+
+
+# -- how values are written ------------------------------------------------------------------------------------------
+
+
+class Opaque(str):
+    """The label of a value that has no spelling: an object that exists only in this process."""
+
+    __slots__ = ()
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """Return what JSON and TOML can hold; a value without a spelling becomes an `Opaque` label."""
+    if isinstance(value, Recovery):
+        return {k: v for k, v in asdict(value).items() if v}
+    if isinstance(value, Prices):
+        return value.to_values()
+    if isinstance(value, Event):
+        return events.to_values(value)
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return _spelling(value) or Opaque(_label(value))
+
+
+def text(value: Any) -> str:  # noqa: ANN401
+    """Return a value as one piece of text, which `read` understands."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    if isinstance(value, list) and all(isinstance(v, float) for v in value):
+        return ",".join(map(repr, value))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _function(policy: Any) -> FunctionType | None:  # noqa: ANN401
+    function = getattr(policy, "rank", policy)
+    return function if isinstance(function, FunctionType) else None
+
+
+def _spelling(policy: Any) -> str | None:  # noqa: ANN401
+    """Return MODULE:NAME of a policy that can be imported so, NAME of a built-in one, None of any other."""
+    function = _function(policy)
+    module = sys.modules.get(function.__module__) if function else None
+    if function is None or module is None or module.__name__ == "__main__":
+        return None
+    name = function.__name__
+    if getattr(module, "BY_NAME", {}).get(name) is policy:
+        return name
+    return f"{module.__name__}:{name}" if getattr(module, name, None) in (policy, function) else None
+
+
+def _label(value: Any) -> str:  # noqa: ANN401
+    function = _function(value)
+    if function is not None:
+        return f"<{function.__module__}.{function.__qualname__}>"
+    return "<column>" if hasattr(value, "to_frame") else repr(value)
+
+
+def fingerprint(policy: Any) -> str:  # noqa: ANN401
+    """Return what tells a policy without a spelling from others: its code and the values that it closes over."""
+    function = _function(policy)
+    if function is None:
+        return repr(policy)
+    code = function.__code__
+    constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return repr((function.__qualname__, code.co_code.hex(), code.co_names, constants, cells))
+
+
+def exact(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse words that have no spelling."""
+    for name, value in words.items():
+        if isinstance(value, Opaque):
+            msg = f"`{name}` exists only in this process and cannot be written down: {value}"
+            raise FleetlabError(msg, hint="name a file or a saved trace; a policy in a module is MODULE:NAME")
+    return dict(words)

@@ -1,0 +1,170 @@
+"""A distribution function: as exact as its grid, with a band, quantiles and a mean that know how sure they are.
+
+The band is pointwise. It comes from how much blocks of time differ: a share is a ratio of sums over blocks, and its
+variance that of what blocks have beyond it (Cochran 1977), with Student's t for that many blocks. Where a sample is too
+small for blocks or has no times, the band is that of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, which
+holds for the whole curve if values are independent. The interval of a quantile is where the band crosses its level
+(Woodruff 1952).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.stats import (
+    ANY,
+    CONFIDENCE,
+    POSITIVE,
+    SHARE,
+    BlockBootstrap,
+    Floats,
+    Interval,
+    Ints,
+    effective_size,
+    no_interval,
+    weighted_mean,
+    wilson,
+)
+
+Bools = NDArray[np.bool_]
+
+# Levels at which a curve is kept: between two of them it is off by less than the step.
+LEVELS = np.unique(np.concatenate((np.linspace(0, 1, 801), 1 - np.geomspace(1e-6, 1e-3, 31))))
+DRAWN = np.unique(np.concatenate((np.linspace(0, 1, 121), 1 - np.geomspace(1e-4, 1e-2, 9))))  # of those, in a figure
+JUMP = 0.004  # a step this high is drawn upright
+PERCENTS = (5, 10, 25, 50, 75, 90, 95, 98, 99)
+SHOWN = (25, 50, 75, 90, 95, 99)  # of them, in a table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The distribution of one thing: `upto[k]` of the weight is at or below `x[k]`, `under[k]` below it."""
+
+    series: str
+    count: int
+    size: float  # Kish's, of the weights
+    x: Floats
+    under: Floats
+    upto: Floats
+    low: Floats
+    high: Floats
+    mean: Interval
+    quantiles: dict[int, Interval]
+    zero: float  # the share at 0
+    largest: float
+
+    def level(self, x: float) -> float:
+        """The share at or below `x`."""
+        at = int(np.searchsorted(self.x, x, side="right"))
+        return float(self.upto[at - 1]) if at else 0.0
+
+    def levels(self, x: Floats) -> Floats:
+        """The share at or below each of them."""
+        return np.concatenate(([0.0], self.upto))[np.searchsorted(self.x, x, side="right")]
+
+    def between(self, x: float) -> Interval:
+        """The share at or below `x`, with its interval."""
+        at = int(np.searchsorted(self.x, x, side="right"))
+        return Interval(*(float(side[at - 1]) if at else 0.0 for side in (self.upto, self.low, self.high)))
+
+    def points(self) -> pl.DataFrame:
+        """What a figure draws of it, in percent: steep steps upright, the rest by straight lines."""
+        at = np.unique(np.minimum(np.searchsorted(self.upto, DRAWN), len(self.x) - 1))
+        tall = at[self.upto[at] - self.under[at] > JUMP]
+        # The foot of a step has the band of the point before it.
+        foot = np.maximum(tall - 1, 0)
+        low, high = (np.where(tall > 0, side[foot], 0.0) for side in (self.low, self.high))
+        x = np.concatenate((self.x[tall], self.x[at]))
+        y = np.concatenate((self.under[tall], self.upto[at]))
+        low = np.concatenate((np.minimum(low, self.under[tall]), self.low[at]))
+        high = np.concatenate((np.maximum(high, self.under[tall]), self.high[at]))
+        order = np.lexsort((y, x))
+        columns = {"x": x, "y": 100 * y, "low": 100 * low, "high": 100 * high}
+        return pl.DataFrame({k: v[order] for k, v in columns.items()}).with_columns(series=pl.lit(self.series))
+
+
+def curve(
+    series: str,
+    values: Floats,
+    *,
+    weights: Floats | None = None,
+    where: Bools | None = None,
+    blocks: BlockBootstrap | None = None,
+    order: Ints | None = None,
+) -> Curve | None:
+    """The curve of the values that are there, `at` which block each is; none where there are none.
+
+    `order` sorts the values, where that is known already.
+    """
+    order = np.argsort(values) if order is None else order
+    # What is not a number comes last.
+    kept = order[: len(values) - int(np.isnan(values).sum())]
+    if where is not None:
+        kept = kept[where[kept]]
+    if weights is not None:
+        kept = kept[weights[kept] > 0]
+    if not len(kept):
+        return None
+    weight = np.ones(len(kept)) if weights is None else weights[kept]
+    return _curve(series, values[kept], weight, blocks.part(kept) if blocks is not None else None)
+
+
+def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap | None) -> Curve:
+    sums = np.cumsum(weights)
+    total = float(sums[-1])
+    x = np.unique(values[np.minimum(np.searchsorted(sums, LEVELS * total * (1 - 1e-15)), len(values) - 1)])
+    end, begin = (np.searchsorted(values, x, side=side) for side in ("right", "left"))
+    padded = np.concatenate(([0.0], sums)) / total
+    upto, under = padded[end], padded[begin]
+    if blocks is not None and blocks.enough:
+        cell = np.repeat(np.arange(len(x)), np.diff(end, prepend=0))
+        cells = np.bincount(blocks.index * len(x) + cell, weights=weights, minlength=blocks.blocks * len(x))
+        low, high = blocks.cdf_band(cells.reshape(blocks.blocks, len(x)).astype(np.float64), upto)
+        range_ = POSITIVE if values[0] >= 0 else ANY
+        mean = blocks.ratio(blocks.sums(values * weights), blocks.sums(weights), range_).interval()
+    else:
+        half = (np.log(2 / (1 - CONFIDENCE)) / (2 * effective_size(weights))) ** 0.5
+        low, high = np.maximum(upto - half, 0.0), np.minimum(upto + half, 1.0)
+        mean = weighted_mean(values, weights)
+    quantiles = {p: _quantile(p / 100, values, sums, x, low, high) for p in PERCENTS}
+    zero = float(padded[np.searchsorted(values, 0.0, side="right")] - padded[np.searchsorted(values, 0.0)])
+    size, largest = effective_size(weights), float(values[-1])
+    return Curve(series, len(values), size, x, under, upto, low, high, mean, quantiles, zero, largest)
+
+
+def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats, high: Floats) -> Interval:
+    """The least value at which the level is reached, and where the band does."""
+    value = float(values[min(int(np.searchsorted(sums, level * sums[-1] * (1 - 1e-12))), len(values) - 1)])
+    first = min(int(np.argmax(high >= level)), len(x) - 1)
+    reached = low >= level
+    last = int(np.argmax(reached)) if reached.any() else len(x) - 1
+    return Interval(value, min(value, float(x[first])), max(value, float(x[last])))
+
+
+def table(curves: Sequence[Curve], of: str) -> pl.DataFrame:
+    """Counts, means and quantiles, one row a curve."""
+    return pl.DataFrame([_row(c, of) for c in curves], infer_schema_length=None)
+
+
+def _row(c: Curve, of: str) -> dict[str, object]:
+    row: dict[str, object] = {of: c.series, "count": c.count, "mean": c.mean[0], "at 0, %": 100 * c.zero}
+    row |= {f"P{p}": c.quantiles[p][0] for p in SHOWN} | {"largest": c.largest}
+    for name, told in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
+        row |= {f"{name} low": told[1], f"{name} high": told[2]}
+    return row
+
+
+def share(which: Bools, weights: Floats | None, blocks: BlockBootstrap) -> Interval:
+    """In percent, the part of the weight for which it is so."""
+    weight = np.ones(len(which)) if weights is None else weights
+    if not len(which) or not weight.sum():
+        return no_interval()
+    if blocks.enough:
+        return blocks.ratio(blocks.sums(weight * which), blocks.sums(weight), SHARE).interval().scaled(100)
+    part, size = float(weight @ which) / float(weight.sum()), effective_size(weight)
+    return wilson(part * size, size)._replace(value=part).scaled(100)

@@ -1,0 +1,109 @@
+"""A section of a profile while it is put together: numbers to say first, tables, figures, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor, log10
+
+import polars as pl
+
+from fleetlab.core import Estimate, Figure
+from fleetlab.describe import published
+from fleetlab.describe.ecdf import Curve, table
+from fleetlab.stats import Interval
+
+MOST_SAID = 4  # medians in a figure's text
+
+
+@dataclass(eq=False)
+class Section:
+    """What one section found; `compared` has the curves of each figure, `units` what they are measured in."""
+
+    name: str
+    like_pai: bool = False  # draw what was published of PAI on the same axes
+    estimates: list[Estimate] = field(default_factory=list)
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    compared: dict[str, list[Curve]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    sentences: list[str] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+
+    def say(self, metric: str, told: Interval, unit: str = "") -> None:
+        """A number to say first."""
+        self.estimates.append(Estimate(metric, *told, unit))
+
+    def lacks(self, what: str, why: str) -> None:
+        """Name what the trace does not have."""
+        self.missing.append((what, why))
+
+    def distributions(
+        self,
+        name: str,
+        curves: Sequence[Curve],
+        *,
+        title: str,
+        unit: str,
+        of: str = "of",
+        x: str | None = None,
+        y: str = "share of jobs, %",
+        log_x: bool = True,
+        tabled: bool = True,
+    ) -> None:
+        """Draw distribution functions, put their quantiles into a table, keep them to be compared."""
+        if not curves:
+            return
+        if tabled:
+            self.tables[name] = table(curves, of)
+        self.compared[name], self.units[name] = list(curves), unit
+        frame = pl.concat([_positive(c.points()) if log_x else c.points() for c in curves])
+        if self.like_pai:
+            frame = pl.concat([frame, published.points(name, [c.series for c in curves])], how="diagonal")
+        label = x or f"{name.split(' by ')[0].split(',')[0]}, {unit}"
+        if frame.height:
+            self.figures[name] = Figure(title, "line", frame, label, y, _alt(curves, unit), log_x=log_x)
+
+
+def _positive(points: pl.DataFrame) -> pl.DataFrame:
+    # A logarithmic axis has no 0: the curve enters it at the height that is at or below 0.
+    return points.filter(pl.col("x") > 0)
+
+
+def _alt(curves: Sequence[Curve], unit: str) -> str:
+    said = [f"{c.series} {amount(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
+    rest = f" and {len(curves) - MOST_SAID} more" if len(curves) > MOST_SAID else ""
+    return "distribution functions; medians: " + ", ".join(said) + rest
+
+
+def amount(value: float) -> str:
+    """A number with three digits.
+
+    >>> amount(1234567.0), amount(0.04218), amount(9.0)
+    ('1,234,567', '0.0422', '9')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def rough(value: float) -> str:
+    """A number with two digits, never as a power of ten.
+
+    >>> rough(100.0), rough(687.3), rough(99.7), rough(4.25), rough(0.0), rough(0.0000123)
+    ('100', '687', '100', '4.2', '0', '0.000012')
+    """
+    if abs(value) >= 10 or not value:
+        return f"{value:,.0f}"
+    return f"{value:.{1 - floor(log10(abs(value)))}f}" if abs(value) < 1e-4 else f"{value:.2g}"
+
+
+def spoken(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> spoken(4.2), spoken(540), spoken(9000), spoken(300_000), spoken(90)
+    ('4.2 s', '9 min', '2.5 h', '3.5 days', '1.5 min')
+    """
+    for size, unit in ((2 * 86_400, "days"), (5400, "h"), (90, "min")):
+        if seconds >= size:
+            per = {"days": 86_400, "h": 3600, "min": 60}[unit]
+            return f"{rough(seconds / per)} {unit}"
+    return f"{rough(seconds)} s"

@@ -1,0 +1,1 @@
+"""The sections of a profile, one module each."""

@@ -1,0 +1,266 @@
+"""A trace made ready to be described: what every section asks of it, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Trace
+from fleetlab.core.catalog import RESOURCES
+from fleetlab.describe.ecdf import Bools, Curve, curve
+from fleetlab.describe.usage import used_by_job
+from fleetlab.stats import BlockBootstrap, Floats, Ints
+
+HOUR = 3600
+WHOLE = 1000  # milli of one GPU
+# Of a GPU, an instance: as the PAI paper cuts it.
+REQUESTS = ("<0.25", "[0.25,0.5)", "[0.5,1)", "1", ">1")
+CPU_ONLY, ANY = "CPU only", "any"
+USER_CLASSES = ("top 5 %", "between", "bottom half")
+TOP = 0.05  # of users
+MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
+OPEN = 0.1  # of running jobs: so many older than any that ended, and `running` is not to be believed
+# Columns that no section reads.
+UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The jobs of a trace with what follows from their columns; arrays have one entry a job."""
+
+    trace: Trace
+    seed: int
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The workload with `wait`, `request`, `type` and `older`."""
+        f = self.trace.workload.frame
+        wait = pl.col("start") - pl.col("submit")
+        milli = pl.col("gpu_milli")
+        request = (
+            pl.when(milli == 0).then(pl.lit(CPU_ONLY)).when(milli < 250).then(pl.lit(REQUESTS[0]))
+            .when(milli < 500).then(pl.lit(REQUESTS[1])).when(milli < WHOLE).then(pl.lit(REQUESTS[2]))
+            .when(milli == WHOLE).then(pl.lit(REQUESTS[3])).otherwise(pl.lit(REQUESTS[4]))
+        )  # fmt: skip
+        return f.drop("parent", "priority", *UNUSED).with_columns(
+            wait=pl.when(wait >= 0).then(wait),
+            request=request.cast(pl.Enum([CPU_ONLY, *REQUESTS])),
+            type=self._types(),
+            older=self._older(),
+        )
+
+    @staticmethod
+    def _older() -> pl.Expr:
+        """Older than the log: its submission was not seen, so it stands at 0 and has no start."""
+        known = pl.col("start").is_not_null() | pl.col("runtime").is_not_null()
+        return (pl.col("submit") == 0) & known.not_() & pl.col("status").is_in(["waiting", "cancelled"]).not_()
+
+    def _types(self) -> pl.Series:
+        """The GPU type a job was given, where the log says; else the one it may use; else `any`, or several."""
+        f, names = self.trace.workload.frame, self.trace.names
+        asked = pl.col("gpu_types")
+        told = pl.when(asked.list.len() == 0).then(pl.lit(ANY)).otherwise(asked.list.join("|"))
+        types = f.select(pl.when(pl.col("gpu_milli") > 0).then(told).otherwise(pl.lit(CPU_ONLY)).alias("type"))
+        if names is not None and "gpu_type" in names.collect_schema().names():
+            given = f.select("job").join(
+                names.select("job", "gpu_type").collect(), on="job", how="left", maintain_order="left"
+            )
+            on_gpu = (f["gpu_milli"] > 0) & given["gpu_type"].is_not_null()
+            types = types.with_columns(pl.when(on_gpu).then(given["gpu_type"]).otherwise("type").alias("type"))
+        return types["type"].cast(pl.Categorical)
+
+    # -- columns as arrays -------------------------------------------------------------------------------------------
+
+    def floats(self, column: str) -> Floats:
+        """A column of numbers, not a number where it is unknown."""
+        return self.frame[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+    def is_(self, column: str, value: str) -> Bools:
+        """Which jobs have this value."""
+        return (self.frame[column] == value).fill_null(value=False).to_numpy()
+
+    @cached_property
+    def role(self) -> str | None:
+        """What `group` means in a trace of services, where groups are not jobs that recur."""
+        series = self.trace.series
+        return "role" if "limits" in series else "kind" if "requests" in series else None
+
+    @cached_property
+    def gangs(self) -> bool:
+        """Has any job more than one instance?"""
+        return bool(self.instances.max(initial=1) > 1)
+
+    @cached_property
+    def submit(self) -> Floats:
+        """Submission times, s."""
+        return self.floats("submit")
+
+    @cached_property
+    def runtime(self) -> Floats:
+        """Run times, s."""
+        return self.floats("runtime")
+
+    @cached_property
+    def wait(self) -> Floats:
+        """Waits, s."""
+        return self.floats("wait")
+
+    @cached_property
+    def instances(self) -> Floats:
+        """Instances of each job."""
+        return self.floats("instances")
+
+    @cached_property
+    def milli(self) -> Floats:
+        """GPU milli of an instance."""
+        return self.floats("gpu_milli")
+
+    @cached_property
+    def gpu(self) -> Bools:
+        """Which jobs ask for a GPU."""
+        return self.milli > 0
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def span(self) -> float:
+        """Seconds from the first to the last submission."""
+        return float(self.submit.max(initial=0.0))
+
+    @cached_property
+    def end(self) -> float:
+        """The last moment that the log knows of."""
+        times = [np.nanmax(x, initial=0.0) for x in (self.submit, self.floats("start"), self.floats("end"))]
+        return float(max(times))
+
+    @cached_property
+    def blocks(self) -> BlockBootstrap:
+        """The blocks of time that jobs were submitted in, from which intervals are resampled."""
+        return self.blocks_at(self.submit)
+
+    def blocks_at(self, times: Floats) -> BlockBootstrap:
+        """The same blocks, for values at other times."""
+        return BlockBootstrap.of_times(times, self.span)
+
+    @cached_property
+    def local(self) -> Floats:
+        """Seconds since 1970 on the clock people lived by, or since the first submission where that is not known."""
+        w = self.trace.workload
+        if w.epoch is None:
+            return self.submit
+        moments = pl.from_epoch(((self.frame["submit"] + w.epoch) * 1e6).cast(pl.Int64), time_unit="us")
+        local = moments.dt.replace_time_zone("UTC").dt.convert_time_zone(w.zone or "UTC").dt.replace_time_zone(None)
+        return local.dt.epoch("us").to_numpy() / 1e6
+
+    @cached_property
+    def local_hour(self) -> Ints:
+        """The same in whole hours."""
+        return (self.local // HOUR).astype(np.int64)
+
+    @property
+    def clocked(self) -> bool:
+        """Is the hour of the day known?"""
+        return self.trace.workload.epoch is not None
+
+    @cached_property
+    def open_logs(self) -> float:
+        """Of the running jobs, the share that would have to be older than any job that ended took."""
+        running = self.is_("status", "running") & np.isfinite(self.floats("start"))
+        longest = np.nanmax(self.runtime, initial=0.0)
+        return float((self.end - self.floats("start")[running] > longest).mean()) if running.any() else 0.0
+
+    @cached_property
+    def held_until(self) -> Floats:
+        """When a job let go of what it held: at its end; at the log's, if it runs and that can be believed."""
+        start, end = self.floats("start"), self.floats("end")
+        end = np.where(np.isfinite(end), end, start + self.runtime)
+        alive = self.is_("status", "running") & ~np.isfinite(end) & np.isfinite(start)
+        return np.where(alive, self.end, end) if self.open_logs <= OPEN else end
+
+    @cached_property
+    def used(self) -> pl.DataFrame | None:
+        """What an instance of each job used."""
+        return used_by_job(self.trace.usage, self.frame)
+
+    # -- classes -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def types(self) -> list[str]:
+        """GPU types by how many jobs ask for them."""
+        asked = self.frame.filter(pl.col("gpu_milli") > 0)["type"].cast(pl.String)
+        counted = asked.value_counts().sort("count", "type", descending=[True, False])
+        return counted["type"].head(MOST_TYPES).to_list()
+
+    def by(self, what: str) -> dict[str, Bools]:
+        """Which jobs are of each class: by `request`, `type`, `length` or `user`."""
+        return {"request": self._requests, "type": self._given, "length": self._lengths, "user": self._users}[what]
+
+    @cached_property
+    def _requests(self) -> dict[str, Bools]:
+        return {name: self.is_("request", name) for name in REQUESTS}
+
+    @cached_property
+    def _given(self) -> dict[str, Bools]:
+        return {name: self.is_("type", name) for name in self.types}
+
+    @cached_property
+    def _lengths(self) -> dict[str, Bools]:
+        return self.lengths()
+
+    def lengths(self, weights: Floats | None = None) -> dict[str, Bools]:
+        """Short ones run for the median run time or less: of jobs, or by weight, as of instances."""
+        order, known = self._order(self.runtime), int(np.isfinite(self.runtime).sum())
+        if not known:
+            return {name: np.zeros(len(self.runtime), dtype=bool) for name in ("short", "long")}
+        sums = np.cumsum(np.ones(known) if weights is None else weights[order[:known]])
+        middle = self.runtime[order[min(int(np.searchsorted(sums, sums[-1] / 2)), known - 1)]]
+        return {"short": self.runtime <= middle, "long": self.runtime > middle}
+
+    @cached_property
+    def _users(self) -> dict[str, Bools]:
+        """By how many instances their user submitted."""
+        named = self.frame.select("user", pl.col("instances").cast(pl.Int64)).drop_nulls("user")
+        sums = named.group_by("user", maintain_order=True).agg(pl.col("instances").sum())
+        ranked = sums.sort("instances", descending=True, maintain_order=True).with_columns(rank=pl.int_range(pl.len()))
+        top, half = max(1, round(TOP * sums.height)), sums.height - sums.height // 2
+        kind = pl.when(pl.col("rank") < top).then(0).when(pl.col("rank") < half).then(1).otherwise(2)
+        of = self.frame.select("user").join(
+            ranked.select("user", kind=kind), on="user", how="left", maintain_order="left"
+        )
+        codes = of["kind"].fill_null(-1).to_numpy()
+        return {name: codes == k for k, name in enumerate(USER_CLASSES)}
+
+    # -- curves ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _orders(self) -> dict[int, tuple[Floats, Ints]]:
+        return {}
+
+    def _order(self, values: Floats) -> Ints:
+        """What sorts the values: run times and waits are asked for again and again, so theirs are kept."""
+        if values is not self.runtime and values is not self.wait:
+            return np.argsort(values)
+        if id(values) not in self._orders:
+            self._orders[id(values)] = values, np.argsort(values)
+        return self._orders[id(values)][1]
+
+    def curve(
+        self, series: str, values: Floats, *, weights: Floats | None = None, where: Bools | None = None
+    ) -> list[Curve]:
+        """The distribution of a value of jobs, or nothing if none has it."""
+        return self.curves(values, {series: where}, weights=weights)
+
+    def curves(
+        self, values: Floats, classes: Mapping[str, Bools | None], *, weights: Floats | None = None
+    ) -> list[Curve]:
+        """The same, one for each class that has it."""
+        order = self._order(values)
+        made = [
+            curve(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
+            for name, where in classes.items()
+        ]
+        return [c for c in made if c is not None]

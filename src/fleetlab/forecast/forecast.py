@@ -1,0 +1,134 @@
+"""The verb of this room."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+import polars as pl
+
+from fleetlab.core import Provenance, Trace, WorkloadError
+from fleetlab.core.durations import HINT, in_seconds
+from fleetlab.forecast import tables
+from fleetlab.forecast.catalogue import ENSEMBLE, wanted
+from fleetlab.forecast.demand import By, Demand, Target
+from fleetlab.forecast.panel import Forecaster
+from fleetlab.forecast.result import Forecast
+from fleetlab.forecast.study import Studied, ahead, study
+from fleetlab.forecast.unannounced import unannounced
+from fleetlab.forecast.verdict import sentences
+
+Progress = Callable[[str, int, float], None]
+MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
+RECENT = 3  # horizons that are drawn before what comes, and a day at least
+
+
+def forecast(
+    trace: Trace,
+    *,
+    target: Target = "requests",
+    every: str | float = "5m",
+    horizon: int = 12,
+    by: By | None = None,
+    models: Sequence[str | Forecaster] = ("all",),
+    gap: int | None = None,
+    folds: int = 4,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Forecast:
+    """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
+
+    `requests` is what instances created in each step ask for, `level` what is held at its end. Models are walked
+    forward over `folds`, with `gap` steps (a horizon unless told) between what they learn from and what they forecast.
+    The last fifth of the time is held out: it is met once, after one model has been chosen for each series and step.
+    """
+    seconds = _seconds(every)
+    which, ensemble = wanted(models)
+    gap = horizon if gap is None else gap
+    _possible(target, horizon, gap, folds, seed)
+    demand = Demand.of(trace, by=by)
+    if demand.steps(seconds) * horizon > MOST:
+        msg = f"too many forecasts: {demand.steps(seconds):,} steps of {seconds:,.6g} s, each with {horizon:,} ahead"
+        raise WorkloadError(msg, hint=f"longer steps or a shorter horizon: at most {MOST:,} in all")
+    panels = list(demand.panels(target, seconds)) if demand.steps(seconds) else []
+    if not panels:
+        msg = f"{trace.workload.source}: there is no demand in whole steps of {seconds:,.6g} s"
+        raise WorkloadError(msg, hint="shorter steps, or a trace whose jobs ask for something")
+    progress, total, count = progress or (lambda *_: None), len(panels) * len(which), 0
+
+    def done() -> None:
+        nonlocal count
+        count += 1
+        progress("models", count, count / total)
+
+    how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "seed": seed, "done": done}
+    found = [study(name, panel, which, ensemble=ensemble, **how) for name, panel in panels]
+    settings = {
+        "target": target, "every": seconds, "horizon": horizon, "by": by, "gap": gap, "folds": folds,
+        "models": [*(m.name for m in which), *([ENSEMBLE] if ensemble else [])],
+    }  # fmt: skip
+    frames = _frames(found, which, demand, target, seconds, seed)
+    said = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
+    provenance = Provenance("forecast", trace.workload.source, settings, seed)
+    tail = pl.concat([tables.held_out(one) for one in found])
+    return Forecast(provenance, said, frames, tail, _recent(found), seconds, (*demand.notes, *_notes(found)))
+
+
+def _frames(
+    found: Sequence[Studied], models: Sequence[Forecaster], demand: Demand, target: str, every: float, seed: int
+) -> dict[str, pl.DataFrame]:
+    board = pl.concat([tables.leaderboard(one) for one in found])
+    horizon = found[0].horizon
+    steps = dict.fromkeys((1, horizon))
+    return {
+        "chosen": tables.chosen(board),
+        "next": pl.concat([tables.to_come(one, *ahead(one, models, seed=seed)) for one in found]),
+        **{f"NRMSE, steps ahead: {step}": tables.beside(board, step) for step in steps},
+        "leaderboard": board,
+        "overfitting": pl.concat([tables.overfitting(one) for one in found]),
+        "losses": pl.concat([tables.losses(one) for one in found]),
+        "weights": pl.concat([tables.weights(one) for one in found], how="diagonal"),
+        "unannounced": unannounced(demand, every) if target == "requests" else pl.DataFrame(),
+    }
+
+
+def _recent(found: Sequence[Studied]) -> pl.DataFrame:
+    rows = []
+    for one in found:
+        panel = one.panel
+        first = max(0, len(panel) - max(panel.day, RECENT * one.horizon))
+        hours = [(step + 1) * panel.every / 3600 for step in range(first, len(panel))]
+        rows += [
+            pl.DataFrame({"part": one.part, "resource": name, "hour": hours, "value": panel.values[first:, k]})
+            for k, name in enumerate(panel.names)
+        ]
+    return pl.concat(rows)
+
+
+def _notes(found: Sequence[Studied]) -> list[str]:
+    every = {f"{name}: not run: {why}" for one in found for name, why in one.left_out.items()}
+    held = found[0].cuts[-1]
+    return [
+        f"the last {len(held.at):,} origins are held out; models were taken by {len(found[0].cuts) - 1} folds before",
+        "NRMSE is the root mean square miss over the mean of what came; skill is the share of it that is saved",
+        *sorted(every),
+    ]
+
+
+def _possible(target: str, horizon: int, gap: int, folds: int, seed: int) -> None:
+    if target not in get_args(Target):
+        msg = f"no such target: `{target}`"
+        raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
+    for name, value, least in (("horizon", horizon, 1), ("gap", gap, 0), ("folds", folds, 1), ("seed", seed, 0)):
+        if value < least:
+            msg = f"{name} is below {least}: {value}"
+            raise WorkloadError(msg, hint=f"{name} is a whole number of {least} or more")
+
+
+def _seconds(every: str | float) -> float:
+    seconds = in_seconds(every)
+    if not 0 < seconds < math.inf:
+        msg = f"not a length of time: `{every}`"
+        raise WorkloadError(msg, hint=HINT)
+    return seconds

@@ -1,0 +1,1 @@
+"""Forecasting models behind one protocol."""

@@ -1,0 +1,151 @@
+"""Small networks that see all series together: LSTM, GRU and a temporal convolution, in plain torch on the CPU.
+
+They are held back by dropout, weight decay and early stopping, and begin with the mean: the untrained network is among
+those from which the best on the end of the past is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from fleetlab.forecast.models.lags import aims, calendar, flows, from_last, persistent
+from fleetlab.forecast.panel import Floats, Ints, Panel
+
+if TYPE_CHECKING:
+    import torch
+
+HELD_BACK = 0.15
+BATCH = 256
+
+
+@dataclass
+class Network:
+    """A network over the last `window` steps of all series and of what stands beside them."""
+
+    name: str
+    kind: Literal["lstm", "gru", "tcn"]
+    window: int = 36
+    hidden: int = 24
+    dropout: float = 0.2
+    decay: float = 1e-3
+    rate: float = 2e-3
+    epochs: int = 15
+    patience: int = 4
+    draws: int = 3  # networks from seeds of their own, whose mean is told: one alone is a matter of luck
+    losses_: list[tuple[float, float]] = field(default_factory=list, repr=False)  # learnt and held back, by epoch
+
+    def fit(self, past: Panel, *, horizon: int, seed: int) -> Self:
+        """Scales, weights, and when to stop."""
+        import torch
+
+        self.changes_, self.losses_ = persistent(past.values), []
+        at = np.arange(min(self.window, len(past) // 4), len(past) - horizon + 1)
+        cut = int(len(at) * (1 - HELD_BACK))
+        learn = at[: max(1, cut - horizon)]
+        aim = aims(past, self.changes_, at, horizon).reshape(len(at), -1)
+        self._scales(past, learn, aim[: len(learn)])
+        with _quietly(torch, seed):
+            rows = torch.from_numpy(self._rows(past, at))
+            wanted = torch.from_numpy(((aim - self.centre_) / self.spread_).astype(np.float32))
+            self.nets_ = [self._trained(rows, wanted, len(learn), cut) for _ in range(self.draws)]
+        return self
+
+    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+        """What the network says, at every step for all series at once."""
+        import torch
+
+        found = np.empty((len(at), self.centre_.size))
+        with _quietly(torch, 0), torch.no_grad():
+            for first in range(0, len(at), 4 * BATCH):
+                rows = torch.from_numpy(self._rows(seen, at[first : first + 4 * BATCH]))
+                found[first : first + 4 * BATCH] = torch.stack([net(rows) for net in self.nets_]).mean(dim=0).numpy()
+        told = (found * self.spread_ + self.centre_).reshape(len(at), horizon, seen.width)
+        return np.asarray(told + from_last(seen, self.changes_, at))
+
+    def _scales(self, past: Panel, learn: Ints, aim: Floats) -> None:
+        """Scales of what comes in and goes out, from what is learnt from alone."""
+        known = flows(past, self.changes_).reshape(len(past), -1)[: learn[-1] + 1]
+        self.scale_ = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
+        self.centre_, spread = aim.mean(axis=0), aim.std(axis=0)
+        self.spread_ = np.where(spread > 0, spread, 1.0)
+
+    def _rows(self, seen: Panel, at: Ints) -> Any:  # noqa: ANN401 (float32)
+        """The last steps before each origin: [origins, window, features]."""
+        # The inverse hyperbolic sine is a logarithm that takes zero and both signs: bursts do not drown the rest.
+        known = np.arcsinh(flows(seen, self.changes_).reshape(len(seen), -1) / self.scale_)
+        padded = np.concatenate((np.zeros((self.window, known.shape[1])), known))
+        steps = at[:, None] + np.arange(self.window)[None, :]
+        clock = np.repeat(calendar(seen, at)[:, None, :], self.window, axis=1)
+        return np.concatenate((padded[steps], clock), axis=2).astype(np.float32)
+
+    def _trained(self, rows: torch.Tensor, wanted: torch.Tensor, learn: int, cut: int) -> torch.nn.Module:
+        """One network, as it was when what is held back was missed least."""
+        import torch
+
+        net = _built(self.kind, rows.shape[2], self.hidden, wanted.shape[1], self.dropout)
+        descent = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=self.decay)
+        best, kept, waited = float("inf"), deepcopy(net.state_dict()), 0
+        losses = []
+        for epoch in range(self.epochs + 1):
+            if epoch:
+                _epoch(net, descent, rows, wanted, learn)
+            held_back = _loss(net, rows[cut:], wanted[cut:])
+            losses.append((_loss(net, rows[:learn], wanted[:learn]), held_back))
+            if held_back < best:
+                best, kept, waited = held_back, deepcopy(net.state_dict()), 0
+            elif (waited := waited + 1) > self.patience:
+                break
+        net.load_state_dict(kept)
+        self.losses_ = self.losses_ or losses  # those of the first are shown
+        return net.eval()
+
+
+def _epoch(
+    net: torch.nn.Module, descent: torch.optim.Optimizer, rows: torch.Tensor, wanted: torch.Tensor, learn: int
+) -> None:
+    import torch
+
+    net.train()
+    for batch in torch.split(torch.randperm(learn), BATCH):
+        descent.zero_grad()
+        torch.nn.functional.mse_loss(net(rows[batch]), wanted[batch]).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        descent.step()
+
+
+def _loss(net: torch.nn.Module, rows: torch.Tensor, wanted: torch.Tensor) -> float:
+    import torch
+
+    net.eval()
+    with torch.no_grad():
+        parts = [
+            float(torch.nn.functional.mse_loss(net(r), w, reduction="sum"))
+            for r, w in zip(torch.split(rows, 4 * BATCH), torch.split(wanted, 4 * BATCH), strict=True)
+        ]
+    return sum(parts) / wanted.numel()
+
+
+@contextmanager
+def _quietly(torch: Any, seed: int) -> Iterator[None]:  # noqa: ANN401
+    """One thread and a seed of our own, and everything as it was afterwards."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _built(kind: str, inputs: int, hidden: int, outputs: int, dropout: float) -> torch.nn.Module:
+    from fleetlab.forecast.models import networks
+
+    body = networks.Convolution(inputs, hidden) if kind == "tcn" else networks.Recurrent(kind, inputs, hidden)
+    return networks.Headed(body, hidden, outputs, dropout)

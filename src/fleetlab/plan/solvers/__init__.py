@@ -1,0 +1,1 @@
+"""Ways to compute a plan and a bound on the best one."""

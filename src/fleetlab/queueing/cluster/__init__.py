@@ -1,0 +1,1 @@
+"""The queueing model of a cluster, fitted to a workload."""

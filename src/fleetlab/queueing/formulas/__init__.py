@@ -1,0 +1,1 @@
+"""Queueing formulas, by model family."""

@@ -1,0 +1,135 @@
+"""Simulate a scenario: when and where does each job run, and why does it wait?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Unpack
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
+from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim._nodes import WHOLE, Floats
+from fleetlab.sim._played import Played
+from fleetlab.sim._tables import World, world
+from fleetlab.sim.check import check_order, check_placement
+from fleetlab.sim.load import load
+from fleetlab.sim.policy import order as Order
+from fleetlab.sim.policy import placement as Placement
+from fleetlab.sim.policy import state_of
+from fleetlab.sim.result import SimResult
+
+
+def simulate(
+    scenario: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    progress: Progress | None = None,
+    **words: Unpack[Words],
+) -> SimResult:
+    """Simulate a scenario: when and where does each job run, and why does it wait?
+
+    Parameters
+    ----------
+    scenario
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    progress
+        Called as the run advances.
+    words
+        Words of the scenario, such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
+
+    """
+    s = Scenario.of(scenario, cluster, **words)
+    policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
+    order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
+    workload, nodes, sharing = s.workload, s.cluster, SHARINGS[policy.sharing]
+    allowed = _quota(policy.quota, workload)
+    jobs = world(workload, nodes, estimate=s.estimate, part=sharing.granularity, allowed=allowed)
+    quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
+    played = _quick(s, jobs, order, placement, weights) if quick else None
+    if played is None:
+        from fleetlab.sim import full
+        from fleetlab.sim._compile import telling
+
+        speeds = full.speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
+        limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
+        with telling():
+            played = full.play(
+                jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
+                quota=limits, weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
+                cluster=nodes, seed=s.seed, until=s.until, progress=progress,
+            )  # fmt: skip
+    provenance = Provenance("simulate", workload.source, s.words(), s.seed)
+    return SimResult.of(jobs, played, nodes, provenance, prices=s.prices, scenario=s)
+
+
+def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats) -> Played | None:
+    """Use the quick loop, where it knows the rules."""
+    from fleetlab.sim import quick
+    from fleetlab.sim._compile import telling
+
+    backfill = s.policy.backfill
+    if backfill not in quick.BACKFILLS or not isinstance(placement, str):
+        return None
+    if backfill == "easy" and PLACEMENTS[placement].randomized:
+        return None  # it has no random reservations
+    if isinstance(order, str):
+        if order not in quick.STATIC:
+            return None
+        rank: str | Floats = order
+    elif order.moves or jobs.learners:
+        return None
+    else:
+        rank = _fixed_keys(order, jobs, weights)
+    with telling():
+        return quick.play(jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until)
+
+
+def _fixed_keys(order: Order, jobs: World, weights: Floats) -> Floats:
+    """Return the key of each job under an order whose keys do not change."""
+    rows, keys = np.arange(len(jobs.submit)), np.empty(len(jobs.submit))
+    blank = np.zeros(len(rows))
+    usage = np.zeros(max(1, len(jobs.users)))
+    state = state_of(
+        jobs, jobs.N.copy(), estimate=jobs.estimate.copy(), attained=blank, remaining=blank, usage=usage,
+        weights=weights,
+    )  # fmt: skip
+    if len(rows) and not order.compiled()(state, rows, len(rows), 0.0, keys):
+        raise order.refusal(state, rows, 0.0)
+    return keys
+
+
+def _order(order: str | Order | Callable[..., float], weights: Floats) -> str | Order:
+    if isinstance(order, str):
+        if order in ORDERS:  # the loops know built-in ones by name
+            return order
+        order = load(order, "order")  # type: ignore[assignment]
+    own = order if isinstance(order, Order) else Order(order)  # type: ignore[arg-type]
+    check_order(own, weights=weights)
+    return own
+
+
+def _placement(placement: str | Placement | Callable[..., float], weights: Floats) -> str | Placement:
+    if isinstance(placement, str):
+        if placement in PLACEMENTS:
+            return placement
+        placement = load(placement, "placement")  # type: ignore[assignment]
+    own = placement if isinstance(placement, Placement) else Placement(placement)  # type: ignore[arg-type]
+    check_placement(own, weights=weights)
+    return own
+
+
+def _quota(quota: float | Mapping[str, float] | None, workload: Workload) -> dict[str, int] | None:
+    """Return the milli-GPUs that each user may have allocated at once; a user without an entry has no limit."""
+    if quota is None:
+        return None
+    users = workload.frame["user"].cast(pl.String).fill_null("").unique().sort().to_list()
+    limits = dict(quota) if isinstance(quota, Mapping) else dict.fromkeys(users, quota)
+    if unknown := [name for name in limits if name not in users]:
+        msg = f"a quota for a user without jobs: `{unknown[0]}`"
+        raise WorkloadError(msg, hint=f"users are {', '.join(users[:5])}{'…' if len(users) > 5 else ''}")
+    return {name: round(limit * WHOLE) for name, limit in limits.items()}

@@ -1,0 +1,228 @@
+"""Lines of a foreign table as rows of its columns, or as a reason why not.
+
+A block is parsed by polars where it is clean, which is nearly always, and line by line where it is not, so that one
+bad line costs one block a slower parse and no other row anything. Both ways give the same rows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import TraceError
+from fleetlab.traces.input import line_blocks
+from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.line_blocks import Block
+
+
+@dataclass(frozen=True)
+class Table:
+    """The shape of a foreign table: its columns in order and what each holds.
+
+    With `header`, columns are found by name, in any order, and others are passed over; those in `optional` may be
+    absent and come out as nulls. Without, the columns are all there are; `only` keeps a few of them.
+    """
+
+    name: str
+    columns: Mapping[str, type[pl.DataType]]
+    header: bool = True
+    optional: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+    separator: str = ","
+    quote: bool = True
+
+    @property
+    def wanted(self) -> dict[str, type[pl.DataType]]:
+        """The columns that come out."""
+        return {k: v for k, v in self.columns.items() if self.only is None or k in self.only}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as this file has it: every column in order, and which of them are wanted."""
+
+    table: Table
+    found: tuple[str, ...]  # columns in the file's order
+
+    @property
+    def kinds(self) -> dict[str, type[pl.DataType]]:
+        """What each column holds; those that nobody wants are text."""
+        return {name: self.table.wanted.get(name, pl.String) for name in self.found}
+
+
+@dataclass
+class Rows:
+    """What a block turned into: rows, lines that are none, and the record that goes on in the next block."""
+
+    frame: pl.DataFrame
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    rest: Block | None = None
+
+
+def opening(block: Block, source: Source, table: Table) -> tuple[Layout, Block]:
+    """The layout that the first line of a file tells, and the block without that line."""
+    if block.data.startswith(b"\xef\xbb\xbf"):
+        block.data = block.data[3:]
+    if not table.header:
+        return Layout(table, tuple(table.columns)), block
+    first, _, rest = block.data.partition(b"\n")
+    try:
+        names = next(csv.reader([first.decode().rstrip("\r")], delimiter=table.separator), [])
+    except (UnicodeDecodeError, csv.Error):
+        names = []
+    names = [name.strip() for name in names]
+    missing = [name for name in table.columns if name not in names and name not in table.optional]
+    if missing or not names:
+        msg = f"{source.name}: no column in its first line: {missing or list(table.columns)}"
+        raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+    if len(set(names)) < len(names):
+        msg = f"{source.name}: a column is named twice: {next(n for n in names if names.count(n) > 1)!r}"
+        raise TraceError(msg, hint="give each column a name of its own")
+    return Layout(table, tuple(names)), Block(rest, block.line + 1, block.share, block.too_long)
+
+
+def parse(block: Block, layout: Layout, *, ended: bool) -> Rows:
+    """The rows of a block; where the file has not `ended`, its last record may go on in the next block."""
+    fast = _fast(block, layout)
+    rows = _careful(block, layout, ended=ended) if fast is None else Rows(fast)
+    wanted = layout.table.wanted
+    absent = [pl.lit(None, dtype=v).alias(k) for k, v in wanted.items() if k not in layout.found]
+    rows.frame = rows.frame.with_columns(absent).select([*wanted, "line"])
+    return rows
+
+
+# -- at full speed -----------------------------------------------------------------------------------------------
+
+
+def _fast(block: Block, layout: Layout) -> pl.DataFrame | None:
+    """Parse a clean block at full speed; None if it is not clean."""
+    data = block.data.replace(b"\r\n", b"\n") if b"\r" in block.data else block.data
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    marks = data.count(layout.table.separator.encode())
+    # In a table of one column, a blank line cannot be told from an empty value by counting separators.
+    if len(layout.found) == 1 or marks != lines * (len(layout.found) - 1):
+        return None
+    if b"\r" in data or (layout.table.quote and b'"' in data):
+        return None
+    frame = _scanned(data, layout)
+    # Rows too short and too long can cancel out in the count; but a row too short has nothing in its last column.
+    if frame is None or frame.height != lines:
+        return None
+    if frame[layout.found[-1]].null_count() and not _even(data, layout):
+        return None
+    return frame.with_columns(line=pl.int_range(block.line, block.line + lines, dtype=pl.Int64))
+
+
+def _scanned(data: bytes, layout: Layout) -> pl.DataFrame | None:
+    wanted = [name for name in layout.found if name in layout.table.wanted]
+    try:
+        scan = pl.scan_csv(
+            data,
+            has_header=False,
+            schema=layout.kinds,
+            separator=layout.table.separator,
+            quote_char=None,
+            raise_if_empty=False,
+        )
+        return scan.select(list(dict.fromkeys([*wanted, layout.found[-1]]))).collect()
+    except (pl.exceptions.PolarsError, OSError):  # the latter where a block looks as if it were compressed
+        return None
+
+
+def _even(data: bytes, layout: Layout) -> bool:
+    """Has every line as many separators as it should? Their number in all is right already."""
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == ord("\n"))
+    marks = np.flatnonzero(array == ord(layout.table.separator)).reshape(-1, len(layout.found) - 1)
+    return bool((marks[: len(ends), -1] < ends).all() and (marks[1:, 0] > ends[: len(marks) - 1]).all())
+
+
+# -- line by line ------------------------------------------------------------------------------------------------
+
+
+def _careful(block: Block, layout: Layout, *, ended: bool) -> Rows:
+    """Parse line by line; bad lines come back with their reasons."""
+    rows = Rows(pl.DataFrame())
+    good: list[list[str]] = []
+    at: list[int] = []
+    lines = block.data.removesuffix(b"\n").split(b"\n")
+    k = 0
+    while k < len(lines):
+        length, found = _record(lines, k, block, layout, ended=ended)
+        if not length:
+            left = b"\n".join([*lines[k:], b""])
+            rows.rest = Block(left, block.line + k, block.share)
+            break
+        if isinstance(found, str):
+            rows.bad.append((block.line + k, found))
+        elif found:
+            good.append(found)
+            at.append(block.line + k)
+        k += length
+    frame = pl.DataFrame(good, schema=dict.fromkeys(layout.found, pl.String), orient="row")
+    frame = frame.with_columns(pl.all().replace("", None)).with_columns(line=pl.Series(at, dtype=pl.Int64))
+    rows.frame = _numbers(frame, layout, rows.bad)
+    return rows
+
+
+def _record(
+    lines: list[bytes], first: int, block: Block, layout: Layout, *, ended: bool
+) -> tuple[int, list[str] | str]:
+    """How many lines the record takes that begins here (0: the next block tells), and its fields or what is wrong."""
+    length = _length(lines, first, block, ended=ended) if layout.table.quote else 1
+    if length is None:
+        return 0, []
+    if not length:
+        return 1, "a quote is opened and not closed"
+    try:
+        text = b"\n".join(lines[first : first + length]).decode().removesuffix("\r")
+        fields = _fields(text, layout)
+    # Lines joined in vain are then looked at one by one: a stray quote must not take others with it.
+    except UnicodeDecodeError:
+        return 1, "not UTF-8"
+    except csv.Error as e:
+        return 1, f"not a row of CSV: {e}"
+    if fields and len(fields) != len(layout.found):
+        return length, f"{len(layout.found)} columns expected, found: {len(fields)}"
+    return length, fields
+
+
+def _length(lines: list[bytes], first: int, block: Block, *, ended: bool) -> int | None:
+    """How many lines a record has: several if a quoted field holds line ends, 0 if its quote is never closed."""
+    if lines[first].count(b'"') % 2 == 0:
+        return 1
+    size = len(lines[first])
+    for k in range(first + 1, len(lines)):
+        size += 1 + len(lines[k])
+        # What stood on a line that was taken out is not known: no record goes across.
+        if size > line_blocks.LONGEST or block.line + k in block.too_long:
+            return 0
+        if lines[k].count(b'"') % 2:
+            return k + 1 - first
+    return 0 if ended else None
+
+
+def _fields(text: str, layout: Layout) -> list[str]:
+    if not text.strip() and layout.table.separator not in text:
+        return []
+    if not (layout.table.quote and '"' in text):
+        return text.split(layout.table.separator)
+    return next(csv.reader([text], delimiter=layout.table.separator, strict=True))
+
+
+def _numbers(frame: pl.DataFrame, layout: Layout, bad: list[tuple[int, str]]) -> pl.DataFrame:
+    """Cast what should be numbers, row by row refusing what is not."""
+    for name, kind in layout.kinds.items():
+        if kind == pl.String:
+            continue
+        text = frame[name].str.strip_chars().replace("", None)
+        cast = text.cast(kind, strict=False)
+        wrong = cast.is_null() & text.is_not_null()
+        for line, value in frame.filter(wrong).select("line", name).iter_rows():
+            bad.append((line, f"`{name}` is not a number: {value[:80]!r}"))
+        frame = frame.with_columns(cast.alias(name)).filter(~wrong)
+    return frame

@@ -1,0 +1,119 @@
+"""What a reader says of itself, and how a stranger's file is recognised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace, TraceError, Workload
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.intake import Intake
+
+PEEK = 65_536
+
+
+@dataclass(frozen=True)
+class Peek:
+    """A first look at a path: the files there and the beginning of each."""
+
+    path: Path
+
+    @cached_property
+    def files(self) -> dict[str, Source]:
+        """Files by their stems: `pai_task_table`, whatever it is packed in."""
+        return {source.stem: source for source in sources(self.path)}
+
+    def beginning(self, source: Source) -> str:
+        """The first characters of a file, unpacked; empty if it cannot be read."""
+        try:
+            with source.open() as stream:
+                return stream.read(PEEK).decode("utf-8", "replace")
+        except TraceError:
+            return ""
+
+    @cached_property
+    def first_lines(self) -> list[str]:
+        """The first line of every file."""
+        return [self.beginning(s).lstrip("\ufeff").split("\n", 1)[0].rstrip("\r") for s in self.files.values()]
+
+    def has_columns(self, *names: str, separator: str = ",") -> bool:
+        """Does the first line of any file name all these columns?"""
+        return any(set(names) <= {c.strip() for c in line.split(separator)} for line in self.first_lines)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A reader and what `fleetlab traces` prints of it."""
+
+    name: str
+    title: str
+    expects: str
+    licence: str
+    origin: str
+    read: Callable[..., Trace]  # (path, intake) and, by keyword, what `options` names
+    fits: Callable[[Peek], bool]
+    options: frozenset[str] = frozenset()  # of `map`, `zone`, `since`
+    any_table: bool = False  # takes what other formats would take too, if asked to
+
+
+@dataclass(frozen=True, slots=True)
+class Formats(Result):
+    """What can be read: the result of asking for it."""
+
+    formats: tuple[Format, ...]
+    fetched: frozenset[str]
+    provenance: Provenance = field(default_factory=lambda: Provenance("traces", "fleetlab"))
+
+    def summary(self) -> list[Estimate]:
+        """How many formats there are."""
+        return [Estimate.exact("formats", len(self.formats))]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """One row a format."""
+        words = ("title", "expects", "licence", "origin")
+        rows = [
+            {
+                "format": f.name,
+                **{word: getattr(f, word) for word in words},
+                "options": ", ".join(sorted(f.options)) or None,
+                "fetch": f"fleetlab fetch {f.name} --into DIR" if f.name in self.fetched else None,
+            }
+            for f in self.formats
+        ]
+        return {"formats": pl.DataFrame(rows)}
+
+
+def finish(
+    intake: Intake,
+    workload: Workload,
+    *,
+    source: str,
+    cluster: Cluster | None = None,
+    notes: tuple[str, ...] = (),
+    settings: dict[str, object] | None = None,
+    **tables: object,
+) -> Trace:
+    """Close the counter and make the trace: all that every reader ends with."""
+    return Trace(
+        workload,
+        Provenance("read", source, json.loads(json.dumps(settings or {}, default=str))),
+        cluster=cluster,
+        rejects=intake.rejects(),
+        counts=intake.counts(),
+        notes=notes,
+        scratch=intake._scratch,
+        **tables,  # type: ignore[arg-type]
+    )
+
+
+def from_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
+    """Count `submit`, `start` and `end` from the first submission; give that moment too, in arrival order."""
+    zero = frame["submit"].min() if frame.height else 0.0
+    assert isinstance(zero, float)
+    shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "start", "end") if c in frame.columns)
+    return shifted.sort("submit", maintain_order=True), zero

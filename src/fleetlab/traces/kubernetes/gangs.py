@@ -1,0 +1,88 @@
+"""Pods as jobs: which of them are one gang, and where each ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.trace import PLACEMENTS
+from fleetlab.traces.kubernetes.nodes import Fleet
+from fleetlab.traces.kubernetes.pods import Pod
+from fleetlab.traces.kubernetes.requests import demand
+
+TEXTS = ("user", "group", "app")
+ASKS = ("priority", *REQUESTS)
+SAME = (*TEXTS, *ASKS, "gpu_types")  # what the pods of a gang have in common
+JOB: dict[str, pl.DataType] = {
+    **dict.fromkeys(("name", "status", *TEXTS), pl.String()),
+    **dict.fromkeys(("at", "parent", "instances", *ASKS), pl.Int64()),
+    **dict.fromkeys(("submit", "start", "end"), pl.Float64()),
+    "gpu_types": pl.List(pl.String()),
+    "unsized": pl.Boolean(),
+}
+
+Row = dict[str, Any]
+
+
+def row_of(pod: Pod, fleet: Fleet) -> Row:
+    """A pod in the words of a workload; Malformed if it asks for what cannot be."""
+    plain = ("name", "group", "app", "node", "priority", "submit", "start", "end", "status")
+    gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
+    known = {"user": pod.namespace, "gang": gang, "parent": gang or pod.owner}
+    return {name: getattr(pod, name) for name in plain} | known | demand(pod, fleet)
+
+
+def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
+    """Pods that are one job: those of a gang that ask for the same, and every other by itself."""
+    found: dict[object, list[Row]] = {}
+    for k, row in enumerate(rows):
+        same = (row["gang"], *(row[name] for name in SAME)) if row["gang"] else k
+        found.setdefault(same, []).append(row)
+    return list(found.values())
+
+
+def jobs_of(gangs: list[list[Row]]) -> pl.DataFrame:
+    """One row a gang, in the order given."""
+    parents: dict[str, int] = {}
+    rows = [
+        _job(gang) | {"at": k, "parent": parents.setdefault(gang[0]["parent"], len(parents))}
+        for k, gang in enumerate(gangs)
+    ]
+    return pl.DataFrame(rows, schema=JOB).with_columns(runtime=pl.col("end") - pl.col("start"))
+
+
+def _job(gang: list[Row]) -> Row:
+    """A gang has started when its last pod has, and ends with its last one."""
+    first = gang[0]
+    states = {row["status"] for row in gang}
+    status = next(s for s in ("running", "waiting", "failed", "cancelled", "completed") if s in states)
+    starts, ends = ([row[name] for row in gang] for name in ("start", "end"))
+    return {name: first[name] for name in SAME} | {
+        "name": first["gang"] if len(gang) > 1 else first["name"],
+        "instances": len(gang),
+        "status": status,
+        "submit": min(row["submit"] for row in gang),
+        "start": max(starts) if None not in starts and status != "waiting" else None,
+        "end": max(ends) if None not in ends else None,
+        "gpu_types": list(first["gpu_types"]),
+        "unsized": any(row["unsized"] for row in gang),
+    }
+
+
+def placements_of(gangs: list[list[Row]], jobs: pl.DataFrame, zero: float) -> pl.LazyFrame | None:
+    """Where each pod ran; `jobs` says which number each gang has got."""
+    schema: dict[str, pl.DataType] = {"at": pl.Int64()} | {k: v for k, v in PLACEMENTS.items() if k != "job"}
+    frame = pl.DataFrame(list(_placed(gangs)), schema=schema, orient="row")
+    frame = frame.with_columns(pl.col("start") - zero, pl.col("end") - zero)
+    frame = frame.join(jobs.select("at", "job"), on="at").sort("job", "worker").select(list(PLACEMENTS))
+    return frame.lazy() if frame.height else None
+
+
+def _placed(gangs: list[list[Row]]) -> Iterator[tuple[Any, ...]]:
+    for at, gang in enumerate(gangs):
+        for worker, row in enumerate(gang):
+            if row["node"] and row["start"] is not None:
+                yield at, worker, row["node"], row["status"], row["start"], row["end"]

@@ -1,0 +1,236 @@
+"""A Kubernetes cluster's own lists: what `kubectl get pods,nodes -A -o json` prints, in one file or several.
+
+A pod is a job. Pods of one pod group that ask for the same are one job, a gang; those that ask for different things
+are jobs of one job. A list is a snapshot: pods that were deleted before it was taken are in none.
+
+In the rejects, `line` is the line on which the object begins, and the reason ends with the object's name: some tools
+write all of a list on one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core import Cluster, Trace, TraceError, Workload
+from fleetlab.core.cluster import SCHEMA as CLUSTER
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
+from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
+from fleetlab.traces.kubernetes.objects import HINT, Malformed, items, members
+from fleetlab.traces.kubernetes.pods import Pod, pod_of
+from fleetlab.traces.kubernetes.requests import strange
+
+
+@dataclass
+class Lists:
+    """Everything that the files hold, by what it is; of what stands in several the last counts."""
+
+    pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
+    nodes: dict[str, tuple[Node, str, int]] = field(default_factory=dict)
+
+
+def read(path: Path, intake: Intake) -> Trace:
+    """Read one file or all of a folder; nodes are also looked for in the files beside."""
+    files, others = _files(path)
+    lists = Lists()
+    for source in files:
+        _collect(source, lists, intake, only=None)
+    if not lists.nodes and not path.is_dir():
+        for source in (s for s in sources(path.parent) if _first_kind(s) == "Node"):
+            _collect(source, lists, intake, only="Node")
+    if not intake.rows.get("pods"):
+        msg = f"{path.name}: no pods in it"
+        raise TraceError(msg, hint=HINT)
+    return _trace(path, lists, others, intake)
+
+
+def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace:
+    cluster = _cluster(lists, intake)
+    rows = _rows(lists, intake)
+    gangs = gangs_of(rows)
+    jobs, zero = from_first(jobs_of(gangs))
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    source = f"kubernetes:{path.name}"
+    frame = jobs.drop("name", "at", "job", "unsized")
+    unsized = jobs.filter("unsized").select("job")
+    workload = Workload.of(frame, source=source, epoch=zero if len(jobs) else None)
+    intake.keep("pods", workload.instances)
+    return finish(
+        intake,
+        workload,
+        source=source,
+        cluster=cluster,
+        placements=placements_of(gangs, jobs, zero),
+        names=jobs.select("job", "name").lazy(),
+        series={"unsized": unsized.lazy()} if unsized.height else {},
+        notes=(*_notes(rows, lists, cluster), *others),
+    )
+
+
+# -- files and objects ---------------------------------------------------------------------------------------------
+
+
+def _files(path: Path) -> tuple[list[Source], list[str]]:
+    here = sources(path)
+    found = [source for source in here if _first_kind(source)]
+    if not found:
+        _surface_damage(here)
+        msg = f"{path.name}: no list of pods in it, as JSON"
+        raise TraceError(msg, hint=HINT)
+    passed = [source.name for source in here if source not in found]
+    return found, [f"not read: {', '.join(passed[:10])}"] if passed else []
+
+
+def _surface_damage(here: list[Source]) -> None:
+    """Raise what is wrong with the archives themselves, if that is why nothing was recognised."""
+    for source in here:
+        with source.open() as stream:
+            stream.read(PEEK)
+
+
+def _first_kind(source: Source) -> str | None:
+    """What a file's first object is, by its beginning; of a mere list, what its first element is."""
+    return _kind_in(Peek(source.path).beginning(source))
+
+
+def _kind_in(beginning: str) -> str | None:
+    text = beginning.replace("\x00", "").lstrip("\ufeff\ufffd \t\r\n")
+    if not text.startswith("{"):
+        return None
+    kinds = re.findall(r'"kind"\s*:\s*"(\w+)"', text)
+    if re.search(r'"items"\s*:\s*\[\s*\]', text) and "List" in kinds:
+        return "List"
+    return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node")), None)
+
+
+def _collect(source: Source, lists: Lists, intake: Intake, *, only: str | None) -> None:
+    for number, (line, item, share) in enumerate(items(source)):
+        kind = _kind(item)
+        if only and kind != only:
+            continue
+        table = {"Pod": "pods", "Node": "nodes"}.get(kind, "other objects")
+        intake.read(table, 1)
+        if number % 1000 == 0:
+            intake.progress(table, intake.rows[table], share)
+        try:
+            _put(kind, item, lists, source.name, line, intake)
+        except Malformed as e:
+            intake.refuse(table, source.name, [(line, _of(_name(item), str(e)))])
+
+
+def _name(item: object) -> str:
+    """What an object is called, if that can be said."""
+    about = item.get("metadata") if isinstance(item, dict) else None
+    namespace, name = (about.get(key) for key in ("namespace", "name")) if isinstance(about, dict) else ("", "")
+    if not isinstance(name, str) or not name:
+        return ""
+    return (f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)[:160]
+
+
+def _of(name: str, reason: str) -> str:
+    if not name or reason.endswith(name):
+        return reason
+    return str(Malformed(f"{reason} ({name})" if ": " in reason else f"{reason}: {name}"))
+
+
+def _kind(item: object) -> str:
+    """What an object is; lists of one kind do not say it of each, but a pod has containers and a node capacity."""
+    if not isinstance(item, dict):
+        return "nothing"
+    if isinstance(item.get("kind"), str):
+        return str(item["kind"])
+    spec, status = item.get("spec"), item.get("status")
+    if isinstance(spec, dict) and "containers" in spec:
+        return "Pod"
+    return "Node" if isinstance(status, dict) and {"capacity", "allocatable"} & status.keys() else "nothing"
+
+
+def _put(kind: str, item: object, lists: Lists, file: str, line: int, intake: Intake) -> None:
+    if kind == "Pod":
+        pod = pod_of(members(item, "pod"))
+        _again(lists.pods.get(pod.key), "pods", pod.name, intake)
+        lists.pods.pop(pod.key, None)
+        lists.pods[pod.key] = (pod, file, line)
+    elif kind == "Node":
+        node = node_of(members(item, "node"))
+        _again(lists.nodes.get(node.name), "nodes", node.name, intake)
+        lists.nodes[node.name] = (node, file, line)
+    else:
+        msg = f"neither a pod nor a node: {kind[:80]}"
+        raise Malformed(msg)
+
+
+def _again(before: tuple[object, str, int] | None, table: str, name: str, intake: Intake) -> None:
+    if before:
+        intake.refuse(table, before[1], [(before[2], f"it stands again further on: {name}")])
+
+
+# -- what is in them ------------------------------------------------------------------------------------------------
+
+
+def _cluster(lists: Lists, intake: Intake) -> Cluster | None:
+    if not lists.nodes:
+        return None
+    rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0}
+            for node, _, _ in lists.nodes.values()]  # fmt: skip
+    cluster = Cluster.of(
+        pl.DataFrame([{k: row[k] for k in CLUSTER} for row in rows], schema=CLUSTER), source="kubernetes"
+    )
+    intake.keep("nodes", len(cluster))
+    return cluster
+
+
+def _rows(lists: Lists, intake: Intake) -> list[Row]:
+    """Each pod with its demand; that some have none that can be only shows when all nodes are known."""
+    fleet = Fleet(node for node, _, _ in lists.nodes.values())
+    rows: list[Row] = []
+    for pod, file, line in lists.pods.values():
+        try:
+            rows.append(row_of(pod, fleet))
+        except Malformed as e:
+            intake.refuse("pods", file, [(line, _of(pod.name, str(e)))])
+    return rows
+
+
+def _notes(rows: list[Row], lists: Lists, cluster: Cluster | None) -> tuple[str, ...]:
+    pods = [pod for pod, _, _ in lists.pods.values()]
+    out = sum(node.out for node, _, _ in lists.nodes.values())
+    size = "a list of nodes would tell" if cluster is None else "the list of nodes does not tell it"
+    claims = sum(pod.claims for pod in pods)
+    rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
+    gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
+    unknown = Counter(name for pod in pods for name in strange(pod))
+    named = ", ".join(f"{name} ({k:,} pods)" for name, k in sorted(unknown.items(), key=lambda n: (-n[1], n[0]))[:20])
+    told = {
+        "a list is a snapshot: pods deleted before it was taken are not in it": True,
+        f"{claims:,} pods ask for devices by ResourceClaim, which is not in the list: not counted": claims,
+        f"{rounded:,} pods ask for shares of more than one GPU: counted as whole GPUs, rounded up": rounded,
+        f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; {size}": unsized,
+        f"{out:,} nodes were cordoned or not ready when the list was made: they count as if they were not": out,
+        f"{gone:,} pods ended and do not say when: their runtime is not known": gone,
+        f"resources not understood, counted as none: {named}": unknown,
+        "no nodes in the list: `kubectl get nodes -o json` prints them": cluster is None,
+    }
+    return tuple(note for note, holds in told.items() if holds)
+
+
+def _fits(peek: Peek) -> bool:
+    return any(_kind_in(peek.beginning(source)) for source in peek.files.values())
+
+
+FORMAT = Format(
+    name="kubernetes",
+    title="Kubernetes' own lists of pods and nodes",
+    expects="what `kubectl get pods,nodes -A -o json` prints, in one file or a folder of several, plain or gzipped",
+    licence="yours",
+    origin="your cluster: kubectl(1)",
+    read=read,
+    fits=_fits,
+)

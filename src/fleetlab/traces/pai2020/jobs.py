@@ -1,0 +1,223 @@
+"""Tasks of the PAI trace: made of their own rows or of their instances, with what jobs and groups add to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Workload
+from fleetlab.traces.pai2020.staging import KEY, WHOLE_KEY, Visit, leave
+from fleetlab.traces.pai2020.tables import GROUP, INSTANCE, JOB, STATUS, TASK
+
+# -- instances ---------------------------------------------------------------------------------------------------
+
+
+def stage_instances(visit: Visit) -> list[Path]:
+    """Pass the instance table through to disk, each row with the hashes it will be found by."""
+    if not visit.has(INSTANCE):
+        return []
+    names = [] if visit.has(TASK) else ["job_name", "task_name", "inst_id"]
+    columns = [
+        *[pl.col(c) for c in names],
+        KEY.alias("key"),
+        WHOLE_KEY.alias("whole"),
+        pl.col("inst_name").hash(3).alias("inst"),
+        pl.when(pl.col("worker_name").is_not_null()).then(pl.col("worker_name").hash(4)).alias("worker"),
+        pl.col("machine").alias("node"),
+        pl.col("status"),
+        pl.col("start_time").alias("start"),
+        pl.col("end_time").alias("end"),
+        pl.col("line"),
+    ]
+    return _without_repeats(visit, visit.stage(INSTANCE, columns))
+
+
+def _without_repeats(visit: Visit, parts: list[Path]) -> list[Path]:
+    """Turn away rows that name the same worker of the same instance again; a retry has another worker, and stays."""
+    whole = pl.scan_parquet(parts).select("whole").collect()["whole"] if parts else pl.Series(dtype=pl.UInt64)
+    if whole.n_unique() == len(whole):
+        return parts
+    first = whole.is_first_distinct()
+    at = 0
+    for part in parts:
+        frame = pl.read_parquet(part)
+        mine = first.slice(at, frame.height)
+        at += frame.height
+        if not mine.all():
+            lines = [(line, "the instance stands twice") for line in frame.filter(~mine)["line"]]
+            visit.intake.refuse(INSTANCE.name, visit.files[INSTANCE.name].name, lines)
+            leave(frame.filter(mine), part)
+    return parts
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------
+
+
+def numbered_jobs(visit: Visit, parts: list[Path]) -> pl.DataFrame:
+    """Tasks in arrival order, with what jobs, groups and instances tell of them."""
+    if visit.has(TASK):
+        frame = visit.whole(TASK)
+    elif parts:
+        frame = _from_instances(visit, parts)
+    else:
+        frame = pl.DataFrame(schema=dict(TASK.columns) | {"line": pl.Int64, "inst_id": pl.String})
+        visit.notes.append("neither a task nor an instance in it: no workload")
+    return _with_gangs(visit, _with_group(visit, _with_job(visit, frame)), parts)
+
+
+def _from_instances(visit: Visit, parts: list[Path]) -> pl.DataFrame:
+    visit.notes.append("no task table: tasks are made of their instances, and what they asked for is not known")
+    running, waiting = (pl.col("status") == s for s in ("Running", "Waiting"))
+    status = (
+        pl.when(running.any()).then(pl.lit("Running"))
+        .when(waiting.all()).then(pl.lit("Waiting"))
+        .when((pl.col("status") == "Terminated").any()).then(pl.lit("Terminated"))
+        .otherwise(pl.lit("Failed"))
+    )  # fmt: skip
+    return (
+        pl.scan_parquet(parts)
+        .group_by("job_name", "task_name")
+        .agg(
+            pl.col("line").min(),
+            pl.col("inst_id").first(),
+            pl.col("inst").n_unique().cast(pl.Float64).alias("inst_num"),
+            status.alias("status"),
+            pl.col("start").min().alias("start_time"),
+            pl.lit(None, dtype=pl.Float64).alias("end_time"),
+            *[pl.lit(None, dtype=pl.Float64).alias(c) for c in ("plan_cpu", "plan_mem", "plan_gpu")],
+            pl.lit(None, dtype=pl.String).alias("gpu_type"),
+        )
+        .sort("line")
+        .collect(engine="streaming")
+    )
+
+
+def _with_job(visit: Visit, tasks: pl.DataFrame) -> pl.DataFrame:
+    if not visit.has(JOB):
+        absent = {"user": pl.String, "job_start": pl.Float64, "inst_id": pl.String}
+        return tasks.with_columns(pl.lit(None, dtype=v).alias(k) for k, v in absent.items() if k not in tasks.columns)
+    jobs = visit.whole(JOB)
+    source = visit.files[JOB.name].name
+    lonely = pl.col("job_name").is_in(tasks["job_name"].unique().implode()).not_()
+    jobs = visit.intake.sieve(jobs, JOB.name, source, [("no task of this job", lonely, "job_name")])
+    visit.intake.keep(JOB.name, jobs.height)
+    wanted = jobs.select("job_name", "inst_id", "user", job_start="start_time")
+    return tasks.drop("inst_id", strict=False).join(wanted, on="job_name", how="left", maintain_order="left")
+
+
+def _with_group(visit: Visit, tasks: pl.DataFrame) -> pl.DataFrame:
+    if not visit.has(GROUP):
+        return tasks.with_columns(
+            pl.lit(None, dtype=pl.String).alias(c) for c in ("group", "gpu_type_spec", "workload")
+        )
+    groups = visit.whole(GROUP)
+    source = visit.files[GROUP.name].name
+    lonely = pl.col("inst_id").is_in(tasks["inst_id"].drop_nulls().unique().implode()).not_()
+    groups = visit.intake.sieve(groups, GROUP.name, source, [("no job with this inst_id", lonely, "inst_id")])
+    visit.intake.keep(GROUP.name, groups.height)
+    wanted = groups.select("inst_id", "group", "gpu_type_spec", "workload", said="user")
+    joined = tasks.join(wanted, on="inst_id", how="left", maintain_order="left")
+    return joined.with_columns(user=pl.coalesce("user", "said")).drop("said")
+
+
+def _with_gangs(visit: Visit, tasks: pl.DataFrame, parts: list[Path]) -> pl.DataFrame:
+    """Number the tasks, with what their instances tell of them; turn away instances of no task."""
+    tasks = tasks.with_columns(KEY.alias("key"))
+    gangs = _gangs(parts, tasks.select("key").lazy())
+    if visit.has(INSTANCE):
+        visit.intake.keep(INSTANCE.name, int(gangs["rows"].sum()))
+    lost = staged(parts).join(tasks.lazy(), on="key", how="anti").select("line").collect(engine="streaming")
+    lines = [(line, "no such task") for line in lost["line"].sort()]
+    visit.intake.refuse(INSTANCE.name, visit.files[INSTANCE.name].name if lines else "", lines)
+    tasks = tasks.join(gangs, on="key", how="left", maintain_order="left")
+    # Without any time, all that is known is that it was there: older than the log, for all one can tell.
+    submit = pl.coalesce("start_time", "job_start", "first")
+    tasks = tasks.with_columns(submit=submit.fill_null(submit.min()).fill_null(0.0), timeless=submit.is_null())
+    return tasks.sort("submit", maintain_order=True).with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def _gangs(parts: list[Path], keys: pl.LazyFrame) -> pl.DataFrame:
+    """What the instances tell of each task: how many rows, first start, last end, mean run time."""
+    ran = pl.col("end") - pl.col("start")
+    told = [pl.len().alias("rows"), pl.col("start").min().alias("first"), pl.col("end").max().alias("last")]
+    mine = staged(parts).join(keys, on="key", how="semi")
+    return mine.group_by("key").agg(*told, ran.mean().alias("ran")).collect(engine="streaming")
+
+
+def staged(parts: list[Path]) -> pl.LazyFrame:
+    """The instances on disk."""
+    columns = {"key": pl.UInt64, "start": pl.Float64, "end": pl.Float64, "line": pl.Int64}
+    return pl.scan_parquet(parts) if parts else pl.LazyFrame(schema=columns)
+
+
+# -- the workload ------------------------------------------------------------------------------------------------
+
+
+def workload_of(visit: Visit, tasks: pl.DataFrame) -> tuple[Workload, float]:
+    """The workload, and the second of the log that became its 0."""
+    zero = float(tasks["submit"][0]) if tasks.height else 0.0
+    _note_oddities(visit, tasks)
+    workload = Workload.of(_columns(visit, tasks, zero), source="pai2020", epoch=zero, zone="Asia/Shanghai")
+    if visit.has(TASK):
+        visit.intake.keep(TASK.name, len(workload))
+    return workload, zero
+
+
+def _columns(visit: Visit, frame: pl.DataFrame, zero: float) -> pl.DataFrame:
+    done = pl.col("status").is_in(["Terminated", "Failed"])
+    known = visit.has(INSTANCE)
+    start = pl.col("first") - zero
+    end = pl.when(done).then(pl.coalesce("last", "end_time") - zero)
+    ran = pl.col("ran") if known else pl.col("end_time") - pl.col("start_time")
+    spec = pl.col("gpu_type_spec") if visit.has(GROUP) else pl.col("gpu_type").replace("CPU", None)
+    asks = pl.col("plan_gpu").fill_null(0) > 0
+    return frame.select(
+        parent=pl.col("job_name").rank("dense").cast(pl.Int64) - 1,
+        user="user",
+        group=pl.coalesce("group", "user"),
+        app="workload",
+        submit=pl.col("submit") - zero,
+        runtime=pl.when(done).then(ran),
+        instances=pl.col("inst_num").cast(pl.Int32),
+        cpu_milli=_milli("plan_cpu"),
+        memory_mib=(pl.col("plan_mem").fill_null(0) * 1024).round().cast(pl.Int64),
+        gpu_milli=_gpu_milli(),
+        gpu_types=pl.when(asks & spec.is_not_null())
+        .then(pl.concat_list(spec))
+        .otherwise(pl.lit([], pl.List(pl.String))),
+        status=pl.col("status").replace_strict(STATUS),
+        start=start,
+        end=pl.when(end >= start.fill_null(-np.inf)).then(end),
+    )
+
+
+def _milli(percent: str) -> pl.Expr:
+    return (pl.col(percent).fill_null(0) * 10).round().cast(pl.Int64)
+
+
+def _gpu_milli() -> pl.Expr:
+    # More than one GPU is whole GPUs: a request of 150 % holds two. A share too small to count is still a share.
+    milli = _milli("plan_gpu")
+    share = pl.when(pl.col("plan_gpu") > 0).then(pl.max_horizontal(milli, 1)).otherwise(0)
+    return pl.when(milli > 1000).then((milli + 999) // 1000 * 1000).otherwise(share)
+
+
+def _note_oddities(visit: Visit, frame: pl.DataFrame) -> None:
+    milli = _milli("plan_gpu")
+    told = {
+        "ask for more than one GPU but not for whole ones, and hold the next whole number": (milli > 1000)
+        & (milli % 1000 != 0),
+        "have an instance that starts before the task's row does": pl.col("first") < pl.col("submit"),
+        "have no time at all, and are taken as submitted at the beginning": pl.col("timeless"),
+        "have no start time in the task table: the job's, or the first instance's, is taken": pl.col(
+            "start_time"
+        ).is_null(),
+    }
+    counts = frame.select(e.sum().alias(what) for what, e in told.items()).row(0, named=True)
+    visit.notes += [f"{n:,} jobs {what}" for what, n in counts.items() if n]
+    if visit.has(TASK) and not visit.has(INSTANCE):
+        visit.notes.append("no instance table: run times include waiting, and when tasks started is not known")
+    if not visit.has(GROUP) and visit.has(TASK):
+        visit.notes.append("no group table: the GPU type that a task got stands for the one that it asked for")

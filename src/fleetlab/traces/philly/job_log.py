@@ -1,0 +1,246 @@
+"""Philly's files: found in a folder or an archive, and the JSON of the job log checked record by record."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+import polars as pl
+from isal import igzip
+
+from fleetlab.core import TraceError
+from fleetlab.traces.input.files import TAR, Source, Stream, refuse_hostile, sources
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.input.json_walk import Walk
+
+LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
+WANTED = ("cluster_job_log", "cluster_machine_list")
+KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
+NO_TIME = (None, "", "None")
+CUT_OFF = "a file that was cut off ends so: download it again"
+EXPECTS = "`fleetlab traces` says what each format expects"
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Member(Source):
+    """A file out of an archive, held in memory: it lies between others of many gigabytes."""
+
+    member: str
+    data: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        return self.member
+
+    @property
+    def stem(self) -> str:
+        """Its name without ending."""
+        return PurePosixPath(self.member).stem
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return len(self.data)
+
+    @contextmanager
+    def open(self) -> Iterator[Stream]:
+        """Its bytes."""
+        held = BytesIO(self.data)
+        yield Stream(held, held)
+
+
+def files(path: Path) -> tuple[Source, Source | None]:
+    """The job log at `path` and the machine list in the same place."""
+    packed = path.name.lower().endswith(TAR) and not path.is_dir()
+    beside = path if path.is_dir() else path.parent
+    there = _members(path) if packed else [s for s in sources(beside) if s.stem in WANTED]
+    named = not packed and not path.is_dir()
+    logs = [Source(path)] if named else [s for s in there if s.stem == "cluster_job_log"]
+    lists = [s for s in there if s.stem == "cluster_machine_list"]
+    if len(logs) != 1 or len(lists) > 1:
+        msg = f"not one cluster_job_log, or more than one cluster_machine_list, in: {path}"
+        raise TraceError(msg, hint=EXPECTS)
+    return logs[0], lists[0] if lists else None
+
+
+def _members(path: Path) -> list[Source]:
+    found: list[Source] = []
+    with Source(path).open() as stream:
+        for member, file in _walk(stream.raw, path.name):
+            name = PurePosixPath(member.name).name
+            if member.isreg() and PurePosixPath(name).stem in WANTED:
+                found.append(Member(path, name, _bounded(file, name)))
+    return found
+
+
+def _walk(raw: IO[bytes], archive: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    raw.seek(0)
+    zipped = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    plain = cast("IO[bytes]", igzip.open(raw, "rb")) if zipped else raw
+    try:
+        with tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20) as tar:
+            for member in tar:
+                refuse_hostile(member, archive)
+                yield member, tar.extractfile(member) or BytesIO()
+    except ValueError as e:  # of extended headers, `tarfile` does not check all
+        raise tarfile.ReadError(str(e)) from None
+    while plain.read(1 << 20):
+        pass  # a tar ends before its file does, and the checksum of a gzip stands at the very end
+
+
+def _bounded(file: IO[bytes] | Stream, name: str) -> bytes:
+    data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        msg = f"{name}: more than {LARGEST:,} bytes, which no job log of Philly has"
+        raise TraceError(msg, hint=EXPECTS)
+    return data
+
+
+# -- records -----------------------------------------------------------------------------------------------------
+
+
+def records(source: Source) -> Iterator[tuple[int, Any]]:
+    """What the list that a job log is holds, each with the line it begins on."""
+    # No field holds a number: one of a million digits must be a bad record and not an error of its own kind.
+    walk = Walk(_text(source), source.name, hint=CUT_OFF, decoder=json.JSONDecoder(parse_int=float))
+    if walk.next() not in ("[", ""):
+        msg = f"{source.name}: not a list of jobs but: {type(walk.value()).__name__}"
+        raise TraceError(msg, hint="the file is one JSON list: [{…}, {…}, …]")
+    yield from walk.elements()
+    if walk.next():
+        why = "more than one list"
+        raise walk.broken(why, walk.at)
+
+
+def _text(source: Source) -> str:
+    with source.open() as stream:
+        data = _bounded(stream, source.name)
+    try:
+        return data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError as e:
+        msg = f"{source.name}: not UTF-8 at byte: {e.start:,}"
+        raise TraceError(msg, hint=EXPECTS) from None
+
+
+@dataclass(frozen=True)
+class Log:
+    """What the job log says, as tables: a record has a number from 0, and a line on which it begins."""
+
+    jobs: pl.DataFrame  # record, line, jobid, user, vc, status, submitted_time, instances, gpu_milli
+    attempts: pl.DataFrame  # record, attempt, start_time, end_time, machines: whether it held any
+    held: pl.DataFrame  # attempt, node: the machines of an attempt
+
+
+def tables(source: Source, intake: Intake) -> Log:
+    """Spread the records into tables; what is not a job goes to the rejects."""
+    jobs: list[tuple[object, ...]] = []
+    attempts: list[tuple[object, ...]] = []
+    held: list[tuple[object, ...]] = []
+    bad: list[tuple[int, str]] = []
+    record = -1
+    for record, (line, job) in enumerate(records(source)):
+        if wrong := _wrong_job(job):
+            bad.append((line, wrong))
+            continue
+        machines = [_machines(attempt) for attempt in job["attempts"]]
+        for attempt, names in zip(job["attempts"], machines, strict=True):
+            held += [(len(attempts), name) for name in names]
+            times = (_time(attempt, "start_time"), _time(attempt, "end_time"))
+            attempts.append((record, len(attempts), *times, bool(names)))
+        said = (job["jobid"], job["user"], job["vc"], job["status"], _time(job, "submitted_time"))
+        jobs.append((record, line, *said, *_gang(machines)))
+    intake.read("jobs", record + 1)
+    intake.refuse("jobs", source.name, bad)
+    intake.progress("jobs", record + 1, 1.0)
+    text, number, either = pl.String, pl.Int64, pl.Boolean
+    said_of = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
+    return Log(
+        _frame(jobs, {"record": number, "line": number, **said_of, "instances": number, "gpu_milli": number}),
+        _frame(
+            attempts, {"record": number, "attempt": number, "start_time": text, "end_time": text, "machines": either}
+        ),
+        _frame(held, {"attempt": number, "node": text}),
+    )
+
+
+def _frame(rows: list[tuple[object, ...]], schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _time(record: dict[str, Any], key: str) -> str | None:
+    return None if (value := record.get(key)) in NO_TIME else value
+
+
+def _machines(attempt: dict[str, Any]) -> dict[str, int]:
+    """How many GPUs of each machine an attempt held; a machine may be named more than once."""
+    gpus: dict[str, set[str]] = {}
+    for part in attempt.get("detail") or []:
+        gpus.setdefault(part["ip"], set()).update(part["gpus"])
+    return {name: len(some) for name, some in gpus.items()}
+
+
+def _gang(attempts: list[dict[str, int]]) -> tuple[int, int]:
+    """Instances and GPU milli of each, by the first attempt that held GPUs; none where none did."""
+    for machines in attempts:
+        counts = [n for n in machines.values() if n]
+        if counts and min(counts) == max(counts):
+            return len(counts), 1000 * counts[0]
+        if counts:
+            return sum(counts), 1000
+    return 1, 0
+
+
+# -- what a record must be ---------------------------------------------------------------------------------------
+
+
+def _wrong_job(job: Any) -> str | None:  # noqa: ANN401  JSON may hold anything until it is checked
+    if not isinstance(job, dict):
+        return f"not a job: {job!r:.80}"
+    if missing := [key for key in KEYS if key not in job]:
+        return f"the job has no: {', '.join(missing)}"
+    for key in ("jobid", "status"):
+        if not job[key] or not _is_text(job[key]):
+            return f"`{key}` is not a text: {job[key]!r:.80}"
+    for key in ("user", "vc", "submitted_time"):
+        if job[key] is not None and not _is_text(job[key]):
+            return f"`{key}` is not a text: {job[key]!r:.80}"
+    if not isinstance(job["attempts"], list):
+        return f"`attempts` is not a list: {job['attempts']!r:.80}"
+    return next((wrong for attempt in job["attempts"] if (wrong := _wrong_attempt(attempt))), None)
+
+
+def _wrong_attempt(attempt: Any) -> str | None:  # noqa: ANN401
+    if not isinstance(attempt, dict):
+        return f"not an attempt: {attempt!r:.80}"
+    for key in ("start_time", "end_time"):
+        if attempt.get(key) is not None and not _is_text(attempt[key]):
+            return f"`{key}` is not a text: {attempt[key]!r:.80}"
+    detail = attempt.get("detail") or []
+    if not isinstance(detail, list):
+        return f"`detail` is not a list: {detail!r:.80}"
+    return next((f"not a machine with its GPUs: {part!r:.80}" for part in detail if not _is_machine(part)), None)
+
+
+def _is_machine(part: Any) -> bool:  # noqa: ANN401
+    return (
+        isinstance(part, dict)
+        and _is_text(part.get("ip"))
+        and isinstance(part.get("gpus"), list)
+        and all(map(_is_text, part["gpus"]))
+    )
+
+
+def _is_text(value: object) -> bool:
+    # Half of a surrogate pair is a character to Python and to nobody else.
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))

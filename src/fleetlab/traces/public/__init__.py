@@ -1,0 +1,1 @@
+"""Public traces: where they are published, how they are downloaded and verified."""

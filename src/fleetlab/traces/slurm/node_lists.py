@@ -1,0 +1,152 @@
+"""Lists of a Slurm cluster's nodes: `scontrol show node` (blocks, `-o`, `--json`) and `sinfo` (a table, `--json`).
+
+Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk, state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fleetlab.core import TraceError
+from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.json_walk import Walk
+
+LARGEST = 1 << 30  # bytes of a list of nodes, unpacked
+KINDS = ("scontrol", "json", "sinfo")  # the best first
+
+# By what each list calls them; the first that is there counts.
+_SCONTROL = {
+    "name": ("NodeName",),
+    "cpus": ("CPUEfctv", "CPUTot"),
+    "memory": ("RealMemory",),
+    "gres": ("Gres",),
+    "tres": ("CfgTRES",),
+    "pool": ("Partitions",),
+    "disk": ("TmpDisk",),
+    "state": ("State",),
+}
+_SINFO = {
+    "name": ("NODELIST", "HOSTNAMES"),
+    "cpus": ("CPUS", "CPUS(A/I/O/T)"),
+    "memory": ("MEMORY",),
+    "gres": ("GRES",),
+    "pool": ("PARTITION",),
+    "disk": ("TMP_DISK",),
+    "state": ("STATE",),
+}
+_NOTHING = {"", "(null)", "N/A", "n/a"}
+
+Words = dict[str, str]
+
+
+def kind_of(beginning: str) -> str | None:
+    """Which of KINDS a file is, by its first characters."""
+    # The configuration file has such lines too, but for CPUTot.
+    if re.search(r"^NodeName=\S", beginning, re.MULTILINE) and "CPUTot=" in beginning:
+        return "scontrol"
+    if beginning.startswith("{") and re.search(r'"(?:nodes|sinfo)"\s*:', beginning) and '"items"' not in beginning:
+        return "json"
+    if any(_header(line) for line in beginning.splitlines()[:3]):
+        return "sinfo"
+    return None
+
+
+def rows_of(source: Source, kind: str) -> Iterator[tuple[int, Words]]:
+    """Each row of a list with the line it begins on."""
+    return {"scontrol": _scontrol, "json": _json, "sinfo": _sinfo}[kind](source.name, _text(source))
+
+
+def _text(source: Source) -> str:
+    with source.open() as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        msg = f"{source.name}: larger than any list of nodes: more than {LARGEST:,} bytes"
+        raise TraceError(msg, hint="is this the right file?")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _scontrol(_name: str, text: str) -> Iterator[tuple[int, Words]]:
+    starts = [m.start() for m in re.finditer(r"^NodeName=", text, re.MULTILINE)]
+    line, at = 1, 0
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line, at = line + text.count("\n", at, start), start
+        block = text[start:end]
+        yield line, _pick({k: _value(block, k) for names in _SCONTROL.values() for k in names}, _SCONTROL)
+
+
+def _value(block: str, key: str) -> str:
+    found = re.search(rf"(?<!\S){key}=(\S*)", block)
+    return found[1] if found else ""
+
+
+def _sinfo(_name: str, text: str) -> Iterator[tuple[int, Words]]:
+    header: list[str] | None = None
+    bar = False
+    for line, row in enumerate(text.splitlines(), 1):
+        if header is None:
+            # `sinfo -l` puts the date above it.
+            header, bar = _header(row), "|" in row
+        elif row.strip() and set(row) - set("- "):
+            # The last column may be a reason, in several words.
+            fields = row.split("|") if bar else row.split(None, len(header) - 1)
+            words = _pick(dict(zip(header, map(str.strip, fields), strict=False)), _SINFO)
+            yield line, words if len(fields) == len(header) else words | {"short": str(len(fields))}
+
+
+def _header(line: str) -> list[str] | None:
+    names = [name.strip() for name in (line.split("|") if "|" in line else line.split())]
+    known = {name for word, names in _SINFO.items() for name in names if word != "state"}  # tells nothing that it has
+    return names if {"NODELIST", "HOSTNAMES"} & set(names) and len(known & set(names)) > 2 else None
+
+
+def _pick(row: Words, names: dict[str, tuple[str, ...]]) -> Words:
+    return {word: next((row[n] for n in keys if row.get(n, "") not in _NOTHING), "") for word, keys in names.items()}
+
+
+def _json(name: str, text: str) -> Iterator[tuple[int, Words]]:
+    hint = "write it again: scontrol show nodes --json"
+    walk = Walk(text, name, hint=hint)
+    listed = False
+    for key in walk.members():
+        if key not in ("nodes", "sinfo") or walk.next() != "[":
+            walk.value()
+            continue
+        listed = True
+        for line, row in walk.elements():
+            yield line, (_of_sinfo(row) if "nodes" in row else _of_scontrol(row)) if isinstance(row, dict) else {}
+    if walk.next():
+        why = "more than one object"
+        raise walk.broken(why, walk.at)
+    if not listed:
+        msg = f"{name}: no list of nodes in it"
+        raise TraceError(msg, hint=hint)
+
+
+def _of_scontrol(row: dict[str, Any]) -> Words:
+    words = {"cpus": ("effective_cpus", "cpus"), "memory": ("real_memory",), "disk": ("temporary_disk",)}
+    words |= {"name": ("name",), "gres": ("gres",), "tres": ("tres",), "pool": ("partitions",)}
+    words |= {"state": ("state",)}
+    return _pick({k: _plain(row.get(k)) for names in words.values() for k in names}, words)
+
+
+def _of_sinfo(row: dict[str, Any]) -> Words:
+    def at(*keys: str) -> str:
+        value: Any = row
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return _plain(value)
+
+    words = {"name": at("nodes", "nodes"), "cpus": at("cpus", "minimum"), "memory": at("memory", "minimum")}
+    words |= {"gres": at("gres", "total"), "pool": at("partition", "name"), "disk": at("disk", "minimum")}
+    return words | {"state": at("node", "state")}
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401  JSON may hold anything
+    """A value as text; Slurm writes a number that may be missing as an object."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else None
+    if isinstance(value, list):
+        return ",".join(v for v in value if isinstance(v, str))
+    return "" if value is None or isinstance(value, (bool, dict)) else str(value)

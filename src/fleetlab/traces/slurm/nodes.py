@@ -1,0 +1,149 @@
+"""A Slurm cluster's nodes, from a list of them: what each has, and how its GPUs are shared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from fleetlab.core import Cluster, TraceError
+from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.slurm.hostlist import expand
+from fleetlab.traces.slurm.node_lists import Words, rows_of
+from fleetlab.traces.slurm.tres import PerGpu, count, gres_list, gres_of, mebibytes, tres
+
+MOST = 1_000_000  # nodes
+# `MIXED+DRAIN`, `IDLE,FAIL`, `drained*`, `drng`: no new job goes there.
+OUT = re.compile(r"\b(?:down|drain|drng|fail|error|maint)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The cluster, how its GPUs are cut into shares, and what is worth knowing of the list."""
+
+    cluster: Cluster | None  # None if no row of the list is a node
+    per_gpu: PerGpu
+    partitions: frozenset[tuple[bool, frozenset[str]]]  # of each node, and whether it has GPUs
+    notes: tuple[str, ...]
+
+
+def read_nodes(source: Source, kind: str, intake: Intake) -> Nodes:
+    """Read a list of nodes; a row that cannot be one goes to the rejects."""
+    # A table of nodes by partition names a node once for each; scontrol has no reason to.
+    again = kind != "scontrol"
+    found: dict[str, dict[str, Any]] = {}
+    named: list[list[str]] = []
+    bad: list[tuple[int, str]] = []
+    for line, words in rows_of(source, kind):
+        intake.read("nodes", 1)
+        try:
+            names, row = _node(words)
+            if twice := [n for n in names if n in found and not again]:
+                bad.append((line, f"the node stands twice: {twice[0]}"))
+                continue
+        except ValueError as e:
+            bad.append((line, str(e)))
+            continue
+        named.append(names)
+        for name in names:
+            pools = found[name]["pools"] if name in found else []
+            found[name] = found.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
+        if len(found) > MOST:
+            msg = f"{source.name}: more nodes than any cluster has: {len(found):,}"
+            raise TraceError(msg, hint="is this the right file?")
+    intake.refuse("nodes", source.name, bad)
+    cluster = Cluster.of(_frame(found), source=f"slurm:{source.stem}")
+    there = set(cluster.frame["node"])
+    intake.keep("nodes", sum(there.issuperset(names) for names in named))
+    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in found.values())
+    return Nodes(cluster if there else None, _per_gpu(found), partitions, _notes(found))
+
+
+def _frame(found: dict[str, dict[str, Any]]) -> pl.DataFrame:
+    kinds = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
+    kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib"), pl.Int64)
+    return pl.DataFrame([{k: row[k] for k in kinds} for row in found.values()], schema=kinds)
+
+
+def _per_gpu(found: dict[str, dict[str, Any]]) -> PerGpu:
+    def cut(kind: str) -> int | None:
+        sizes = {row[kind] // row["gpus"] for row in found.values() if row[kind] and row["gpus"]} - {0}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    return PerGpu(cut("mps"), cut("shard"))
+
+
+def _notes(found: dict[str, dict[str, Any]]) -> tuple[str, ...]:
+    notes = []
+    if found and any(row["gpus"] for row in found.values()):
+        notes.append("the list of nodes does not tell the memory of a GPU")
+    if mixed := sum(row["mixed"] for row in found.values()):
+        notes.append(f"{mixed:,} nodes have GPUs of several types: all are counted as the most numerous one")
+    if several := sum(len(row["pools"]) > 1 for row in found.values()):
+        notes.append(f"{several:,} nodes are in several partitions: their pool is the first one")
+    if out := sum(row["out"] for row in found.values()):
+        notes.append(f"{out:,} nodes were down or drained when the list was made: they count as if they were not")
+    return tuple(notes)
+
+
+# -- words as a node -----------------------------------------------------------------------------------------------
+
+
+def _node(words: Words) -> tuple[list[str], dict[str, Any]]:
+    if "short" in words:
+        msg = f"a row of another width than its header: {words['short']}"
+        raise ValueError(msg)
+    names = _names(words.get("name", ""))
+    parts = tres(words.get("tres", ""))
+    gpus, mps, shard = _devices(words.get("gres", ""), parts)
+    pools = [p.strip("* ") for p in words.get("pool", "").split(",") if p.strip("* ")]
+    memory = words.get("memory", "").rstrip("+") or parts.get("mem", "0")
+    return names, {
+        "pool": pools[0] if pools else "default",
+        "gpu_type": max(gpus, key=lambda t: (gpus[t], t)) if gpus else None,
+        "gpus": sum(gpus.values()),
+        "cpu_milli": 1000 * count("cpu", parts.get("cpu") or _cpus(words.get("cpus", ""))),
+        "memory_mib": mebibytes("mem", memory),
+        "disk_mib": mebibytes("disk", words.get("disk", "").rstrip("+") or "0"),
+        "mps": mps,
+        "shard": shard,
+        "mixed": len(gpus) > 1,
+        "pools": pools,
+        "out": bool(OUT.search(words.get("state", ""))),
+    }
+
+
+def _names(text: str) -> list[str]:
+    try:
+        names = expand(text)
+    except ValueError as e:
+        msg = f"{e}: {text[:80]}"
+        raise ValueError(msg) from None
+    if not names or any("\ufffd" in name for name in names):
+        msg = f"no name of a node: {text[:80]}"
+        raise ValueError(msg)
+    return names
+
+
+def _cpus(text: str) -> str:
+    # `0/64/0/64`: allocated, idle, other, all of them.
+    return text.rsplit("/", 1)[-1].rstrip("+") or "0"
+
+
+def _devices(text: str, parts: Words) -> tuple[dict[str, int], int, int]:
+    """GPUs by type, and shares; from the configured list, or else from what is tracked."""
+    listed = gres_list(text)
+    tracked = gres_of(parts)
+    gpus: dict[str, int] = {}
+    for kind, name, n in listed:
+        if kind == "gpu" and n:
+            gpus[name] = gpus.get(name, 0) + n
+    if not gpus and tracked.gpus:
+        gpus = {"": tracked.gpus}
+    if "" in gpus:  # untyped: as the tracked resources call them, if they do
+        gpus = {(tracked.types[0] if tracked.types else "gpu"): sum(gpus.values())}
+    shares = [sum(n for k, _, n in listed if k == kind) for kind in ("mps", "shard")]
+    return gpus, shares[0] or tracked.mps, shares[1] or tracked.shard

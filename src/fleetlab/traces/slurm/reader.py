@@ -1,0 +1,198 @@
+"""A Slurm cluster's own log: what `sacct -P` prints, and beside it what `scontrol show node` or `sinfo` does.
+
+A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
+their job. Tasks of an array that have not started stand in one row, `103_[1-5%2]`, and come apart here. Times are those
+of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`, the
+partitions that they named are `partition`, and jobs whose share of a GPU has no known size are `unsized`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core import Trace, TraceError, Workload
+from fleetlab.core.trace import PLACEMENTS
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake
+from fleetlab.traces.input.log_start import clipped, moment
+from fleetlab.traces.input.timestamps import asked_for
+from fleetlab.traces.slurm.jobs import Jobs, read_jobs
+from fleetlab.traces.slurm.node_lists import KINDS, kind_of
+from fleetlab.traces.slurm.nodes import Nodes, read_nodes
+from fleetlab.traces.slurm.tres import PerGpu
+
+# Worth asking for.
+COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
+HELD = 60  # seconds between submission and eligibility that Slurm itself may take
+DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
+
+
+def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:
+    """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
+    clock = asked_for(zone or "UTC")
+    logs, lists, others = _files(path)
+    nodes = read_nodes(*lists[0], intake) if lists else None
+    begin = moment(since, clock)
+    records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
+    jobs, older = clipped(_jobs(records.frame), begin)
+    jobs, zero = from_first(jobs)
+    jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
+    workload = Workload.of(
+        jobs.drop("job", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
+        source=source,
+        epoch=zero if len(jobs) else None,
+        zone=clock,
+    )
+    more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
+    intake.keep("jobs", len(workload) - more + records.steps)
+    return finish(
+        intake,
+        workload,
+        source=source,
+        cluster=nodes.cluster if nodes else None,
+        placements=_placements(jobs, records.lists),
+        names=jobs.select("job", "name").lazy(),
+        series=_series(jobs),
+        notes=(*_notes(records, nodes, zone), *older, *_unread(lists[1:], others)),
+        settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
+    )
+
+
+def _files(path: Path) -> tuple[list[Source], list[tuple[Source, str]], list[Source]]:
+    """The logs of jobs, the lists of nodes with the best first, and what is neither."""
+    here = sources(path)
+    beside = here if path.is_dir() else sources(path.parent)
+    peek = Peek(path)
+    begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
+    logs = [source for source in here if _is_log(begins[source])]
+    if not logs:
+        for source in here:
+            with source.open() as stream:
+                stream.read(PEEK)  # a damaged archive says so itself
+        nodes = "a list of nodes, but " if any(kind_of(begins[source]) for source in here) else ""
+        msg = f"{path.name}: {nodes}no log of jobs, whose first line names JobID, Submit and State between bars"
+        raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
+    lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
+    lists.sort(key=lambda found: (KINDS.index(found[1]), found[0].name))
+    others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
+    return logs, lists, others
+
+
+def _is_log(beginning: str) -> bool:
+    names = {name.strip() for name in beginning.split("\n", 1)[0].split("|")}
+    return {"JobID", "Submit", "State"} <= names
+
+
+def _jobs(records: pl.DataFrame) -> pl.DataFrame:
+    # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
+    parent = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
+    text = {"user": "User", "group": "JobName", "app": "Account"}
+    return records.select(
+        "name",
+        "Partition",
+        "NodeList",
+        "limit",
+        "unsized",
+        "submit",
+        "start",
+        "end",
+        "runtime",
+        "status",
+        *DEMAND,
+        parent=parent,
+        ran=pl.col("start").is_not_null(),
+        priority=pl.col("priority").fill_null(0).cast(pl.Int32),
+        **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
+    )
+
+
+def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """What the log tells of jobs that a workload has no column for."""
+    found = {
+        "requested": jobs.filter(pl.col("limit").is_not_null()).select("job", seconds="limit"),
+        "partition": jobs.filter(pl.col("Partition") != "").select("job", partition="Partition"),
+        "unsized": jobs.filter("unsized").select("job"),
+    }
+    return {name: frame.lazy() for name, frame in found.items() if frame.height}
+
+
+def _placements(jobs: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
+    """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
+    if lists is None or not lists["node"].list.len().sum():
+        return None
+    held = jobs.lazy().filter("ran").select("job", "NodeList", "status", "start", "end")
+    named = lists.lazy().filter(pl.col("node").list.len() > 0)
+    named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
+    spread = held.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
+    return spread.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
+
+
+def _notes(records: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
+    frame = records.frame
+    apart = frame.filter("array")
+    rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
+    bound, held = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HELD).height
+    told = {
+        "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
+        f"{records.steps:,} steps are part of their jobs": records.steps,
+        f"{rows:,} rows stood for tasks of an array that had not started: they are {apart.height:,} jobs": rows,
+        f"{untold:,} rows stand for more tasks of an array than can be told: each is one job here": untold,
+        f"{frame['uneven'].sum():,} jobs had GPUs that do not divide by their nodes: "
+        "one instance is one GPU there": frame["uneven"].any(),
+        f"{frame['got'].sum():,} jobs do not say which GPU they asked for: the type they got is taken for it": frame[
+            "got"
+        ].any(),
+        f"{frame['unsized'].sum():,} jobs had shares of unknown size: a whole GPU is counted; "
+        f"{'the list of nodes does not tell it' if nodes else 'a list of nodes would tell'}": frame["unsized"].any(),
+        f"{bound:,} jobs name partitions that not all nodes are in: here any node may take them, so waits may come "
+        "out too short; the series `partition` keeps the names": bound,
+        f"{held:,} jobs could not start until more than a minute after they were submitted, held by a dependency or a "
+        "begin time: they count as waiting": held,
+        "no column Eligible: jobs held by a dependency or a begin time count as waiting": frame.height
+        and not (frame["Eligible"] != "").any(),
+        "no job had a GPU: AccountingStorageTRES in slurm.conf must name gres/gpu for the log to tell": frame.height
+        and not frame["gpu_milli"].sum(),
+        "the lists of nodes are too long in all to be kept: no placements": records.lists is None,
+        "no list of nodes beside the log: `scontrol show node > nodes.txt` makes one": nodes is None,
+    }
+    return (*(note for note, holds in told.items() if holds), *(nodes.notes if nodes else ()))
+
+
+def _bound(frame: pl.DataFrame, nodes: Nodes | None) -> int:
+    """How many jobs name partitions that bind them, which a workload has no word for: a node that could is in none."""
+    gpu = (pl.col("gpu_milli") > 0).alias("gpu")
+    named = frame.filter(pl.col("Partition") != "").group_by("Partition", gpu).len()
+    known = {(gpus, pools) for gpus, pools in nodes.partitions if pools} if nodes else set()
+    if not known:
+        return int(named["len"].sum()) if named["Partition"].n_unique() > 1 else 0
+    return sum(
+        records for text, gpu, records in named.iter_rows()
+        if any(gpus >= gpu and pools.isdisjoint(text.split(",")) for gpus, pools in known)
+    )  # fmt: skip
+
+
+def _unread(lists: list[tuple[Source, str]], others: list[Source]) -> tuple[str, ...]:
+    passed = [source.name for source, _ in lists] + [source.name for source in others]
+    return (f"not read: {', '.join(passed[:10])}",) if passed else ()
+
+
+def _fits(peek: Peek) -> bool:
+    # A list of nodes alone is Slurm's too: its reader tells what is missing.
+    lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
+    return peek.has_columns("JobID", "Submit", "State", separator="|") or any(lists)
+
+
+FORMAT = Format(
+    name="slurm",
+    title="Slurm's own log",
+    expects="what `sacct -a -P` prints, JobID, Submit and State at least; beside it `scontrol show node` or `sinfo`",
+    licence="yours",
+    origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
+    read=read,
+    fits=_fits,
+    options=frozenset({"zone", "since"}),
+)

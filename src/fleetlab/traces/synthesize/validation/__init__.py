@@ -1,0 +1,1 @@
+"""Compare a synthetic trace with the published numbers it was made from."""

@@ -1,0 +1,173 @@
+"""The cells of a delimited table, read as a plan asks; rows with a cell that cannot be read are turned away."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.times import LAST, SKIPPED, by_size, moments, written
+from fleetlab.traces.table.expression import Column, Node, Text, evaluate
+from fleetlab.traces.table.mapping import AMOUNTS, TEXTS, TIMES, Plan
+
+NAME = "jobs"  # of the table, in rejects and counts
+
+# Words for a cell that holds nothing; Go writes its zero time for a pod that has not started.
+NOTHING = ["", "-", "null", "none", "na", "n/a", "nat", "unknown", "0001-01-01t00:00:00z", "1970-01-01t00:00:00z"]
+
+STATUS = {
+    "completed": "completed complete succeeded succeed success successful finished finish done passed pass ok cd",
+    "failed": "failed fail failure error crashed f "
+    "timeout timedout timelimit deadline deadlineexceeded to dl outofmemory oom oomkilled "
+    "nodefail nodefailed nodefailure nodelost nf bootfail bf launchfailed",
+    # Taken off its nodes by somebody, and not for a fault of its own.
+    "cancelled": "cancelled canceled killed aborted stopped deleted revoked preempted preempt pr evicted requeued ca",
+    "running": "running processing active started completing r cg",
+    "waiting": "waiting pending queued submitted accepted pd",
+}
+STATES = {word: status for status, words in STATUS.items() for word in words.split()}
+
+BITS = {"instances": 31, "gpu_milli": 31, "max_per_node": 31, "priority": 31}  # else 53: a float counts no further
+
+
+def read(source: Source, table: Table, intake: Intake, plan: Plan) -> pl.DataFrame:
+    """Every row whose cells can be read, with its `line`; the others are turned away.
+
+    Beside each time `t` stands `t?`, what it was found to be; times that nobody asked for are null.
+    """
+    rules = _rules(plan)
+    empty = pl.DataFrame(schema=dict.fromkeys(plan.columns, pl.String) | {"line": pl.Int64})
+    frames = (intake.sieve(_evaluated(b, plan), NAME, source.name, rules) for b in intake.batches(source, table))
+    return pl.concat([_typed(_evaluated(empty, plan)), *map(_typed, frames)])
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def _evaluated(batch: pl.DataFrame, plan: Plan) -> pl.DataFrame:
+    raw = {name: _cleaned(batch[name]) for name in plan.columns}
+    known = {name: _reckoned(raw[name], plan, clock=name in plan.clocks) for name in plan.numbers}
+    found = {"line": batch["line"]}
+    for name, short in plan.columns.items():
+        found[short] = raw[name]
+        if name in known:
+            found[f"{short}?"] = known[name][0].is_null() & raw[name].is_not_null()
+        if name in plan.clocks:
+            found[f"{short}!"] = known[name][1] == SKIPPED
+    for target, node in plan.nodes.items():
+        found |= _target(target, node, raw, known, batch.height)
+    return pl.DataFrame(found)
+
+
+def _cleaned(text: pl.Series) -> pl.Series:
+    bare = text.str.strip_chars()
+    return bare.set(bare.str.to_lowercase().is_in(NOTHING).fill_null(value=False), None)
+
+
+def _reckoned(text: pl.Series, plan: Plan, *, clock: bool) -> tuple[pl.Series, pl.Series]:
+    if clock:
+        return moments(text, plan.zone)
+    number = text.cast(pl.Float64, strict=False)
+    # A column of dates can be reckoned with too: `runtime=finished-started`.
+    if (number.is_null() & text.is_not_null()).any():
+        number = number.zip_with(number.is_not_null(), written(text, plan.zone)[0])
+    return number, pl.Series([], dtype=pl.UInt8)
+
+
+def _target(
+    target: str,
+    node: Node,
+    raw: dict[str, pl.Series],
+    known: dict[str, tuple[pl.Series, pl.Series]],
+    rows: int,
+) -> dict[str, pl.Series]:
+    if target in TEXTS and isinstance(node, Column):
+        return {target: raw[node.name]}
+    if isinstance(node, Text):
+        return {target: pl.repeat(node.value, rows, dtype=pl.String, eager=True)}
+    if target in TIMES and isinstance(node, Column):
+        return dict(zip((target, f"{target}?"), known[node.name], strict=True))
+    number = evaluate(node, lambda name: known[name][0], rows)
+    if target in TIMES:
+        return dict(zip((target, f"{target}?"), by_size(number), strict=True))
+    return {target: _as_text(number) if target in TEXTS else number}
+
+
+def _as_text(number: pl.Series) -> pl.Series:
+    """A number as people write it: 7 and not 7.0; null for what is none."""
+    x = pl.col("x")
+    whole = pl.when(x.is_finite() & (x.abs() < 1e15) & (x == x.round())).then(x).cast(pl.Int64).cast(pl.String)
+    text = pl.coalesce(whole, pl.when(x.is_finite()).then(x).cast(pl.String))
+    return pl.DataFrame({"x": number}).select(text)["x"]
+
+
+def _state() -> pl.Expr:
+    # `Out Of Memory`, `NODE_FAIL`, `DeadlineExceeded`; or else its first word, as Slurm writes `CANCELLED by 1234`.
+    text = pl.col("status").str.to_lowercase()
+    words = (text.str.replace_all(r"[\s_-]", ""), text.str.extract(r"^([\w-]+)").str.replace_all("[_-]", ""))
+    return pl.coalesce(word.replace_strict(STATES, default=None, return_dtype=pl.String) for word in words)
+
+
+def _typed(frame: pl.DataFrame) -> pl.DataFrame:
+    there = frame.columns
+    absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, "runtime") if n not in there]
+    absent += [pl.lit(0, dtype=pl.UInt8).alias(f"{t}?") for t in TIMES if t not in there]
+    amounts = [pl.col(n).round().cast(pl.Int64) for n in AMOUNTS if n in there]
+    words = [_state().alias("status")] if "status" in there else []
+    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), "runtime", *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
+    return frame.with_columns(*absent, *amounts, *words).select(kept)
+
+
+# -- turning away --------------------------------------------------------------------------------------------------
+
+
+def _rules(plan: Plan) -> list[Rule]:
+    asked = plan.nodes
+    kinds = {name: "time" if name in plan.clocks else "number" for name in plan.numbers}
+    unread: list[Rule] = [
+        (f"`{name}` is a time that the clock of {plan.zone} skipped", pl.col(f"{short}!"), short)
+        for name, short in plan.columns.items()
+        if name in plan.clocks
+    ]
+    unread += [
+        (f"`{name}` is not a {kind}", pl.col(f"{plan.columns[name]}?"), plan.columns[name])
+        for name, kind in kinds.items()
+    ]
+    return [
+        *unread,
+        ("`submit` is missing", pl.col("submit").is_null()),
+        *[
+            (f"`{name}` is not finite", pl.col(name).is_finite().not_(), name)
+            for name in (*TIMES, "runtime", *AMOUNTS)
+            if name in asked
+        ],
+        *[
+            (f"`{name}` is beyond all calendars", pl.col(name).abs() > LAST, name)
+            for name in (*TIMES, "runtime")
+            if name in asked
+        ],
+        *[rule for name in AMOUNTS if name in asked for rule in _amount_rules(name)],
+        *(_status_rules() if "status" in asked else []),
+        *([("`job` is missing", pl.col("job").is_null())] if "job" in asked else []),
+    ]
+
+
+def _amount_rules(name: str) -> list[Rule]:
+    whole = pl.col(name).round()
+    rules: list[Rule] = [(f"`{name}` is too large", whole.abs() >= 2.0 ** BITS.get(name, 53), name)]
+    if name == "instances":
+        rules.append(("`instances` is below 1", whole < 1, name))
+    elif name != "priority":
+        rules.append((f"`{name}` is negative", pl.col(name) < 0, name))
+    if name == "gpu_milli":
+        rules.append(("a share of less than a thousandth of a GPU", (pl.col(name) > 0) & (whole == 0), name))
+        several = (whole > 1000) & (whole % 1000 != 0)
+        rules.append(("neither a share of one GPU nor a multiple of 1000", several, name))
+    return rules
+
+
+def _status_rules() -> list[Rule]:
+    return [
+        ("`status` is missing", pl.col("status").is_null()),
+        ("no such status", _state().is_null(), "status"),
+    ]

@@ -1,0 +1,99 @@
+"""What `map` asks for: each column of a workload as an expression over the columns of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from shlex import quote
+
+from fleetlab.core import TraceError
+from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.workload import SCHEMA
+from fleetlab.traces.table.expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, named, parse
+
+TIMES = ("submit", "start", "end")
+AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority")
+TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which expression gives which column of the workload, over the columns that the file has."""
+
+    nodes: Mapping[str, Node]
+    zone: str
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns to read, and what each is called in here, so that none is taken for another thing."""
+        asked = dict.fromkeys(name for node in self.nodes.values() for name in columns(node))
+        return {name: f"c{k}" for k, name in enumerate(asked)}
+
+    @property
+    def clocks(self) -> set[str]:
+        """Columns that are moments, since they are taken as such: they count in seconds wherever they stand."""
+        return {node.name for target, node in self.nodes.items() if target in TIMES and isinstance(node, Column)}
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns that are reckoned with, and so must be numbers or moments."""
+        reckoned = [n for target, n in self.nodes.items() if target not in TEXTS or isinstance(n, Both | Minus)]
+        return list(dict.fromkeys(name for node in reckoned for name in columns(node)))
+
+
+def planned(given: Mapping[str, str], there: Sequence[str], zone: str) -> Plan:
+    """Read every expression; a column that nobody mapped is taken from the file's column of that name."""
+    own = {name: Column(name) for name in SCHEMA if name in there}
+    nodes = own | {target: _node(target, text, there) for target, text in given.items()}
+    return Plan({target: nodes[target] for target in SCHEMA if target in nodes}, zone)
+
+
+def _node(target: str, text: str, there: Sequence[str]) -> Node:
+    if target not in SCHEMA:
+        near = get_close_matches(target, SCHEMA, 1)
+        msg = f"map: no such column in a workload: `{target}`" + (f"; did you mean {near[0]}?" if near else "")
+        raise TraceError(msg, hint=f"there are {', '.join(SCHEMA)}")
+    try:
+        node = parse(str(text))
+    except Malformed as e:
+        raise _marked(target, str(text), str(e), e.at) from None
+    for name in columns(node):
+        _must_be_there(target, name, there)
+    if target not in TEXTS and isinstance(node, Text):
+        raise _marked(target, str(text), f"`{target}` is a number, not a word", 0)
+    if target in ("user", "group", "app", "gpu_types", "status") and isinstance(node, Number):
+        raise _marked(target, str(text), f"`{target}` is a word: put it in quotes", 0)
+    return node
+
+
+def _marked(target: str, text: str, what: str, at: int) -> TraceError:
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    # A long expression is shown around the place where it fails.
+    begin = max(0, at - 60)
+    msg = f"map of `{target}`: {what}\n  {shown[begin : begin + 80]}\n  {' ' * (at - begin)}^"
+    return TraceError(msg, hint="columns, numbers, 'words', + - * / and parentheses; odd names stand in `backquotes`")
+
+
+def _must_be_there(target: str, name: str, there: Sequence[str]) -> None:
+    if name not in there:
+        folded = {column.casefold(): column for column in there}
+        near = get_close_matches(name.casefold(), folded, 1)
+        msg = f"map of `{target}`: no such column in the file: `{name}`"
+        msg += f"; did you mean `{folded[near[0]]}`?" if near else ""
+        raise TraceError(msg, hint=f"it has {listed(there)}")
+    if name == "line":
+        msg = "a column that is named `line` cannot be read: that is what rows are counted by"
+        raise TraceError(msg, hint="give it another name in the first line of the file")
+
+
+def suggested(target: str, column: str, then: str = "") -> str:
+    """The option that maps a column of the file, as a shell takes it: --map submit=created_at."""
+    bare = named(column) == column and column.isascii()
+    return f"--map {target}={column}{then}" if bare else f"--map {quote(f'{target}={named(column)}{then}')}"
+
+
+def listed(names: Sequence[str], most: int = 30) -> str:
+    """Names for a message, but not a thousand of them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,143 @@
+"""Any delimited table with a header, turned into a workload by a map: `gpu_milli=gpus*1000`, `submit=created_at`.
+
+A column that is named as in a workload needs no map. Moments are recognised by how they look (see `_moments`). An empty
+cell, and words such as NULL, N/A or Unknown, mean that nothing is there: no start, no end, none of that resource.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core import Trace, TraceError, Workload
+from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.intake import Intake, Table
+from fleetlab.traces.input.line_blocks import LONGEST
+from fleetlab.traces.input.log_start import clipped, moment
+from fleetlab.traces.input.times import moments
+from fleetlab.traces.input.timestamps import asked_for
+from fleetlab.traces.table import cells
+from fleetlab.traces.table.jobs import settled
+from fleetlab.traces.table.mapping import TIMES, Plan, listed, planned, suggested
+
+# How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
+NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")
+SEPARATORS = (",", "\t", ";", "|")
+
+
+def read(
+    path: Path,
+    intake: Intake,
+    *,
+    map: Mapping[str, str] | None = None,
+    zone: str | None = None,
+    since: str | None = None,
+) -> Trace:
+    """Read one delimited file; `map` gives columns of a workload as expressions over those of the file."""
+    source = _one(path)
+    lines = _beginning(source)
+    separator = _separator(lines[0])
+    header = _fields(lines[0], separator)
+    plan = planned(map or {}, header, asked_for(zone or "UTC"))
+    if "submit" not in plan.nodes:
+        raise _no_submit(source, header, [_fields(line, separator) for line in lines[1:]])
+    rows = cells.read(source, _table(plan, separator), intake, plan)
+    begin = moment(since, plan.zone)
+    jobs, about = settled(rows, source, intake, plan, begin)
+    jobs, older = clipped(jobs, begin)
+    jobs, zero = from_first(jobs)
+    workload = Workload.of(
+        jobs.drop("name"), source=f"csv:{source.stem}", epoch=zero if about.dated else None, zone=zone
+    )
+    intake.keep(cells.NAME, len(workload))
+    named = jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy()
+    return finish(
+        intake,
+        workload,
+        source=workload.source,
+        names=named if "job" in plan.nodes else None,
+        notes=(*about.notes(plan, told=zone is not None), *older),
+        settings={"map": dict(map or {}), "zone": zone, "since": since, "separator": separator, "zero": zero},
+    )
+
+
+def _one(path: Path) -> Source:
+    there = sources(path)
+    if len(there) != 1:
+        msg = f"not one file, but {len(there)}, in: {path}"
+        raise TraceError(msg, hint="name the table itself")
+    return there[0]
+
+
+def _table(plan: Plan, separator: str) -> Table:
+    return Table(cells.NAME, dict.fromkeys(plan.columns, pl.String), separator=separator)
+
+
+def _beginning(source: Source) -> list[str]:
+    with source.open() as stream:
+        data = stream.read(LONGEST)
+    if not data.strip():
+        msg = f"{source.name}: the file is empty"
+        raise TraceError(msg, hint="a delimited table has the names of its columns in its first line")
+    first, *more = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20]
+    try:
+        header = first.decode().rstrip("\r")
+    except UnicodeDecodeError:
+        header = ""
+    if not header.strip() or not header.replace("\t", " ").isprintable():
+        msg = f"{source.name}: its first line does not name columns in UTF-8"
+        raise TraceError(msg, hint="save the table as CSV in UTF-8, with the names of its columns in its first line")
+    if NO_TABLE.match(header):
+        msg = f"{source.name}: not a delimited table, but JSON or a page: it begins with {header.lstrip()[:20]!r}"
+        raise TraceError(msg, hint="`kubernetes` and `philly` read JSON of their own; of any other make a table first")
+    return [header, *(line.decode("utf-8", "replace").rstrip("\r") for line in more)]
+
+
+def _separator(header: str) -> str:
+    # Whatever stands between most names; a separator inside quotes is part of a name.
+    bare = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=bare.count)
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    try:
+        return [field.strip() for field in next(csv.reader([line], delimiter=separator), [])]
+    except csv.Error:
+        return []
+
+
+def _no_submit(source: Source, header: list[str], rows: list[list[str]]) -> TraceError:
+    likely = [name for k, name in enumerate(header) if _looks_like_time(name, [r[k] for r in rows if k < len(r)])]
+    msg = f"{source.name}: no column `submit` in it, and no map that gives it"
+    hint = f"it has {listed(header)}; "
+    hint += f"these look like times: {listed(likely)}; " if likely else "say when each job was submitted: "
+    sayable = [name for name in likely if "`" not in name]  # a backquote cannot stand between backquotes
+    return TraceError(msg, hint=hint + suggested("submit", sayable[0] if sayable else "COLUMN"))
+
+
+def _looks_like_time(name: str, values: list[str]) -> bool:
+    seconds, _ = moments(pl.Series(values, dtype=pl.String), "UTC")
+    dated = (seconds.is_finite() & (seconds > 1e9) & (seconds < 1e10)).any()
+    return dated or any(word in name.casefold() for word in (*TIMES, "time", "date", "_at", "created"))
+
+
+def _fits(peek: Peek) -> bool:
+    return any(peek.has_columns("submit", separator=separator) for separator in SEPARATORS)
+
+
+FORMAT = Format(
+    name="csv",
+    title="Any delimited table, by a map",
+    expects="one file with the names of its columns in its first line; --map submit=COLUMN --map gpu_milli=gpus*1000 …",
+    licence="your own",
+    origin="your own",
+    read=read,
+    fits=_fits,
+    options=frozenset({"map", "zone", "since"}),
+    any_table=True,
+)

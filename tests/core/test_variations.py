@@ -1,0 +1,65 @@
+"""Parts and variations of a workload: the first jobs, a window, another load, other arrivals."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetlab.core import Workload, WorkloadError
+
+DAY = 86_400.0
+
+
+def workload(days: float, jobs: int = 400, seed: int = 0) -> Workload:
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.random(jobs) * days * DAY)
+    frame = {
+        "submit": submit - submit[0],
+        "user": rng.choice(["ada", "bob", "eve"], jobs),
+        "gpu_milli": rng.choice([500, 1000, 8000], jobs),
+        "start": submit,
+        "end": submit + 1,
+    }
+    return Workload.of(pl.DataFrame(frame), source="random", epoch=1000.0)
+
+
+def test_the_head_is_the_first_jobs():
+    w = workload(3)
+    assert w.head(7).frame.equals(w.frame.head(7))
+    assert w.head(10**6) is w
+
+
+def test_a_window_counts_from_its_first_job():
+    w = workload(3)
+    part = w.window(DAY, 2 * DAY)
+    inside = w.frame.filter(pl.col("submit").is_between(DAY, 2 * DAY, closed="left"))
+    assert part.frame["submit"].to_list() == (inside["submit"] - inside["submit"][0]).to_list()
+    assert part.epoch == 1000.0 + inside["submit"][0]
+
+
+def test_load_compresses_time_and_nothing_else():
+    w = workload(3)
+    fast = w.at_load(2.0)
+    assert fast.frame["submit"].to_list() == (w.frame["submit"] / 2).to_list()
+    others = pl.exclude("submit", "start", "end")
+    assert fast.frame.select(others).equals(w.frame.select(others))
+    assert w.at_load(1.0) is w
+    with pytest.raises(WorkloadError, match="a load is a number above 0"):
+        w.at_load(0.0)
+
+
+@given(days=st.sampled_from([0.5, 3.0, 30.0]), seed=st.integers(0, 5))
+def test_resampling_keeps_the_time_of_day_of_every_job(days, seed):
+    w = workload(days)
+    other = w.resampled(seed)
+    assert other.frame.equals(w.resampled(seed).frame)
+    assert set(other.frame["gpu_milli"]) <= set(w.frame["gpu_milli"])
+    assert float(other.frame["submit"][-1]) <= float(w.frame["submit"][-1]) + 1e-6
+
+
+@given(growth=st.sampled_from([0.5, 1.0, 1.5, 3.0]), seed=st.integers(0, 3))
+def test_growth_changes_the_number_of_jobs_by_about_so_much(growth, seed):
+    w = workload(20, jobs=600)
+    assert len(w.grown(growth, seed)) == pytest.approx(600 * growth, rel=0.25)
+    assert float(w.grown(growth, seed).frame["submit"][-1]) <= 20 * DAY
