@@ -55,7 +55,7 @@ def test_help_imports_no_frames_and_no_compiler():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("words", ["describe builtin:9", "compare builtin:9", "bench work launch", "demo"])
+@pytest.mark.parametrize("words", ["describe builtin:9", "compare builtin:9", "bench workload launch", "demo"])
 def test_a_seed_below_zero_is_refused_before_anything_is_done(words, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words.split(), "--seed", "-1"])

@@ -8,7 +8,7 @@ run-all.sh --node NODE [--modes "exclusive time-slicing mps"] [--plans "solo pai
            [--tenants 4] [--seconds 60] [--out measured] [--dry-run]
 
 For each mode: switch the node, run the tenants as pods (alone where a card is whole), copy what they said. Where cards are
-whole, the plans of the suite too. In the end `fleetlab bench analyse` of the suite and one page of all tenants.
+whole, the plans of the suite too. In the end `fleetlab bench analyze` of the suite and one page of all tenants.
 --modes may have mig too: it cuts the cards of the node. --dry-run shows every command and runs none.
 
 Examples:
@@ -57,7 +57,7 @@ for mode in $modes; do
   collect
 done
 if [[ " $modes " == *" exclusive "* ]]; then
-  step fleetlab bench analyse "$out/suite" --out "$out/analysis" || lost=$((lost + 1))
+  step fleetlab bench analyze "$out/suite" --out "$out/analysis" || lost=$((lost + 1))
 fi
 pages "Tenants by mode"
 [[ $lost -eq 0 ]] || { say "$lost jobs failed, or what they left cannot be analysed; what the others measured is in $out"; exit 1; }
