@@ -131,7 +131,7 @@ class BlockBootstrap:
             at = self._first_at(heights, q)
             # About the quantile itself, not about its neighbor on the grid.
             centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
-            beyond = math.floor(10 * size * min(q, 1 - q)) / 10
+            beyond = round(size * min(q, 1 - q), 1)
             found.append(replace(self.replicates(centered), df=beyond))
         return found
 
