@@ -16,13 +16,13 @@ from fleetlab._screen import table
 from fleetlab.bench.plans import CLASSES, MATRIX
 from fleetlab.bench.profile import profile
 from fleetlab.bench.profile.published import against
-from fleetlab.core import Provenance, Slowdown
+from fleetlab.core import Provenance, Speed
 
 HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "core"
 DIGITS = 4
 PLANS = {
-    "slowdown.json": ("classes", "solo", "pairs-ts", "sm-curve"),
-    "slowdown-h200-tenants.json": ("solo", "pairs-ts", "pairs-mps", "pairs-mps-50", "sm-curve", "breaking"),
+    "speed.json": ("classes", "solo", "pairs-ts", "sm-curve"),
+    "speed-h200-tenants.json": ("solo", "pairs-ts", "pairs-mps", "pairs-mps-50", "sm-curve", "breaking"),
 }
 
 
@@ -37,17 +37,17 @@ def main() -> None:
         print(table(against(told.folder)))
         return
     for name, plans in PLANS.items():
-        works, classes = (tuple(CLASSES), True) if name == "slowdown.json" else (MATRIX, False)
+        works, classes = (tuple(CLASSES), True) if name == "speed.json" else (MATRIX, False)
         made = profile([told.folder / plan for plan in plans], works=works, classes=classes)
         print(rounded(made, plans).save(told.out / name))
 
 
-def rounded(made: Slowdown, plans: tuple[str, ...]) -> Slowdown:
+def rounded(made: Speed, plans: tuple[str, ...]) -> Speed:
     """To a few digits, and with folders by name: where they lay is nobody's business."""
     settings = dict(made.provenance.settings) | {"folders": list(plans)}
     provenance = Provenance(made.provenance.verb, made.provenance.source, settings, version="0.1.0")
     frame = made.frame.with_columns(pl.col("speed", "low", "high").round(DIGITS))
-    return Slowdown.of(frame, device=made.device, provenance=provenance, notes=made.notes)
+    return Speed.of(frame, device=made.device, provenance=provenance, notes=made.notes)
 
 
 if __name__ == "__main__":

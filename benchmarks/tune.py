@@ -1,4 +1,4 @@
-"""What a policy search finds, and what a weighted policy costs beside a built-in one: `python -m benchmarks.tune WHAT`.
+"""Results of policy searches, and the speed of weighted and built-in policies: `python -m benchmarks.tune WHAT`.
 
 `speed`: jobs a second by built-in and weighted policies. `weeks`: a search on twelve weeks of a synthetic trace.
 `philly FOLDER`: a search on Philly's jobs, from a folder with `philly_sia_82k.csv` and `philly_vc.csv`.
@@ -14,8 +14,8 @@ import polars as pl
 
 import fleetlab
 from fleetlab._screen import show
-from fleetlab.studies.tune import Tuned
-from fleetlab.studies.tune._terms import WEIGHTED, Space, rules_of
+from fleetlab.studies.tune import Tuning
+from fleetlab.studies.tune.terms import WEIGHTED, Space, words_of
 from fleetlab.studies.validate import philly
 
 # GPU type, nodes, and of each GPUs, CPU milli and MiB.
@@ -53,29 +53,31 @@ def philly_jobs(folder: Path) -> fleetlab.Trace:
 def speed(trace: fleetlab.Trace) -> None:
     assert trace.cluster is not None
     space = Space.of(trace.workload, ("best_fit",))
-    sjf = space.corner("sjf", "best_fit") or {}
+    sjf = space.params_of("sjf", "best_fit") or {}
     cases = {
-        "sjf, run times known": {"order": "sjf"},
+        "sjf, oracle": {"order": "sjf"},
         "sjf": {"order": "sjf", "estimate": "group"},
         "fair": {"order": "fair", "estimate": "group"},
-        "weights as sjf, run times known": rules_of(sjf),
-        "weights as sjf": {**rules_of(sjf), "estimate": "group"},
-        "weights as sjf, and of users' shares": {**rules_of({**sjf, "by share": True, "share": 0.5})},
-        "weights as sjf, and of places": {**rules_of({**sjf, "placement": WEIGHTED, "on idle": 1.0, "on parts": 1.0})},
+        "weights as sjf, oracle": words_of(sjf),
+        "weights as sjf": {**words_of(sjf), "estimate": "group"},
+        "weights as sjf, and user shares": {**words_of({**sjf, "uses share": True, "user share": 0.5})},
+        "weights as sjf, and placement": {
+            **words_of({**sjf, "placement": WEIGHTED, "idle GPUs": 1.0, "free fractions": 1.0})
+        },
     }
-    for name, rules in cases.items():
+    for name, words in cases.items():
         took = []
         for _ in range(3):  # the first compiles
             began = time.process_time()
-            fleetlab.simulate(trace.workload, trace.cluster, **rules)
+            fleetlab.simulate(trace.workload, trace.cluster, **words)
             took.append(time.process_time() - began)
         pace = len(trace.workload) / min(took)
         print(f"{name}: {pace:,.0f} jobs/s, first {took[0]:.1f} s, then {min(took):.2f} s", flush=True)
 
 
-def told(found: Tuned, began: float) -> None:
-    print("\n".join(found.sentences), end="\n\n")
-    show(found, only=("policies", "weeks", "weights"))
+def show_result(result: Tuning, began: float) -> None:
+    print("\n".join(result.findings), end="\n\n")
+    show(result, only=("policies", "weeks", "weights"))
     print(f"\n{time.process_time() - began:.0f} s of CPU")
 
 
@@ -84,9 +86,9 @@ def main(words: list[str]) -> None:
     if words == ["speed"]:
         speed(twelve())
     elif words == ["weeks"]:
-        told(fleetlab.tune(twelve()), began)
+        show_result(fleetlab.tune(twelve(), estimate="group"), began)
     elif words[:1] == ["philly"] and len(words) == 2:
-        told(fleetlab.tune(philly_jobs(Path(words[1]))), began)
+        show_result(fleetlab.tune(philly_jobs(Path(words[1])), estimate="group"), began)
     else:
         sys.exit(__doc__)
 

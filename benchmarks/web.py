@@ -1,10 +1,10 @@
-"""How long does the page take to answer while somebody drags? Starts it, asks, and prints a table.
+"""How long does the page take to answer while a control is moved? Start it, send requests, and print a table.
 
     python -m benchmarks.web
 
-Wall is what the visitor waits for: until there are numbers at all (of the first jobs, where all take long), until
-those of all jobs are there, and until all is drawn. CPU is what the process used. Every state is asked for once, so
-that nothing comes from what is kept; the baseline is there after the first.
+Wall time is what a visitor waits: until there are numbers (of a preview, where all jobs take long), until there are
+those of all jobs, and until the figures are drawn. CPU is what the process used. Every scenario is requested once, so
+that no answer comes from memory; the baseline is known after the first.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
-RULES = {
+QUICK = {
     "load": [f"load={0.8 + 0.05 * k:.2f}" for k in range(9)],
-    "nodes": [f"nodes=T4:{440 + 10 * k}" for k in range(9)],
+    "nodes": [f"nodes=T4+{440 + 10 * k}" for k in range(9)],
     "order": ["order=sjf", "order=smallest", "order=largest", "order=priority", "order=aging"],
     "none": [f"backfill=none&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "exclusive": [f"sharing=exclusive&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "easy": [f"backfill=easy&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "fgd": [f"placement=fgd&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
 }
-# Rules that only the full loop knows. The first drag learns how long they take; the others overtake each other.
+# Only the full loop can simulate these. The first request learns how long they take; each other replaces the last.
 SLOW = {
     "fair": "order=fair",
     "las": "order=las",
@@ -42,47 +42,49 @@ SLOW = {
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--jobs", type=int, default=100_000)
-    asked.add_argument("--whole", action="store_true", help="wait for the whole of the slow rules too, up to a minute")
-    told = asked.parse_args()
-    trace = f"trace=builtin:{told.jobs}:0"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--full", action="store_true", help="wait for the full runs of the slow ones too, up to 60 s")
+    arguments = parser.parse_args()
+    trace = f"trace=builtin:{arguments.jobs}:0"
     command = [sys.executable, "-m", "fleetlab.cli", "web", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
         assert page.stdout is not None
         try:
             url = json.loads(page.stdout.readline())["url"]
-            print(f"the first answer, from the start of the page: {_ask(url, trace).all:.2f} s")
-            print(f"the same again, from what is kept: {_ask(url, trace).all:.3f} s")
-            _ask(url, f"{trace}&load=0.5")  # by the other process, which has not opened the trace yet
-            for name, states in RULES.items():
-                _ask(url, f"{trace}&{states[0]}&seed=1")  # what is compiled is loaded, and how long it takes is known
-                _print(name, [_ask(url, f"{trace}&{state}") for state in states])
+            print(f"the first answer, from the start of the server: {_request(url, trace).all:.2f} s")
+            print(f"the same again, from memory: {_request(url, trace).all:.3f} s")
+            _request(url, f"{trace}&load=0.5")  # by the other process, which has not opened the trace yet
+            for name, states in QUICK.items():
+                _request(url, f"{trace}&{states[0]}&seed=1")  # loads compiled code, and learns how long it takes
+                _print(name, [_request(url, f"{trace}&{state}") for state in states])
             for name, state in SLOW.items():
                 _print_slow(name, _drag(url, f"{trace}&{state}"))
-                if told.whole:
-                    _print(name, [_ask(url, f"{trace}&{state}", most=60.0)])
+                if arguments.full:
+                    _print(name, [_request(url, f"{trace}&{state}", most=60.0)])
         finally:
             page.terminate()
 
 
-class Took(NamedTuple):
-    """Seconds until there are numbers, those of all jobs, and all; and of CPU. `part`: of how many jobs the first."""
+class Times(NamedTuple):
+    """Seconds until the first numbers, those of all jobs, and the figures; and of CPU. `preview` counts its jobs."""
 
     first: float
-    part: int | None
+    preview: int | None
     numbers: float
     all: float
     cpu: float
     operation: str
 
 
-def _ask(url: str, state: str, *, instead: str = "", most: float = 600.0, early: bool = False) -> Took:
-    """Follow one question to its end, for so long at most, or to its first numbers."""
-    began, first, part, numbers, cpu = time.perf_counter(), math.nan, None, math.nan, math.nan
-    asked = {"kind": "run", "link": f"v=1&{state}"} | ({"instead": instead} if instead else {})
-    operation = _json(Request(f"{url}api/operations", json.dumps(asked).encode(), {"Content-Type": "application/json"}))
-    if operation["status"] == "going":
+def _request(url: str, state: str, *, replaces: str = "", most: float = 600.0, early: bool = False) -> Times:
+    """Follow one request to its end, for so long at most, or to its first numbers."""
+    began, first, preview, numbers, cpu = time.perf_counter(), math.nan, None, math.nan, math.nan
+    request = {"kind": "run", "link": f"v=1&{state}"} | ({"replaces": replaces} if replaces else {})
+    operation = _json(
+        Request(f"{url}api/operations", json.dumps(request).encode(), {"Content-Type": "application/json"})
+    )
+    if operation["status"] == "running":
         with urlopen(f"{url}api/operations/{operation['operation']}/events", timeout=600) as events:
             for line in events:
                 now = time.perf_counter() - began
@@ -91,22 +93,22 @@ def _ask(url: str, state: str, *, instead: str = "", most: float = 600.0, early:
                 operation = json.loads(line.removeprefix(b"data: "))
                 answer = (operation["progress"] or {}).get("answer")
                 if answer and math.isnan(first):
-                    first, part = now, answer["part"] and answer["part"]["jobs"]
-                if answer and answer["part"] is None:
+                    first, preview = now, answer["preview"] and answer["preview"]["jobs"]
+                if answer and answer["preview"] is None:
                     numbers = now
                 if now > most or (early and not math.isnan(first)):
-                    return Took(first, part, numbers, math.nan, cpu, operation["operation"])
+                    return Times(first, preview, numbers, math.nan, cpu, operation["operation"])
     took = time.perf_counter() - began
     first, numbers = (took if math.isnan(at) else at for at in (first, numbers))
-    return Took(first, part, numbers, took, operation["result"]["cpu_seconds"], operation["operation"])
+    return Times(first, preview, numbers, took, operation["result"]["cpu_seconds"], operation["operation"])
 
 
-def _drag(url: str, state: str) -> list[Took]:
-    """Move the load on as soon as there are numbers, as a hand does; the first move learns, and does not count."""
-    took: list[Took] = []
+def _drag(url: str, state: str) -> list[Times]:
+    """Move the load on as soon as there are numbers; the first moves learn, and do not count."""
+    took: list[Times] = []
     for k in range(7):
         before = took[-1].operation if took else ""
-        took.append(_ask(url, f"{state}&load={0.8 + 0.05 * k:.2f}", instead=before, early=True))
+        took.append(_request(url, f"{state}&load={0.8 + 0.05 * k:.2f}", replaces=before, early=True))
         time.sleep(0.3)
     _json(Request(f"{url}api/operations/{took[-1].operation}", method="DELETE"))
     return took[2:]
@@ -117,17 +119,17 @@ def _json(request: Request) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
-def _print(name: str, took: Sequence[Took]) -> None:
-    said = [_said([getattr(t, column) for t in took]) for column in ("first", "numbers", "all", "cpu")]
-    print(f"{name:10s} first {said[0]}, numbers {said[1]}, all {said[2]}, CPU {said[3]} of {len(took)}", flush=True)
+def _print(name: str, took: Sequence[Times]) -> None:
+    texts = [_text([getattr(t, column) for t in took]) for column in ("first", "numbers", "all", "cpu")]
+    print(f"{name:10s} first {texts[0]}, numbers {texts[1]}, all {texts[2]}, CPU {texts[3]} of {len(took)}", flush=True)
 
 
-def _print_slow(name: str, took: Sequence[Took]) -> None:
-    parts = sorted({t.part or 0 for t in took})
-    print(f"{name:10s} first {_said([t.first for t in took])} of {len(took)}, for {parts} jobs", flush=True)
+def _print_slow(name: str, took: Sequence[Times]) -> None:
+    sizes = sorted({t.preview or 0 for t in took})
+    print(f"{name:10s} first {_text([t.first for t in took])} of {len(took)}, for {sizes} jobs", flush=True)
 
 
-def _said(seconds: Sequence[float]) -> str:
+def _text(seconds: Sequence[float]) -> str:
     return f"{statistics.median(seconds):.2f} ({max(seconds):.2f}) s"
 
 

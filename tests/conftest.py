@@ -55,6 +55,6 @@ def browser(tmp_path_factory):
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, runtime=webdriver.ChromeService(driver))
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield found
     found.quit()

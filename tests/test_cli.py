@@ -20,7 +20,7 @@ from fleetlab._screen import BEST_KNOWN, cell, table
 
 # Words that only a person needs: where to put things, and how to print them.
 OF_THE_RECEPTION = {"json", "out", "check", "brief"}
-OF_THE_FUNCTION = {"tell"}
+OF_THE_FUNCTION = {"progress"}
 
 
 def run(*words, **env):

@@ -1,4 +1,4 @@
-"""The reception: which commands there are, and how any of them begins and ends.
+"""The command line: which commands there are, and how any of them begins and ends.
 
 Rooms are imported inside the commands, so that `fleetlab --help` answers at once.
 """
@@ -20,11 +20,12 @@ from fleetlab.commands.words import examples, open_desk, version, whole_numbers
 
 app = App(
     name="fleetlab",
-    help="A laboratory for GPU clusters: read a cluster's log, see what happened, ask what would have.",
+    help="A laboratory for GPU clusters: read a cluster's log, explain its waits, simulate changes, plan ahead.",
     help_epilogue=examples(
         "fleetlab synthesize pai2020 --jobs 100000 --out my-trace",
         "fleetlab read slurm sacct.txt --zone Europe/Berlin --out my-trace",
-        "fleetlab show my-trace",
+        "fleetlab diagnose my-trace",
+        "fleetlab simulate my-trace --backfill easy --load 1.2",
     ),
     help_format="plaintext",
     config=whole_numbers,
@@ -38,14 +39,14 @@ for room in (sweep, traces, describe, simulate, demand, theory, plan, tune, page
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run a command; what the user can mend ends in `error: …`, `hint: …` and status 2."""
+    """Run a command; a user's mistake ends in `error: …`, `hint: …` and exit status 2."""
     _prepare()
     try:
         app(words, exit_on_error=False, print_error=False)
     except CycloptsError as e:
         _leave(" ".join(str(e).split()), "`fleetlab --help`, or --help after a command, shows what it takes")
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not stumble over it again at exit.
+        # The reader of our output is gone: without this, Python would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as e:
@@ -56,8 +57,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print("stopped", file=sys.stderr)
         sys.exit(130)
     except Exception as e:
-        # Known by name: importing the class beforehand would make `--help` wait for the frame library.
-        from fleetlab.core import FleetlabError
+        from fleetlab.core.errors import FleetlabError
 
         if not isinstance(e, FleetlabError):
             raise

@@ -251,7 +251,7 @@ def fleet(*words):
 def test_the_command_saves_what_the_simulator_takes(tmp_path, capsys):
     out = tmp_path / "mine.json"
     assert not fleet("bench", "profile", folder(tmp_path / "x", alone() + pairs()), "--out", out)
-    assert fleetlab.Slowdown.load(out).speed("mps", "a", "b").value == pytest.approx(beside("a", "b"))
+    assert fleetlab.Speed.load(out).speed("mps", "a", "b").value == pytest.approx(beside("a", "b"))
     assert "mean speed, mps" in capsys.readouterr().out
 
 

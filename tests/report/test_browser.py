@@ -208,7 +208,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(browser, page)
     places = [at for at, _, _ in reached]
     words = [said for _, _, said in reached]
     assert places == sorted(set(places))
-    assert words[:3] == ["skip", "theme", "In short"]
+    assert words[:3] == ["skip", "theme", "Summary"]
     assert {"fifo", "sjf", "plot", "Save SVG", "Save PNG"} <= set(words)
 
 

@@ -1,4 +1,4 @@
-"""Figures are drawn where the numbers say, in colours that everybody can tell apart."""
+"""Figures are drawn where the numbers say, in colors that everybody can tell apart."""
 
 import itertools
 import math
@@ -142,7 +142,7 @@ def test_between_whole_numbers_nothing_is_written():
 def test_a_curve_keeps_the_look_of_the_one_it_belongs_to():
     chart = ready(curve(series=("T4", "V100", "T4, published")))
     looks = [c.look for c in chart.curves]
-    assert palette.colour(looks[0]) == palette.colour(looks[2]) != palette.colour(looks[1])
+    assert palette.color(looks[0]) == palette.color(looks[2]) != palette.color(looks[1])
     assert palette.dash(looks[0]) is None
     assert palette.dash(looks[2])
 
@@ -195,11 +195,11 @@ def test_a_heat_map_has_a_cell_for_each_number_and_says_what_colours_mean():
     assert {"1", "3"} <= set(seen.text("text").split())
 
 
-# --- colours -----------------------------------------------------------------------------------------------------
+# --- colors -----------------------------------------------------------------------------------------------------
 
 
-def linear(colour):
-    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+def linear(color):
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 

@@ -44,7 +44,7 @@ def full():
 
 def test_words_come_first_then_figures_then_tables(full, tmp_path):
     page = made(full, tmp_path)
-    order = ["Half of the jobs wait", ">12.0 s<", "<figure", "by user", "a note", "How it was made</h2>"]
+    order = ["Half of the jobs wait", ">12.0 s<", "<figure", "by user", "a note", "Provenance</h2>"]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
 
@@ -110,7 +110,7 @@ def test_the_same_results_give_the_same_page(full, tmp_path):
 def test_results_are_called_by_what_tells_them_apart(tmp_path):
     some = [Found(settings={"order": o, "placement": "best_fit"}) for o in ("fifo", "sjf")]
     heads = [text for tag, text in Seen(made(some, tmp_path)).texts if tag == "th"]
-    assert heads[:4] == ["number", "order fifo", "order sjf", "difference"]
+    assert heads[:4] == ["metric", "order fifo", "order sjf", "difference"]
 
 
 def test_results_that_are_alike_are_numbered(tmp_path):
@@ -118,11 +118,20 @@ def test_results_that_are_alike_are_numbered(tmp_path):
     assert "try (2)" in page
 
 
-def test_a_difference_is_from_the_first_and_says_whether_intervals_overlap(tmp_path):
+def test_a_difference_is_from_the_first_and_has_no_verdict(tmp_path):
     numbers = [(10.0, 8.0, 12.0), (5.0, 4.0, 6.0), (9.0, 7.0, 11.0)]
     some = {f"r{k}": Found(estimates=[Estimate("wait", *n, "s")]) for k, n in enumerate(numbers)}
     cells = [text for tag, text in Seen(made(some, tmp_path)).texts if tag == "td"]
-    assert cells[:2] == ["−5 s (−50 %)", "−1 s (−10 %), intervals overlap"]
+    assert cells[:2] == ["−5 s (−50 %)", "−1 s (−10 %)"]
+
+
+def test_seconds_are_shown_in_a_readable_unit(tmp_path):
+    some = {
+        name: Found(estimates=[Estimate("wait", wait, wait, wait, "s")]) for name, wait in (("a", 5400), ("b", 9000))
+    }
+    seen = Seen(made(some, tmp_path))
+    assert [text for tag, text in seen.texts if tag == "b"][:2] == ["90 min", "2.5 h"]
+    assert "+60 min (+66.7 %)" in seen.text("td")
 
 
 def test_figures_of_one_name_share_a_sheet_and_what_is_the_same_in_both_is_drawn_once(tmp_path):

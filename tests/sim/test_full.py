@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab import Cluster, PolicyError, Provenance, Slowdown, Workload, WorkloadError
+from fleetlab import Cluster, PolicyError, Provenance, Speed, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS
 from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
@@ -264,7 +264,7 @@ def test_strict_blocks_and_charges_the_head_with_its_reason_and_the_others_with_
     w = jobs(submit=[0, 1, 2], runtime=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
     played = play(w, backfill="none")
     assert played.start.tolist() == [0, 9, 18]
-    assert [reasons(played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head": 7, "gpu": 9}]
+    assert [reasons(played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head_of_line": 7, "gpu": 9}]
 
 
 def test_skip_passes_over_who_does_not_fit():
@@ -274,7 +274,7 @@ def test_skip_passes_over_who_does_not_fit():
 
 def test_who_came_too_late_for_the_last_gpu_waits_for_the_order():
     w = jobs(runtime=[5, 5], gpu_milli=[1000, 1000])
-    assert [reasons(play(w), t) for t in range(2)] == [{}, {"order": 5}]
+    assert [reasons(play(w), t) for t in range(2)] == [{}, {"queue_order": 5}]
 
 
 def test_easy_lets_go_first_who_ends_before_the_reservation_and_nobody_else():
@@ -283,7 +283,7 @@ def test_easy_lets_go_first_who_ends_before_the_reservation_and_nobody_else():
     )
     played = play(w, backfill="easy")
     assert played.start.tolist() == [0, 10, 2, 20]  # the last would end at 11, when the second has long begun
-    assert reasons(played, 3) == {"head": 7, "order": 10}
+    assert reasons(played, 3) == {"head_of_line": 7, "queue_order": 10}
 
 
 def test_easy_lets_go_first_who_is_beside_the_reservation():
@@ -306,7 +306,7 @@ def test_easy_may_delay_the_second_in_line():
 def test_conservative_delays_nobody_in_line():
     played = play(second_in_line(), backfill="conservative")
     assert played.start.tolist() == [0, 10, 20, 25]
-    assert reasons(played, 3)["head"] == 7 + 10  # it fits, but it may not, until the third holds all
+    assert reasons(played, 3)["head_of_line"] == 7 + 10  # it fits, but it may not, until the third holds all
 
 
 def test_a_reservation_reckons_with_estimates_and_an_overdue_job_ends_at_once():
@@ -376,7 +376,7 @@ def test_srpt_puts_off_who_has_more_left():
     w = jobs(submit=[0, 4, 5], runtime=[10, 3, 9])
     played = play(w, order="srpt")
     assert (played.end.tolist(), played.preemptions.tolist()) == ([13, 7, 22], [1, 0, 0])
-    assert reasons(played, 0) == {"order": 3}
+    assert reasons(played, 0) == {"queue_order": 3}
 
 
 def test_a_job_is_put_off_only_if_that_helps_and_the_best_of_the_worse_stays():
@@ -407,7 +407,7 @@ def test_an_evicted_job_keeps_its_work_and_pays_for_saving_and_restarting():
     w = jobs(submit=[0, 8], runtime=[20, 5], priority=[0, 1])
     played = play(w, order="priority", preempt=True, recovery=Recovery(save=2, restart=3))
     assert (played.end.tolist(), played.lost.tolist()) == ([8 + 5 + 5 + 12, 13], [5, 0])
-    assert reasons(played, 0) == {"order": 5}
+    assert reasons(played, 0) == {"queue_order": 5}
 
 
 def test_a_failed_job_goes_on_from_its_last_checkpoint():
@@ -494,7 +494,7 @@ def test_a_world_without_jobs_or_gpus_is_played_too():
     w = jobs(runtime=[2.0, 3.0], gpu_milli=[0, 0], cpu_milli=[900, 900], cluster=Cluster.uniform(1, 0, cpu_milli=1000))
     played = play(w, order="server_filling_srpt")
     assert played.end.tolist() == [2, 5]
-    assert reasons(played, 1) == {"order": 2}
+    assert reasons(played, 1) == {"queue_order": 2}
 
 
 # -- sharing ---------------------------------------------------------------------------------------------------------
@@ -524,16 +524,16 @@ def test_a_gang_is_as_slow_as_its_slowest_instance():
 
 def test_the_shipped_profile_slows_by_the_share_that_is_asked_for():
     w = jobs(runtime=[10, 10, 10], gpu_milli=[300, 500, 900], cluster=Cluster.uniform(3, 1))
-    found = speeds_of(Slowdown.default(), "time-slicing", w)
+    found = speeds_of(Speed.default(), "time-slicing", w)
     names = ["heavy", "light", "medium"]
     assert [names[c] for c in found.of] == ["light", "medium", "heavy"]
-    assert found.alone[0] * found.pair[0, 0] == Slowdown.default().speed("time-slicing", "heavy", "heavy").value
+    assert found.alone[0] * found.pair[0, 0] == Speed.default().speed("time-slicing", "heavy", "heavy").value
 
 
 def test_by_mig_a_card_has_two_halves_and_who_has_it_whole_is_as_fast_as_ever():
     asks = {"gpu_milli": [100, 100, 100, 700, 4000], "submit": [0.0, 0.0, 0.0, 500.0, 1000.0]}
     work = Workload.of(pl.DataFrame({**asks, "runtime": [100.0] * 5}), source="five")
-    light = 100 / Slowdown.default().speed("mig", "light").value
+    light = 100 / Speed.default().speed("mig", "light").value
     # Two halves, of which each is slower, and the third waits for one; then a large share and four whole GPUs.
     one = fleetlab.simulate(work, Cluster.uniform(1, 1), sharing="mig").jobs
     assert one["end"].to_list() == pytest.approx([light, light, 2 * light, 600.0])
@@ -544,13 +544,13 @@ def test_by_mig_a_card_has_two_halves_and_who_has_it_whole_is_as_fast_as_ever():
 def test_a_profile_of_other_classes_needs_to_be_told_them():
     rows = [("mps", a, b, 0.5, 0.4, 0.6) for a in ("bert", "gnn") for b in (None, "bert", "gnn")]
     frame = pl.DataFrame(rows, schema=["mode", "workload", "neighbour", "speed", "low", "high"], orient="row")
-    profile = Slowdown.of(frame, device="card", provenance=Provenance("bench", "test", {}))
+    profile = Speed.of(frame, device="card", provenance=Provenance("bench", "test", {}))
     w = jobs(runtime=[1, 1])
     with pytest.raises(WorkloadError, match="do not say which job is of which: bert, gnn"):
         speeds_of(profile, "mps", w)
     with pytest.raises(WorkloadError, match="not a class of the profile for each job: `gmm`"):
         speeds_of(profile, "mps", w, classes=["gmm", "bert"])
-    with pytest.raises(WorkloadError, match="no mode of that name in the slowdown profile of card: `mig`"):
+    with pytest.raises(WorkloadError, match="no mode of that name in the speed profile of card: `mig`"):
         speeds_of(profile, "mig", w)
     assert speeds_of(profile, "mps", w, classes=["gnn", "bert"]).of.tolist() == [1, 0]
 
@@ -606,13 +606,13 @@ import json, numpy as np, fleetlab
 from fleetlab.sim._tables import world
 from fleetlab.core.events import *
 from fleetlab.sim.full import play, speeds_of
-from fleetlab import Slowdown
+from fleetlab import Speed
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')
 w = world(t.workload, c, estimate='group')
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
-speeds = speeds_of(Slowdown.default(), 'time-slicing', w)
+speeds = speeds_of(Speed.default(), 'time-slicing', w)
 quota = np.full(len(w.users), 20000)
 recovery = Recovery(600, 10, 30)
 runs = [

@@ -11,7 +11,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload
 from fleetlab.core.trace import PLACEMENTS
-from fleetlab.studies._sweep import exceeded
+from fleetlab.studies.overcommit import overcommitted
 from fleetlab.studies.validate.audits import as_trace
 
 TWO = Cluster.of(
@@ -49,44 +49,44 @@ def test_a_schedule_that_fits_has_no_violation():
 
 def test_at_one_instant_ends_come_before_starts():
     held = pl.DataFrame({"where": "a", "start": [0.0, 5.0], "end": [5.0, 9.0], "amount": [2, 2]})
-    assert exceeded(held, pl.DataFrame({"where": ["a"], "room": [2]})).is_empty()
+    assert overcommitted(held, pl.DataFrame({"where": ["a"], "capacity": [2]})).is_empty()
 
 
 def test_a_spell_of_too_much_is_one_violation_from_its_first_instant_to_its_last():
     held = pl.DataFrame({"where": "a", "start": [0.0, 2.0, 3.0], "end": [8.0, 6.0, 4.0], "amount": [2, 1, 1]})
-    (row,) = exceeded(held, pl.DataFrame({"where": ["a"], "room": [2]})).iter_rows(named=True)
-    assert (row["from"], row["until"], row["held"], row["at"]) == (2.0, 6.0, 4.0, 3.0)
+    (row,) = overcommitted(held, pl.DataFrame({"where": ["a"], "capacity": [2]})).iter_rows(named=True)
+    assert (row["from"], row["until"], row["allocated"], row["at"]) == (2.0, 6.0, 4.0, 3.0)
 
 
 def test_a_node_that_holds_too_many_gpus_is_named_with_time_and_jobs():
     rows = [(0.0, 0.0, 10.0, 1000, []), (0.0, 4.0, 12.0, 2000, []), (0.0, 0.0, 5.0, 1000, [])]
     found = fleetlab.audit(trace(rows, [(0, "a"), (1, "a"), (2, "b")]))
-    assert broken(found) == [("more GPU milli than the node has", "a", 4.0, 10.0, [0, 1])]
+    assert broken(found) == [("more milli-GPU than the node has", "a", 4.0, 10.0, [0, 1])]
 
 
 def test_a_gpu_type_that_holds_too_much_is_found_without_placements():
     rows = [(0.0, 0.0, 10.0, 2000, ["T4"]), (0.0, 4.0, 12.0, 1000, ["T4"]), (0.0, 0.0, 5.0, 1000, [])]
-    assert broken(fleetlab.audit(trace(rows))) == [("more GPU milli than there is", "T4", 4.0, 10.0, [0, 1])]
+    assert broken(fleetlab.audit(trace(rows))) == [("more milli-GPU than the cluster has", "T4", 4.0, 10.0, [0, 1])]
 
 
 def test_jobs_that_may_take_one_of_two_types_count_against_both_together():
     both = ["T4", "V100"]
     rows = [(0.0, 0.0, 9.0, 2000, ["T4"]), (0.0, 0.0, 9.0, 2000, both), (0.0, 1.0, 9.0, 1000, both)]
     found = broken(fleetlab.audit(trace(rows)))
-    assert ("more GPU milli than there is", "T4|V100", 1.0, 9.0, [0, 1, 2]) in found
+    assert ("more milli-GPU than the cluster has", "T4|V100", 1.0, 9.0, [0, 1, 2]) in found
     assert not any(where == "T4" for _, where, *_ in found)
 
 
 def test_a_node_of_the_wrong_type_and_a_node_that_is_none_are_found():
     rows = [(0.0, 0.0, 5.0, 1000, ["T4"]), (0.0, 0.0, 5.0, 1000, [])]
     assert broken(fleetlab.audit(trace(rows, [(0, "b"), (1, "c")]))) == [
-        ("not one of its GPU types", "b", 0.0, 5.0, [0]), ("no such node", "c", 0.0, 5.0, [1]),
+        ("node of another GPU type", "b", 0.0, 5.0, [0]), ("no such node", "c", 0.0, 5.0, [1]),
     ]  # fmt: skip
 
 
 def test_a_start_before_the_submission_is_found():
     rows = [(0.0, 0.0, 5.0, 1000, []), (3.0, 1.0, 5.0, 1000, [])]
-    assert broken(fleetlab.audit(trace(rows))) == [("a start before its submit", None, 1.0, 3.0, [1])]
+    assert broken(fleetlab.audit(trace(rows))) == [("start before submit", None, 1.0, 3.0, [1])]
 
 
 def test_a_type_that_the_cluster_lacks_is_found():
@@ -98,22 +98,22 @@ def test_a_job_without_an_end_speaks_neither_for_nor_against():
     rows = [(0.0, 0.0, None, 2000, ["T4"]), (0.0, 1.0, 5.0, 2000, ["T4"])]
     found = fleetlab.audit(trace(rows, [(0, "a"), (1, "a")]))
     assert found.feasible
-    assert found.checks.filter(pl.col("said").str.contains("1 jobs lack a start or an end")).height > 0
+    assert found.checks.filter(pl.col("remark").str.contains("1 jobs without a start or an end")).height > 0
 
 
 def test_of_what_a_cluster_has_nothing_nothing_can_be_held():
     bare = Cluster.of(pl.DataFrame({"node": ["a"], "cpu_milli": [8000]}), source="no GPUs")
     found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], [(0, "a")], cluster=bare))
-    assert "no node has any" in found.checks["said"].to_list()
+    assert "no node has any" in found.checks["remark"].to_list()
     assert broken(found) == [
-        ("more GPU milli than the node has", "a", 0.0, 5.0, [0]),
-        ("more GPU milli than there is", "all", 0.0, 5.0, [0]),
+        ("more milli-GPU than the node has", "a", 0.0, 5.0, [0]),
+        ("more milli-GPU than the cluster has", "all", 0.0, 5.0, [0]),
     ]
 
 
 def test_without_a_cluster_it_says_what_it_could_not_look_at():
     found = fleetlab.audit(trace([(0.0, 0.0, 5.0, 1000, [])], cluster=None))
-    assert found.checks.filter(pl.col("said").str.contains("names no cluster")).height == 1
+    assert found.checks.filter(pl.col("remark").str.contains("has no cluster")).height == 1
     assert found.waits.is_empty()
     assert "no cluster" in found.notes[0]
 

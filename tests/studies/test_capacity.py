@@ -9,9 +9,9 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
-from fleetlab.studies.capacity._goal import Goal
-from fleetlab.studies.capacity._growth import grown
-from fleetlab.studies.capacity.study import pooled
+from fleetlab.core import Estimate, Faults
+from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.capacity.search import pooled
 
 DAY = 86_400.0
 
@@ -95,14 +95,26 @@ def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
     assert set(found.tables()["curve"]["never fit"]) == {10}
-    assert "jobs that do not fit on these nodes at all, and count as waiting for ever: 10" in found.notes
+    assert "jobs that do not fit on these nodes at all, and count as waiting forever: 10" in found.notes
 
 
-@pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 response < 1e6"])
+@pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 JCT < 1e6"])
 def test_a_goal_that_jobs_without_a_node_break_is_refused_and_says_what_they_lack(slo):
-    said = r"of 200 jobs 10 fit on no node, and wait for ever: 10 ask for more `gpus` than any node has \(8\)"
+    said = r"10 of 200 jobs fit on no node, and wait forever: 10 request more `gpus` than any node has \(8\)"
     with pytest.raises(WorkloadError, match=said):
         fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo=slo)
+
+
+def test_preemption_load_events_and_prices_are_words_of_capacity():
+    # At twice the load, a job every half second that runs for 3.5 s: seven GPUs.
+    jobs = work(submit=np.arange(1000.0), runtime=[3.5] * 1000, gpu_milli=[1000] * 1000)
+    found = fleetlab.capacity(
+        jobs, Cluster.uniform(1, 1), slo="p99 JCT < 4", order="las", preemption=True, load=2.0,
+        prices={"per_gpu_hour": 2.0}, events=[Faults(mtbf=1e9, mttr=1.0)],
+    )  # fmt: skip
+    assert (found.summary()[0].value, found.summary()[1].value) == (7, 3.5)
+    assert found.summary()[-1] == Estimate.exact("GPU cost per hour then", 14.0)
+    assert found.findings[0].startswith("7 nodes (95 % CI 7 to 7) meet P99 JCT < 4 s; there are 1.")
 
 
 def test_the_same_seed_gives_the_same_answer():
@@ -132,12 +144,12 @@ def weeks():
 
 
 def test_no_growth_is_the_workload_itself(weeks):
-    assert grown(weeks, 1.0, seed=0) is weeks
+    assert weeks.grown(1.0, seed=0) is weeks
 
 
 @pytest.mark.parametrize("growth", [0.5, 1.3, 2.0, 2.5])
 def test_growth_is_more_of_the_same_and_no_squeezing(weeks, growth):
-    found = grown(weeks, growth, seed=1)
+    found = weeks.grown(growth, seed=1)
     more = found.frame.with_columns(pl.col("submit") + found.epoch)
     assert more.height / len(weeks) == pytest.approx(growth, abs=0.1)
     # Who submits at which time of the day, and the gaps inside a burst, stay as they were.
@@ -147,18 +159,18 @@ def test_growth_is_more_of_the_same_and_no_squeezing(weeks, growth):
 
 
 def test_growth_to_the_double_is_everybody_twice(weeks):
-    more = grown(weeks, 2.0, seed=1).frame
+    more = weeks.grown(2.0, seed=1).frame
     assert sorted(more["runtime"]) == sorted([*weeks.frame["runtime"], *weeks.frame["runtime"]])
 
 
 def test_what_comes_again_comes_on_the_same_weekday(weeks):
     odd = weeks.frame.filter((pl.col("submit") // DAY) % 7 < 5).drop("job")
-    more = grown(Workload.of(odd, source="weekdays"), 3.0, seed=1).frame
+    more = Workload.of(odd, source="weekdays").grown(3.0, seed=1).frame
     assert set((more["submit"] // DAY % 7).to_list()) == {0, 1, 2, 3, 4}
 
 
 def test_another_seed_draws_others(weeks):
-    one, two = (grown(weeks, 1.3, seed=k).frame["submit"].to_list() for k in (1, 2))
+    one, two = (weeks.grown(1.3, seed=k).frame["submit"].to_list() for k in (1, 2))
     assert one != two
 
 
@@ -185,10 +197,10 @@ def test_where_runs_have_no_interval_their_mean_has_none():
 def test_of_few_jobs_it_is_not_sure_that_any_size_meets_the_goal(growth):
     jobs = work(submit=np.arange(60.0) * 100, runtime=[150.0] * 60, gpu_milli=[1000] * 60)
     found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="mean wait < 300", growth=growth)
-    assert set(found.tables()["curve"]["meets"]) == {"not sure"}
+    assert set(found.tables()["curve"]["meets"]) == {"not significant"}
     assert found.tables()["curve"]["high"].null_count() == found.tables()["curve"].height
     assert all(math.isnan(e.low) and math.isnan(e.high) for e in found.summary()[:2])
-    (said,) = [note for note in found.notes if note.startswith("too few jobs for an interval")]
+    (said,) = [note for note in found.notes if note.startswith("too few jobs for a confidence interval")]
     assert ("the resamples gave" in said) == (growth > 1)
 
 
@@ -200,14 +212,16 @@ def test_of_few_jobs_it_is_not_sure_that_any_size_meets_the_goal(growth):
     [
         ("p90 wait < 600", Goal(0.9, "wait", 600.0)),
         ("P99  Slowdown<3", Goal(0.99, "slowdown", 3.0)),
-        ("mean response < 2h", Goal(None, "response", 7200.0)),
+        ("mean JCT < 2h", Goal(None, "JCT", 7200.0)),
+        ("p95 bounded slowdown < 2", Goal(0.95, "bounded slowdown", 2.0)),
+        ("p90 wait < 3d", Goal(0.9, "wait", 259_200.0)),
         ("p50 wait < 1.5m", Goal(0.5, "wait", 90.0)),
         ("p99.9 wait < 30 s", Goal(0.999, "wait", 30.0)),
     ],
 )
 def test_a_goal_is_read(words, goal):
     read = Goal.read(words)
-    assert (read.measure, read.limit) == (goal.measure, goal.limit)
+    assert (read.metric, read.limit) == (goal.metric, goal.limit)
     assert read.quantile == pytest.approx(goal.quantile)
 
 
@@ -216,16 +230,18 @@ def test_a_goal_is_read(words, goal):
     [
         ({"slo": "p90 wait"}, "not a goal: `p90 wait`"),
         ({"slo": "p90 fun < 3"}, "not a goal"),
-        ({"slo": "p90 wait < 0"}, "the limit of a goal is not a number above 0"),
-        ({"slo": "p90 wait < 1e999"}, "the limit of a goal is not a number above 0"),
+        ({"slo": "p90 wait < 0"}, "a limit of wait is a duration above 0, not: `0`"),
+        ({"slo": "p90 wait < 1e999"}, "a limit of wait is a duration above 0"),
         ({"slo": "p0 wait < 1"}, "a percentile lies between 0 and 100"),
-        ({"slo": "p90 wait < 3d"}, "a limit of wait is not in that unit: `d`"),
-        ({"slo": "p90 slowdown < 3s"}, "a limit of slowdown is not in that unit: `s`"),
-        ({"slo": "p90 response < 10"}, "with nobody waiting the P90 response is 50 s"),
-        ({"slo": "mean slowdown < 1"}, "with nobody waiting the mean slowdown is 1"),
+        ({"slo": "p90 wait < 3y"}, "a limit of wait is a duration above 0, not: `3y`"),
+        ({"slo": "p90 slowdown < 3s"}, "a limit of slowdown is a number above 0, not: `3s`"),
+        ({"slo": "p90 response < 10"}, "not a goal"),
+        ({"slo": "p90 JCT < 10"}, "without any wait the P90 JCT is 50 s"),
+        ({"slo": "mean slowdown < 1"}, "without any wait the mean slowdown is 1"),
         ({"slo": "p90 wait < 1", "pool": "V10"}, "no pool or GPU type by that name: `V10`; did you mean V100?"),
         ({"slo": "p90 wait < 1", "growth": 0.0}, "growth is a number above 0"),
         ({"slo": "p90 wait < 1", "growth": math.nan}, "growth is a number above 0"),
+        ({"slo": "p90 wait < 1", "until": 9.0}, "leave `until` out"),
         ({"slo": "p90 wait < 1", "resamples": 0}, "resamples is a number from 1 to 100"),
     ],
 )
@@ -239,10 +255,10 @@ def test_a_mistake_is_said(settings, error):
 @pytest.mark.parametrize(
     ("columns", "pool", "error"),
     [
-        ({"submit": []}, None, "no job has a run time that is known"),
-        ({"submit": [0.0], "gpu_milli": [1000]}, None, "no job has a run time that is known"),
+        ({"submit": []}, None, "no job has a known runtime"),
+        ({"submit": [0.0], "gpu_milli": [1000]}, None, "no job has a known runtime"),
         ({"submit": [0.0], "runtime": [1.0]}, "V100", "no job may run on `V100`"),
-        ({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, None, "no job could run on such nodes"),
+        ({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, None, "no job can run on such nodes"),
     ],
 )
 def test_nobody_to_measure_is_said(columns, pool, error):
@@ -259,7 +275,7 @@ def test_a_goal_that_no_number_of_nodes_meets_says_what_they_wait_for():
     types = [["T4"] if k % 2 else ["V100"] for k in range(n)]
     jobs = work(submit=np.arange(n) * 1.0, runtime=[50.0] * n, gpu_milli=[1000] * n, gpu_types=types)
     frames = [Cluster.uniform(1, 1, gpu_type=t).frame.with_columns(node=pl.lit(t)) for t in ("V100", "T4")]
-    with pytest.raises(WorkloadError, match=r"no number of nodes up to .* they wait for `head` most"):
+    with pytest.raises(WorkloadError, match=r"no number of nodes up to .* the main wait reason is `head_of_line`"):
         fleetlab.capacity(
             jobs, Cluster.of(pl.concat(frames), source="two"), slo="p90 wait < 60", pool="V100", backfill="none"
         )

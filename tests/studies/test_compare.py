@@ -1,4 +1,4 @@
-"""Policies compared on the same arrivals, and the story told in one go."""
+"""Policies compared on the same jobs, and the story of a trace on one page."""
 
 import threading
 from dataclasses import replace
@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, FleetlabError, Workload
-from fleetlab.studies.compare import FIVE, compare, rules_of
+from fleetlab import Cluster, FleetlabError, PolicyError, Provenance, Trace, Workload, WorkloadError
+from fleetlab.core import Drain, Policy, Scenario
+from fleetlab.sim import order
+from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.story import busiest, story
 
 
@@ -18,127 +20,223 @@ def one_gpu(submit, runtime):
     return Workload.of(frame, source="hand"), Cluster.uniform(1, 1)
 
 
-def test_waits_of_two_orders_by_hand():
-    # At 0 a job of 10 s starts; of 8 s and 1 s that wait, fifo takes the longer first.
-    workload, cluster = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 1.0])
-    rows = compare(workload, cluster, policies=["fifo", "sjf"]).tables()["policies"]
-    by_fifo, by_sjf = (0 + 9 + 16) / 3, (0 + 10 + 8) / 3
-    assert rows["mean wait"].to_list() == pytest.approx([by_fifo, by_sjf])
-    assert rows["difference"].to_list() == pytest.approx([0, by_sjf - by_fifo])
+# At 0 a job of 10 s starts; of 8 s and 1 s that wait, fifo starts the longer first.
+THREE = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 1.0])
+FIFO, SJF = (0 + 9 + 16) / 3, (0 + 10 + 8) / 3
+
+
+@order
+def longest(s, job, now):
+    """Return a key by which the longest job is first."""
+    return -s.estimate[job]
+
+
+def rows_of(*args, **options):
+    return compare(*args, **options).tables()["policies"]
+
+
+def test_waits_jct_and_slowdown_of_two_orders_by_hand():
+    rows = rows_of(*THREE, policies=["fifo", "sjf"])
+    assert rows["mean wait"].to_list() == pytest.approx([FIFO, SJF])
+    assert rows["wait difference"].to_list() == pytest.approx([0, SJF - FIFO])
+    assert rows["mean JCT"].to_list() == pytest.approx([FIFO + 19 / 3, SJF + 19 / 3])
+    assert rows["JCT difference"].to_list() == pytest.approx([0, SJF - FIFO])
+    # JCT over at least 10 s: 10, 17 and 17 s; then 10, 18 and 9 s, which counts as 1.
+    assert rows["mean bounded slowdown"].to_list() == pytest.approx([(1 + 1.7 + 1.7) / 3, (1 + 1.8 + 1) / 3])
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        ["fifo", "sjf"],
+        [Policy(), Policy(order="sjf")],
+        [{}, {"order": "sjf"}],
+        [Scenario.of(*THREE), Scenario.of(*THREE, order="sjf")],
+        ["fifo", Policy(order="sjf")],
+    ],
+)
+def test_a_policy_is_a_shorthand_a_policy_a_mapping_or_a_scenario(policies):
+    assert rows_of(*THREE, policies=policies)["mean wait"].to_list() == pytest.approx([FIFO, SJF])
+
+
+def test_variations_of_a_scenario_are_compared_with_the_first():
+    found = compare(Scenario.of(*THREE).vary(order=["fifo", "sjf"], load=[1.0, 2.0]))
+    rows = found.tables()["policies"]
+    assert rows["policy"].to_list() == ["fifo, greedy, best_fit", "load 2", "sjf", "sjf, load 2"]
+    waits = [(0 + 9 + 16) / 3, (0 + 9.5 + 17) / 3, (0 + 10 + 8) / 3, (0 + 10.5 + 9) / 3]
+    assert rows["mean wait"].to_list() == pytest.approx(waits)
+    assert found.provenance.settings["policies"] == [{}, {"load": 2.0}, {"order": "sjf"}, {"order": "sjf", "load": 2.0}]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_policies_of_your_own_are_compared(workers):
+    def shortest(s, job, now):
+        return s.estimate[job]
+
+    rows = rows_of(*THREE, policies=["fifo", {"order": order(shortest)}, {"order": longest}], workers=workers)
+    assert rows["mean wait"].to_list() == pytest.approx([FIFO, SJF, FIFO])
+
+
+def test_preemption_quota_nodes_and_events_are_compared():
+    # With two nodes the second job does not wait; with preemption the last one does not; a user has one job at a time.
+    frame = THREE[0].frame.drop("job").with_columns(priority=pl.Series([0, 0, 1]), user=pl.Series(["a", "a", "b"]))
+    jobs = Workload.of(frame, source="hand")
+    policies = [
+        {}, {"nodes": "+1"}, {"order": "priority", "preemption": True}, {"nodes": "+1", "quota": 1},
+        {"events": [Drain(5.0, 20.0, nodes=["node-0"])]},
+    ]  # fmt: skip
+    for workers in (0, 2):
+        rows = rows_of(jobs, THREE[1], policies=policies, workers=workers)
+        assert rows["mean wait"].to_list() == pytest.approx([FIFO, 7 / 3, (1 + 10 + 0) / 3, 9 / 3, (19 + 26) / 3])
+
+
+def test_words_of_the_scenario_hold_for_all_policies():
+    assert rows_of(*THREE, policies=["fifo", "sjf"], nodes="+2")["mean wait"].to_list() == [0, 0]
+
+
+def test_prices_give_a_cost():
+    rows = rows_of(*THREE, policies=["fifo", {"nodes": "+1"}], prices={"per_gpu_hour": 36.0})
+    assert rows["cost"].to_list() == pytest.approx([36 * 19 / 3600, 36 * 2 * 10 / 3600])
 
 
 def test_the_first_differs_from_itself_by_exactly_nothing():
     trace = fleetlab.synthesize("pai2020", jobs=600, seed=2)
-    rows = compare(trace.workload, trace.cluster, policies=["fifo", "fifo/greedy", "smallest"]).tables()["policies"]
-    assert rows.select("difference", "difference low", "difference high").rows()[:2] == [(0, 0, 0), (0, 0, 0)]
-    assert (rows["low"] <= rows["mean wait"]).all()
-    assert (rows["mean wait"] <= rows["high"]).all()
+    rows = rows_of(trace, policies=["fifo", "fifo/greedy", "smallest"])
+    for metric in ("wait", "JCT", "bounded slowdown"):
+        columns = [f"{metric} difference", f"{metric} difference low", f"{metric} difference high"]
+        assert rows.select(columns).rows()[:2] == [(0, 0, 0), (0, 0, 0)]
+    assert (rows["mean wait low"] <= rows["mean wait"]).all()
+    assert (rows["mean wait"] <= rows["mean wait high"]).all()
 
 
-def test_a_policy_that_surely_helps_is_named_and_one_that_does_not_is_not():
+def test_a_significantly_better_policy_is_named_and_one_that_is_not_is_not():
     # Every hour a long job and then short ones come to a GPU at work: shortest first helps in every block.
     submit = [3600.0 * h + k for h in range(60) for k in range(10)]
     runtime = [{0: 60.0, 1: 900.0}.get(k, 30.0) for _ in range(60) for k in range(10)]
     workload, cluster = one_gpu(submit, runtime)
-    helped = compare(workload, cluster, policies=["fifo", "sjf"])
-    assert helped.findings[0].startswith("by sjf, which knows run times beforehand, jobs wait ")
-    turned = compare(workload, cluster, policies=["sjf", "fifo"])
-    assert turned.findings == ("of 2 policies none surely has jobs wait less than sjf",)
+    first = compare(workload, cluster, policies=["fifo", "sjf"]).findings[0]
+    assert first.startswith("Mean wait falls from 14.2 min to 2.62 min (−82 %, 95 % CI −")
+    assert first.endswith("under sjf (oracle runtimes), of the 600 jobs that ran under both policies.")
+    turned = compare(workload, cluster, policies=["sjf", "fifo"]).findings
+    assert turned[0].startswith("No policy has a significantly lower mean wait than sjf (oracle runtimes) (")
+    assert turned[1].startswith("Mean wait rises from ")
 
 
 @pytest.mark.parametrize(
     "policies", [["fifo"], [], ["fifo", "fifo"], ["fifo", "sjf//"], ["fifo", "a/b/c/d/e/f"], ["fifo", "no"]]
 )
 def test_what_cannot_be_compared_is_refused_with_a_hint(policies):
-    workload, cluster = one_gpu([0.0], [1.0])
     with pytest.raises(FleetlabError) as e:
-        compare(workload, cluster, policies=policies)
+        compare(*THREE, policies=policies)
     assert e.value.hint
+
+
+def test_scenarios_of_different_jobs_are_refused():
+    other = one_gpu([0.0], [1.0])
+    with pytest.raises(WorkloadError, match="different jobs"):
+        compare([Scenario.of(*THREE), Scenario.of(*other)])
+    with pytest.raises(WorkloadError, match="leave `policies` out"):
+        compare([Scenario.of(*THREE)], policies=["fifo", "sjf"])
 
 
 def test_processes_of_their_own_find_the_same():
     trace = fleetlab.synthesize("pai2020", jobs=400, seed=1)
-    policies = ["fifo", "fifo/easy", "smallest"]
-    here, apart = (compare(trace.workload, trace.cluster, policies=policies, workers=n) for n in (0, 2))
+    policies = ["fifo", "fifo/easy", {"order": "las", "preemption": True, "recovery": {"every": 60.0}}, "sjf/quota=8"]
+    here, apart = (compare(trace, policies=policies, load=1.1, workers=n) for n in (0, 2))
     assert here.tables()["policies"].equals(apart.tables()["policies"])
+    assert here.findings == apart.findings
 
 
-def test_what_is_refused_in_a_process_of_its_own_is_told_in_the_same_words():
-    workload, cluster = one_gpu([0.0], [1.0])
-    told = []
+def test_a_mistake_in_a_process_of_its_own_has_the_same_message():
+    errors = []
     for workers in (0, 2):
         with pytest.raises(FleetlabError) as e:
-            compare(workload, cluster, policies=["fifo", "no"], workers=workers)
-        told.append((str(e.value), e.value.hint))
-    assert told[0] == told[1]
+            compare(*THREE, policies=["fifo", "fifo/quota=nobody=3"], workers=workers)
+        errors.append((str(e.value), e.value.hint))
+    assert errors[0] == errors[1]
 
 
-def test_jobs_that_are_refused_are_counted_and_the_reason_told():
+def test_jobs_that_cannot_run_are_counted_with_the_reason():
     # The second has no run time, the third asks for more GPUs than a node has.
     frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "runtime": [5.0, None, 5.0], "gpu_milli": [1000, 1000, 8000]})
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=["fifo", "sjf"])
-    assert found.notes == ("2 jobs are refused and left out: see the table",)
-    assert dict(found.tables()["refused"].rows()) == {
-        "an instance fits on no node": 1, "its run time is not known": 1
-    }  # fmt: skip
+    assert found.findings[1] == "2 of 3 jobs are not compared: 2 cannot run on the cluster."
+    assert sorted(found.tables()["cannot run"]["jobs"]) == [1, 1]
 
 
-def test_a_job_that_one_policy_refuses_is_told_once():
+def test_jobs_that_do_not_complete_are_counted():
+    found = compare(*THREE, policies=["fifo", "sjf"], until=12.0)
+    # By then fifo has completed the first job, sjf the first and the last.
+    assert found.findings[1] == "2 of 3 jobs are not compared: 2 do not complete under every policy."
+    assert "of the 1 jobs that ran under both policies" in found.findings[0]
+
+
+def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
     # Two halves of a GPU, twice: where shares take whole GPUs, the gang does not fit.
     frame = pl.DataFrame({"submit": [0.0, 1.0], "runtime": [5.0, 5.0], "gpu_milli": [500, 500], "instances": [1, 2]})
-    policies = ["fifo", "fifo/greedy/best_fit/oracle/exclusive"]
+    policies = ["fifo", "fifo/sharing=exclusive"]
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
-    assert found.notes == ("1 jobs are refused and left out: see the table",)
+    assert found.findings[1] == "1 of 2 jobs are not compared: 1 cannot run on the cluster."
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_policy_may_name_a_column_of_estimates(workers):
-    # Known to be short the last goes second, believed to be long it goes last.
+def test_a_policy_may_name_a_series_of_the_trace_or_have_a_column_of_estimates(workers):
+    # Known to be short the last goes second, estimated to be long it goes last.
     workload, cluster = one_gpu([0.0, 1.0, 2.0], [10.0, 8.0, 2.0])
-    policies = ["sjf", "sjf/greedy/best_fit/requested"]
-    asked = {"requested": pl.Series([10.0, 8.0, 90.0])}
-    rows = compare(workload, cluster, policies=policies, estimates=asked, workers=workers).tables()["policies"]
-    assert rows["mean wait"].to_list() == pytest.approx([(0 + 11 + 8) / 3, (0 + 9 + 16) / 3])
+    seconds = [10.0, 8.0, 90.0]
+    series = {"requested": pl.DataFrame({"job": [0, 1, 2], "seconds": seconds}).lazy()}
+    trace = Trace(workload, Provenance("make", "three"), cluster=cluster, series=series)
+    policies = ["sjf", "sjf/estimate=requested", {"order": "sjf", "estimate": pl.Series(seconds)}]
+    rows = rows_of(trace, policies=policies, workers=workers)
+    assert rows["mean wait"].to_list() == pytest.approx([(0 + 11 + 8) / 3] + [(0 + 9 + 16) / 3] * 2)
+
+
+def test_a_column_of_estimates_that_is_too_short_is_refused():
+    with pytest.raises(PolicyError, match="2 values for 3 jobs"):
+        compare(*THREE, policies=["fifo", {"estimate": pl.Series([1.0, 2.0])}])
 
 
 def test_figures_show_every_policy():
     trace = fleetlab.synthesize("pai2020", jobs=400, seed=1)
-    drawn = compare(trace.workload, trace.cluster, policies=["fifo", "sjf"]).figures()
+    drawn = compare(trace, policies=["fifo", "sjf"]).figures()
     assert drawn["mean wait by policy"].frame["x"].to_list() == ["fifo", "sjf"]
     curves = drawn["waits by policy"].frame
     assert set(curves["series"]) == {"fifo", "sjf"}
     assert curves.filter(pl.col("x") == curves["x"].max())["y"].to_list() == [1, 1]
 
 
-def test_the_words_of_a_policy():
-    assert rules_of(FIVE[3]) == {"order": "sjf", "backfill": "greedy", "placement": "best_fit", "estimate": "group"}
+def test_five_policies_are_the_default():
+    assert rows_of(*THREE)["policy"].to_list() == list(FIVE)
 
 
-def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_use():
+def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_usage():
     trace = fleetlab.synthesize("pai2020", jobs=6000, seed=1)
     heavy = pl.when(pl.col("job").is_between(3000, 3999)).then(1e7).otherwise(1.0)
     jobs = trace.workload.frame.with_columns(runtime=heavy, submit=pl.col("job").cast(pl.Float64))
     jobs = jobs.with_columns(start=pl.col("submit") + 5.0, end=pl.lit(None, pl.Float64))
     longer = replace(trace, workload=Workload.of(jobs, source="made"))
-    part, usage, when = busiest(longer, most=1000)
-    assert part.frame["runtime"].to_list() == [1e7] * 1000
-    assert (part.frame["submit"][0], part.frame["start"][0]) == (0, 5)
+    column = pl.Series([float(k) for k in range(6000)])
+    part, window = busiest(Scenario.of(longer, order="sjf", estimate=column), most=1000)
+    frame = part.workload.frame
+    assert frame["runtime"].to_list() == [1e7] * 1000
+    assert (frame["submit"][0], frame["start"][0], part.estimate[0]) == (0, 5, 3000)
     kept = pl.col("job").is_between(3000, 3999)
-    assert usage.collect().equals(trace.usage.filter(kept).with_columns(pl.col("job") - 3000).collect())
-    assert when == " (days 0.0 to 0.0, the busiest 1,000 jobs)"
+    expected = trace.usage.filter(kept).with_columns(pl.col("job") - 3000).collect()
+    assert part.trace.usage.collect().equals(expected)
+    assert window == " (days 0.0 to 0.0, the busiest 1,000 jobs)"
 
 
 def test_a_short_trace_is_diagnosed_as_it_is():
-    trace = fleetlab.synthesize("pai2020", jobs=500, seed=1)
-    assert busiest(trace) == (trace.workload, trace.usage, "")
+    scenario = Scenario.of(fleetlab.synthesize("pai2020", jobs=500, seed=1))
+    assert busiest(scenario) == (scenario, "")
 
 
 @pytest.mark.slow
 def test_the_story_ends_in_five_sentences_and_a_page(tmp_path):
     trace = fleetlab.synthesize("pai2020", jobs=1500, seed=1)
-    told = story(trace, out=tmp_path / "page.html")
-    assert len(told.findings) == 5
-    text = told.page.read_text("utf-8")
+    result = story(trace, out=tmp_path / "page.html")
+    assert len(result.findings) == 5
+    text = result.page.read_text("utf-8")
     assert "<svg" in text
     assert "http:" not in text.replace("http://www.w3.org", "")
     assert "https:" not in text

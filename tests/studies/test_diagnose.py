@@ -3,7 +3,6 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,14 +12,15 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadError, cli
+from fleetlab.core import Drain, Scenario
+from fleetlab.sim import order
 from fleetlab.studies._blocks import Blocks
-from fleetlab.studies._crew import play
-from fleetlab.studies.diagnose._changes import LARGEST, Case, change
-from fleetlab.studies.diagnose._ledger import shortages
+from fleetlab.studies.diagnose.changes import LARGEST, what_if
+from fleetlab.studies.diagnose.ledger import shortages
+from fleetlab.studies.workers import Call, run_calls
 
-RULES = {"order": "fifo", "backfill": "greedy", "placement": "best_fit", "estimate": "oracle", "sharing": "fractional"}
 PROBLEMS = {
-    "low utilisation from fractional use",
+    "low utilization from fractional use",
     "short jobs queue long",
     "jobs of many GPUs are hard to place",
     "load imbalance between pools",
@@ -46,6 +46,12 @@ def nodes(**kinds):
         for name, (n, gpus, cores) in kinds.items()
     ]
     return Cluster.of(pl.concat(parts), source="planted")
+
+
+@order
+def longest(s, job, now):
+    """Return a key by which the longest job is first."""
+    return -s.estimate[job]
 
 
 # -- planted causes: every job runs equally long, so that nothing is won by order alone ----------------------------
@@ -85,23 +91,23 @@ def fragments():
     [
         (too_few_cpus, "greedy", "cpu", "cpu"),
         (one_scarce_type, "greedy", "types", "gpu_type"),
-        (a_giant_gang, "none", "gangs", "head"),
-        (fragments, "greedy", "fragments", "fragment"),
+        (a_giant_gang, "none", "gangs", "head_of_line"),
+        (fragments, "greedy", "fragments", "fragmentation"),
     ],
 )
 def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
     found = fleetlab.diagnose(*planted(), backfill=backfill)
-    scarce = found.tables()["waiting"].sort("with its queue", descending=True)["reason"][0]
-    assert (found.first, scarce) == (first, reason)
-    assert any(said.startswith("ledger and changes agree") for said in found.findings)
+    scarce = found.tables()["waiting"].sort("share with queue", descending=True)["reason"][0]
+    assert (found.best_change, scarce) == (first, reason)
+    assert any(line.startswith("Wait ledger and changes agree") for line in found.findings)
 
 
 def test_behind_a_giant_gang_the_gang_is_named():
     jobs, cluster = a_giant_gang()
     found = fleetlab.diagnose(jobs, cluster, backfill="none", changes=["backfill"])
-    who = found.tables()["heads"]["job"][0]
-    assert jobs.frame["instances"][who] == 40
-    assert any(f"who held up most was job {who} (40 instances, 40 GPUs)" in said for said in found.findings)
+    job = found.tables()["blocking jobs"]["job"][0]
+    assert jobs.frame["instances"][job] == 40
+    assert any(f"Job {job} (40 instances, 40 GPUs) blocked the queue most" in line for line in found.findings)
 
 
 def test_who_held_up_most_is_who_most_waited_behind():
@@ -109,7 +115,7 @@ def test_who_held_up_most_is_who_most_waited_behind():
     jobs = work(
         submit=[0.0, 1.0, 2.0, 6.0], runtime=[10.0] * 4, gpu_milli=[1000] * 4, instances=[1, 2, 1, 1]
     )  # fmt: skip
-    heads = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), backfill="none", changes=["gangs"]).tables()["heads"]
+    heads = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), backfill="none", changes=["gangs"]).tables()["blocking jobs"]
     first = heads.row(0, named=True)
     assert (first["job"], first["blocked"], first["behind"]) == (1, 9.0, 8.0 + 4.0)
 
@@ -120,12 +126,13 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
     runtime = [60.0 if g == 1 and k % 4 == 0 else 5.0 for k, g in enumerate(giant)]
     jobs = work(submit=poisson(n, 1.5), runtime=runtime, gpu_milli=[1000] * n, instances=giant)
     found = fleetlab.diagnose(jobs, nodes(A100=(20, 2, 96)), backfill="none", changes=["backfill", "cpu", "nodes"])
-    assert found.first == "backfill"
+    assert found.best_change == "backfill"
 
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    assert any(said.startswith("ledger and changes agree: with the queue for it, `head`") for said in found.findings)
+    agree = "Wait ledger and changes agree: with time in the queue attributed, the main shortage is `head_of_line`"
+    assert any(line.startswith(agree) for line in found.findings)
 
 
 def test_where_they_differ_it_is_said_why():
@@ -135,9 +142,9 @@ def test_where_they_differ_it_is_said_why():
     cpus = [1000 if t == ["V100"] else 8000 for t in types]
     jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
     found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
-    said = next(said for said in found.findings if said.startswith("ledger and changes differ"))
-    assert "`gpu_type` is first in the ledger" in said
-    assert "CPU unlimited helps most, and takes nothing of it away. No change that was tried removes `gpu_type`" in said
+    line = next(line for line in found.findings if line.startswith("Wait ledger and changes differ"))
+    assert "the main shortage is `gpu_type`" in line
+    assert "unlimited CPU helps most, and removes none of it. No simulated change removes `gpu_type`." in line
 
 
 def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
@@ -146,12 +153,12 @@ def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
     seen = work(**quiet, start=at + 50.0, end=at + 60.0)
     found = fleetlab.diagnose(seen, nodes(A100=(1, 8, 96)), changes=["nothing"])
     assert found.findings == (
-        "in the replay nobody waits; the log recorded a mean wait of 50 s (`fleetlab audit` compares them); "
-        "100 jobs can never run here",
+        "No job waits in the simulation; in the log, the mean wait is 50 s (95 % CI 50 to 50 s) "
+        "(see `fleetlab audit`); 100 jobs cannot run on this cluster.",
     )
     small = work(**quiet | {"gpu_milli": [1000] * 300})
     found = fleetlab.diagnose(small, nodes(A100=(1, 8, 96)), changes=["nothing"])
-    assert found.findings == ("nobody waits: there is nothing to mend",)
+    assert found.findings == ("No job waits in the simulation.",)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,8 @@ def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
      (16, "2 more A100 nodes (+12 %)"), (200, "10 % more A100 nodes")],
 )  # fmt: skip
 def test_a_tenth_more_is_called_so_only_where_it_is(there, title):
-    assert change("nodes:A100", nodes(A100=(there, 8, 96)).frame, RULES).title == title
+    jobs = work(submit=[0.0])
+    assert what_if("nodes:A100", Scenario.of(jobs, nodes(A100=(there, 8, 96)))).title == title
 
 
 # -- pairs -----------------------------------------------------------------------------------------------------------
@@ -174,7 +182,7 @@ def test_a_null_change_gives_exactly_zero(backfill):
     row = found.tables()["changes"].row(0, named=True)
     assert found.summary()[0].value > 0
     assert {row[c] for c in row if c.split(" ")[-1] in ("change", "low", "high") and c != "change"} == {0.0}
-    assert (row["sure"], row["verdict"], row["GPU-hours"], row["cost"]) == (0.5, "not sure", 0.0, 0.0)
+    assert (row["P(lower)"], row["verdict"], row["GPU-hours"], row["cost"]) == (0.5, "not significant", 0.0, 0.0)
 
 
 def test_a_split_gang_has_waited_when_its_last_instance_runs():
@@ -197,7 +205,7 @@ def test_a_tenth_more_nodes_costs_their_hours():
 def test_what_would_change_nothing_is_not_tried():
     found = fleetlab.diagnose(*fragments(), order="sjf", backfill="easy")
     assert set(found.tables()["changes"]["change"]) == {"fragments", "nodes:A100"}
-    assert sum("not tried" in note for note in found.notes) == 7
+    assert sum("not simulated" in note for note in found.notes) == 7
 
 
 @pytest.mark.slow
@@ -210,9 +218,8 @@ def test_processes_of_their_own_find_the_same():
 @given(kinds=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 16), st.integers(1, 128)), min_size=1, max_size=4))
 @settings(max_examples=30, deadline=None)
 def test_a_cluster_without_fragments_has_all_that_there_was(kinds):
-    cluster = nodes(**{f"T{k}": kind for k, kind in enumerate(kinds)}).frame
-    jobs = work(submit=[0.0]).frame
-    merged = change("fragments", cluster, RULES).make(Case(jobs, cluster, RULES)).nodes
+    scenario = Scenario.of(work(submit=[0.0]), nodes(**{f"T{k}": kind for k, kind in enumerate(kinds)}))
+    cluster, merged = scenario.cluster.frame, what_if("fragments", scenario).apply(scenario).cluster.frame
     amounts = ["gpus", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib"]
     sums = [frame.select(pl.col(amounts).cast(pl.Int64).sum()).row(0) for frame in (cluster, merged)]
     assert sums[0] == sums[1]
@@ -270,7 +277,7 @@ def busy():
     trace = fleetlab.synthesize("pai2020", jobs=2000, seed=1)
     cluster = nodes(MISC=(20, 8, 96), T4=(30, 2, 96), V100=(5, 8, 96), P100=(20, 2, 64), V100M32=(3, 8, 96))
     run = fleetlab.simulate(trace.workload, cluster)
-    return run, fleetlab.diagnose(trace.workload, cluster, usage=trace.usage, changes=["cpu", "types"])
+    return run, fleetlab.diagnose(trace, cluster, changes=["cpu", "types"])
 
 
 def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
@@ -287,20 +294,20 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
 
 def test_the_queue_is_shared_out_over_what_is_scarce_and_nothing_is_lost(busy):
     waiting = busy[1].tables()["waiting"]
-    assert waiting["with its queue"].sum() == pytest.approx(1.0)
-    assert waiting.filter(pl.col("reason") == "order")["with its queue"][0] == 0
+    assert waiting["share with queue"].sum() == pytest.approx(1.0)
+    assert waiting.filter(pl.col("reason") == "queue_order")["share with queue"][0] == 0
 
 
 def test_who_queues_for_a_type_is_not_charged_to_the_cpus_of_another():
     # Hand-made: T4 jobs lack CPUs for 1 s and queue for 2, V100 jobs lack their type for 3 s and queue for 4.
-    ledger = pl.DataFrame({"order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
+    ledger = pl.DataFrame({"queue_order": [2.0, 4.0], "gpu_type": [0.0, 3.0], "cpu": [1.0, 0.0]})
     jobs = pl.DataFrame({"gpu_types": [["T4"], ["V100"]], "gpu_milli": [1000, 1000]})
-    assert shortages(ledger, jobs) == {"order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
+    assert shortages(ledger, jobs) == {"queue_order": 0.0, "gpu_type": 7.0, "cpu": 3.0}
 
 
 def test_the_tail_is_who_waited_longest(busy):
     run, found = busy
-    tail = found.tables()["tail"]
+    tail = found.tables()["longest waits"]
     assert tail["wait"].to_list() == run.jobs["wait"].sort(descending=True).head(tail.height).to_list()
 
 
@@ -316,16 +323,16 @@ def test_hours_are_those_of_the_clock_of_the_log():
 
 
 def test_the_five_open_problems_have_a_figure_each(busy):
-    checks = busy[1].tables()["checks"]
-    assert set(checks["check"]) == PROBLEMS
-    assert set(checks.filter(pl.col("value").is_not_null())["check"]) == PROBLEMS
+    problems = busy[1].tables()["open problems"]
+    assert set(problems["problem"]) == PROBLEMS
+    assert set(problems.filter(pl.col("value").is_not_null())["problem"]) == PROBLEMS
 
 
 def test_without_long_jobs_nobody_knows_whether_short_ones_wait_longer():
     jobs = work(submit=np.arange(50.0), runtime=[60.0] * 50, gpu_milli=[1000] * 50)
-    checks = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["checks"]
-    rows = checks.filter(pl.col("check") == "short jobs queue long")
-    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found"])) == (True, None, {"–"})
+    problems = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["open problems"]
+    rows = problems.filter(pl.col("problem") == "short jobs queue long")
+    assert (rows["value"][0] > 90, rows["value"][1], set(rows["here"])) == (True, None, {"–"})
 
 
 def test_gpus_without_cpus_are_counted():
@@ -334,12 +341,41 @@ def test_gpus_without_cpus_are_counted():
         submit=[0.0, 100.0], runtime=[1000.0, 1000.0], gpu_milli=[1000, 1000], cpu_milli=[8000, 8000], user=["a", "b"]
     )
     usage = pl.LazyFrame({"job": [0, 1], "gpu_milli": [250.0, 150.0]})
-    found = fleetlab.diagnose(jobs, nodes(A100=(2, 4, 8)), usage=usage, changes=["nothing"])
-    figure = {r["figure"]: r["value"] for r in found.tables()["checks"].iter_rows(named=True)}
+    trace = Trace(jobs, fleetlab.Provenance("make", "by hand"), cluster=nodes(A100=(2, 4, 8)), usage=usage)
+    found = fleetlab.diagnose(trace, changes=["nothing"])
+    figure = {r["measure"]: r["value"] for r in found.tables()["open problems"].iter_rows(named=True)}
     assert figure["GPUs free on nodes with less than 8 vCPU free"] == pytest.approx(100 * 3 / 8)
-    assert figure["vCPU a GPU, asked: more than offered in A100"] == 8.0
-    assert figure["GPU time used, of that asked for"] == pytest.approx(20.0)
-    assert figure["vCPU a GPU, offered"] == 2.0
+    assert figure["vCPU per GPU, requested: more than nodes have in A100"] == 8.0
+    assert figure["GPU time used, of that requested"] == pytest.approx(20.0)
+    assert figure["vCPU per GPU, of nodes"] == 2.0
+
+
+# -- any scenario ----------------------------------------------------------------------------------------------------
+
+
+def test_preemption_events_quota_and_own_orders_are_diagnosed():
+    n = 300
+    jobs = work(submit=poisson(n, 8.0), runtime=[60.0] * n, gpu_milli=[1000] * n, user=["a", "b"] * (n // 2))
+    scenario = Scenario.of(
+        jobs, nodes(A100=(2, 4, 96)), order=longest, preemption=True, quota=6, load=1.2,
+        events=[Drain(100.0, 200.0, pool="A100")],
+    )  # fmt: skip
+    changes = ["fragments", "backfill", "nodes", "nothing"]
+    found = fleetlab.diagnose(scenario, changes=changes)
+    rows = {row["change"]: row for row in found.tables()["changes"].iter_rows(named=True)}
+    assert set(rows) == {"nodes:A100", "nothing"}
+    assert rows["nothing"]["mean change"] == 0
+    assert rows["nodes:A100"]["mean change"] < 0
+    notes = "; ".join(found.notes)
+    assert "EASY backfill: not simulated, preemption cannot be combined with reservations" in notes
+    assert "no fragmentation: not simulated, node events name nodes" in notes
+
+
+def test_jobs_that_do_not_complete_are_counted_and_left_out():
+    jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
+    assert found.findings[0].startswith("The mean wait is 4.5 s, of the 2 jobs that completed (1 do not complete).")
+    assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 
 
 # -- mistakes, and the command ---------------------------------------------------------------------------------------
@@ -350,7 +386,7 @@ def test_gpus_without_cpus_are_counted():
     [
         ({"changes": ["cpus"]}, PolicyError, "no change by that name: `cpus`; did you mean cpu?"),
         ({"changes": ["nodes:H100"]}, PolicyError, "no change by that name: `nodes:H100`"),
-        ({"changes": []}, PolicyError, "a diagnosis needs something to change"),
+        ({"changes": []}, PolicyError, "a diagnosis needs at least one change"),
         ({"workers": -1}, WorkloadError, "a number of processes is not below 0: -1"),
         ({"backfill": "eazy"}, PolicyError, "did you mean easy?"),
         ({"prices": Prices(per_gpu_hour={"T4": 1.0})}, WorkloadError, "no price for an hour of a GPU of type: `A100`"),
@@ -366,18 +402,18 @@ def test_a_mistake_is_said(settings, kind, error):
 @pytest.mark.parametrize("columns", [{"submit": []}, {"submit": [0.0], "gpu_milli": [9000], "runtime": [1.0]}])
 def test_a_workload_of_which_nothing_can_run_is_refused(columns):
     frame = pl.DataFrame(columns, schema_overrides={"submit": pl.Float64})
-    with pytest.raises(WorkloadError, match="no job that could run"):
+    with pytest.raises(WorkloadError, match="no job completes on this cluster"):
         fleetlab.diagnose(Workload.of(frame, source="none"), Cluster.uniform(1, 8))
 
 
 @pytest.mark.parametrize(
     ("columns", "lacks"),
     [
-        ({"cpu_milli": [1000, 1000]}, "2 ask for more `cpu_milli` than any node has (0)"),
-        ({"gpu_milli": [9000, 20_000]}, "2 ask for more `gpus` than any node has (8)"),
+        ({"cpu_milli": [1000, 1000]}, "2 request more `cpu_milli` than any node has (0)"),
+        ({"gpu_milli": [9000, 20_000]}, "2 request more `gpus` than any node has (8)"),
         ({"gpu_types": [["T4"], ["H100"]]}, "2 name only GPU types that no node has"),
-        ({"cpu_milli": [0, 4], "memory_mib": [9, 9]}, "2 ask for more `memory_mib` than any node has (0), 1 "),
-        ({"runtime": [None, None]}, "of 2 the run time is not known"),
+        ({"cpu_milli": [0, 4], "memory_mib": [9, 9]}, "2 request more `memory_mib` than any node has (0), 1 "),
+        ({"runtime": [None, None]}, "the runtime of 2 is unknown"),
     ],
 )  # fmt: skip
 def test_where_nothing_can_run_it_is_said_what_no_node_has(columns, lacks):
@@ -397,15 +433,16 @@ def test_the_command_prints_findings_first_and_json_has_them_too(capsys, tmp_pat
         with pytest.raises(SystemExit, match="0"):
             cli.main(["diagnose", str(tmp_path / "t"), "--changes", "cpu,backfill", *more])
         said.append(capsys.readouterr().out)
-    found = json.loads(said[1])["tables"]
-    assert said[0].startswith(found["findings"][0]["finding"])
-    assert found["changes"][0]["change"] == "cpu"
+    found = json.loads(said[1])
+    assert said[0].startswith(found["findings"][0])
+    assert found["tables"]["changes"][0]["change"] == "cpu"
 
 
 @pytest.mark.slow
 def test_a_process_that_fails_is_an_error_with_a_hint():
+    call = Call(Scenario.of(*too_few_cpus()), {"no such argument": 1})
     with pytest.raises(WorkloadError, match="ended with status") as e:
-        play("fleetlab.studies.diagnose._runs:one", [{"folder": "nowhere"}], Path(), workers=1, done=lambda _: None)
+        run_calls("fleetlab.studies.diagnose.runs:measure", [call], workers=1, done=lambda _: None)
     assert "memory" in e.value.hint
 
 
@@ -418,5 +455,5 @@ def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tm
     replace(trace, notes=("48 jobs name partitions",)).save(tmp_path / "log")
     with suppress(SystemExit):
         cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
-    notes = [row["note"] for row in json.loads(capsys.readouterr().out)["tables"]["notes"]]
+    notes = json.loads(capsys.readouterr().out)["notes"]
     assert notes[-1] == "of the trace: 48 jobs name partitions"

@@ -18,7 +18,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 CSV = b"submit,gpus,took\n" + b"".join(b"%d,%d,%d\n" % (k * 10, 1 + k % 4, 30 + k % 700) for k in range(400))
 
 
-class Said(NamedTuple):
+class Answered(NamedTuple):
     """An answer."""
 
     status: int
@@ -37,15 +37,15 @@ class Client:
         self.url, self.visitor, self.pid = url, visitor, 0
         self.host = urlsplit(url).netloc
 
-    def ask(self, path, *, method="GET", body=None, headers=None, timeout=120) -> Said:
+    def ask(self, path, *, method="GET", body=None, headers=None, timeout=120) -> Answered:
         connection = HTTPConnection(self.host, timeout=timeout)
-        told = {"Fleetlab-Visitor": self.visitor} | (headers or {})
+        sent = {"Fleetlab-Visitor": self.visitor} | (headers or {})
         if isinstance(body, dict):
-            body, told = json.dumps(body), {"Content-Type": "application/json"} | told
+            body, sent = json.dumps(body), {"Content-Type": "application/json"} | sent
         try:
-            connection.request(method, path, body, told)
+            connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return Said(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return Answered(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         finally:
             connection.close()
 
@@ -53,14 +53,14 @@ class Client:
         """Ask for work, and follow its events to the end."""
         begun = self.ask("/api/operations", method="POST", body=question)
         assert begun.status in (200, 202), begun.body
-        if begun.json["status"] != "going":
+        if begun.json["status"] != "running":
             return begun.json
         events = self.ask(f"/api/operations/{begun.json['operation']}/events").body.decode()
-        told = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: ")]
-        assert all(one["status"] == "going" for one in told[:-1])
-        return told[-1]
+        states = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: ")]
+        assert all(one["status"] == "running" for one in states[:-1])
+        return states[-1]
 
-    def send(self, content: bytes, name: str = "operations.csv", **more) -> Said:
+    def send(self, content: bytes, name: str = "operations.csv", **more) -> Answered:
         """Send a file."""
         query = "&".join([f"name={name}", *(f"{k}={v}" for k, v in more.items())])
         return self.ask(f"/api/uploads?{query}", method="POST", body=content)
@@ -75,7 +75,7 @@ def started(*words):
             line = process.stdout.readline()
             assert line, process.stderr.read()
             client = Client(json.loads(line)["url"])
-            client.pid, client.process, client.told = process.pid, process, json.loads(line)
+            client.pid, client.process, client.started = process.pid, process, json.loads(line)
             yield client
         finally:
             process.terminate()

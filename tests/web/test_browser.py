@@ -88,7 +88,9 @@ def asked_for(browser):
 
 def test_it_loads_without_a_complaint_and_asks_nobody_else(tab):
     tab.open(SMALL)
-    tab.open(f"{SMALL}&view=trace", ready=False).until("document.querySelectorAll('#described figure svg').length > 5")
+    tab.open(f"{SMALL}&view=trace", ready=False).until(
+        "document.querySelectorAll('#description figure svg').length > 5"
+    )
     assert complaints(tab.browser) == []
     others = [url for url in asked_for(tab.browser) if not url.startswith((tab.page.url, "data:", "blob:"))]
     assert others == []
@@ -100,7 +102,7 @@ def test_the_baseline_stands_beside_what_is_now(tab):
     assert all(words and words != "–" for words in wait)
     assert wait[0] != wait[1]
     assert "(" in wait[2]  # the interval of the change
-    assert "baseline" in tab.text("ledger")
+    assert "baseline" in tab.text("reasons")
 
 
 def test_dragging_a_slider_moves_the_numbers_and_the_address(tab):
@@ -116,7 +118,7 @@ def test_dragging_a_slider_moves_the_numbers_and_the_address(tab):
         "document.querySelector('#numbers tbody tr td:nth-child(3)').innerText !== arguments[0]", before["mean wait"][1]
     )
     assert tab.numbers()["mean wait"][0] == before["mean wait"][0]
-    assert slider.get_attribute("aria-valuetext") == "1.50 times as fast"
+    assert slider.get_attribute("aria-valuetext") == "1.50 × that of the trace"
 
 
 def test_nodes_of_each_type_have_a_slider(tab):
@@ -124,26 +126,40 @@ def test_nodes_of_each_type_have_a_slider(tab):
     assert "MISC" in tab.text("nodes")
     tab.find("#nodes-0").send_keys("\ue012")  # arrow to the left
     tab.until("location.search.includes('nodes=')")
-    assert tab.state["nodes"] == ["MISC:29"]
+    assert tab.state["nodes"] == ["MISC 29"]
 
 
 def test_a_rule_that_is_chosen_is_in_the_address_and_a_link_brings_everything_back(tab):
     tab.open(SMALL)
-    tab.choose("rule-order", "sjf")
-    tab.choose("rule-backfill", "strict")
-    tab.until("location.search.includes('backfill=strict')")
+    tab.choose("option-order", "sjf")
+    tab.choose("option-backfill", "none")
+    tab.until("location.search.includes('backfill=none')")
     tab.answered()
     tab.find("#keep").click()
-    tab.choose("rule-place", "spread")
+    tab.choose("option-placement", "spread")
     tab.until("location.search.includes('placement=spread')")
     tab.answered()
     link = urlsplit(tab.browser.current_url).query
     tab.open(link)
-    chosen = "['order', 'backfill', 'placement'].map(r => document.getElementById('rule-' + r).value)"
-    assert tab.ask(chosen) == ["sjf", "strict", "spread"]
+    chosen = "['order', 'backfill', 'placement'].map(r => document.getElementById('option-' + r).value)"
+    assert tab.ask(chosen) == ["sjf", "none", "spread"]
     tab.until("document.querySelectorAll('#kept-table tbody tr').length === 2")
     tab.until("!document.getElementById('kept-table').innerText.includes('…')")
-    assert "sjf, strict" in tab.text("kept-table")
+    assert "sjf, no backfill" in tab.text("kept-table")
+
+
+def test_preemption_quota_and_edits_of_nodes_are_in_the_address_and_come_back(tab):
+    tab.open(SMALL)
+    tab.click("#option-preemption")
+    for name, value in (("quota", "64"), ("nodes", "T4 +10, V100 -50%"), ("seed", "3")):
+        tab.choose(f"option-{name}", value)
+    tab.until("location.search.includes('seed=3')")
+    tab.answered()
+    tab.open(urlsplit(tab.browser.current_url).query)
+    values = "['quota', 'nodes', 'seed'].map(r => document.getElementById('option-' + r).value)"
+    assert tab.ask(values) == ["64", "T4 +10, V100 -50%", "3"]
+    assert tab.ask("document.getElementById('option-preemption').checked")
+    assert "T4\n40" in tab.text("nodes")  # its slider follows the edit
 
 
 def test_a_run_can_be_kept_shown_again_removed_and_made_the_baseline(tab):
@@ -170,31 +186,31 @@ def test_long_work_can_be_cancelled(tab):
     tab.until("document.getElementById('status').textContent.includes('simulating')")
     tab.find("#cancel").click()
     tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
-    tab.choose("rule-order", "fifo")
+    tab.choose("option-order", "fifo")
     tab.answered()
 
 
-def test_what_takes_long_is_answered_for_the_first_jobs_and_the_next_question_need_not_wait(tab):
+def test_a_long_run_has_a_preview_and_the_next_request_need_not_wait(tab):
     tab.open(SMALL)
     tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=10", ready=False)
-    tab.until("!document.getElementById('part').hidden")
-    said = tab.text("part")
+    tab.until("!document.getElementById('preview').hidden")
+    said = tab.text("preview")
     assert "1,000 of 20,000 jobs" in said
-    assert "the whole is coming" in said
+    assert "full run is in progress" in said
     assert all("(" in words for words in tab.numbers()["mean JCT"][:2])  # its own intervals
     assert not tab.ask("document.getElementById('cancel').hidden")
-    tab.choose("rule-backfill", "skip")
+    tab.choose("option-backfill", "greedy")
     tab.answered()
-    assert tab.ask("document.getElementById('part').hidden")
+    assert tab.ask("document.getElementById('preview').hidden")
     assert complaints(tab.browser) == []
 
 
-def test_a_part_whose_whole_was_cancelled_says_so(tab):
+def test_a_preview_whose_full_run_was_cancelled_says_so(tab):
     tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=9.5", ready=False)
-    tab.until("!document.getElementById('part').hidden")
+    tab.until("!document.getElementById('preview').hidden")
     tab.click("#cancel")
     tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
-    assert "was cancelled" in tab.text("part")
+    assert "was cancelled" in tab.text("preview")
 
 
 def test_a_log_can_be_sent_and_played(tab, tmp_path):
@@ -202,13 +218,13 @@ def test_a_log_can_be_sent_and_played(tab, tmp_path):
     tab.open(SMALL)
     tab.find("#sending summary").click()
     tab.find("#files").send_keys(str(tmp_path / "my operations.csv"))
-    tab.find("#map").send_keys("submit=submit\ngpu_milli=gpus*1000\nservice=took")
+    tab.find("#map").send_keys("submit=submit\ngpu_milli=gpus*1000\nruntime=took")
     tab.find("#send").click()
     tab.until("location.search.includes('upload%3A')")
     tab.answered()
     assert tab.text("about").startswith("400 jobs")
     assert "my operations.csv, 400 jobs" in tab.ask("document.querySelector('#trace option:checked').textContent")
-    assert "70 % busy" in tab.text("notes")
+    assert "allocation of 70 %" in tab.text("notes")
 
 
 def test_a_log_that_cannot_be_read_is_refused_in_words(tab, tmp_path):
@@ -216,7 +232,7 @@ def test_a_log_that_cannot_be_read_is_refused_in_words(tab, tmp_path):
     tab.open(SMALL)
     tab.find("#sending summary").click()
     tab.find("#send").click()
-    assert "no file was chosen" in tab.text("trouble")
+    assert "no file is chosen" in tab.text("trouble")
     tab.find("#files").send_keys(str(tmp_path / "bad.csv"))
     tab.find("#send").click()
     tab.until("document.getElementById('trouble').innerText.includes('bad.csv')")
@@ -247,7 +263,7 @@ def test_two_tabs_do_not_disturb_each_other(tab):
     tab.browser.switch_to.new_window("tab")
     tab.open(f"{SMALL}&order=largest")
     largest = tab.numbers()["mean wait"][1]
-    tab.choose("rule-sharing", "exclusive")
+    tab.choose("option-sharing", "exclusive")
     tab.browser.switch_to.window(first)
     assert tab.numbers()["mean wait"][1] == sjf != largest
     assert tab.state["order"] == ["sjf"]
@@ -261,7 +277,7 @@ def test_two_tabs_do_not_disturb_each_other(tab):
 def test_names_of_a_trace_are_text(tab):
     tab.open("v=1&trace=folder:hostile")
     assert HOSTILE in tab.text("nodes")
-    tab.open("v=1&trace=folder:hostile&view=trace", ready=False).until("document.querySelector('#described figure')")
+    tab.open("v=1&trace=folder:hostile&view=trace", ready=False).until("document.querySelector('#description figure')")
     assert tab.ask("document.querySelectorAll('img').length") == 0
     assert complaints(tab.browser) == []
 
@@ -282,7 +298,18 @@ def test_every_control_has_a_name_and_can_be_reached_by_keyboard(tab):
     for _ in range(60):
         tab.browser.switch_to.active_element.send_keys("\ue004")  # tab
         seen.append(tab.ask("document.activeElement.id"))
-    wanted = ["to-what-if", "share", "report", "json", "trace", "rule-order", "rule-sharing", "load", "nodes-0", "keep"]
+    wanted = [
+        "to-what-if",
+        "share",
+        "report",
+        "json",
+        "trace",
+        "option-order",
+        "option-sharing",
+        "load",
+        "nodes-0",
+        "keep",
+    ]
     assert [name for name in seen if name in wanted][: len(wanted)] == wanted
 
 
@@ -293,7 +320,7 @@ def test_what_changes_is_told_to_those_who_listen(tab):
     assert tab.ask("document.getElementById('trouble').getAttribute('role')") == "alert"
 
 
-def test_it_follows_the_colours_of_the_system_and_can_be_switched(tab):
+def test_it_follows_the_colors_of_the_system_and_can_be_switched(tab):
     paper = "getComputedStyle(document.body).backgroundColor"
     light = tab.open(SMALL).ask(paper)
     dark = tab.open(SMALL, dark=True).ask(paper)

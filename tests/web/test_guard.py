@@ -26,8 +26,8 @@ def behind(guard):
 def ask(guard, path="/", method="GET", body=b"", host=HERE, **headers):
     """The status, the headers and the text of one answer."""
     path, _, query = path.partition("?")
-    told = [(b"host", host.encode()), *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items())]
-    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": told}
+    sent_headers = [(b"host", host.encode()), *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items())]
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": sent_headers}
     scope |= {"scheme": "http", "server": ("127.0.0.1", 8765), "http_version": "1.1", "root_path": ""}
     sent = []
 
@@ -44,9 +44,9 @@ def ask(guard, path="/", method="GET", body=b"", host=HERE, **headers):
 
 @pytest.fixture
 def guard():
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        made = Guard.of(door, "127.0.0.1")
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        made = Guard.of(listening, "127.0.0.1")
+        port = listening.getsockname()[1]
     return Guard(frozenset(host.replace(str(port), "8765") for host in made.hosts), made.token)
 
 
@@ -110,8 +110,8 @@ def test_the_interface_is_not_kept_by_browsers(guard):
 def test_elsewhere_there_is_a_token_nobody_guesses():
     tokens = set()
     for _ in range(5):
-        with socket.create_server(("0.0.0.0", 0)) as door:
-            tokens.add(Guard.of(door, "0.0.0.0").token)
+        with socket.create_server(("0.0.0.0", 0)) as listening:
+            tokens.add(Guard.of(listening, "0.0.0.0").token)
     assert len(tokens) == 5
     assert min(map(len, tokens)) >= 32
 

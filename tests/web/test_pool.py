@@ -8,22 +8,25 @@ import pytest
 
 from fleetlab import FleetlabError
 from fleetlab.web import pool as pools
-from fleetlab.web.errors import Busy
-from fleetlab.web.pool import Pool, Withdrawn
+from fleetlab.web.errors import TooManyRequests
+from fleetlab.web.pool import RequestCancelled, WorkerPool
 
 
 def silent(_):
-    """Tell nobody."""
+    """Ignore progress."""
 
 
-def ask(pool, key, visitor="ann", do="open", limit=60.0, **more):
-    request = {"do": do, "trace": "t", "where": "builtin:2000:0"} | more
-    return asyncio.ensure_future(pool.ask(key, request, visitor=visitor, limit=limit, tell=silent))
+TRACE = {"trace": "t", "name": "builtin:2000:0", "where": "builtin:2000:0"}
+
+
+def ask(pool, key, visitor="ann", verb="open", limit=60.0, **more):
+    request = {"verb": verb} | TRACE | more
+    return asyncio.ensure_future(pool.request(key, request, visitor=visitor, limit=limit, listener=silent))
 
 
 def test_visitors_are_served_in_turn():
     async def taken():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         asked = [ask(pool, f"{who}{k}", who) for who, many in (("ann", 4), ("bob", 2), ("eve", 1)) for k in range(many)]
         await asyncio.sleep(0)
         found = [(await pool._next()).key for _ in asked]
@@ -36,10 +39,10 @@ def test_visitors_are_served_in_turn():
 
 def test_the_same_question_stands_in_the_queue_once():
     async def queued():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         asked = [ask(pool, "same", who) for who in ("ann", "bob", "eve")]
         await asyncio.sleep(0)
-        found = len(pool._going)
+        found = len(pool._pending)
         for one in asked:
             one.cancel()
         return found
@@ -49,29 +52,29 @@ def test_the_same_question_stands_in_the_queue_once():
 
 def test_what_nobody_waits_for_leaves_the_queue():
     async def left():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         first, second = ask(pool, "same", "ann"), ask(pool, "same", "bob")
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.sleep(0)
-        with_one = len(pool._going)
+        with_one = len(pool._pending)
         second.cancel()
         await asyncio.sleep(0)
-        return with_one, len(pool._going), pool.ahead("same")
+        return with_one, len(pool._pending), pool.ahead("same")
 
     assert asyncio.run(left()) == (1, 0, 0)
 
 
 def test_a_visitor_who_asks_for_too_much_is_refused_and_others_are_not():
     async def refused():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         asked = [ask(pool, f"ann{k}") for k in range(pools.EACH)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy):
+        with pytest.raises(TooManyRequests):
             await ask(pool, "one more")
         asked.append(ask(pool, "bob", "bob"))
         await asyncio.sleep(0)
-        found = len(pool._going)
+        found = len(pool._pending)
         for one in asked:
             one.cancel()
         return found
@@ -83,7 +86,7 @@ def run(story):
     """A story with one real process."""
 
     async def told():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         pool.start()
         try:
             return await asyncio.wait_for(story(pool), 240)
@@ -94,27 +97,27 @@ def run(story):
 
 
 def worker_of(pool, key):
-    return pool._going[key].worker._process.pid
+    return pool._pending[key].worker._process.pid
 
 
 async def working(pool, key):
     """Until a process works on it."""
-    while pool._going[key].worker is None:
+    while pool._pending[key].worker is None:
         await asyncio.sleep(0.01)
     return worker_of(pool, key)
 
 
-LONG = {"do": "run", "query": "trace=builtin:2000:0&order=fair&load=10"}
-FOREVER = {"do": "run", "query": "trace=builtin:2000:0&backfill=conservative&load=10"}
+LONG = {"verb": "run", "query": "order=fair&load=10"}
+FOREVER = {"verb": "run", "query": "backfill=conservative&load=10"}
 
 
 def test_a_process_answers_keeps_and_survives_a_mistake():
     async def story(pool):
         first = await ask(pool, "a")
-        with pytest.raises(FleetlabError, match="no node of that GPU type"):
-            await ask(pool, "b", do="run", query="trace=builtin:2000:0&nodes=X:1")
-        with pytest.raises(FleetlabError, match="something broke here"):
-            await ask(pool, "broken", do="nothing of the kind")
+        with pytest.raises(FleetlabError, match="no pool or GPU type by that name"):
+            await ask(pool, "b", verb="run", query="nodes=X+1")
+        with pytest.raises(FleetlabError, match="internal error"):
+            await ask(pool, "broken", verb="nothing of the kind")
         return first, await ask(pool, "a"), pool.kept("a")
 
     first, again, kept = run(story)
@@ -125,9 +128,9 @@ def test_a_process_answers_keeps_and_survives_a_mistake():
 async def withdrawn(pool):
     """The process that worked on something long which nobody wants any more, and the one that answers the next."""
     heard = asyncio.Event()
-    request = {"trace": "t", "where": "builtin:2000:0"} | FOREVER
-    tell = lambda told: heard.set() if told["what"] == "simulated" else None  # noqa: E731
-    asked = asyncio.ensure_future(pool.ask("long", request, visitor="ann", limit=200.0, tell=tell))
+    request = TRACE | FOREVER
+    listener = lambda message: heard.set() if message["what"] == "simulated" else None  # noqa: E731
+    asked = asyncio.ensure_future(pool.request("long", request, visitor="ann", limit=200.0, listener=listener))
     await asyncio.wait_for(heard.wait(), 200)
     before = worker_of(pool, "long")
     asked.cancel()
@@ -135,7 +138,7 @@ async def withdrawn(pool):
         await asked
     short = ask(pool, "short")
     await asyncio.sleep(0)
-    work = pool._going["short"]  # taken now: it may be over before anybody looks again
+    work = pool._pending["short"]  # taken now: it may be over before anybody looks again
     assert (await short)["summary"][0]["value"] == 2000
     return before, work.worker._process.pid
 
@@ -171,13 +174,13 @@ def test_work_beyond_its_time_is_stopped_and_a_process_that_dies_is_replaced():
 
 def test_closing_ends_what_goes_on():
     async def story():
-        pool = Pool(1)
+        pool = WorkerPool(1)
         pool.start()
         asked = ask(pool, "long", **LONG)
         await asyncio.sleep(0)
         began = time.monotonic()
         await pool.close()
-        with pytest.raises(Withdrawn):
+        with pytest.raises(RequestCancelled):
             await asked
         return time.monotonic() - began
 

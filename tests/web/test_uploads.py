@@ -36,10 +36,10 @@ def files_in(folder):
 
 def test_a_log_that_is_sent_becomes_a_trace_that_can_be_played(page):
     sent = page.send(CSV, name="my%20jobs.csv").json
-    read = page.job(kind="read", upload=sent["upload"], format="csv", map=MAP)
+    read = page.operation(kind="read", upload=sent["upload"], format="csv", map=MAP)
     assert (read["status"], read["result"]["jobs"], read["result"]["rejects"]) == ("done", 400, 0)
-    opened = page.job(kind="open", trace=read["result"]["trace"])["result"]
-    assert "70 % busy" in opened["notes"][0]
+    opened = page.operation(kind="open", trace=read["result"]["trace"])["result"]
+    assert "allocation of 70 %" in opened["notes"][0]
     said = page.ask(f"/api/run?trace={read['result']['trace']}&order=sjf")
     assert (said.status, len(said.json["rows"]) > 5) == (200, True)
 
@@ -48,9 +48,9 @@ def test_a_log_of_several_files_is_sent_file_by_file(page, fixtures):
     upload = {}
     for path in sorted((fixtures / "openb2023" / "good").iterdir()):
         upload = {"upload": page.send(path.read_bytes(), name=path.name, **upload).json["upload"]}
-    read = page.job(kind="read", format="openb2023", **upload)
+    read = page.operation(kind="read", format="openb2023", **upload)
     assert read["status"] == "done"
-    assert page.job(kind="open", trace=read["result"]["trace"])["result"]["types"]
+    assert page.operation(kind="open", trace=read["result"]["trace"])["result"]["nodes"]
 
 
 def zipped():
@@ -73,10 +73,10 @@ def tarred(name="jobs.csv", kind=tarfile.REGTYPE, size=None):
     ("content", "status", "error"),
     [
         (b"", 400, "empty"),
-        (zipped(), 400, "no reader takes such a file: zip"),
+        (zipped(), 400, "no reader takes a file of this kind: zip"),
         (b"\x7fELF" + bytes(100), 400, "a program"),
         (b"x" * (1 << 20) + b"y", 413, "at most 1 MiB"),
-        (gzip.compress(bytes(17 << 20)), 413, "unpacks to more than 16 MiB"),
+        (gzip.compress(bytes(17 << 20)), 413, "decompresses to more than 16 MiB"),
         (gzip.compress(CSV)[:-9], 400, "cut off or damaged"),
     ],
     ids=["nothing", "zip", "program", "large", "bomb", "cut"],
@@ -104,9 +104,9 @@ def test_a_bad_file_is_refused_in_words_and_nothing_of_it_is_left(lone, content,
 def test_a_log_that_no_reader_can_read_is_refused_in_words_and_nothing_is_left(lone, content, name, format, error):
     page, folder = lone
     upload = page.send(content, name=name).json["upload"]
-    told = page.job(kind="read", upload=upload, format=format)
+    told = page.operation(kind="read", upload=upload, format=format)
     assert told["status"] == "failed"
-    assert error in told["refusal"]["error"]
+    assert error in told["error"]["error"]
     assert str(folder) not in json.dumps(told)
     assert files_in(folder) == []
 
@@ -131,6 +131,6 @@ def test_of_many_uploads_the_oldest_goes(lone):
 
 
 def test_a_reader_gets_only_so_much_memory():
-    code = "from fleetlab.web.worker import _limited; _limited('read'); bytearray(5 << 30)"
+    code = "from fleetlab.web.worker import limit_resources; limit_resources('read'); bytearray(5 << 30)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.strip().endswith("MemoryError")

@@ -1,24 +1,22 @@
-"""What will be asked for, and how many nodes that needs."""
+"""Commands that plan ahead: forecast demand, size a cluster, scale it automatically."""
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Literal
 
 from cyclopts import App
 
 import fleetlab
-from fleetlab.commands.rules import RULES, Rules
-from fleetlab.commands.words import (
-    ClusterFile,
+from fleetlab.commands.options import (
+    DEFAULTS,
     Json,
+    ScenarioOptions,
     Seed,
-    TraceWords,
-    cluster_of,
-    examples,
-    listed,
+    TraceName,
+    scenario_of,
+    split,
     trace_of,
-    with_notes,
+    with_trace_notes,
 )
+from fleetlab.commands.words import examples
 
 desk = App()
 
@@ -31,7 +29,7 @@ desk = App()
     )
 )
 def forecast(
-    trace: TraceWords,
+    trace: TraceName,
     *,
     target: Literal["requests", "level"] = "requests",
     every: str = "5m",
@@ -43,46 +41,44 @@ def forecast(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
+    """Forecast demand with intervals, and rank models by how well they predicted the end of the trace.
 
     Parameters
     ----------
     target
-        requests: what instances created in each step ask for; level: what is held at its end.
+        requests: resources requested by instances created in each step; level: resources allocated at its end.
     every
-        The length of a step: seconds, or a number with s, m, h or d after it.
+        Length of a step: seconds, or a number followed by s, m, h or d.
     horizon
-        How many steps ahead.
+        Steps ahead.
     by
-        Forecast each role, app or GPU type by itself; the six largest, and the others together.
+        Forecast each role, app or GPU type by itself: the six largest, and the others together.
     models
-        Families and names, with commas between: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
-        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, gru, tcn), ensemble. Simple ones
-        are always among them.
+        Families and names separated by commas: all; simple (last, mean, drift, average, seasonal), classic (ses, holt,
+        damped, holt_winters, theta, ar, ridge, croston, tsb), boosted, neural (lstm, gru, tcn), ensemble. The simple
+        models are always included.
     gap
-        Steps between what a model learns from and what it forecasts; a horizon unless told.
+        Steps between the training data and the first forecast (default: the horizon).
     folds
-        How often models are tried before the held-out end.
-    seed
-        For networks, trees and intervals.
+        Walk-forward folds before the held-out end.
     """
     from fleetlab._screen import progress, show
 
     with progress("models") as bar:
         opened = trace_of(trace, None, bar)
-        found = fleetlab.forecast(
+        result = fleetlab.forecast(
             opened,
             target=target,
             every=every,
             horizon=horizon,
             by=by,
-            models=listed(models),
+            models=split(models),
             gap=gap,
             folds=folds,
             seed=seed,
             progress=bar,
         )
-    show(found, json=json, only=("next", *(name for name in found.frames if name.startswith("NRMSE")), "unannounced"))
+    show(result, json=json, only=("next", *(name for name in result.frames if name.startswith("NRMSE")), "unannounced"))
 
 
 @desk.command(
@@ -92,115 +88,90 @@ def forecast(
     )
 )
 def capacity(
-    trace: TraceWords,
+    trace: TraceName,
     *,
     slo: str,
     pool: str | None = None,
     growth: float = 1.0,
     resamples: int = 3,
-    rules: Rules = RULES,
-    seed: Seed = 0,
+    options: ScenarioOptions = DEFAULTS,
     workers: int | None = None,
-    cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """How many nodes for a goal such as `p90 wait < 600`? The smallest cluster that meets it, and the curve around.
+    """Find the smallest cluster that meets a goal such as `p90 wait < 600`, and the curve around it.
 
     Parameters
     ----------
     slo
-        The goal: mean or a percentile (p50, p90, p99) of wait, response or slowdown, `<`, and seconds; 10m and 2h too.
+        The goal: mean or a percentile (p50, p90, p99) of wait, JCT or slowdown, `<`, and seconds; 10m and 2h work too.
     pool
-        Scale this pool or GPU type, for the jobs that may run on it; else all pools in proportion, for all jobs.
+        Scale this pool or GPU type, for the jobs that may run on it (default: all pools in proportion, for all jobs).
     growth
-        So many times the jobs: users' days are drawn again and laid over those that are there.
+        Scale the number of jobs: days of users are resampled and added to the trace.
     resamples
-        How often that is drawn.
-    rules.order
-        The rules, as `fleetlab simulate` takes them; so are the next four.
-    seed
-        For what is drawn.
+        How many times to resample.
     workers
-        Processes at once; as many as there are cores for a large trace, 0: none but this one.
+        Processes that simulate at once (default: one per core for a large trace; 0: none but this one).
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.believed import believed
 
     with progress("runs") as bar:
-        opened = trace_of(trace, cluster, bar)
-        found = fleetlab.capacity(
-            opened.workload,
-            cluster_of(opened, trace),
-            slo=slo,
-            pool=pool,
-            growth=growth,
-            resamples=resamples,
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            seed=seed,
-            workers=workers,
-            progress=bar,
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.capacity(
+            scenario, slo=slo, pool=pool, growth=growth, resamples=resamples, workers=workers, progress=bar
         )
-    show(with_notes(found, opened), json=json)
+    show(with_trace_notes(result, scenario.trace.notes), json=json)
 
 
 @desk.command(
     help_epilogue=examples(
-        "fleetlab autoscale my-trace --nodes pool.toml",
-        "fleetlab autoscale my-trace --nodes pool.toml --wait 10 --boot 15m --models simple,ridge",
+        "fleetlab autoscale my-trace --cluster pool.toml",
+        "fleetlab autoscale my-trace --cluster pool.toml --wait 10 --boot 15m --models simple,ridge",
     )
 )
 def autoscale(
-    trace: TraceWords,
+    trace: TraceName,
     *,
-    nodes: Path | None = None,
     wait: str | None = None,
     risk: float | None = None,
     every: str = "5m",
     boot: str = "5m",
     learn: str | None = None,
     models: str = "last,seasonal,holt_winters,ridge",
-    seed: Seed = 0,
+    options: ScenarioOptions = DEFAULTS,
     json: Json = False,
 ) -> None:
-    """How many nodes to have ready, by forecasts? Beside reactive scaling, a fixed number and an oracle.
+    """Compare autoscaling by forecasts with reactive scaling, a fixed number of nodes and an oracle.
 
     Parameters
     ----------
-    nodes
-        A TOML file with one [[node]] entry, its count the most that there may be; the trace's nodes unless told.
     wait
-        The goal: the P95 wait, which every way to scale must meet; a minute unless told. Here and below: seconds, or a
-        number with s, m, h or d after it.
+        The goal: the P95 wait that every way to scale must meet (default: 1m). Here and below: seconds, or a number
+        followed by s, m, h or d.
     risk
-        Instead of a goal: how often a step may ask for more nodes than a forecast has ready, such as 0.05. The others
-        are then held to the P95 wait that comes of it.
+        Instead of a goal: the probability that a step needs more nodes than a forecast has ready, such as 0.05. The
+        other ways must then meet the P95 wait that results.
     every
-        The time between two decisions.
+        Time between two decisions.
     boot
-        The time that a node takes to start.
+        Time that a node takes to start.
     learn
-        How much of the beginning to learn from; a third of the log unless told, and 4d at least. The days after it
-        count.
+        How much of the beginning to learn from (default: a third of the log, at least 4d). The days after it count.
     models
-        Forecasters and families, with commas between, as `fleetlab forecast` names them; the best of them so far is
-        taken.
-    seed
-        Of the draws behind intervals.
+        Forecasters and families separated by commas, as in `fleetlab forecast`; the best so far is used.
     """
     from fleetlab._screen import progress, show
 
     with progress("replays") as bar:
-        opened = trace_of(trace, nodes, bar)
-        found = fleetlab.autoscale(
-            opened.workload,
-            cluster_of(opened, trace, "--nodes"),
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.autoscale(
+            scenario,
             wait=wait,
             risk=risk,
             every=every,
             boot=boot,
             learn=learn,
-            models=listed(models),
-            seed=seed,
+            models=split(models),
             progress=bar,
         )
-    show(found, json=json, only=("at the goal", "forecast against"))
+    show(result, json=json, only=("at the goal", "forecast against"))

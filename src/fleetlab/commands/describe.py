@@ -1,22 +1,21 @@
-"""What happened in a trace, and why its jobs waited."""
-
-from dataclasses import asdict
+"""Commands that explain a trace: what happened, and why its jobs waited."""
 
 from cyclopts import App
 
 import fleetlab
-from fleetlab.commands.rules import RULES, Rules
-from fleetlab.commands.words import (
+from fleetlab.commands.options import (
+    DEFAULTS,
     ClusterFile,
     Json,
+    ScenarioOptions,
     Seed,
-    TraceWords,
-    cluster_of,
-    examples,
-    listed,
+    TraceName,
+    scenario_of,
+    split,
     trace_of,
-    with_notes,
+    with_trace_notes,
 )
+from fleetlab.commands.words import examples
 
 desk = App()
 
@@ -29,7 +28,7 @@ desk = App()
     )
 )
 def describe(
-    trace: TraceWords,
+    trace: TraceName,
     *,
     against: str | None = None,
     only: str = "",
@@ -37,26 +36,24 @@ def describe(
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Describe a trace as the papers do theirs: arrivals, run times, waits, requests, use, sharing, recurrence.
+    """Describe a trace as the papers describe theirs: arrivals, runtimes, waits, requests, utilization, recurrence.
 
     Parameters
     ----------
     against
-        Another trace, named in the same way, to hold it against, figure by figure.
+        Another trace to compare with, figure by figure.
     only
-        Sections, with commas between, of which all tables are printed: time, run, space, machines, sharing, recurrence,
-        service.
-    seed
-        Of the draws behind intervals.
+        Sections to print in full, separated by commas: time, run, space, machines, sharing, recurrence, service
+        (default: the findings of all sections).
     """
     from fleetlab._screen import progress, show
 
-    wanted = listed(only)
+    sections = split(only)
     with progress("sections") as bar:
         opened = trace_of(trace, cluster, bar)
         other = None if against is None else trace_of(against, None, bar)
-        found = fleetlab.describe(opened, against=other, only=wanted, seed=seed, progress=bar)
-    show(found, json=json, only=() if wanted else ("distances", "published", "missing"))
+        result = fleetlab.describe(opened, against=other, only=sections, seed=seed, progress=bar)
+    show(result, json=json, only=() if sections else ("distances", "published", "missing"))
 
 
 @desk.command(
@@ -67,44 +64,29 @@ def describe(
     )
 )
 def diagnose(
-    trace: TraceWords,
+    trace: TraceName,
     *,
-    changes: str = "types,cpu,memory,fragments,gangs,backfill,sjf,sharing,nodes",
-    rules: Rules = RULES,
-    seed: Seed = 0,
+    changes: str = "types,cpu,memory,fragmentation,gangs,backfill,sjf,sharing,nodes",
+    options: ScenarioOptions = DEFAULTS,
     workers: int | None = None,
-    cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Why do jobs wait, and what would help? The wait ledger added up, and one thing changed at a time.
+    """Explain why jobs wait and what would reduce it: wait by reason, then one thing changed at a time.
 
     Parameters
     ----------
     changes
-        What to change, one at a time, with commas between: types (no type constraints), cpu, memory (unlimited),
-        fragments (each pool one node), gangs (split), backfill, sjf (with group estimates), sharing (on or off), nodes
-        (a tenth more of each type; nodes:T4 for one), nothing.
-    rules.order
-        The rules as they are, as `fleetlab simulate` takes them; so are the next four.
-    seed
-        For the intervals, and for placement policies that draw lots.
+        What to change, one at a time, separated by commas: types (no GPU type constraints), cpu, memory (unlimited),
+        fragmentation (each pool one node), gangs (instances start one by one), backfill (easy), sjf (with group
+        estimates), sharing (on or off), nodes (10 % more of each type; nodes:T4 for one), nothing.
     workers
-        Processes at once; as many as there are cores for a large trace, 0: none but this one.
+        Processes that simulate at once (default: one per core for a large trace; 0: none but this one).
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.believed import believed
 
     with progress("runs") as bar:
-        opened = trace_of(trace, cluster, bar)
-        found = fleetlab.diagnose(
-            opened.workload,
-            cluster_of(opened, trace),
-            usage=opened.usage,
-            changes=listed(changes),
-            **asdict(rules) | {"estimate": believed(opened, rules.estimate)},
-            seed=seed,
-            workers=workers,
-            progress=bar,
-        )
-    read_first = ("what to do", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
-    show(with_notes(found, opened), json=json, only=(*read_first, "worst hours", "tail", "heads", "checks"))
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.diagnose(scenario, changes=split(changes), workers=workers, progress=bar)
+    first = ("actions", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
+    result = with_trace_notes(result, scenario.trace.notes)
+    show(result, json=json, only=(*first, "worst hours", "longest waits", "blocking jobs", "open problems"))

@@ -1,4 +1,4 @@
-"""Pages: results drawn, a trace's whole story, and what-ifs that answer as you drag."""
+"""Commands that make pages: a report of results, the demo, and the interactive page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, examples, trace_of
+from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
+from fleetlab.commands.words import examples
 
 desk = App()
 
@@ -27,18 +28,18 @@ def report(
     svg: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Draw any results as one page that opens anywhere: words, figures, tables, and how each came to be.
+    """Write one self-contained HTML page of results: findings, figures, tables and provenance.
 
     Parameters
     ----------
     results
-        What commands printed with `--json`; several stand beside each other, under the names of their files.
+        Files that commands printed with `--json`; several are shown side by side, named after their files.
     out
-        The page: one HTML file with all that it needs, to be opened without a network.
+        The page: one HTML file that opens without a network.
     title
-        Of the page.
+        Title of the page.
     png
-        A folder for the figures as PNG; needs the extra `plots`.
+        A folder for the figures as PNG (needs the extra `plots`).
     svg
         A folder for the figures as SVG.
     """
@@ -64,35 +65,33 @@ def report(
 
 @desk.command(help_epilogue=examples("fleetlab demo", "fleetlab demo my-trace --out story.html --open"))
 def demo(
-    trace: TraceWords = "builtin:1260920",
+    trace: TraceName = "builtin:1260920",
     *,
     out: Path = Path("demo.html"),
     cluster: ClusterFile = None,
     seed: Seed = 0,
     open: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Describe a trace, say why its jobs wait, compare five policies, and write one page of it all.
+    """Describe a trace, explain why its jobs wait, compare five policies, and write one page.
 
     Parameters
     ----------
     out
         The page.
-    seed
-        Of the draws behind intervals.
     open
-        Show the page in a browser.
+        Open the page in a browser.
     """
     from fleetlab._screen import progress
     from fleetlab.studies.story import story
 
     with progress("steps") as bar:
-        told = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
-    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(told.sentences, 1)))
-    print(f"\n{told.page}")
+        result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
+    print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(result.findings, 1)))
+    print(f"\n{result.page}")
     if open:
         import webbrowser
 
-        webbrowser.open(told.page.resolve().as_uri())
+        webbrowser.open(result.page.resolve().as_uri())
 
 
 @desk.command(
@@ -113,26 +112,26 @@ def web(
     open: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """A local page on which what-ifs answer as you drag: change rules, load and nodes, and see waiting move.
+    """Serve a local page for what-if questions: change policy, load and nodes, and see waits beside a baseline.
 
-    It ends with Ctrl-C. Logs that were sent to it go with it.
+    Ctrl-C stops it; uploaded logs are deleted then.
 
     Parameters
     ----------
     traces
-        A folder whose folders are saved traces: they can be chosen on the page.
+        A folder of saved traces that can be chosen on the page.
     host
-        Where it is seen from; elsewhere than on this machine it asks for a token, which is printed once.
+        Address to listen on; other than loopback it requires a token, which is printed once.
     port
-        0 takes a free one.
+        Port; 0 takes a free one.
     workers
         Processes that simulate.
     upload_mib
-        The largest log that may be sent to it, in MiB.
+        Largest upload, in MiB.
     limit
-        Seconds that one piece of work may take.
+        Time limit of one operation, in seconds.
     open
-        Open the page in the browser.
+        Open the page in a browser.
     """
     fleetlab.web(
         traces=traces, host=host, port=port, workers=workers, upload_mib=upload_mib, limit=limit, open=open, json=json

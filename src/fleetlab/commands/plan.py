@@ -1,4 +1,4 @@
-"""Where to put instances, and which of them to move."""
+"""Commands that place: where to put instances, and which to move."""
 
 import sys
 from collections.abc import Sequence
@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, Seed, cluster_of, examples, pairs, trace_of
+from fleetlab.commands.options import Json, Seed, cluster_of, trace_of
+from fleetlab.commands.words import examples, pairs
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from fleetlab.core import Progress
     from fleetlab.plan import Defragmentation, Plan
-    from fleetlab.traces import Progress
 
 DemandWords = Annotated[
     str,
-    Parameter(help="A TOML or CSV file of kinds and counts, or a trace: the folder of one, or `builtin`."),
+    Parameter(help="A TOML or CSV file of requests and counts, or a trace: the folder of one, or `builtin`."),
 ]
 
 desk = App()
@@ -45,39 +46,36 @@ def plan(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Where to put it? Every instance on a node, and a bound on how much better it could be.
+    """Place every instance on a node, with a bound on how much better a placement could be.
 
-    The exit status is 1 where not everybody has a place.
+    The exit status is 1 if an instance cannot be placed.
 
     Parameters
     ----------
     nodes
-        A TOML file of [[node]] entries; of a trace, its own nodes unless told.
+        A TOML file of [[node]] entries (default: the nodes of the trace).
     objective
-        What to have least of: nodes (in use), stranded (GPUs on nodes in use), cost (of nodes in use), balance (the
-        highest load of a node), moves (from where instances are).
+        What to minimize: nodes (in use), stranded (idle GPUs on nodes in use), cost (of nodes in use), balance (the
+        highest load of a node), moves (from the current placement).
     prices
-        For `cost`: POOL=NUMBER, what a node of that pool costs; once for each pool.
+        For `cost`: POOL=NUMBER, the price of a node of that pool; repeatable.
     current
-        For `moves`: a CSV file of who is where now, as --out writes it: job and node, instance and gpus if known.
+        For `moves`: a CSV file of the current placement, as --out writes it: job and node, instance and gpus if known.
     at
-        Of a trace, whom to place: those alive at that time, in seconds or such as 90m, 3h, 2d; when it is `busiest`
-        unless told.
+        For a trace: place the jobs running at this time, in seconds or such as 90m, 3h, 2d (default: busiest).
     seconds
-        To search for at most.
-    seed
-        Of orders that are drawn, and of the solver.
+        Time limit of the search.
     out
-        A CSV file to write who goes where into.
+        Write the placement to this CSV file.
     """
     from fleetlab._screen import progress
 
     _may_write(out)
     with progress("done") as bar:
-        asked, there = _asked(demand, nodes, at, bar)
-        found = fleetlab.plan(
-            asked,
-            there,
+        workload, cluster = _demand(demand, nodes, at, bar)
+        result = fleetlab.plan(
+            workload,
+            cluster,
             objective=objective,
             prices=_prices(prices),
             current=_placement(current),
@@ -85,8 +83,8 @@ def plan(
             seed=seed,
             progress=bar,
         )
-    _hand_over(found, out, json=json, only=("does not fit", "nodes"))
-    sys.exit(0 if found.feasible else 1)
+    _show(result, out, json=json, only=("does not fit", "nodes"))
+    sys.exit(0 if result.feasible else 1)
 
 
 @desk.command(
@@ -108,44 +106,44 @@ def defragment(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Which moves free a whole node or GPU, in which order, and what do they cost?
+    """Find moves that free whole nodes or GPUs, in order, with their cost.
 
     Parameters
     ----------
     current
-        A CSV file of who is where now, as `fleetlab plan --out` writes it.
+        A CSV file of the current placement, as `fleetlab plan --out` writes it.
     nodes
-        A TOML file of [[node]] entries; of a trace, its own nodes unless told.
+        A TOML file of [[node]] entries (default: the nodes of the trace).
     free
-        What should become free: node or gpu.
+        What to free: node or gpu.
     most
-        How many at most; as many as can be unless told.
+        How many to free (default: as many as possible).
     mib_per_second
-        How fast the memory of an instance is copied.
+        Speed at which the memory of an instance is copied.
     restart
-        Seconds that a move takes besides.
+        Other seconds that a move takes.
     at
-        Of a trace, who is there: those alive at that time; when it is `busiest` unless told.
+        For a trace: the jobs running at this time (default: busiest).
     out
-        A CSV file to write who is where afterwards into.
+        Write the resulting placement to this CSV file.
     """
     from fleetlab._screen import progress
 
     _may_write(out)
     with progress("freed") as bar:
-        asked, there = _asked(demand, nodes, at, bar)
+        workload, cluster = _demand(demand, nodes, at, bar)
         now = _placement(current)
         assert now is not None
-        found = fleetlab.defragment(
-            asked, there, now, free=free, most=most, mib_per_second=mib_per_second, restart=restart, progress=bar
+        result = fleetlab.defragment(
+            workload, cluster, now, free=free, most=most, mib_per_second=mib_per_second, restart=restart, progress=bar
         )
-    _hand_over(found, out, json=json, only=("freed", "moves"))
+    _show(result, out, json=json, only=("freed", "moves"))
 
 
-def _asked(
+def _demand(
     words: str, nodes: Path | None, at: str | None, bar: "Progress"
 ) -> "tuple[fleetlab.Workload, fleetlab.Cluster]":
-    """A demand from a file of kinds and counts, or of those alive in a trace; and the nodes for it."""
+    """Return the jobs to place, from a file or running in a trace, and the nodes for them."""
     from fleetlab.plan import alive
     from fleetlab.plan import demand as read_demand
 
@@ -186,13 +184,13 @@ def _may_write(out: Path | None) -> None:
         may_write(out)
 
 
-def _hand_over(found: "Plan | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
-    """To the file and to the screen; a file that cannot be written after all does not take the answer with it."""
+def _show(result: "Plan | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:
+    """Write the placement and print the result; the answer is shown even if the file cannot be written."""
     from fleetlab._screen import show
     from fleetlab.core.files import atomic_write
 
     try:
         if out is not None:
-            atomic_write(out, found.placements.write_csv())
+            atomic_write(out, result.placements.write_csv())
     finally:
-        show(found, json=json, only=only)
+        show(result, json=json, only=only)

@@ -1,14 +1,13 @@
-"""A workload played on a cluster: filled up, replayed, and by several policies."""
+"""Commands that simulate: replay a workload, compare policies, pack a cluster until it is full."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.scenario import DEFAULTS, ScenarioOptions
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, cluster_of, examples, listed, talk, trace_of
+from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of, seeds_of, split
+from fleetlab.commands.words import examples, talk
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,72 +17,34 @@ desk = App()
 
 @desk.command(
     help_epilogue=examples(
-        "fleetlab pack my-trace --placement fgd,best_fit,random --seeds 42-51",
-        "fleetlab pack builtin:20000 --json",
-    )
-)
-def pack(
-    trace: TraceWords,
-    *,
-    placement: str = "fgd,best_fit",
-    seeds: str = "42-51",
-    cluster: ClusterFile = None,
-    json: Json = False,
-) -> None:
-    """Fill a cluster with jobs drawn from a trace until they no longer fit: how much of it can each policy give away?
-
-    Parameters
-    ----------
-    place
-        Place policies, with commas between: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
-        first_fit, worst_fit.
-    seeds
-        Runs of each, as FIRST-LAST or a list with commas.
-    """
-    from fleetlab._screen import progress, show
-
-    wanted = listed(placement)
-    with progress("runs") as bar:
-        opened = trace_of(trace, cluster, bar)
-        on = cluster_of(opened, trace)
-        found = fleetlab.pack(opened.workload, on, placement=wanted, seeds=_seeds(seeds), progress=bar)
-    show(found, json=json, only=("summary",))
-
-
-@desk.command(
-    help_epilogue=examples(
         "fleetlab simulate builtin:20000 --order sjf",
         "fleetlab simulate my-trace --backfill easy --placement worst_fit --cluster bigger.toml",
-        "fleetlab simulate my-trace --order my_module:mine --estimate group",
+        "fleetlab simulate my-trace --order my_module:mine --estimate group --load 1.2",
         "fleetlab simulate my-trace --events faults.toml --sharing time-slicing --seed 3",
         "fleetlab simulate my-trace --backfill easy --out schedule.parquet",
     )
 )
 def simulate(
-    trace: TraceWords,
-    *,
-    scenario: ScenarioOptions = DEFAULTS,
-    out: Path | None = None,
-    json: Json = False,
+    trace: TraceName, *, options: ScenarioOptions = DEFAULTS, out: Path | None = None, json: Json = False
 ) -> None:
-    """Simulate a scenario: when and where does each job run, and why does it wait?
+    """Replay a workload on a cluster: when and where each job runs, and why it waited.
 
     Parameters
     ----------
     out
-        Write the schedule to this file, .csv or .parquet: one row per job, with when and where it ran, and its wait by
+        Write the schedule to this file, .csv or .parquet: one row per job, with its start, end, nodes and wait by
         reason.
     """
     from fleetlab._screen import progress, show
 
-    _may_write(out)
-    with progress("jobs") as report:
-        found = fleetlab.simulate(scenario.scenario(trace).open(report), progress=report)
+    _check_out(out)
+    with progress("jobs") as bar:
+        result = fleetlab.simulate(scenario_of(trace, options, bar), progress=bar)
     try:
         if out is not None:
-            _write(out, found.schedule())
-    finally:  # a file that cannot be written after all does not take the answer with it
-        show(found, json=json, only=("by request", "waiting", "refused"))
+            _write(out, result.schedule())
+    finally:  # the answer is shown even if the file cannot be written
+        show(result, json=json, only=("by request", "waiting", "refused"))
     if out is not None:
         talk(f"\nwritten to {out}")
 
@@ -91,49 +52,71 @@ def simulate(
 @desk.command(
     help_epilogue=examples(
         "fleetlab compare builtin:20000",
-        "fleetlab compare my-trace --policies fifo,sjf/greedy/best_fit/group,fifo/easy --json > compared.json",
+        "fleetlab compare my-trace --policies fifo,sjf/easy/estimate=group,fifo/easy --load 1.2",
+        "fleetlab compare my-trace --policies fifo,las/preemption=true,my_module:mine --json > compared.json",
     )
 )
 def compare(
-    trace: TraceWords, *, policies: str = "", cluster: ClusterFile = None, seed: Seed = 0, json: Json = False
+    trace: TraceName,
+    *,
+    policies: str = "",
+    options: ScenarioOptions = DEFAULTS,
+    workers: int | None = None,
+    json: Json = False,
 ) -> None:
-    """Play several policies with the same arrivals: how long jobs wait by each, and how sure the difference is.
+    """Compare policies on the same arrivals: wait, JCT and slowdown under each, with paired 95 % intervals.
 
     Parameters
     ----------
     policies
-        ORDER/BACKFILL/PLACE/ESTIMATE/SHARING, as `fleetlab simulate` takes them, with commas between; what is last
-        may be left out. The first is what the others are held against. Five of them unless told.
-    seed
-        Of the draws behind intervals, and of policies that draw.
+        Policies separated by commas; the first is the baseline. A policy is ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING,
+        of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
+        smallest, sjf with group estimates, sjf). The options below hold for all of them.
+    workers
+        Processes that simulate at once (default: one per core for a large workload).
     """
     from fleetlab._screen import progress, show
-    from fleetlab.studies.compare import FIVE
 
     with progress("policies") as bar:
-        opened = trace_of(trace, cluster, bar)
-        asked = listed(policies) or FIVE
-        found = fleetlab.compare(
-            opened.workload,
-            cluster_of(opened, trace),
-            policies=asked,
-            estimates=_named(opened, asked),
-            seed=seed,
-            progress=bar,
-        )
-    show(found, json=json)
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.compare(scenario, policies=split(policies) or None, workers=workers, progress=bar)
+    show(result, json=json)
 
 
-def _named(opened: "fleetlab.Trace", policies: Sequence[str]) -> "dict[str, pl.Series]":
-    """The series of the trace that policies name as their estimate."""
-    from fleetlab.studies.believed import believed
-    from fleetlab.studies.compare import rules_of
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab pack my-trace --placements fgd,best_fit,random --seeds 42-51",
+        "fleetlab pack builtin:20000 --json",
+    )
+)
+def pack(
+    trace: TraceName,
+    *,
+    placements: str = "fgd,best_fit",
+    seeds: str = "42-51",
+    cluster: Annotated[str | None, Parameter(help="A TOML file of [[node]] entries (default: the trace's).")] = None,
+    nodes: Annotated[str | None, Parameter(help="Nodes to add or remove, such as `T4 +20`.")] = None,
+    json: Json = False,
+) -> None:
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
 
-    told = {name: believed(opened, name) for name in {rules_of(p).get("estimate", "") for p in policies}}
-    return {name: column for name, column in told.items() if not isinstance(column, str)}
+    Parameters
+    ----------
+    placements
+        Placement policies separated by commas: fgd, best_fit, dot_product, gpu_packing, gpu_clustering, random,
+        first_fit, worst_fit.
+    seeds
+        One run of each per seed: FIRST-LAST, or a list separated by commas.
+    """
+    from fleetlab._screen import progress, show
+
+    with progress("runs") as bar:
+        scenario = scenario_of(trace, ScenarioOptions(cluster=cluster, nodes=nodes), bar)
+        result = fleetlab.pack(scenario, placements=split(placements), seeds=seeds_of(seeds), progress=bar)
+    show(result, json=json, only=("summary",))
 
 
-def _may_write(out: Path | None) -> None:
+def _check_out(out: Path | None) -> None:
     from fleetlab.core.files import may_write
 
     if out is None:
@@ -145,7 +128,7 @@ def _may_write(out: Path | None) -> None:
 
 
 def _write(out: Path, table: "pl.DataFrame") -> None:
-    """All of it or nothing; a cell of CSV holds no list, so there it is one text with `;` between."""
+    """Write a table atomically; CSV has no lists, so a list is one text joined by `;`."""
     from io import BytesIO
 
     from polars import List, String
@@ -159,15 +142,3 @@ def _write(out: Path, table: "pl.DataFrame") -> None:
     else:
         table.write_parquet(buffer)
     atomic_write(out, buffer.getvalue())
-
-
-def _seeds(words: str) -> list[int]:
-    first, dash, last = words.partition("-")
-    try:
-        seeds = list(range(int(first), int(last) + 1)) if dash else [int(word) for word in words.split(",")]
-    except ValueError:
-        seeds = []
-    if not 1 <= len(seeds) <= 10_000 or min(seeds) < 0:
-        msg = f"--seeds takes FIRST-LAST or a list with commas, not: `{words}`"
-        raise fleetlab.WorkloadError(msg, hint="--seeds 42-51, or --seeds 1,2,3")
-    return seeds

@@ -1,4 +1,4 @@
-"""Many runs: every cell of a study, kept, listed and held against each other."""
+"""Commands for many runs: simulate every cell of a study, list and compare stored cells."""
 
 import sys
 from pathlib import Path
@@ -28,31 +28,30 @@ def sweep(
     workers: int | None = None,
     json: Json = False,
 ) -> None:
-    """Play every cell of a study that the store does not have: policies, loads, nodes, seeds; compare them in pairs.
+    """Simulate every cell of a study (policies × loads × nodes × seeds) that the store does not have, and compare them.
 
-    Finished cells are kept, however it ends; the same command goes on where it stopped. Ends with status 1 if a cell
-    failed.
+    Finished cells are kept; the same command resumes an interrupted sweep. The exit status is 1 if a cell failed.
 
     Parameters
     ----------
     study
-        A TOML file: traces, loads, nodes, seeds, [simulate] with the rules to combine, [compare] with what to compare.
+        A TOML file of scenarios: one value or a list for each word, seeds, and [compare] (docs/sweep.md).
     store
         The folder of finished cells; several studies, and several sweeps at once, may share one.
     engine
         local: the cores of this machine; ray: a Ray cluster.
     address
-        Of the Ray cluster: HOST:PORT, or ray://HOST:PORT; without it one is begun on this machine.
+        Address of the Ray cluster: HOST:PORT, or ray://HOST:PORT (default: start one on this machine).
     workers
-        How many cells at once; one a core unless told.
+        Cells simulated at once (default: one per core).
     """
     from fleetlab._screen import progress, show
 
     with progress("cells") as bar:
-        found = fleetlab.sweep(study, store=store, engine=engine, address=address, workers=workers, progress=bar)
-    show(found, json=json)
+        result = fleetlab.sweep(study, store=store, engine=engine, address=address, workers=workers, progress=bar)
+    show(result, json=json)
     talk(f"\nkept in {store}")
-    if found.failed:
+    if result.failed:
         sys.exit(1)
 
 
@@ -73,29 +72,29 @@ def runs(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """List what a run store has, hold cases against each other, and export every cell.
+    """List the cells of a store, compare scenarios, and export every cell.
 
     Parameters
     ----------
     store
         The folder that `fleetlab sweep` keeps finished cells in.
     where
-        WORD=VALUE: only cells that have it; may be given many times. Words: trace, load, nodes, order, backfill,
-        place, estimate, sharing, seed and others.
+        WORD=VALUE: only cells with this value; repeatable. Words: trace, load, nodes, order, backfill, placement,
+        estimate, sharing, seed and others.
     against
-        WORD=VALUE: compare with the case that has it, all else being the same; may be given many times.
+        WORD=VALUE: compare with the scenario that has this value and is otherwise the same; repeatable.
     metrics
-        With commas between; --json names all that there are.
+        Metrics separated by commas; --json lists all.
     out
-        Write every cell into this file: .csv or .parquet.
+        Write every cell to this file: .csv or .parquet.
     """
     from fleetlab._screen import show
 
-    wanted = listed(metrics)
-    found = fleetlab.runs(store, where=_cells(where, "--where"), against=_cells(against, "--against"), metrics=wanted)
+    names = listed(metrics)
+    result = fleetlab.runs(store, where=_cells(where, "--where"), against=_cells(against, "--against"), metrics=names)
     if out is not None:
-        found.export(out)
-    show(found, json=json, only=("differences", "cases"))
+        result.export(out)
+    show(result, json=json, only=("differences", "scenarios"))
     if out is not None:
         talk(f"\nwritten to {out}")
 

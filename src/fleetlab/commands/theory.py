@@ -1,25 +1,26 @@
-"""What queueing theory says, and whether the simulator may be trusted."""
+"""Commands that check: queueing theory, validation of the simulator, audit of a log."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.rules import TURNS, Turns
-from fleetlab.commands.words import (
+from fleetlab.commands.options import (
+    DEFAULTS,
     ClusterFile,
     Json,
+    ScenarioOptions,
     Seed,
-    TraceWords,
+    TraceName,
     cluster_of,
-    examples,
-    listed,
+    scenario_of,
+    split,
     trace_of,
-    with_notes,
+    with_trace_notes,
 )
+from fleetlab.commands.words import examples
 
 desk = App()
 
@@ -36,9 +37,9 @@ def solve(
     model: str | None = None,
     *,
     json: Json = False,
-    **parameters: Annotated[str, Parameter(help="As the theory names them: --lam, --mu, --c, --service and others.")],
+    **parameters: Annotated[str, Parameter(help="Parameters of the model: --lam, --mu, --c, --service and others.")],
 ) -> None:
-    """What does queueing theory say? Without a model, lists them: what each takes, and where it holds.
+    """Solve a queueing model; without a model, list them with their parameters and where they hold.
 
     Parameters
     ----------
@@ -57,20 +58,14 @@ def solve(
         "fleetlab model my-trace --cluster bigger.toml --json",
     )
 )
-def model(trace: TraceWords, *, seed: Seed = 0, cluster: ClusterFile = None, json: Json = False) -> None:
-    """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
-
-    Parameters
-    ----------
-    seed
-        Of the lot by which jobs that may run on several GPU types are split, and of the draws behind intervals.
-    """
+def model(trace: TraceName, *, seed: Seed = 0, cluster: ClusterFile = None, json: Json = False) -> None:
+    """Model a cluster by queueing theory: offered load, predicted waits, and which assumptions are violated."""
     from fleetlab._screen import progress, show
 
     with progress("pools") as bar:
         opened = trace_of(trace, cluster, bar)
-        found = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, progress=bar)
-    show(with_notes(found, opened), json=json, only=("model", "pools", "violated"))
+        result = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, progress=bar)
+    show(with_trace_notes(result, opened.notes), json=json, only=("model", "pools", "violated"))
 
 
 @desk.command(
@@ -81,26 +76,23 @@ def model(trace: TraceWords, *, seed: Seed = 0, cluster: ClusterFile = None, jso
     )
 )
 def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: Json = False) -> None:
-    """Can the simulator be trusted? Beside exact theory, published results and real logs, with intervals and verdicts.
+    """Validate the simulator against exact theory, published results and real logs.
 
-    The exit status is 1 where something that counts speaks against it.
+    The exit status is 1 if a check that counts fails.
 
     Parameters
     ----------
     data
-        A folder of real traces, as docs/validate.md lists them; without it, what needs them is left out, and said.
+        A folder of real traces, as docs/validate.md lists them (default: none; checks that need them are skipped).
     only
-        Parts, with commas between: schedules, means, approximations, published, real, audit.
-    seed
-        Another seed draws other jobs everywhere.
+        Parts separated by commas: schedules, means, approximations, published, real, audit (default: all).
     """
     from fleetlab._screen import progress, show
 
     with progress("done") as bar:
-        parts = listed(only)
-        found = fleetlab.validate(data=data, only=parts, seed=seed, progress=bar)
-    show(found, json=json, most=1000)
-    sys.exit(0 if found.passed else 1)
+        result = fleetlab.validate(data=data, only=split(only), seed=seed, progress=bar)
+    show(result, json=json, most=1000)
+    sys.exit(0 if result.passed else 1)
 
 
 @desk.command(
@@ -109,23 +101,10 @@ def validate(*, data: Path | None = None, only: str = "", seed: Seed = 0, json: 
         "fleetlab audit my-trace --cluster nodes.toml --backfill none --json",
     )
 )
-def audit(
-    trace: TraceWords,
-    *,
-    rules: Turns = TURNS,
-    cluster: ClusterFile = None,
-    json: Json = False,
-) -> None:
-    """Is the schedule of a log feasible on its cluster, and how far are simulated waits from recorded ones?
-
-    Parameters
-    ----------
-    rules.order
-        The rules by which waits are simulated, as `fleetlab simulate` takes them; so are the next two.
-    """
+def audit(trace: TraceName, *, options: ScenarioOptions = DEFAULTS, json: Json = False) -> None:
+    """Check that the recorded schedule is feasible on its cluster; compare simulated with recorded waits."""
     from fleetlab._screen import progress, show
 
     with progress("checks") as bar:
-        opened = trace_of(trace, cluster, bar)
-        found = fleetlab.audit(opened, **asdict(rules), progress=bar)
-    show(found, json=json, most=20)
+        result = fleetlab.audit(scenario_of(trace, options, bar), progress=bar)
+    show(result, json=json, most=20)

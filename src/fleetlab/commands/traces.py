@@ -1,4 +1,4 @@
-"""Traces: read, made, fetched, listed and shown."""
+"""Commands for traces: read, synthesize, fetch, list and show."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import ClusterFile, Json, Seed, TraceWords, examples, pairs, say_saved, trace_of
+from fleetlab.commands.options import ClusterFile, Json, Seed, TraceName, trace_of
+from fleetlab.commands.words import examples, pairs, say_saved
 
 desk = App()
 
@@ -29,22 +30,22 @@ def read(
     since: str | None = None,
     json: Json = False,
 ) -> None:
-    """Read a foreign log and save it as a trace; every row is kept or listed in its rejects.
+    """Read a log and save it as a trace; every row is kept, or listed as rejected with the reason.
 
     Parameters
     ----------
     format
-        One of those that `fleetlab traces` lists.
+        A format that `fleetlab traces` lists.
     path
         A file, or a folder with the format's files.
     out
-        The folder to save the trace in; a trace that is there is replaced.
+        Folder to save the trace in; an existing trace is replaced.
     map
-        For csv: COLUMN=EXPRESSION over the file's own columns; may be given many times.
+        For csv: COLUMN=EXPRESSION over the columns of the file; repeatable.
     zone
-        The clock by which a log without time zones was written, such as Europe/Berlin.
+        Time zone of a log without time zones, such as Europe/Berlin.
     since
-        When the log begins, as `sacct -S` was told, such as 2024-05-01: what is older is submitted then.
+        When the log begins, as given to `sacct -S`, such as 2024-05-01: older jobs count as submitted then.
     """
     from fleetlab._screen import progress, show
     from fleetlab.core.trace import may_hold
@@ -74,24 +75,22 @@ def synthesize(
     brief: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Make a synthetic trace from published statistics, save it, or check it against them.
+    """Make a synthetic trace from published statistics; save it, or check it against them.
 
     Parameters
     ----------
     name
         What to imitate: pai2020.
     jobs
-        How many jobs; 100,000 unless told.
+        Number of jobs (default: 100,000).
     days
-        Over how many days; as many as the real cluster would have taken unless told.
-    seed
-        The same seed gives the same trace, bit for bit.
+        Days that the submissions span (default: as many as on the real cluster).
     out
-        The folder to save it in.
+        Folder to save it in.
     check
-        Print every published target beside what was achieved; the exit status is 1 if one is missed.
+        Print every published number beside the achieved one; the exit status is 1 if one is missed.
     brief
-        Of a trace only one line, of a check only the best-known targets and those that are not met.
+        Print one line for a trace, and for a check only the best-known numbers and those that are missed.
     """
     from fleetlab._screen import progress, show, show_check
     from fleetlab.core.trace import may_hold
@@ -100,14 +99,14 @@ def synthesize(
     if out is not None:
         may_hold(out)
     with progress("jobs") as bar:
-        wanted = {} if jobs is None else {"jobs": jobs}
-        trace = fleetlab.synthesize(name, **wanted, days=days, seed=seed, progress=bar)
+        count = {} if jobs is None else {"jobs": jobs}
+        trace = fleetlab.synthesize(name, **count, days=days, seed=seed, progress=bar)
         if out is not None:
             trace.save(out)
     if check:
-        found = checked(trace)
-        show_check(found, json=json, brief=brief)
-        sys.exit(0 if found.passed else 1)
+        result = checked(trace)
+        show_check(result, json=json, brief=brief)
+        sys.exit(0 if result.passed else 1)
     if brief and not json:
         print(trace)
     else:
@@ -118,16 +117,16 @@ def synthesize(
 
 @desk.command(help_epilogue=examples("fleetlab fetch pai2020 --into downloads/pai"))
 def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False) -> None:
-    """Download a public trace, resuming what was begun and verifying published checksums.
+    """Download a public trace: resume partial downloads and verify published checksums.
 
     Parameters
     ----------
     name
-        One of those that `fleetlab traces` says can be fetched.
+        A trace that `fleetlab traces` marks with fetch.
     into
-        The folder for the files.
+        Folder for the files.
     base
-        A mirror that has the same files: https://mirror.example/pai.
+        A mirror with the same files: https://mirror.example/pai.
     """
     from fleetlab._screen import progress, show
 
@@ -138,15 +137,15 @@ def fetch(name: str, *, into: Path, base: str | None = None, json: Json = False)
 
 @desk.command(help_epilogue=examples("fleetlab traces"))
 def traces(*, json: Json = False) -> None:
-    """List the formats that can be read: what each expects, its licence, and where it comes from."""
+    """List the formats that can be read: what each expects, its license and its origin."""
     from fleetlab._screen import show
     from fleetlab.traces import formats
 
-    listed = formats()
+    result = formats()
     if json:
-        show(listed, json=True)
+        show(result, json=True)
         return
-    for row in listed.tables()["formats"].iter_rows(named=True):
+    for row in result.tables()["formats"].iter_rows(named=True):
         print(f"{row['format']:12}{row['title']}")
         for word in ("expects", "options", "licence", "origin", "fetch"):
             if row[word]:
@@ -155,18 +154,18 @@ def traces(*, json: Json = False) -> None:
 
 @desk.command(name="show", help_epilogue=examples("fleetlab show my-trace", "fleetlab show builtin:20000"))
 def show_trace(
-    trace: TraceWords,
+    trace: TraceName,
     *,
     cluster: ClusterFile = None,
     rejects: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Say what is in a trace: jobs, nodes, rows kept and rejected.
+    """Show what is in a trace: jobs, nodes, rows kept and rejected.
 
     Parameters
     ----------
     rejects
-        List the rows that were turned away, with file, line and reason; with --json all of them.
+        List rejected rows with file, line and reason; with --json all of them.
     """
     from fleetlab._screen import Rows, progress, show
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fleetlab.core.progress import Progress
     from fleetlab.core.result import Estimate, Provenance, Result, SavedResult, as_json, say
     from fleetlab.core.scenario import Scenario
-    from fleetlab.core.slowdown import Slowdown
+    from fleetlab.core.speed import Speed
     from fleetlab.core.trace import Trace
     from fleetlab.core.words import Words
     from fleetlab.core.workload import Workload
@@ -43,7 +43,7 @@ _MODULE = {
     "Result": "result",
     "SavedResult": "result",
     "Scenario": "scenario",
-    "Slowdown": "slowdown",
+    "Speed": "speed",
     "Spot": "events",
     "Trace": "trace",
     "TraceError": "errors",
@@ -73,7 +73,7 @@ __all__ = [
     "Result",
     "SavedResult",
     "Scenario",
-    "Slowdown",
+    "Speed",
     "Spot",
     "Trace",
     "TraceError",

@@ -13,33 +13,23 @@ import polars as pl
 
 from fleetlab.core import columns as column_types
 from fleetlab.core import nodes, toml
+from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
+AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
 SCHEMA: dict[str, pl.DataType] = {
     "node": pl.String(),
     "pool": pl.String(),
     "gpu_type": pl.String(),
-    "gpus": pl.Int32(),
-    "gpu_memory_mib": pl.Int64(),
-    "cpu_milli": pl.Int64(),
-    "memory_mib": pl.Int64(),
-    "rdma_milli": pl.Int64(),
-    "disk_mib": pl.Int64(),
+    **{name: pl.Int32() if name == "gpus" else pl.Int64() for name in AMOUNTS},
 }
 
 DEFAULTS: dict[str, pl.Expr] = {
     "pool": pl.lit("default"),
     "gpu_type": pl.lit(None),
-    "gpus": pl.lit(0),
-    "gpu_memory_mib": pl.lit(0),
-    "cpu_milli": pl.lit(0),
-    "memory_mib": pl.lit(0),
-    "rdma_milli": pl.lit(0),
-    "disk_mib": pl.lit(0),
+    **dict.fromkeys(AMOUNTS, pl.lit(0)),
 }
-
-AMOUNTS = ("gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +63,15 @@ class Cluster:
         gpu_memory_mib: int = 81_920,
         cpu_milli: int = 128_000,
         memory_mib: int = 1_048_576,
-        rdma_milli: int = 0,
-        disk_mib: int = 0,
+        **amounts: int,
     ) -> Cluster:
-        """Make `nodes` nodes of one kind.
+        """Make `nodes` nodes of one kind; `amounts` are other columns of a cluster, such as `disk_mib`.
 
         >>> Cluster.uniform(2, 8)
         <Cluster 2 nodes, 16 GPUs, uniform>
         """
         row = {"gpu_type": gpu_type if gpus else None, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib if gpus else 0}
-        row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, "rdma_milli": rdma_milli, "disk_mib": disk_mib}
+        row |= {"cpu_milli": cpu_milli, "memory_mib": memory_mib, **amounts}
         return cls.of(_repeat(row, nodes, "node"), source="uniform")
 
     @classmethod

@@ -19,3 +19,13 @@ def in_seconds(duration: str | float) -> float:
         return float(duration) if 0 <= duration < math.inf else math.nan
     match = re.fullmatch(r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?) *([smhd]?)", duration.strip().lower())
     return float(match[1]) * UNITS[match[2]] if match else math.nan
+
+
+def readable_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit in which so many seconds are shown, and its length in seconds.
+
+    >>> readable_unit(119), readable_unit(-3600), readable_unit(86_400), readable_unit(172_800)
+    (('s', 1.0), ('min', 60.0), ('h', 3600.0), ('days', 86400.0))
+    """
+    longest = ((2 * 86_400.0, "days", 86_400.0), (7200.0, "h", 3600.0), (120.0, "min", 60.0))
+    return next(((unit, length) for least, unit, length in longest if abs(seconds) >= least), ("s", 1.0))

@@ -20,6 +20,7 @@ EDIT = re.compile(
 )
 HINT = "such as `+10%`, `T4 +20`, `T4 400`, or `T4 +20, V100 -25%`"
 MOST = 1_000_000
+CPU_ONLY = "CPU-only"  # the name of all nodes without a GPU
 
 
 class Edit(NamedTuple):
@@ -74,12 +75,14 @@ def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
 
 
 def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
-    """Return which nodes are in the pool, or have the GPU type, of that name; all of them for no name."""
+    """Return which nodes are in the pool, or have the GPU type, of that name; `CPU-only` are those without a GPU."""
     import polars as pl
 
     if pool is None:
         return pl.repeat(value=True, n=nodes.height, eager=True, dtype=pl.Boolean)
     mask = ((nodes["pool"] == pool) | (nodes["gpu_type"] == pool)).fill_null(value=False)
+    if pool == CPU_ONLY:
+        mask = nodes["gpus"] == 0
     if not mask.any():
         names = sorted({*nodes["pool"], *nodes["gpu_type"].drop_nulls()} - {"default"})
         lookup("pool or GPU type", pool, names, error=WorkloadError)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fleetlab.core.cluster import Cluster
-    from fleetlab.core.slowdown import Slowdown
+    from fleetlab.core.speed import Speed
     from fleetlab.core.trace import Trace
     from fleetlab.core.workload import Workload
 
@@ -253,14 +253,14 @@ class Scenario:
         return jobs.join(table, on=job, how="left", maintain_order="left")["seconds"].cast(pl.Float64)
 
     @cached_property
-    def speed(self) -> Slowdown | None:
+    def speed(self) -> Speed | None:
         """The speed profile of the policy, where it names or has one."""
-        from fleetlab.core.slowdown import SHIPPED, Slowdown
+        from fleetlab.core.speed import SHIPPED, Speed
 
         named = self.policy.speed
         if not isinstance(named, str):
             return named  # type: ignore[no-any-return]
-        return Slowdown.named(named) if named in SHIPPED or not named.endswith(".json") else Slowdown.load(named)
+        return Speed.named(named) if named in SHIPPED or not named.endswith(".json") else Speed.load(named)
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -361,18 +361,21 @@ class Scenario:
 ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
 
 
-def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[str, Any]:
-    """Return the words of an address as text, its `trace` too or not, or say what is wrong with it."""
+def query_pairs(query: str) -> list[tuple[str, str]]:
+    """Split the query of an address into names and values, or say what is wrong with it."""
     if len(query) > LONGEST:
         msg = f"an address has at most {LONGEST:,} characters, not {len(query):,}"
         raise WorkloadError(msg)
     try:
-        pairs = parse_qsl(
-            query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200, errors="strict"
-        )
+        return parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=200, errors="strict")
     except ValueError:
         msg = f"not the query of an address: `{clip(query)}`"
         raise WorkloadError(msg, hint="WORD=VALUE separated by &, such as order=sjf&load=1.2") from None
+
+
+def query_words(query: str, *, local: bool = True, trace: bool = True) -> dict[str, Any]:
+    """Return the words of an address as text, its `trace` too or not, or say what is wrong with it."""
+    pairs = query_pairs(query)
     check(name for name, _ in pairs)
     words = {name: value for name, value in pairs if trace or name != "trace"}
     if len(dict(pairs)) < len(pairs):
@@ -392,6 +395,12 @@ def names_local(name: str, value: str) -> bool:
         return ":" in value
     if name == "trace":
         return value.split(":")[0] != BUILTIN
+    if name == "speed":
+        from fleetlab.core.slowdown import SHIPPED
+
+        return bool(value) and value not in SHIPPED
+    if name == "cluster":
+        return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
     return word.local and bool(value) and not value.lstrip().startswith(("{", "["))
 
 

@@ -27,7 +27,7 @@ from fleetlab.core.prices import Prices
 if TYPE_CHECKING:
     import polars as pl
 
-    from fleetlab.core.slowdown import Slowdown
+    from fleetlab.core.speed import Speed
 
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
@@ -43,7 +43,7 @@ class Words(TypedDict, total=False):
     placement: str | Rank
     estimate: str | Sequence[float] | pl.Series
     sharing: str
-    speed: Slowdown | str | Path | None
+    speed: Speed | str | Path | None
     preemption: bool
     quota: float | Mapping[str, float] | None
     recovery: Recovery | Mapping[str, float] | None
@@ -142,7 +142,7 @@ def _until(value: Any) -> float | None:  # noqa: ANN401
     if value is None or value == "":
         return None
     seconds = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
-    if math.isnan(seconds):
+    if not math.isfinite(seconds):
         msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
         raise WorkloadError(msg, hint=DURATIONS)
     return seconds

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import columns as column_types
 from fleetlab.core import resample
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.errors import WorkloadError
 
 STATUS = pl.Enum(["completed", "failed", "cancelled", "running", "waiting"])
@@ -25,12 +26,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "submit": pl.Float64(),
     "runtime": pl.Float64(),
     "instances": pl.Int32(),
-    "cpu_milli": pl.Int64(),
-    "memory_mib": pl.Int64(),
-    "gpu_milli": pl.Int32(),
-    "gpu_memory_mib": pl.Int64(),
-    "rdma_milli": pl.Int64(),
-    "disk_mib": pl.Int64(),
+    **{name: pl.Int32() if name == "gpu_milli" else pl.Int64() for name in REQUESTS},
     "gpu_types": pl.List(pl.String()),
     "max_per_node": pl.Int32(),
     "priority": pl.Int32(),
@@ -49,12 +45,7 @@ DEFAULTS: dict[str, pl.Expr] = {
     "app": pl.lit(None),
     "runtime": pl.lit(None),
     "instances": pl.lit(1),
-    "cpu_milli": pl.lit(0),
-    "memory_mib": pl.lit(0),
-    "gpu_milli": pl.lit(0),
-    "gpu_memory_mib": pl.lit(0),
-    "rdma_milli": pl.lit(0),
-    "disk_mib": pl.lit(0),
+    **dict.fromkeys(REQUESTS, pl.lit(0)),
     "gpu_types": NO_TYPES,
     "max_per_node": pl.lit(0),
     "priority": pl.lit(0),
@@ -77,18 +68,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
     *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime")],
     ("end", "is before its start", pl.col("end") >= pl.col("start")),
     ("instances", "is below 1", pl.col("instances") >= 1),
-    *[
-        (name, "is negative", pl.col(name) >= 0)
-        for name in (
-            "cpu_milli",
-            "memory_mib",
-            "gpu_milli",
-            "gpu_memory_mib",
-            "rdma_milli",
-            "disk_mib",
-            "max_per_node",
-        )
-    ],
+    *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
     ("gpu_types", "names a type that is missing", pl.col("gpu_types").list.eval(pl.element().is_not_null()).list.all()),
 ]

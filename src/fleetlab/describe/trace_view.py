@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.describe.ecdf import Bools, Curve, curve
 from fleetlab.describe.usage import used_by_job
 from fleetlab.stats import BlockBootstrap, Floats, Ints
@@ -23,6 +24,8 @@ USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
 MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
 OPEN = 0.1  # of running jobs: so many older than any that ended, and `running` is not to be believed
+# Columns that no section reads.
+UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Seen:
             .when(milli < 500).then(pl.lit(REQUESTS[1])).when(milli < WHOLE).then(pl.lit(REQUESTS[2]))
             .when(milli == WHOLE).then(pl.lit(REQUESTS[3])).otherwise(pl.lit(REQUESTS[4]))
         )  # fmt: skip
-        return f.drop("parent", "priority", "rdma_milli", "disk_mib", "gpu_memory_mib").with_columns(
+        return f.drop("parent", "priority", *UNUSED).with_columns(
             wait=pl.when(wait >= 0).then(wait),
             request=request.cast(pl.Enum([CPU_ONLY, *REQUESTS])),
             type=self._types(),

@@ -10,20 +10,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
 
 Target = Literal["requests", "level"]
 By = Literal["role", "app", "gpu_type"]
 
-# Resource: the column of a workload, how many of it make one, and one what.
-RESOURCES = {
-    "cpu": ("cpu_milli", 1000, "cores"),
-    "gpu": ("gpu_milli", 1000, "GPUs"),
-    "memory": ("memory_mib", 1024, "GiB"),
-    "rdma": ("rdma_milli", 1000, "cards"),
-    "disk": ("disk_mib", 1024, "GiB"),
-    "gpu_memory": ("gpu_memory_mib", 1024, "GiB"),
-}
 COLUMN = {"role": "group", "app": "app", "gpu_type": "gpu_types"}  # readers put a log's roles into `group`
 MOST = 6  # parts by themselves; what is left of them together
 ALL, OTHERS, NONE = "all", "others", "none named"
@@ -56,7 +48,7 @@ class Demand:
         times = {"gpu_memory_mib": pl.max_horizontal(pl.col("gpu_milli") // 1000, 1)}
         every = [
             pl.col(c).cast(pl.Float64) * pl.col("instances") * times.get(c, 1) / size
-            for c, size, _ in RESOURCES.values()
+            for c, size in ((r.request, r.scale) for r in RESOURCES)
         ]
         amounts = w.frame.select(e.alias(str(k)) for k, e in enumerate(every)).to_numpy()
         part, parts = _parts(w, by)
@@ -85,7 +77,7 @@ class Demand:
             values = flows["asked" if target == "requests" else "held"]
             beside = ("let go",) if target == "requests" else ("asked", "let go")
             some = np.asarray(values.any(axis=0))
-            names = tuple(r for r, has in zip(RESOURCES, some, strict=True) if has)
+            names = tuple(r for r, has in zip(RESOURCES.names, some, strict=True) if has)
             if names:
                 yield name, Panel(values[:, some], np.hstack([flows[b][:, some] for b in beside]), names, every)
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast import scores
 from fleetlab.forecast.catalogue import ENSEMBLE, FAMILIES
 from fleetlab.forecast.conformal import LEVELS
-from fleetlab.forecast.demand import RESOURCES
 from fleetlab.forecast.models.boosting import reported
 from fleetlab.forecast.panel import Floats
 from fleetlab.forecast.scores import pinball
@@ -157,7 +157,7 @@ def to_come(found: Studied, values: Floats, widths: Floats) -> pl.DataFrame:
             }  # fmt: skip
             for level, width in zip(LEVELS, widths[:, h, k].tolist(), strict=True):
                 row |= {f"low {level:.0%}": max(0.0, value - width), f"high {level:.0%}": value + width}
-            rows.append(row | {"unit": RESOURCES[resource][2], "model": found.taken[h][k]})
+            rows.append(row | {"unit": RESOURCES[resource].unit, "model": found.taken[h][k]})
     return pl.DataFrame(rows)
 
 

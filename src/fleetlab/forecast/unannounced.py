@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast.backtest import HELD_OUT
-from fleetlab.forecast.demand import RESOURCES, Demand
+from fleetlab.forecast.demand import Demand
 from fleetlab.forecast.panel import Bools, Ints
 from fleetlab.stats import divide
 
@@ -27,7 +28,7 @@ def unannounced(demand: Demand, every: float) -> pl.DataFrame:
     cut = round((1 - HELD_OUT) * len(came))
     left = blue[cut:] - blue[:cut].mean(axis=0)
     rows = {
-        "resource": list(RESOURCES),
+        "resource": list(RESOURCES.names),
         "share of requests": divide(blue[cut:].sum(axis=0), came[cut:].sum(axis=0)),
         "NRMSE if all else were known": divide(np.sqrt((left**2).mean(axis=0)), came[cut:].mean(axis=0)),
     }

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Estimate, say
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.forecast.catalogue import SIMPLE
-from fleetlab.forecast.demand import RESOURCES
 
 MEANS = {
     "predictable": "capacity can follow the forecast with a reserve of {reserve}",
@@ -47,7 +47,7 @@ def _one(name: str, row: Mapping[str, Any], every: float) -> str:
     lead = f"{name}, {spoken(row['steps ahead'] * every)} ahead: {row['verdict']}"
     if row["NRMSE"] is None:
         return f"{lead}: nothing came in the held-out end"
-    unit = RESOURCES[row["resource"]][2]
+    unit = RESOURCES[row["resource"]].unit
     reserve = f"{row['reserve 95%']:,.3g} {unit}" if row["reserve 95%"] < 1000 else f"{row['reserve 95%']:,.0f} {unit}"
     value, low, high = (float("nan") if row[c] is None else row[c] for c in ("NRMSE", "low", "high"))
     error = Estimate("NRMSE", value, low, high, "")

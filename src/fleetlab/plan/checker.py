@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Cluster, Workload
-
-LUMPS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+from fleetlab.core.catalog import NODE_AMOUNTS
 
 
 def check(demand: Workload, nodes: Cluster, placements: pl.DataFrame, *, whole: bool = True) -> list[str]:
@@ -51,7 +50,7 @@ def _who(jobs: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.
 
 def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[str]:
     """What is wrong on one node."""
-    lumps = {lump: sum(row[lump] for row, _ in who) for lump in LUMPS}
+    lumps = {lump: sum(row[lump] for row, _ in who) for lump in NODE_AMOUNTS}
     wrong = [f"{lump}: {held} held, {node[lump]} there" for lump, held in lumps.items() if held > node[lump]]
     for g in range(node["gpus"]):
         here = [row for row, gpus in who if gpus & (1 << g)]

@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.workload import SCHEMA
 from fleetlab.plan.problem import Floats
 
-AMOUNTS = ("cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
-KEYS = ("count", "app", *AMOUNTS, "gpu_type", "max_per_node")
-WHOLE = {name: SCHEMA["instances" if name == "count" else name] for name in ("count", *AMOUNTS, "max_per_node")}
+KEYS = ("count", "app", *REQUESTS, "gpu_type", "max_per_node")
+WHOLE = {name: SCHEMA["instances" if name == "count" else name] for name in ("count", *REQUESTS, "max_per_node")}
 LARGEST: dict[pl.DataType, int] = {pl.Int32(): 2**31 - 1, pl.Int64(): 2**40}
 EXAMPLE = "[[instance]] on a line, then count = 8, gpu_milli = 500, cpu_milli = 4000 and so on"
 STEPS = 20_000  # instants among which the busiest is looked for
@@ -99,7 +99,7 @@ def _entry(entry: dict[str, Any], k: int, source: str) -> dict[str, Any]:
     if not isinstance(types, list) or not all(isinstance(t, str) for t in types):
         msg = f"{source}: `gpu_type` of entry {k} is neither a name nor a list of names: {types!r}"
         raise WorkloadError(msg, hint='gpu_type = "V100", or gpu_type = ["V100", "A100"]')
-    amounts = {name: entry.get(name, 0) for name in AMOUNTS}
+    amounts = {name: entry.get(name, 0) for name in REQUESTS}
     return {
         "submit": 0.0, "app": str(entry["app"]) if "app" in entry else None, "instances": entry.get("count", 1),
         **amounts, "gpu_types": types, "max_per_node": entry.get("max_per_node", 0),
@@ -155,7 +155,7 @@ def busiest(workload: Workload, begin: Floats, end: Floats) -> float:
     if len(times) > STEPS:
         times = times[np.linspace(0, len(times) - 1, STEPS).astype(np.int64)]
     total = np.zeros(len(times))
-    for name in AMOUNTS:
+    for name in REQUESTS:
         amount = (workload.frame[name].cast(pl.Float64) * workload.frame["instances"]).to_numpy()
         level = _level(begin, amount, times) - _level(end, amount, times)
         if (peak := level.max()) > 0:

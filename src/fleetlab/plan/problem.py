@@ -9,15 +9,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Workload, WorkloadError
+from fleetlab.core.catalog import NODE_AMOUNTS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 WHOLE = 1000  # milli of a GPU
-AMOUNTS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")  # what a node has in one lump
-ASKED = (*AMOUNTS, "gpu_milli", "gpu_memory_mib", "types", "limit", "app")
-OFFERED = (*AMOUNTS, "gpus", "gpu_memory_mib", "gpu_type", "weight")
+ASKED = (*NODE_AMOUNTS, "gpu_milli", "gpu_memory_mib", "types", "limit", "app")
+OFFERED = (*NODE_AMOUNTS, "gpus", "gpu_memory_mib", "gpu_type", "weight")
 MOST = 1_000_000  # instances
 CARDS = 62  # GPUs of a node: who has which is told by the bits of a number
 
@@ -92,7 +92,7 @@ def _asked(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         "job",
         "instances",
-        *AMOUNTS,
+        *NODE_AMOUNTS,
         pl.col("gpu_milli").cast(pl.Int64),
         gpu_memory_mib=pl.when(gpu).then(pl.col("gpu_memory_mib")).otherwise(0),
         types=pl.when(gpu).then(pl.col("gpu_types").list.unique().list.sort()).otherwise([]),
@@ -107,7 +107,7 @@ def _joined(
     gpu = kinds["gpu_milli"].to_numpy()
     share = (gpu > 0) & (gpu < WHOLE)
     apps = kinds["app"].unique(maintain_order=True).drop_nulls()
-    ask, have = kinds.select(AMOUNTS).to_numpy(), classes.select(AMOUNTS).to_numpy()
+    ask, have = kinds.select(NODE_AMOUNTS).to_numpy(), classes.select(NODE_AMOUNTS).to_numpy()
     cards, memory = classes["gpus"].to_numpy().astype(np.int64), classes["gpu_memory_mib"].to_numpy()
     gpus, vram = np.where(share, 1, gpu // WHOLE), kinds["gpu_memory_mib"].to_numpy()
     allowed = [[not t or name in t for name in classes["gpu_type"]] for t in kinds["types"].to_list()]

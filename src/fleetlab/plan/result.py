@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, say
+from fleetlab.core.catalog import RESOURCES
 
-LOADS = ("cpu", "memory", "rdma", "disk", "gpu")
+LOADS = {r.name: r.request for r in RESOURCES if r.divisible} | {"gpu": "gpu_milli"}
 METRICS = {
     "nodes": ("nodes in use", ""),
     "stranded": ("GPUs on nodes in use", ""),
@@ -75,23 +76,17 @@ class Plan(Result):
     def loads(self) -> pl.DataFrame:
         """One row a node in use: instances, GPUs, and the percentage held of what it has; null where it has none."""
         held = self._held()
-        there = self.cluster.frame.with_columns(gpu=pl.col("gpus").cast(pl.Int64) * 1000)
+        there = self.cluster.frame.with_columns(gpu_milli=pl.col("gpus").cast(pl.Int64) * 1000)
         both = held.join(there, on="node", how="left", maintain_order="left")
         part = {
             name: pl.when(pl.col(column) > 0).then(100 * pl.col(f"held_{name}") / pl.col(column))
-            for name, column in zip(LOADS, ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib", "gpu"), strict=True)
+            for name, column in LOADS.items()
         }
         return both.select("node", "pool", "gpu_type", "instances", pl.col("gpus").cast(pl.Int64), **part)
 
     def _held(self) -> pl.DataFrame:
-        asked = self.demand.frame.select(
-            "job",
-            held_cpu="cpu_milli",
-            held_memory="memory_mib",
-            held_rdma="rdma_milli",
-            held_disk="disk_mib",
-            held_gpu=pl.col("gpu_milli").cast(pl.Int64),
-        )
+        requests = {f"held_{name}": pl.col(column).cast(pl.Int64) for name, column in LOADS.items()}
+        asked = self.demand.frame.select("job", **requests)
         each = self.placements.join(asked, on="job", how="left", maintain_order="left")
         sums = [pl.col(f"held_{name}").sum() for name in LOADS]
         return each.group_by("node", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("instances"), *sums)

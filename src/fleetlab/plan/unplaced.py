@@ -7,7 +7,8 @@ import math
 import numpy as np
 import polars as pl
 
-from fleetlab.plan.problem import AMOUNTS, WHOLE, Bools, Problem
+from fleetlab.core.catalog import NODE_AMOUNTS
+from fleetlab.plan.problem import WHOLE, Bools, Problem
 from fleetlab.plan.solvers.bound import gpus_needed
 from fleetlab.plan.solvers.greedy import Placing
 
@@ -49,7 +50,7 @@ def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
         said = "no node has a GPU of a type it may use"
         rows.append((job, count, "gpu_types", "gpus", asked, 0, asked, said, True))
     # Where no GPU is of its type, how many there are of others says nothing.
-    names = (*AMOUNTS, "gpus", "gpu_memory_mib") if p.typed[k].any() else AMOUNTS
+    names = (*NODE_AMOUNTS, "gpus", "gpu_memory_mib") if p.typed[k].any() else NODE_AMOUNTS
     need = [*p.ask[k].tolist(), int(p.gpus[k]), int(p.vram[k])][: len(names)]
     lacks = []
     for c in np.flatnonzero(p.typed[k]) if p.typed[k].any() else range(len(p.have)):
@@ -69,7 +70,7 @@ def _too_many(p: Problem) -> list[tuple[object, ...]]:
     for classes in np.unique(p.may[p.may.any(axis=1)], axis=0):
         captive = (p.may[:, ~classes].sum(axis=1) == 0) & p.may.any(axis=1)
         where = "all nodes" if classes.all() else "the nodes they may use"
-        for a, name in enumerate(AMOUNTS):
+        for a, name in enumerate(NODE_AMOUNTS):
             asked, has = int(p.ask[captive, a] @ p.count[captive]), int(p.have[classes, a] @ p.there[classes])
             if asked > has:
                 rows.append(_short(p, captive, name, asked, has, where))
@@ -105,7 +106,7 @@ def _slots(p: Problem, k: int) -> tuple[object, ...] | None:
     """A kind of which empty nodes would hold too few."""
     slots = 0
     for c in np.flatnonzero(p.may[k]):
-        each = [int(p.have[c, a] // p.ask[k, a]) for a in range(len(AMOUNTS)) if p.ask[k, a]]
+        each = [int(p.have[c, a] // p.ask[k, a]) for a in range(len(NODE_AMOUNTS)) if p.ask[k, a]]
         if p.gpus[k]:
             each.append(
                 int(p.cards[c] // p.gpus[k]) if p.milli[k] == WHOLE else int(p.cards[c] * (WHOLE // p.milli[k]))
@@ -128,7 +129,7 @@ def _left_over(p: Problem, placing: Placing, k: int, *, proved: bool) -> tuple[o
     part = (short / np.maximum(need, 1)).sum(axis=1)
     best = int(part.argmin())
     a = int((short[best] / np.maximum(need, 1)).argmax())
-    name = (*AMOUNTS, "gpu_milli")[a]
+    name = (*NODE_AMOUNTS, "gpu_milli")[a]
     asked, has = int(need[a]), int(free[best, a])
     job = int(p.rows["job"][int(p.first[k + 1]) - left])
     if not short[best].any():

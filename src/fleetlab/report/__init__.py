@@ -1,4 +1,4 @@
-"""The room that draws: any result, or several, as one page that opens anywhere."""
+"""Reports: any result, or several, as one HTML file."""
 
 from fleetlab.report.report import report
 

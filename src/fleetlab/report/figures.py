@@ -1,4 +1,4 @@
-"""Figures of a page: each drawn for wide and narrow screens, with its words, its numbers and how it came to be."""
+"""Figures of a page: each drawn for wide and narrow screens, with its text, its numbers and its provenance."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 from fleetlab.core import Result
-from fleetlab.report.beside import panels
 from fleetlab.report.draw import NARROW, WIDE, Chart, Reach, svg
 from fleetlab.report.draw.scale import Floats
 from fleetlab.report.draw.svg import swatch
 from fleetlab.report.markup import Markup, clean, data, tag
+from fleetlab.report.panels import panels
 from fleetlab.report.tables import numbers
-from fleetlab.report.words import made
+from fleetlab.report.words import provenance_line
 
 DIGITS = 6  # of a number that the script reads out
 
 
 def figures(results: Mapping[str, Result], *, most: int) -> Iterator[Markup]:
-    """All of them, with about `most` points in all."""
+    """Draw all figures of all results, with about `most` points in all."""
     # Keys are counted, never made from names: names are text.
     keys = (f"f{k}" for k in count())
     for panel in panels(results, most=most):
         several = len(panel.charts) > 1
-        drawn = [
+        elements = [
             figure(
                 chart,
                 tag("h4", heading) if several else tag("h3", panel.title),
-                made({label: results[label].provenance for label in labels}),
+                provenance_line({label: results[label].provenance for label in labels}),
                 key=next(keys),
                 reach=panel.reach,
                 small=several,
@@ -36,24 +36,24 @@ def figures(results: Mapping[str, Result], *, most: int) -> Iterator[Markup]:
             for heading, labels, chart in panel.charts
         ]
         if several:
-            yield tag("div", tag("h3", panel.title), tag("div", *drawn, class_="beside"), class_="panel")
+            yield tag("div", tag("h3", panel.title), tag("div", *elements, class_="beside"), class_="panel")
         else:
-            yield drawn[0]
+            yield elements[0]
 
 
 def figure(
     chart: Chart, heading: Markup, how: str, *, key: str, reach: Reach | None = None, small: bool = False
 ) -> Markup:
-    """One chart under its heading; `key` tells it from others in the page, `how` says how it was made."""
+    """Draw one chart under its heading; `key` is unique in the page, `how` is its provenance."""
     sizes = {"narrow": NARROW} if small else {"wide": WIDE, "narrow": NARROW}
     pictures = [svg(chart, reach=reach, width=w, key=f"{key}-{name}") for name, w in sizes.items()]
     caption = tag(
         "figcaption",
         tag("p", chart.figure.alt, id=f"{key}-alt"),
-        *(tag("p", said, class_="soft") for said in chart.left_out),
-        tag("p", how, class_="made"),
+        *(tag("p", note, class_="soft") for note in chart.left_out),
+        tag("p", how, class_="provenance"),
     )
-    behind = [] if chart.empty else [numbers(chart), data(_told(chart, reach or chart.reach()))]
+    behind = [] if chart.empty else [numbers(chart), data(_script_data(chart, reach or chart.reach()))]
     plot = tag("div", *pictures, class_="plot")
     return tag("figure", heading, _legend(chart), plot, caption, *behind, id=key, class_="figure")
 
@@ -68,16 +68,16 @@ def _legend(chart: Chart) -> Markup:
     return tag("ul", *keys, class_="legend", aria_label="series")
 
 
-def _told(chart: Chart, reach: Reach) -> dict[str, object]:
-    """What the script needs to answer a pointer: the axes and the points."""
+def _script_data(chart: Chart, reach: Reach) -> dict[str, object]:
+    """Return what the script needs to read values out: the axes and the points."""
     curves, before = list[dict[str, object]](), None
     for c in chart.curves:
         x = _short(c.x)
-        told: dict[str, object] = {"name": c.name, "y": _short(c.y)}
+        values: dict[str, object] = {"name": c.name, "y": _short(c.y)}
         if x != before:  # curves often share their x
-            told["x"] = before = x
-        told |= {k: _short(v) for k, v in (("low", c.low), ("high", c.high), ("v", c.value)) if v is not None}
-        curves.append(told)
+            values["x"] = before = x
+        values |= {k: _short(v) for k, v in (("low", c.low), ("high", c.high), ("v", c.value)) if v is not None}
+        curves.append(values)
     about = {"kind": chart.figure.kind, "xname": clean(chart.figure.x, 80), "title": clean(chart.figure.title, 80)}
     axes = {
         "x": list(reach.x),

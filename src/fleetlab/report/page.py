@@ -1,7 +1,7 @@
-"""One page of any results: words first, then figures and tables, and under each how it came to be.
+"""One page of any results: findings, figures, tables, notes and provenance.
 
-It opens without a network, and is told so: its policy lets it run its own script and style, known by their hashes,
-and fetch nothing.
+It opens without a network: its content security policy allows its own script and style, by their hashes, and no
+request at all.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from importlib.resources import files
 import polars as pl
 
 from fleetlab.core import Estimate, Result
-from fleetlab.report.beside import summaries
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, tag
+from fleetlab.report.panels import summaries
 from fleetlab.report.tables import cell, table
-from fleetlab.report.words import difference, made, number
+from fleetlab.report.words import difference, number, provenance_line
 
-LINES = 60  # sentences, notes or numbers of a result
+LINES = 60  # findings, notes or numbers of a result
 POINTS = 80_000  # of all figures together
 CELLS = 60_000  # of all tables together
 
 
 def page(results: Mapping[str, Result], title: str, *, share: float = 1.0) -> str:
-    """The whole page; `share` makes it smaller: so much of the points and rows that it would have."""
+    """Return the page; `share` below 1 leaves out points and rows."""
     sections = {
-        "In short": _short(results),
+        "Summary": _summary(results),
         "Figures": _figures(results, share),
         "Tables": _tables(results, share),
         "Notes": _notes(results),
-        "How it was made": _made(results),
+        "Provenance": _provenance(results),
     }
-    told = {name: inside for name, inside in sections.items() if inside}
-    links = [tag("li", tag("a", name, href=f"#{_anchor(name)}")) for name in told]
+    present = {name: inside for name, inside in sections.items() if inside}
+    links = [tag("li", tag("a", name, href=f"#{_anchor(name)}")) for name in present]
     body = [
-        tag("a", "To the contents", href="#main", class_="skip"),
+        tag("a", "Skip to content", href="#main", class_="skip"),
         tag("header", tag("h1", title), tag("nav", tag("ul", *links), aria_label="Contents")),
-        tag("main", *(_section(name, inside) for name, inside in told.items()), id="main"),
+        tag("main", *(_section(name, inside) for name, inside in present.items()), id="main"),
         tag("script", script()),
     ]
     return f"<!doctype html>\n{tag('html', _head(title), tag('body', *body), lang='en')}\n"
@@ -65,13 +65,13 @@ def _head(title: str) -> Markup:
 
 @cache
 def style() -> Markup:
-    """How a page looks, in light and dark, on a phone and on paper."""
+    """Return the style sheet: light and dark, phone and paper."""
     return Markup(palette.style() + _file("style.css"))
 
 
 @cache
 def script() -> Markup:
-    """What a page does where scripts run; without them it reads as well."""
+    """Return the script; a page can be read without it."""
     return Markup(_file("script.js"))
 
 
@@ -91,20 +91,19 @@ def _section(name: str, inside: Markup) -> Markup:
     return tag("section", tag("h2", name), inside, id=_anchor(name))
 
 
-# --- in short ----------------------------------------------------------------------------------------------------
+# --- summary -----------------------------------------------------------------------------------------------------
 
 
-def _short(results: Mapping[str, Result]) -> Markup:
+def _summary(results: Mapping[str, Result]) -> Markup:
     parts = list[Markup]()
     for label, result in results.items():
-        said = list(result.findings)
-        if len(results) > 1 and said:
+        if len(results) > 1 and result.findings:
             parts.append(tag("h3", label))
-        parts.append(_list(said, "findings"))
+        parts.append(_list(list(result.findings), "findings"))
     if len(results) > 1:
         parts.append(_compared(results))
     else:
-        parts += [_figures_of_speech(result.summary()) for result in results.values()]
+        parts += [_numbers(result.summary()) for result in results.values()]
     return joined(parts)
 
 
@@ -113,12 +112,12 @@ def _list(lines: list[str], name: str) -> Markup:
     return tag("ul", *(tag("li", line) for line in lines[:LINES]), *more, class_=name) if lines else Markup()
 
 
-def _figures_of_speech(estimates: list[Estimate]) -> Markup:
-    """Each number under its name, as `say` says it."""
-    told = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", *_value(e))) for e in estimates[:LINES]]
+def _numbers(estimates: list[Estimate]) -> Markup:
+    """Return each number under its name."""
+    items = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", *_value(e))) for e in estimates[:LINES]]
     if len(estimates) > LINES:
-        told.append(tag("div", tag("dt", "and more"), tag("dd", f"{len(estimates) - LINES:,}")))
-    return tag("dl", *told, class_="numbers") if told else Markup()
+        items.append(tag("div", tag("dt", "and more"), tag("dd", f"{len(estimates) - LINES:,}")))
+    return tag("dl", *items, class_="numbers") if items else Markup()
 
 
 def _value(e: Estimate) -> list[Markup]:
@@ -127,25 +126,25 @@ def _value(e: Estimate) -> list[Markup]:
 
 
 def _compared(results: Mapping[str, Result]) -> Markup:
-    """A row a metric, a column a result; how far each is from the first."""
-    found = summaries(results)
-    labels = list(results)
-    heads = ["number", *labels[:1], *(part for label in labels[1:] for part in (label, "difference"))]
+    """Return a table of metrics by result, with differences from the first result that has numbers."""
+    by_metric = summaries(results)
+    labels = [label for label in results if any(label in by for by in by_metric.values())]
+    heads = ["metric", *labels[:1], *(part for label in labels[1:] for part in (label, "difference"))]
     head = tag("tr", *(tag("th", h, scope="col") for h in heads))
-    rows = [tag("tr", tag("th", clean(m, 120), scope="row"), *_across(by, labels)) for m, by in found.items()]
+    rows = [tag("tr", tag("th", clean(m, 120), scope="row"), *_across(by, labels)) for m, by in by_metric.items()]
     body = tag("table", tag("thead", head), tag("tbody", *rows[: 2 * LINES]))
-    first = tag("p", f"Differences are from {labels[0]}.", class_="soft")
+    text = f"Differences are from {labels[0]}; they are not paired and have no interval." if len(labels) > 1 else ""
     wide = tag("div", body, class_="scroll compared", tabindex=0, role="region", aria_label="results side by side")
-    return joined([wide, first]) if rows else Markup()
+    return joined([wide, tag("p", text, class_="soft")]) if rows else Markup()
 
 
 def _across(by: Mapping[str, Estimate], labels: list[str]) -> list[Markup]:
     first = by.get(labels[0])
-    told = [_estimate(first)]
+    cells = [_estimate(first)]
     for label in labels[1:]:
         other = by.get(label)
-        told += [_estimate(other), tag("td", difference(first, other) if first and other else "–", class_="soft")]
-    return told
+        cells += [_estimate(other), tag("td", difference(first, other) if first and other else "–", class_="soft")]
+    return cells
 
 
 def _estimate(e: Estimate | None) -> Markup:
@@ -153,8 +152,8 @@ def _estimate(e: Estimate | None) -> Markup:
 
 
 def _figures(results: Mapping[str, Result], share: float) -> Markup:
-    drawn = list(figures(results, most=int(POINTS * share)))
-    return tag("div", *drawn, class_="figures") if drawn else Markup()
+    elements = list(figures(results, most=int(POINTS * share)))
+    return tag("div", *elements, class_="figures") if elements else Markup()
 
 
 # --- tables, notes, provenance -----------------------------------------------------------------------------------
@@ -167,8 +166,8 @@ def _tables(results: Mapping[str, Result], share: float) -> Markup:
             if not frame.height:
                 continue
             by_name.setdefault(str(name), {})[label] = frame
-    whole = sum(f.width for by in by_name.values() for f in by.values())
-    rows = int(max(8, min(200, CELLS * share / max(1, whole))))
+    width = sum(f.width for by in by_name.values() for f in by.values())
+    rows = int(max(8, min(200, CELLS * share / max(1, width))))
     return joined(
         table(name, frame, rows=rows, label=label if len(results) > 1 else "")
         for name, by in by_name.items()
@@ -185,6 +184,6 @@ def _notes(results: Mapping[str, Result]) -> Markup:
     return joined(parts)
 
 
-def _made(results: Mapping[str, Result]) -> Markup:
-    told = [(label, made({label: r.provenance}, widest=8000)) for label, r in results.items()]
-    return tag("ul", *(tag("li", *([tag("b", f"{k}: ")] if len(told) > 1 else []), line) for k, line in told))
+def _provenance(results: Mapping[str, Result]) -> Markup:
+    lines = [(label, provenance_line({label: r.provenance}, widest=8000)) for label, r in results.items()]
+    return tag("ul", *(tag("li", *([tag("b", f"{k}: ")] if len(lines) > 1 else []), line) for k, line in lines))

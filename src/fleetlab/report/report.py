@@ -1,22 +1,21 @@
-"""Write any results as one page that opens anywhere, and their figures as files."""
+"""Write any results as one HTML file, and their figures as files."""
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fleetlab.core import FleetlabError, Result
-from fleetlab.report.beside import Panel, panels
+from fleetlab.core.files import atomic_write
+from fleetlab.core.progress import Progress, silent
 from fleetlab.report.draw import Chart, svg
 from fleetlab.report.markup import clean
 from fleetlab.report.page import POINTS, page
-from fleetlab.report.words import labelled, titled
+from fleetlab.report.panels import FigurePanel, panels
+from fleetlab.report.words import by_label, default_title
 
-Progress = Callable[[str, int, float], None]
-LARGEST = 10_000_000  # bytes of a page: it must go through the mail
+LARGEST = 10_000_000  # bytes of a page, which should fit into an e-mail
 SMALLER = (1.0, 0.4, 0.15, 0.05, 0.01)  # shares of points and rows, until it fits
 
 
@@ -27,45 +26,45 @@ def report(
     title: str | None = None,
     png: Path | str | None = None,
     svg: Path | str | None = None,
-    progress: Progress = lambda *_: None,
+    progress: Progress = silent,
 ) -> Path:
-    """Any results as one page that can be mailed: words, figures, tables, and how each came to be.
+    """Write any results as one HTML file: findings, figures, tables, notes and provenance.
 
-    Several results, which may come by name, stand beside each other. `png` and `svg` are folders for the figures.
-    Everything is made before anything is written; the same results give the same page, byte for byte. `progress` hears
-    what is drawn, how many, and what share of all that is.
+    Several results, which may be given by name, are compared. `png` and `svg` are folders for the figures. Everything
+    is made before anything is written; the same results give the same file, byte for byte.
     """
-    found = labelled(results)
-    if not found:
+    named = by_label(results)
+    if not named:
         msg = "no result to report on"
         raise FleetlabError(msg, hint="`--json` after a command prints one: fleetlab … --json > result.json")
-    if strange := [r for r in found.values() if not hasattr(r, "tables")]:
-        msg = f"not a result: `{clean(strange[0], 80)}`"
+    if wrong := [r for r in named.values() if not hasattr(r, "tables")]:
+        msg = f"not a result: `{clean(wrong[0], 80)}`"
         raise FleetlabError(msg, hint="a result is what a verb returns, or `SavedResult.load` of its --json")
-    name = clean(title or titled(found), 200)
-    made: dict[Path, bytes] = {}
+    heading = clean(title or default_title(named), 200)
+    files: dict[Path, bytes] = {}
     if png or svg:
-        drawn = list(_charts(panels(found, most=POINTS)))
-        made |= _pictures(drawn, png, ".png", progress) | _pictures(drawn, svg, ".svg", progress)
-    made[Path(out)] = _fitting(found, name)
-    for path, content in made.items():
-        _put(path, content)
+        charts = list(_charts(panels(named, most=POINTS)))
+        files |= _pictures(charts, png, ".png", progress) | _pictures(charts, svg, ".svg", progress)
+    files[Path(out)] = _fitting(named, heading)
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, content)
     return Path(out)
 
 
 def _fitting(results: Mapping[str, Result], title: str) -> bytes:
-    """The page, with as many points and rows as fit."""
+    """Return the page with as many points and rows as fit."""
     for share in SMALLER:
-        found = page(results, title, share=share).encode()
-        if len(found) <= LARGEST:
-            return found
-    msg = f"too much for one page: {len(found):,} bytes at the least"
+        content = page(results, title, share=share).encode()
+        if len(content) <= LARGEST:
+            return content
+    msg = f"too much for one page: at least {len(content):,} bytes"
     raise FleetlabError(msg, hint="report fewer results at once")
 
 
-def _charts(found: list[Panel]) -> Iterator[tuple[str, Chart]]:
-    """Each chart under a name that every file system takes."""
-    for k, panel in enumerate(found, 1):
+def _charts(panels_: list[FigurePanel]) -> Iterator[tuple[str, Chart]]:
+    """Yield each chart with a name that every file system takes."""
+    for k, panel in enumerate(panels_, 1):
         for heading, _, chart in panel.charts:
             several = f"-{heading}" if len(panel.charts) > 1 else ""
             yield f"{k:02d}-{_slug(panel.title + several)}", chart
@@ -76,32 +75,17 @@ def _slug(name: str) -> str:
 
 
 def _pictures(
-    drawn: list[tuple[str, Chart]], folder: Path | str | None, ending: str, progress: Progress
+    charts: list[tuple[str, Chart]], folder: Path | str | None, ending: str, progress: Progress
 ) -> dict[Path, bytes]:
     if folder is None:
         return {}
     from fleetlab.report.draw.png import png
 
-    made: dict[Path, bytes] = {}
-    for k, (name, chart) in enumerate(drawn, 1):
+    files: dict[Path, bytes] = {}
+    for k, (name, chart) in enumerate(charts, 1):
         path = Path(folder) / f"{name}{ending}"
-        while path in made:  # two names may be alike as far as a file's goes
+        while path in files:  # two titles may give the same name
             path = path.with_stem(f"{path.stem}-")
-        made[path] = png(chart) if ending == ".png" else svg(chart, key="f", whole=True).encode()
-        progress(f"drawing {ending[1:].upper()}", k, k / len(drawn))
-    return made
-
-
-def _put(path: Path, content: bytes) -> None:
-    """So that a reader sees the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with beside.open("wb") as f:
-            f.write(content)
-            f.flush()
-            os.fsync(f.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        files[path] = png(chart) if ending == ".png" else svg(chart, key="f", whole=True).encode()
+        progress(f"drawing {ending[1:].upper()}", k, k / len(charts))
+    return files

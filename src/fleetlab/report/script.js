@@ -298,7 +298,7 @@
     plot.after(html("div", { className: "tools" }, reset, save("svg"), save("png")));
   }
 
-  // --- a figure as a file: whole, with the colours that are seen ---
+  // --- a figure as a file: whole, with the colors that are seen ---
   const LOOKS = ["fill", "stroke", "stroke-width", "stroke-dasharray", "fill-opacity", "display"];
   function saved(svg, title, kind) {
     const copy = svg.cloneNode(true);

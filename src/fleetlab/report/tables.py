@@ -1,4 +1,4 @@
-"""Tables of a page: cut where nobody reads on, with the count said; sortable where a script runs."""
+"""Tables of a page: cut to a readable length, and sortable by the script."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ POINTS = 100  # rows of the numbers behind a figure
 
 
 def table(name: str, frame: pl.DataFrame, *, rows: int = ROWS, label: str = "") -> Markup:
-    """One table, folded away if it is long."""
+    """Return one table, folded if it is long."""
     caption = f"{name} ({label})" if label else name
     body = grid(frame.head(rows), caption)
-    said = [f"{frame.height:,} rows" if frame.height > 1 else "1 row"]
-    said += [f"the first {rows:,} are shown"] if frame.height > rows else []
-    said += [f"the first {COLUMNS} of {frame.width} columns"] if frame.width > COLUMNS else []
-    summary = tag("summary", tag("b", clean(caption, WIDEST)), " ", tag("span", f"({', '.join(said)})", class_="soft"))
+    counts = [f"{frame.height:,} rows" if frame.height > 1 else "1 row"]
+    counts += [f"the first {rows:,} are shown"] if frame.height > rows else []
+    counts += [f"the first {COLUMNS} of {frame.width} columns"] if frame.width > COLUMNS else []
+    summary = tag(
+        "summary", tag("b", clean(caption, WIDEST)), " ", tag("span", f"({', '.join(counts)})", class_="soft")
+    )
     return tag("details", summary, body, class_="table", open="" if frame.height <= OPEN else None)
 
 
 def grid(frame: pl.DataFrame, caption: str, *, heads: Sequence[str] = ()) -> Markup:
-    """The rows, all of them; a reader can reach and scroll them by keyboard."""
+    """Return all rows; they can be reached and scrolled by keyboard."""
     frame = frame.select(frame.columns[:COLUMNS])
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
     head = [
@@ -42,21 +44,21 @@ def grid(frame: pl.DataFrame, caption: str, *, heads: Sequence[str] = ()) -> Mar
 
 
 def cell(value: object) -> Markup:
-    """One value; a number has its whole value beside it, to sort by."""
+    """Return one value; a number carries its full value, to sort by."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return tag("td", "–")
     if isinstance(value, bool):
         return tag("td", "yes" if value else "no")
     if isinstance(value, int | float):
-        return tag("td", shown(value), class_="n", data_v=f"{value:.9g}")
-    said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return tag("td", clean(said, WIDEST), class_="long" if len(said) > 36 else None)
+        return tag("td", number_text(value), class_="n", data_v=f"{value:.9g}")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return tag("td", clean(text, WIDEST), class_="long" if len(text) > 36 else None)
 
 
-def shown(value: float) -> str:
-    """A number as people read it.
+def number_text(value: float) -> str:
+    """Return a number with four significant digits.
 
-    >>> shown(1260920), shown(0.123456), shown(98765.4)
+    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
     ('1,260,920', '0.1235', '98,765')
     """
     if isinstance(value, int):
@@ -65,17 +67,17 @@ def shown(value: float) -> str:
 
 
 def numbers(chart: Chart) -> Markup:
-    """What a chart shows, as a table for those who cannot see it or want the numbers."""
+    """Return the points of a chart as a table."""
     frame, heads = _points(chart)
     few = frame.gather_every(max(1, math.ceil(frame.height / POINTS))) if frame.height else frame
-    said = f"the numbers: {frame.height:,} points"
-    said += f", {few.height:,} of them, evenly" if few.height < frame.height else ""
-    body = grid(few, f"numbers of: {chart.figure.title}", heads=[heads[c] for c in few.columns])
-    return tag("details", tag("summary", said), body, class_="numbers")
+    summary = f"Data: {frame.height:,} points"
+    summary += f", of which {few.height:,} are shown" if few.height < frame.height else ""
+    body = grid(few, f"data of: {chart.figure.title}", heads=[heads[c] for c in few.columns])
+    return tag("details", tag("summary", summary), body, class_="numbers")
 
 
 def _points(chart: Chart) -> tuple[pl.DataFrame, dict[str, str]]:
-    """All points, and what stands above each column."""
+    """Return all points, and the heading of each column."""
     figure, parts = chart.figure, list[pl.DataFrame]()
     for c in chart.curves:
         columns: dict[str, list[object]] = {"series": [c.name] * len(c.x)} if chart.named else {}

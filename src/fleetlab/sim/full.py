@@ -14,7 +14,7 @@ from numba import config, typeof, types
 from numba.core.types import CompileResultWAP
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, PolicyError, Progress, Slowdown, WorkloadError
+from fleetlab.core import Cluster, PolicyError, Progress, Speed, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 from fleetlab.core.events import Event, Recovery
 from fleetlab.sim import _books, _full, _places, _pools
@@ -200,9 +200,7 @@ def _value(function: Any, *args: Any, asked: bool = True) -> Any:  # noqa: ANN40
     return CompileResultWAP(function.get_compile_result(signature))
 
 
-def speeds_of(
-    slowdown: Slowdown, mode: str, world: World, *, classes: Sequence[str] | pl.Series | None = None
-) -> Speeds:
+def speeds_of(profile: Speed, mode: str, world: World, *, classes: Sequence[str] | pl.Series | None = None) -> Speeds:
     """How jobs of a world slow each other by a profile, in one of its modes.
 
     Next to several neighbours a job is slowed by each in turn: its speed alone times, for each of them, the part of
@@ -210,17 +208,17 @@ def speeds_of(
     classes are light, medium and heavy they may be left out: a job is taken to keep as much of a GPU busy as it asks
     for.
     """
-    rows = slowdown.frame.filter(pl.col("mode").cast(pl.String) == mode)
+    rows = profile.frame.filter(pl.col("mode").cast(pl.String) == mode)
     names = sorted(set(rows["workload"]))
     if not names:
-        has = ", ".join(slowdown.frame["mode"].cast(pl.String).unique(maintain_order=True))
-        msg = f"no mode of that name in the slowdown profile of {slowdown.device}: `{mode}`"
+        has = ", ".join(profile.frame["mode"].cast(pl.String).unique(maintain_order=True))
+        msg = f"no mode of that name in the speed profile of {profile.device}: `{mode}`"
         raise WorkloadError(msg, hint=f"it has {has}")
-    alone = np.array([slowdown.speed(mode, a).value for a in names])
+    alone = np.array([profile.speed(mode, a).value for a in names])
     if mode == "exclusive":
         pair = np.ones((len(names), len(names)))
     else:
-        pair = np.array([[slowdown.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
+        pair = np.array([[profile.speed(mode, a, b).value for b in names] for a in names]) / alone[:, None]
     of = _classes(names, world, classes)
     if mode == "mig":  # a profile tells the speed on a slice; who has whole cards is on none: a class of its own
         alone, pair = np.append(alone, 1.0), np.pad(pair, (0, 1), constant_values=1.0)

@@ -8,7 +8,7 @@ from typing import Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Progress, Provenance, Scenario, Slowdown, Words, Workload, WorkloadError
+from fleetlab.core import Cluster, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim._nodes import WHOLE, Floats
@@ -55,7 +55,7 @@ def simulate(
         from fleetlab.sim import full
         from fleetlab.sim._compile import telling
 
-        speeds = full.speeds_of(s.speed or Slowdown.default(), sharing.name, jobs) if sharing.needs_speed else None
+        speeds = full.speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
         limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
         with telling():
             played = full.play(

@@ -1,131 +1,175 @@
-"""Could the schedule that a log recorded have happened on the cluster it names? And would it here have been so?
+"""Audit a log: is its recorded schedule feasible on its cluster, and how do recorded waits compare with simulated ones?
 
-Nothing here knows a policy. What could not be looked at is said, not passed over.
+The checks know no policy. What cannot be checked is reported.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Unpack
 
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace
-from fleetlab.sim import simulate
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.studies._spread import over_time
-from fleetlab.studies._sweep import VIOLATIONS, violations
+from fleetlab.studies.overcommit import VIOLATIONS, violations
+from fleetlab.studies.run import run
+from fleetlab.studies.sentences import duration
 
 WHOLE = 1000  # milli of one GPU
 ALL = "all"
-# What a node has, and what an instance asks of it.
-AMOUNTS = {"GPU milli": "gpu_milli", "CPU milli": "cpu_milli", "memory MiB": "memory_mib", "disk MiB": "disk_mib"}
+# What a node has, and an instance requests.
+AMOUNTS = {"milli-GPU": "gpu_milli", "milli-CPU": "cpu_milli", "MiB of memory": "memory_mib", "MiB of disk": "disk_mib"}
 CHECKS: dict[str, pl.DataType] = {
-    "check": pl.String(), "looked at": pl.Int64(), "violations": pl.Int64(), "said": pl.String()
+    "check": pl.String(), "examined": pl.Int64(), "violations": pl.Int64(), "remark": pl.String()
 }  # fmt: skip
-
-Progress = Callable[[str, int, float], None]
-Check = tuple[str, int, pl.DataFrame, str]  # its name, how many it looked at, what it found, what it could not see
+WAITS = ("recorded", "simulated", "difference")
 
 
-@dataclass(frozen=True, slots=True)
-class Audit(Result):
-    """What a log's schedule breaks, what was looked at, and how far simulated waits are from recorded ones."""
+class Check(NamedTuple):
+    """One check: how many rows it examined, the violations, and what it could not examine."""
 
-    checks: pl.DataFrame
+    name: str
+    examined: int
     violations: pl.DataFrame
-    waits: pl.DataFrame
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Audit(Result):
+    """The violations of a recorded schedule, what was checked, and recorded beside simulated waits."""
+
     provenance: Provenance
+    findings: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    frames: Mapping[str, pl.DataFrame]
     notes: tuple[str, ...] = ()
 
     @property
+    def checks(self) -> pl.DataFrame:
+        """One row per check."""
+        return self.frames["checks"]
+
+    @property
+    def waits(self) -> pl.DataFrame:
+        """Recorded and simulated waits by class of jobs."""
+        return self.frames["waits"]
+
+    @property
+    def violations(self) -> pl.DataFrame:
+        """One row per violation."""
+        return self.frames["violations"]
+
+    @property
     def feasible(self) -> bool:
-        """Nothing that was looked at speaks against it."""
+        """Whether no check found a violation."""
         return self.violations.is_empty()
-
-    def __repr__(self) -> str:
-        return f"<Audit {self.provenance.source}, {self.violations.height:,} violations>"
-
-    def summary(self) -> list[Estimate]:
-        """How many violations, and the waits of all jobs that have both."""
-        found = [Estimate.exact("violations", self.violations.height)]
-        for row in self.waits.filter(pl.col("class") == ALL).iter_rows(named=True):
-            for what, metric in (("recorded", "mean wait, recorded"), ("simulated", "mean wait, simulated"),
-                                 ("difference", "simulated less recorded")):  # fmt: skip
-                found.append(Estimate(metric, row[what], row[f"{what} low"], row[f"{what} high"], "s"))
-        return found
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """What was looked at, waits by class, and each violation."""
-        return {"checks": self.checks, "waits": self.waits, "violations": self.violations}
 
 
 def audit(
-    trace: Trace,
-    *,
-    order: str = "fifo",
-    backfill: str = "greedy",
-    placement: str = "best_fit",
-    progress: Progress | None = None,
+    source: ScenarioLike, cluster: Cluster | None = None, *, progress: Progress = silent, **words: Unpack[Words]
 ) -> Audit:
-    """Is the schedule of a log feasible on its cluster, and how far are simulated waits from recorded ones?"""
-    rules = {"order": order, "backfill": backfill, "placement": placement}
-    found: list[Check] = []
-    for name, looked, broken, said in _checks(trace):
-        found.append((name, looked, broken, said))
-        if progress:
-            progress("checks", len(found), min(1.0, len(found) / 10))
-    waits, notes = _waits(trace, rules)
-    if unsized := _unsized(trace).height:
-        notes += (f"{unsized:,} jobs hold shares of unknown size: only a thousandth of a GPU each is proof",)
-    rows = [(name, looked, broken.height, said) for name, looked, broken, said in found]
-    broken = pl.concat([b for _, _, b, _ in found]).sort("from", "where", "check", nulls_last=True)
-    return Audit(
-        checks=pl.DataFrame(rows, schema=CHECKS, orient="row"),
-        violations=broken,
-        waits=waits,
-        provenance=Provenance("audit", trace.workload.source, rules),
-        notes=notes,
-    )
+    """Check whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
+
+    Parameters
+    ----------
+    source
+        A `Trace`, or what builds a scenario of one; the words choose the policy of the simulation.
+    cluster
+        The nodes, in place of those of the trace.
+    progress
+        Called as checks are done.
+    words
+        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
+
+    """
+    scenario = Scenario.of(source, cluster, **words)
+    if scenario.load != 1:
+        msg = "an audit compares with the log as recorded: leave `load` out"
+        raise WorkloadError(msg)
+    nodes = _cluster(scenario)
+    checks: list[Check] = []
+    for check in _checks(scenario.trace, nodes):
+        checks.append(check)
+        progress("checks", len(checks), min(1.0, len(checks) / 10))
+    waits, notes = _waits(scenario, nodes)
+    if unsized := _unsized(scenario.trace).height:
+        notes += (f"{unsized:,} jobs have a fraction of a GPU of unknown size: they count as one milli-GPU",)
+    rows = [(c.name, c.examined, c.violations.height, c.remark) for c in checks]
+    broken = pl.concat([c.violations for c in checks]).sort("from", "where", "check", nulls_last=True)
+    frames = {"checks": pl.DataFrame(rows, schema=CHECKS, orient="row"), "waits": waits, "violations": broken}
+    settings = scenario.policy.words() if nodes is None else scenario.words()
+    provenance = Provenance("audit", scenario.workload.source, settings, scenario.seed)
+    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes)
 
 
-# -- what is looked at ---------------------------------------------------------------------------------------------
+def _cluster(scenario: Scenario) -> Cluster | None:
+    try:
+        return scenario.cluster
+    except TraceError:  # the trace has none: times can be checked all the same
+        return None
+
+
+def _estimates(frames: Mapping[str, pl.DataFrame]) -> tuple[Estimate, ...]:
+    estimates = [Estimate.exact("violations", frames["violations"].height)]
+    names = dict(zip(WAITS, ("mean wait, recorded", "mean wait, simulated", "simulated minus recorded"), strict=True))
+    for row in frames["waits"].filter(pl.col("class") == ALL).iter_rows(named=True):
+        estimates += [Estimate(names[w], row[w], row[f"{w} low"], row[f"{w} high"], "s") for w in WAITS]
+    return tuple(estimates)
+
+
+def _findings(frames: Mapping[str, pl.DataFrame]) -> tuple[str, ...]:
+    count, checks = frames["violations"].height, frames["checks"]
+    done = checks.filter(pl.col("examined") > 0).height
+    findings = [f"The recorded schedule has {count:,} violations in {done} checks." if count else
+                f"The recorded schedule is feasible: no violation in {done} checks."]  # fmt: skip
+    findings += [
+        f"The mean wait is {duration(row['recorded'])} as recorded and {duration(row['simulated'])} as simulated, "
+        f"of the {row['jobs']:,} jobs that have both."
+        for row in frames["waits"].filter(pl.col("class") == ALL).iter_rows(named=True)
+    ]
+    return tuple(findings)
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _unsized(trace: Trace) -> pl.DataFrame:
-    """Jobs that count as whole GPUs since nobody knows how large their shares are: the least that one can be is 1."""
-    found = trace.series.get("unsized")
-    return pl.DataFrame(schema={"job": pl.Int64}) if found is None else found.select("job").collect()
+    """Return the jobs that count as whole GPUs because the size of their fraction is unknown."""
+    series = trace.series.get("unsized")
+    return pl.DataFrame(schema={"job": pl.Int64}) if series is None else series.select("job").collect()
 
 
-def _checks(trace: Trace) -> Iterator[Check]:
+def _checks(trace: Trace, cluster: Cluster | None) -> Iterator[Check]:
     unsized = pl.col("job").is_in(_unsized(trace)["job"].implode())
     jobs = trace.workload.frame.with_columns(gpu_milli=pl.when(unsized).then(1).otherwise("gpu_milli"))
     yield _times(jobs)
-    if trace.cluster is None:
-        yield "capacity", 0, _nothing(), "the trace names no cluster: --cluster FILE.toml gives it one"
+    if cluster is None:
+        yield Check("capacity", 0, _none(), "the trace has no cluster: --cluster FILE.toml gives it one")
         return
-    # Who ended at an unknown time may have held its part for a second or for good: a violation must not hang on that.
+    # The allocation of a job without an end may have been a second or a year: no violation must depend on it.
     ran = jobs.filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
-    yield _types_there(jobs, trace.cluster)
-    yield from _pools(ran, jobs.height - ran.height, trace.cluster)
+    yield _gpu_types(jobs, cluster)
+    yield from _pools(ran, jobs.height - ran.height, cluster)
     if trace.placements is None:
-        yield "nodes", 0, _nothing(), "the log does not say on which nodes jobs ran"
+        yield Check("nodes", 0, _none(), "the log does not say on which nodes jobs ran")
         return
-    yield from _nodes(trace.placements, jobs, trace.cluster)
+    yield from _nodes(trace.placements, jobs, cluster)
 
 
-def _nothing() -> pl.DataFrame:
+def _none() -> pl.DataFrame:
     return pl.DataFrame(schema=VIOLATIONS)
 
 
-def _broken(check: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Violations of one job each; `rows` has job and, where there is one, where, from and until."""
-    missing = {name: kind for name, kind in VIOLATIONS.items() if name not in rows.columns}
-    found = rows.with_columns(jobs=pl.concat_list("job"), check=pl.lit(check))
-    found = found.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in missing.items() if name not in
-                               ("jobs", "check"))  # fmt: skip
-    return found.select(pl.col(name).cast(kind) for name, kind in VIOLATIONS.items())
+def _of_jobs(check: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return violations of one job each; `rows` has job and, where known, where, from and until."""
+    table = rows.with_columns(jobs=pl.concat_list("job"), check=pl.lit(check))
+    table = table.with_columns(pl.lit(None).alias(name) for name in VIOLATIONS if name not in table.columns)
+    return table.select(pl.col(name).cast(kind) for name, kind in VIOLATIONS.items())
 
 
 def _times(jobs: pl.DataFrame) -> Check:
@@ -133,135 +177,131 @@ def _times(jobs: pl.DataFrame) -> Check:
     early = known.filter(pl.col("start") < pl.col("submit"))
     rows = early.select("job", pl.col("start").alias("from"), pl.col("submit").alias("until"))
     left = jobs.height - known.height
-    return ("no start before its submit", known.height, _broken("a start before its submit", rows),
-            f"{left:,} jobs have no start" if left else "")  # fmt: skip
+    remark = f"{left:,} jobs have no start" if left else ""
+    return Check("no start before submit", known.height, _of_jobs("start before submit", rows), remark)
 
 
-def _types_there(jobs: pl.DataFrame, cluster: Cluster) -> Check:
+def _gpu_types(jobs: pl.DataFrame, cluster: Cluster) -> Check:
     there = cluster.frame["gpu_type"].drop_nulls().unique().to_list()
-    asked = jobs.filter((pl.col("gpu_milli") > 0) & (pl.col("gpu_types").list.len() > 0))
+    typed = jobs.filter((pl.col("gpu_milli") > 0) & (pl.col("gpu_types").list.len() > 0))
     able = pl.col("gpu_types").list.eval(pl.element().is_in(there)).list.any()
-    rows = asked.filter(~able).select("job", pl.col("gpu_types").list.join(", ").alias("where"),
+    rows = typed.filter(~able).select("job", pl.col("gpu_types").list.join(", ").alias("where"),
                                       pl.col("submit").alias("from"))  # fmt: skip
-    return "types that the cluster has", asked.height, _broken("no node of its GPU types", rows), ""
+    return Check("GPU types of the cluster", typed.height, _of_jobs("no node of its GPU types", rows))
 
 
-def _pools(ran: pl.DataFrame, never: int, cluster: Cluster) -> Iterator[Check]:
-    """What is held of each set of GPU types that jobs name, by those who may use no other; and of the whole cluster.
+def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[Check]:
+    """Check the whole cluster, and each set of GPU types that jobs name, with the jobs that may use no other.
 
-    If any set is held beyond what there is, no placement at all could have been; the other way round need not be.
+    If any set is overcommitted, no placement is feasible; the reverse does not hold.
     """
-    left = [f"{never:,} jobs lack a start or an end, and are left out"] if never else []
+    left = [f"{without:,} jobs without a start or an end are left out"] if without else []
     for what, column in AMOUNTS.items():
-        total = int(cluster.frame.select(_there(column).sum()).item())
-        said = [*left, *(["no node has any"] if not total else [])]
-        held = _held(ran, column).with_columns(where=pl.lit(ALL))
-        room = pl.DataFrame({"where": [ALL], "room": [total]})
+        total = int(cluster.frame.select(_capacity(column).sum()).item())
+        remarks = [*left, *(["no node has any"] if not total else [])]
+        allocations = _allocations(ran, column).with_columns(where=pl.lit(ALL))
+        capacity = pl.DataFrame({"where": [ALL], "capacity": [total]})
         if column == "gpu_milli":
-            held, room = _by_types(ran, held, room, cluster)
-        yield (
-            f"{what} of the cluster",
-            ran.height,
-            violations(f"more {what} than there is", held, room),
-            "; ".join(said),
-        )
+            allocations, capacity = _by_types(ran, allocations, capacity, cluster)
+        broken = violations(f"more {what} than the cluster has", allocations, capacity)
+        yield Check(f"{what} of the cluster", ran.height, broken, "; ".join(remarks))
 
 
-def _there(column: str) -> pl.Expr:
+def _capacity(column: str) -> pl.Expr:
     return pl.col("gpus").cast(pl.Int64) * WHOLE if column == "gpu_milli" else pl.col(column)
 
 
-def _held(ran: pl.DataFrame, column: str) -> pl.DataFrame:
+def _allocations(ran: pl.DataFrame, column: str) -> pl.DataFrame:
     return ran.select("job", "start", "end", amount=pl.col(column).cast(pl.Int64) * pl.col("instances"))
 
 
 def _by_types(
-    ran: pl.DataFrame, held: pl.DataFrame, room: pl.DataFrame, cluster: Cluster
+    ran: pl.DataFrame, allocations: pl.DataFrame, capacity: pl.DataFrame, cluster: Cluster
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same for each set of types that a job names: all demand that must lie inside it, beside what it has."""
+    """Add each set of GPU types that jobs name: all jobs that must run inside it, and the GPUs it has."""
     named = ran.with_columns(types=pl.col("gpu_types").list.sort().list.join("|"))
-    gpus = dict(cluster.frame.group_by("gpu_type").agg(_there("gpu_milli").sum()).drop_nulls().iter_rows())
-    sets = [words for words in named["types"].unique().sort() if words]
-    more_held, more_room = [held], [room]
-    for words in sets:
-        inside = [other for other in sets if set(other.split("|")) <= set(words.split("|"))]
-        mine = _held(named.filter(pl.col("types").is_in(inside)), "gpu_milli")
-        more_held.append(mine.with_columns(where=pl.lit(words)))
-        there = sum(gpus.get(t, 0) for t in words.split("|"))
-        more_room.append(pl.DataFrame({"where": [words], "room": [there]}))
-    return pl.concat(more_held), pl.concat(more_room)
+    gpus = dict(cluster.frame.group_by("gpu_type").agg(_capacity("gpu_milli").sum()).drop_nulls().iter_rows())
+    sets = [types for types in named["types"].unique().sort() if types]
+    parts, rooms = [allocations], [capacity]
+    for types in sets:
+        inside = [other for other in sets if set(other.split("|")) <= set(types.split("|"))]
+        mine = _allocations(named.filter(pl.col("types").is_in(inside)), "gpu_milli")
+        parts.append(mine.with_columns(where=pl.lit(types)))
+        total = sum(gpus.get(t, 0) for t in types.split("|"))
+        rooms.append(pl.DataFrame({"where": [types], "capacity": [total]}))
+    return pl.concat(parts), pl.concat(rooms)
 
 
 def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> Iterator[Check]:
-    """What instances hold of the node on which the log saw them."""
-    asks = jobs.select("job", "instances", "gpu_types", "app", "max_per_node", *AMOUNTS.values())
+    """Check the nodes on which the log saw instances."""
+    requests = jobs.select("job", "instances", "gpu_types", "app", "max_per_node", *AMOUNTS.values())
     rows = placements.select("job", pl.col("node").cast(pl.String), "start", "end").collect()
-    placed = rows.drop_nulls(["node", "start", "end"]).join(asks, on="job", how="inner")
-    # A row that stands for less than an instance would count too much; one that stands for more counts too little.
-    part = pl.len().over("job", "start") > pl.col("instances")
-    whole = placed.filter(~part)
-    said = []
+    placed = rows.drop_nulls(["node", "start", "end"]).join(requests, on="job", how="inner")
+    # A row for a part of an instance would count too much; one for several instances counts too little.
+    whole = placed.filter(pl.len().over("job", "start") <= pl.col("instances"))
+    remarks = []
     if left := rows.height - placed.height:
-        said.append(f"{left:,} placements lack a node, a start or an end")
-    if cut := placed.height - whole.height:
-        said.append(f"{cut:,} are parts of instances")
-    words = "; ".join(said) + (", and are left out" if said else "")
-    where = whole.join(cluster.frame.select("node", "gpu_type", known="node"), on="node", how="left")
-    named = pl.col("node").alias("where"), pl.col("start").alias("from"), pl.col("end").alias("until")
-    strange = where.filter(pl.col("known").is_null()).select("job", *named)
-    yield "nodes that the cluster has", where.height, _broken("no such node", strange), words
-    known = where.filter(pl.col("known").is_not_null())
-    picky = known.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
-    wrong = picky.filter(~pl.col("gpu_type").is_in(pl.col("gpu_types"))).select("job", *named)
-    yield "types of nodes", picky.height, _broken("not one of its GPU types", wrong), ""
+        remarks.append(f"{left:,} placements without a node, a start or an end")
+    if parts := placed.height - whole.height:
+        remarks.append(f"{parts:,} parts of instances")
+    remark = " and ".join(remarks) + (" are left out" if remarks else "")
+    known = whole.join(cluster.frame.select("node", "gpu_type", there="node"), on="node", how="left")
+    columns = pl.col("node").alias("where"), pl.col("start").alias("from"), pl.col("end").alias("until")
+    unknown = known.filter(pl.col("there").is_null()).select("job", *columns)
+    yield Check("nodes of the cluster", known.height, _of_jobs("no such node", unknown), remark)
+    known = known.filter(pl.col("there").is_not_null())
+    typed = known.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
+    wrong = typed.filter(~pl.col("gpu_type").is_in(pl.col("gpu_types"))).select("job", *columns)
+    yield Check("GPU types of nodes", typed.height, _of_jobs("node of another GPU type", wrong))
     yield from _on_nodes(known, cluster)
 
 
 def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[Check]:
     for what, column in AMOUNTS.items():
-        room = cluster.frame.select(where="node", room=_there(column))
-        held = placed.select("job", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
-        held = held.filter(pl.col("amount") > 0)
-        said = "" if held.height else f"no placed job says how much {what} it asks for"
-        yield f"{what} of each node", held.height, violations(f"more {what} than the node has", held, room), said
+        capacity = cluster.frame.select(where="node", capacity=_capacity(column))
+        allocations = placed.select("job", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
+        allocations = allocations.filter(pl.col("amount") > 0)
+        remark = "" if allocations.height else f"no placed job requests any {what}"
+        broken = violations(f"more {what} than the node has", allocations, capacity)
+        yield Check(f"{what} of each node", allocations.height, broken, remark)
     limited = placed.filter((pl.col("max_per_node") > 0) & pl.col("app").is_not_null())
     name = pl.concat_str("node", pl.lit(", "), pl.col("app").cast(pl.String))
-    held = limited.select("job", "start", "end", where=name, amount=pl.lit(1, dtype=pl.Int64))
-    room = limited.group_by(where=name).agg(room=pl.col("max_per_node").max().cast(pl.Int64))
-    yield "instances of an app on one node", held.height, violations("more of its app than allowed", held, room), ""
+    allocations = limited.select("job", "start", "end", where=name, amount=pl.lit(1, dtype=pl.Int64))
+    capacity = limited.group_by(where=name).agg(capacity=pl.col("max_per_node").max().cast(pl.Int64))
+    broken = violations("more instances of an app than allowed", allocations, capacity)
+    yield Check("instances of an app per node", allocations.height, broken)
 
 
-# -- waits ---------------------------------------------------------------------------------------------------------
-
-WAITS = ("recorded", "simulated", "difference")
+# -- waits -----------------------------------------------------------------------------------------------------------
 
 
-def _waits(trace: Trace, rules: dict[str, str]) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Mean waits by class, as recorded and as simulated, of jobs that have both."""
+def _waits(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return mean waits by class, recorded and simulated, of jobs that have both."""
     schema = {"class": pl.String(), "jobs": pl.Int64()}
     for what in WAITS:
         schema |= {what: pl.Float64(), f"{what} low": pl.Float64(), f"{what} high": pl.Float64()}
     schema |= {"P90 recorded": pl.Float64(), "P90 simulated": pl.Float64()}
-    both, notes = _both(trace, rules)
+    both, notes = _both(scenario, cluster)
     if both is None:
         return pl.DataFrame(schema=schema), notes
     parts = {ALL: both} | {str(k[0]): v for k, v in sorted(both.partition_by("class", as_dict=True).items())}
     return pl.DataFrame([_row(name, part) for name, part in parts.items()], schema=schema, orient="row"), notes
 
 
-def _both(trace: Trace, rules: dict[str, str]) -> tuple[pl.DataFrame | None, tuple[str, ...]]:
-    """A row for each job with both waits, in order of arrival; or a word why there is none."""
-    seen = trace.workload.frame.filter(pl.col("runtime").is_not_null() & (pl.col("start") >= pl.col("submit")))
-    if trace.cluster is None:
-        return None, ("waits are not simulated: the trace names no cluster",)
-    if seen.is_empty():
-        return None, ("waits are not compared: no job of the log has a start and a run time",)
-    result = simulate(trace.workload, trace.cluster, **rules)  # type: ignore[arg-type]
+def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | None, tuple[str, ...]]:
+    """Return one row per job with both waits, in order of arrival; or a note why there is none."""
+    recorded = scenario.workload.frame.filter(pl.col("runtime").is_not_null() & (pl.col("start") >= pl.col("submit")))
+    if cluster is None:
+        return None, ("waits are not simulated: the trace has no cluster",)
+    if recorded.is_empty():
+        return None, ("waits are not compared: no job of the log has a start and a runtime",)
+    result = run(scenario)
     done = result.jobs.filter(pl.col("status") == "done").select("job", simulated="wait")
-    both = seen.select("job", _class(), recorded=pl.col("start") - pl.col("submit")).join(done, on="job").sort("job")
-    notes = [f"waits are simulated by {'/'.join(rules.values())}, with run times as recorded"]
+    wait = pl.col("start") - pl.col("submit")
+    both = recorded.select("job", _class(), recorded=wait).join(done, on="job").sort("job")
+    notes = [f"waits are simulated with {scenario.title} and the recorded runtimes"]
     for reason, count in result.refused.group_by("reason").len().sort("reason").iter_rows():
-        notes.append(f"{count:,} jobs are not replayed, and waits lack what they took: {reason}")
+        notes.append(f"{count:,} jobs are not simulated, so that others may wait less: {reason}")
     return (both if both.height else None), tuple(notes)
 
 
@@ -269,9 +309,9 @@ def _class() -> pl.Expr:
     gpu = pl.col("gpu_milli")
     return (
         pl.when(gpu == 0).then(pl.lit("no GPU"))
-        .when(gpu < WHOLE).then(pl.lit("a share"))
-        .when(gpu == WHOLE).then(pl.lit("one GPU"))
-        .otherwise(pl.lit("more GPUs"))
+        .when(gpu < WHOLE).then(pl.lit("fraction"))
+        .when(gpu == WHOLE).then(pl.lit("1 GPU"))
+        .otherwise(pl.lit("several GPUs"))
         .alias("class")
     )  # fmt: skip
 
@@ -282,5 +322,5 @@ def _row(name: str, part: pl.DataFrame) -> tuple[object, ...]:
     for values, least in ((recorded, 0.0), (simulated, 0.0), (simulated - recorded, -math.inf)):
         mean = over_time(values)
         low, high = mean.between()
-        row += [mean.value, max(low, least), high]  # `max` keeps its first where that is nan: no interval stays none
+        row += [mean.value, max(low, least), high]  # `max` keeps its first argument where that is NaN
     return (*row, part["recorded"].quantile(0.9, "linear"), part["simulated"].quantile(0.9, "linear"))

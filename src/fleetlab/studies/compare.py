@@ -1,216 +1,289 @@
-"""Several policies on the same arrivals: who waits how long by each, and how sure the difference to the first is."""
+"""Compare policies, or any scenarios, on the same jobs: wait, JCT and slowdown, with paired differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
-from fleetlab.sim import simulate
+from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Result, Scenario, Words, WorkloadError
+from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.words import shorthand
 from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.studies._blocks import estimate as told_as
-from fleetlab.studies._crew import Arrays, crew, play
-from fleetlab.studies.believed import apart, beside
+from fleetlab.studies._blocks import estimate as as_estimate
+from fleetlab.studies.run import run
+from fleetlab.studies.sentences import change_of_mean, duration
+from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
-Progress = Callable[[str, int, float], None]
-Rules = Mapping[str, str]
-JOBS, HARDWARE = "jobs.arrow", "nodes.arrow"
-ENDED = ("job", "submit", "wait")
-PARTS = ("order", "backfill", "placement", "estimate", "sharing")
-FIVE = ("fifo", "fifo/easy", "smallest", "sjf/greedy/best_fit/group", "sjf")  # the last knows run times beforehand
-POINTS = 200  # of a curve
+PolicyLike = str | Policy | Mapping[str, Any] | Scenario
+
+FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
+MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
+POINTS = 200  # of a distribution
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Result):
-    """Waits by each policy, with intervals, and how far each is from the first."""
+    """Wait, JCT and slowdown under each policy, and the differences from the first, with intervals."""
 
     provenance: Provenance
+    findings: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
     charts: Mapping[str, Figure]
-    findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Comparison of {self.frames['policies'].height} policies: {self.findings[0]}>"
 
 
 def compare(
-    workload: Workload, cluster: Cluster, *, policies: Sequence[str] = FIVE,
-    estimates: Mapping[str, pl.Series] | None = None, seed: int = 0,
-    workers: int | None = None, progress: Progress | None = None,
-) -> Comparison:  # fmt: skip
-    """Play each policy with the same arrivals; the first is what the others are held against.
+    source: ScenarioLike | Sequence[Scenario],
+    cluster: Cluster | None = None,
+    *,
+    policies: Sequence[PolicyLike] | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Comparison:
+    """Compare policies on the same jobs; the first is the baseline.
 
-    A policy is `ORDER/BACKFILL/PLACE/ESTIMATE/SHARING`, of which what is last may be left out. Only jobs that ended
-    by every policy count, so that the same ones are compared. `estimates` are columns of seconds, one a job, that a
-    policy may name as its estimate. Intervals come from blocks of time, drawn alike for all.
-    Large workloads are played in `workers` processes at once, one for each core unless told.
+    Parameters
+    ----------
+    source
+        What builds a scenario; or several scenarios with the same jobs, as `Scenario.vary` returns them.
+    cluster
+        The nodes, in place of those of the trace.
+    policies
+        Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
+        for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, and sjf
+        with estimates by group and with true runtimes).
+    workers
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+    progress
+        Called as policies are done.
+    words
+        Words of the scenario, such as `load=1.2`; `fleetlab simulate --help` lists them.
+
     """
-    progress = progress or (lambda *_: None)
-    rules = {name: rules_of(name) for name in dict.fromkeys(policies)}
-    if len(rules) < 2:
-        msg = f"at least two different policies are needed to compare: {', '.join(rules) or 'none'}"
-        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/greedy/best_fit/group")
-    jobs = beside(workload.frame, estimates or {})
-    runs = _played(jobs, workload.instances, cluster, rules, seed=seed, workers=workers, progress=progress)
-    settings = {"policies": list(rules), "cluster": cluster.source}
-    return _told(runs, len(workload), Provenance("compare", workload.source, settings, seed))
-
-
-def _played(
-    jobs: pl.DataFrame, instances: int, cluster: Cluster, rules: Mapping[str, Rules], *,
-    seed: int, workers: int | None, progress: Progress,
-) -> dict[str, Arrays]:  # fmt: skip
-    """What became of each job, by policy."""
-    # Backfilling takes several times as long: begun last, one core would wait for it.
-    order = sorted(rules, key=lambda name: rules[name].get("backfill", "greedy") == "greedy")
-    with TemporaryDirectory(prefix="fleetlab-") as folder:
-        jobs.write_ipc(Path(folder) / JOBS, compression="uncompressed")
-        cluster.frame.write_ipc(Path(folder) / HARDWARE, compression="uncompressed")
-        ended: list[int] = []
-
-        def done(k: int) -> None:
-            ended.append(k)
-            progress("policies", len(ended), len(ended) / len(order))
-
-        progress("policies", 0, 0.0)
-        calls = [{"folder": folder, "rules": dict(rules[name]), "seed": seed} for name in order]
-        count = crew(instances, workers)
-        found = dict(zip(order, play(f"{__name__}:one", calls, Path(folder), workers=count, done=done), strict=True))
-    return {name: found[name] for name in rules}
-
-
-def one(folder: str, rules: Rules, seed: int) -> dict[str, Any]:
-    """Play one policy: the jobs that ended, how long each waited, and those that were refused, with the reason."""
-    jobs, nodes = (pl.read_ipc(Path(folder) / f) for f in (JOBS, HARDWARE))
-    jobs, told = apart(jobs, rules)
-    run = simulate(Workload.of(jobs, source="compared"), Cluster.of(nodes, source="compared"), **told, seed=seed)
-    ended = run.jobs.filter(pl.col("status") == "done")
-    return {
-        **{name: ended[name].to_numpy() for name in ENDED},
-        "refused": run.refused["job"].to_numpy(), "reason": np.array(run.refused["reason"].to_list(), dtype=str),
-    }  # fmt: skip
-
-
-def rules_of(words: str) -> Rules:
-    """A policy by its words.
-
-    >>> rules_of("sjf/easy")
-    {'order': 'sjf', 'backfill': 'easy'}
-    """
-    parts = words.split("/")
-    if len(parts) > len(PARTS) or not all(parts):
-        msg = f"not a policy: `{words}`"
-        raise WorkloadError(msg, hint=f"{'/'.join(p.upper() for p in PARTS)}, such as sjf/easy/best_fit/group")
-    return dict(zip(PARTS, parts, strict=False))
-
-
-def _told(runs: Mapping[str, Arrays], jobs: int, provenance: Provenance) -> Comparison:
-    waits, submit = _alike({name: pl.DataFrame({c: run[c] for c in ENDED}) for name, run in runs.items()})
-    refused = _refused(runs)
-    blocks = Blocks.cut(submit, seed=provenance.seed or 0)
-    first, base = next(iter(waits.items()))
-    rows = pl.DataFrame([_row(name, wait, base, blocks) for name, wait in waits.items()])
-    means = tuple(
-        told_as(f"mean wait, {name}", (row["mean wait"], row["low"], row["high"]), "s")
-        for name, row in zip(waits, rows.iter_rows(named=True), strict=True)
+    scenarios = _scenarios(source, cluster, policies, words)
+    base = next(iter(scenarios.values()))
+    progress("policies", 0, 0.0)
+    # Reservations take several times as long to simulate: started last, one core would be left waiting for them.
+    order = sorted(scenarios, key=lambda name: not BACKFILLS[scenarios[name].policy.backfill].reserves)
+    results = run_calls(
+        f"{__name__}:measure",
+        [Call(scenarios[name], {}) for name in order],
+        workers=process_count(base.trace.workload.instances, workers),
+        done=lambda count: progress("policies", count, count / len(order)),
     )
-    frames = {"policies": rows, "refused": refused}
-    notes = []
-    if turned_away := int(refused["jobs"].sum()):
-        notes.append(f"{turned_away:,} jobs are refused and left out: see the table")
-    if left := jobs - turned_away - len(submit):
-        notes.append(f"{left:,} jobs did not end by every policy and are left out")
-    return Comparison(provenance, means, frames, _figures(waits, rows), _words(rows, first), tuple(notes))
+    by_name = dict(zip(order, results, strict=True))
+    settings = base.words() | {"policies": _spellings(scenarios)}
+    provenance = Provenance("compare", base.workload.source, settings, base.seed)
+    return _comparison({name: by_name[name] for name in scenarios}, scenarios, provenance)
 
 
-def _refused(runs: Mapping[str, Arrays]) -> pl.DataFrame:
-    """How many jobs could never run by one policy or another, and why."""
-    each = pl.concat(
-        [
-            pl.DataFrame({"job": run["refused"], "reason": run["reason"]}, schema_overrides={"reason": pl.String})
-            for run in runs.values()
-        ]
-    ).unique("job", keep="first", maintain_order=True)
-    return each.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
+# -- what is compared ------------------------------------------------------------------------------------------------
 
 
-def _alike(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, Floats], Floats]:
-    """The waits of jobs that ended by every policy, in one order."""
-    names = list(frames)
-    joined = frames[names[0]].rename({"wait": names[0]})
-    for name in names[1:]:
-        joined = joined.join(frames[name].select("job", pl.col("wait").alias(name)), on="job", maintain_order="left")
-    if joined.is_empty():
-        msg = "no job ended by every policy"
-        raise WorkloadError(msg, hint="`fleetlab simulate` lists who is refused, and why")
-    return {n: joined[n].to_numpy() for n in names}, joined["submit"].to_numpy()
+def _scenarios(
+    source: ScenarioLike | Sequence[Scenario],
+    cluster: Cluster | None,
+    policies: Sequence[PolicyLike] | None,
+    words: Words,
+) -> dict[str, Scenario]:
+    """Return the scenarios by a name each, the baseline first."""
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        if policies is not None:
+            msg = "several scenarios are compared as they are: leave `policies` out"
+            raise WorkloadError(msg, hint="or pass one scenario and `policies`")
+        entries: Sequence[PolicyLike] = [Scenario.of(s, cluster, **words) for s in source]
+        base = None
+    else:
+        entries, base = FIVE if policies is None else policies, Scenario.of(source, cluster, **words)
+    named: dict[str, Scenario] = {}
+    for entry in dict.fromkeys(entries) if all(isinstance(e, str) for e in entries) else entries:
+        name, scenario = _named(entry, base)
+        named[name if name not in named else f"{name} ({len(named) + 1})"] = scenario
+    if len(named) < 2:
+        msg = f"at least two different policies are needed to compare: {', '.join(named) or 'none'}"
+        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/estimate=group")
+    _check_same_jobs(named)
+    return named
 
 
-def _row(name: str, wait: Floats, base: Floats, blocks: Blocks) -> dict[str, object]:
-    mean, low, high = blocks.mean(wait)
-    p90 = blocks.quantile(wait, 0.9)
-    change, least, most = blocks.mean(wait - base)
+def _named(entry: PolicyLike, base: Scenario | None) -> tuple[str, Scenario]:
+    if isinstance(entry, Scenario):
+        return entry.title, entry
+    assert base is not None
+    if isinstance(entry, str):
+        return entry, base.replace(**shorthand(entry))
+    scenario = base.replace(policy=entry) if isinstance(entry, Policy) else base.replace(**entry)
+    return scenario.title, scenario
+
+
+def _check_same_jobs(scenarios: Mapping[str, Scenario]) -> None:
+    frames = [scenario.trace.workload.frame for scenario in scenarios.values()]
+    if not all(frame is frames[0] or frame.equals(frames[0]) for frame in frames):
+        msg = f"scenarios of different jobs cannot be compared: {', '.join(scenarios)}"
+        raise WorkloadError(msg, hint="`sweep` compares workloads with each other")
+
+
+def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:
+    """Return the words of each scenario that differ from the baseline's."""
+    words = [scenario.words() for scenario in scenarios.values()]
+    return [{k: v for k, v in w.items() if v != words[0].get(k)} for w in words]
+
+
+# -- one run ---------------------------------------------------------------------------------------------------------
+
+
+def measure(scenario: Scenario) -> dict[str, Any]:
+    """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that cannot run."""
+    result = run(scenario)
+    done = result.jobs.filter(pl.col("status") == "done")
     return {
-        "policy": name, "mean wait": mean, "low": low, "high": high,
-        "P90 wait": p90[0], "P90 low": p90[1], "P90 high": p90[2], "P99 wait": blocks.quantile(wait, 0.99)[0],
-        "waited at all": float((wait > 0).mean()),
-        "difference": change, "difference low": least, "difference high": most,
-    }  # fmt: skip
+        **{name: done[name].to_numpy() for name in ("job", *MEASURES.values())},
+        "refused": result.refused["job"].to_numpy(),
+        "reason": np.array(result.refused["reason"].to_list(), dtype=str),
+        "cost": np.array(result.cost.value if scenario.prices else math.nan),
+    }
 
 
-def _words(rows: pl.DataFrame, first: str) -> tuple[str, ...]:
-    best = rows.sort("mean wait").row(0, named=True)
+# -- the comparison --------------------------------------------------------------------------------------------------
+
+
+def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario], provenance: Provenance) -> Comparison:
+    base = next(iter(scenarios.values()))
+    jobs, values = _of_the_same_jobs(results)
+    blocks = Blocks.cut(base.workload.frame["submit"].to_numpy()[jobs], seed=base.seed)
+    rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
+    if base.prices:
+        rows = rows.with_columns(pl.Series("cost", [float(r["cost"]) for r in results.values()]))
+    refused = _refused(results)
+    metrics = [(metric, name) for metric in MEASURES for name in results]
+    summary = tuple(
+        as_estimate(f"mean {metric}, {name}", blocks.mean(values[name][metric]), METRICS[metric].unit)
+        for metric, name in metrics
+    )
+    first, *others = _findings(rows, scenarios, len(jobs))
+    findings = (first, *_coverage(len(base.workload), refused, len(jobs)), *others)
+    return Comparison(provenance, findings, summary, {"policies": rows, "cannot run": refused}, _figures(values, rows))
+
+
+def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Floats, dict[str, dict[str, Floats]]]:
+    """Return the jobs that completed under every policy, and what was measured of them."""
+    jobs = next(iter(results.values()))["job"]
+    for arrays in results.values():
+        jobs = jobs[np.isin(jobs, arrays["job"], assume_unique=True)]
+    if not len(jobs):
+        msg = "no job completes under every policy"
+        raise WorkloadError(msg, hint="`fleetlab simulate` lists the jobs that cannot run, and why")
+    values = {}
+    for name, arrays in results.items():
+        order = np.argsort(arrays["job"])
+        rows = order[np.searchsorted(arrays["job"], jobs, sorter=order)]
+        values[name] = {metric: arrays[column][rows] for metric, column in MEASURES.items()}
+    return jobs, values
+
+
+def _refused(results: Mapping[str, Arrays]) -> pl.DataFrame:
+    """Return how many jobs cannot run under some policy, by reason."""
+    schema = {"job": pl.Int64, "reason": pl.String}
+    parts = [pl.DataFrame({"job": r["refused"], "reason": r["reason"]}, schema=schema) for r in results.values()]
+    jobs = pl.concat(parts).unique("job", keep="first", maintain_order=True)
+    return jobs.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
+
+
+def _row(name: str, values: Mapping[str, Mapping[str, Floats]], blocks: Blocks) -> dict[str, object]:
+    base, own = next(iter(values.values())), values[name]
+    row: dict[str, object] = {"policy": name}
+    for metric in MEASURES:
+        row |= _interval(f"mean {metric}", blocks.mean(own[metric]))
+        if metric == "wait":
+            row |= _interval("P90 wait", blocks.quantile(own[metric], 0.9))
+            row |= {
+                "P99 wait": float(np.quantile(own[metric], 0.99)),
+                "jobs that wait": float((own[metric] > 0).mean()),
+            }
+    for metric in MEASURES:
+        row |= _interval(f"{metric} difference", blocks.mean(own[metric] - base[metric]))
+    return row
+
+
+def _interval(name: str, values: tuple[float, float, float]) -> dict[str, float]:
+    return dict(zip((name, f"{name} low", f"{name} high"), values, strict=True))
+
+
+def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, float]:
+    return row[f"{metric} difference"], row[f"{metric} difference low"], row[f"{metric} difference high"]
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _findings(rows: pl.DataFrame, scenarios: Mapping[str, Scenario], jobs: int) -> list[str]:
+    """Return the best policy by mean wait with its JCT, and those that are significantly worse than the baseline."""
     base = rows.row(0, named=True)
-    if best["policy"] == first or best["difference high"] >= 0:
-        return (f"of {rows.height} policies none surely has jobs wait less than {first}",)
-    share = 1 - best["mean wait"] / base["mean wait"] if base["mean wait"] else 0.0
-    saved = Estimate("", -best["difference"], -best["difference high"], -best["difference low"], "s")
-    return (
-        f"by {best['policy']}{_knows(best['policy'])} jobs wait {100 * share:.0f} % less than by {first}: "
-        f"on the mean{say(saved)} less",
-        *(f"{name} makes them wait longer" for name in _worse(rows)),
-    )
+    best = rows.sort("mean wait", maintain_order=True).row(0, named=True)
+    of = f"of the {jobs:,} jobs that ran under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
+    worse = [row for row in rows.iter_rows(named=True) if row["wait difference low"] > 0]
+    sentences = [f"{change_of_mean('wait', base['mean wait'], _difference(row, 'wait'))} under "
+                 f"{_title(row['policy'], scenarios)}." for row in worse]  # fmt: skip
+    # Without an interval (few jobs), the lowest mean is reported as it is.
+    if best["policy"] == base["policy"] or best["wait difference high"] >= 0 or not best["wait difference"]:
+        lowest = f"No policy has a significantly lower mean wait than {_title(base['policy'], scenarios)}"
+        return [f"{lowest} ({duration(base['mean wait'])}), {of}.", *sentences]
+    name = _title(best["policy"], scenarios)
+    return [
+        f"{change_of_mean('wait', base['mean wait'], _difference(best, 'wait'))} under {name}, {of}.",
+        f"{change_of_mean('JCT', base['mean JCT'], _difference(best, 'JCT'))} under {name}.",
+        *sentences,
+    ]
 
 
-def _knows(policy: str) -> str:
-    """Whoever takes the shortest first and is told no estimate knows what nobody does: say so."""
-    rules = rules_of(policy)
-    told = rules.get("estimate", "oracle") == "oracle" and rules["order"] in ("sjf", "srpt", "server_filling_srpt")
-    return ", which knows run times beforehand," if told else ""
+def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
+    """Return the name of a policy, and whether it knows true runtimes, which no scheduler does."""
+    policy = scenarios[name].policy
+    needs = (policy.order in ORDERS and ORDERS[policy.order].needs_estimate) or BACKFILLS[policy.backfill].reserves
+    oracle = isinstance(policy.estimate, str) and policy.estimate == "oracle"
+    return f"{name} (oracle runtimes)" if needs and oracle else name
 
 
-def _worse(rows: pl.DataFrame) -> list[str]:
-    return rows.filter(pl.col("difference low") > 0)["policy"].to_list()
+def _coverage(jobs: int, refused: pl.DataFrame, compared: int) -> list[str]:
+    cannot = int(refused["jobs"].sum())
+    parts = [f"{cannot:,} cannot run on the cluster"] if cannot else []
+    if left := jobs - cannot - compared:
+        parts.append(f"{left:,} do not complete under every policy")
+    return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
 
 
-def _figures(waits: Mapping[str, Floats], rows: pl.DataFrame) -> dict[str, Figure]:
-    means = rows.select(x="policy", y="mean wait", low="low", high="high")
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _figures(values: Mapping[str, Mapping[str, Floats]], rows: pl.DataFrame) -> dict[str, Figure]:
+    means = rows.select(x="policy", y="mean wait", low="mean wait low", high="mean wait high")
     alt = "; ".join(f"{r['policy']}: {r['mean wait']:.0f} s" for r in rows.iter_rows(named=True))
+    waits = {name: v["wait"] for name, v in values.items()}
     return {
         "mean wait by policy": Figure("Mean wait by policy", "bar", means, "policy", "mean wait, s", alt),
         "waits by policy": Figure(
-            "How waits are spread", "line", _curves(waits), "wait, s", "share of jobs that wait no longer",
-            "; ".join(f"{name}: {np.mean(w <= 60):.0%} wait at most a minute" for name, w in waits.items()), log_x=True,
+            "Distribution of waits", "line", _distributions(waits), "wait, s", "fraction of jobs",
+            "; ".join(f"{name}: {np.mean(w <= 60):.0%} wait at most 1 min" for name, w in waits.items()), log_x=True,
         ),
     }  # fmt: skip
 
 
-def _curves(waits: Mapping[str, Floats]) -> pl.DataFrame:
+def _distributions(waits: Mapping[str, Floats]) -> pl.DataFrame:
     longest = max(float(w.max(initial=1.0)) for w in waits.values())
     at = np.geomspace(1.0, max(longest, 10.0), POINTS)
     parts = [
         pl.DataFrame({"x": at, "y": np.searchsorted(np.sort(w), at, side="right") / len(w)}).with_columns(
-            series=pl.lit(n)
+            series=pl.lit(name)
         )
-        for n, w in waits.items()
+        for name, w in waits.items()
     ]
     return pl.concat(parts)

@@ -1,96 +1,126 @@
-"""The main job in one go: what is in a trace, why its jobs wait, what five policies would do, and a page of it all."""
+"""Describe a trace, diagnose its waits and compare five policies, on one page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Result, Trace, TraceError, Workload
+from fleetlab.core import Cluster, Result, Scenario, Trace, Words, Workload
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
 from fleetlab.describe import describe
 from fleetlab.report import report
 from fleetlab.studies.compare import FIVE, compare
 from fleetlab.studies.diagnose import diagnose
 
-FIVE_SENTENCES = 5
-MOST = 50_000  # jobs that are played
-STEP = 1_000  # jobs between two beginnings that are tried
+SENTENCES = 5
+MOST = 50_000  # jobs that are simulated
+STEP = 1_000  # jobs between two candidate windows
 DAY = 86_400.0
-Progress = Callable[[str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Where the page is, and what was found."""
+    """The page, and its main findings."""
 
     page: Path
-    sentences: tuple[str, ...]
+    findings: tuple[str, ...]
 
 
-def story(trace: Trace, *, out: Path, seed: int = 0, progress: Progress | None = None) -> Story:
-    """Describe, diagnose and compare, and write the page `out`."""
-    if trace.cluster is None:
-        msg = f"the trace has no cluster: {trace.provenance.source}"
-        raise TraceError(msg, hint="--cluster FILE.toml gives it one")
-    progress = progress or (lambda *_: None)
-    jobs, usage, when = busiest(trace)
-    # Changes and policies are played in processes of their own: a thread describes meanwhile.
-    over = Event()
-    with ThreadPoolExecutor(1) as aside:
-        describing = aside.submit(describe, trace, seed=seed, progress=_until(over, progress))
+def story(
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    out: Path,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Story:
+    """Describe, diagnose and compare, and write the page `out`.
+
+    Of a large trace, the busiest 50,000 jobs in a row are simulated.
+    """
+    scenario = Scenario.of(source, cluster, **words).open(progress)
+    _ = scenario.cluster  # a trace without one is refused before the work begins
+    part, window = busiest(scenario)
+    # Changes and policies are simulated in processes of their own; a thread describes the trace meanwhile.
+    stop = Event()
+    with ThreadPoolExecutor(1) as thread:
+        description = thread.submit(describe, scenario.trace, seed=scenario.seed, progress=_until(stop, progress))
         try:
-            why = diagnose(jobs, trace.cluster, usage=usage, seed=seed, progress=progress)
-            by = compare(jobs, trace.cluster, policies=FIVE, seed=seed, progress=progress)
-            seen = describing.result()
-        except BaseException:  # Ctrl-C too: nobody waits for the description any more
-            over.set()
+            diagnosis = diagnose(part, progress=progress)
+            comparison = compare(part, policies=FIVE, progress=progress)
+            described = description.result()
+        except BaseException:  # Ctrl-C too: the description is not needed any more
+            stop.set()
             raise
     progress("page", 0, 0.0)
-    found: dict[str, Result] = {"the trace": seen, f"why jobs wait{when}": why, f"five policies{when}": by}
-    page = report(found, out, title="What happened, and why")
+    sections: dict[str, Result] = {
+        "the trace": described, f"why jobs wait{window}": diagnosis, f"five policies{window}": comparison
+    }  # fmt: skip
+    page = report(sections, out, title="Trace, waits and policies")
     progress("page", 1, 1.0)
-    same = when and " (the same jobs)"
-    ends = tuple(f"{a}{b}" for a, b in zip((*why.findings[:2], by.findings[0]), (when, same, same), strict=False))
-    # One of each section before a second of any: when they come, how long they run, what they ask for, and so on.
-    firsts = [sentence for s in seen.sections for sentence in s.sentences[-1:]]
-    rest = [sentence for sentence in seen.findings if sentence not in firsts]
-    told = (*[*firsts[::-1], *rest][: FIVE_SENTENCES - len(ends)][::-1], *ends)
-    return Story(page, tuple(f"{said[0].upper()}{said[1:].rstrip('.')}." for said in told))
+    same = window and " (the same jobs)"
+    simulated = zip((*diagnosis.findings[:2], comparison.findings[0]), (window, same, same), strict=False)
+    ends = [f"{sentence.rstrip('.')}{note}" for sentence, note in simulated]
+    # One sentence of each section before a second of any.
+    firsts = [sentence for s in described.sections for sentence in s.sentences[-1:]]
+    rest = [sentence for sentence in described.findings if sentence not in firsts]
+    sentences = (*[*firsts[::-1], *rest][: SENTENCES - len(ends)][::-1], *ends)
+    return Story(page, tuple(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in sentences))
 
 
-def _until(over: Event, progress: Progress) -> Progress:
-    """Tells on until it is over, and then ends whoever tells."""
+def _until(stop: Event, progress: Progress) -> Progress:
+    """Report progress until a computation is to stop, then end the thread that reports."""
 
-    def told(what: str, done: int, share: float) -> None:
-        if over.is_set():
-            msg = "nobody waits for it"
+    def report_or_end(what: str, count: int, fraction: float) -> None:
+        if stop.is_set():
+            msg = "stopped"
             raise RuntimeError(msg)
-        progress(what, done, share)
+        progress(what, count, fraction)
 
-    return told
+    return report_or_end
 
 
-def busiest(trace: Trace, *, most: int = MOST) -> tuple[Workload, pl.LazyFrame | None, str]:
-    """So many jobs in a row that ask for the most GPU time a second, their use, and when that was, in words.
+def busiest(scenario: Scenario, *, most: int = MOST) -> tuple[Scenario, str]:
+    """Return the scenario with the jobs in a row that request the most GPU time per second, and their time as text.
 
-    They are played a dozen times and more. Where they are all of the trace, nothing is to be said of when.
+    A diagnosis simulates them a dozen times. A trace of at most `most` jobs is used as it is, and the text is empty.
     """
-    frame = trace.workload.frame
+    frame = scenario.trace.workload.frame
     if frame.height <= most:
-        return trace.workload, trace.usage, ""
-    asked = frame.select(pl.col("runtime").fill_null(0.0) * pl.col("gpu_milli") * pl.col("instances")).to_series()
-    total = np.concatenate([[0.0], np.cumsum(asked.to_numpy())])
+        return scenario, ""
+    demand = frame.select(pl.col("runtime").fill_null(0.0) * pl.col("gpu_milli") * pl.col("instances")).to_series()
+    total = np.concatenate([[0.0], np.cumsum(demand.to_numpy())])
     submit, begins = frame["submit"].to_numpy(), np.arange(0, frame.height - most, STEP)
-    lasts = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
-    first = int(begins[np.argmax((total[begins + most] - total[begins]) / lasts)])
-    part = frame.slice(first, most).drop("job").with_columns(pl.col("submit", "start", "end") - submit[first])
-    seen = pl.col("job").is_between(first, first + most - 1)
-    usage = None if trace.usage is None else trace.usage.filter(seen).with_columns(pl.col("job") - first)
+    spans = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
+    first = int(begins[np.argmax((total[begins + most] - total[begins]) / spans)])
     days = [f"{submit[k] / DAY:.1f}" for k in (first, first + most - 1)]
-    when = f" (days {' to '.join(days)}, the busiest {most:,} jobs)"
-    return Workload.of(part, source=trace.workload.source), usage, when
+    estimate = scenario.policy.estimate
+    words: dict[str, Any] = {} if isinstance(estimate, str) else {"estimate": estimate.slice(first, most)}
+    part = scenario.replace(trace=_slice(scenario.trace, first, most), cluster=scenario.data.cluster, **words)
+    return part, f" (days {' to '.join(days)}, the busiest {most:,} jobs)"
+
+
+def _slice(trace: Trace, first: int, count: int) -> Trace:
+    """Return a trace of `count` jobs from the first on, with what was recorded of them; times count from its submit."""
+
+    def rows(table: pl.LazyFrame) -> pl.LazyFrame:
+        if "job" not in table.collect_schema():
+            return table
+        return table.filter(pl.col("job").is_between(first, first + count - 1)).with_columns(pl.col("job") - first)
+
+    whole = trace.workload
+    begin = whole.frame["submit"][first]
+    jobs = whole.frame.slice(first, count).drop("job").with_columns(pl.col("submit", "start", "end") - begin)
+    epoch = None if whole.epoch is None else whole.epoch + begin
+    workload = Workload.of(jobs, source=whole.source, epoch=epoch, zone=whole.zone)
+    usage = None if trace.usage is None else rows(trace.usage)
+    series = {name: rows(table) for name, table in trace.series.items()}
+    # The tables stay on disk as long as the whole trace is there.
+    return replace(trace, workload=workload, usage=usage, placements=None, names=None, series=series, scratch=trace)

@@ -1,4 +1,4 @@
-"""A local page on which what-ifs answer as you drag; nothing imports it but the command line."""
+"""The interactive page: what-if scenarios beside a baseline, in a browser."""
 
 from fleetlab.web.server import web
 

@@ -1,4 +1,4 @@
-"""What is answered at each address."""
+"""The web application: routes, errors, and the files of the page."""
 
 from __future__ import annotations
 
@@ -18,76 +18,77 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fleetlab.core import FleetlabError
-from fleetlab.web import interface
-from fleetlab.web.desk import Desk
-from fleetlab.web.guard import Guard, refusal
+from fleetlab.web import handlers
+from fleetlab.web.backend import Backend
+from fleetlab.web.guard import Guard, error_response
 from fleetlab.web.openapi import description
+from fleetlab.web.operations import INTERNAL
 
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 
 
-def routes(desk: Desk, guard: Guard) -> list[Route]:
-    """The page and its interface, by address."""
+def routes(backend: Backend, guard: Guard) -> list[Route]:
+    """Return the routes of the page and of its HTTP interface."""
     return [
         Route("/", _page),
         Route("/static/{name}", _static),
         Route("/token", guard.enter, methods=["POST"]),
         Route("/api/openapi.json", _openapi),
-        Route("/api/about", _with(desk, interface.about)),
-        Route("/api/operations", _with(desk, interface.begin), methods=["POST"]),
-        Route("/api/operations/{operation}", _with(desk, interface.look)),
-        Route("/api/operations/{operation}", _with(desk, interface.stop), methods=["DELETE"]),
-        Route("/api/operations/{operation}/events", _with(desk, interface.events)),
-        Route("/api/uploads", _with(desk, interface.upload), methods=["POST"]),
-        Route("/api/uploads/{upload}", _with(desk, interface.remove), methods=["DELETE"]),
-        Route("/api/run", _with(desk, interface.run)),
-        Route("/api/result.json", _with(desk, interface.result)),
-        Route("/api/report.html", _with(desk, interface.report)),
+        Route("/api/options", _with(backend, handlers.options)),
+        Route("/api/operations", _with(backend, handlers.start_operation), methods=["POST"]),
+        Route("/api/operations/{operation}", _with(backend, handlers.get_operation)),
+        Route("/api/operations/{operation}", _with(backend, handlers.cancel_operation), methods=["DELETE"]),
+        Route("/api/operations/{operation}/events", _with(backend, handlers.operation_events)),
+        Route("/api/uploads", _with(backend, handlers.upload_file), methods=["POST"]),
+        Route("/api/uploads/{upload}", _with(backend, handlers.remove_upload), methods=["DELETE"]),
+        Route("/api/run", _with(backend, handlers.run)),
+        Route("/api/result.json", _with(backend, handlers.result)),
+        Route("/api/report.html", _with(backend, handlers.report)),
     ]
 
 
-def app(desk: Desk, guard: Guard) -> ASGIApp:
-    """All of it, with the guard before it."""
-    handlers: Any = {FleetlabError: _mended, HTTPException: _http, Exception: _broken}
+def app(backend: Backend, guard: Guard) -> ASGIApp:
+    """Return the application behind its guard."""
+    on_error: Any = {FleetlabError: _user_error, HTTPException: _http_error, Exception: _internal_error}
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await desk.open()
+        await backend.open()
         try:
             yield
         finally:
-            await desk.close()
+            await backend.close()
 
-    return guard.before(Starlette(routes=routes(desk, guard), exception_handlers=handlers, lifespan=lifespan))
-
-
-Answers = Callable[[Desk, Request], Awaitable[Response]]
+    return guard.before(Starlette(routes=routes(backend, guard), exception_handlers=on_error, lifespan=lifespan))
 
 
-def _with(desk: Desk, answers: Answers) -> Callable[[Request], Awaitable[Response]]:
-    async def asked(request: Request) -> Response:
-        return await answers(desk, request)
+Handler = Callable[[Backend, Request], Awaitable[Response]]
 
-    return asked
+
+def _with(backend: Backend, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await handler(backend, request)
+
+    return endpoint
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
 
 
-async def _mended(_: Request, error: FleetlabError) -> Response:
-    return refusal(getattr(error, "status", 400), str(error), error.hint)
+async def _user_error(_: Request, error: FleetlabError) -> Response:
+    return error_response(getattr(error, "status", 400), str(error), error.hint)
 
 
-async def _http(_: Request, error: HTTPException) -> Response:
-    hint = "/api/openapi.json says what there is" if error.status_code in (404, 405) else None
-    found = refusal(error.status_code, str(error.detail).lower(), hint)
-    found.headers.update(error.headers or {})
-    return found
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    hint = "/api/openapi.json describes the interface" if error.status_code in (404, 405) else None
+    response = error_response(error.status_code, str(error.detail), hint)
+    response.headers.update(error.headers or {})
+    return response
 
 
-async def _broken(_: Request, error: Exception) -> Response:
+async def _internal_error(_: Request, error: Exception) -> Response:
     traceback.print_exception(error)
-    return refusal(500, "something broke here", "the terminal of the page says more")
+    return error_response(500, INTERNAL["error"], INTERNAL["hint"])
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -1,23 +1,23 @@
-"""What the page refuses, with the status that HTTP has for it; other errors of the house are 400."""
+"""Errors of the page with an HTTP status of their own; other errors of the package are 400."""
 
 from __future__ import annotations
 
 from fleetlab.core import FleetlabError
 
 
-class Missing(FleetlabError):
-    """There is no such thing."""
+class NotFound(FleetlabError):
+    """There is no such trace, upload or operation."""
 
     status = 404
 
 
 class TooLarge(FleetlabError):
-    """More than the page takes."""
+    """An upload is larger than the page takes."""
 
     status = 413
 
 
-class Busy(FleetlabError):
-    """More was asked for than can be queued."""
+class TooManyRequests(FleetlabError):
+    """The queue is full."""
 
     status = 429

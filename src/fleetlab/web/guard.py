@@ -1,7 +1,7 @@
-"""Who may come in: hosts that are ours, pages that are ours, and, from elsewhere than this machine, who has the token.
+"""Access control: known hosts, same origin, and a token for requests from other machines.
 
-A page of a stranger, open in the same browser, can send requests to this machine. It cannot name our host (that is
-checked against names that resolve to us by trickery), and it cannot hide that it is not ours (browsers say so).
+A page of another site, open in the same browser, can send requests to this machine. It cannot name our host (checked
+against DNS rebinding), and it cannot hide its origin (browsers send it).
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 SAFE = ("GET", "HEAD", "OPTIONS")
-OURS = ("same-origin", "none")  # what a browser says of a request by our own page, or by its user
-LONGEST = 200  # characters of a token that somebody tries
-DOOR = """<!doctype html>
+OURS = ("same-origin", "none")  # Sec-Fetch-Site of a request by our own page, or by its user
+LONGEST = 200  # characters of a token that is tried
+TOKEN_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fleetlab</title><link rel="stylesheet" href="/static/page.css"></head>
-<body class="door"><main><h1>fleetlab</h1><form method="post" action="/token">
+<body class="token"><main><h1>fleetlab</h1><form method="post" action="/token">
 <label for="token">Token</label> <input id="token" name="token" type="password" autocomplete="off" required autofocus>
 <input type="hidden" name="to" value="{to}"> <button>Enter</button></form>
-<p>It was printed in the terminal where <code>fleetlab web</code> was started.{said}</p></main></body></html>
+<p>The terminal in which <code>fleetlab web</code> was started shows it.{error}</p></main></body></html>
 """
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The rules of one page: `token` is None where it is seen from this machine alone."""
+    """The access rules of one page; `token` is None where only this machine can reach it."""
 
     hosts: frozenset[str]
     token: str | None = None
     cookie: str = "fleetlab"
 
     @classmethod
-    def of(cls, door: socket.socket, host: str) -> Guard:
-        """For a page behind this socket; elsewhere than on loopback with a token of its own."""
-        address, port = door.getsockname()[:2]
+    def of(cls, listening: socket.socket, host: str) -> Guard:
+        """Build one for a listening socket; other than on loopback, with a new token."""
+        address, port = listening.getsockname()[:2]
         if is_loopback(address):
             names = {"localhost", "127.0.0.1", "[::1]", address if ":" not in address else f"[{address}]"}
             return cls(frozenset(f"{name}:{port}" for name in names))
@@ -63,7 +63,7 @@ class Guard:
         return cls(hosts, secrets.token_urlsafe(24), f"fleetlab-{port}")
 
     def before(self, app: ASGIApp) -> ASGIApp:
-        """The page with this guard before it, who also says to the browser what the page may do."""
+        """Wrap an application: check its requests, and add security headers to its responses."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -78,8 +78,8 @@ class Guard:
                         headers.setdefault(name, value)
                 await send(message)
 
-            found = self._refusal(request) or self._unknown(request) or app
-            await found(scope, receive, with_headers)
+            handler = self._refusal(request) or self._sign_in(request) or app
+            await handler(scope, receive, with_headers)
 
         return guarded
 
@@ -89,22 +89,22 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "").lower()
         if not self._is_ours(host):
-            return refusal(421, f"this page does not answer to that name: `{host[:100]}`", "use the address it printed")
+            return error_response(421, f"not a host name of this page: `{host[:100]}`", "use the printed address")
         site = request.headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and request.headers.get("sec-fetch-mode") == "navigate"
         if site not in OURS and not (visit and request.url.path == "/"):
-            return refusal(403, "a page of another site asked for this", "open the page itself")
+            return error_response(403, "a page of another site sent this request", "open the page itself")
         origin = request.headers.get("origin")
         if request.method not in SAFE and origin is not None and urlsplit(origin).netloc.lower() != host:
-            return refusal(403, "a page of another site asked for this", "open the page itself")
+            return error_response(403, "a page of another site sent this request", "open the page itself")
         return None
 
     def _is_ours(self, host: str) -> bool:
-        # A name that leads here by trickery is a name: an address is none. It needs a token all the same.
+        # DNS rebinding needs a name; an IP address is safe. It needs a token all the same.
         return host in self.hosts or (self.token is not None and _is_address(host))
 
-    def _unknown(self, request: Request) -> Response | None:
-        """Who has no token is asked for it; who brings it is given a cookie."""
+    def _sign_in(self, request: Request) -> Response | None:
+        """Ask for the token, or take it from the address and set a cookie; None if the request has it."""
         if self.token is None or request.url.path.startswith("/static/"):
             return None
         if request.url.path == "/token" and request.method == "POST":
@@ -115,49 +115,49 @@ class Guard:
         pairs = parse_qsl(request.url.query, keep_blank_values=True)
         if request.url.path == "/" and any(name == "token" and self._right(value) for name, value in pairs):
             rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-            return self.welcomed(f"/?{rest}" if rest else "/")
+            return self._signed_in(f"/?{rest}" if rest else "/")
         if request.url.path == "/":
-            return asked(request.url.query)
-        return refusal(401, "this needs the token of the page", "`Authorization: Bearer TOKEN`, as it was printed")
+            return token_form(request.url.query)
+        return error_response(401, "the token is missing or wrong", "send the header `Authorization: Bearer TOKEN`")
 
     def _right(self, given: str) -> bool:
         # In constant time: how long it takes must not tell how much of it was right.
         return hmac.compare_digest(given[:LONGEST].encode(), str(self.token).encode())
 
     async def enter(self, request: Request) -> Response:
-        """Take a token that was typed in."""
+        """Check a token from the form."""
         body = b""
         async for part in request.stream():
             body += part
             if len(body) > 20_000:
-                return refusal(413, "that is no token", "it was printed when the page was started")
-        told = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-        to = told.get("to", "")
-        if self.token is not None and self._right(told.get("token", "")):
-            return self.welcomed(f"/?{to}" if to else "/")
-        return asked(to, said=" That was not it.", status=401)
+                return error_response(413, "not a token", "the server printed it when it was started")
+        form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+        to = form.get("to", "")
+        if self.token is not None and self._right(form.get("token", "")):
+            return self._signed_in(f"/?{to}" if to else "/")
+        return token_form(to, " Wrong token.")
 
-    def welcomed(self, to: str) -> Response:
-        """Send on to the page, with a cookie that no script sees and no other site sends."""
-        found = RedirectResponse(to, 303)
-        found.set_cookie(self.cookie, str(self.token), httponly=True, samesite="strict", path="/")
-        return found
+    def _signed_in(self, to: str) -> Response:
+        """Redirect to the page, with a cookie that no script sees and no other site sends."""
+        response = RedirectResponse(to, 303)
+        response.set_cookie(self.cookie, str(self.token), httponly=True, samesite="strict", path="/")
+        return response
 
 
-def asked(to: str, said: str = "", status: int = 401) -> Response:
-    """The page that asks for the token."""
+def token_form(to: str, error: str = "") -> Response:
+    """Return the page that asks for the token."""
     from html import escape
 
-    return HTMLResponse(DOOR.format(to=escape(to, quote=True), said=said), status)
+    return HTMLResponse(TOKEN_PAGE.format(to=escape(to, quote=True), error=error), 401)
 
 
-def refusal(status: int, error: str, hint: str | None) -> Response:
-    """An error of the interface."""
+def error_response(status: int, error: str, hint: str | None) -> Response:
+    """Return an error of the HTTP interface."""
     return JSONResponse({"error": error, "hint": hint}, status)
 
 
 def is_loopback(address: str) -> bool:
-    """Is it seen from this machine alone?"""
+    """Whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:

@@ -1,20 +1,20 @@
-"""The description of the interface, made from the types that it answers with."""
+"""The OpenAPI description of the HTTP interface, made from the types of its messages."""
 
 from __future__ import annotations
 
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from fleetlab.web import answers
-from fleetlab.web.choices import RULES
-from fleetlab.web.scenario import LOADS, VERSION
+from fleetlab.web import messages
+from fleetlab.web.link import VERSION, VIEWS
+from fleetlab.web.options import page_options
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 JSON, HTML = "application/json", "text/html"
 
 
 def schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
-    """The JSON Schema of a type; those with a name are put into `named` and referred to.
+    """Return the JSON Schema of a type; those with a name are put into `named` and referred to.
 
     >>> schema(list[int | None], {})
     {'type': 'array', 'items': {'anyOf': [{'type': 'integer'}, {'type': 'null'}]}}
@@ -53,7 +53,7 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
 
 
 def description(version: str) -> dict[str, Any]:
-    """The whole of it, by OpenAPI 3.1."""
+    """Return the description, by OpenAPI 3.1."""
     named: dict[str, Any] = {}
     paths = _paths(named)
     return {
@@ -61,10 +61,10 @@ def description(version: str) -> dict[str, Any]:
         "info": {
             "title": "fleetlab web",
             "version": version,
-            "description": "What-ifs on a GPU cluster. A state is the query string of the page, such as "
-            "`v=1&trace=builtin:20000:0&order=sjf&load=1.2`. Errors are `{error, hint}`. Long work is an operation: "
-            "start it, then follow its events. Give every visitor a name of its own in `Fleetlab-Visitor`: the queue "
-            "serves visitors in turn.",
+            "description": "What-if scenarios on a GPU cluster. A scenario is the query string of the page, such as "
+            "`v=1&trace=builtin:20000:0&order=sjf&load=1.2`: the options of `fleetlab simulate`, and the baseline in "
+            "`base`. Errors are `{error, hint}`. Long work is an operation: start it, then follow its events. Give "
+            "every client a name of its own in the header `Fleetlab-Visitor`: the queue serves them round-robin.",
         },
         "paths": paths,
         "components": {
@@ -76,115 +76,138 @@ def description(version: str) -> dict[str, Any]:
 
 
 def _paths(named: dict[str, Any]) -> dict[str, Any]:
-    def told(kind: Any) -> dict[str, Any]:  # noqa: ANN401
+    def json_of(kind: Any) -> dict[str, Any]:  # noqa: ANN401
         return {JSON: {"schema": schema(kind, named)}}
 
     def page(kind: str = HTML) -> dict[str, Any]:
         return {kind: {"schema": {"type": "string"}}}
 
-    def does(summary: str, content: dict[str, Any], *errors: int, code: int = 200, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        every = sorted({400, 401, 403, 421, *errors})
-        refused = {str(e): {"description": _WHY[e], "content": told(answers.Refusal)} for e in every}
+    def endpoint(summary: str, content: dict[str, Any], *errors: int, code: int = 200, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+        statuses = sorted({400, 401, 403, 421, *errors})
+        errors_by_status = {
+            str(e): {"description": _STATUS[e], "content": json_of(messages.ErrorMessage)} for e in statuses
+        }
         return {
             "summary": summary,
-            "responses": {str(code): {"description": summary, "content": content}, **refused},
+            "responses": {str(code): {"description": summary, "content": content}, **errors_by_status},
         } | more
 
     operation = [_in_path("operation", "The name of an operation.")]
     upload = [_in_path("upload", "The name of an upload.")]
-    asked = {"requestBody": {"required": True, "content": told(answers.OperationAsked)}, "parameters": _visitor()}
+    question = {
+        "requestBody": {"required": True, "content": json_of(messages.OperationRequest)},
+        "parameters": _visitor(),
+    }
     octets = {"application/octet-stream": {"schema": {"type": "string", "contentEncoding": "binary"}}}
-    sent = {"requestBody": {"required": True, "content": octets}, "parameters": _sent()}
-    state: dict[str, Any] = {"parameters": [*_state(), *_visitor()]}
-    begun = does(
-        "Ask for work; 200 where the answer was there already.",
-        told(answers.Operation),
+    file = {"requestBody": {"required": True, "content": octets}, "parameters": _upload_query()}
+    scenario: dict[str, Any] = {"parameters": [*_scenario_query(), *_visitor()]}
+    start = endpoint(
+        "Start an operation; 200 where its result is known already.",
+        json_of(messages.OperationMessage),
         404,
         413,
         429,
         code=202,
-        **asked,
+        **question,
     )
-    begun["responses"]["200"] = {"description": "The answer was there already.", "content": told(answers.Operation)}
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(answers.Operation, named)}
+    start["responses"]["200"] = {
+        "description": "The result is known already.",
+        "content": json_of(messages.OperationMessage),
+    }
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(messages.OperationMessage, named)}
     events = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": data}}}}
-    entered = does("Enter with a token, as a form.", page(), 413, code=303)
-    entered["responses"]["401"]["content"] |= page()  # the form again
+    sign_in = endpoint("Sign in with a token, as a form.", page(), 413, code=303)
+    sign_in["responses"]["401"]["content"] |= page()  # the form again
     return {
-        "/": {"get": does("The page.", page())},
+        "/": {"get": endpoint("The page.", page())},
         "/static/{name}": {
-            "get": does("Its style and scripts.", page("text/plain"), 404, parameters=[_in_path("name", "The file.")])
+            "get": endpoint(
+                "Its style and scripts.", page("text/plain"), 404, parameters=[_in_path("name", "The file.")]
+            )
         },
-        "/token": {"post": entered},
-        "/api/openapi.json": {"get": does("This description.", {JSON: {"schema": {"type": "object"}}})},
-        "/api/about": {"get": does("All that can be chosen.", told(answers.About))},
-        "/api/operations": {"post": begun},
+        "/token": {"post": sign_in},
+        "/api/openapi.json": {"get": endpoint("This description.", {JSON: {"schema": {"type": "object"}}})},
+        "/api/options": {"get": endpoint("Everything that can be chosen.", json_of(messages.PageOptions))},
+        "/api/operations": {"post": start},
         "/api/operations/{operation}": {
-            "get": does("How far an operation is.", told(answers.Operation), 404, parameters=operation),
-            "delete": does("Stop an operation.", told(answers.Operation), 404, parameters=operation),
+            "get": endpoint(
+                "Get the state of an operation.", json_of(messages.OperationMessage), 404, parameters=operation
+            ),
+            "delete": endpoint("Cancel an operation.", json_of(messages.OperationMessage), 404, parameters=operation),
         },
         "/api/operations/{operation}/events": {
-            "get": does("How far an operation is, as it goes.", events, 404, parameters=operation)
+            "get": endpoint("Stream the state of an operation.", events, 404, parameters=operation)
         },
-        "/api/uploads": {"post": does("Send a file.", told(answers.Uploaded), 404, 408, 413, code=201, **sent)},
+        "/api/uploads": {
+            "post": endpoint(
+                "Upload a file of a log.", json_of(messages.UploadMessage), 404, 408, 413, code=201, **file
+            )
+        },
         "/api/uploads/{upload}": {
-            "delete": does("Remove an upload.", told(answers.Removed), 404, parameters=upload)
+            "delete": endpoint("Delete an upload.", json_of(messages.UploadRemoved), 404, parameters=upload)
         },
-        "/api/run": {"get": does("A scenario beside the baseline.", told(answers.Answer), 404, 429, **state)},
+        "/api/run": {
+            "get": endpoint(
+                "Compare a scenario with the baseline.", json_of(messages.RunComparison), 404, 429, **scenario
+            )
+        },
         "/api/result.json": {
-            "get": does("Its result, as `fleetlab simulate --json` prints it.", {JSON: {"schema": {"type": "object"}}},
-                        404, 429, **state)
+            "get": endpoint(
+                "Get the result of a scenario, as `fleetlab simulate --json` prints it.",
+                {JSON: {"schema": {"type": "object"}}},
+                404,
+                429,
+                **scenario,
+            )
         },
         "/api/report.html": {
-            "get": does("Baseline, scenario and kept runs as one page.", page(), 404, 429, **state)
+            "get": endpoint("Get baseline, scenario and kept runs as one HTML file.", page(), 404, 429, **scenario)
         },
-    }  # fmt: skip
+    }
 
 
-_WHY = {
-    400: "What was asked for cannot be.",
+_STATUS = {
+    400: "The request is not valid.",
     401: "The token is missing or wrong.",
-    403: "A page of another site asked.",
-    404: "There is no such thing.",
-    408: "It did not come in time.",
-    413: "It is too large.",
-    421: "The host is not ours.",
-    429: "Too much was asked for at once.",
+    403: "A page of another site sent the request.",
+    404: "Not found.",
+    408: "The upload did not arrive in time.",
+    413: "The request is too large.",
+    421: "Not a host name of this page.",
+    429: "Too many requests at once.",
 }
 
 
-def _in_path(name: str, said: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "description": said, "schema": {"type": "string"}}
+def _in_path(name: str, about: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "description": about, "schema": {"type": "string"}}
 
 
 def _visitor() -> list[dict[str, Any]]:
-    said = "Whoever asks, in a word of his own."
-    return [{"name": "Fleetlab-Visitor", "in": "header", "description": said, "schema": {"type": "string"}}]
+    about = "A name that the client gives itself."
+    return [{"name": "Fleetlab-Visitor", "in": "header", "description": about, "schema": {"type": "string"}}]
 
 
-def _sent() -> list[dict[str, Any]]:
-    more = {"upload": "An upload that this file belongs to.", "name": "What the file is called."}
+def _upload_query() -> list[dict[str, Any]]:
+    more = {"upload": "The upload that this file belongs to.", "name": "The name of the file."}
     return [{"name": n, "in": "query", "description": d, "schema": {"type": "string"}} for n, d in more.items()]
 
 
-def _state() -> list[dict[str, Any]]:
-    """The words of an address."""
+def _scenario_query() -> list[dict[str, Any]]:
+    """Describe the words of an address."""
 
-    def word(name: str, said: str, **kind: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {"name": name, "in": "query", "description": said, "schema": kind}
+    def word(name: str, about: str, **kind: Any) -> dict[str, Any]:  # noqa: ANN401
+        return {"name": name, "in": "query", "description": about, "schema": kind or {"type": "string"}}
 
-    many = {"type": "array", "items": {"type": "string"}}
+    def values(option: messages.OptionMessage) -> dict[str, Any]:
+        # An estimate may also be a series of the trace.
+        names = [choice["name"] for choice in option["choices"] if option["name"] != "estimate"]
+        return {"type": "string", "enum": names} if names else {}
+
     return [
         word("v", "Version of the address.", type="string", enum=[VERSION]),
-        word("trace", "builtin:JOBS:SEED, folder:NAME or upload:ID.", type="string"),
-        *(
-            word(rule, "; ".join(f"{k}: {v}" for k, v in RULES[rule].items()), type="string", enum=list(RULES[rule]))
-            for rule in RULES
-        ),
-        word("load", "How many times as fast jobs come.", type="number", minimum=LOADS[0], maximum=LOADS[1]),
-        word("nodes", "TYPE:COUNT, once for each GPU type that is changed.", **many),
-        word("seed", "For policies that draw lots.", type="integer", minimum=0),
-        word("base", "The baseline, as an address without trace.", type="string"),
-        word("keep", "A run that was kept, as an address without trace.", **many),
-        word("view", "Of the page.", type="string"),
+        word("trace", "builtin:JOBS:SEED, folder:NAME or upload:ID."),
+        *(word(option["name"], option["help"], **values(option)) for option in page_options()),
+        word("base", "The baseline, as an address without trace (default: the default of every option)."),
+        word("keep", "A run to keep, as an address without trace.", type="array", items={"type": "string"}),
+        word("view", "The view of the page.", type="string", enum=list(VIEWS)),
     ]

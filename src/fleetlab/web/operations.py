@@ -1,4 +1,4 @@
-"""Work that takes a while, as its visitor sees it: what it is, how far it is, what came out; and a way to stop it."""
+"""Operations: work that takes a while, with its progress, its result, and a way to cancel it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetlab.core import FleetlabError
-from fleetlab.web import answers
-from fleetlab.web.pool import PATIENCE, Withdrawn
+from fleetlab.web import messages
+from fleetlab.web.pool import PATIENCE, RequestCancelled
 
 KEPT = 256  # operations that are over
-ALONE = 5.0  # s after which an operation ends whose visitor has closed the page
-QUIET = 10.0  # s after which a stream says that it is still there
-GOING, DONE, FAILED, CANCELLED = "going", "done", "failed", "cancelled"
+ALONE = 5.0  # s after which an operation is cancelled whose visitor has closed the page
+QUIET = 10.0  # s without news after which a stream sends a sign of life
+RUNNING, DONE, FAILED, CANCELLED = "running", "done", "failed", "cancelled"
+INTERNAL: messages.ErrorMessage = {"error": "internal error", "hint": "the terminal of `fleetlab web` says more"}
 
 
 @dataclass(eq=False)
@@ -28,62 +29,62 @@ class Operation:
     kind: Any
     visitor: str
     name: str = field(default_factory=lambda: secrets.token_urlsafe(12))
-    status: Any = GOING
+    status: Any = RUNNING
     progress: Any = None
-    early: answers.Answer | None = None  # the newest answer before the last
+    early: messages.RunComparison | None = None  # the newest numbers before the result
     result: Any = None
-    refusal: answers.Refusal | None = None
-    overtaken: bool = False
-    partly: bool = False  # answered for the first jobs: all of them take long
+    error: messages.ErrorMessage | None = None
+    replaced: bool = False
+    has_preview: bool = False  # all jobs take long
     ahead: Callable[[], int] = lambda: 0
     began: float = field(default_factory=time.monotonic)
-    took: float | None = None
+    seconds: float | None = None
     listeners: int = 0
-    future: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def told(self, seen: answers.Answer | None = None) -> answers.Operation:
-        """As the interface answers it, to somebody who has seen an early answer."""
-        took = time.monotonic() - self.began if self.took is None else self.took
-        found: answers.Operation = {
+    def message(self, known: messages.RunComparison | None = None) -> messages.OperationMessage:
+        """Return its state, for a client that knows an early answer already."""
+        seconds = time.monotonic() - self.began if self.seconds is None else self.seconds
+        message: messages.OperationMessage = {
             "operation": self.name,
             "kind": self.kind,
             "status": self.status,
-            "ahead": self.ahead() if self.status == GOING else 0,
-            "seconds": round(took, 3),
+            "ahead": self.ahead() if self.status == RUNNING else 0,
+            "seconds": round(seconds, 3),
             "progress": self.progress,
         }
-        if self.status == GOING and self.early is not None and self.early is not seen:
-            blank = {"what": "simulating", "done": 0, "share": None}
-            found["progress"] = {**(self.progress or blank), "answer": self.early}  # type: ignore[typeddict-item]
+        if self.status == RUNNING and self.early is not None and self.early is not known:
+            blank = {"what": "simulating", "count": 0, "fraction": None}
+            message["progress"] = {**(self.progress or blank), "answer": self.early}  # type: ignore[typeddict-item]
         if self.result is not None:
-            found["result"] = self.result
-        if self.refusal is not None:
-            found["refusal"] = self.refusal
-        return found
+            message["result"] = self.result
+        if self.error is not None:
+            message["error"] = self.error
+        return message
 
-    def tell(self, progress: dict[str, Any] | None) -> None:
-        """How far it is."""
-        told = {name: value for name, value in (progress or {}).items() if name != "numbers"}
-        self.early = told.pop("answer", self.early)  # kept apart: what is told next must not hide it
-        self.progress = told or None
-        self._say()
+    def update(self, progress: dict[str, Any] | None) -> None:
+        """Take a progress message."""
+        message = {name: value for name, value in (progress or {}).items() if name != "numbers"}
+        self.early = message.pop("answer", self.early)  # kept apart: the next message must not hide it
+        self.progress = message or None
+        self._notify()
 
     def patience(self) -> float:
-        """How long its process may go on once it is not wanted any more."""
-        return PATIENCE if self.overtaken and not self.partly else 0.0
+        """Return how long its process may go on once the result is not needed any more."""
+        return PATIENCE if self.replaced and not self.has_preview else 0.0
 
-    def _say(self) -> None:
+    def _notify(self) -> None:
         before, self._changed = self._changed, asyncio.Event()
         before.set()
 
     def end(self, status: str) -> None:
-        """It is over."""
-        self.status, self.took, self.progress = status, time.monotonic() - self.began, None
-        self._say()
+        """Set its final status."""
+        self.status, self.seconds, self.progress = status, time.monotonic() - self.began, None
+        self._notify()
 
     async def wait(self, most: float) -> bool:
-        """Until something changes; False: nothing did."""
+        """Wait for a change; return False if there is none in so many seconds."""
         try:
             await asyncio.wait_for(self._changed.wait(), most)
         except TimeoutError:
@@ -92,25 +93,25 @@ class Operation:
 
 
 class Operations:
-    """All of them, by name."""
+    """All operations by name."""
 
     def __init__(self) -> None:
         self._operations: OrderedDict[str, Operation] = OrderedDict()
 
     def get(self, name: str) -> Operation | None:
-        """One of them."""
+        """Return one of them."""
         return self._operations.get(name)
 
     def start(self, kind: str, visitor: str, do: Callable[[Operation], Awaitable[Any]]) -> Operation:
-        """Begin something."""
+        """Start one."""
         operation = Operation(kind, visitor)
         self._operations[operation.name] = operation
-        over = [name for name, j in self._operations.items() if j.status != GOING]
+        over = [name for name, o in self._operations.items() if o.status != RUNNING]
         for name in over[: max(0, len(over) - KEPT)]:
             del self._operations[name]
-        operation.future = asyncio.create_task(self._do(operation, do))
-        # One that is stopped before it has begun never gets to say so.
-        operation.future.add_done_callback(lambda _: operation.end(CANCELLED) if operation.status == GOING else None)
+        operation.task = asyncio.create_task(self._do(operation, do))
+        # A task that is cancelled before it has begun never runs.
+        operation.task.add_done_callback(lambda _: operation.end(CANCELLED) if operation.status == RUNNING else None)
         return operation
 
     async def _do(self, operation: Operation, do: Callable[[Operation], Awaitable[Any]]) -> None:
@@ -118,43 +119,43 @@ class Operations:
             operation.result = await do(operation)
             operation.end(DONE)
         except FleetlabError as e:
-            operation.refusal = {"error": str(e), "hint": e.hint}
+            operation.error = {"error": str(e), "hint": e.hint}
             operation.end(FAILED)
-        except (asyncio.CancelledError, Withdrawn):
+        except (asyncio.CancelledError, RequestCancelled):
             operation.end(CANCELLED)
         except Exception:
-            operation.refusal = {"error": "something broke here", "hint": "the terminal of the page says more"}
+            operation.error = INTERNAL
             traceback.print_exc()
             operation.end(FAILED)
 
-    def cancel(self, operation: Operation, *, overtaken: bool = False) -> None:
-        """Stop it; its process too, if nobody else waits for the same. One that was overtaken may go on for a while."""
-        operation.overtaken = overtaken
-        if operation.future is not None and not operation.future.done():
-            operation.future.cancel()
+    def cancel(self, operation: Operation, *, replaced: bool = False) -> None:
+        """Cancel it, and its process if nobody else waits for the same; one that was replaced may go on for a while."""
+        operation.replaced = replaced
+        if operation.task is not None and not operation.task.done():
+            operation.task.cancel()
 
     async def close(self) -> None:
-        """Stop them all."""
-        futures = [operation.future for operation in self._operations.values() if operation.future is not None]
-        for future in futures:
-            future.cancel()
-        await asyncio.gather(*futures, return_exceptions=True)
+        """Cancel all."""
+        tasks = [operation.task for operation in self._operations.values() if operation.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def events(self, operation: Operation) -> AsyncIterator[answers.Operation | None]:
-        """What is known of it whenever that changes, until it is over; None: still there."""
+    async def events(self, operation: Operation) -> AsyncIterator[messages.OperationMessage | None]:
+        """Yield its state whenever that changes, until it is over; None is a sign of life."""
         operation.listeners += 1
-        told, seen = operation.told(), operation.early
+        message, known = operation.message(), operation.early
         try:
-            yield told
-            while operation.status == GOING:
-                if operation.early is not seen or await operation.wait(QUIET):
-                    told, seen = operation.told(seen), operation.early
-                    yield told
+            yield message
+            while operation.status == RUNNING:
+                if operation.early is not known or await operation.wait(QUIET):
+                    message, known = operation.message(known), operation.early
+                    yield message
                 else:
                     yield None
         finally:
             operation.listeners -= 1
-            if operation.status == GOING and not operation.listeners:
+            if operation.status == RUNNING and not operation.listeners:
                 asyncio.get_running_loop().call_later(ALONE, self._cancel_if_alone, operation)
 
     def _cancel_if_alone(self, operation: Operation) -> None:

@@ -1,15 +1,14 @@
-// The page: the address is its state, a change of it asks the server, and what comes back is shown beside the baseline.
+// The page: its address is its state. A change is sent to the server, and the answer is shown beside the baseline.
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
   const VISITOR = crypto.getRandomValues(new Uint32Array(2)).join("-");
-  const USUAL = { order: "fifo", backfill: "greedy", placement: "best_fit", estimate: "oracle", sharing: "fractional", load: 1, seed: 0 };
   const SOON = 60; // ms after the last change
-  const LONG = 1500; // ms after which a newer question overtakes an older one
+  const LONG = 1500; // ms after which a newer request replaces an older one
   const KEPT = 8;
 
-  // Text is always set as text: what a log calls its things is never markup.
+  // Text is always set as text: names from a log are never markup.
   const el = (name, props = {}, ...inside) => {
     const made = Object.assign(document.createElement(name), props);
     made.append(...inside);
@@ -21,42 +20,36 @@
     return made;
   };
 
-  // --- the address ---
-  let about = null; // what can be chosen
-  let opened = null; // the trace: its types and notes
+  // --- the address: a scenario is text by option, as the command line has it ---
+  let options = null; // what can be chosen
+  let opened = null; // the trace: its nodes and notes
   let state = null; // { trace, view, now, base, kept }
-  const fresh = () => ({ ...USUAL, nodes: {} });
+  const OWN = ["v", "trace", "base", "keep", "view"];
+  const fresh = () => Object.fromEntries(options.options.map((o) => [o.name, o.default]));
 
   function scenario(params) {
-    const found = fresh();
-    for (const [name, value] of params) {
-      if (name === "nodes") found.nodes[value.slice(0, value.lastIndexOf(":"))] = Number(value.slice(value.lastIndexOf(":") + 1));
-      else if (name === "load" || name === "seed") found[name] = Number(value);
-      else if (name in USUAL) found[name] = value;
-    }
-    return found;
+    const values = fresh();
+    for (const [name, value] of params) if (!OWN.includes(name)) values[name] = value;
+    return values;
   }
   function words(s) {
-    const params = new URLSearchParams();
-    for (const [name, usual] of Object.entries(USUAL)) if (s[name] !== usual) params.append(name, s[name]);
-    for (const kind of Object.keys(s.nodes).sort()) params.append("nodes", `${kind}:${s.nodes[kind]}`);
-    return params;
+    const defaults = fresh();
+    return new URLSearchParams(Object.entries(s).filter(([name, value]) => value !== (defaults[name] ?? "")));
   }
   function fromAddress() {
     const params = new URLSearchParams(location.search);
-    const part = (name) => scenario(new URLSearchParams(params.get(name) || ""));
     return {
       trace: params.get("trace") || "builtin:100000:0",
       view: params.get("view") === "trace" ? "trace" : "what-if",
       now: scenario(params),
-      base: part("base"),
-      kept: params.getAll("keep").slice(0, KEPT).map((said) => scenario(new URLSearchParams(said))),
+      base: scenario(new URLSearchParams(params.get("base") || "")),
+      kept: params.getAll("keep").slice(0, KEPT).map((query) => scenario(new URLSearchParams(query))),
     };
   }
-  function address(s, { now = s.now, bare = false } = {}) {
+  function address(s, { now = s.now, short = false } = {}) {
     const params = new URLSearchParams([["v", "1"], ["trace", s.trace], ...words(now)]);
     if (words(s.base).size) params.append("base", words(s.base));
-    if (!bare) {
+    if (!short) {
       for (const kept of s.kept) params.append("keep", words(kept));
       if (s.view !== "what-if") params.append("view", s.view);
     }
@@ -65,45 +58,46 @@
   const same = (a, b) => words(a).toString() === words(b).toString();
 
   // --- the server ---
+  const NO_SERVER = { error: "the server does not answer", hint: "is it still running?" };
   class Refused extends Error {
-    constructor(told) { super(told.error); this.hint = told.hint; }
+    constructor(message) { super(message.error); this.hint = message.hint; }
   }
   async function ask(path, options = {}) {
     const headers = { "Fleetlab-Visitor": VISITOR, ...options.headers };
     let answer;
-    try { answer = await fetch(path, { ...options, headers }); } catch { throw new Refused({ error: "the server does not answer", hint: "is it still running?" }); }
-    const told = await answer.json().catch(() => ({ error: `not an answer: ${answer.status}`, hint: null }));
-    if (!answer.ok) throw new Refused(told);
-    return told;
+    try { answer = await fetch(path, { ...options, headers }); } catch { throw new Refused(NO_SERVER); }
+    const message = await answer.json().catch(() => ({ error: `the server answered with status ${answer.status}`, hint: null }));
+    if (!answer.ok) throw new Refused(message);
+    return message;
   }
-  // One operation: its name is known before it is over, so that it can be stopped.
+  // One operation: its name is known before it is over, so that it can be cancelled.
   class Operation {
     constructor(question, onProgress) { this.began = performance.now(); this.over = this.#run(question, onProgress); }
     async #run(question, onProgress) {
-      const told = await ask("/api/operations", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
-      this.name = told.operation;
+      const message = await ask("/api/operations", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+      this.name = message.operation;
       if (this.stopped) this.stop();
-      return told.status === "going" ? this.#follow(onProgress) : this.#settled(told);
+      return message.status === "running" ? this.#follow(onProgress) : this.#settled(message);
     }
     #follow(onProgress) {
       return new Promise((done, fail) => {
         const events = new EventSource(`/api/operations/${this.name}/events`);
         events.onmessage = (event) => {
-          const told = JSON.parse(event.data);
-          if (told.status === "going") return onProgress(told);
+          const message = JSON.parse(event.data);
+          if (message.status === "running") return onProgress(message);
           events.close();
-          try { done(this.#settled(told)); } catch (error) { fail(error); }
+          try { done(this.#settled(message)); } catch (error) { fail(error); }
           return undefined;
         };
         events.onerror = () => {
-          if (events.readyState === EventSource.CLOSED) fail(new Refused({ error: "the server does not answer", hint: "is it still running?" }));
-          else say("The connection is lost; trying again");
+          if (events.readyState === EventSource.CLOSED) fail(new Refused(NO_SERVER));
+          else say("Connection lost; reconnecting");
         };
       });
     }
-    #settled(told) {
-      if (told.status === "failed") throw new Refused(told.refusal);
-      return told.status === "done" ? told.result : null; // null: cancelled
+    #settled(message) {
+      if (message.status === "failed") throw new Refused(message.error);
+      return message.status === "done" ? message.result : null; // null: cancelled
     }
     stop() {
       this.stopped = true;
@@ -120,13 +114,13 @@
     $("progress").removeAttribute("value");
     say(what);
   }
-  function progressed(told) {
-    const p = told.progress;
-    const seconds = `${told.seconds.toFixed(told.seconds < 10 ? 1 : 0)} s`;
-    if (told.ahead) say(`Waiting: ${told.ahead} ahead, ${seconds}`);
-    else if (p) say(`${p.what}${p.done ? `, ${p.done.toLocaleString("en")}` : ""}, ${seconds}`);
+  function progressed(message) {
+    const p = message.progress;
+    const seconds = `${message.seconds.toFixed(message.seconds < 10 ? 1 : 0)} s`;
+    if (message.ahead) say(`Queued: ${message.ahead} ahead, ${seconds}`);
+    else if (p) say(`${p.what}${p.count ? `, ${p.count.toLocaleString("en")}` : ""}, ${seconds}`);
     else say(`Starting, ${seconds}`);
-    if (p && p.share !== null) $("progress").value = p.share; else $("progress").removeAttribute("value");
+    if (p && p.fraction !== null) $("progress").value = p.fraction; else $("progress").removeAttribute("value");
   }
   function idle(text) {
     shownOperation = null;
@@ -143,7 +137,7 @@
     idle("");
   }
 
-  // --- asking: the newest question is answered; while one is on its way, the others wait, and only the last of them ---
+  // --- requests: while one is running, only the newest of the others waits ---
   let going = null, wanted = null, timer = 0;
   function changed() {
     history.replaceState(null, "", `?${address(state)}`);
@@ -152,29 +146,29 @@
     timer = setTimeout(play, SOON);
   }
   function play() {
-    const link = address(state, { bare: true });
+    const link = address(state, { short: true });
     wanted = link;
     if (!going) return start(link);
     if (going.link === link) return undefined;
-    if (going.partly || performance.now() - going.began > LONG) return start(link, going.name);
+    if (going.hasPreview || performance.now() - going.began > LONG) return start(link, going.name);
     setTimeout(() => { if (going && wanted === link && going.link !== link) start(link, going.name); }, LONG - (performance.now() - going.began));
     return undefined;
   }
-  async function start(link, instead) {
-    const operation = new Operation({ kind: "run", link, ...(instead ? { instead } : {}) }, (told) => {
+  async function start(link, replaces) {
+    const operation = new Operation({ kind: "run", link, ...(replaces ? { replaces } : {}) }, (message) => {
       if (going !== operation) return;
-      progressed(told);
-      const early = told.progress?.answer;
+      progressed(message);
+      const early = message.progress?.answer;
       if (!early) return;
       numbers(early);
-      // What takes long is answered for the first jobs; whoever has moved on need not wait for all of them.
-      operation.partly = Boolean(early.part);
-      if (operation.partly && wanted !== link) start(wanted, operation.name);
+      // A newer request need not wait for the full run once there is a preview.
+      operation.hasPreview = Boolean(early.preview);
+      if (operation.hasPreview && wanted !== link) start(wanted, operation.name);
     });
     operation.link = link;
     going = operation;
     $("what-if").classList.add("stale");
-    busy(operation, "Asking");
+    busy(operation, "Sending");
     try {
       const answer = await operation.over;
       if (going !== operation) return;
@@ -182,8 +176,8 @@
       if (answer) show(answer, operation);
       else {
         $("what-if").classList.remove("stale", "drawing");
-        if (operation.partly) $("part").textContent = $("part").textContent.replace("is coming", "was cancelled");
-        idle(operation.partly ? "Cancelled. What is shown is a part." : "Cancelled. What is shown is the run before.");
+        if (operation.hasPreview) $("preview").textContent = $("preview").textContent.replace("is in progress", "was cancelled");
+        idle(operation.hasPreview ? "Cancelled: the numbers are those of the preview." : "Cancelled: the numbers are those of the previous run.");
       }
       if (answer || link !== wanted) trouble(null);
     } catch (error) {
@@ -200,26 +194,27 @@
     idle(`Answered in ${round.toFixed(2)} s; simulated in ${answer.seconds.toFixed(2)} s.`);
     numbers(answer);
     $("what-if").classList.remove("drawing");
-    bars($("types"), answer.types.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, said: share(t.now), change: `baseline ${share(t.base)}`, most: 1 })));
+    bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
     $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
     remember(answer);
     downloads();
   }
-  // What is known before anything is drawn.
+  // What is known before figures are drawn.
   function numbers(answer) {
     $("what-if").classList.remove("stale");
     $("what-if").classList.add("drawing");
-    $("part").hidden = !answer.part;
-    $("part").textContent = answer.part ? `${answer.part.words[0].toUpperCase()}${answer.part.words.slice(1)}: the whole is coming. Both sides play these jobs alone; intervals are of this part.` : "";
+    $("preview").hidden = !answer.preview;
+    $("preview").textContent = answer.preview ? `${answer.preview.text} The full run is in progress. Intervals are of these jobs only.` : "";
+    $("population").textContent = answer.population;
     $("findings").replaceChildren(...answer.findings.map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
-    bars($("ledger"), answer.ledger.map((r) => ({ name: r.reason, title: r.meaning, base: r.base, now: r.now, said: r.now.words, change: r.change.words })));
-    if (!answer.ledger.length) $("ledger").replaceChildren(el("p", {}, "Nobody waits."));
+    bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
+    if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, "No job waits."));
   }
-  const share = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);
+  const percentage = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);
   function mood(r) {
-    if (r.verdict === "unclear" || r.verdict === "same" || r.verdict === "unknown" || !r.better) return "unclear";
+    if (!["lower", "higher"].includes(r.verdict) || !r.better) return "unclear";
     return r.verdict === r.better ? "better" : "worse";
   }
   const parted = (text) => {
@@ -228,11 +223,11 @@
   };
   function row(r) {
     return el("tr", {},
-      el("th", { scope: "row" }, r.metric), el("td", {}, ...parted(r.base.words)), el("td", {}, ...parted(r.now.words)),
-      el("td", { className: mood(r) }, ...parted(r.change.words), ...(r.verdict === "unclear" ? [el("span", { className: "only-read" }, ", not clear")] : [])),
+      el("th", { scope: "row" }, r.metric), el("td", {}, ...parted(r.base.text)), el("td", {}, ...parted(r.now.text)),
+      el("td", { className: mood(r) }, ...parted(r.change.text), ...(r.verdict === "not significant" ? [el("span", { className: "only-read" }, ", not significant")] : [])),
       el("td", { className: "wide-only" }, span(r)));
   }
-  // Both intervals on one rail, from 0 where that is near.
+  // Both intervals on one axis, from 0 where that is near.
   function span(r) {
     const ends = [r.base, r.now].flatMap((e) => [e.low ?? e.value, e.high ?? e.value]).filter((v) => v !== null);
     let [low, high] = [Math.min(...ends), Math.max(...ends)];
@@ -251,16 +246,16 @@
   function bars(box, rows) {
     const most = Math.max(1e-9, ...rows.flatMap((r) => [r.most || 0, r.base.value || 0, r.now.value || 0, r.now.high || 0, r.base.high || 0]));
     const wide = (v) => `${(100 * Math.max(0, v || 0)) / most}%`;
-    box.replaceChildren(el("p", { className: "key" }, el("span", {}, "now"), el("span", { className: "b" }, "baseline")), ...rows.map((r) => {
+    box.replaceChildren(el("p", { className: "key" }, el("span", {}, "scenario"), el("span", { className: "b" }, "baseline")), ...rows.map((r) => {
       const svg = shape("svg", { "aria-hidden": "true" });
       svg.append(shape("rect", { class: "b", x: 0, y: 12, height: 7, width: wide(r.base.value) }), shape("rect", { class: "n", x: 0, y: 3, height: 7, width: wide(r.now.value) }));
       for (const [e, y] of [[r.now, 6.5], [r.base, 15.5]])
         if (e.low !== undefined && e.low !== null && e.high !== null) svg.append(shape("line", { x1: wide(e.low), x2: wide(e.high), y1: y, y2: y }));
       return el("div", { className: "bar", title: r.title }, el("span", { className: "name" }, r.name), svg,
-        el("span", { className: "amount" }, ...parted(r.said), el("br"), el("span", { className: "soft" }, r.change)));
+        el("span", { className: "amount" }, ...parted(r.text), el("br"), el("span", { className: "soft" }, r.change)));
     }));
   }
-  // Drawn by the server, which writes every name as text; no script of such a part would run here.
+  // Drawn by the server, which escapes every name; the page runs no script of such a part.
   function figures(html) {
     const open = [...$("figures").querySelectorAll("figure")].filter((f) => f.querySelector("details[open]")).map((f) => f.id);
     const part = new DOMParser().parseFromString(html, "text/html");
@@ -270,47 +265,45 @@
   }
   function downloads() {
     $("report").href = `/api/report.html?${address(state)}`;
-    $("json").href = `/api/result.json?${address(state, { bare: true })}`;
+    $("json").href = `/api/result.json?${address(state, { short: true })}`;
   }
 
   // --- kept runs ---
   const known = new Map(); // rows by address, of what was answered
   const runs = () => [{ s: state.base, base: true }, ...state.kept.map((s) => ({ s }))];
-  const key = (s) => address(state, { now: s, bare: true });
+  const key = (s) => address(state, { now: s, short: true });
   function remember(answer) {
     known.set(answer.link, answer);
     known.set(key(state.now), answer);
     table();
   }
-  const titled = (s) => {
-    const said = [...words(s)].map(([name, value]) => (["order", "backfill", "placement", "sharing", "nodes"].includes(name) ? value : `${name} ${value}`));
-    return said.join(", ") || "fifo, skip, best_fit";
-  };
+  // The server knows the title of a run once it was simulated.
+  const titleOf = (s, current) => known.get(key(s))?.title ?? (same(s, state.base) && current ? current.base_title : words(s).toString().replaceAll("&", ", "));
   function table() {
     $("kept").hidden = !state.kept.length;
-    const shown = ["mean wait", "P90 wait", "mean JCT", "GPU allocation while jobs arrive"];
+    const metrics = ["mean wait", "P90 wait", "mean JCT", "GPU allocation while jobs arrive"];
     const current = known.get(key(state.now));
     const focused = $("kept-table").contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     $("kept-table").tBodies[0].replaceChildren(...runs().map(({ s, base }) => {
       const answer = known.get(key(s));
       const side = answer ? "now" : "base";
       const from = answer || (base ? current : null);
-      const cells = shown.map((metric) => {
+      const cells = metrics.map((metric) => {
         const r = from?.rows.find((one) => one.metric === metric);
-        return el("td", {}, ...(r ? parted(r[side].words) : ["…"]));
+        return el("td", {}, ...(r ? parted(r[side].text) : ["…"]));
       });
       const show = el("button", { type: "button" }, "Show");
-      show.addEventListener("click", () => { state.now = { ...s, nodes: { ...s.nodes } }; settle(); changed(); });
+      show.addEventListener("click", () => { state.now = { ...s }; settle(); changed(); });
       const drop = el("button", { type: "button" }, "Remove");
       drop.addEventListener("click", () => { state.kept = state.kept.filter((one) => one !== s); table(); changed(); $("keep").focus(); });
-      const name = `${base ? "baseline: " : ""}${titled(s)}`;
+      const name = `${base ? "baseline: " : ""}${titleOf(s, current)}`;
       for (const button of [show, drop]) button.setAttribute("aria-label", `${button.textContent}: ${name}`);
       return el("tr", { className: same(s, state.now) ? "now" : "" }, el("th", { scope: "row" }, name), ...cells,
         el("td", {}, el("div", { className: "actions" }, show, ...(base ? [] : [drop]))));
     }));
     if (focused) [...$("kept-table").querySelectorAll("button")].find((b) => b.getAttribute("aria-label") === focused)?.focus();
   }
-  // Those that came with the address are played one after the other, when nothing else is.
+  // Runs that came with the address are simulated one after the other.
   async function fillKept() {
     for (const s of state.kept) {
       if (known.has(key(s))) continue;
@@ -324,85 +317,120 @@
   }
 
   // --- controls ---
-  const RULES = ["order", "backfill", "placement", "estimate", "sharing"];
-  function makeRules() {
-    $("rules").replaceChildren(...RULES.map((rule) => {
-      const select = el("select", { id: `rule-${rule}` }, ...about.rules[rule].map((c) => el("option", { value: c.name }, c.name)));
-      select.addEventListener("change", () => { state.now[rule] = select.value; changed(); });
-      const label = el("label", { htmlFor: select.id }, rule[0].toUpperCase() + rule.slice(1));
-      const meaning = el("span", { className: "soft", id: `means-${rule}` });
-      select.setAttribute("aria-describedby", meaning.id);
-      return el("div", { className: "rule", id: `row-${rule}` }, label, select, meaning);
-    }));
+  const POLICY = ["order", "backfill", "placement", "estimate", "sharing", "preemption", "quota"];
+  const option = (name) => options.options.find((o) => o.name === name);
+  function control(o) {
+    const id = `option-${o.name}`;
+    if (o.kind === "choice") return el("select", { id }, ...o.choices.map((c) => el("option", { value: c.name }, c.name || "default")));
+    return o.kind === "flag" ? el("input", { id, type: "checkbox" }) : el("input", { id, type: "text", placeholder: o.example });
   }
-  function slider(id, name, { min, max, step, value, said, move }) {
+  function optionRow(o) {
+    const input = control(o);
+    input.addEventListener("change", () => {
+      state.now[o.name] = o.kind === "flag" ? String(input.checked) : input.value.trim() || o.default;
+      if (o.name === "nodes" && opened) makeNodes();
+      changed();
+    });
+    const meaning = el("span", { className: "soft", id: `means-${o.name}` }, o.kind === "choice" ? "" : o.help);
+    input.setAttribute("aria-describedby", meaning.id);
+    return el("div", { className: "option", id: `row-${o.name}` }, el("label", { htmlFor: input.id }, o.name[0].toUpperCase() + o.name.slice(1)), input, meaning);
+  }
+  function makeOptions() {
+    const rest = options.options.map((o) => o.name).filter((name) => ![...POLICY, "load", "nodes"].includes(name));
+    for (const [box, names] of [["policy", POLICY], ["node-edits", ["nodes"]], ["others", rest]])
+      $(box).replaceChildren(...names.map((name) => optionRow(option(name))));
+    $("more").open = rest.some((name) => state.now[name] !== option(name).default);
+  }
+  function slider(id, name, { min, max, step, value, text, move }) {
     const input = el("input", { id, type: "range", min, max, step, value });
-    const output = el("output", { htmlFor: id }, said(value));
-    input.setAttribute("aria-valuetext", said(value));
+    const output = el("output", { htmlFor: id }, text(value));
+    input.setAttribute("aria-valuetext", text(value));
     input.addEventListener("input", () => {
       const v = Number(input.value);
-      output.textContent = said(v);
-      input.setAttribute("aria-valuetext", said(v));
+      output.textContent = text(v);
+      input.setAttribute("aria-valuetext", text(v));
       move(v);
     });
     return [el("label", { htmlFor: id }, name), output, input];
   }
   const percent = (v, of) => (of && v !== of ? ` (${v > of ? "+" : "−"}${Math.abs(Math.round((100 * v) / of - 100))} %)` : "");
   function settle() {
-    for (const rule of RULES) $(`rule-${rule}`).value = state.now[rule];
-    $("load-row").replaceChildren(...slider("load", "Arrivals", {
-      min: 0.5, max: 2, step: 0.05, value: state.now.load, said: (v) => `${v.toFixed(2)} times as fast`,
-      move: (v) => { state.now.load = Math.round(v * 100) / 100; changed(); },
+    for (const o of options.options) {
+      const input = $(`option-${o.name}`);
+      if (o.kind === "flag") input.checked = state.now[o.name] === "true";
+      else if (input) input.value = state.now[o.name];
+    }
+    $("row-load").replaceChildren(...slider("load", "Arrival rate", {
+      min: 0.5, max: 2, step: 0.05, value: Number(state.now.load), text: (v) => `${v.toFixed(2)} × that of the trace`,
+      move: (v) => { state.now.load = String(Math.round(v * 100) / 100); changed(); },
     }));
     if (opened) makeNodes();
     mark();
     downloads();
   }
+  // Edits of nodes, as `fleetlab simulate --nodes` has them: `T4 400, V100 -25%`. A slider writes one such edit.
+  const EDIT = /^(?:(\S.*?)(?:\s+|\s*:\s*|(?=\s*[+-])))?([+-])?\s*(\d+(?:\.\d+)?)\s*(%)?$/;
+  const edits = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+  function nodesOf(group, text) {
+    return edits(text).reduce((n, part) => {
+      const [, name, sign, number, of] = part.match(EDIT) || [];
+      if (number === undefined || (name ? name !== group.name : !of)) return n;
+      return sign ? n + (sign === "+" ? 1 : -1) * (of ? Math.round((n * number) / 100) : Number(number)) : Number(number);
+    }, group.nodes);
+  }
+  function resize(group, count) {
+    const others = edits(state.now.nodes).filter((part) => part.match(EDIT)?.[1] !== group.name);
+    if (count !== nodesOf(group, others.join(","))) others.push(`${group.name} ${count}`);
+    state.now.nodes = others.join(", ");
+    $("option-nodes").value = state.now.nodes;
+    changed();
+  }
   function makeNodes() {
-    $("nodes").replaceChildren(...opened.types.map((t, k) => el("div", { className: "slider", id: `nodes-row-${k}` }, ...slider(`nodes-${k}`, t.gpu_type, {
-      min: 0, max: Math.max(4, 2 * t.nodes), step: 1, value: state.now.nodes[t.gpu_type] ?? t.nodes,
-      said: (v) => `${v.toLocaleString("en")}${percent(v, t.nodes)}`,
-      move: (v) => {
-        if (v === t.nodes) delete state.now.nodes[t.gpu_type]; else state.now.nodes[t.gpu_type] = v;
-        changed();
-      },
+    $("nodes").replaceChildren(...opened.nodes.map((group, k) => el("div", { className: "slider", id: `nodes-row-${k}` }, ...slider(`nodes-${k}`, group.name, {
+      min: 0, max: Math.max(4, 2 * group.nodes), step: 1, value: nodesOf(group, state.now.nodes),
+      text: (v) => `${v.toLocaleString("en")}${percent(v, group.nodes)}`,
+      move: (v) => resize(group, v),
     }))));
   }
+  // The series of a trace that can be used as estimates.
+  function makeEstimates() {
+    const names = [...option("estimate").choices.map((c) => c.name), ...opened.estimates];
+    if (!names.includes(state.now.estimate)) names.push(state.now.estimate);
+    $("option-estimate").replaceChildren(...names.map((name) => el("option", { value: name }, name)));
+  }
   function mark() {
-    for (const rule of RULES) {
-      $(`row-${rule}`).classList.toggle("changed", state.now[rule] !== state.base[rule]);
-      $(`means-${rule}`).textContent = about.rules[rule].find((c) => c.name === state.now[rule])?.meaning || "";
+    for (const o of options.options) {
+      $(`row-${o.name}`)?.classList.toggle("changed", state.now[o.name] !== state.base[o.name]);
+      if (o.kind === "choice") $(`means-${o.name}`).textContent = o.choices.find((c) => c.name === state.now[o.name])?.meaning ?? "";
     }
-    $("row-estimate").classList.toggle("idle", !about.by_estimate.includes(state.now.order));
-    $("load-row").classList.toggle("changed", state.now.load !== state.base.load);
-    (opened ? opened.types : []).forEach((t, k) => $(`nodes-row-${k}`)?.classList.toggle("changed", state.now.nodes[t.gpu_type] !== state.base.nodes[t.gpu_type]));
+    $("row-estimate").classList.toggle("idle", ![state.now.order, state.now.backfill].some((name) => options.uses_estimate.includes(name)));
+    (opened ? opened.nodes : []).forEach((group, k) => $(`nodes-row-${k}`)?.classList.toggle("changed", nodesOf(group, state.now.nodes) !== nodesOf(group, state.base.nodes)));
     $("rebase").disabled = same(state.now, state.base);
     $("reset").disabled = same(state.now, fresh()) && same(state.base, fresh());
     $("keep").disabled = state.kept.length >= KEPT || state.kept.some((s) => same(s, state.now));
     for (const link of document.querySelectorAll("nav a[data-view]"))
       if (link.dataset.view === state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
-  const copied = (s) => ({ ...s, nodes: { ...s.nodes } });
   $("keep").addEventListener("click", () => {
-    state.kept.push(copied(state.now));
+    state.kept.push({ ...state.now });
     table();
     mark();
     history.replaceState(null, "", `?${address(state)}`);
     downloads();
-    say("Kept: it is in the table of kept runs, and in the link.");
+    say("Kept: the run is in the table of kept runs and in the link.");
   });
-  $("rebase").addEventListener("click", () => { state.base = copied(state.now); known.clear(); changed(); fillKept(); });
+  $("rebase").addEventListener("click", () => { state.base = { ...state.now }; known.clear(); changed(); fillKept(); });
   $("reset").addEventListener("click", () => { state.now = fresh(); state.base = fresh(); settle(); changed(); });
   $("cancel").addEventListener("click", () => { wanted = going ? going.link : wanted; shownOperation?.stop(); });
   $("share").addEventListener("click", async () => {
     history.replaceState(null, "", `?${address(state)}`);
-    try { await navigator.clipboard.writeText(location.href); say("The link is copied."); } catch { say("The link is the address of this page."); }
+    try { await navigator.clipboard.writeText(location.href); say("Link copied."); } catch { say("The link is the address of this page."); }
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
 
   // --- the trace ---
   function listed() {
-    const choices = [...about.traces];
+    const choices = [...options.traces];
     if (!choices.some((t) => t.trace === state.trace)) choices.push({ trace: state.trace, title: state.trace.startsWith("upload:") ? "your upload" : state.trace });
     $("trace").replaceChildren(...choices.map((t) => el("option", { value: t.trace }, t.title)));
     $("trace").value = state.trace;
@@ -413,7 +441,7 @@
     history.replaceState(null, "", `?${address(state)}`);
     known.clear();
     opened = null;
-    description = null;
+    described = null;
     listed();
     $("nodes").replaceChildren(el("p", { className: "soft" }, "…"));
     await view();
@@ -421,34 +449,35 @@
   async function open() {
     const operation = new Operation({ kind: "open", trace: state.trace }, progressed);
     busy(operation, "Opening the trace");
-    const found = await operation.over;
-    if (!found) { idle("Cancelled: choose a trace."); return false; }
-    opened = found;
+    const result = await operation.over;
+    if (!result) { idle("Cancelled. Choose a trace."); return false; }
+    opened = result;
+    makeEstimates();
     const of = (metric) => opened.summary.find((e) => e.metric === metric)?.value ?? 0;
     const days = of("submissions span");
-    $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.types.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
-      `${days < 2 ? `${(24 * days).toFixed(1)} hours` : `${days.toFixed(1)} days`}`, opened.source].join(" · ");
+    $("about").textContent = [`${of("jobs").toLocaleString("en")} jobs`, `${opened.nodes.reduce((n, t) => n + t.gpus, 0).toLocaleString("en")} GPUs`,
+      `${days < 2 ? `${(24 * days).toFixed(1)} h` : `${days.toFixed(1)} days`}`, opened.source].join(" · ");
     settle();
     return true;
   }
-  let description = null;
+  let described = null; // the trace whose description is shown
   async function describe() {
-    if (description === state.trace) return idle("");
-    $("described").replaceChildren();
+    if (described === state.trace) return idle("");
+    $("description").replaceChildren();
     const operation = new Operation({ kind: "describe", trace: state.trace }, progressed);
     busy(operation, "Describing the trace");
-    const found = await operation.over;
-    if (!found) return idle("Cancelled.");
-    const part = new DOMParser().parseFromString(found.html, "text/html");
+    const result = await operation.over;
+    if (!result) return idle("Cancelled.");
+    const part = new DOMParser().parseFromString(result.html, "text/html");
     const notes = el("ul", { className: "notes" }, ...opened.notes.map((line) => el("li", {}, line)));
-    $("described").replaceChildren(...[...part.body.childNodes].map((node) => document.adoptNode(node)), el("h2", {}, "Notes"), notes);
-    window.fleetlab.live($("described"));
-    description = state.trace;
+    $("description").replaceChildren(...[...part.body.childNodes].map((node) => document.adoptNode(node)), el("h2", {}, "Notes"), notes);
+    window.fleetlab.live($("description"));
+    described = state.trace;
     return idle("");
   }
   async function view() {
     $("what-if").hidden = state.view !== "what-if";
-    $("described").hidden = state.view !== "trace";
+    $("description").hidden = state.view !== "trace";
     mark();
     try {
       trouble(null);
@@ -474,53 +503,53 @@
     view();
   });
 
-  // --- your own log ---
+  // --- uploads ---
   function formats() {
-    $("format").replaceChildren(...about.formats.map((f) => el("option", { value: f.name }, f.title)));
+    $("format").replaceChildren(...options.formats.map((f) => el("option", { value: f.name }, f.title)));
     $("format").value = "csv";
-    const told = () => {
-      const f = about.formats.find((one) => one.name === $("format").value);
-      $("expects").textContent = `Expects ${f.expects}. At most ${about.limits.upload_bytes / 2 ** 20} MiB.`;
+    const showFormat = () => {
+      const f = options.formats.find((one) => one.name === $("format").value);
+      $("expects").textContent = `Expected: ${f.expects}. At most ${options.limits.upload_bytes / 2 ** 20} MiB.`;
       $("zone-row").hidden = !f.options.includes("zone");
       $("map-row").hidden = !f.options.includes("map");
     };
-    $("format").addEventListener("change", told);
-    told();
+    $("format").addEventListener("change", showFormat);
+    showFormat();
   }
   $("send").addEventListener("click", async () => {
     const chosen = [...$("files").files];
-    if (!chosen.length) return trouble(new Refused({ error: "no file was chosen", hint: "choose one, or several of one log" }));
-    const f = about.formats.find((one) => one.name === $("format").value);
+    if (!chosen.length) return trouble(new Refused({ error: "no file is chosen", hint: "choose the file, or the files, of one log" }));
+    const f = options.formats.find((one) => one.name === $("format").value);
     const pairs = $("map").value.split("\n").filter((line) => line.trim()).map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()]);
     $("send").disabled = true;
     trouble(null);
     try {
       let upload = "";
       for (const file of chosen) {
-        say(`Sending ${file.name}`);
-        const told = await ask(`/api/uploads?${new URLSearchParams({ name: file.name, ...(upload ? { upload } : {}) })}`,
+        say(`Uploading ${file.name}`);
+        const message = await ask(`/api/uploads?${new URLSearchParams({ name: file.name, ...(upload ? { upload } : {}) })}`,
           { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
-        upload = told.upload;
+        upload = message.upload;
       }
       const question = { kind: "read", upload, format: f.name };
       if (f.options.includes("zone") && $("zone").value.trim()) question.zone = $("zone").value.trim();
       if (f.options.includes("map") && pairs.length) question.map = Object.fromEntries(pairs);
       const operation = new Operation(question, progressed);
       busy(operation, "Reading");
-      const found = await operation.over;
-      if (!found) { idle("Cancelled; nothing was kept."); return undefined; }
+      const result = await operation.over;
+      if (!result) { idle("Cancelled; the upload is deleted."); return undefined; }
       $("sending").open = false;
-      about.traces.push({ trace: found.trace, title: `${chosen[0].name.slice(0, 40)}, ${found.jobs.toLocaleString("en")} jobs` });
-      await take(found.trace);
+      options.traces.push({ trace: result.trace, title: `${chosen[0].name.slice(0, 40)}, ${result.jobs.toLocaleString("en")} jobs` });
+      await take(result.trace);
     } catch (error) { trouble(error); } finally { $("send").disabled = false; }
     return undefined;
   });
 
   (async () => {
     try {
-      about = await ask("/api/about");
+      options = await ask("/api/options");
       state = fromAddress();
-      makeRules();
+      makeOptions();
       formats();
       listed();
       settle();

@@ -1,7 +1,7 @@
-"""A few processes that work for everybody: a bounded queue, each visitor in turn, and nobody works for nobody.
+"""A few processes that work for all visitors: a bounded queue, served round-robin by visitor.
 
-The same question asked twice is worked on once. When the last of those who wait for an answer goes away, the work is
-taken out of the queue, or its process leaves it; one that does not is ended, and another started.
+The same request by two visitors is worked on once. When nobody waits for an answer any more, its request leaves the
+queue, or its process is told to stop; one that does not stop is killed and replaced.
 """
 
 from __future__ import annotations
@@ -17,109 +17,109 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetlab.core import FleetlabError
-from fleetlab.web.errors import Busy
+from fleetlab.web.errors import TooManyRequests
 
 LINE = 256 << 20  # bytes of an answer
-MOST = 128  # in the queue
+MOST = 128  # requests in the queue
 EACH = 16  # of one visitor
-KEPT = 96 << 20  # bytes of answers that are kept
-PATIENCE = 3.0  # s for which work goes on that was overtaken: most of it is done by then, and is kept
-GRACE = 0.5  # s for a process to stop by itself, with all that it has opened: a new one takes seconds to start
+KEPT = 96 << 20  # bytes of answers in memory
+PATIENCE = 3.0  # s for which replaced work goes on: most of it is done by then, and is kept
+GRACE = 0.5  # s for a process to stop by itself, with its traces open: a new one takes seconds to start
 
-Tell = Callable[[dict[str, Any] | None], None]
-
-
-class Withdrawn(Exception):
-    """Nobody waits for it any more."""
+Listener = Callable[[dict[str, Any] | None], None]
 
 
-class _Gone(Exception):
+class RequestCancelled(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class _ProcessEnded(Exception):
     """The process has ended."""
 
 
 @dataclass(eq=False)
-class Work:
-    """One question, and those who wait for its answer."""
+class PendingRequest:
+    """One request, and the listeners that wait for its answer."""
 
     key: str
     request: Mapping[str, Any]
     visitor: str
     limit: float
     kind: str  # of the process that it needs
-    keep: bool  # the answer, for whoever asks again
+    keep: bool  # the answer, for the same request again
     done: asyncio.Future[dict[str, Any]]
-    tells: list[Tell] = field(default_factory=list)
-    worker: Worker | None = None
+    listeners: list[Listener] = field(default_factory=list)
+    worker: WorkerProcess | None = None
 
-    def tell(self, progress: dict[str, Any] | None) -> None:
-        """Pass on how far it is."""
-        for tell in self.tells:
-            tell(progress)
+    def notify(self, progress: dict[str, Any] | None) -> None:
+        """Pass on a progress message."""
+        for listener in self.listeners:
+            listener(progress)
 
 
-class Worker:
+class WorkerProcess:
     """One process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.size = 0  # bytes of its last answer
-        self.turn = 0  # counts questions
+        self.turn = 0  # counts requests
         self._busy = False
 
     @classmethod
-    async def start(cls, kind: str) -> Worker:
+    async def start(cls, kind: str) -> WorkerProcess:
         """Start one; it is ready once `ready` has returned."""
         path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "fleetlab.web.worker", kind,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE,
-            env=os.environ | path, start_new_session=True,  # Ctrl-C is for the page, which ends them
+            env=os.environ | path, start_new_session=True,  # Ctrl-C is for the server, which ends them
         )  # fmt: skip
         return cls(process)
 
     async def ready(self) -> None:
-        """Until it takes requests."""
-        await self._line()
+        """Wait until it takes requests."""
+        await self._receive()
 
-    async def ask(self, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-        """One request, one answer, and words on progress before it."""
+    async def request(self, request: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
+        """Send one request; pass on its progress messages and return its answer."""
         self.turn += 1
         self._busy = True
-        await self._say({**request, "turn": self.turn})
+        await self._send({**request, "turn": self.turn})
         while True:
-            said = await self._line()
-            if "what" not in said:
+            message = await self._receive()
+            if "what" not in message:
                 self._busy = False
-                return said
-            tell(said)
+                return message
+            listener(message)
 
-    async def _say(self, said: Mapping[str, Any]) -> None:
+    async def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(said).encode() + b"\n")
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
             await self._process.stdin.drain()
         except OSError:
-            raise _Gone from None
+            raise _ProcessEnded from None
 
-    async def _line(self) -> dict[str, Any]:
+    async def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         try:
             line = await self._process.stdout.readline()
         except ValueError:
-            raise _Gone from None
+            raise _ProcessEnded from None
         if not line.endswith(b"\n"):
-            raise _Gone
+            raise _ProcessEnded
         self.size = len(line)
         return json.loads(line)  # type: ignore[no-any-return]
 
     async def end(self) -> None:
-        """At once."""
+        """Kill it."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
     def stop(self) -> None:
-        """Ask it to leave the question it works on; if it does not come up for air soon, it is ended."""
+        """Ask it to stop the current request; kill it if it does not do so soon."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"stop": self.turn}).encode() + b"\n")
         asyncio.get_running_loop().call_later(GRACE, self._kill_if_at, self.turn)
@@ -130,13 +130,13 @@ class Worker:
                 self._process.kill()
 
 
-class Pool:
-    """Processes, the queue before them, and the answers that were given."""
+class WorkerPool:
+    """The processes, their queue, and the answers in memory."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._queues: OrderedDict[str, deque[Work]] = OrderedDict()  # by visitor; whose turn is next comes first
-        self._going: dict[str, Work] = {}
+        self._queues: OrderedDict[str, deque[PendingRequest]] = OrderedDict()  # by visitor; the next one comes first
+        self._pending: dict[str, PendingRequest] = {}
         self._answers: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
         self._wake = asyncio.Event()
         self._slots: list[asyncio.Task[None]] = []
@@ -151,127 +151,126 @@ class Pool:
         for slot in self._slots:
             slot.cancel()
         await asyncio.gather(*self._slots, return_exceptions=True)
-        for work in list(self._going.values()):
-            _settle(work, Withdrawn("the page is closed"))
+        for pending in list(self._pending.values()):
+            _settle(pending, RequestCancelled("the server is shutting down"))
 
-    # -- asking -----------------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
 
     def kept(self, key: str) -> dict[str, Any] | None:
-        """An answer that was given before."""
+        """Return an answer that is in memory."""
         if key not in self._answers:
             return None
         self._answers.move_to_end(key)
         return self._answers[key][1]
 
     def ahead(self, key: str) -> int:
-        """How much stands in the queue before this."""
-        work = self._going.get(key)
-        if work is None or work.worker is not None or not any(work in q for q in self._queues.values()):
+        """Return how many requests will be served before this one."""
+        pending = self._pending.get(key)
+        if pending is None or pending.worker is not None or not any(pending in q for q in self._queues.values()):
             return 0
-        mine = self._queues[work.visitor].index(work)
-        return sum(min(len(q), mine + 1) for name, q in self._queues.items() if name != work.visitor) + mine
+        mine = self._queues[pending.visitor].index(pending)
+        return sum(min(len(q), mine + 1) for name, q in self._queues.items() if name != pending.visitor) + mine
 
-    async def ask(
+    async def request(
         self,
         key: str,
         request: Mapping[str, Any],
         *,
         visitor: str,
         limit: float,
-        tell: Tell,
+        listener: Listener,
         kind: str = "run",
         keep: bool = True,
         patience: Callable[[], float] = lambda: 0.0,
     ) -> dict[str, Any]:
-        """The answer, from what is kept or from a process; raises what the user can mend as an error of the house.
+        """Return the answer, from memory or from a process; what the user can fix is raised as a `FleetlabError`.
 
-        Whoever no longer wants it cancels the call. If nobody else wants it either, its process is ended, after some
-        `patience`.
+        To stop waiting, cancel the call. If nobody else waits for the answer, its process stops after `patience` s.
         """
-        if keep and (found := self.kept(key)) is not None:
-            return found
-        work = self._going.get(key)
-        if work is None:
-            self._refuse_too_much(visitor)
+        if keep and (answer := self.kept(key)) is not None:
+            return answer
+        pending = self._pending.get(key)
+        if pending is None:
+            self._refuse_too_many(visitor)
             done = asyncio.get_running_loop().create_future()
-            done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to ask
-            work = Work(key, request, visitor, limit, kind, keep, done)
-            self._going[key] = work
-            self._queues.setdefault(visitor, deque()).append(work)
+            done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to wait
+            pending = PendingRequest(key, request, visitor, limit, kind, keep, done)
+            self._pending[key] = pending
+            self._queues.setdefault(visitor, deque()).append(pending)
             self._wake.set()
-        work.tells.append(tell)
+        pending.listeners.append(listener)
         try:
-            return await asyncio.shield(work.done)
+            return await asyncio.shield(pending.done)
         finally:
-            work.tells.remove(tell)
-            if not work.tells and not work.done.done():
-                self._leave(work, patience())
+            pending.listeners.remove(listener)
+            if not pending.listeners and not pending.done.done():
+                self._abandon(pending, patience())
 
-    def _refuse_too_much(self, visitor: str) -> None:
-        own, whole = sum(work.visitor == visitor for work in self._going.values()), len(self._going)
-        if whole >= MOST or own >= EACH:
-            msg = f"too much is asked for at once: {own if own >= EACH else whole} questions wait"
-            raise Busy(msg, hint="wait until some are answered")
+    def _refuse_too_many(self, visitor: str) -> None:
+        own, total = sum(pending.visitor == visitor for pending in self._pending.values()), len(self._pending)
+        if total >= MOST or own >= EACH:
+            msg = f"too many requests at once: {own if own >= EACH else total} are waiting"
+            raise TooManyRequests(msg, hint="wait until some are answered")
 
-    def _leave(self, work: Work, patience: float) -> None:
-        """Nobody waits for it: out of the queue, or, after some patience, out of its process."""
-        queue = self._queues.get(work.visitor, deque())
-        if work in queue:
-            queue.remove(work)
-            self._withdraw(work)
+    def _abandon(self, pending: PendingRequest, patience: float) -> None:
+        """Take a request that nobody waits for out of the queue or, after some patience, out of its process."""
+        queue = self._queues.get(pending.visitor, deque())
+        if pending in queue:
+            queue.remove(pending)
+            self._cancel(pending)
         elif patience:
-            asyncio.get_running_loop().call_later(patience, self._withdraw_unless_wanted, work)
+            asyncio.get_running_loop().call_later(patience, self._cancel_unless_wanted, pending)
         else:
-            self._withdraw(work)
+            self._cancel(pending)
 
-    def _withdraw_unless_wanted(self, work: Work) -> None:
-        if not work.tells and not work.done.done():
-            self._withdraw(work)
+    def _cancel_unless_wanted(self, pending: PendingRequest) -> None:
+        if not pending.listeners and not pending.done.done():
+            self._cancel(pending)
 
-    def _withdraw(self, work: Work) -> None:
-        if self._going.get(work.key) is work:
-            del self._going[work.key]
-        _settle(work, Withdrawn())
-        if work.worker is not None:
-            work.worker.stop()
+    def _cancel(self, pending: PendingRequest) -> None:
+        if self._pending.get(pending.key) is pending:
+            del self._pending[pending.key]
+        _settle(pending, RequestCancelled())
+        if pending.worker is not None:
+            pending.worker.stop()
 
-    def _keep(self, key: str, found: dict[str, Any], size: int) -> None:
-        self._answers[key] = (size, found)
+    def _keep(self, key: str, answer: dict[str, Any], size: int) -> None:
+        self._answers[key] = (size, answer)
         while len(self._answers) > 1 and sum(size for size, _ in self._answers.values()) > KEPT:
             self._answers.popitem(last=False)
 
-    # -- working ----------------------------------------------------------------------------------------------------
+    # -- processes --------------------------------------------------------------------------------------------------
 
     async def _slot(self, number: int) -> None:
-        """One process after the other, one question after the other."""
+        """Serve one request after the other, and replace the process when it ends."""
         if number:
             await self._started.wait()
-        worker: Worker | None = None
+        worker: WorkerProcess | None = None
         try:
-            worker = await self._ready()
+            worker = await self._new_worker()
             self._started.set()
             while True:
-                work = await self._next()
-                if not await self._do(work, worker):
+                pending = await self._next()
+                if not await self._serve(pending, worker):
                     await worker.end()
-                    worker = await self._ready()
+                    worker = await self._new_worker()
         finally:
             if worker is not None:
                 await worker.end()
 
-    async def _ready(self) -> Worker:
-        worker = await Worker.start("run")
+    async def _new_worker(self) -> WorkerProcess:
+        worker = await WorkerProcess.start("run")
         try:
             await worker.ready()
-        except _Gone:
-            pass  # the first question finds out
+        except _ProcessEnded:
+            pass  # the first request reports it
         except BaseException:
             await worker.end()
             raise
         return worker
 
-    async def _next(self) -> Work:
-        """The first of the visitor whose turn it is; then he goes to the end of the line."""
+    async def _next(self) -> PendingRequest:
+        """Return the first request of the visitor whose turn it is; that visitor is last then."""
         while not any(self._queues.values()):
             self._wake.clear()
             await self._wake.wait()
@@ -281,55 +280,57 @@ class Pool:
         self._queues.move_to_end(visitor)
         return queue.popleft()
 
-    async def _do(self, work: Work, worker: Worker) -> bool:
-        """Answer it; is the process still good?"""
-        if work.kind == "run":
-            return await self._asked(work, worker)
-        # A stranger's file is read in a process of its own, which ends after it.
-        own = await Worker.start(work.kind)
+    async def _serve(self, pending: PendingRequest, worker: WorkerProcess) -> bool:
+        """Answer a request; return whether the process can take another one."""
+        if pending.kind == "run":
+            return await self._answer(pending, worker)
+        # An uploaded file is read by a process of its own, which ends after it.
+        own = await WorkerProcess.start(pending.kind)
         try:
-            await self._asked(work, own, starts=True)
+            await self._answer(pending, own, starting=True)
         finally:
             await own.end()
         return True
 
-    async def _asked(self, work: Work, worker: Worker, *, starts: bool = False) -> bool:
-        work.worker = worker
+    async def _answer(self, pending: PendingRequest, worker: WorkerProcess, *, starting: bool = False) -> bool:
+        pending.worker = worker
         try:
-            async with asyncio.timeout(work.limit):
-                if starts:
+            async with asyncio.timeout(pending.limit):
+                if starting:
                     await worker.ready()
-                work.tell({"what": "started", "done": 0, "share": None})
-                said = await worker.ask(work.request, work.tell)
+                pending.notify({"what": "started", "count": 0, "fraction": None})
+                message = await worker.request(pending.request, pending.notify)
         except TimeoutError:
-            msg = f"this took more than {work.limit:g} s and was stopped"
-            self._answered(work, FleetlabError(msg, hint="a smaller trace, or `--limit` when the page is started"))
+            msg = f"the computation took more than {pending.limit:g} s and was stopped"
+            self._finish(pending, FleetlabError(msg, hint="a smaller trace; or `fleetlab web --limit SECONDS`"))
             return False
-        except _Gone:
-            msg = "the process that worked on this has ended: it may have needed more memory than it may have"
-            self._answered(work, FleetlabError(msg, hint="a smaller trace"))
+        except _ProcessEnded:
+            msg = "the process that worked on this has ended: it may have run out of memory"
+            self._finish(pending, FleetlabError(msg, hint="a smaller trace"))
             return False
         except asyncio.CancelledError:
-            self._answered(work, Withdrawn())
+            self._finish(pending, RequestCancelled())
             raise
-        if "stopped" in said:
-            self._answered(work, Withdrawn())
+        if "cancelled" in message:
+            self._finish(pending, RequestCancelled())
+        elif "answer" in message:
+            self._finish(pending, message["answer"])
         else:
-            self._answered(work, said["found"] if "found" in said else FleetlabError(said["error"], hint=said["hint"]))
+            self._finish(pending, FleetlabError(message["error"], hint=message["hint"]))
         return True
 
-    def _answered(self, work: Work, found: dict[str, Any] | Exception) -> None:
-        if self._going.get(work.key) is work:
-            del self._going[work.key]
-        if work.keep and isinstance(found, dict):
-            self._keep(work.key, found, work.worker.size if work.worker is not None else 0)
-        _settle(work, found)
+    def _finish(self, pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
+        if self._pending.get(pending.key) is pending:
+            del self._pending[pending.key]
+        if pending.keep and isinstance(answer, dict):
+            self._keep(pending.key, answer, pending.worker.size if pending.worker is not None else 0)
+        _settle(pending, answer)
 
 
-def _settle(work: Work, found: dict[str, Any] | Exception) -> None:
-    if work.done.done():
+def _settle(pending: PendingRequest, answer: dict[str, Any] | Exception) -> None:
+    if pending.done.done():
         return
-    if isinstance(found, Exception):
-        work.done.set_exception(found)
+    if isinstance(answer, Exception):
+        pending.done.set_exception(answer)
     else:
-        work.done.set_result(found)
+        pending.done.set_result(answer)

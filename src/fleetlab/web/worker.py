@@ -1,7 +1,7 @@
-"""A process that does the heavy work for the page: one request a line comes in, words on progress and an answer go out.
+"""A process of the page that does the work: requests come in, progress messages and answers go out, one per line.
 
-It keeps the traces it has opened, so that the next question about them is answered at once. The page ends it when a
-question is withdrawn, takes too long or too much memory, and starts another.
+It keeps the traces that it has opened, so that the next request about them is quick. The server ends it when a request
+is cancelled, takes too long or too much memory, and starts another.
 """
 
 from __future__ import annotations
@@ -20,143 +20,156 @@ from typing import Any, TextIO
 
 from fleetlab.core import FleetlabError
 
-HELD = 2  # traces in memory
-OFTEN = 0.1  # s between two words on progress
+KEPT = 2  # traces in memory
+INTERVAL = 0.1  # s between two progress messages
 GIB = 1 << 30
-MEMORY = 12 * GIB  # of a worker
-MEMORY_TO_READ = 4 * GIB  # of one that reads a stranger's file
-DISK_TO_READ = 2 * GIB  # of any file that it writes
-JOBS = 2_000_000  # of a log that is taken in
+MEMORY = 12 * GIB  # of a process
+READ_MEMORY = 4 * GIB  # of one that reads an upload
+READ_DISK = 2 * GIB  # of any file that it writes
+JOBS = 2_000_000  # of an uploaded log
 POINTS = 30_000  # of all figures of a description
 
-_opened: OrderedDict[str, Any] = OrderedDict()
+_traces: OrderedDict[str, Any] = OrderedDict()
 
 
-class Stopped(Exception):
+class WorkCancelled(Exception):
     """Nobody waits for the answer any more."""
 
 
-class Door:
-    """Where answers go; progress is not told more often than anybody can see."""
+class Channel:
+    """The way to the server."""
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._last = out, 0.0
-        self.turn, self.unwanted = 0, -1  # the question that is worked on, and the last that was withdrawn
+        self.turn, self.cancelled = 0, -1  # the number of the current request, and of the last that was cancelled
 
-    def tell(self, what: str, done: int, share: float | None) -> None:
-        """How far it is; here work ends that is not wanted any more."""
-        if self.unwanted == self.turn:
-            raise Stopped
-        if time.monotonic() - self._last > OFTEN:
+    def progress(self, what: str, count: int, fraction: float | None) -> None:
+        """Send a progress message, but not too many; end work that was cancelled."""
+        if self.cancelled == self.turn:
+            raise WorkCancelled
+        if time.monotonic() - self._last > INTERVAL:
             self._last = time.monotonic()
-            self.put({"what": what, "done": done, "share": share})
+            self.send({"what": what, "count": count, "fraction": fraction})
 
-    def put(self, message: Mapping[str, Any]) -> None:
-        """One line."""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one line."""
         line = json.dumps(message, ensure_ascii=True, allow_nan=False)
         try:
             self._out.write(line + "\n")
             self._out.flush()
         except BrokenPipeError:
-            os._exit(0)  # the page is gone
+            os._exit(0)  # the server has ended
 
 
-def open_(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """What is in a trace: enough for the controls of the page."""
-    from fleetlab.web.world import by_type, cluster_of
+def open_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Return the contents of a trace: what the controls of the page need."""
+    from fleetlab.web.assumed_cluster import cluster_of, node_groups
 
-    trace = _trace(request, door)
-    cluster, said = cluster_of(trace)
-    summary = [e._asdict() for e in trace.summary()]
-    notes = [*([said] if said else []), *trace.notes, *trace.workload.notes]
-    return {"summary": summary, "types": by_type(cluster).to_dicts(), "notes": notes, "source": trace.workload.source}
+    trace = _trace(request, channel)
+    cluster, note = cluster_of(trace)
+    columns = {trace.workload.frame.columns[0], "seconds"}
+    estimates = [name for name, table in trace.series.items() if columns <= set(table.collect_schema().names())]
+    return {
+        "summary": [e._asdict() for e in trace.summary()],
+        "nodes": node_groups(cluster),
+        "estimates": estimates,
+        "notes": [*([note] if note else []), *trace.notes, *trace.workload.notes],
+        "source": trace.workload.source,
+    }
 
 
-def describe(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """The trace as the papers describe theirs, ready to be shown, and as JSON."""
+def describe_trace(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Describe a trace, as HTML and as JSON."""
     from fleetlab.core import as_json
-    from fleetlab.describe import describe as profile
-    from fleetlab.web.fragments import described
+    from fleetlab.describe import describe
+    from fleetlab.web.figures import description_html
 
-    found = profile(_trace(request, door), progress=door.tell)
-    door.tell("drawing", 0, None)
-    return {"html": described(found, most=POINTS), "result": json.loads(as_json(found))}
+    result = describe(_trace(request, channel), progress=channel.progress)
+    channel.progress("drawing", 0, None)
+    return {"html": description_html(result, most=POINTS), "result": json.loads(as_json(result))}
 
 
-def run(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """Play a scenario."""
-    from fleetlab.web.outcome import played
-    from fleetlab.web.scenario import Link
+def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Simulate a scenario."""
+    from fleetlab.web.assumed_cluster import cluster_of
+    from fleetlab.web.link import read_scenario
+    from fleetlab.web.runs import run_scenario
 
-    trace = _trace(request, door)
-    door.tell("simulating", len(trace.workload), None)
-    began, spent = time.perf_counter(), time.process_time()
+    trace = _trace(request, channel)
+    cluster = None if trace.cluster is not None else cluster_of(trace)[0]
+    scenario = read_scenario(request["query"], request["name"]).bind(trace, cluster)
+    channel.progress("simulating", len(trace.workload), None)
+    began, cpu = time.perf_counter(), time.process_time()
 
-    def timed(found: dict[str, Any]) -> dict[str, Any]:
-        return found | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - spent}
+    def timed(outcome: dict[str, Any]) -> dict[str, Any]:
+        return outcome | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
 
-    answered: list[float] = []  # when the numbers were there
+    answered: list[float] = []  # seconds until the numbers were known
 
-    def early(found: dict[str, Any]) -> None:
-        numbers = timed(found)
+    def early(outcome: dict[str, Any]) -> None:
+        numbers = timed(outcome)
         answered.append(numbers["seconds"])
-        door.put({"what": "drawing", "done": len(trace.workload), "share": None, "numbers": numbers})
+        channel.send({"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": numbers})
 
-    now = Link.of(request["query"]).now
-    found = timed(played(trace, now, early, first=request.get("first"), tell=door.tell))
-    return found | {"answered": answered[0] if answered else found["seconds"]}
+    outcome = timed(run_scenario(scenario, early, first=request.get("first"), progress=channel.progress))
+    return outcome | {"answered": answered[0] if answered else outcome["seconds"]}
 
 
-def report(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """Results as one page that can be mailed."""
-    from fleetlab.core import SavedResult
+def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Return results as one HTML file; the comparison with the baseline comes first."""
+    from fleetlab.core import Result, SavedResult
     from fleetlab.report import report as write
+    from fleetlab.web.comparison import as_result
 
-    door.tell("writing the report", 0, None)
+    channel.progress("writing the report", 0, None)
+    results: dict[str, Result] = {label: SavedResult.from_json(r) for label, r in request["results"].items()}
+    if request["comparison"]:
+        last = list(results.values())[1]
+        results = {"scenario and baseline": as_result(request["comparison"], last.provenance)} | results
     with tempfile.TemporaryDirectory(prefix="fleetlab-") as folder:
-        results = {label: SavedResult.from_json(about) for label, about in request["results"].items()}
         return {"html": write(results, Path(folder) / "report.html", title=request["title"]).read_text("utf-8")}
 
 
-def read(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """A stranger's log, read into a trace beside it; only ever asked of a process that ends after it."""
+def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Read an uploaded log into a trace; only in a process that ends after it."""
     from fleetlab.core import TraceError
     from fleetlab.traces import read as read_log
 
-    tempfile.tempdir = request["scratch"]  # goes with the upload, however this ends
-    trace = read_log(request["path"], request["format"], map=request["map"], zone=request["zone"], progress=door.tell)
+    tempfile.tempdir = request["scratch"]  # deleted with the upload, however this ends
+    settings = {"map": request["map"], "zone": request["zone"]}
+    trace = read_log(request["path"], request["format"], **settings, progress=channel.progress)
     if len(trace.workload) > JOBS:
         msg = f"a log on this page has at most {JOBS:,} jobs, not {len(trace.workload):,}"
-        raise TraceError(msg, hint="read it with `fleetlab read` and give its folder by --traces")
+        raise TraceError(msg, hint="read it with `fleetlab read`, and start the page with --traces FOLDER")
     trace.save(request["out"])
     return {"jobs": len(trace.workload), "rejects": trace.rejects.height}
 
 
-VERBS: dict[str, Callable[[Mapping[str, Any], Door], dict[str, Any]]] = {
-    "open": open_,
-    "describe": describe,
+VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {
+    "open": open_trace,
+    "describe": describe_trace,
     "run": run,
     "report": report,
     "read": read,
 }
 
 
-def _trace(request: Mapping[str, Any], door: Door) -> Any:  # noqa: ANN401
-    """The trace that is meant; the name it is kept under changes when the trace does."""
-    from fleetlab.traces.builtin import open_trace
+def _trace(request: Mapping[str, Any], channel: Channel) -> Any:  # noqa: ANN401
+    """Return the trace of a request, from memory if it has not changed since."""
+    from fleetlab.core.scenario import open_trace as open_by_name
 
-    name = request["trace"]
-    if name in _opened:
-        _opened.move_to_end(name)
+    key = request["trace"]
+    if key in _traces:
+        _traces.move_to_end(key)
     else:
-        while len(_opened) >= HELD:
-            _opened.popitem(last=False)
-        _opened[name] = open_trace(request["where"], progress=door.tell)
-    return _opened[name]
+        while len(_traces) >= KEPT:
+            _traces.popitem(last=False)
+        _traces[key] = open_by_name(request["where"], channel.progress)
+    return _traces[key]
 
 
-def _warm() -> None:
-    """Load what is compiled, or compile it once, before somebody waits for it."""
+def _warm_up() -> None:
+    """Load compiled code, or compile it once, before anybody waits for it."""
     import polars as pl
 
     from fleetlab.core import Cluster, Workload
@@ -166,67 +179,67 @@ def _warm() -> None:
     simulate(two, Cluster.uniform(1, 1)).tables()
 
 
-def _limited(kind: str) -> None:
-    """What a process may take: a file that unpacks to a mountain must not bury the machine."""
+def limit_resources(kind: str) -> None:
+    """Limit the memory of this process, and the size of files that a reader writes."""
     reads = kind == "read"
-    limits = {resource.RLIMIT_DATA: MEMORY_TO_READ if reads else MEMORY, resource.RLIMIT_CORE: 0}
+    limits = {resource.RLIMIT_DATA: READ_MEMORY if reads else MEMORY, resource.RLIMIT_CORE: 0}
     if reads:
-        limits[resource.RLIMIT_FSIZE] = DISK_TO_READ
+        limits[resource.RLIMIT_FSIZE] = READ_DISK
     for what, most in limits.items():
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _answer(request: Mapping[str, Any], door: Door) -> dict[str, Any]:
-    """Whatever happens, an answer: what the user can mend in words, all else as an accident of ours."""
+def _answer(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    """Return an answer whatever happens: an error that the user can fix with its hint, all others as internal."""
     try:
-        return {"found": VERBS[request["do"]](request, door)}
-    except Stopped:
-        return {"stopped": True}
+        return {"answer": VERBS[request["verb"]](request, channel)}
+    except WorkCancelled:
+        return {"cancelled": True}
     except FleetlabError as e:
         return {"error": str(e), "hint": e.hint}
     except MemoryError:
-        return {"error": "not enough memory for this", "hint": "a smaller trace"}
+        return {"error": "not enough memory", "hint": "a smaller trace"}
     except OSError as e:
-        return {"error": f"the system refused: {e.strerror or type(e).__name__}", "hint": "is the disk full?"}
+        return {"error": f"the operating system refused: {e.strerror or type(e).__name__}", "hint": "is the disk full?"}
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as e:  # the frame library panics with one that is no Exception
+    except BaseException as e:  # polars panics with one that is no Exception
         import traceback
 
         traceback.print_exc()
-        return {"error": f"something broke here: {type(e).__name__}", "hint": "the terminal of the page says more"}
+        return {"error": f"internal error: {type(e).__name__}", "hint": "the terminal of `fleetlab web` says more"}
 
 
 def main(kind: str) -> None:
-    """Answer one line after the other, until there are no more."""
-    _limited(kind)
-    # Whatever a library prints must not come between the answers.
-    door = Door(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    """Answer one request after the other, until the server ends."""
+    limit_resources(kind)
+    # What a library prints must not come between the answers.
+    channel = Channel(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
     if kind != "read":
-        _warm()
-    door.put({"ready": True})
-    requests = _requests(door)
+        _warm_up()
+    channel.send({"ready": True})
+    next_request = _requests(channel)
     while True:
-        request = requests()
-        door.turn = request.get("turn", 0)
-        door.put(_answer(request, door))
+        request = next_request()
+        channel.turn = request.get("turn", 0)
+        channel.send(_answer(request, channel))
 
 
-def _requests(door: Door) -> Callable[[], dict[str, Any]]:
-    """What is asked for; when nobody is there to ask, the process ends, in the middle of work too."""
+def _requests(channel: Channel) -> Callable[[], dict[str, Any]]:
+    """Return a function that waits for the next request; when the server ends, so does this process."""
     from queue import SimpleQueue
 
     queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def listen() -> None:
         for line in sys.stdin:
-            said = json.loads(line)
-            if "stop" in said:
-                door.unwanted = said["stop"]
+            message = json.loads(line)
+            if "stop" in message:
+                channel.cancelled = message["stop"]
             else:
-                queue.put(said)
+                queue.put(message)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-import fleetlab
-from fleetlab import Cluster, Provenance, Trace, Workload
+from fleetlab import Cluster, Provenance, Study, Trace, Workload
 
 SERVERS = 4
 
@@ -24,10 +23,10 @@ def queue(jobs, *, load=0.5, seed=0):
     return Workload.of(pl.DataFrame(frame), source="a queue")
 
 
-def saved(folder, jobs, **told):
+def saved(folder, jobs, **options):
     """That queue as a saved trace with its cluster."""
     cluster = Cluster.uniform(1, SERVERS)
-    Trace(queue(jobs, **told), Provenance("made", "a queue"), cluster=cluster).save(folder)
+    Trace(queue(jobs, **options), Provenance("made", "a queue"), cluster=cluster).save(folder)
     return folder
 
 
@@ -38,11 +37,10 @@ def trace(tmp_path):
 
 @pytest.fixture
 def study(trace):
-    """How to make a study over the trace: `study(loads=[1.0], …)`."""
+    """How to make a study over the trace: `study(load=[1.0], …)`."""
 
     def made(**words):
-        usual = {"traces": ["trace"], "simulate": {"order": ["fifo", "sjf"]}, "seeds": 3}
-        return fleetlab.Study.of(usual | words, folder=trace.parent)
+        return Study.of_words({"trace": "trace", "order": ["fifo", "sjf"], "seeds": 3} | words, folder=trace.parent)
 
     return made
 
@@ -59,8 +57,8 @@ def records(store):
     return {record["key"]: record["digest"] for record in found}
 
 
-def started(*words, **told):
+def started(*words, **options):
     """A command in a process of its own."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "fleetlab.cli", *map(str, words)], env=env, **(pipes | told))
+    return subprocess.Popen([sys.executable, "-m", "fleetlab.cli", *map(str, words)], env=env, **(pipes | options))

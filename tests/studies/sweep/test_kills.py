@@ -12,11 +12,9 @@ import fleetlab
 from .conftest import records, saved, started, written
 
 STUDY = """
-traces = ["trace"]
-loads = [1.0, 1.5]
+trace = "trace"
+load = [1.0, 1.5]
 seeds = 8
-
-[simulate]
 order = ["fifo", "sjf", "smallest"]
 backfill = ["greedy", "easy"]
 """
@@ -42,18 +40,18 @@ def until(store, count, process):
 
 
 def workers(pid):
-    with open(f"/proc/{pid}/job/{pid}/children") as f:  # noqa: PTH123
+    with open(f"/proc/{pid}/task/{pid}/children") as f:  # noqa: PTH123
         return [int(word) for word in f.read().split()]
 
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_results(undisturbed, tmp_path):
     path, wanted = undisturbed
-    lots, store = random.Random(3), tmp_path / "runs"
+    rng, store = random.Random(3), tmp_path / "runs"
     for _ in range(4):
         sweep = started("sweep", path, "--store", store, "--workers", 2)
-        until(store, min(len(records(store)) + lots.randrange(1, 20), CELLS - 2), sweep)
-        time.sleep(lots.random() * 0.05)
+        until(store, min(len(records(store)) + rng.randrange(1, 20), CELLS - 2), sweep)
+        time.sleep(rng.random() * 0.05)
         left = workers(sweep.pid)
         sweep.kill()
         sweep.communicate()
@@ -93,11 +91,11 @@ def test_two_sweeps_over_one_store_share_the_work(undisturbed, tmp_path):
     told = [
         fleetlab.SavedResult.from_json(__import__("json").loads(sweep.communicate(timeout=120)[0])) for sweep in both
     ]
-    played = [{e.metric: e.value for e in one.summary()}["cells played now"] for one in told]
+    played = [{e.metric: e.value for e in one.summary()}["cells run now"] for one in told]
     assert sum(played) == CELLS
     assert min(played) > 0
     assert records(tmp_path / "runs") == wanted
-    assert told[0].tables()["cases"].equals(told[1].tables()["cases"])
+    assert told[0].tables()["scenarios"].equals(told[1].tables()["scenarios"])
 
 
 def test_a_full_disk_ends_the_sweep_and_the_next_one_goes_on(undisturbed, tmp_path):
@@ -109,8 +107,10 @@ def test_a_full_disk_ends_the_sweep_and_the_next_one_goes_on(undisturbed, tmp_pa
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    fleetlab.sweep(fleetlab.Study.of({"traces": ["trace"], "seeds": [0]}, folder=path.parent), store=store, workers=1)
-    (store / "catalogue.sqlite").unlink()
+    fleetlab.sweep(
+        fleetlab.Study.of_words({"trace": "trace", "seeds": [0]}, folder=path.parent), store=store, workers=1
+    )
+    (store / "catalog.sqlite").unlink()
     kept = records(store)
     sweep = started("sweep", path, "--store", store, "--workers", 1, preexec_fn=small_files)
     _, said = sweep.communicate(timeout=60)

@@ -20,11 +20,9 @@ pytestmark = [
 ]
 
 STUDY = """
-traces = ["trace"]
-loads = [1.0, 1.5]
+trace = "trace"
+load = [1.0, 1.5]
 seeds = 12
-
-[simulate]
 order = ["fifo", "sjf", "our_order:mine"]
 """
 OWN = "from fleetlab import order\n\n\n@order\ndef mine(s, job, now):\n    return -s.submit[job]\n"
@@ -82,7 +80,7 @@ def test_a_lost_node_loses_no_cell_and_the_numbers_are_the_same(study, cluster, 
     far, near = json.loads(said), fleetlab.sweep(study, store=tmp_path / "local")
     assert records(store) == records(tmp_path / "local")
     assert len(records(store)) == 72
-    assert far["tables"]["cases"] == near.tables()["cases"].to_dicts()
+    assert far["tables"]["scenarios"] == near.tables()["scenarios"].to_dicts()
     assert fleetlab.runs(store).cells["engine"].unique().to_list() == ["ray"]
 
 

@@ -1,4 +1,4 @@
-"""The run store: nothing half there, an index that can be lost, and claims that die with their sweep."""
+"""The run store: no partial records, an index that can be lost, and claims that end with their sweep."""
 
 import json
 import signal
@@ -7,23 +7,23 @@ import sys
 
 import pytest
 
-from fleetlab import FleetlabError
-from fleetlab.studies.sweep import _catalogue
-from fleetlab.studies.sweep._cases import RULES
-from fleetlab.studies.sweep._claims import claiming
-from fleetlab.studies.sweep._store import Store
+from fleetlab import FleetlabError, Scenario
+from fleetlab.studies.sweep.catalog import search
+from fleetlab.studies.sweep.claims import claiming
+from fleetlab.studies.sweep.plan import case_words
+from fleetlab.studies.sweep.store import RunStore
 
 
 def record(k, **words):
-    cell = {"trace": "t", "source": "s", "draw": "none", "seed": k, "load": 1.0, "nodes": "as it is", "version": "0",
-            "code": "c", "rules": RULES | words, "texts": {}}  # fmt: skip
+    words = dict(case_words(Scenario.of("builtin:500", **words)))
+    cell = {"words": words, "source": "s", "resample": "none", "seed": k, "version": "0", "code": "c", "files": {}}
     return {"key": f"{k:032x}", "cell": cell, "metrics": {"mean wait": k / 3}, "units": {"mean wait": "s"},
             "schedule": "x", "made": {"engine": "local", "seconds": {"all": 0.1}}}  # fmt: skip
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.at(tmp_path / "store", make=True)
+    return RunStore.at(tmp_path / "store", create=True)
 
 
 def test_what_was_put_comes_back_to_the_last_bit(store):
@@ -40,21 +40,21 @@ def test_a_record_that_is_not_whole_is_not_there(store, harm):
     path = store.path(record(1)["key"])
     path.write_text(harm(path.read_text()))
     assert store.get(record(1)["key"]) is None
-    assert _catalogue.search(store, {}) == []
+    assert search(store, {}) == []
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(FleetlabError, match="not empty, and not a run store"):
-        Store.at(tmp_path, make=True)
+        RunStore.at(tmp_path, create=True)
     with pytest.raises(FleetlabError, match="no run store"):
-        Store.at(tmp_path)
+        RunStore.at(tmp_path)
 
 
 def test_what_does_not_belong_into_a_store_is_passed_over(store):
     store.put(record(1))
     (store.folder / "cells" / "notes.txt").write_text("mine")
-    assert len(_catalogue.search(store, {})) == 1
+    assert len(search(store, {})) == 1
 
 
 def test_a_store_that_takes_no_claims_is_refused(store):
@@ -64,34 +64,34 @@ def test_a_store_that_takes_no_claims_is_refused(store):
 
 
 @pytest.mark.parametrize("loss", ["gone", "garbage", "cut"])
-def test_a_catalogue_that_is_lost_is_made_from_the_files(store, loss):
+def test_a_catalog_that_is_lost_is_made_from_the_files(store, loss):
     for k in range(20):
         store.put(record(k))
-    before = _catalogue.search(store, {})
-    path = store.folder / "catalogue.sqlite"
+    before = search(store, {})
+    path = store.folder / "catalog.sqlite"
     if loss == "gone":
         path.unlink()
     else:
         path.write_bytes(b"not a database" * 300 if loss == "garbage" else path.read_bytes()[:1500])
-    assert _catalogue.search(store, {}) == before
+    assert search(store, {}) == before
     assert len(before) == 20
 
 
-def test_the_catalogue_says_what_the_files_say(store):
+def test_the_catalog_says_what_the_files_say(store):
     store.put(record(1))
     store.put(record(2))
-    assert len(_catalogue.search(store, {})) == 2
+    assert len(search(store, {})) == 2
     store.path(record(1)["key"]).unlink()
     store.put(record(2) | {"failed": "killed"})
-    (left,) = _catalogue.search(store, {})
+    (left,) = search(store, {})
     assert left["failed"] == "killed"
 
 
 def test_cells_are_found_by_their_words(store):
     store.put(record(1, order="sjf"))
     store.put(record(2, order="fifo", preemption=True))
-    words = ({"order": "sjf"}, {"preemption": "1"}, {"load": "1"}, {"seed": "2"}, {"order": "no' OR 1=1"})
-    seeds = [[r["cell"]["seed"] for r in _catalogue.search(store, where)] for where in words]
+    filters = ({"order": "sjf"}, {"preemption": "true"}, {"load": "1"}, {"seed": "2"}, {"order": "no' OR 1=1"})
+    seeds = [[r["cell"]["seed"] for r in search(store, where)] for where in filters]
     assert seeds == [[1], [2], [1, 2], [2], []]
 
 
@@ -100,12 +100,12 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half(store):
     # The system refuses files above a size, as it does on a disk that is full.
     code = """
 import json, resource, sys
-from fleetlab import FleetlabError
-from fleetlab.studies.sweep._store import Store
+from fleetlab import FleetlabError, Scenario
+from fleetlab.studies.sweep.store import RunStore
 record = json.loads(sys.stdin.read())
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:
-    Store.at(sys.argv[1]).put(record)
+    RunStore.at(sys.argv[1]).put(record)
 except FleetlabError as e:
     print(e, e.hint)
 """
@@ -137,7 +137,7 @@ def test_the_claims_of_a_sweep_that_was_killed_do_not_count(store):
     code = """
 import sys, time
 from pathlib import Path
-from fleetlab.studies.sweep._claims import claiming
+from fleetlab.studies.sweep.claims import claiming
 with claiming(Path(sys.argv[1])) as claims:
     print(claims.take("cell"), flush=True)
     time.sleep(600)
@@ -159,7 +159,7 @@ def test_many_sweeps_at_once_share_cells_out_and_take_none_twice(store):
     code = """
 import sys
 from pathlib import Path
-from fleetlab.studies.sweep._claims import claiming
+from fleetlab.studies.sweep.claims import claiming
 with claiming(Path(sys.argv[1])) as claims:
     sys.stdin.readline()
     print(" ".join(str(k) for k in range(300) if claims.take(str(k))), flush=True)

@@ -1,4 +1,4 @@
-"""A sweep as a whole: waits as theory has them, only what is missing is played, and the same numbers as one by one."""
+"""A sweep as a whole: waits agree with theory, only missing cells are run, and cells are what `simulate` returns."""
 
 import json
 import os
@@ -9,19 +9,16 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, FleetlabError, Study, Workload, cli, queueing
-from fleetlab.studies.sweep._cell import Desk, play
-from fleetlab.studies.sweep._draw import redrawn
-from fleetlab.studies.sweep._plan import Plan
+from fleetlab import Cluster, FleetlabError, Scenario, Study, cli, order, queueing
+from fleetlab.studies.sweep.cell import CellInputs, run_cell
+from fleetlab.studies.sweep.plan import SweepPlan
 
 from .conftest import SERVERS, queue, records, saved, started, written
 
 STUDY = """
-traces = ["trace"]
-loads = [1.0, 1.6]
+trace = "trace"
+load = [1.0, 1.6]
 seeds = 3
-
-[simulate]
 order = ["fifo", "sjf"]
 
 [compare]
@@ -40,7 +37,7 @@ def swept(tmp_path_factory):
 
 def test_cells_are_all_played_and_none_fails(swept):
     told = {e.metric: e.value for e in swept[1].summary()}
-    assert (told["cases"], told["cells"], told["cells played now"], told["cells failed"]) == (4, 12, 12, 0)
+    assert (told["scenarios"], told["cells"], told["cells run now"], told["cells failed"]) == (4, 12, 12, 0)
     assert len(records(swept[0] / "runs")) == 12
 
 
@@ -52,12 +49,12 @@ def test_the_store_has_its_cells_as_one_table_too(swept):
 
 @pytest.mark.parametrize("load", [1.0, 1.6])
 def test_waits_are_what_erlang_c_says_at_each_load(swept, load):
-    rows = swept[1].tables()["cases"].filter(load=load, order="fifo", metric="mean wait")
+    rows = swept[1].tables()["scenarios"].filter(load=load, order="fifo", metric="mean wait")
     # At the load that this log happens to have: 2 % more than was asked for is 15 % more waiting.
     jobs = queue(20_000).frame
     lam, mean = load * len(jobs) / jobs["submit"].max(), jobs["runtime"].mean()
     theory = queueing.solve("M/M/c", lam=lam, mu=1 / mean, c=SERVERS)["mean wait"]
-    assert rows["value"][0] == pytest.approx(theory, rel=0.12)
+    assert rows["mean"][0] == pytest.approx(theory, rel=0.12)
 
 
 def test_pairs_have_the_same_jobs_so_their_difference_varies_less_than_either_would_alone(swept):
@@ -68,14 +65,13 @@ def test_pairs_have_the_same_jobs_so_their_difference_varies_less_than_either_wo
 
 def test_shortest_first_waits_less_for_sure(swept):
     rows = swept[1].tables()["differences"].filter(metric="mean wait")
-    assert rows["verdict"].to_list() == ["less", "less"]
+    assert rows["verdict"].to_list() == ["lower", "lower"]
 
 
 def test_a_cell_is_what_simulate_says_bit_for_bit(swept):
-    work = queue(20_000).frame.drop("job", "start", "end")
-    rows, submit = redrawn(work["submit"].to_numpy(), 2)
-    drawn = Workload.of(work[rows].with_columns(submit=pl.Series(submit) / 1.6), source="by hand")
-    by_hand = fleetlab.simulate(drawn, Cluster.uniform(1, SERVERS), order="sjf", seed=2)
+    by_hand = fleetlab.simulate(
+        queue(20_000).resampled(2).at_load(1.6), Cluster.uniform(1, SERVERS), order="sjf", seed=2
+    )
     cells = fleetlab.runs(swept[0] / "runs", where={"order": "sjf", "load": "1.6", "seed": "2"}).cells
     assert cells["mean wait"].to_list() == [by_hand.summary()[0].value]
     assert cells["P99 slowdown"].to_list() == [{e.metric: e.value for e in by_hand.summary()}["P99 slowdown"]]
@@ -84,7 +80,7 @@ def test_a_cell_is_what_simulate_says_bit_for_bit(swept):
 def test_the_same_study_again_plays_nothing_and_says_the_same(swept):
     folder, before = swept
     again = fleetlab.sweep(folder / "study.toml", store=folder / "runs")
-    assert {e.metric: e.value for e in again.summary()}["cells played now"] == 0
+    assert {e.metric: e.value for e in again.summary()}["cells run now"] == 0
     assert {n: f.rows() for n, f in again.tables().items()} == {n: f.rows() for n, f in before.tables().items()}
 
 
@@ -100,7 +96,7 @@ def test_runs_lists_filters_and_compares(swept):
     found = fleetlab.runs(swept[0] / "runs", where={"load": "1.6"}, against={"order": "fifo"}, metrics=["mean wait"])
     assert found.summary()[0].value == 6
     mine, theirs = found.tables()["differences"], swept[1].tables()["differences"]
-    assert mine["value"].to_list() == theirs.filter(load=1.6, metric="mean wait")["value"].to_list()
+    assert mine["difference"].to_list() == theirs.filter(load=1.6, metric="mean wait")["difference"].to_list()
 
 
 @pytest.mark.parametrize("name", ["cells.csv", "cells.parquet"])
@@ -115,9 +111,9 @@ def test_every_cell_can_be_exported(swept, tmp_path, name):
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"where": {"colour": "red"}}, "a cell has no word: `colour`"),
-        ({"against": {"seed": "1"}}, "a case has no word: `seed`"),
-        ({"against": {"order": "las"}}, "no two cases differ in these words alone"),
+        ({"where": {"colour": "red"}}, "no word by that name: `colour`"),
+        ({"against": {"seed": "1"}}, "no word by that name: `seed`"),
+        ({"against": {"order": "las"}}, "no two scenarios differ in these words alone"),
         ({"metrics": ["mean weight"]}, "no metric by that name"),
     ],
 )
@@ -187,10 +183,12 @@ def test_policies_of_ones_own_and_events_go_with_the_workers(trace, tmp_path, mo
     (tmp_path / "faults.toml").write_text("[[faults]]\nmtbf = 20000\nmttr = 600\n")
     rules = [{"order": ["our_order:mine", "sjf"]}, {"order": "sjf", "events": "faults.toml"}]
     found = fleetlab.sweep(
-        Study.of({"traces": ["trace"], "draw": "none", "simulate": rules}, folder=tmp_path), store="runs", workers=1
+        Study.of_words({"trace": "trace", "resample": "none", "scenario": rules}, folder=tmp_path),
+        store="runs",
+        workers=1,
     )
-    rows = found.tables()["cases"].filter(metric="mean wait")
-    mine, sjf, faults = rows["value"].to_list()
+    rows = found.tables()["scenarios"].filter(metric="mean wait")
+    mine, sjf, faults = rows["mean"].to_list()
     assert mine == sjf < faults
     assert "failed" not in found.tables()
 
@@ -209,21 +207,20 @@ def mine(s, job, now):
 def test_a_cell_that_fails_by_itself_is_a_record_with_the_reason_and_is_not_played_again(trace, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sometimes.py").write_text(SOMETIMES)
-    told = {"traces": ["trace"], "seeds": 2, "simulate": {"order": ["fifo", "sometimes:mine"]}}
-    study = Study.of(told, folder=tmp_path)
+    study = Study.of_words({"trace": "trace", "seeds": 2, "order": ["fifo", "sometimes:mine"]}, folder=tmp_path)
     first, again = (fleetlab.sweep(study, store="runs", workers=1) for _ in range(2))
     failed = first.tables()["failed"]
     assert failed["cells"].sum() == 2
-    assert failed["why"].str.contains("returns NaN").all()
-    assert first.tables()["cases"].filter(order="fifo")["seeds"].to_list() == [2, 2]
-    assert first.tables()["cases"].filter(order="sometimes:mine")["seeds"].to_list() == [0, 0]
-    assert {e.metric: e.value for e in again.summary()}["cells played now"] == 0
+    assert failed["reason"].str.contains("returns NaN").all()
+    assert first.tables()["scenarios"].filter(order="fifo")["seeds"].to_list() == [2, 2]
+    assert first.tables()["scenarios"].filter(order="sometimes:mine")["seeds"].to_list() == [0, 0]
+    assert {e.metric: e.value for e in again.summary()}["cells run now"] == 0
 
 
 def test_a_sweep_with_failed_cells_ends_with_status_one(trace, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sometimes.py").write_text(SOMETIMES)
-    path = written(tmp_path, 'traces = ["trace"]\n[simulate]\norder = "sometimes:mine"\n')
+    path = written(tmp_path, 'trace = "trace"\norder = "sometimes:mine"\n')
     with pytest.raises(SystemExit, match="1"):
         cli.main(["sweep", str(path), "--workers", "1"])
     assert "returns NaN" in capsys.readouterr().out
@@ -233,10 +230,10 @@ def test_a_trouble_of_the_machine_is_no_result_of_a_cell(trace, tmp_path):
     def gone(digest):
         raise FileNotFoundError(digest)
 
-    study = Study.of({"traces": ["trace"]}, folder=tmp_path)
-    plan = Plan.of(study, lambda *_: None)
+    study = Study.of(str(trace))
+    plan = SweepPlan.of(study, lambda *_: None)
     with pytest.raises(FileNotFoundError):
-        play(plan.ask(plan.cell(study.cases()[0], 0)), Desk(gone))
+        run_cell(plan.question(plan.cell(study.scenarios[0], 0)), CellInputs(gone))
 
 
 PLAIN = """
@@ -251,16 +248,50 @@ def mine(s, job, now):
 
 def test_cells_of_a_policy_before_and_after_a_change_are_not_taken_together(trace, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = {"traces": ["trace"], "loads": [1.8], "seeds": 2, "simulate": {"order": ["fifo", "changing:mine"]}}
+    words = {"trace": "trace", "load": 1.8, "seeds": 2, "order": ["fifo", "changing:mine"]}
     for text in (PLAIN, PLAIN.replace("return ", "return -")):
         (tmp_path / "changing.py").write_text(text)
         sys.modules.pop("changing", None)
-        fleetlab.sweep(Study.of(told, folder=tmp_path), store="runs", workers=1)
+        fleetlab.sweep(Study.of_words(words, folder=tmp_path), store="runs", workers=1)
     found = fleetlab.runs("runs", against={"order": "fifo"}, metrics=["mean wait"])
     rows = found.tables()["differences"]
     assert rows["seeds"].to_list() == [2, 2]
-    assert rows["instead of"].to_list() == ["order fifo", "order fifo"]
-    assert rows["value"].min() < 0 < rows["value"].max()  # the shortest first, and the longest
+    assert rows["baseline"].to_list() == ["order fifo", "order fifo"]
+    assert rows["difference"].min() < 0 < rows["difference"].max()  # the shortest first, and the longest
+
+
+def test_scenarios_of_python_are_swept_and_functions_run_in_this_process(trace, tmp_path):
+    sign = 1.0
+
+    @order
+    def shortest(s, job, now):
+        return sign * s.estimate[job]
+
+    base = Scenario.of(str(trace), load=1.8)
+    found = fleetlab.sweep(
+        base.vary(order=["fifo", shortest, "sjf"]), seeds=3, against={"order": "fifo"}, metrics=["mean wait"],
+        store=tmp_path / "runs",
+    )  # fmt: skip
+    rows = found.tables()["differences"]
+    assert rows["difference"][0] == rows["difference"][1] < 0
+    assert fleetlab.runs(tmp_path / "runs").cells["engine"].unique().to_list() == ["inline"]
+    assert any("in this process" in note for note in found.notes)
+    named = fleetlab.sweep(base.vary(order=["fifo", "sjf"]), seeds=3, store=tmp_path / "runs")
+    assert {e.metric: e.value for e in named.summary()}["cells run now"] == 0
+    with pytest.raises(FleetlabError, match="Ray cannot run it"):
+        fleetlab.sweep(base.replace(order=shortest), engine="ray", store=tmp_path / "runs")
+
+
+def test_two_functions_of_one_name_are_refused(trace, tmp_path):
+    def made(sign):
+        @order
+        def mine(s, job, now):
+            return sign * s.submit[job]
+
+        return mine
+
+    with pytest.raises(FleetlabError, match="two scenarios have the same words"):
+        fleetlab.sweep(Scenario.of(str(trace)).vary(order=[made(1.0), made(-1.0)]), store=tmp_path / "runs")
 
 
 def test_a_number_of_workers_that_cannot_be_is_refused(study, tmp_path):
@@ -290,5 +321,5 @@ def test_ctrl_c_keeps_what_is_finished_and_ends_all_workers(trace, tmp_path):
 
 
 def children(pid):
-    with open(f"/proc/{pid}/job/{pid}/children") as f:  # noqa: PTH123
+    with open(f"/proc/{pid}/task/{pid}/children") as f:  # noqa: PTH123
         return [int(word) for word in f.read().split()]

@@ -10,20 +10,21 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, FleetlabError, SavedResult, Workload
+from fleetlab import Cluster, FleetlabError, SavedResult, Scenario, Workload, order
 from fleetlab.core import as_json
-from fleetlab.studies.tune import _terms, _weeks
-from fleetlab.studies.tune._journal import FILE, Journal
-from fleetlab.studies.tune._search import search
-from fleetlab.studies.tune._terms import LIKE, WEIGHTED, Space, rules_of
+from fleetlab.studies.tune import terms
+from fleetlab.studies.tune.journal import FILE, Journal
+from fleetlab.studies.tune.search import search
+from fleetlab.studies.tune.terms import BUILT_IN, WEIGHTED, Space, words_of
+from fleetlab.studies.tune.weeks import split
 
 from .conftest import DAY, as_trace, bursts, line
 
 FEW = ("fifo", "sjf", "smallest")
 
 
-def small(trace, **told):
-    return fleetlab.tune(trace, **{"days": 1, "warm": 0, "trials": 20, "against": FEW, "estimate": "oracle"} | told)
+def small(trace, **options):
+    return fleetlab.tune(trace, **{"days": 1, "warm": 0, "trials": 20, "against": FEW} | options)
 
 
 # -- what is found -------------------------------------------------------------------------------------------------
@@ -32,20 +33,20 @@ def small(trace, **told):
 def test_in_a_line_of_known_run_times_nothing_beats_the_shortest_first(single):
     found = small(single, trials=30)
     assert not found.better
-    assert found.findings[0].startswith("nothing beats the best built-in policy, sjf/")
+    assert found.findings[0].startswith("no policy is better than the best baseline, sjf/")
     apart = found.summary()[0]
     assert apart.low <= 0 <= apart.high
 
 
 def test_a_search_that_is_told_no_built_in_policy_finds_the_shortest_first_by_itself(single):
-    train, _ = _weeks.cut(single, train=None, held_out=None, days=1, warm=0, estimate="oracle")
+    train, _ = split(Scenario.of(single), train=None, held_out=None, days=1, warm=0)
 
-    def wait(rules):
-        return float(np.mean(list(train.means(single.cluster, "wait", rules, 0).values())))
+    def wait(words):
+        return float(np.mean(list(train.means("wait", **words).values())))
 
-    space = Space.of(train.workload, ("best_fit",))
+    space = Space.of(train.scenario.workload, ("best_fit",))
     tried = search(
-        space, lambda params: wait(rules_of(params)), [],
+        space, lambda params: wait(words_of(params)), [],
         trials=40, seed=1, journal=Journal("alone"), progress=lambda *_: None,
     )  # fmt: skip
     shortest, first_come = wait({"order": "sjf"}), wait({"order": "fifo"})
@@ -56,25 +57,25 @@ def test_where_all_jobs_are_alike_nothing_is_better():
     found = small(line(runtime=1.0), against=(), estimate="group")
     assert not found.better
     assert found.findings == (
-        "nothing beats the best built-in policy, fifo/best_fit: on held-out weeks the tuned one is no different",
-        "in training too nothing that was tried is better",
+        "no policy is better than the best baseline, fifo/best_fit: on held-out weeks the tuned one is the same",
+        "in training no trial is better either",
     )
-    assert set(found.tables()["policies"]["tuned is"]) == {"", "the same"}
+    assert set(found.tables()["policies"]["tuned is"]) == {"", "same"}
 
 
 def test_a_weighting_that_no_built_in_policy_has_is_found_and_holds():
     found = small(bursts(), backfill="none", trials=60, against=(*FEW, "largest", "aging"))
     assert found.better
-    assert found.findings[0].startswith("the tuned policy beats every built-in one: on held-out weeks mean wait -")
-    weights = _terms.weights_of(found.params)
+    assert found.findings[0].startswith("the tuned policy is better than every baseline: on held-out weeks mean wait -")
+    weights = terms.weights_of(found.params)
     keys = [_key(weights, gpus, seconds) for gpus, seconds in ((1, 600.0), (8, 400.0), (1, 9000.0))]
     assert keys == sorted(keys)
 
 
 def _key(weights, gpus, seconds):
     """The rank of a job that came at 0, without CPU or users, by hand."""
-    by_run = weights["short"] * math.log1p(seconds) + weights["hours"] * seconds / 3600
-    return by_run + weights["small"] * math.log1p(gpus)
+    by_run = weights["log estimate"] * math.log1p(seconds) + weights["estimate"] * seconds / 3600
+    return by_run + weights["log GPUs"] * math.log1p(gpus)
 
 
 # -- weeks ---------------------------------------------------------------------------------------------------------
@@ -83,20 +84,17 @@ def _key(weights, gpus, seconds):
 def test_weeks_are_cut_by_submission_and_a_warm_up_does_not_count():
     submit = [0.0, 0.5, 1.2, 1.8, 2.5, 3.1, 3.6, 3.95]
     frame = pl.DataFrame({"submit": [day * DAY for day in submit], "runtime": 60.0}).with_columns(gpu_milli=1000)
-    train, held = _weeks.cut(
-        as_trace(frame, Cluster.uniform(1, 1)), train=1, held_out=2, days=1, warm=0.3, estimate="oracle"
-    )
+    scenario = Scenario.of(as_trace(frame, Cluster.uniform(1, 1)))
+    train, held = split(scenario, train=1, held_out=2, days=1, warm=0.3)
     # Of four days the last two are held out and the second is learnt on; three tenths of a day before each warm it up.
     assert (train.first, train.week.tolist()) == (1, [0, 0])
     assert (held.first, held.week.tolist()) == (2, [-1, 0, 1, 1, 1])
-    assert held.workload.frame["submit"].to_list() == pytest.approx([(day - 1.8) * DAY for day in submit[3:]])
+    assert held.scenario.workload.frame["submit"].to_list() == pytest.approx([(day - 1.8) * DAY for day in submit[3:]])
 
 
 def test_the_first_week_of_a_trace_gives_its_own_warm_up():
     frame = pl.DataFrame({"submit": [k * DAY / 10 for k in range(30)], "runtime": 1.0}).with_columns(gpu_milli=1000)
-    train, _ = _weeks.cut(
-        as_trace(frame, Cluster.uniform(1, 1)), train=1, held_out=2, days=1, warm=0.25, estimate="oracle"
-    )
+    train, _ = split(Scenario.of(as_trace(frame, Cluster.uniform(1, 1))), train=1, held_out=2, days=1, warm=0.25)
     assert train.week.tolist() == [-1, -1, -1, *[0] * 7]
 
 
@@ -104,9 +102,9 @@ def test_the_mean_of_a_week_by_hand():
     # In week 0 two come at once and one waits 100 s; in week 1 nobody waits.
     frame = pl.DataFrame({"submit": [0.0, 0.0, DAY, 1.95 * DAY, 2.95 * DAY], "runtime": 100.0})
     trace = as_trace(frame.with_columns(gpu_milli=1000), Cluster.uniform(1, 1))
-    train, held = _weeks.cut(trace, train=1, held_out=2, days=1, warm=0, estimate="oracle")
-    assert train.means(trace.cluster, "wait", {}, 0) == {0: 50}
-    assert held.means(trace.cluster, "jct", {}, 0) == {1: 100, 2: 100}
+    train, held = split(Scenario.of(trace), train=1, held_out=2, days=1, warm=0)
+    assert train.means("wait") == {0: 50}
+    assert held.means("jct") == {1: 100, 2: 100}
 
 
 def test_what_happens_in_held_out_weeks_changes_no_trial(mixed):
@@ -123,21 +121,21 @@ def test_what_happens_in_held_out_weeks_changes_no_trial(mixed):
 
 
 @pytest.mark.parametrize("estimate", ["oracle", "user"])
-@pytest.mark.parametrize("order", [name for name in LIKE if name != "fair"])
+@pytest.mark.parametrize("order", [name for name in BUILT_IN if name != "fair"])
 def test_terms_rank_as_the_built_in_order_that_they_stand_for(mixed, order, estimate):
-    corner = Space.of(mixed.workload, ("fgd",)).corner(order, "fgd")
+    corner = Space.of(mixed.workload, ("fgd",)).params_of(order, "fgd")
     runs = [
         fleetlab.simulate(mixed.workload, mixed.cluster, **rules, estimate=estimate).jobs["start"]
-        for rules in ({"order": order, "placement": "fgd"}, rules_of(corner))
+        for rules in ({"order": order, "placement": "fgd"}, words_of(corner))
     ]
     assert runs[0].equals(runs[1])
 
 
 def test_what_users_hold_counts_where_it_is_asked_for(mixed):
     space = Space.of(mixed.workload, ("best_fit",))
-    fair = rules_of(space.corner("fair", "best_fit"))
+    fair = words_of(space.params_of("fair", "best_fit"))
     assert fair["order"].moves
-    assert not rules_of(space.corner("sjf", "best_fit"))["order"].moves
+    assert not words_of(space.params_of("sjf", "best_fit"))["order"].moves
     # Between jobs of one user the first come is first; the built-in `fair` looks again within a pass, so it differs.
     runs = [
         fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs["wait"].mean()
@@ -147,41 +145,47 @@ def test_what_users_hold_counts_where_it_is_asked_for(mixed):
 
 
 def test_every_weighted_policy_is_a_pure_ranking():
-    weights = tuple(range(1, len(_terms.ALL) + 1))
-    fleetlab.check_order(_terms.STILL, weights=weights)
-    fleetlab.check_order(_terms.MOVING, weights=weights)
-    fleetlab.check_placement(_terms.SOMEWHERE, weights=weights)
+    weights = tuple(range(1, len(terms.ALL) + 1))
+    fleetlab.check_order(terms.weighted_order, weights=weights)
+    fleetlab.check_order(terms.weighted_share_order, weights=weights)
+    fleetlab.check_placement(terms.weighted_placement, weights=weights)
 
 
 def test_terms_that_tell_nobody_apart_are_left_out(single):
     space = Space.of(single.workload, ("best_fit",))
     assert "priority" not in {term.name for term in space.order}
-    assert space.corner("priority", "best_fit") is None
-    assert space.corner("fair", "best_fit") is None
-    assert space.corner("srpt", "best_fit") is None
+    assert space.params_of("priority", "best_fit") is None
+    assert space.params_of("fair", "best_fit") is None
+    assert space.params_of("srpt", "best_fit") is None
 
 
 @pytest.mark.parametrize("where", ["fgd", WEIGHTED])
 def test_the_policy_file_plays_as_the_weights_do(mixed, where):
-    params = {"age": 0.4, "short": 0.7, "unknown": -0.3, "small": 0.2, "light": -0.1, "priority": 0.3}
-    params |= {"by share": True, "share": 0.6, "placement": where}
-    params |= {term.name: 0.1 + 0.2 * k for k, term in enumerate(_terms.PLACE)} if where == WEIGHTED else {}
+    params = {"submit": 0.4, "log estimate": 0.7, "no estimate": -0.3, "log GPUs": 0.2, "log CPU cores": -0.1}
+    params |= {"priority": 0.3, "uses share": True, "user share": 0.6, "placement": where}
+    params |= {term.name: 0.1 + 0.2 * k for k, term in enumerate(terms.PLACEMENT)} if where == WEIGHTED else {}
     written = {}
-    exec(_terms.text(params), written)
+    exec(terms.text(params), written)
     own = {"order": written["order"], "placement": written.get("placement", where)}
-    runs = [fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs for rules in (own, rules_of(params))]
+    runs = [fleetlab.simulate(mixed.workload, mixed.cluster, **rules).jobs for rules in (own, words_of(params))]
     assert runs[0].equals(runs[1])
 
 
-@pytest.mark.parametrize("term", [t for t in _terms.ALL if t.low < 0], ids=lambda term: term.name)
+@pytest.mark.parametrize("term", [t for t in terms.ALL if t.low < 0], ids=lambda term: term.name)
 def test_the_policy_file_says_who_is_first_by_the_sign_of_a_weight(term):
     said = {
-        knob: _terms.text({term.name: knob, "placement": WEIGHTED}).partition("  # ")[2].splitlines()[0]
+        knob: terms.text({term.name: knob, "placement": WEIGHTED}).partition("  # ")[2].splitlines()[0]
         for knob in (0.5, -0.5)
     }
-    assert said == {0.5: term.says, -0.5: term.turned}
+    assert said == {0.5: term.above, -0.5: term.below}
     words = [set(text.split()) for text in said.values()]
-    pairs = [("short", "long"), ("last", "first"), ("few", "many"), ("little", "much"), ("weak", "strong")]
+    pairs = [
+        ("shortest", "longest"),
+        ("last", "first"),
+        ("fewest", "most"),
+        ("least", "most"),
+        ("weakest", "strongest"),
+    ]
     assert tuple(w - words[1 - k] for k, w in enumerate(words)) in [({a}, {b}) for a, b in pairs]
 
 
@@ -219,7 +223,7 @@ def bowl(params):
     "left", ['{"search": "bowl", "tri', '{"search": "bowl", "trial": 8, "params": {}, "val', "\n\n"]
 )
 def test_a_trial_that_was_cut_off_and_half_a_line_change_nothing(tmp_path, left):
-    space = Space(_terms.ORDER, True, ("best_fit", "fgd", WEIGHTED))
+    space = Space(terms.ORDER, True, ("best_fit", "fgd", WEIGHTED))
     asked = []
 
     def dies(params):
@@ -251,7 +255,7 @@ def test_more_trials_go_on_and_another_question_begins_anew(mixed, tmp_path):
     assert asked == [14, 15, 16]
     assert longer.tables()["trials"].head(14).equals(short.tables()["trials"])
     asked.clear()
-    small(mixed, trials=14, goal="bsld", store=tmp_path, progress=progress)
+    small(mixed, trials=14, goal="bounded_slowdown", store=tmp_path, progress=progress)
     assert asked[0] == 0
 
 
@@ -265,9 +269,9 @@ def test_the_same_seed_gives_the_same_answer(mixed):
 
 
 def test_in_training_it_is_never_worse_than_what_the_terms_can_express(mixed):
-    found = small(mixed, goal="bsld")
+    found = small(mixed, goal="bounded_slowdown")
     rows = {row["policy"]: row for row in found.tables()["policies"].iter_rows(named=True)}
-    calm = [row["training"] for name, row in rows.items() if name != "tuned" and not row["interrupts"]]
+    calm = [row["training"] for name, row in rows.items() if name != "tuned" and not row["preempts"]]
     assert rows["tuned"]["training"] <= min(calm)
     assert len(calm) == len(FEW) + 9  # each order, and nine more places by the best of them
 
@@ -285,6 +289,21 @@ def test_a_result_is_read_again_and_drawn(mixed, tmp_path):
     assert "import fleetlab\n\n\n@fleetlab.order\ndef order(s, job, now):" in (tmp_path / "out/tuned.py").read_text()
 
 
+def test_the_policy_of_the_scenario_is_a_baseline_and_its_other_words_hold_for_all(mixed):
+    @order
+    def newest(s, job, now):
+        return -s.submit[job]
+
+    scenario = Scenario.of(mixed, order=newest, quota=6, load=1.1, nodes="+1")
+    found = small(scenario, trials=4)
+    names = found.tables()["policies"]["policy"].to_list()
+    assert sum("newest" in name for name in names) == 1
+    assert found.provenance.settings["quota"] == 6
+    plain = small(mixed, trials=4).tables()["policies"]
+    assert set(plain["policy"]) < set(names)
+    assert not set(plain["held out"]) & set(found.tables()["policies"]["held out"])
+
+
 def test_a_series_of_the_trace_can_be_the_estimate(mixed):
     frame = mixed.workload.frame
     requested = frame.select("job", seconds=pl.col("runtime") * 2).lazy()
@@ -297,7 +316,7 @@ def test_a_series_of_the_trace_can_be_the_estimate(mixed):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "options",
     [
         {"trials": 0},
         {"goal": "money"},
@@ -314,11 +333,14 @@ def test_a_series_of_the_trace_can_be_the_estimate(mixed):
         {"against": ["srpt"]},
         {"estimate": "magic"},
         {"backfill": "nice"},
+        {"until": 5.0},
+        {"weights": [1.0]},
+        {"events": [{"event": "drain", "begin": 1.0, "end": 2.0, "pool": "default"}]},
     ],
 )
-def test_what_cannot_be_searched_is_refused_with_a_hint(mixed, told):
+def test_what_cannot_be_searched_is_refused_with_a_hint(mixed, options):
     with pytest.raises(FleetlabError) as e:
-        small(mixed, **told)
+        small(mixed, **options)
     assert e.value.hint
 
 
@@ -350,7 +372,7 @@ def test_a_store_that_is_a_file_is_refused_before_anything_is_played(mixed, tmp_
     (tmp_path / "file").write_text("mine")
     said = []
     with pytest.raises(FleetlabError, match="cannot keep trials"):
-        small(mixed, store=tmp_path / "file", progress=lambda *told: said.append(told))
+        small(mixed, store=tmp_path / "file", progress=lambda *step: said.append(step))
     assert not said
 
 

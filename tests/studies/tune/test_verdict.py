@@ -3,59 +3,59 @@
 import pytest
 
 from fleetlab.core import PolicyError
-from fleetlab.studies.tune._rivals import Rival, orders
-from fleetlab.studies.tune._verdict import Judged, sentences, table
+from fleetlab.studies.tune.baselines import Baseline, orders
+from fleetlab.studies.tune.verdict import Verdict, findings, table
 
 TRAIN = {0: 100.0, 1: 100.0}
 
 
-def judged(mine, **rivals):
-    """The first rival is the best in training; those called srpt interrupt."""
-    listed = [Rival(name, "best_fit", {} if name == "srpt" else {w: v + k for w, v in TRAIN.items()})
-              for k, name in enumerate(rivals)]  # fmt: skip
-    held = {r.name: dict(enumerate(v)) for r, v in zip(listed, rivals.values(), strict=True)}
-    return Judged(dict(enumerate(mine)), held, listed, 90.0)
+def verdict(mine, **baselines):
+    """The first baseline is the best in training; srpt preempts."""
+    listed = [Baseline(name, "best_fit", {} if name == "srpt" else {w: v + k for w, v in TRAIN.items()})
+              for k, name in enumerate(baselines)]  # fmt: skip
+    held = {r.name: dict(enumerate(v)) for r, v in zip(listed, baselines.values(), strict=True)}
+    return Verdict(dict(enumerate(mine)), held, listed, 90.0)
 
 
 def test_the_interval_is_students_over_weeks():
-    change = judged([99.0, 98.0, 97.0], sjf=[100.0, 100.0, 100.0]).beyond("sjf/best_fit")
+    change = verdict([99.0, 98.0, 97.0], sjf=[100.0, 100.0, 100.0]).difference("sjf/best_fit")
     # The mean of -1, -2, -3, and 4.303 standard errors of 1/√3.
-    assert (change.value, *change.between()) == pytest.approx((-2, -2 - 2.4842, -2 + 2.4842), abs=1e-3)
+    assert tuple(change.interval()) == pytest.approx((-2, -2 - 2.4842, -2 + 2.4842), abs=1e-3)
 
 
 def test_it_is_better_only_if_it_surely_beats_every_one():
-    case = judged([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[200.0, 210.0, 190.0])
+    case = verdict([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[200.0, 210.0, 190.0])
     assert case.better
-    assert sentences(case, "mean wait", "s")[0].startswith("the tuned policy beats every built-in one")
-    case = judged([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[70.0, 210.0, 190.0])
+    assert findings(case, "mean wait", "s")[0].startswith("the tuned policy is better than every baseline")
+    case = verdict([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[70.0, 210.0, 190.0])
     assert not case.better
-    assert sentences(case, "mean wait", "s")[0].startswith(
-        "the tuned policy is better than sjf/best_fit, but not surely than fifo/best_fit: "
+    assert findings(case, "mean wait", "s")[0].startswith(
+        "the tuned policy is better than sjf/best_fit, but not significantly than fifo/best_fit: "
     )
 
 
 def test_a_gain_that_may_be_luck_is_not_called_one():
-    case = judged([99.0, 98.0, 97.0], sjf=[100.0, 100.0, 100.0])
-    said = sentences(case, "mean wait", "s")
-    assert said[0].startswith("nothing beats the best built-in policy, sjf/best_fit: ")
-    assert "not surely better" in said[0]
+    case = verdict([99.0, 98.0, 97.0], sjf=[100.0, 100.0, 100.0])
+    said = findings(case, "mean wait", "s")
+    assert said[0].startswith("no policy is better than the best baseline, sjf/best_fit: ")
+    assert "not significantly better" in said[0]
     assert said[1] == "in training, where it was chosen, it is 10.0% lower; on held-out weeks 2.0% lower"
 
 
 def test_a_policy_fitted_to_its_weeks_is_called_worse():
-    case = judged([110.0, 111.0, 112.0], sjf=[100.0, 100.0, 103.0])
-    assert "the tuned one is worse" in sentences(case, "mean wait", "s")[0]
+    case = verdict([110.0, 111.0, 112.0], sjf=[100.0, 100.0, 103.0])
+    assert "the tuned one is worse" in findings(case, "mean wait", "s")[0]
 
 
-def test_those_that_interrupt_do_not_decide_but_are_named():
-    case = judged([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], srpt=[10.0, 11.0, 12.5])
+def test_preemptive_baselines_do_not_decide_but_are_named():
+    case = verdict([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], srpt=[10.0, 11.0, 12.5])
     assert case.better
-    assert sentences(case, "mean wait", "s")[-1].startswith("lower still: srpt/best_fit")
+    assert findings(case, "mean wait", "s")[-1].startswith("better still: srpt/best_fit")
 
 
 def test_lines_of_the_table_hold_all_at_once():
-    one = judged([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0])
-    two = judged([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[200.0, 210.0, 190.0])
+    one = verdict([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0])
+    two = verdict([80.0, 81.0, 82.0], sjf=[100.0, 100.0, 103.0], fifo=[200.0, 210.0, 190.0])
     wide = [t.filter(t["policy"] == "sjf/best_fit").row(0, named=True) for t in (table(one), table(two))]
     assert wide[1]["low"] < wide[0]["low"] < wide[0]["high"] < wide[1]["high"]
     # Student's 97.5 % for two degrees is 6.205, against 4.303 of 95 %.

@@ -14,7 +14,7 @@ from fleetlab.bench.profile.holdout import interval
 from fleetlab.bench.profile.mig import half_a_card
 from fleetlab.bench.profile.observations import PROBES, Met, Seen
 from fleetlab.bench.profile.pairs import Pair, Table, Waits
-from fleetlab.core import DeviceError, Provenance, Slowdown
+from fleetlab.core import DeviceError, Provenance, Speed
 from fleetlab.stats import Interval
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ LIGHT, MEDIUM = 0.37, 0.75  # of the time a card of its own is busy: below it is
 CLASSES = ("light", "medium", "heavy")
 
 
-def profile(folders: Sequence[Path], *, works: Collection[str] = (), classes: bool = False) -> Slowdown:
+def profile(folders: Sequence[Path], *, works: Collection[str] = (), classes: bool = False) -> Speed:
     """The speeds of works alone and beside each other, by mode, against alone without MPS.
 
     `works` names those to be in it, else all that met somebody; stressors only teach. With `classes` they are taken
@@ -46,7 +46,7 @@ def profile(folders: Sequence[Path], *, works: Collection[str] = (), classes: bo
     provenance = Provenance("bench profile", seen.device, settings)
     frame = pl.DataFrame(rows, infer_schema_length=None)
     notes = tuple(_notes(seen, met, frame, classes=classes))
-    return Slowdown.of(frame, device=seen.device, provenance=provenance, notes=notes)
+    return Speed.of(frame, device=seen.device, provenance=provenance, notes=notes)
 
 
 def _chosen(seen: Seen, works: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What measurements foretell: a slowdown profile for the simulator, and works on MIG slices."""
+"""What measurements foretell: a speed profile for the simulator, and works on MIG slices."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def profile(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a slowdown profile of what was measured, for the simulator; or see how far its model can be trusted.
+    """Make a speed profile of what was measured, for the simulator; or see how far its model can be trusted.
 
     Parameters
     ----------

@@ -18,15 +18,18 @@ from fleetlab.core.catalog.policies import (
     SharingMode,
 )
 from fleetlab.core.catalog.reasons import REASONS, WaitReason
-from fleetlab.core.catalog.resources import RESOURCES, Resource
+from fleetlab.core.catalog.resources import GPU_AMOUNTS, NODE_AMOUNTS, REQUESTS, RESOURCES, Resource
 
 __all__ = [
     "BACKFILLS",
     "ESTIMATES",
+    "GPU_AMOUNTS",
     "METRICS",
+    "NODE_AMOUNTS",
     "ORDERS",
     "PLACEMENTS",
     "REASONS",
+    "REQUESTS",
     "RESOURCES",
     "SHARINGS",
     "BackfillRule",

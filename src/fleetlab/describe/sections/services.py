@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.catalog import RESOURCES
 from fleetlab.describe.ecdf import Bools, Curve
 from fleetlab.describe.section import Section, rough, spoken
 from fleetlab.describe.sections.container_metrics import metrics, names
@@ -21,7 +22,6 @@ from fleetlab.describe.trace_view import Seen
 from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Ints
 
 LIMITS = "limits"
-RESOURCES = {"cpu_milli": "CPU", "gpu_milli": "GPU", "memory_mib": "memory", "rdma_milli": "RDMA", "disk_mib": "disk"}
 MOST_ROLES, MOST_APPS = 8, 15
 TEN = 10  # the largest delays, of which the share of the sum is told
 RULE, NO_RULE = "rule", "none"  # how many instances of an application a node may hold
@@ -208,7 +208,7 @@ def _efficiency(seen: Seen, section: Section) -> None:
     codes = seen.frame["app"].cast(pl.String).fill_null("").to_numpy()
     apps, app = np.unique(codes, return_inverse=True)
     rows = []
-    for column, name in RESOURCES.items():
+    for column, name in ((r.request, r.title) for r in RESOURCES if r.name != "gpu_memory"):
         if f"{column}_limit" not in both.columns:
             section.lacks(f"limits of {name}", "the log does not tell them")
             continue

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from fleetlab.plan.problem import AMOUNTS, WHOLE, Bools, Floats, Ints, Problem
+from fleetlab.core.catalog import NODE_AMOUNTS
+from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem
 
 
 def simple(p: Problem) -> float:
@@ -21,7 +22,7 @@ def simple(p: Problem) -> float:
         captive = p.may[:, ~classes].sum(axis=1) == 0  # those that can run nowhere else
         if not captive.any():
             continue
-        for a in range(len(AMOUNTS)):
+        for a in range(len(NODE_AMOUNTS)):
             found = max(found, _cover(p, classes, p.have[:, a], float(p.ask[captive, a] @ p.count[captive])))
         found = max(found, _cover(p, classes, p.cards.astype(np.int64), gpus_needed(p, captive)))
         for need in _by_limit(p, captive):

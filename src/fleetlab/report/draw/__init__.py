@@ -1,4 +1,4 @@
-"""Figures drawn: as SVG in a page or a file, as PNG, and as the numbers behind them."""
+"""Draw figures as SVG, in a page or a file, and as PNG."""
 
 from fleetlab.report.draw.chart import Chart, Reach, ready
 from fleetlab.report.draw.svg import NARROW, WIDE, svg

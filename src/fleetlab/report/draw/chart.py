@@ -1,6 +1,6 @@
-"""A figure made ready to draw: only numbers that can be drawn, names in order, no more points than a screen shows.
+"""A figure prepared for drawing: finite numbers, names in order, no more points than a screen shows.
 
-What is left out is counted and said in `left_out`; nothing is lost in silence.
+What is left out is counted in `left_out`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NAME = 80  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """One series: its points, with their interval where it has one; of a heat map, the cells."""
+class ChartSeries:
+    """One series: its points, with intervals where it has them; for a heat map, the cells."""
 
     name: str
     x: Floats
@@ -36,33 +36,33 @@ class Curve:
     low: Floats | None = None
     high: Floats | None = None
     value: Floats | None = None
-    look: int = 0  # its colour and dashes, as `palette` counts them
+    look: int = 0  # its color and dashes, as `palette` counts them
 
-    def where(self, kept: np.ndarray) -> Curve:
-        """Only some of the points, by number or by yes and no."""
+    def where(self, kept: np.ndarray) -> ChartSeries:
+        """Return some of the points, by index or mask."""
         low, high, value = (None if v is None else v[kept] for v in (self.low, self.high, self.value))
         return replace(self, x=self.x[kept], y=self.y[kept], low=low, high=high, value=value)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """From where to where the axes go."""
+    """The ranges of the axes."""
 
     x: tuple[float, float]
     y: tuple[float, float]
 
     def __or__(self, other: Reach) -> Reach:
-        """So far that both fit."""
+        """Return the smallest ranges that contain both."""
         ends = ((min(a[0], b[0]), max(a[1], b[1])) for a, b in ((self.x, other.x), (self.y, other.y)))
         return Reach(*ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure that can be drawn as it is."""
+    """A figure that can be drawn as it is, and notes on what was left out."""
 
     figure: Figure
-    curves: tuple[Curve, ...]
+    curves: tuple[ChartSeries, ...]
     x_names: tuple[str, ...] = ()
     y_names: tuple[str, ...] = ()
     log_x: bool = False
@@ -71,21 +71,21 @@ class Chart:
 
     @property
     def empty(self) -> bool:
-        """Is there nothing to draw?"""
+        """Whether there is nothing to draw."""
         return not any(len(c.x) for c in self.curves)
 
     @property
     def named(self) -> bool:
-        """Do curves have names?"""
+        """Whether the series have names."""
         return len(self.curves) > 1 or any(c.name for c in self.curves)
 
     @property
     def whole(self) -> bool:
-        """Are all x whole numbers, and more than one?"""
+        """Whether all x are integers, and more than one."""
         return self.figure.frame["x"].dtype.is_integer() and self.figure.frame["x"].n_unique() > 1
 
     def reach(self) -> Reach:
-        """As far as its points and intervals go, to round numbers where that is no loss."""
+        """Return the ranges of its points and intervals, rounded where that costs little."""
         if self.empty:
             return Reach((0, 1), (0, 1))
         if self.figure.kind == "heat":
@@ -109,31 +109,31 @@ class Chart:
 
 
 def ready(figure: Figure, *, most: int = POINTS) -> Chart:
-    """Take from a figure what can be drawn, at most `most` points a curve, and say what cannot."""
+    """Prepare a figure, with at most `most` points per series, and note what is left out."""
     if figure.kind == "heat":
         return _cells(figure)
-    frame, said = figure.frame.filter(pl.col("x").is_not_null()), list[str]()
+    frame, notes = figure.frame.filter(pl.col("x").is_not_null()), list[str]()
     names = () if frame["x"].dtype.is_numeric() else _names(frame["x"])
     if len(names) > NAMES and figure.kind in ("bar", "dots"):
-        said.append(f"the first {NAMES} of {len(names):,} names are drawn")
+        notes.append(f"the first {NAMES} of {len(names):,} names are drawn")
         names = names[:NAMES]
     curves = list(_curves(frame, names))
     if len(curves) > CURVES:
-        said.append(f"the first {CURVES} of {len(curves)} series are drawn")
+        notes.append(f"the first {CURVES} of {len(curves)} series are drawn")
     looks = kin([c.name for c in curves[:CURVES]])
-    shown = [replace(c, name=clean(c.name, NAME), look=look) for c, look in zip(curves, looks, strict=False)]
-    chart = _logs(Chart(figure, tuple(shown), tuple(clean(n, NAME) for n in names)), said)
-    if half := sum(_one_sided(c) for c in shown):
-        said.append(f"{half:,} intervals are known on one side only, and not drawn")
+    styled = [replace(c, name=clean(c.name, NAME), look=look) for c, look in zip(curves, looks, strict=False)]
+    chart = _logs(Chart(figure, tuple(styled), tuple(clean(n, NAME) for n in names)), notes)
+    if half := sum(_one_sided(c) for c in styled):
+        notes.append(f"{half:,} intervals are known on one side only, and not drawn")
     if not names:
         chart = replace(chart, curves=tuple(_thin(c, figure.kind, most) for c in chart.curves))
-        if before := sum(len(c.x) for c in shown if len(c.x) > most):
-            said.append(f"{before:,} points are thinned to what a screen can show; the extremes are kept")
-    return replace(chart, left_out=tuple(said))
+        if before := sum(len(c.x) for c in styled if len(c.x) > most):
+            notes.append(f"{before:,} points are thinned to what a screen can show; the extremes are kept")
+    return replace(chart, left_out=tuple(notes))
 
 
 def kin(names: Sequence[str]) -> list[int]:
-    """How curves look: `A, published`, and the `A` of another result, have the colour of `A`, and dashes.
+    """Return the look of each series: `A, published`, and the `A` of another result, have the color of `A`, and dashes.
 
     >>> kin(["A", "B", "A, published", "C"]), kin(["fifo: A", "sjf: A", "fifo: B"])
     ([0, 1, 8, 2], [0, 8, 1])
@@ -149,7 +149,7 @@ def kin(names: Sequence[str]) -> list[int]:
     return looks
 
 
-def _curves(frame: pl.DataFrame, names: tuple[str, ...]) -> Iterator[Curve]:
+def _curves(frame: pl.DataFrame, names: tuple[str, ...]) -> Iterator[ChartSeries]:
     if "series" not in frame.columns:
         frame = frame.with_columns(series=pl.lit(""))
     frame = frame.with_columns(pl.col("series").cast(pl.String, strict=False).fill_null("–"))
@@ -158,29 +158,29 @@ def _curves(frame: pl.DataFrame, names: tuple[str, ...]) -> Iterator[Curve]:
         low, high = (_numbers(rows, side) if side in rows.columns else None for side in ("low", "high"))
         if low is not None and high is not None and not np.isfinite(low + high).any():
             low = high = None
-        curve = Curve(str(name), x, _numbers(rows, "y"), *((low, high) if high is not None else (None, None)))
+        curve = ChartSeries(str(name), x, _numbers(rows, "y"), *((low, high) if high is not None else (None, None)))
         yield curve.where(np.isfinite(x))
 
 
-def _one_sided(curve: Curve) -> int:
+def _one_sided(curve: ChartSeries) -> int:
     if curve.low is None or curve.high is None:
         return 0
     return int((np.isfinite(curve.low) != np.isfinite(curve.high)).sum())
 
 
 def _numbers(frame: pl.DataFrame, column: str) -> Floats:
-    """As floats; what is no number, or too large to draw, is NaN."""
+    """Return floats; what is no number, or too large to draw, is NaN."""
     try:
-        found = frame[column].cast(pl.Float64, strict=False).fill_null(math.nan).to_numpy()
+        values = frame[column].cast(pl.Float64, strict=False).fill_null(math.nan).to_numpy()
     except pl.exceptions.PolarsError:
-        found = np.full(frame.height, math.nan)
-    return np.where(np.abs(found) < LARGEST, found, math.nan)
+        values = np.full(frame.height, math.nan)
+    return np.where(np.abs(values) < LARGEST, values, math.nan)
 
 
 def _names(column: pl.Series) -> tuple[str, ...]:
-    """As they come; numbers, which a heat map may have, by size."""
-    found = column.drop_nulls().unique(maintain_order=True)
-    return tuple(map(str, (found.sort() if found.dtype.is_numeric() else found).to_list()))
+    """Return the names in their order; numbers, which a heat map may have, by size."""
+    values = column.drop_nulls().unique(maintain_order=True)
+    return tuple(map(str, (values.sort() if values.dtype.is_numeric() else values).to_list()))
 
 
 def _places(column: pl.Series, names: tuple[str, ...]) -> Floats:
@@ -189,23 +189,23 @@ def _places(column: pl.Series, names: tuple[str, ...]) -> Floats:
 
 
 def _cells(figure: Figure) -> Chart:
-    x, y, said = _names(figure.frame["x"]), _names(figure.frame["y"]), list[str]()
+    x, y, notes = _names(figure.frame["x"]), _names(figure.frame["y"]), list[str]()
     for side, names in (("x", x), ("y", y)):
         if len(names) > CELLS:
-            said.append(f"the first {CELLS} of {len(names):,} names along {side} are drawn")
+            notes.append(f"the first {CELLS} of {len(names):,} names along {side} are drawn")
     x, y = x[:CELLS], y[:CELLS]
     value = _numbers(figure.frame, "value")
-    cells = Curve("", _places(figure.frame["x"], x), _places(figure.frame["y"], y), value=value)
+    cells = ChartSeries("", _places(figure.frame["x"], x), _places(figure.frame["y"], y), value=value)
     cells = cells.where(np.isfinite(cells.x) & np.isfinite(cells.y) & np.isfinite(value))
     short = [tuple(clean(n, NAME) for n in names) for names in (x, y)]
-    return Chart(figure, (cells,), short[0], short[1], left_out=tuple(said))
+    return Chart(figure, (cells,), short[0], short[1], left_out=tuple(notes))
 
 
 # --- logarithms --------------------------------------------------------------------------------------------------
 
 
-def _logs(chart: Chart, said: list[str]) -> Chart:
-    """Put aside what has no logarithm. A curve that begins at 0 begins at the edge: its level there is true."""
+def _logs(chart: Chart, notes: list[str]) -> Chart:
+    """Leave out what has no logarithm. A curve that begins at 0 begins at the edge, where its level is correct."""
     figure, curves = chart.figure, chart.curves
     log_x = figure.log_x and not chart.x_names and any((c.x > 0).any() for c in curves)
     log_y = figure.log_y and any((c.y > 0).any() for c in curves)
@@ -213,13 +213,13 @@ def _logs(chart: Chart, said: list[str]) -> Chart:
         edge = min(float(c.x[c.x > 0].min()) for c in curves if (c.x > 0).any())
         if figure.kind in ("line", "step"):
             curves = tuple(replace(c, x=np.maximum(c.x, edge)) for c in curves)
-            said.append(f"{low:,} points at or below 0 are drawn at the left edge of the logarithmic axis")
+            notes.append(f"{low:,} points at or below 0 are drawn at the left edge of the logarithmic axis")
         else:
             curves = tuple(c.where(c.x > 0) for c in curves)
-            said.append(f"{low:,} points at or below 0 are not on the logarithmic axis")
+            notes.append(f"{low:,} points at or below 0 are not on the logarithmic axis")
     if log_y and (low := sum(int((c.y <= 0).sum()) for c in curves)):
         curves = tuple(replace(c, y=np.where(c.y > 0, c.y, math.nan)) for c in curves)
-        said.append(f"{low:,} points at or below 0 are not on the logarithmic axis upwards")
+        notes.append(f"{low:,} points at or below 0 are not on the logarithmic axis upwards")
     if log_y:
         # An interval that reaches down to 0 reaches down to the edge.
         edge = min(float(c.y[c.y > 0].min()) for c in curves if (c.y > 0).any())
@@ -235,26 +235,26 @@ def _above(side: Floats | None, edge: float) -> Floats | None:
 
 
 def _ends(parts: Iterable[Floats | None], *, log: bool = False) -> tuple[float, float]:
-    """The smallest and the largest; two different numbers, whatever there is."""
-    found = [v[np.isfinite(v)] for v in parts if v is not None]
-    found = [v for v in found if len(v)]
-    if not found:
+    """Return the smallest and the largest number; always two different ones."""
+    values = [v[np.isfinite(v)] for v in parts if v is not None]
+    values = [v for v in values if len(v)]
+    if not values:
         return (1.0, 10.0) if log else (0.0, 1.0)
-    low, high = min(float(v.min()) for v in found), max(float(v.max()) for v in found)
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
     if log:
         return (low, high) if high > low * 1.001 else (low / 2, high * 2)
     room = max(abs(low), abs(high), 1.0) * 1e-9
     return (low, high) if high - low > room else (low - max(abs(low) / 10, 0.5), high + max(abs(high) / 10, 0.5))
 
 
-def width_of(curves: Iterable[Curve]) -> float:
-    """How wide a bar may be where x are numbers: the least step between two."""
+def width_of(curves: Iterable[ChartSeries]) -> float:
+    """Return the width of a bar where x are numbers: the least step between two."""
     steps = [np.diff(np.unique(c.x)).min() for c in curves if len(np.unique(c.x)) > 1]
     return float(min(steps, default=1.0))
 
 
-def _thin(curve: Curve, kind: str, most: int) -> Curve:
-    """In order along x; of many points, the first, last, lowest and highest of each stretch."""
+def _thin(curve: ChartSeries, kind: str, most: int) -> ChartSeries:
+    """Sort by x; of many points, keep the first, last, lowest and highest of each stretch."""
     n = len(curve.x)
     if kind == "dots":
         return curve if n <= most else curve.where(np.linspace(0, n - 1, most).astype(np.int64))

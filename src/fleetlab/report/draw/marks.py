@@ -1,11 +1,11 @@
-"""What stands for the numbers: curves with their bands, bars, dots with whiskers, and cells."""
+"""Marks: curves with bands, bars, dots with whiskers, and cells of heat maps."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fleetlab.report.draw import palette
-from fleetlab.report.draw.chart import Chart, Curve, width_of
+from fleetlab.report.draw.chart import Chart, ChartSeries, width_of
 from fleetlab.report.draw.plane import SIZE, Plane
 from fleetlab.report.draw.scale import Floats, px
 from fleetlab.report.markup import Markup, joined, tag
@@ -18,7 +18,7 @@ SPOKEN = 240  # cells that have room for their number
 
 
 def marks(chart: Chart, plane: Plane) -> Markup:
-    """All curves, each a group of its own that a reader can switch off."""
+    """Draw all series, each as a group that the script can hide."""
     if chart.figure.kind == "heat":
         return _heat(chart, plane)
     drawn = {"line": _curve, "step": _curve, "bar": _bars, "dots": _dots}[chart.figure.kind]
@@ -27,7 +27,7 @@ def marks(chart: Chart, plane: Plane) -> Markup:
 
 
 def shift(chart: Chart, k: int) -> tuple[float, float]:
-    """Where in the room of a name the `k`th curve has its place, and how wide it is, both in names."""
+    """Return the offset of the `k`th series beside its name, and its width, in units of names."""
     room = BAND if chart.x_names else BAND * width_of(chart.curves)
     each = room / len(chart.curves)
     return (k - (len(chart.curves) - 1) / 2) * each, each
@@ -51,32 +51,32 @@ def _curve(chart: Chart, plane: Plane, k: int) -> Markup:
 
 
 def _path(x: Floats, y: Floats, *, step: bool) -> Markup:
-    """A line through all points; where one is missing, a gap."""
-    said, down = list[str](), False
+    """Return a line through all points, with gaps where one is missing."""
+    parts, down = list[str](), False
     for a, b in zip(x.tolist(), y.tolist(), strict=True):
         if b != b:
             down = False
             continue
         if down and step:
-            said.append(f"H{px(a)}V{px(b)}")
+            parts.append(f"H{px(a)}V{px(b)}")
         else:
-            said.append(f"{'L' if down else 'M'}{px(a)} {px(b)}")
+            parts.append(f"{'L' if down else 'M'}{px(a)} {px(b)}")
         down = True
-    return Markup("".join(said))
+    return Markup("".join(parts))
 
 
-def _band(curve: Curve, plane: Plane, *, step: bool) -> Markup:
-    """The interval, one closed piece for each stretch where it is known."""
+def _band(curve: ChartSeries, plane: Plane, *, step: bool) -> Markup:
+    """Draw the interval, one closed piece for each stretch where it is known."""
     assert curve.low is not None
     assert curve.high is not None
     known = np.isfinite(curve.low) & np.isfinite(curve.high)
     pieces = np.split(np.arange(len(known)), np.flatnonzero(np.diff(known.astype(np.int8))) + 1)
-    said = [_piece(curve, plane, piece, step=step) for piece in pieces if len(piece) and known[piece[0]]]
+    parts = [_piece(curve, plane, piece, step=step) for piece in pieces if len(piece) and known[piece[0]]]
     look = palette.fill(curve.look)
-    return tag("path", d=Markup("".join(said)), fill_opacity=0.18, **look)
+    return tag("path", d=Markup("".join(parts)), fill_opacity=0.18, **look)
 
 
-def _piece(curve: Curve, plane: Plane, piece: np.ndarray, *, step: bool) -> str:
+def _piece(curve: ChartSeries, plane: Plane, piece: np.ndarray, *, step: bool) -> str:
     assert curve.low is not None
     assert curve.high is not None
     x, high = plane.at(curve.x[piece], curve.high[piece])
@@ -101,13 +101,13 @@ def _bars(chart: Chart, plane: Plane, k: int) -> Markup:
     a, b = (plane.along.at(curve.x + aside + side * each * 0.46) for side in (-1, 1))
     top, ground = plane.up.at(curve.y), plane.up.one(foot)
     ends = zip(a.tolist(), b.tolist(), top.tolist(), strict=True)
-    said = [
+    parts = [
         f"M{px(ground)} {px(p)}H{px(t)}V{px(q)}H{px(ground)}Z"
         if plane.rows
         else f"M{px(p)} {px(ground)}V{px(t)}H{px(q)}V{px(ground)}Z"
         for p, q, t in ends
     ]
-    bars = tag("path", d=Markup("".join(said)), **palette.fill(curve.look))
+    bars = tag("path", d=Markup("".join(parts)), **palette.fill(curve.look))
     return joined([bars, _whiskers(curve, plane, aside, None)])
 
 
@@ -121,30 +121,30 @@ def _dots(chart: Chart, plane: Plane, k: int) -> Markup:
 
 
 def _spots(x: Floats, y: Floats, look: int, size: float) -> Markup:
-    """Lines of no length with round ends: they stay round when the sheet is stretched."""
+    """Draw dots as lines of no length with round ends: they stay round when the figure is stretched."""
     there = np.isfinite(y) & np.isfinite(x)
-    said = "".join(f"M{px(a)} {px(b)}h0" for a, b in zip(x[there].tolist(), y[there].tolist(), strict=True))
+    parts = "".join(f"M{px(a)} {px(b)}h0" for a, b in zip(x[there].tolist(), y[there].tolist(), strict=True))
     ends = palette.ends(look)
     wide = size if ends == "round" else size * 0.85
-    return tag("path", d=Markup(said), stroke_width=wide, stroke_linecap=ends, **palette.stroke(look))
+    return tag("path", d=Markup(parts), stroke_width=wide, stroke_linecap=ends, **palette.stroke(look))
 
 
-def _whiskers(curve: Curve, plane: Plane, aside: float, look: int | None) -> Markup:
-    """From low to high with an end on each side; on bars in ink, lest they drown."""
+def _whiskers(curve: ChartSeries, plane: Plane, aside: float, look: int | None) -> Markup:
+    """Draw intervals; on bars in black, to be seen."""
     if curve.low is None or curve.high is None:
         return Markup()
     known = np.isfinite(curve.low) & np.isfinite(curve.high)
     at = plane.along.at(curve.x[known] + aside).tolist()
     low, high = (plane.up.at(side[known]).tolist() for side in (curve.low, curve.high))
     c = CAP
-    said = [
+    parts = [
         f"M{px(p)} {px(x - c)}v{px(2 * c)}M{px(p)} {px(x)}H{px(q)}M{px(q)} {px(x - c)}v{px(2 * c)}"
         if plane.rows
         else f"M{px(x - c)} {px(p)}h{px(2 * c)}M{px(x)} {px(p)}V{px(q)}M{px(x - c)} {px(q)}h{px(2 * c)}"
         for x, p, q in zip(at, low, high, strict=True)
     ]
     line = {"class_": "ink", "stroke": palette.INK} if look is None else palette.stroke(look)
-    return tag("path", d=Markup("".join(said)), stroke_width=1.4, fill="none", **line)
+    return tag("path", d=Markup("".join(parts)), stroke_width=1.4, fill="none", **line)
 
 
 # --- cells -------------------------------------------------------------------------------------------------------
@@ -154,20 +154,20 @@ def _heat(chart: Chart, plane: Plane) -> Markup:
     cells = chart.curves[0]
     assert cells.value is not None
     levels = np.round((cells.value - cells.value.min()) / (np.ptp(cells.value) or 1.0) * (palette.LEVELS - 1))
-    said = [_level(cells.where(levels == k), plane, int(k)) for k in np.unique(levels)]
+    parts = [_level(cells.where(levels == k), plane, int(k)) for k in np.unique(levels)]
     wide = plane.along.one(1) - plane.along.one(0)
     if len(cells.x) <= SPOKEN and wide >= 34:
-        said += [_spoken(*cell, plane) for cell in zip(cells.x, cells.y, cells.value, levels, strict=True)]
-    return tag("g", *said, data_s=0)
+        parts += [_spoken(*cell, plane) for cell in zip(cells.x, cells.y, cells.value, levels, strict=True)]
+    return tag("g", *parts, data_s=0)
 
 
-def _level(cells: Curve, plane: Plane, level: int) -> Markup:
+def _level(cells: ChartSeries, plane: Plane, level: int) -> Markup:
     left, right = (plane.along.at(cells.x + side).tolist() for side in (-0.48, 0.48))
     top, bottom = (plane.up.at(cells.y + side).tolist() for side in (-0.46, 0.46))
-    said = "".join(
+    parts = "".join(
         f"M{px(a)} {px(b)}H{px(c)}V{px(d)}H{px(a)}Z" for a, b, c, d in zip(left, top, right, bottom, strict=True)
     )
-    return tag("path", d=Markup(said), fill=palette.heat(level))
+    return tag("path", d=Markup(parts), fill=palette.heat(level))
 
 
 def _spoken(x: float, y: float, value: float, level: float, plane: Plane) -> Markup:

@@ -1,6 +1,6 @@
-"""Colours that everybody can tell apart, on paper and on a dark screen.
+"""Colors that everybody can tell apart, on paper and on a dark screen.
 
-Eight for curves: each at 3:1 or more against its background, and each two apart for all three kinds of colour
+Eight for curves: each at 3:1 or more against its background, and each two apart for all three kinds of color
 blindness (the tests simulate them). Past eight the line's dashes tell. A page sets them by its style; a file that
 stands alone has those for paper in its attributes.
 """
@@ -18,33 +18,33 @@ HEAT = ("#10284f", "#3d4b6c", "#66696f", "#948d74", "#c4b567", "#f6e24a")
 LEVELS = 24  # of a heat map: more nobody can tell apart
 
 
-def colour(k: int) -> str:
-    """Of the `k`th look, on paper."""
+def color(k: int) -> str:
+    """Return the color of the `k`th look, in light mode."""
     return SERIES[k % len(SERIES)]
 
 
 def dash(k: int) -> str | None:
-    """Of the `k`th look: once around the colours, the dashes change."""
+    """Return the dashes of the `k`th look: they change when the colors repeat."""
     return DASHES[k // len(SERIES) % len(DASHES)]
 
 
 def stroke(k: int) -> dict[str, str]:
-    """The attributes of its line: a colour for a file, a class for a page."""
-    return {"class_": f"s{k % len(SERIES)}", "stroke": colour(k)}
+    """Return the attributes of its line: a color for a file, a class for a page."""
+    return {"class_": f"s{k % len(SERIES)}", "stroke": color(k)}
 
 
 def fill(k: int) -> dict[str, str]:
-    """The same for what it fills."""
-    return {"class_": f"f{k % len(SERIES)}", "fill": colour(k)}
+    """Return the attributes of its area."""
+    return {"class_": f"f{k % len(SERIES)}", "fill": color(k)}
 
 
 def ends(k: int) -> str:
-    """Its dots, round or square by turns."""
+    """Return the shape of its dots: round and square alternate."""
     return ("round", "square")[(k + k // len(SERIES)) % 2]
 
 
 def heat(level: int) -> str:
-    """The colour of a level, from 0 to LEVELS - 1.
+    """Return the color of a level, from 0 to LEVELS - 1.
 
     >>> heat(0), heat(LEVELS - 1)
     ('#10284f', '#f6e24a')
@@ -56,7 +56,7 @@ def heat(level: int) -> str:
 
 
 def style() -> str:
-    """The rules by which a page colours its figures, light and dark."""
+    """Return the style sheet of figures, light and dark."""
     light = _values(SERIES, PAPER, INK, SOFT, RULE)
     dark = _values(DARK_SERIES, DARK_PAPER, DARK_INK, DARK_SOFT, DARK_RULE)
     series = "".join(f".s{k}{{stroke:var(--s{k})}}.f{k}{{fill:var(--s{k})}}" for k in range(len(SERIES)))

@@ -1,4 +1,4 @@
-"""The sheet that a figure is drawn on: its margins, its two axes, and which way names run."""
+"""The layout of a figure: margins, axes, and the direction of names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOWEST = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """`along` is the axis of x and `up` that of y, whichever of them lies across: in `rows` names run down."""
+    """`along` is the axis of x and `up` that of y; in `rows`, names run down and the axes are swapped."""
 
     width: float
     height: float
@@ -33,32 +33,32 @@ class Plane:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what is drawn."""
+        """Left, top, right and bottom of the plot area."""
         across, down = (self.up, self.along) if self.rows else (self.along, self.up)
         top, bottom = sorted((down.start, down.stop))
         return across.start, top, across.stop, bottom
 
     def at(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Where points lie: from the left, from the top."""
+        """Return the positions of points: from the left, from the top."""
         along, up = self.along.at(x), self.up.at(y)
         return (up, along) if self.rows else (along, up)
 
 
 def long(text: str) -> float:
-    """About how many pixels a text takes; fonts differ, so rather too many."""
+    """Return about how many pixels a text takes, rather too many: fonts differ."""
     return sum(map(_wide, text))
 
 
 def fitted(text: str, room: float) -> str:
-    """As much of a text as fits.
+    """Return as much of a text as fits.
 
     >>> fitted("a long name", 1000), fitted("a long name", 40)
     ('a long name', 'a lon…')
     """
-    said = clean(text, 200)
-    while said and long(said) > room:
-        said = said.removesuffix("…")[:-1].rstrip() + "…" if len(said) > 2 else ""
-    return said
+    text = clean(text, 200)
+    while text and long(text) > room:
+        text = text.removesuffix("…")[:-1].rstrip() + "…" if len(text) > 2 else ""
+    return text
 
 
 def _wide(c: str) -> float:
@@ -69,25 +69,25 @@ def _wide(c: str) -> float:
 
 
 def plane(chart: Chart, reach: Reach, width: float) -> Plane:
-    """Lay out a chart on a sheet of that width."""
+    """Lay out a chart of that width."""
     if chart.figure.kind == "heat":
         return _grid(chart, reach, width)
     if chart.x_names and (chart.figure.kind == "dots" or (chart.figure.kind == "bar" and not _fit(chart, width - 80))):
         return _rows(chart, reach, width)
     height = max(LOWEST, width * SHAPE)
     up = Scale(*reach.y, height - FOOT, HEAD, chart.log_y)
-    left = max(long(said) for _, said in up.ticks(upwards(up))) + 10
+    left = max(long(text) for _, text in up.ticks(upwards(up))) + 10
     along = Scale(*reach.x, left, width - SIDE, chart.log_x, chart.x_names, whole=chart.whole)
     return Plane(width, height, along, up)
 
 
 def upwards(scale: Scale) -> int:
-    """How many numbers stand beside it, about."""
+    """Return about how many ticks an axis has."""
     return max(3, int(abs(scale.stop - scale.start) / 38))
 
 
 def _fit(chart: Chart, room: float) -> bool:
-    """Do the names fit side by side?"""
+    """Whether the names fit side by side."""
     return max(map(long, chart.x_names)) + 8 <= room / len(chart.x_names)
 
 

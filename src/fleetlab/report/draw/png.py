@@ -1,4 +1,4 @@
-"""A chart as PNG, for slides and documents: the same numbers, drawn by matplotlib."""
+"""A chart as PNG, for slides and documents: drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetlab.core import FleetlabError
 from fleetlab.report.draw import palette
-from fleetlab.report.draw.chart import Chart, Curve
+from fleetlab.report.draw.chart import Chart, ChartSeries
 from fleetlab.report.draw.marks import shift
 from fleetlab.report.draw.scale import decades, labels, nice
 from fleetlab.report.markup import clean
@@ -18,7 +18,7 @@ from fleetlab.report.markup import clean
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A name with dollar signs is a name, not a formula; a glyph that a font lacks is drawn as a box.
+# A name with dollar signs is a name, not a formula; a glyph that a font lacks is line as a box.
 LOOK: dict[Any, Any] = {
     "text.parse_math": False,
     "axes.spines.top": False,
@@ -29,7 +29,7 @@ DPI = 160
 
 
 def png(chart: Chart) -> bytes:
-    """Draw it; the extra `plots` brings what that needs."""
+    """Draw a chart; this needs the extra `plots`."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Sheet
@@ -90,7 +90,7 @@ def _axes(ax: Axes, chart: Chart) -> None:
 
 
 def _numbered(ax: Axes, side: Literal["x", "y"], reach: tuple[float, float], *, log: bool) -> None:
-    """An axis of numbers, with the same round ones as elsewhere."""
+    """Set the ticks of an axis of numbers."""
     ax.set(**{f"{side}scale": "log" if log else "linear"})
     axis = ax.xaxis if side == "x" else ax.yaxis
     values = decades(*reach) if log else nice(*reach)
@@ -99,16 +99,16 @@ def _numbered(ax: Axes, side: Literal["x", "y"], reach: tuple[float, float], *, 
     ax.set(**{f"{side}lim": reach})
 
 
-def _curve(ax: Axes, chart: Chart, curve: Curve, k: int) -> None:
-    look: dict[str, Any] = {"color": palette.colour(curve.look), "label": f"curve {k}"}
+def _curve(ax: Axes, chart: Chart, curve: ChartSeries, k: int) -> None:
+    look: dict[str, Any] = {"color": palette.color(curve.look), "label": f"curve {k}"}
     if chart.figure.kind in ("line", "step"):
-        held: dict[str, Any] = {"step": "post"} if chart.figure.kind == "step" else {}
-        drawn: dict[str, Any] = {"drawstyle": "steps-post"} if held else {}
+        filling: dict[str, Any] = {"step": "post"} if chart.figure.kind == "step" else {}
+        style: dict[str, Any] = {"drawstyle": "steps-post"} if filling else {}
         dashes = palette.dash(curve.look)
         line = (0, tuple(map(float, dashes.split()))) if dashes else "-"
-        ax.plot(curve.x, curve.y, linestyle=line, linewidth=1.4, **drawn, **look)
+        ax.plot(curve.x, curve.y, linestyle=line, linewidth=1.4, **style, **look)
         if curve.low is not None and curve.high is not None:
-            ax.fill_between(curve.x, curve.low, curve.high, alpha=0.18, color=look["color"], linewidth=0, **held)
+            ax.fill_between(curve.x, curve.low, curve.high, alpha=0.18, color=look["color"], linewidth=0, **filling)
         return
     aside, each = shift(chart, k) if chart.x_names or chart.figure.kind == "bar" else (0.0, 1.0)
     at, bars = curve.x + aside, _reaches(curve)
@@ -123,12 +123,12 @@ def _curve(ax: Axes, chart: Chart, curve: Curve, k: int) -> None:
         ax.errorbar(at, curve.y, yerr=bars, fmt="os"[k % 2], markersize=3, capsize=2, **look)
 
 
-def _reaches(curve: Curve) -> np.ndarray | None:
-    """How far the interval goes down and up from the value, which it need not hold."""
+def _reaches(curve: ChartSeries) -> np.ndarray | None:
+    """Return the distances of the interval's ends from the value, which it need not contain."""
     if curve.low is None or curve.high is None:
         return None
-    found = np.array([curve.y - curve.low, curve.high - curve.y])
-    return np.where(np.isfinite(found), np.maximum(found, 0.0), 0.0)
+    reach = np.array([curve.y - curve.low, curve.high - curve.y])
+    return np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0)
 
 
 def _heat(ax: Axes, chart: Chart) -> None:

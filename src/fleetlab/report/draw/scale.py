@@ -1,4 +1,4 @@
-"""From values to places on a sheet, and the round numbers to write beside an axis."""
+"""Scales: positions of values, and round numbers for the ticks of an axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HIGH = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis: values from `low` to `high` lie between `start` and `stop`; names stand at 0, 1, 2 and so on."""
+    """An axis: values from `low` to `high` lie between `start` and `stop`; names are at 0, 1, 2 and so on."""
 
     low: float
     high: float
@@ -26,7 +26,7 @@ class Scale:
     whole: bool = False  # only whole numbers are written: there is no half hour of the day
 
     def at(self, values: Floats) -> Floats:
-        """Where they lie; beyond an end, not far beyond.
+        """Return the positions of values; those beyond an end are not far beyond.
 
         >>> Scale(1, 100, 0, 50, log=True).at(np.array([10.0])).tolist()
         [25.0]
@@ -37,21 +37,21 @@ class Scale:
         return np.asarray(self.start + np.clip(along, -2, 3) * (self.stop - self.start))
 
     def one(self, value: float) -> float:
-        """Where one lies."""
+        """Return the position of one value."""
         return float(self.at(np.array([value], dtype=np.float64))[0])
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
-        """Where something is written, and what; `most` is about how many."""
+        """Return the positions and labels of about `most` ticks."""
         if self.names:
             every = max(1, math.ceil(len(self.names) / max(1, most)))
             return [(self.one(k), name) for k, name in enumerate(self.names) if k % every == 0]
         values = decades(self.low, self.high, most) if self.log else nice(self.low, self.high, most)
         values = [v for v in values if not self.whole or v.is_integer()]
-        return [(self.one(v), said) for v, said in zip(values, labels(values), strict=True)]
+        return [(self.one(v), text) for v, text in zip(values, labels(values), strict=True)]
 
 
 def nice(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from `low` to `high`, two or more, in steps of 1, 2 or 5 times a power of ten.
+    """Return round numbers from `low` to `high`, two or more, in steps of 1, 2 or 5 times a power of ten.
 
     >>> nice(0, 1, 5)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -67,14 +67,14 @@ def nice(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def stride(low: float, high: float, most: int = 6) -> float:
-    """The step of `nice`."""
+    """Return the step of `nice`."""
     rough = (high - low) / max(1, most)
     size = 10.0 ** math.floor(math.log10(rough))
     return next((r * size for r in ROUND if r * size >= rough * 0.999), 10 * size)
 
 
 def decades(low: float, high: float, most: int = 6) -> list[float]:
-    """Powers of ten from `low` to `high`; with 2 and 5 between where there are few.
+    """Return powers of ten from `low` to `high`; with 2 and 5 between where there are few.
 
     >>> decades(1, 1000, 6)
     [1.0, 10.0, 100.0, 1000.0]
@@ -85,12 +85,12 @@ def decades(low: float, high: float, most: int = 6) -> list[float]:
     between = (1, 2, 5) if last - first <= 2 else (1,)
     every = max(1, math.ceil((last - first) / max(1, most)))
     powers = (10.0**k for k in range(first, last + 1) if k % every == 0)
-    found = [m * p for p in powers for m in between if low * (1 - 1e-9) <= m * p <= high * (1 + 1e-9)]
-    return found if len(found) > 1 else nice(low, high, most)
+    ticks = [m * p for p in powers for m in between if low * (1 - 1e-9) <= m * p <= high * (1 + 1e-9)]
+    return ticks if len(ticks) > 1 else nice(low, high, most)
 
 
 def labels(values: list[float]) -> list[str]:
-    """What is written beside the ticks: no more digits than tell them apart.
+    """Return the labels of ticks.
 
     >>> labels([0.0, 2500.0, 5000.0]), labels([0.0, 20000.0]), labels([0.01, 1.0, 1e6, 1e9])
     (['0', '2,500', '5,000'], ['0', '20k'], ['0.01', '1', '1M', '10⁹'])
@@ -99,23 +99,23 @@ def labels(values: list[float]) -> list[str]:
 
 
 def label(value: float) -> str:
-    """One number beside an axis."""
+    """Return the label of one tick."""
     size = abs(value)
     if size and not 1e-4 <= size < 1e9:
         power = math.floor(math.log10(size) + 1e-9)
         lead = f"{size / 10.0**power:.3g}"
-        said = ("" if lead == "1" else f"{lead}·") + "10" + str(power).translate(HIGH)
+        text = ("" if lead == "1" else f"{lead}·") + "10" + str(power).translate(HIGH)
     elif size >= 1e6:
-        said = f"{size / 1e6:.6g}M"
+        text = f"{size / 1e6:.6g}M"
     elif size >= 1e4:
-        said = f"{size / 1e3:.6g}k"
+        text = f"{size / 1e3:.6g}k"
     else:
-        said = f"{size:,.6g}"
-    return f"−{said}" if value < 0 else said
+        text = f"{size:,.6g}"
+    return f"−{text}" if value < 0 else text
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:
-    """A little wider, to round numbers.
+    """Return a slightly wider range of round numbers.
 
     >>> rounded(0.3, 9.2)
     (0.0, 10.0)
@@ -125,10 +125,10 @@ def rounded(low: float, high: float) -> tuple[float, float]:
 
 
 def px(value: float) -> str:
-    """A place on a sheet: a tenth of a pixel is near enough.
+    """Return a position as text, to a tenth of a pixel.
 
     >>> px(12.04), px(-0.04)
     ('12', '0')
     """
-    said = f"{value:.1f}".removesuffix(".0")
-    return "0" if said == "-0" else said
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text

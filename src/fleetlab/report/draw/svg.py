@@ -1,6 +1,6 @@
 """A chart as SVG: the same drawing in a page and in a file.
 
-Colours stand in attributes, for a file that stands alone, and as classes, by which a page overrules them. Title and
+Colors stand in attributes, for a file that stands alone, and as classes, by which a page overrules them. Title and
 key lie outside of the part that a page shows: it has its own; a file, or a reader who saves one, takes the whole.
 """
 
@@ -27,12 +27,12 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 def svg(
     chart: Chart, *, reach: Reach | None = None, width: float = WIDE, key: str = "f", whole: bool = False
 ) -> Markup:
-    """Draw it; `key` tells it from others in the same page, `whole` is with title and key, for a file."""
+    """Draw a chart; `key` is unique in the page; `whole` adds title and legend, for a file."""
     sheet = plane(chart, reach or chart.reach(), width)
     inside = [_nothing(sheet)] if chart.empty else _drawn(chart, sheet, key)
     names, deep = _key(chart, sheet)
     full = (-EDGE, -TITLE, sheet.width + 2 * EDGE, sheet.height + TITLE + deep + EDGE)
-    shown = full if whole else (0, 0, sheet.width, sheet.height)
+    view = full if whole else (0, 0, sheet.width, sheet.height)
     paper = tag("rect", x=-EDGE, y=-TITLE, width=full[2], height=full[3], class_="paper", fill=palette.PAPER)
     title = _text(fitted(chart.figure.title, width / 1.3), 0, -12, font_weight="600", font_size=SIZE + 2)
     about: dict[str, Any] = {
@@ -47,7 +47,7 @@ def svg(
     else:
         about |= {"aria_labelledby": f"{key.rpartition('-')[0]}-alt", "class_": "wide" if width == WIDE else "narrow"}
         about |= {"data_box": " ".join(map(px, sheet.box)), "data_rows": "1" if sheet.rows else None}
-    return tag("svg", paper, title, *inside, names, viewBox=" ".join(map(px, shown)), **about)
+    return tag("svg", paper, title, *inside, names, viewBox=" ".join(map(px, view)), **about)
 
 
 def _drawn(chart: Chart, sheet: Plane, key: str) -> list[Markup]:
@@ -63,9 +63,9 @@ def _drawn(chart: Chart, sheet: Plane, key: str) -> list[Markup]:
     ]
 
 
-def _text(said: str, x: float, y: float, **more: Any) -> Markup:  # noqa: ANN401
+def _text(text: str, x: float, y: float, **more: Any) -> Markup:  # noqa: ANN401
     look = {"class_": "t", "fill": palette.INK} | more
-    return tag("text", said, x=px(x), y=px(y), **look)
+    return tag("text", text, x=px(x), y=px(y), **look)
 
 
 def _nothing(sheet: Plane) -> Markup:
@@ -93,7 +93,7 @@ def _axes(chart: Chart, sheet: Plane) -> Markup:
 
 
 def _across(sheet: Plane) -> list[Markup]:
-    """Ticks below the sheet, with a line up where they are numbers."""
+    """Draw the ticks below, with grid lines where they are numbers."""
     scale = sheet.up if sheet.rows else sheet.along
     left, top, right, bottom = sheet.box
     most = max(2, int((right - left) / 78))
@@ -101,34 +101,34 @@ def _across(sheet: Plane) -> list[Markup]:
         widest = max(map(long, scale.names))
         most = len(scale.names) if sheet.slanted else max(1, int((right - left) / (widest + 8)))
     ticks = scale.ticks(most)
-    return [part for at, said in ticks for part in _tick(said, at, top, bottom, sheet, line=not scale.names)]
+    return [part for at, text in ticks for part in _tick(text, at, top, bottom, sheet, line=not scale.names)]
 
 
-def _tick(said: str, at: float, top: float, bottom: float, sheet: Plane, *, line: bool) -> list[Markup]:
+def _tick(text: str, at: float, top: float, bottom: float, sheet: Plane, *, line: bool) -> list[Markup]:
     if sheet.slanted:
         turned = f"rotate(-38 {px(at)} {px(bottom + 14)})"
-        return [_text(clean(said, 18), at, bottom + 14, text_anchor="end", transform=turned)]
+        return [_text(clean(text, 18), at, bottom + 14, text_anchor="end", transform=turned)]
     grid = tag("line", x1=px(at), x2=px(at), y1=px(top), y2=px(bottom), class_="grid", stroke=palette.RULE)
-    return [*([grid] if line else []), _text(said, at, bottom + 17, text_anchor="middle")]
+    return [*([grid] if line else []), _text(text, at, bottom + 17, text_anchor="middle")]
 
 
 def _down(sheet: Plane) -> list[Markup]:
-    """Ticks left of the sheet, with a line across where they are numbers."""
+    """Draw the ticks on the left, with grid lines where they are numbers."""
     scale = sheet.along if sheet.rows else sheet.up
     left, _, right, _ = sheet.box
     ticks = scale.ticks(len(scale.names) or upwards(scale))
-    said = []
+    parts = []
     for at, name in ticks:
         if not scale.names:
-            said.append(
+            parts.append(
                 tag("line", x1=px(left), x2=px(right), y1=px(at), y2=px(at), class_="grid", stroke=palette.RULE)
             )
-        said.append(_text(fitted(name, left - 6), left - 6, at + 4, text_anchor="end"))
-    return said
+        parts.append(_text(fitted(name, left - 6), left - 6, at + 4, text_anchor="end"))
+    return parts
 
 
 def _shades(chart: Chart, sheet: Plane) -> Markup:
-    """What a colour of a heat map means."""
+    """Draw the color scale of a heat map."""
     value = chart.curves[0].value
     assert value is not None
     left, _, right, _ = sheet.box
@@ -143,26 +143,26 @@ def _shades(chart: Chart, sheet: Plane) -> Markup:
 
 
 def _key(chart: Chart, sheet: Plane) -> tuple[Markup, float]:
-    """The names of the curves below the sheet, as many a line as fit, and how deep that is."""
+    """Draw the legend below, and return its height."""
     if not chart.named or chart.empty:
         return Markup(), 0.0
     parts, x, y = list[Markup](), 0.0, sheet.height + 14
     for curve in chart.curves:
-        said = clean(curve.name, 40)
-        if x and x + 34 + long(said) > sheet.width:
+        text = clean(curve.name, 40)
+        if x and x + 34 + long(text) > sheet.width:
             x, y = 0.0, y + KEY
-        parts += [swatch(curve.look, x, y - 4), _text(said, x + 28, y)]
-        x += 44 + long(said)
+        parts += [swatch(curve.look, x, y - 4), _text(text, x + 28, y)]
+        x += 44 + long(text)
     return tag("g", *parts, class_="key"), y - sheet.height + 10
 
 
 def swatch(look: int, x: float = 0, y: float = 6) -> Markup:
-    """A short piece of a curve with that look."""
+    """Draw a short line or dot of that look."""
     line, dot = Markup(f"M{px(x)} {px(y)}h22"), Markup(f"M{px(x + 11)} {px(y)}h0")
-    colour, ends = palette.stroke(look), palette.ends(look)
+    color, ends = palette.stroke(look), palette.ends(look)
     return joined(
         [
-            tag("path", d=line, stroke_width=2, stroke_dasharray=palette.dash(look), **colour),
-            tag("path", d=dot, stroke_width=7 if ends == "round" else 6, stroke_linecap=ends, **colour),
+            tag("path", d=line, stroke_width=2, stroke_dasharray=palette.dash(look), **color),
+            tag("path", d=dot, stroke_width=7 if ends == "round" else 6, stroke_linecap=ends, **color),
         ]
     )

@@ -1,5 +1,5 @@
-"""How many nodes? The smallest cluster that meets a goal, by a queueing model first and by simulation then."""
+"""Capacity planning: how many nodes meet a goal."""
 
-from fleetlab.studies.capacity.study import Capacity, capacity
+from fleetlab.studies.capacity.search import Capacity, capacity
 
 __all__ = ["Capacity", "capacity"]

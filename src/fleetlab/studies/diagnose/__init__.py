@@ -1,4 +1,4 @@
-"""Why do jobs wait, and what would help? The ledger added up, one thing changed at a time, and five named checks."""
+"""Diagnose waiting: its reasons, the effect of single changes, and five known problems of GPU clusters."""
 
 from fleetlab.studies.diagnose.diagnosis import Diagnosis, diagnose
 

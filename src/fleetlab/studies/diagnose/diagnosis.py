@@ -1,32 +1,34 @@
-"""Why do jobs wait, and what would help? One run as it is, and one for each thing that is changed."""
+"""Diagnose waiting: one simulation as it is, and one per change."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Workload, WorkloadError, say
-from fleetlab.sim import SimResult, simulate
-from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.studies._blocks import estimate as told_as
-from fleetlab.studies._lacks import lacking
-from fleetlab.studies.believed import beside, named
-from fleetlab.studies.diagnose import _checks, _figures, _ledger
-from fleetlab.studies.diagnose._changes import LARGEST, WORDS, Case, Change, types_of, wanted
-from fleetlab.studies.diagnose._effects import effects, waterfall, what_to_do
-from fleetlab.studies.diagnose._runs import Fared, Progress, again
-from fleetlab.studies.diagnose._words import findings
-
-HOUR = 3600.0
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, Words, WorkloadError
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim import SimResult
+from fleetlab.studies._blocks import Blocks
+from fleetlab.studies._blocks import estimate as as_estimate
+from fleetlab.studies.diagnose import figures, ledger
+from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, chosen_changes, gpu_types
+from fleetlab.studies.diagnose.effects import LOWER, actions, effects, waterfall
+from fleetlab.studies.diagnose.findings import findings
+from fleetlab.studies.diagnose.open_problems import cpu_by_pool, open_problems
+from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
+from fleetlab.studies.requests import unmet_requests
+from fleetlab.studies.run import run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Result):
-    """Why jobs wait and what would help, with intervals; `findings` are the sentences to read first."""
+    """Why jobs wait, and which change would help, with intervals."""
 
     provenance: Provenance
     findings: tuple[str, ...]
@@ -34,134 +36,139 @@ class Diagnosis(Result):
     frames: Mapping[str, pl.DataFrame]
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<Diagnosis {say(self.estimates[0])}; first: {self.first or 'nothing'}>"
-
     @property
-    def first(self) -> str | None:
-        """The change that surely helps most, by its name; none where none does."""
-        helps = self.frames["changes"].filter(pl.col("verdict") == "helps")
+    def best_change(self) -> str | None:
+        """The change with the lowest mean wait, by name; None where no change lowers it significantly."""
+        helps = self.frames["changes"].filter(pl.col("verdict") == LOWER)
         return helps["change"][0] if helps.height else None
 
     def figures(self) -> dict[str, Figure]:
-        """What jobs wait for, when, and what each change takes off."""
-        return _figures.figures(self.frames)
+        """Return waiting by reason and by hour, and the effect of each change."""
+        return figures.figures(self.frames)
 
 
 def diagnose(
-    workload: Workload,
-    cluster: Cluster,
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
     *,
-    usage: pl.LazyFrame | None = None,
-    changes: Sequence[str] = WORDS,
-    order: str = "fifo",
-    backfill: str = "greedy",
-    placement: str = "best_fit",
-    estimate: str | pl.Series = "oracle",
-    sharing: str = "fractional",
-    prices: Prices | None = None,
-    seed: int = 0,
+    changes: Sequence[str] = DEFAULT,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
+    **words: Unpack[Words],
 ) -> Diagnosis:
-    """Why do jobs wait, and what would help? The wait ledger added up, and one thing changed at a time.
+    """Why do jobs wait, and what would help? The wait ledger by class, and one change at a time.
 
-    Each of `changes` is simulated again with the same arrivals, in `workers` processes of their own (as many as there
-    are cores for a large workload; 0: none); differences are paired, and their intervals come from blocks of time.
-    `usage` is what sensors saw of each job, where the trace has it. The rules are those of `simulate`.
+    Parameters
+    ----------
+    source
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    changes
+        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragments (each pool one node), gangs
+        (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes (10 %
+        more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
+    workers
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+    progress
+        Called as changes are done.
+    words
+        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
+
     """
-    name, columns = named(estimate, len(workload))
-    rules = {"order": order, "backfill": backfill, "placement": placement, "estimate": name, "sharing": sharing}
-    progress, charged = progress or (lambda *_: None), prices or Prices()
-    for name in set(cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"]):
-        charged.gpu_hour(name)  # a price that is missing is missed before the work begins
-    case = Case(beside(workload.frame, columns), cluster.frame, rules)
-    asked = wanted(changes, cluster.frame, rules)
-    moot = [c for c in asked if c.moot(case)]
-    tried = [c for c in asked if c not in moot]
-    progress("as it is", 0, 0.0)
-    run = simulate(workload, cluster, **{**rules, "estimate": estimate}, seed=seed, prices=charged)  # type: ignore[arg-type]
-    if run.jobs.is_empty():
-        raise _refusal(run, workload)
-    progress("as it is", 1, 1.0)
-    fared = again(run, case, tried, seed=seed, workers=workers, progress=progress)
-    settings = {**rules, "changes": [c.name for c in asked], "cluster": cluster.source}
-    return _told(run, workload, fared, moot, usage, charged, Provenance("diagnose", workload.source, settings, seed))
+    scenario = Scenario.of(source, cluster, **words)
+    prices = scenario.prices or Prices()
+    for name in set(scenario.cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"]):
+        prices.gpu_hour(name)  # a missing price is refused before the work begins
+    chosen = chosen_changes(changes, scenario)
+    skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
+    progress("baseline", 0, 0.0)
+    result = run(scenario)
+    if ledger.completed(result).is_empty():
+        raise _refusal(result, scenario)
+    progress("baseline", 1, 1.0)
+    outcomes = simulate_changes(
+        result, scenario, [c for c in chosen if c.title not in skipped], workers=workers, progress=progress
+    )
+    settings = scenario.words() | {"changes": [c.name for c in chosen]}
+    provenance = Provenance("diagnose", scenario.workload.source, settings, scenario.seed)
+    return _diagnosis(scenario, result, outcomes, skipped, provenance)
 
 
-def _refusal(run: SimResult, workload: Workload) -> WorkloadError:
-    """What to say where no job can run: what no node has enough of."""
-    said = [f"{workload.source}: there is no job that could run on this cluster: {len(workload):,} jobs"]
+def _refusal(result: SimResult, scenario: Scenario) -> WorkloadError:
+    """Return the error for a workload of which no job can run, or none completes."""
+    workload = scenario.workload
+    parts = [f"{workload.source}: no job completes on this cluster, of {len(workload):,} jobs"]
     if unknown := workload.frame["runtime"].null_count():
-        said.append(f"of {unknown:,} the run time is not known")
-    if lacks := lacking(workload.frame, run.cluster.frame):
-        said.append(lacks)
-    return WorkloadError("; ".join(said), hint="`fleetlab simulate` lists who is refused, and why")
+        parts.append(f"the runtime of {unknown:,} is unknown")
+    if unmet := unmet_requests(workload.frame, result.cluster.frame):
+        parts.append(unmet)
+    return WorkloadError("; ".join(parts), hint="`fleetlab simulate` lists the jobs that cannot run, and why")
 
 
-def _told(
-    run: SimResult, workload: Workload, fared: Sequence[Fared], moot: Sequence[Change], usage: pl.LazyFrame | None,
-    prices: Prices, provenance: Provenance,
-) -> Diagnosis:  # fmt: skip
-    waited = _ledger.waited(run, workload)
-    wait, submit = waited["wait"].to_numpy(), waited["submit"].to_numpy()
-    blocks = Blocks.cut(submit, seed=provenance.seed or 0)
-    words, hours = _ledger.reasons_of(run), float(submit.max()) / HOUR
-    found = effects(wait, fared, run.cluster.frame, provenance.settings, blocks, hours=hours, prices=prices)
-    reasons = _ledger.reasons(run, blocks)
-    tail, carried, longest = _ledger.tail(waited, words)
-    heads = _ledger.heads(waited, words)
-    summary = _summary(wait, reasons, blocks)
-    by_name = {f.change.name: f for f in fared}
-    said = findings(summary, reasons, found, by_name, (carried, longest), heads, workload.frame, run)
+def _diagnosis(
+    scenario: Scenario,
+    result: SimResult,
+    outcomes: Sequence[Outcome],
+    skipped: Mapping[str, str],
+    provenance: Provenance,
+) -> Diagnosis:
+    workload = scenario.workload
+    waits = ledger.waits(result, workload)
+    wait = waits["wait"].to_numpy()
+    blocks = Blocks.cut(waits["submit"].to_numpy(), seed=scenario.seed)
+    changes, reasons = effects(wait, outcomes, scenario, blocks), ledger.reasons(waits, blocks)
+    longest, share, count = ledger.longest_waits(waits)
+    blocking = {"blocking jobs": ledger.blocking_jobs(waits)} if scenario.policy.backfill == "none" else {}
     frames = {
-        "findings": pl.DataFrame({"finding": said}),
-        "what to do": what_to_do(found),
-        "changes": found,
-        "waterfall": waterfall(float(wait.mean()), found),
+        "actions": actions(changes),
+        "changes": changes,
+        "waterfall": waterfall(float(wait.mean()), changes),
         "waiting": reasons,
-        **{f"by {name}": _ledger.by(waited, name, words, blocks) for name in ("pool", "request", "gang size", "hour")},
-        "worst hours": _ledger.worst_hours(waited, words, workload),
-        "tail": tail,
-        **({"heads": heads} if provenance.settings["backfill"] == "none" else {}),
-        "checks": _checks.checks(run, waited, usage, blocks),
-        "CPU by pool": _checks.by_pool(run),
+        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("pool", "request", "gang size", "hour")},
+        "worst hours": ledger.worst_hours(waits, workload),
+        "longest waits": longest,
+        **blocking,
+        "open problems": open_problems(result, waits, scenario.trace.usage, blocks),
+        "CPU by pool": cpu_by_pool(result),
     }
-    return Diagnosis(provenance, tuple(said), summary, frames, _notes(run, workload, fared, moot))
+    mean, by_name = blocks.mean(wait), {o.change.name: o for o in outcomes}
+    sentences = findings(scenario, result, frames, mean, by_name, (share, count))
+    estimates = (
+        as_estimate("mean wait", mean, "s"), as_estimate("P90 wait", blocks.quantile(wait, 0.9), "s"),
+        *_main_reason(reasons), Estimate.exact("jobs", len(wait)),
+    )  # fmt: skip
+    return Diagnosis(provenance, tuple(sentences), estimates, frames, _notes(scenario, result, outcomes, skipped))
 
 
-def _summary(wait: Floats, reasons: pl.DataFrame, blocks: Blocks) -> tuple[Estimate, ...]:
-    """How long they wait, and for what most."""
-    mean, p90 = told_as("mean wait", blocks.mean(wait), "s"), told_as("P90 wait", blocks.quantile(wait, 0.9), "s")
-    count = Estimate.exact("jobs", len(wait))
+def _main_reason(reasons: pl.DataFrame) -> list[Estimate]:
     first = reasons.row(0, named=True)
     if not first["seconds"]:
-        return mean, p90, count
-    told = tuple(math.nan if first[c] is None else first[c] for c in ("share", "low", "high"))
-    return mean, p90, told_as(f"waiting for `{first['reason']}`", told, "%", times=100), count  # type: ignore[arg-type]
+        return []
+    value, low, high = (math.nan if first[c] is None else 100 * first[c] for c in ("share", "low", "high"))
+    return [Estimate(f"waiting time due to `{first['reason']}`", value, low, high, "%")]
 
 
-def _notes(run: SimResult, workload: Workload, fared: Sequence[Fared], moot: Sequence[Change]) -> tuple[str, ...]:
-    names = {f.change.name for f in fared}
-    said = ["changes are made one at a time and overlap: what they take off does not add up"]
-    if "fragments" in names and any(
-        run.cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].sum() > LARGEST for t in types_of(run.cluster.frame)
-    ):
-        said.append(
-            f"no fragmentation: nodes of up to {LARGEST} GPUs, the most that the simulator holds, not one a pool"
-        )
+def _notes(
+    scenario: Scenario, result: SimResult, outcomes: Sequence[Outcome], skipped: Mapping[str, str]
+) -> tuple[str, ...]:
+    names, cluster = {o.change.name for o in outcomes}, result.cluster
+    notes = ["changes are simulated one at a time: their effects overlap and do not add up"]
+    gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
+    if "fragments" in names and max(gpus) > LARGEST:
+        notes.append(f"no fragmentation: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
-        said.append("gangs split: a job has waited when its last instance runs")
-    said += [f"{c.title}: not tried, it would change nothing here" for c in moot]
-    said += [
-        f"{f.change.title}: {n:,} jobs could not run any more; the difference is of the others"
-        for f in fared
-        if (n := int(np.isnan(f.wait).sum()))
+        notes.append("no gang scheduling: a job waits until its last instance starts")
+    notes += [f"{title}: not simulated, {why}" for title, why in skipped.items()]
+    notes += [
+        f"{o.change.title}: {n:,} jobs do not complete; the difference is of the others"
+        for o in outcomes
+        if (n := int(np.isnan(o.wait).sum()))
     ]
-    if workload.epoch is None:
-        said.append("the log does not tell the time of day: hours count from the first submission")
-    if refused := run.refused.height:
-        said.append(
-            f"{refused:,} jobs are left out: they could not run on this cluster, or their run time is not known"
-        )
-    return tuple(said)
+    if scenario.workload.epoch is None:
+        notes.append("the log has no time of day: hours count from the first submission")
+    if scenario.policy.preempts or scenario.events:
+        notes.append("open problems: GPUs count as allocated from the start of a job to its end, with interruptions")
+    if refused := result.refused.height:
+        notes.append(f"{refused:,} jobs are left out: they cannot run on this cluster, or their runtime is unknown")
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""What a sweep found: the mean of every case, paired differences that hold all at once, and what it took."""
+"""The result of a sweep: the mean of every scenario, paired differences from the baseline, and what it took."""
 
 from __future__ import annotations
 
@@ -9,89 +9,89 @@ from typing import NamedTuple
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result
-from fleetlab.studies.sweep._found import (
-    Words,
-    case_table,
+from fleetlab.studies.sweep.plan import CaseWords, SweepPlan
+from fleetlab.studies.sweep.rounds import Rounds
+from fleetlab.studies.sweep.store import Record
+from fleetlab.studies.sweep.study import Study
+from fleetlab.studies.sweep.tables import (
     difference_figures,
+    difference_findings,
     difference_table,
     load_figures,
+    scenario_table,
     varying,
 )
-from fleetlab.studies.sweep._plan import Plan
-from fleetlab.studies.sweep._rounds import Rounds
-from fleetlab.studies.sweep._store import Record
-from fleetlab.studies.sweep.study import Study
 
-MEANS = {
-    "new": "each seed makes a built-in trace of its own: intervals are of what such traces give on average",
-    "blocks": "each seed draws parts of the log again: intervals are of the mean over such draws, and narrow with "
-    "seeds; how far one log may be from another is `sd`",
-    "none": "seeds do not change the jobs, only what the simulator draws",
+NOTES = {
+    "synthesize": "each seed synthesizes a trace of its own: intervals are of the mean over such traces",
+    "blocks": "each seed resamples blocks of the log: intervals are of the mean over such samples, and narrow with "
+    "seeds; `sd` is the standard deviation from sample to sample",
+    "none": "seeds do not change the jobs, only what is random in the simulator",
 }
 
 
 class Effort(NamedTuple):
-    """What it took this time."""
+    """What a sweep took."""
 
     engine: str
-    played: int  # cells
-    busy: float  # seconds that workers were at work on cells
-    held: float  # seconds that workers were there
+    cells: int  # that were run now
+    busy: float  # seconds that workers ran cells
+    ready: float  # seconds that workers were ready
     wall: float
 
 
 @dataclass(slots=True)
-class Told:
-    """What the records of a sweep say, without what nobody asked for: there may be a million of them."""
+class Measurements:
+    """The metrics of all cells, and of those only the ones that the result needs: there may be a million cells."""
 
-    found: dict[Words, dict[int, dict[str, float | None]]] = field(default_factory=dict)
+    values: dict[CaseWords, dict[int, dict[str, float | None]]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    failed: list[Record] = field(default_factory=list)
+    failures: list[Record] = field(default_factory=list)
 
-    def add(self, case: Words, seed: int, record: Record, study: Study) -> None:
-        """One more record."""
+    def add(self, case: CaseWords, seed: int, record: Record, study: Study) -> None:
+        """Add a record."""
         metrics = record.get("metrics") or {}
-        asked = dict.fromkeys((*study.compare.metrics, study.seeds.metric))
-        self.found.setdefault(case, {})[seed] = {name: metrics[name] for name in asked if name in metrics}
-        self.units.update({name: unit for name, unit in record.get("units", {}).items() if name in asked})
+        wanted = dict.fromkeys((*study.metrics, study.seeds.metric))
+        self.values.setdefault(case, {})[seed] = {name: metrics[name] for name in wanted if name in metrics}
+        self.units.update({name: unit for name, unit in record.get("units", {}).items() if name in wanted})
         if record.get("failed"):
-            self.failed.append(record)
+            self.failures.append(record)
 
     def __len__(self) -> int:
-        return sum(map(len, self.found.values()))
+        return sum(map(len, self.values.values()))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sweep(Result):
-    """The cells of a study, and what they say together."""
+    """The means and differences of a study."""
 
     provenance: Provenance
+    findings: tuple[str, ...]
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
     charts: Mapping[str, Figure]
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: Plan, rounds: Rounds, told: Told, effort: Effort) -> Sweep:
-        """Add up all records."""
-        study, metrics = plan.study, plan.study.compare.metrics
-        ordered = {words: told.found.get(words, {}) for words in rounds.cases}
-        cases = case_table(ordered, metrics, told.units, rounds.seeds_of, rounds.wrong_of)
-        differences = difference_table(ordered, rounds.pairs, metrics, told.units, rounds.seeds_of, rounds.wrong_of)
-        failed = _failures(told.failed)
-        settings = {
-            "traces": list(study.traces), "loads": list(study.loads), "nodes": list(study.nodes),
-            "cases": len(rounds.cases), "seeds": str(study.seeds), "against": dict(study.compare.against),
-            "sure": study.compare.sure, "engine": effort.engine,
+    def of(cls, plan: SweepPlan, rounds: Rounds, measurements: Measurements, effort: Effort) -> Sweep:
+        """Build the tables from all measurements."""
+        study, metrics, units = plan.study, plan.study.metrics, measurements.units
+        values = {case: measurements.values.get(case, {}) for case in rounds.scenarios}
+        scenarios = scenario_table(values, metrics, units, rounds.seeds_of, rounds.confidence_of)
+        differences = difference_table(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
+        failed = _failures(measurements.failures)
+        axes = {word: list(dict.fromkeys(dict(case)[word] for case in values)) for word in varying(list(values))}
+        settings = axes | {
+            "scenarios": len(values), "seeds": str(study.seeds), "resample": study.resample,
+            "against": dict(study.against), "confidence": study.confidence, "engine": effort.engine,
         }  # fmt: skip
-        frames = {"differences": differences, "cases": cases, "failed": failed}
-        figures = {**load_figures(cases, metrics), **difference_figures(differences, metrics)}
-        first = study.seeds.listed[0]
+        frames = {"differences": differences, "scenarios": scenarios, "failed": failed}
         return cls(
-            Provenance("sweep", study.name, settings, first),
-            tuple(_summary(rounds, len(told), failed, effort)),
+            Provenance("sweep", study.name, settings, study.seeds.values[0]),
+            difference_findings(differences, metrics),
+            tuple(_summary(rounds, len(measurements), failed, effort)),
             {name: frame for name, frame in frames.items() if frame.height},
-            figures,
+            {**load_figures(scenarios, metrics), **difference_figures(differences, metrics)},
             tuple(_notes(plan, rounds, failed)),
         )
 
@@ -101,61 +101,59 @@ class Sweep(Result):
 
     @property
     def failed(self) -> int:
-        """How many cells failed."""
+        """The number of cells that failed."""
         return sum(self.frames["failed"]["cells"].to_list()) if "failed" in self.frames else 0
 
 
 def _summary(rounds: Rounds, cells: int, failed: pl.DataFrame, effort: Effort) -> list[Estimate]:
-    found = [
-        Estimate.exact("cases", len(rounds.cases)),
+    estimates = [
+        Estimate.exact("scenarios", len(rounds.scenarios)),
         Estimate.exact("cells", cells),
-        Estimate.exact("cells played now", effort.played),
+        Estimate.exact("cells run now", effort.cells),
         Estimate.exact("cells failed", sum(failed["cells"].to_list())),
     ]
     if rounds.study.seeds.within is not None:
-        wide = len(rounds.open)
-        found.append(
-            Estimate.exact("comparisons wider than asked for" if rounds.pairs else "cases wider than asked for", wide)
-        )
-    if effort.played:
-        found += [
-            Estimate.exact("took", effort.wall, "s"),
-            Estimate.exact("a cell", effort.busy / effort.played, "s"),
-            Estimate.exact("workers busy", 100 * min(1.0, effort.busy / effort.held) if effort.held else 0.0, "%"),
+        what = "comparisons" if rounds.pairs else "scenarios"
+        estimates.append(Estimate.exact(f"{what} wider than `within`", len(rounds.open)))
+    if effort.cells:
+        estimates += [
+            Estimate.exact("wall time", effort.wall, "s"),
+            Estimate.exact("time per cell", effort.busy / effort.cells, "s"),
+            Estimate.exact("workers busy", 100 * min(1.0, effort.busy / effort.ready) if effort.ready else 0.0, "%"),
         ]
-    return found
+    return estimates
 
 
 def _failures(records: Sequence[Record]) -> pl.DataFrame:
-    """Why cells failed, how many, and the first of them."""
+    """Return why cells failed, how many, and the first of them."""
     by: dict[str, list[Record]] = {}
     for record in records:
         by.setdefault(record["failed"], []).append(record)
     rows = [
-        {"why": why, "cells": len(some), "first": some[0]["key"], "hint": some[0].get("hint") or ""}
-        for why, some in sorted(by.items(), key=lambda pair: -len(pair[1]))
+        {"reason": reason, "cells": len(some), "first": some[0]["key"], "hint": some[0].get("hint") or ""}
+        for reason, some in sorted(by.items(), key=lambda pair: -len(pair[1]))
     ]
-    return pl.DataFrame(rows, schema={"why": pl.String, "cells": pl.Int64, "first": pl.String, "hint": pl.String})
+    return pl.DataFrame(rows, schema={"reason": pl.String, "cells": pl.Int64, "first": pl.String, "hint": pl.String})
 
 
-def _notes(plan: Plan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
+def _notes(plan: SweepPlan, rounds: Rounds, failed: pl.DataFrame) -> list[str]:
     study = plan.study
-    sure = f"{100 * study.compare.sure:g} %"
-    said = [MEANS[draw] for draw in dict.fromkeys(one.source.draw for one in plan.prepared.values())]
+    notes = [NOTES[resample] for resample in dict.fromkeys(source.resample for source in plan.sources.values())]
     if rounds.pairs:
-        said.append(
-            f"the {rounds.lines:,} intervals of differences hold all at once with {sure} (Bonferroni); "
-            "pairs have the same jobs seed by seed"
+        notes.append(
+            f"the {rounds.comparisons:,} intervals of differences hold simultaneously with "
+            f"{100 * study.confidence:g} % (Bonferroni); a scenario and its baseline have the same jobs in each seed"
         )
     if study.seeds.within is not None:
-        said.append(
-            "intervals are honest though seeds were added until they were narrow: look k may be wrong with α/(k(k+1))"
+        notes.append(
+            "intervals allow for seeds that were added until they were narrow: look k may miss with α/(k(k+1))"
         )
     elif study.seeds.most < 2:
-        said.append("one seed gives no interval: ask for more")
+        notes.append("one seed gives no interval: run more")
+    if plan.local_only:
+        notes.append("a scenario has a function or object without a name, so all cells ran in this process")
     if failed.height:
-        said.append("cells whose workers died are played again by the same command; others would fail again")
-    same = [a for a in varying(list(rounds.cases)) if a == "load"]
-    if same:
-        said.append("at another load the same jobs come faster or slower: bursts grow sharper with it")
-    return said
+        notes.append("cells whose workers died are run again by the same command; others would fail again")
+    if "load" in varying(list(rounds.scenarios)):
+        notes.append("at another load the same jobs are submitted faster or slower, bursts included")
+    return notes

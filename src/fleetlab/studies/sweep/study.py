@@ -1,232 +1,213 @@
-"""A study file: which traces, loads, nodes, rules and seeds to play, and what to compare; all of it checked here."""
+"""A study: scenarios to simulate for several seeds, and what to compare. A study file has the words of a scenario.
+
+Each word has one value or a list of values, and every combination is a scenario. `[[scenario]]` tables add words of
+their own to those at the top, and are combined table by table.
+"""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, Unpack
 
-from fleetlab.core import WorkloadError
-from fleetlab.studies.sweep._cases import AS_IT_IS, AXES, RULES, Case, combined
-from fleetlab.studies.sweep._draw import DRAWS
-from fleetlab.studies.sweep._looks import Seeds
+from fleetlab.core import Cluster, Scenario, Words, WorkloadError
+from fleetlab.core.names import clip, lookup
+from fleetlab.core.scenario import ScenarioLike, beside
+from fleetlab.core.words import WORDS, check
+from fleetlab.studies.sweep.seeds import Seeds
+from fleetlab.studies.sweep.sources import RESAMPLINGS
 
-HINT = "docs/sweep.md has a study file to begin with"
-KEYS = ("traces", "cluster", "draw", "loads", "nodes", "seeds", "simulate", "compare")
+HINT = 'trace = "builtin:2000", order = ["fifo", "sjf"] and seeds = 10, each on a line; see docs/sweep.md'
+OPTIONS = ("seeds", "resample", "scenario", "compare")
+COMPARE = ("against", "metrics", "confidence")
+AXES = tuple(name for name in WORDS if name != "seed")
 METRICS = ("mean wait", "P90 wait")
-MOST = 10_000_000  # cells: above, somebody has mistyped a number
+MOST = 10_000_000  # cells: more is a mistyped number
+
+SeedsLike: TypeAlias = "Seeds | int | Sequence[int] | Mapping[str, Any]"
+StudyLike: TypeAlias = "Study | Iterable[Scenario] | ScenarioLike"
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """Which words make the case that others are held against, and in which metrics."""
-
-    against: Mapping[str, Any] = field(default_factory=dict)
-    metrics: tuple[str, ...] = METRICS
-    sure: float = 0.95
-
-    def pairs(self, cases: list[Case]) -> list[tuple[Case, Case]]:
-        """Each case with the one that has the words of `against` and is otherwise the same."""
-        if not self.against:
-            return []
-        there = set(cases)
-        both = [(case, case.with_words(self.against)) for case in cases]
-        return [(case, base) for case, base in both if case != base and base in there]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """What to play."""
+    """Scenarios, the seeds to run each with, and what to compare; build one with `Study.of`."""
 
-    name: str
-    folder: Path
-    traces: tuple[str, ...]
-    cluster: str | None
-    draw: str | None
-    loads: tuple[float, ...]
-    nodes: tuple[str, ...]
-    rules: tuple[tuple[tuple[str, Any], ...], ...]
+    scenarios: tuple[Scenario, ...]
     seeds: Seeds
-    compare: Compare
-    texts: Mapping[str, str]  # of files that rules name, by the word of the rule
+    resample: str | None = None  # None: `synthesize` for a built-in trace, `blocks` for any other
+    against: Mapping[str, Any] = field(default_factory=dict)  # the words of the baseline
+    metrics: tuple[str, ...] = METRICS
+    confidence: float = 0.95
+    name: str = "study"
 
     @classmethod
-    def read(cls, path: Path | str) -> Study:
-        """Read a TOML file; what it names is looked for beside it."""
+    def of(
+        cls,
+        source: StudyLike,
+        cluster: Cluster | None = None,
+        *,
+        seeds: SeedsLike | None = None,
+        resample: str | None = None,
+        against: Mapping[str, Any] | None = None,
+        metrics: Sequence[str] | None = None,
+        confidence: float | None = None,
+        **words: Unpack[Words],
+    ) -> Study:
+        """Build a study from scenarios, a study file (`.toml`), or what a scenario is built from; or change one.
+
+        >>> Study.of(Scenario.of("builtin:500").vary(order=["fifo", "sjf"]), seeds=3)
+        <Study study: 2 scenarios, 3 seeds>
+        """
+        if isinstance(source, str | Path) and str(source).endswith(".toml"):
+            source = cls.from_toml(source)
+        if not isinstance(source, Study):
+            several = isinstance(source, Iterable) and not isinstance(source, str)
+            source = cls._of_scenarios(list(source) if several else [Scenario.of(source, cluster)])  # type: ignore[arg-type]
+        given = {"seeds": seeds, "resample": resample, "against": against, "metrics": metrics, "confidence": confidence}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if cluster is not None or words:
+            changes["scenarios"] = [Scenario.of(scenario, cluster, **words) for scenario in source.scenarios]
+        return source.replace(**changes)
+
+    @classmethod
+    def _of_scenarios(cls, scenarios: Sequence[Scenario], name: str = "study") -> Study:
+        if not scenarios or not all(isinstance(scenario, Scenario) for scenario in scenarios):
+            msg = f"a study needs scenarios: {clip(repr(scenarios))}"
+            raise WorkloadError(msg, hint="Scenario.of(TRACE).vary(order=['fifo', 'sjf'])")
+        # Scenarios that differ in their seed alone are cells of one.
+        seeds = Seeds.of([scenario.seed for scenario in scenarios])
+        return cls(tuple(dict.fromkeys(scenario.replace(seed=0) for scenario in scenarios)), seeds, name=name)
+
+    @classmethod
+    def from_toml(cls, path: Path | str) -> Study:
+        """Read a study file; the files it names are looked for beside it."""
         path = Path(path)
         try:
-            told = tomllib.loads(path.read_text("utf-8"))
+            table = tomllib.loads(path.read_text("utf-8"))
         except OSError as e:
             msg = f"cannot read the study: {path}: {e.strerror}"
             raise WorkloadError(msg, hint=HINT) from None
         except (ValueError, RecursionError) as e:
             msg = f"{path.name}: not TOML: {e}"
             raise WorkloadError(msg, hint=HINT) from None
-        return cls.of(told, name=path.stem, folder=path.parent)
+        return cls.of_words(table, name=path.stem, folder=path.parent)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:
-        """From the same words as a mapping.
+    def of_words(cls, words: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:
+        """Build a study from the words of a study file.
 
-        >>> Study.of({"traces": ["builtin:500"], "simulate": {"order": ["fifo", "sjf"]}, "seeds": 3})
-        <Study study: 2 cases, 3 seeds>
+        >>> Study.of_words({"trace": "builtin:500", "order": ["fifo", "sjf"], "seeds": 3})
+        <Study study: 2 scenarios, 3 seeds>
         """
-        _known(told, KEYS, "study")
+        check(words, (*WORDS, *OPTIONS))
         folder = Path(folder)
-        tables = [_lists(table) for table in _tables(told.get("simulate", {}))]
-        _few(sum(math.prod(map(len, table.values())) for table in tables), 1)  # before they are written out
-        rules = combined(tables)
-        loads = _numbers(told.get("loads", [1.0]))
-        nodes = tuple(dict.fromkeys(_words(told.get("nodes", [AS_IT_IS]), "nodes")))
-        traces = tuple(dict.fromkeys(_words(told.get("traces", []), "traces")))
-        study = cls(
-            name, folder, traces, _word(told, "cluster"), _draw(told), loads, nodes, tuple(rules),
-            Seeds.read(told.get("seeds", 1)), _compare(told.get("compare", {})), _texts(rules, folder),
-        )  # fmt: skip
-        study._sensible()
-        return study
+        options = {key: value for key, value in words.items() if key in ("seeds", "resample")}
+        options |= _comparison(words.get("compare", {}), folder)
+        common = _axes({key: value for key, value in words.items() if key in WORDS}, folder)
+        tables = [common | _axes(table, folder) for table in _tables(words.get("scenario", {}))]
+        _limit(sum(math.prod(map(len, axes.values())) for axes in tables), 1)  # before they are written out
+        bases: dict[tuple[Any, Any], Scenario] = {}
+        scenarios = [scenario for axes in tables for scenario in _combinations(axes, bases)]
+        return cls._of_scenarios(scenarios, name).replace(**options)
+
+    def replace(self, **changes: Any) -> Study:  # noqa: ANN401
+        """Return the study with other scenarios or options."""
+        if "seeds" in changes:
+            changes["seeds"] = Seeds.of(changes["seeds"])
+        if changes.get("resample") is not None:
+            lookup("resampling", changes["resample"], RESAMPLINGS, error=WorkloadError)
+        if "scenarios" in changes:
+            changes["scenarios"] = tuple(dict.fromkeys(changes["scenarios"]))
+        if "metrics" in changes:
+            changes["metrics"] = tuple(dict.fromkeys(changes["metrics"]))
+        made = replace(self, **changes)
+        check(made.against, AXES)
+        if not 0.5 <= made.confidence < 1:
+            msg = f"`confidence` is a probability from 0.5 to below 1: {made.confidence!r}"
+            raise WorkloadError(msg, hint="confidence = 0.95")
+        _limit(len(made.scenarios), made.seeds.most)
+        if made.against and not made.pairs():
+            msg = f"no scenario of the study is a baseline with: {dict(made.against)}"
+            raise WorkloadError(msg, hint="a baseline has values that are in the study, beside others to compare")
+        return made
 
     def __repr__(self) -> str:
-        return f"<Study {self.name}: {len(self.cases()):,} cases, {self.seeds}>"
+        count = len(self.scenarios)
+        return f"<Study {self.name}: {count:,} scenario{'s' * (count > 1)}, {self.seeds}>"
 
-    def cases(self) -> list[Case]:
-        """Every combination of trace, load, nodes and rules."""
-        return [
-            Case(trace, load, nodes, rules)
-            for trace in self.traces
-            for load in self.loads
-            for nodes in self.nodes
-            for rules in self.rules
-        ]
-
-    def _sensible(self) -> None:
-        _few(len(self.traces) * len(self.loads) * len(self.nodes) * len(self.rules), self.seeds.most)
-        cases = self.cases()
-        against = self.compare.against
-        if against and not self.compare.pairs(cases):
-            msg = f"no case of the study has the words to compare against: {dict(against)}"
-            raise WorkloadError(msg, hint="they must be among the values of the study, beside others to compare")
+    def pairs(self) -> list[tuple[Scenario, Scenario]]:
+        """Return each scenario with its baseline: the one with the words of `against`, and otherwise the same."""
+        if not self.against:
+            return []
+        known = set(self.scenarios)
+        both = [(scenario, scenario.replace(**self.against)) for scenario in self.scenarios]
+        return [(scenario, base) for scenario, base in both if scenario != base and base in known]
 
 
-def _few(cases: int, seeds: int) -> None:
-    if cases * seeds > MOST:
-        msg = f"more than {MOST:,} cells: {cases:,} cases of up to {seeds:,} seeds"
+def _limit(scenarios: int, seeds: int) -> None:
+    if scenarios * seeds > MOST:
+        msg = f"more than {MOST:,} cells: {scenarios:,} scenarios with up to {seeds:,} seeds"
         raise WorkloadError(msg, hint="fewer values, or fewer seeds")
 
 
-def _known(told: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    if unknown := [key for key in told if key not in known]:
-        msg = f"no such key in the {where}: `{unknown[0]}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(known)}")
+def _tables(value: object) -> list[Mapping[str, Any]]:
+    """Return the tables of `[scenario]`, or of several `[[scenario]]`."""
+    tables: list[Any] = value if isinstance(value, list) else [value]
+    if not tables or not all(isinstance(table, Mapping) for table in tables):
+        msg = f"[[scenario]] is a table of words, not: {value!r}"
+        raise WorkloadError(msg, hint='[[scenario]] on a line, then order = ["fifo", "sjf"]')
+    for table in tables:
+        check(table, AXES)
+    return tables
 
 
-def _tables(told: object) -> list[Mapping[str, Any]]:
-    """`[simulate]` once, or `[[simulate]]` several times."""
-    found: list[Any] = told if isinstance(told, list) else [told]
-    if not found or not all(isinstance(table, Mapping) for table in found):
-        msg = f"[simulate] is a table of words, not: {told!r}"
-        raise WorkloadError(msg, hint='[simulate] on a line, then order = ["fifo", "sjf"]')
-    return found
+def _axes(words: Mapping[str, Any], folder: Path) -> dict[str, list[Any]]:
+    return {name: [beside({name: v}, folder)[name] for v in _values(name, value)] for name, value in words.items()}
 
 
-def _lists(table: Mapping[str, Any]) -> dict[str, list[Any]]:
-    _known(table, tuple(RULES), "table [simulate]")
-    found = {word: value if isinstance(value, list) else [value] for word, value in table.items()}
-    for word, values in found.items():
-        if not values or not all(_fits(word, value) for value in values):
-            msg = f"[simulate] {word} cannot be: {table[word]!r}"
-            raise WorkloadError(msg, hint=f"one value or a list of them, as `fleetlab simulate --{word}` takes them")
-    return found
+def _values(name: str, value: Any) -> list[Any]:  # noqa: ANN401
+    """Return the values of a word; weights and events are lists themselves."""
+    if not isinstance(value, list):
+        return [value]
+    if not value:
+        msg = f"`{name}` has no value"
+        raise WorkloadError(msg, hint="one value, or a list of values")
+    nested = name in ("weights", "events") and not isinstance(value[0], str | list)
+    return [value] if nested else value
 
 
-def _fits(word: str, value: object) -> bool:
-    if word == "preemption":
-        return isinstance(value, bool)
-    if word in ("quota", "until", "load"):
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    return isinstance(value, str) and bool(value)
+def _combinations(axes: Mapping[str, list[Any]], bases: dict[tuple[Any, Any], Scenario]) -> list[Scenario]:
+    """Return every combination; scenarios of one trace and cluster share their data."""
+    others = {name: values for name, values in axes.items() if name not in ("trace", "cluster")}
+    scenarios: list[Scenario] = []
+    for trace, cluster in product(axes.get("trace", [None]), axes.get("cluster", [None])):
+        if (trace, cluster) not in bases:
+            data = {"trace": trace} | ({} if cluster is None else {"cluster": cluster})
+            bases[trace, cluster] = Scenario.of_words(data)
+        scenarios += bases[trace, cluster].vary(**others)
+    return scenarios
 
 
-def _numbers(told: object) -> tuple[float, ...]:
-    values = told if isinstance(told, list) else [told]
-    good = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and 1e-3 <= v <= 1e3]
-    if not values or len(good) != len(values):
-        msg = f"loads are numbers from 0.001 to 1000: {told!r}"
-        raise WorkloadError(msg, hint="loads = [0.8, 1.0, 1.2]: at 1.2 the same jobs come 1.2 times as fast")
-    return tuple(dict.fromkeys(float(v) for v in good))
-
-
-def _words(told: object, key: str) -> list[str]:
-    values: list[Any] = told if isinstance(told, list) else [told]
-    if not values or not all(isinstance(v, str) and v for v in values):
-        msg = f"{key} is a list of names in quotes, not: {told!r}"
-        raise WorkloadError(msg, hint=f'{key} = ["{"builtin:2000" if key == "traces" else AS_IT_IS}"]')
-    return values
-
-
-def _word(told: Mapping[str, Any], key: str) -> str | None:
-    return None if key not in told else _words([told[key]], key)[0]
-
-
-def _draw(told: Mapping[str, Any]) -> str | None:
-    found = _word(told, "draw")
-    if found is not None and found not in DRAWS:
-        msg = f"no way to draw by that name: `{found}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(DRAWS)}")
-    return found
-
-
-def _compare(told: object) -> Compare:
-    if not isinstance(told, Mapping):
-        msg = f"[compare] is a table, not: {told!r}"
+def _comparison(table: object, folder: Path) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        msg = f"[compare] is a table, not: {table!r}"
         raise WorkloadError(msg, hint='[compare] on a line, then against = { order = "fifo" }')
-    _known(told, ("against", "metrics", "sure"), "table [compare]")
-    against, sure = told.get("against", {}), told.get("sure", 0.95)
+    for key in table:
+        lookup("key of [compare]", key, COMPARE, error=WorkloadError)
+    against, metrics = table.get("against", {}), table.get("metrics", list(METRICS))
     if not isinstance(against, Mapping):
         msg = f"`against` is words and their values, not: {against!r}"
         raise WorkloadError(msg, hint='against = { order = "fifo" }')
-    _known(against, AXES, "words to compare against")
-    for word, value in against.items():
-        if not _fits(word, value):
-            msg = f"`against` has one value for {word}, not: {value!r}"
-            raise WorkloadError(msg, hint="one of those that the study has")
-    if not isinstance(sure, float) or not 0.5 <= sure < 1:
-        msg = f"`sure` is a probability from 0.5 to below 1: {sure!r}"
-        raise WorkloadError(msg, hint="sure = 0.95")
-    metrics = tuple(dict.fromkeys(_words(told.get("metrics", list(METRICS)), "metrics")))
-    return Compare({k: float(v) if k == "load" else v for k, v in against.items()}, metrics, sure)
-
-
-def _texts(rules: list[tuple[tuple[str, Any], ...]], folder: Path) -> dict[str, str]:
-    """The files that rules name: events, speed profiles, and the modules of own policies."""
-    found = {}
-    for word, value in {pair for rule in rules for pair in rule}:
-        if (word == "events" and value is not None) or (word == "speed" and str(value).endswith(".json")):
-            found[value] = _text(folder / value, word)
-        elif word in ("order", "placement") and ":" in value and (origin := _module(value.partition(":")[0])):
-            found[value] = _text(origin, word)
-    return dict(sorted(found.items()))
-
-
-def _module(name: str) -> Path | None:
-    """The file of a module in the current folder or installed; what is not there the rehearsal will say."""
-    here = Path.cwd() / f"{name.replace('.', '/')}.py"
-    if here.is_file():
-        return here
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin else None
-
-
-def _text(path: Path, word: str) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        msg = f"cannot read the file of `{word}`: {path}: {getattr(e, 'strerror', None) or e}"
-        raise WorkloadError(msg, hint="files are looked for beside the study") from None
+    if not isinstance(metrics, list) or not metrics or not all(isinstance(metric, str) for metric in metrics):
+        msg = f"`metrics` is a list of names, not: {metrics!r}"
+        raise WorkloadError(msg, hint='metrics = ["mean wait"]')
+    confidence = table.get("confidence", 0.95)
+    return {
+        "against": beside(against, folder),
+        "metrics": metrics,
+        "confidence": confidence if isinstance(confidence, float) else math.nan,
+    }

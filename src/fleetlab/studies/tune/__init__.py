@@ -1,6 +1,6 @@
-"""Is there a better policy than the built-in ones? A search on some weeks of a trace, judged on others."""
+"""Search for a better policy on some weeks of a trace, and compare it with the built-in ones on later weeks."""
 
-from fleetlab.studies.tune.result import Tuned
-from fleetlab.studies.tune.study import tune
+from fleetlab.studies.tune.result import Tuning
+from fleetlab.studies.tune.tune import tune
 
-__all__ = ["Tuned", "tune"]
+__all__ = ["Tuning", "tune"]

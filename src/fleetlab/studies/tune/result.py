@@ -1,8 +1,8 @@
-"""What a policy search found: the policy, how it did beside the built-in ones, and whether that is more than luck."""
+"""The result of a policy search: the policy, and how it compares with the baselines on held-out weeks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,45 +12,71 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
 from fleetlab.core.files import atomic_write
-from fleetlab.studies._spread import over_runs
-from fleetlab.studies.tune import _terms, _verdict
-from fleetlab.studies.tune._rivals import mean
-from fleetlab.studies.tune._search import Trial
-from fleetlab.studies.tune._terms import Params
-from fleetlab.studies.tune._verdict import Judged
+from fleetlab.core.words import Opaque
+from fleetlab.stats import POSITIVE, mean_of_runs
+from fleetlab.studies.tune import terms
+from fleetlab.studies.tune.baselines import Means, mean
+from fleetlab.studies.tune.search import PolicyTrial
+from fleetlab.studies.tune.terms import WEIGHTED, Params
+from fleetlab.studies.tune.verdict import Verdict, findings, table, weekly
 
 POLICY = "tuned.py"
 RESULT = "tuned.json"
+# What can be minimized, a column of the jobs of a run: the name of its mean, and the unit.
+GOALS = {"wait": ("mean wait", "s"), "jct": ("mean JCT", "s"), "bounded_slowdown": ("mean bounded slowdown", "")}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tuned(Result):
-    """The best policy of a search on training weeks, judged on held-out weeks."""
+class Tuning(Result):
+    """The best policy of a search on training weeks, compared with baselines on held-out weeks."""
 
     provenance: Provenance
     params: Params
-    better: bool  # than every built-in policy that lets jobs run to their end, surely
+    better: bool  # than every baseline without preemption, significantly
     estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    charts: Mapping[str, Figure]
+    frames: dict[str, pl.DataFrame]
+    charts: dict[str, Figure]
     findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<Tuned in {self.frames['trials'].height} trials: {self.findings[0]}>"
+    @classmethod
+    def of(
+        cls, verdict: Verdict, trials: Sequence[PolicyTrial], chosen: PolicyTrial, goal: str, provenance: Provenance,
+        notes: Sequence[str],
+    ) -> Tuning:  # fmt: skip
+        """Build the tables and figures."""
+        (metric, unit), first = GOALS[goal], verdict.best.name
+        frames = {
+            "policies": table(verdict),
+            "weeks": weekly(verdict),
+            "weights": _weights(chosen.params),
+            "trials": _trials(trials),
+        }
+        estimates = (
+            Estimate(f"{metric}, tuned − {first}, held-out weeks", *verdict.difference(first).interval(), unit),
+            _mean(verdict.tuned, f"{metric}, tuned, held-out weeks", unit),
+            _mean(verdict.held_out[first], f"{metric}, {first}, held-out weeks", unit),
+            Estimate.exact("held-out weeks", len(verdict.tuned)),
+            Estimate.exact("trials", len(trials)),
+        )
+        figures = _figures(frames["policies"], frames["trials"], mean(verdict.best.train), first, metric, unit)
+        lines = findings(verdict, metric, unit)
+        return cls(provenance, chosen.params, verdict.better, estimates, frames, figures, lines, tuple(notes))
 
     @property
-    def rules(self) -> dict[str, Any]:
-        """The policy, as `simulate` takes it: order, place and weights; backfill and estimate are not part."""
-        return _terms.rules_of(self.params)
+    def words(self) -> dict[str, Any]:
+        """The policy as words of a scenario: order, placement and weights."""
+        return terms.words_of(self.params)
 
     @property
     def text(self) -> str:
-        """The policy as a file of one's own."""
-        where = "tuned:place" if self.params["placement"] == _terms.WEIGHTED else self.params["placement"]
-        rest = " ".join(f"--{word} {self.provenance.settings[word]}" for word in ("backfill", "estimate"))
+        """The policy as a Python module."""
+        where = "tuned:placement" if self.params["placement"] == WEIGHTED else self.params["placement"]
+        settings = self.provenance.settings
+        same = [word for word in ("backfill", "estimate") if not isinstance(settings[word], Opaque)]
+        rest = " ".join(f"--{word} {settings[word]}" for word in same)
         use = f"fleetlab simulate TRACE --order tuned:order --placement {where} {rest}"
-        return f'"""Found by `fleetlab tune`; to use it here: {use}."""\n\n{_terms.text(self.params)}'
+        return f'"""Made by `fleetlab tune`; to use it in this folder: {use}."""\n\n{terms.text(self.params)}'
 
     def save(self, folder: Path) -> None:
         """Write the policy and this result into a folder."""
@@ -59,80 +85,54 @@ class Tuned(Result):
         atomic_write(folder / RESULT, as_json(self))
 
 
-def told(
-    judged: Judged, trials: Sequence[Trial], chosen: Trial, what: str, unit: str, provenance: Provenance,
-    notes: Sequence[str],
-) -> Tuned:  # fmt: skip
-    """Put what was played into words, tables and figures."""
-    first = judged.best.name
-    estimates = (
-        judged.beyond(first).estimate(f"{what}, tuned less {first}, held-out weeks", unit),
-        _over(judged.tuned, f"{what}, tuned, held-out weeks", unit),
-        _over(judged.rivals[first], f"{what}, {first}, held-out weeks", unit),
-        Estimate.exact("held-out weeks", len(judged.tuned)),
-        Estimate.exact("trials", len(trials)),
-    )
-    policies = _verdict.table(judged)
-    frames = {
-        "policies": policies,
-        "weeks": _verdict.weekly(judged),
-        "weights": _weights(chosen.params),
-        "trials": _trials(trials),
-    }
-    drawn = _figures(policies, frames["trials"], mean(judged.best.train), first, what, unit)
-    said = _verdict.sentences(judged, what, unit)
-    return Tuned(provenance, chosen.params, judged.better, estimates, frames, drawn, said, tuple(notes))
-
-
-def _over(means: Mapping[int, float], metric: str, unit: str) -> Estimate:
-    found = over_runs(list(means.values())).estimate(metric, unit)
-    return found._replace(low=max(0.0, found.low))
+def _mean(means: Means, metric: str, unit: str) -> Estimate:
+    return Estimate(metric, *mean_of_runs(list(means.values()), POSITIVE).interval(), unit)
 
 
 def _weights(params: Params) -> pl.DataFrame:
-    """The terms of the policy, and what a weight above 0 means; the built-in place, if it takes one."""
-    weights = _terms.weights_of(params)
+    """Return the terms of the policy with their meanings, and its placement where that is a built-in one."""
+    weights = terms.weights_of(params)
     rows: list[dict[str, Any]] = [
-        {"term": term.name, "weight": weights[term.name], "above 0": term.says}
-        for term in _terms.ALL
-        if weights[term.name]
+        {"term": term.name, "weight": weight, "meaning": term.above if weight > 0 else term.below}
+        for term in terms.ALL
+        if (weight := weights[term.name])
     ]
     where = params["placement"]
-    placement = [] if where == _terms.WEIGHTED else [{"term": f"place {where}", "weight": None, "above 0": "built in"}]
-    return pl.DataFrame([*rows, *placement], schema={"term": pl.String, "weight": pl.Float64, "above 0": pl.String})
+    built_in = [] if where == WEIGHTED else [{"term": f"placement {where}", "weight": None, "meaning": "built in"}]
+    return pl.DataFrame([*rows, *built_in], schema={"term": pl.String, "weight": pl.Float64, "meaning": pl.String})
 
 
-def _trials(trials: Sequence[Trial]) -> pl.DataFrame:
+def _trials(trials: Sequence[PolicyTrial]) -> pl.DataFrame:
     values = np.array([trial.value for trial in trials])
     rows = [
         {"trial": k + 1, "value": trial.value, "best so far": best, "placement": trial.params["placement"]}
-        | _terms.weights_of(trial.params)
+        | terms.weights_of(trial.params)
         for k, (trial, best) in enumerate(zip(trials, np.minimum.accumulate(values).tolist(), strict=True))
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def _figures(
-    policies: pl.DataFrame, trials: pl.DataFrame, bar: float, first: str, what: str, unit: str
+    policies: pl.DataFrame, trials: pl.DataFrame, bar: float, first: str, metric: str, unit: str
 ) -> dict[str, Figure]:
-    rivals = policies.filter(pl.col("tuned less this").is_not_null())
-    apart = rivals.select(x="policy", y="tuned less this", low="low", high="high")
-    way = pl.concat(
+    baselines = policies.filter(pl.col("difference").is_not_null())
+    differences = baselines.select(x="policy", y="difference", low="low", high="high")
+    best = pl.concat(
         [
             trials.select(x="trial", y="best so far", series=pl.lit("best so far")),
             trials.select(x="trial", y=pl.lit(bar), series=pl.lit(first)),
         ]
     )
-    said = f", {unit}" if unit else ""
-    surely = int((rivals["tuned is"] == "better").sum())
+    in_unit = f", {unit}" if unit else ""
+    better = int((baselines["tuned is"] == "better").sum())
     return {
         "differences on held-out weeks": Figure(
-            "The tuned policy less each built-in one, held-out weeks", "dots", apart, "built-in policy",
-            f"{what}: difference{said}",
-            f"of {rivals.height} built-in policies the tuned one is surely better than {surely}",
+            "Tuned policy minus each baseline, held-out weeks", "dots", differences, "baseline",
+            f"{metric}: difference{in_unit}",
+            f"the tuned policy is significantly better than {better} of {baselines.height} baselines",
         ),
         "search": Figure(
-            "How the search went, training weeks", "step", way, "trial", f"{what}{said}",
+            "Best policy so far, training weeks", "step", best, "trial", f"{metric}{in_unit}",
             f"from {trials['best so far'][0]:.4g} in the first trial to {trials['best so far'][-1]:.4g}; "
             f"{first} has {bar:.4g}",
         ),

@@ -7,13 +7,14 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.trace import PLACEMENTS
 from fleetlab.traces.kubernetes.nodes import Fleet
 from fleetlab.traces.kubernetes.pods import Pod
 from fleetlab.traces.kubernetes.requests import demand
 
 TEXTS = ("user", "group", "app")
-ASKS = ("priority", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib", "rdma_milli", "disk_mib")
+ASKS = ("priority", *REQUESTS)
 SAME = (*TEXTS, *ASKS, "gpu_types")  # what the pods of a gang have in common
 JOB: dict[str, pl.DataType] = {
     **dict.fromkeys(("name", "status", *TEXTS), pl.String()),

@@ -8,21 +8,12 @@ from difflib import get_close_matches
 from shlex import quote
 
 from fleetlab.core import TraceError
+from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.table.expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, named, parse
 
 TIMES = ("submit", "start", "end")
-AMOUNTS = (
-    "instances",
-    "cpu_milli",
-    "memory_mib",
-    "gpu_milli",
-    "gpu_memory_mib",
-    "rdma_milli",
-    "disk_mib",
-    "max_per_node",
-    "priority",
-)
+AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority")
 TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
 
 

@@ -1,0 +1,159 @@
+"""How fast a kind of work runs on a GPU that it shares: what `bench` measures and `sim` consumes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.core.catalog import SHARINGS
+from fleetlab.core.errors import FleetlabError, WorkloadError
+from fleetlab.core.files import atomic_write
+from fleetlab.core.result import Estimate, Provenance, Result
+
+MODES = tuple(mode.name for mode in SHARINGS if mode.name != "fractional")  # at full speed nothing is measured
+PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
+KINDS = ("measured", "predicted", "published")
+# Profiles that ship: light, medium and heavy work on an H200; its six tenants by name; what others published.
+SHIPPED = {
+    "h200": "speed.json",
+    "h200-tenants": "speed-h200-tenants.json",
+    "published": "speed-published.json",
+}
+DEFAULT = "h200"
+
+SCHEMA: dict[str, pl.DataType] = {
+    "mode": pl.String(),
+    "workload": pl.String(),
+    "neighbour": pl.String(),  # null: alone on the card, or on its slice of one
+    "speed": pl.Float64(),  # 1 is the speed on a whole GPU of its own
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "kind": pl.String(),  # how it is known; null where nobody said
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speed(Result):
+    """The speed of each class of work, alone and next to each other class, by sharing mode, on one device."""
+
+    frame: pl.DataFrame
+    device: str
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, *, device: str, provenance: Provenance, notes: tuple[str, ...] = ()) -> Speed:
+        """Build one: exact columns, speeds inside their intervals, one row a (mode, workload, neighbour)."""
+        try:
+            frame = frame if "kind" in frame.columns else frame.with_columns(kind=None)
+            frame = frame.select(list(SCHEMA)).cast(SCHEMA)  # type: ignore[arg-type]
+        except pl.exceptions.PolarsError as e:
+            msg = f"not a speed profile: {str(e).splitlines()[0]}"
+            raise WorkloadError(msg, hint=f"columns are {', '.join(SCHEMA)}; modes are {', '.join(MODES)}") from None
+        _obeys(frame)
+        return cls(frame, device, provenance, notes)
+
+    @classmethod
+    def default(cls) -> Speed:
+        """The profile that the simulator takes if it is given none.
+
+        >>> Speed.default().speed("exclusive", "heavy").value
+        1.0
+        """
+        return cls.named(DEFAULT)
+
+    @classmethod
+    def named(cls, name: str) -> Speed:
+        """A profile that ships with the package.
+
+        >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
+        0.699
+        """
+        if name not in SHIPPED:
+            msg = f"no profile ships under that name: `{name}`"
+            raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Speed.load` takes a file")
+        return cls._from(json.loads(files("fleetlab.core").joinpath(SHIPPED[name]).read_text("utf-8")), name)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Speed:
+        """Read a profile that `save` wrote."""
+        path = Path(path)
+        try:
+            about = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as e:
+            msg = f"cannot read the speed profile: {path}: {e}"
+            raise WorkloadError(msg, hint="a profile is one JSON file, as `Speed.save` writes it") from None
+        return cls._from(about, path.name)
+
+    @classmethod
+    def _from(cls, about: Any, source: str) -> Speed:  # noqa: ANN401  JSON may hold anything until it is checked
+        try:
+            frame = pl.DataFrame(about["speeds"], schema=SCHEMA)
+            provenance = Provenance.from_json(about["provenance"])
+            return cls.of(frame, device=about["device"], provenance=provenance, notes=tuple(about["notes"]))
+        except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as e:
+            msg = f"{source}: not a speed profile: {e!r}"
+            raise WorkloadError(msg, hint="it needs device, provenance, notes and speeds") from None
+
+    def save(self, path: Path | str) -> Path:
+        """Write the profile as JSON, beside and then renamed."""
+        path = Path(path)
+        about = {"device": self.device, "provenance": self.provenance.to_json(), "notes": self.notes}
+        try:
+            atomic_write(path, json.dumps(about | {"speeds": self.frame.to_dicts()}, indent=1))
+        except OSError as e:
+            msg = f"cannot save the speed profile: {path}: {e.strerror or e}"
+            raise FleetlabError(msg, hint="look at free space and permissions") from None
+        return path
+
+    def speed(self, mode: str, workload: str, neighbour: str | None = None) -> Estimate:
+        """How fast `workload` runs in `mode`, alone or next to `neighbour`."""
+        beside = pl.col("neighbour").is_null() if neighbour is None else pl.col("neighbour") == neighbour
+        found = self.frame.filter((pl.col("mode") == mode) & (pl.col("workload") == workload) & beside)
+        if found.is_empty():
+            msg = f"no speed in the profile of {self.device}: {mode}, {workload} next to {neighbour or 'nothing'}"
+            raise WorkloadError(msg, hint=f"it has {', '.join(sorted(set(self.frame['workload'])))}")
+        row = found.row(0, named=True)
+        return Estimate("speed", row["speed"], row["low"], row["high"], "of alone")
+
+    def __repr__(self) -> str:
+        kinds = self.frame["workload"].n_unique()
+        modes = ", ".join(self.frame["mode"].unique(maintain_order=True))
+        return f"<Speed {self.device}, {kinds} classes, {modes}>"
+
+    def summary(self) -> list[Estimate]:
+        """The mean speed next to another, by mode."""
+        pairs = self.frame.filter(pl.col("neighbour").is_not_null())
+        means = pairs.group_by("mode", maintain_order=True).agg(pl.col("speed", "low", "high").mean())
+        return [Estimate(f"mean speed, {m}", v, lo, hi, "of alone") for m, v, lo, hi in means.rows()]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Every speed."""
+        return {"speeds": self.frame}
+
+
+def _obeys(frame: pl.DataFrame) -> None:
+    numbers = pl.all_horizontal(pl.col("speed", "low", "high").is_finite().fill_null(value=False))
+    good = numbers & (pl.col("low") <= pl.col("speed")) & (pl.col("speed") <= pl.col("high")) & (pl.col("low") > 0)
+    if (bad := frame.filter(good.fill_null(value=False).not_())).height:
+        msg = f"a speed that is not above 0 and inside its interval: {bad.row(0)}"
+        raise WorkloadError(msg, hint="low ≤ speed ≤ high, all finite")
+    if frame["mode"].null_count() or frame["workload"].null_count():
+        msg = "a speed does not say of which mode and workload it is"
+        raise WorkloadError(msg, hint=f"modes are {', '.join(MODES)}; a workload may have any name")
+    if (bad := frame.filter(pl.col("mode").str.contains(PART).not_())).height:
+        msg = f"no sharing mode by that name: `{bad['mode'][0]}`"
+        raise WorkloadError(
+            msg, hint=f"modes are {', '.join(MODES)}, and parts of a card such as mps-50 and mig-3g.71gb"
+        )
+    if (bad := frame.filter(pl.col("kind").is_in(KINDS).not_())).height:
+        msg = f"a speed is known in one of three ways, not so: `{bad['kind'][0]}`"
+        raise WorkloadError(msg, hint=f"kinds are {', '.join(KINDS)}, or null")
+    if frame.select("mode", "workload", "neighbour").is_duplicated().any():
+        msg = "a speed is given twice for one mode, workload and neighbour"
+        raise WorkloadError(msg)

@@ -1,0 +1,277 @@
+"""Capacity planning: the smallest cluster that meets a goal, by a queueing model first and then by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+
+from fleetlab._student import student
+from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Words, Workload, WorkloadError, resample
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.studies._blocks import NORMAL, Floats
+from fleetlab.studies._spread import USUAL
+from fleetlab.studies.capacity import sizes
+from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
+from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.sentences import duration, number
+from fleetlab.studies.workers import Call, process_count, run_calls
+
+RESAMPLES = 3
+MOST_GROWTH = 100.0
+MANY = 10**6  # degrees of freedom, where runs do not differ
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Capacity(Result):
+    """The smallest cluster that meets a goal, and the sizes around it."""
+
+    provenance: Provenance
+    findings: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    frames: Mapping[str, pl.DataFrame]
+    notes: tuple[str, ...] = ()
+
+
+def capacity(
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    slo: str,
+    pool: str | None = None,
+    growth: float = 1.0,
+    resamples: int = RESAMPLES,
+    workers: int | None = None,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Capacity:
+    """Find the smallest cluster that meets a goal such as `p90 wait < 600`.
+
+    Parameters
+    ----------
+    source
+        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+    cluster
+        The nodes, in place of those of the trace.
+    slo
+        The goal: mean or a percentile (p50, p90, p99) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit in
+        seconds, or such as 10m or 2h.
+    pool
+        The pool or GPU type to scale; the goal is measured on the jobs that may run there (default: all pools in
+        proportion, and all jobs).
+    growth
+        Number of jobs relative to the trace: user-days are added on other days, at the same hours (default: 1).
+    resamples
+        How many random workloads of that growth are simulated (default: 3).
+    workers
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+    progress
+        Called as sizes are done.
+    words
+        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
+
+    """
+    scenario, goal = Scenario.of(source, cluster, **words), Goal.read(slo)
+    _check(scenario, goal, pool, growth, resamples)
+    seeds = range(scenario.seed, scenario.seed + (resamples if growth != 1 else 1))
+    scenarios = [_grown(scenario, growth, seed) for seed in seeds]
+    settings = scenario.words() | {"slo": slo, "pool": pool, "growth": growth, "resamples": resamples}
+    provenance = Provenance("capacity", scenario.workload.source, settings, scenario.seed)
+    search = _Search(scenario, goal, pool, scenarios, provenance)
+    count = process_count(scenarios[0].workload.instances, workers)
+    curve = SizeCurve(goal.limit, search.simulator(slo, count, progress))
+    return search.answer(curve, at_once=max(1, count // len(scenarios)))
+
+
+def _grown(scenario: Scenario, growth: float, seed: int) -> Scenario:
+    if growth == 1:
+        return scenario
+    workload = scenario.workload
+    grown = scenario.on(workload.grown(growth, seed), resample.user_days(workload.frame, growth, seed)[0])
+    if not len(grown.workload):
+        msg = f"{workload.source}: no job is left at a growth of {growth:g}"
+        raise WorkloadError(msg, hint="use a trace of more users and days, or another seed")
+    return grown
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    scenario: Scenario
+    goal: Goal
+    pool: str | None
+    scenarios: Sequence[Scenario]  # one per resample
+    provenance: Provenance
+
+    def simulator(self, slo: str, workers: int, progress: Progress) -> Callable[[Sequence[int]], list[SizePoint]]:
+        """Return a function that simulates every resample at each of some sizes."""
+        each, before = len(self.scenarios), [0]
+
+        def simulate(wanted: Sequence[int]) -> list[SizePoint]:
+            calls = [Call(s, {"size": size, "pool": self.pool, "slo": slo}) for size in wanted for s in self.scenarios]
+            start = before[0]
+
+            def done(count: int) -> None:
+                before[0] = start + count
+                progress("sizes", start + count, 1 - 0.9 ** (start + count))  # how many there will be is not known
+
+            results = run_calls(f"{sizes.__name__}:measure", calls, workers=workers, done=done)
+            return [_point(size, results[i * each : (i + 1) * each], self.goal) for i, size in enumerate(wanted)]
+
+        return simulate
+
+    def answer(self, curve: SizeCurve, *, at_once: int) -> Capacity:
+        """Search the smallest size that meets the goal, and those at which the limits of its interval do."""
+        cluster, goal = self.scenario.cluster, self.goal
+        guess = sizes.guess(self.scenarios[0].workload, cluster, self.pool, goal)
+        now = sizes.node_count(cluster, self.pool)
+        most = FARTHEST * max(guess, now)
+        curve.add([guess])
+        at = curve.smallest("value", most=most, at_once=at_once)
+        if at is None:
+            raise curve.refusal()
+        low, high = at, None
+        if not math.isnan(at.high):
+            # Far below the answer, the exact size at which the lower limit meets the goal is of no interest.
+            low = curve.smallest("low", least=max(1, at.size // 2), most=most, at_once=at_once) or at
+            high = curve.smallest("high", most=most, at_once=at_once) if at.can_meet else None
+        curve.around(at.size)
+        kind = f"{self.pool} nodes" if self.pool else "nodes"
+        nodes = _between(f"{kind} for {goal} < {goal.limit:g}", "nodes", at, low, high)
+        estimates = (
+            nodes,
+            Estimate(f"{goal} then", at.value, at.low, at.high, goal.unit),
+            Estimate.exact(f"{kind} now", now),
+            Estimate.exact(f"{kind} by the queueing model", guess),
+            _between("GPUs then", "gpus", at, low, high),
+            Estimate.exact("GPUs now", cluster.gpus),
+            *self._cost(at.size),
+        )
+        table = pl.DataFrame(rows(curve.points, goal.limit)).with_columns(pl.col("low", "high").fill_nan(None))
+        frames = {"curve": table, "nodes": self._kinds(at.size)}
+        findings = (self._finding(nodes, kind, now, at),)
+        return Capacity(self.provenance, findings, estimates, frames, self._notes(at))
+
+    def _finding(self, nodes: Estimate, kind: str, now: int, at: SizePoint) -> str:
+        goal, jobs = self.goal, sum(len(s.workload) for s in self.scenarios) // len(self.scenarios)
+        show = duration if goal.unit == "s" else number
+        interval = f" (95 % CI {nodes.low:,.0f} to {nodes.high:,.0f})" if math.isfinite(nodes.high - nodes.low) else ""
+        never = f", of which {at.never:,} do not fit at all and count as waiting forever" if at.never else ""
+        return (
+            f"{nodes.value:,.0f} {kind}{interval} meet {goal} < {show(goal.limit)}; there are {now:,}. With "
+            f"{nodes.value:,.0f}, {goal} is {show(at.value)}, of {jobs:,} jobs{never}."
+        )
+
+    def _cost(self, size: int) -> list[Estimate]:
+        """Return the price of all GPUs per hour, where prices are given."""
+        prices, cluster = self.scenario.prices, self.scenario.cluster
+        if prices is None:
+            return []
+        both = {"now": cluster, "then": sizes.scaled(cluster, self.pool, size)}
+        counts = {name: c.frame.filter(pl.col("gpus") > 0).select("gpu_type", "gpus") for name, c in both.items()}
+        return [
+            Estimate.exact(f"GPU cost per hour {name}", sum(n * prices.gpu_hour(t) for t, n in rows_.iter_rows()))
+            for name, rows_ in counts.items()
+        ]
+
+    def _kinds(self, size: int) -> pl.DataFrame:
+        """Return the nodes of each pool and GPU type, now and then."""
+        cluster, kinds = self.scenario.cluster, ["pool", "gpu_type", "gpus"]
+        both = {"now": cluster, "then": sizes.scaled(cluster, self.pool, size)}
+        now, then = (c.frame.group_by(kinds, maintain_order=True).len(name) for name, c in both.items())
+        return now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
+
+    def _notes(self, at: SizePoint) -> tuple[str, ...]:
+        notes, workload = [], self.scenario.workload
+        jobs = workload.frame
+        if len(self.scenarios) > 1 or self.scenarios[0] is not self.scenario:
+            time = [_gpu_time(s.workload) / max(_gpu_time(workload), 1e-9) for s in self.scenarios]
+            notes.append(f"GPU time in the resamples: {min(time):.3g} to {max(time):.3g} times that of the trace")
+        if (count := int(sizes.measured_jobs(jobs, self.scenario.cluster, self.pool).sum())) != len(jobs):
+            notes.append(f"the goal is measured on the {count:,} jobs that may run on {self.pool}")
+        if unknown := jobs["runtime"].null_count():
+            notes.append(f"{unknown:,} jobs are left out: their runtime is unknown")
+        if math.isnan(at.high):
+            several = len(self.scenarios) > 1
+            spread = f"; the resamples gave {at.between[0]:,.4g} to {at.between[1]:,.4g}" if several else ""
+            notes.append(f"too few jobs for a confidence interval: no size meets the goal significantly{spread}")
+        if at.never:
+            notes.append(f"jobs that do not fit on these nodes at all, and count as waiting forever: {at.never:,}")
+        return tuple(notes)
+
+
+def _check(scenario: Scenario, goal: Goal, pool: str | None, growth: float, resamples: int) -> None:
+    """Refuse what no number of nodes can meet, before the work begins."""
+    if not 0 < growth <= MOST_GROWTH:
+        msg = f"growth is a number above 0, at most {MOST_GROWTH:g}: {growth}"
+        raise WorkloadError(msg, hint="growth=1.3 for 30 % more jobs")
+    if not 1 <= resamples <= 100:
+        msg = f"resamples is a number from 1 to 100: {resamples}"
+        raise WorkloadError(msg, hint=f"the default is {RESAMPLES}")
+    if scenario.until is not None:
+        msg = "a goal is measured on all jobs: leave `until` out"
+        raise WorkloadError(msg, hint="Workload.window takes a part of a trace")
+    workload = scenario.workload
+    measured = sizes.measured_jobs(workload.frame, scenario.cluster, pool)
+    best = sizes.at_best(workload.frame.filter(measured).drop_nulls("runtime"), goal)
+    if not len(best):
+        msg = f"{workload.source}: no job {f'may run on `{pool}`' if pool else 'has a known runtime'}"
+        raise WorkloadError(msg, hint="a goal is measured on the jobs that may run on the nodes that are scaled")
+    if (least := goal.of(best)) >= goal.limit:
+        msg = f"no number of nodes meets the goal: without any wait the {goal} is {least:,.5g}{goal.unit and ' s'}"
+        raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
+
+
+def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: Goal) -> SizePoint:
+    """Combine the runs of one size."""
+    first, hint = runs[0], "`fleetlab simulate` lists the jobs that cannot run, and why"
+    if first["nowhere"] == first["jobs"]:
+        msg = f"no job can run on such nodes, however many there are: {first['unmet']}".removesuffix(": ")
+        raise WorkloadError(msg, hint=hint)
+    values, best = (np.array([r[what] for r in runs]) for what in ("statistic", "best"))
+    if first["nowhere"] and best[:, 0].mean() >= goal.limit:
+        jobs = f"{first['nowhere']:,} of {first['jobs']:,} jobs fit on no node"
+        msg = f"no number of nodes meets the goal: {jobs}, and wait forever: {first['unmet']}"
+        raise WorkloadError(msg, hint=hint)
+    values[values > sizes.FAR] = np.inf
+    between = float(values[:, 0].min()), float(values[:, 0].max())
+    never, can_meet = max(int(r["never"]) for r in runs), not (best > sizes.FAR).any()
+    nodes, gpus, reason = int(first["nodes"]), int(first["gpus"]), str(first["reason"])
+    return SizePoint(size, *pooled(values), nodes, gpus, never, reason, between, can_meet)
+
+
+def pooled(values: Floats) -> tuple[float, float, float]:
+    """Combine the values and intervals of several runs: variance within and between them (Rubin 1987).
+
+    Where the variance within is unknown, so is the interval of both.
+
+    >>> pooled(np.array([[2.0, 1.0, 3.0]]))
+    (2.0, 1.0, 3.0)
+    """
+    runs, value = len(values), float(values[:, 0].mean())
+    if np.isnan(values).any():
+        return value, math.nan, math.nan
+    if runs == 1 or not np.isfinite(values).all():
+        return value, max(0.0, float(values[:, 1].mean())), float(values[:, 2].mean())
+    within = float((((values[:, 2] - values[:, 1]) / (2 * NORMAL)) ** 2).mean())
+    between = (1 + 1 / runs) * float(values[:, 0].var(ddof=1))
+    freedom = (runs - 1) * (1 + within / between) ** 2 if between else MANY
+    half = student(int(min(freedom, MANY)), USUAL) * (within + between) ** 0.5
+    return value, max(0.0, value - half), value + half
+
+
+def _between(metric: str, what: str, at: SizePoint, low: SizePoint, high: SizePoint | None) -> Estimate:
+    """Return the nodes or GPUs of the answer, between the sizes at which the limits of the interval meet the goal."""
+    value = getattr(at, what)
+    if math.isnan(at.high):
+        return Estimate(metric, value, math.nan, math.nan, "")
+    return Estimate(metric, value, min(value, getattr(low, what)), max(value, getattr(high, what, math.inf)), "")
+
+
+def _gpu_time(workload: Workload) -> float:
+    f = workload.frame
+    return float((f["gpu_milli"].cast(pl.Float64) * f["instances"] * f["runtime"].fill_null(0.0)).sum())

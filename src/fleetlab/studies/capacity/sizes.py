@@ -1,0 +1,117 @@
+"""Clusters of other sizes: the jobs that a goal is measured on, a first guess, and the simulation of one size."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, Scenario, Workload
+from fleetlab.core.nodes import chosen
+from fleetlab.queueing import solve
+from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.requests import GANG, NOWHERE, unmet_requests
+from fleetlab.studies.run import run, wait_ledger
+
+NEVER = 1e15  # seconds that stand for a wait without end
+FAR = NEVER / 1e6  # a statistic above it includes some of those
+WHOLE = 1000
+QUANTILE = 0.8  # stands for a mean in the first guess
+INSTANTS = 1000  # at which the offered load is measured
+
+
+def node_count(cluster: Cluster, pool: str | None) -> int:
+    """Return how many nodes are scaled: those of the pool or GPU type of that name, or all."""
+    return int(chosen(cluster.frame, pool).sum())
+
+
+def scaled(cluster: Cluster, pool: str | None, size: int) -> Cluster:
+    """Return so many nodes in the pool, or in all pools in proportion, with at least one of each kind."""
+    return cluster.scaled(Fraction(size, node_count(cluster, pool)), pool)
+
+
+def measured_jobs(jobs: pl.DataFrame, cluster: Cluster, pool: str | None) -> pl.Series:
+    """Return which jobs a goal is measured on: those that may run on the nodes that are scaled."""
+    if pool is None:
+        return pl.repeat(value=True, n=jobs.height, eager=True, dtype=pl.Boolean)
+    types = cluster.frame.filter(chosen(cluster.frame, pool))["gpu_type"].drop_nulls().unique().to_list()
+    gpu_types = pl.col("gpu_types")
+    named = pl.any_horizontal([pl.lit(value=False), *(gpu_types.list.contains(t) for t in types)])
+    if not types:
+        return jobs.select(ok=pl.col("gpu_milli") == 0)["ok"]
+    return jobs.select(ok=(pl.col("gpu_milli") > 0) & ((gpu_types.list.len() == 0) | named))["ok"]
+
+
+def guess(workload: Workload, cluster: Cluster, pool: str | None, goal: Goal) -> int:
+    """Return a first guess: square-root staffing for the offered load of each GPU type at a busy hour.
+
+    It is the modified offered load (Jennings et al. 1996) of the arrivals of the log, as if every job had the average
+    number of GPUs.
+    """
+    mask = chosen(cluster.frame, pool)
+    jobs = workload.frame.filter(pl.col("runtime").is_not_null() & (pl.col("gpu_milli") > 0))
+    nodes = cluster.frame.filter(mask & (cluster.frame["gpus"] > 0))
+    there = nodes.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum())
+    most, gpu_types = 0.0, pl.col("gpu_types").list
+    for name, gpus in there.sort("gpu_type").iter_rows():
+        mine = jobs.filter((gpu_types.len() == 0) | (gpu_types.first() == name))
+        most = max(most, (_servers(mine, goal) if mine.height else 0.0) / gpus)
+    return max(1, math.ceil(int(mask.sum()) * most)) if most else int(mask.sum())
+
+
+def _servers(jobs: pl.DataFrame, goal: Goal) -> float:
+    """Return the GPUs with which few jobs wait at a busy hour, by the quantile of the goal."""
+    q = QUANTILE if goal.quantile is None else goal.quantile
+    submit, runtime = jobs["submit"].to_numpy(), jobs["runtime"].to_numpy()
+    gpus = jobs["gpu_milli"].to_numpy() * jobs["instances"].to_numpy() / WHOLE
+    load = float(np.quantile(_offered_load(submit, submit + runtime, gpus), q))
+    if not load:
+        return 0.0
+    each = float(gpus @ runtime / runtime.sum())
+    return each * solve("square-root staffing", lam=load / each, mu=1.0, chance=1 - q)["servers by the rule"]
+
+
+def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:
+    """Return the GPUs in use if no job waited, at instants while jobs arrive."""
+    times = np.linspace(0.0, float(begin.max()), INSTANTS)
+    load = np.zeros(INSTANTS)
+    for at, sign in ((begin, 1), (end, -1)):
+        by = np.argsort(at, kind="stable")
+        load += sign * np.append(0.0, np.cumsum(gpus[by]))[np.searchsorted(at[by], times, side="right")]
+    return load
+
+
+def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[str, Any]:
+    """Simulate one size: the statistic with its interval, jobs that never run, and the best that more nodes can do."""
+    goal, cluster, jobs = Goal.read(slo), scenario.cluster, scenario.workload.frame
+    result = run(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
+    measured = measured_jobs(jobs, cluster, pool)
+    ran = result.jobs.filter(measured.gather(result.jobs["job"]))
+    ended = pl.col("status") == "done"
+    done, left = ran.filter(ended).drop_nulls(goal.column), ran.filter(~ended)
+    refused = jobs.filter(measured).join(result.refused, on="job", maintain_order="left")
+    gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG, NOWHERE))
+    never = left.height + gangs.height + nowhere.height
+    values = np.concatenate((done[goal.column].to_numpy(), np.full(never, NEVER)))
+    best = np.concatenate((*(at_best(part, goal) for part in (done, left, gangs)), np.full(nowhere.height, NEVER)))
+    submit = np.concatenate([part["submit"].to_numpy() for part in (done, left, gangs, nowhere)])
+    blocks = Blocks.cut(submit, seed=scenario.seed)
+    statistic, least = (goal.interval(x, blocks) if len(x) else (math.nan,) * 3 for x in (values, best))
+    reasons = wait_ledger(result).drop("job").sum()
+    return {
+        "statistic": np.array(statistic), "best": np.array(least), "jobs": np.array(len(values)),
+        "never": np.array(never), "nowhere": np.array(nowhere.height),
+        "unmet": np.array(unmet_requests(nowhere, cluster.frame)), "gpus": np.array(result.cluster.gpus),
+        "nodes": np.array(len(result.cluster) - len(cluster) + node_count(cluster, pool)),
+        "reason": np.array(reasons.columns[int(np.argmax(reasons.to_numpy()))]),
+    }  # fmt: skip
+
+
+def at_best(jobs: pl.DataFrame, goal: Goal) -> Floats:
+    """Return the metric of each job if it does not wait: no number of nodes does better."""
+    runtime = jobs["runtime"].to_numpy()
+    return {"wait": np.zeros(len(runtime)), "JCT": runtime}.get(goal.metric, np.ones(len(runtime)))

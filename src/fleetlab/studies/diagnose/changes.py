@@ -1,0 +1,221 @@
+"""The changes that a diagnosis simulates, one at a time: each takes a scenario and returns another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, PolicyError, Scenario, Workload
+from fleetlab.core.catalog import BACKFILLS
+from fleetlab.core.names import lookup
+
+MORE = 0.1  # of the nodes of a type
+LARGEST = 62  # GPUs on one node: the most that the simulator takes
+WHOLE = 1000  # milli of one GPU
+CPU_ONLY = "CPU"  # the type of a cluster without GPUs
+TOTALS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+NO_EFFECT = "it would change nothing here"
+NO_TYPES = pl.lit([], dtype=pl.List(pl.String))
+FRACTION = (pl.col("gpu_milli") > 0) & (pl.col("gpu_milli") < WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One change: what to do, what it requires, and which wait reasons it removes."""
+
+    name: str  # as `changes` takes it
+    title: str
+    action: str
+    requires: str
+    removes: tuple[str, ...]
+    skip: Callable[[Scenario], str]  # why it is not simulated; empty: it is
+    apply: Callable[[Scenario], Scenario]
+    why: str = ""  # why it may remove more waiting than that of its reasons
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def _unless_any(condition: pl.Expr) -> Callable[[Scenario], str]:
+    return lambda s: "" if s.workload.frame.select(condition.any()).item() else NO_EFFECT
+
+
+def _requests(**columns: pl.Expr) -> Callable[[Scenario], Scenario]:
+    """Return a change of what jobs request."""
+
+    def apply(scenario: Scenario) -> Scenario:
+        workload = scenario.workload
+        return scenario.on(replace(workload, frame=workload.frame.with_columns(**columns)))
+
+    return apply
+
+
+def _split(scenario: Scenario) -> Scenario:
+    """Make each instance a job of its own, in the order of the jobs; columns that no policy reads are left out."""
+    workload = scenario.workload
+    rows = np.repeat(np.arange(len(workload)), workload.frame["instances"].to_numpy())
+    jobs = workload.frame.select(pl.exclude("job", "parent", "status", "start", "end"))[rows]
+    jobs = jobs.with_columns(instances=pl.lit(1, dtype=pl.Int32))
+    return scenario.on(Workload.of(jobs, source=workload.source, epoch=workload.epoch, zone=workload.zone), rows)
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def gpu_types(cluster: Cluster) -> list[str]:
+    """Return the GPU types of a cluster; `CPU` where it has none."""
+    return sorted(set(cluster.frame.filter(pl.col("gpus") > 0)["gpu_type"])) or [CPU_ONLY]
+
+
+def _merged(cluster: Cluster) -> Cluster:
+    """Merge each pool into one node, or into as few as the simulator takes."""
+    kinds = ["gpu_type", "gpu_memory_mib"]
+    typed = cluster.frame.with_columns(pl.when(pl.col("gpus") > 0).then("gpu_type").alias("gpu_type"))
+    amounts = (pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *TOTALS))
+    pools = typed.group_by(kinds, maintain_order=True).agg(*amounts)
+    rows = [part for row in pools.iter_rows(named=True) for part in _parts(row)]
+    nodes = pl.DataFrame(rows, schema_overrides={"gpu_type": pl.String}).with_columns(
+        node=pl.format("pool-{}", pl.int_range(pl.len())), pool=pl.col("gpu_type").fill_null(CPU_ONLY)
+    )
+    return Cluster.of(nodes, source=f"{cluster.source}, merged")
+
+
+def _parts(pool: dict[str, int]) -> list[dict[str, int]]:
+    """Cut a pool into equal nodes; remainders go to the first of them."""
+    count = -(-pool["gpus"] // LARGEST) or 1
+    fixed = {"gpu_type": pool["gpu_type"], "gpu_memory_mib": pool["gpu_memory_mib"]}
+    return [fixed | {a: pool[a] // count + (k < pool[a] % count) for a in ("gpus", *TOTALS)} for k in range(count)]
+
+
+def _merge(scenario: Scenario) -> Scenario:
+    nodes = _merged(scenario.cluster)
+    grown = max(1, len(scenario.cluster) // len(nodes))  # limits per node grow with the nodes
+    return _requests(max_per_node=pl.col("max_per_node") * grown)(scenario.replace(cluster=nodes, nodes=""))
+
+
+def _cannot_merge(scenario: Scenario) -> str:
+    if scenario.events:
+        return "node events name nodes that it would merge"
+    return NO_EFFECT if len(_merged(scenario.cluster)) >= len(scenario.cluster) else ""
+
+
+# -- policies --------------------------------------------------------------------------------------------------------
+
+
+def _with(**words: Any) -> Callable[[Scenario], Scenario]:  # noqa: ANN401
+    return lambda scenario: scenario.replace(**words)
+
+
+def _cannot(**words: Any) -> Callable[[Scenario], str]:  # noqa: ANN401
+    """Return why a policy cannot be changed so, or that it is so already."""
+
+    def skip(scenario: Scenario) -> str:
+        try:
+            return NO_EFFECT if scenario.replace(**words).policy == scenario.policy else ""
+        except PolicyError as e:
+            return str(e)
+
+    return skip
+
+
+def _cannot_backfill(scenario: Scenario) -> str:
+    return NO_EFFECT if BACKFILLS[scenario.policy.backfill].reserves else _cannot(backfill="easy")(scenario)
+
+
+def _one_type_or_any(scenario: Scenario) -> str:
+    several = len(gpu_types(scenario.cluster)) > 1
+    return _unless_any(pl.col("gpu_types").list.len() > 0)(scenario) if several else NO_EFFECT
+
+
+CHANGES: dict[str, WhatIf] = {
+    c.name: c
+    for c in (
+        WhatIf(
+            "types", "no GPU type constraints", "let jobs run on any GPU type that has the memory",
+            "changes of what jobs request", ("gpu_type",),
+            _one_type_or_any,
+            _requests(gpu_types=NO_TYPES),
+            ": the wait ledger only looks at the types that a job may use, and others had every resource free",
+        ),
+        WhatIf(
+            "cpu", "unlimited CPU", "add CPU to GPU nodes, or reduce the CPU that jobs request", "CPUs", ("cpu",),
+            _unless_any(pl.col("cpu_milli") > 0), _requests(cpu_milli=pl.lit(0, dtype=pl.Int64)),
+        ),
+        WhatIf(
+            "memory", "unlimited memory", "add memory to GPU nodes, or reduce the memory that jobs request", "memory",
+            ("memory",), _unless_any(pl.col("memory_mib") > 0), _requests(memory_mib=pl.lit(0, dtype=pl.Int64)),
+        ),
+        WhatIf(
+            "fragments", "no fragmentation", "pack more densely: another placement, larger nodes, sizes that fit them",
+            "a setting, or other nodes", ("fragmentation",), _cannot_merge, _merge,
+        ),
+        WhatIf(
+            "gangs", "no gang scheduling", "let instances start one by one, where the jobs can", "changes of the jobs",
+            ("gang", "head_of_line"), _unless_any(pl.col("instances") > 1), _split,
+        ),
+        WhatIf(
+            "backfill", "EASY backfill", "set backfill to easy: jobs may start before a job that does not fit",
+            "a setting", ("head_of_line",), _cannot_backfill, _with(backfill="easy"),
+        ),
+        WhatIf(
+            "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", ("queue_order",),
+            lambda s: NO_EFFECT if s.policy.order == "sjf" else "", _with(order="sjf", estimate="group"),
+        ),
+        WhatIf("nothing", "no change", "nothing: it shows that runs are paired", "nothing", (),
+               lambda _: "", lambda s: s),
+    )
+}  # fmt: skip
+SHARING = "sharing"  # exclusive GPUs where they are shared, and the reverse
+NODES = "nodes"  # one change per GPU type
+DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
+
+
+def _sharing(scenario: Scenario) -> WhatIf:
+    exclusive = scenario.policy.sharing == "exclusive"
+    words = {"sharing": "fractional" if exclusive else "exclusive", "speed": None}
+    action = "let jobs that request a fraction share a GPU" if exclusive else "none: it shows the value of sharing"
+    return WhatIf(
+        SHARING, "fractional GPU sharing" if exclusive else "no GPU sharing", action, "a setting",
+        ("gpu", "gpu_type") if exclusive else (), _unless_any(FRACTION), _with(**words),
+    )  # fmt: skip
+
+
+def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
+    name = "" if gpu_type == CPU_ONLY else gpu_type
+    of_type = (pl.col("gpus") > 0) & (pl.col("gpu_type") == gpu_type)
+    there = cluster.frame.filter(of_type).height if name else len(cluster)
+    count = max(1, round(MORE * there))
+    edit = f"{name} +{count}".strip()
+    added = cluster.with_nodes(edit).gpus - cluster.gpus
+    nodes = f"{count:,} more {gpu_type} node{'s' if count > 1 else ''}"
+    share = f"{100 * count / there:.0f} %"  # of few nodes, one is more than a tenth
+    title = f"{share} more {gpu_type} nodes" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
+    return WhatIf(
+        f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {added:,} GPU{'s' if added != 1 else ''}",
+        ("gpu", "gpu_type"), lambda _: "", lambda s: s.replace(nodes=", ".join(filter(None, (s.nodes, edit)))),
+    )  # fmt: skip
+
+
+def what_if(name: str, scenario: Scenario) -> WhatIf:
+    """Return the change of this name, such as `cpu` or `nodes:T4`."""
+    kind, _, gpu_type = name.partition(":")
+    if kind == NODES:
+        return _more(gpu_type, scenario.cluster)
+    return _sharing(scenario) if kind == SHARING else CHANGES[name]
+
+
+def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
+    """Return the changes of these names; `nodes` stands for one per GPU type."""
+    every = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]
+    wanted = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
+    hint = f"choose from {', '.join(DEFAULT)}; nodes:TYPE for one GPU type"
+    for name in wanted:
+        lookup("change", name, [*CHANGES, SHARING, *every], hint=hint)
+    if not wanted:
+        msg = "a diagnosis needs at least one change"
+        raise PolicyError(msg, hint=hint)
+    return [what_if(name, scenario) for name in wanted]

@@ -1,0 +1,109 @@
+"""The effect of each change on the same jobs: paired differences with intervals, and what the change costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, Prices, Scenario
+from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies.diagnose.changes import NODES
+from fleetlab.studies.diagnose.runs import Outcome
+
+HOUR = 3600.0
+WIDE = 40  # characters of the bar of the baseline
+MOST = 70  # of any bar
+LOWER, NOT_SIGNIFICANT, HIGHER = "lower", "not significant", "higher"
+SCHEMA = {
+    "change": pl.String, "title": pl.String, "verdict": pl.String,
+    "mean wait": pl.Float64, "mean change": pl.Float64, "mean low": pl.Float64, "mean high": pl.Float64,
+    "P90 wait": pl.Float64, "P90 change": pl.Float64, "P90 low": pl.Float64, "P90 high": pl.Float64,
+    "P(lower)": pl.Float64, "action": pl.String, "requires": pl.String, "GPU-hours": pl.Float64, "cost": pl.Float64,
+    "not completed": pl.Int64, "main reason then": pl.String,
+}  # fmt: skip
+
+
+def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: Blocks) -> pl.DataFrame:
+    """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait."""
+    rows = [_row(wait, outcome, blocks) | _added(outcome, scenario) for outcome in outcomes]
+    rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
+    table = pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return table.sort(rank, "mean change", maintain_order=True)
+
+
+def _row(wait: Floats, outcome: Outcome, blocks: Blocks) -> dict[str, Any]:
+    done, change = ~np.isnan(outcome.wait), outcome.change
+    before, after = (wait, outcome.wait) if done.all() else (wait[done], outcome.wait[done])
+    cut = blocks if done.all() else Blocks(blocks.of[done], blocks.draws)
+    row: dict[str, Any] = {"change": change.name, "title": change.title, "action": change.action}
+    row |= {"requires": change.requires, "not completed": int((~done).sum())}
+    row |= {"main reason then": main_reason(outcome.shortages)}
+    if not len(before):
+        return row | {"verdict": NOT_SIGNIFICANT}
+    mean, p90 = cut.mean(after - before), cut.shift(before, after, 0.9)
+    row |= dict(zip(("mean change", "mean low", "mean high"), mean, strict=True))
+    row |= dict(zip(("P90 change", "P90 low", "P90 high"), p90, strict=True))
+    row |= {"mean wait": float(after.mean()), "P90 wait": float(np.quantile(after, 0.9))}
+    return row | {"P(lower)": cut.better(after - before), "verdict": _verdict(*mean)}
+
+
+def _verdict(value: float, low: float, high: float) -> str:
+    """Return what the interval says; with too few jobs for one, what the difference says: arrivals were the same."""
+    low, high = (value, value) if np.isnan(low) else (low, high)
+    return LOWER if high < 0 else HIGHER if low > 0 else NOT_SIGNIFICANT
+
+
+def main_reason(seconds: Mapping[str, float]) -> str | None:
+    """Return the reason with the most seconds of waiting; None where no job waited."""
+    first = max(seconds, key=lambda name: seconds[name])
+    return first if seconds[first] > 0 else None
+
+
+def _added(outcome: Outcome, scenario: Scenario) -> dict[str, float]:
+    """Return the GPU-hours that a change adds while jobs arrive, and their cost."""
+    if not outcome.change.name.startswith(NODES):
+        return {"GPU-hours": 0.0, "cost": 0.0}
+    hours, prices = float(scenario.workload.frame["submit"].max()) / HOUR, scenario.prices or Prices()  # type: ignore[arg-type]
+    before, after = (_gpus(s.cluster) for s in (scenario, outcome.change.apply(scenario)))
+    more = {name: count - before.get(name, 0) for name, count in after.items()}
+    cost = sum(count * hours * prices.gpu_hour(name) for name, count in more.items() if count)
+    return {"GPU-hours": hours * sum(more.values()), "cost": float(cost)}
+
+
+def _gpus(cluster: Cluster) -> dict[str, int]:
+    nodes = cluster.frame.filter(pl.col("gpus") > 0)
+    return dict(nodes.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows())
+
+
+def actions(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the changes that lower the mean wait, or may, with what they require."""
+    helps = (pl.col("verdict") == LOWER) | ((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col("mean change") < 0))
+    columns = {"mean wait change": "mean change", "low": "mean low", "high": "mean high"}
+    return table.filter(helps).select(
+        "action", *(pl.col(c).alias(name) for name, c in columns.items()), "verdict", "requires", "GPU-hours", "cost"
+    )
+
+
+def waterfall(mean: float, table: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean wait of the baseline and under each change, as bars: `-` is removed by the change, `+` added.
+
+    >>> rows = {"title": ["a", "b"], "mean change": [-5.0, 2.0]}
+    >>> [bar.strip("#") for bar in waterfall(10.0, pl.DataFrame(rows))["bar"]]
+    ['', '--------------------', '++++++++']
+    """
+    changes = [0.0, *(table["mean change"].fill_null(0.0))]
+    frame = pl.DataFrame({"step": ["baseline", *table["title"]], "from": mean, "change": changes})
+    bars = pl.Series("bar", [_bar(mean, mean + c) for c in changes], dtype=pl.String)
+    return frame.select("step", "from", to=pl.col("from") + pl.col("change")).with_columns(frame["change"], bars)
+
+
+def _bar(mean: float, after: float) -> str:
+    if not mean:
+        return ""
+    size = round(WIDE * after / mean)
+    if size <= WIDE:
+        return "#" * size + "-" * (WIDE - size)
+    return "#" * WIDE + "+" * (min(size, MOST - 3) - WIDE) + ("..." if size > MOST - 3 else "")

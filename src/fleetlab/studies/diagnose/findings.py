@@ -1,0 +1,123 @@
+"""The findings of a diagnosis as sentences: why jobs wait, which change helps most, and whether the two agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import polars as pl
+
+from fleetlab.core import Scenario
+from fleetlab.core.catalog import REASONS
+from fleetlab.sim import SimResult
+from fleetlab.studies._spread import over_time
+from fleetlab.studies.diagnose.changes import NODES, WhatIf
+from fleetlab.studies.diagnose.effects import LOWER
+from fleetlab.studies.diagnose.ledger import BLOCKED
+from fleetlab.studies.diagnose.runs import Outcome
+from fleetlab.studies.requests import CANNOT_RUN
+from fleetlab.studies.sentences import change_of_mean, duration, mean_of, percent
+
+POLICY_CHANGES = ("backfill", "sjf")  # they add no resource: other jobs start first
+MEAN = ("mean change", "mean low", "mean high")
+
+
+def findings(
+    scenario: Scenario, result: SimResult, frames: Mapping[str, pl.DataFrame], mean: tuple[float, float, float],
+    outcomes: Mapping[str, Outcome], longest: tuple[float, int],
+) -> list[str]:  # fmt: skip
+    """Return the sentences, the most important first."""
+    if not mean[0]:
+        return [_no_waits(scenario.workload.frame, result)]
+    reasons, changes = frames["waiting"], frames["changes"]
+    first = reasons.row(0, named=True)
+    sentences = [
+        f"{mean_of('wait', mean)}, of {population(scenario, result)}. {percent(first['share'])} of all waiting time is "
+        f"`{first['reason']}`: {REASONS[first['reason']].meaning}.",
+        _best(changes),
+        agreement(reasons, changes, outcomes),
+        f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
+    ]
+    if first["reason"] == BLOCKED and "blocking jobs" in frames and frames["blocking jobs"].height:
+        job = frames["blocking jobs"].row(0, named=True)
+        gpus = job["instances"] * job["gpu_milli"] / 1000
+        sentences.append(
+            f"Job {job['job']} ({job['instances']:,} instances, {gpus:,.4g} GPUs) blocked the queue most: for "
+            f"{duration(job['blocked'])}, while the jobs behind it waited {duration(job['behind'])} in total."
+        )
+    return sentences
+
+
+def population(scenario: Scenario, result: SimResult) -> str:
+    """Return which jobs a diagnosis speaks of."""
+    cannot, done = result.refused.height, int((result.jobs["status"] == "done").sum())
+    left = len(scenario.workload) - cannot - done
+    others = [f"{cannot:,} of {len(scenario.workload):,} cannot run"] if cannot else []
+    others += [f"{left:,} do not complete"] if left else []
+    return f"the {done:,} jobs that completed" + (f" ({', '.join(others)})" if others else "")
+
+
+def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
+    """Return that no job waits, what the log recorded, and how many jobs could not be simulated."""
+    parts, waits = [], jobs.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
+    mean = over_time(waits.filter(waits >= 0).to_numpy())
+    if mean.value > 0:
+        low, high = mean.between()
+        # `max` keeps its first argument where that is NaN.
+        parts.append(
+            f"in the log, {mean_of('wait', (mean.value, max(low, 0.0), high), start='the')} (see `fleetlab audit`)"
+        )
+    if never := result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height:
+        parts.append(f"{never:,} jobs cannot run on this cluster")
+    return "; ".join(["No job waits in the simulation", *parts]) + "."
+
+
+def _best(changes: pl.DataFrame) -> str:
+    helps = changes.filter(pl.col("verdict") == LOWER)
+    if helps.is_empty():
+        return "No change lowers the mean wait significantly."
+    best = helps.row(0, named=True)
+    value, low, high = (best[c] if best[c] is not None else math.nan for c in MEAN)
+    before = best["mean wait"] - value
+    return (
+        f"{change_of_mean('wait', before, (value, low, high))} with {best['title']}, which helps most; "
+        f"it requires {best['requires']}."
+    )
+
+
+def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[str, Outcome]) -> str:
+    """Return whether the best change removes the main shortage of the wait ledger, and if not, why."""
+    total = float(reasons["seconds"].sum())
+    before = {r: s * total for r, s in reasons.select("reason", "share with queue").iter_rows() if s > 0}
+    main = max(before, key=lambda r: before[r])
+    lead = f"with time in the queue attributed, the main shortage is `{main}` ({percent(before[main] / total)})"
+    helps = changes.filter(pl.col("verdict") == LOWER)
+    if helps.is_empty():
+        return f"{lead[0].upper()}{lead[1:]}; no simulated change removes it significantly."
+    best = outcomes[helps["change"][0]]
+    if main in best.change.removes:
+        return f"Wait ledger and changes agree: {lead}, and {best.change.title} removes it."
+    off = 1 - best.shortages[main] / before[main]
+    text = f"Wait ledger and changes differ: {lead}, but {best.change.title} helps most, and "
+    text += f"removes {percent(off)} of it{best.change.why}. " if off > 0 else "removes none of it. "
+    if best.change.name in POLICY_CHANGES:
+        text += f"{best.change.title[0].upper()}{best.change.title[1:]} adds no resources, other jobs start first. "
+    return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})
+
+
+def _explanation(reason: str, changes: pl.DataFrame, by_name: Mapping[str, WhatIf]) -> str:
+    """Return what happens to waiting when the change that removes a reason is made."""
+    own = changes.filter(pl.col("change").is_in([n for n, c in by_name.items() if reason in c.removes]))
+    if own.is_empty():
+        return f"No simulated change removes `{reason}`."
+    row = own.row(0, named=True)
+    effect = f"{row['title']}, mean wait {'+' if row['mean change'] > 0 else ''}{duration(row['mean change'])}"
+    if row["change"].startswith(NODES):
+        return f"Only a part of what `{reason}` lacks was added: {effect}."
+    if row["mean change"] > 0:
+        return f"Without it ({effect}) waits grow: the jobs that it delayed overtake others."
+    then = f"`{row['main reason then']}`" if row["main reason then"] else "nothing"
+    return (
+        f"The wait ledger names the resource that is short at each moment; without that shortage ({effect}) jobs wait "
+        f"for the next one, mainly {then}."
+    )

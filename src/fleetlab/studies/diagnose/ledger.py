@@ -1,0 +1,178 @@
+"""Sums of the wait ledger: by reason, pool, request, gang size and hour; the worst hours and the longest waits."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Workload
+from fleetlab.core.catalog import REASONS
+from fleetlab.sim import SimResult
+from fleetlab.studies._blocks import Blocks, Floats, Ints
+from fleetlab.studies.run import wait_ledger
+
+HOUR = 3600
+WORST = 10  # hours in the table of the worst
+TAIL = 0.01  # of the jobs: those that waited longest
+LISTED = 20  # jobs in a table
+GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their fewest instances
+QUEUED, BLOCKED = "queue_order", "head_of_line"  # reasons that name no resource
+NAMES = list(REASONS.names)
+
+
+def completed(result: SimResult) -> pl.DataFrame:
+    """Return the jobs that completed."""
+    return result.jobs.filter(pl.col("status") == "done")
+
+
+def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
+    """Return one row per job that completed: its classes, its wait, and the seconds by reason."""
+    gang = pl.lit("1")
+    for name, fewest in GANGS.items():
+        gang = pl.when(pl.col("instances") >= fewest).then(pl.lit(name)).otherwise(gang)
+    jobs = completed(result)
+    table = jobs.select(
+        "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
+        pools(jobs), requests(), gang.alias("gang size"), hour_of(jobs["submit"], workload), "gpu_types",
+    )  # fmt: skip
+    return table.join(wait_ledger(result), on="job", how="left", maintain_order="left")
+
+
+def pools(jobs: pl.DataFrame) -> pl.Series:
+    """Return the GPU types that each job may use, as text."""
+    lists = jobs["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
+    named = jobs.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
+    word = pl.when(pl.col("gpu_milli") == 0).then(pl.lit("no GPU")).when(named == "").then(pl.lit("any"))
+    return jobs.select(word.otherwise(named).alias("pool"))["pool"]
+
+
+def requests() -> pl.Expr:
+    """Return the class of what an instance requests: no GPU, a fraction, one, or several."""
+    gpu = pl.col("gpu_milli")
+    return (
+        pl.when(gpu == 0).then(pl.lit("no GPU")).when(gpu < 1000).then(pl.lit("fraction"))
+        .when(gpu == 1000).then(pl.lit("1 GPU")).otherwise(pl.lit("several GPUs")).alias("request")
+    )  # fmt: skip
+
+
+def hour_of(submit: pl.Series, workload: Workload) -> pl.Series:
+    """Return the hour of the day by the clock of the workload; counted from the first submission if it has none."""
+    return pl.select(hour=_clock(submit, workload).dt.hour()).to_series()
+
+
+def _clock(submit: pl.Series, workload: Workload) -> pl.Expr:
+    at = ((pl.lit(submit) + (workload.epoch or 0.0)) * 1e6).cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
+    return at.dt.convert_time_zone(workload.zone or "UTC")
+
+
+def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
+    """Return seconds of waiting by what is scarce; time in the queue is attributed to what similar jobs lacked.
+
+    A job waits for `queue_order` while jobs ahead of it take what is free: it is in the queue for what the first jobs
+    with the same GPU types and request lack. Where nothing is known of those, what all jobs lacked is taken.
+    """
+    names = [name for name in ledger.columns if name != QUEUED]
+    kinds = pl.concat([ledger, jobs.select(pools(jobs), requests())], how="horizontal")
+    sums = kinds.group_by("pool", "request").agg(pl.all().sum())
+    lacked, queued = sums.select(names).to_numpy(), sums[QUEUED].to_numpy()
+    if not lacked.sum():
+        return dict.fromkeys(names, 0.0) | {QUEUED: float(queued.sum())}
+    known = lacked.sum(axis=1, keepdims=True)
+    parts = np.where(known > 0, lacked / np.where(known > 0, known, 1.0), lacked.sum(axis=0) / lacked.sum())
+    total = lacked.sum(axis=0) + (queued[:, None] * parts).sum(axis=0)
+    return dict(zip(names, total.tolist(), strict=True)) | {QUEUED: 0.0}
+
+
+def reasons(table: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
+    """Return seconds of waiting by reason, its share of all waiting, and the share with the queue attributed."""
+    each = {name: blocks.sums(table[name].to_numpy()) for name in NAMES}
+    total = np.sum(list(each.values()), axis=0)
+    scarce = shortages(table.select(NAMES), table)
+    rows = [
+        (w, float(each[w].sum()), *blocks.share(each[w], total), scarce[w] / (total.sum() or 1.0), REASONS[w].meaning)
+        for w in NAMES
+    ]
+    schema = ["reason", "seconds", "share", "low", "high", "share with queue", "meaning"]
+    result = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
+    result = result.with_columns(pl.col("share", "low", "high").fill_nan(None))
+    return result.sort("seconds", descending=True, maintain_order=True)
+
+
+def by(table: pl.DataFrame, title: str, blocks: Blocks) -> pl.DataFrame:
+    """Return one row per class: its jobs, mean wait, share of all waiting, and main reasons."""
+    names = sorted(set(table[title]))
+    code = table[title].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
+    mean = _means(code, len(names), table["wait"].to_numpy(), blocks)
+    total = float(table["wait"].sum()) or 1.0
+    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum()).sort(title)
+    columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
+    main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
+    rows = sums.select(title, "jobs", share=pl.col("wait") / total).with_columns(**columns).with_columns(main)
+    rows = rows.with_columns(pl.col("low").clip(lower_bound=0.0))
+    if title == "hour":
+        return rows
+    return rows.sort(pl.col(title).replace_strict(GANGS, default=-pl.col("share"), return_dtype=pl.Float64), title)
+
+
+_MEAN = ("mean wait", "low", "high")
+
+
+def _means(code: Ints, classes: int, wait: Floats, blocks: Blocks) -> Floats:
+    """Return the mean and interval of each class, from its sums over the blocks."""
+    cell, size = code * blocks.count + blocks.of, classes * blocks.count
+    both = [
+        np.bincount(cell, weights=of, minlength=size).astype(np.float64).reshape(classes, blocks.count)
+        for of in (wait, np.ones(len(wait)))
+    ]
+    return np.array([blocks.ratio(s, t) for s, t in zip(*both, strict=True)]).reshape(classes, 3)
+
+
+def _main_reasons(row: dict[str, float]) -> str:
+    """Return the first two reasons of a class, with their shares."""
+    total = sum(row[w] for w in NAMES)
+    first = sorted(NAMES, key=lambda w: -row[w])[:2]
+    return ", ".join(f"{w} {100 * row[w] / total:.0f} %" for w in first if row[w] >= 0.005 * total) if total else ""
+
+
+def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
+    """Return the hours whose jobs waited most in total."""
+    hours = table.with_columns(at=(pl.col("submit") // HOUR).cast(pl.Int64))
+    sums = hours.group_by("at").agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum())
+    sums = sums.sort("wait", "at", descending=[True, False]).head(WORST)
+    main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
+    begins = pl.select(_clock((sums["at"] * HOUR).cast(pl.Float64), workload).dt.strftime("%a %d %b %H:%M")).to_series()
+    clock = [begins.alias("begins")] if workload.epoch is not None else []
+    total = float(table["wait"].sum()) or 1.0
+    mean = (pl.col("wait") / pl.col("jobs")).alias("mean wait")
+    rows = sums.select(pl.col("at").alias("hour"), "jobs", (pl.col("wait") / total).alias("share"), mean)
+    return rows.with_columns(*clock, main)
+
+
+def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
+    """Return the jobs that waited longest, and of the longest percent their share of all waiting and their number."""
+    count = max(1, round(TAIL * table.height))
+    longest = table.sort("wait", "job", descending=[True, False]).head(count).filter(pl.col("wait") > 0)
+    total = float(table["wait"].sum()) or 1.0
+    top = longest.head(LISTED)
+    main = pl.Series("main reasons", [_main_reasons(row) for row in top.iter_rows(named=True)], dtype=pl.String)
+    columns = top.select("job", "user", "instances", "gpu_milli", "pool", "submit", "runtime", "wait")
+    return columns.with_columns(main), float(longest["wait"].sum()) / total, longest.height
+
+
+def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
+    """Return, for backfill `none`, the jobs that blocked the queue longest, and how long others waited behind them."""
+    own = pl.sum_horizontal(w for w in NAMES if w not in (QUEUED, BLOCKED))
+    submit, start = table["submit"].to_numpy(), (table["submit"] + table["wait"]).to_numpy()
+    heads = table.with_columns(blocked=own, start=pl.Series(start)).filter(pl.col("blocked") > 0)
+    ends = heads["start"].to_numpy()
+    both = [_elapsed(submit, at) - _elapsed(start, at) for at in (ends, ends - heads["blocked"].to_numpy())]
+    rows = heads.with_columns(behind=pl.Series(both[0] - both[1]) - heads["blocked"])
+    rows = rows.sort("behind", "job", descending=[True, False]).head(LISTED)
+    return rows.select("job", "user", "instances", "gpu_milli", "pool", "submit", "blocked", "behind")
+
+
+def _elapsed(events: Floats, times: Floats) -> Floats:
+    """Return the time since each earlier event, summed, at some times."""
+    ranked = np.sort(events)
+    before = np.searchsorted(ranked, times)
+    return np.asarray(before * times - np.append(0.0, np.cumsum(ranked))[before])

@@ -1,0 +1,223 @@
+"""The five open problems of "MLaaS in the Wild" (Weng et al., NSDI 2022), each measured: does it occur here?
+
+Low GPU utilization because jobs use fractions of GPUs; long waits of short jobs; jobs of several GPUs that are hard to
+place; uneven load of pools; CPU as the bottleneck.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fleetlab.sim import SimResult
+from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.studies._spread import over_runs
+
+WHOLE = 1000  # milli of one GPU
+INSTANTS = 25  # at which GPUs on nodes without free CPU are counted
+YES, NO, UNKNOWN = "yes", "no", "–"
+
+UTILIZATION = "low utilization from fractional use"
+SHORT = "short jobs queue long"
+LARGE = "jobs of many GPUs are hard to place"
+UNEVEN = "load imbalance between pools"
+CPU = "CPU as the bottleneck"
+
+
+# vCPU per GPU: requested by the average instance, requested in total, and of the nodes.
+_MANY = pl.col("instances").cast(pl.Int64)
+_REQUESTED = (pl.col("cpu_milli") / pl.col("gpu_milli") * _MANY).sum() / _MANY.sum()
+_IN_TOTAL = (pl.col("cpu_milli") * _MANY).sum() / (pl.col("gpu_milli").cast(pl.Int64) * _MANY).sum()
+_THERE = pl.col("cpu_milli").sum() / (WHOLE * pl.col("gpus").cast(pl.Int64).sum())
+
+
+class Problem(NamedTuple):
+    """One measure of a problem: its value and interval, what the paper says, and whether the problem occurs here."""
+
+    problem: str
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    paper: str
+    here: str
+
+
+def open_problems(result: SimResult, waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> pl.DataFrame:
+    """Return all five, with one measure or more each."""
+    allocations = _allocations(result)
+    rows = [
+        *_utilization(waits, usage, blocks), *_short(waits, blocks), *_large(waits, blocks),
+        *_uneven(result, allocations, blocks), *_cpu(result, allocations),
+    ]  # fmt: skip
+    frame = pl.DataFrame(rows, schema=list(Problem._fields), orient="row", infer_schema_length=None)
+    return frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).with_columns(
+        pl.col("value", "low", "high").fill_nan(None)
+    )
+
+
+def _percent(problem: str, measure: str, values: tuple[float, float, float], paper: str, here: str) -> Problem:
+    value, low, high = (100 * x for x in values)
+    return Problem(problem, measure, value, low, high, "%", paper, here)
+
+
+def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> list[Problem]:
+    """Return GPU time used relative to requests, and requests relative to whole GPUs."""
+    seconds = waits["instances"].cast(pl.Float64) * waits["runtime"]
+    request = waits["gpu_milli"].cast(pl.Int64)
+    whole = (request + WHOLE - 1) // WHOLE * WHOLE
+    sums = [blocks.sums((x.cast(pl.Float64) * seconds).to_numpy()) for x in (request, whole)]
+    saved = blocks.share(sums[1] - sums[0], sums[1])
+    sharing = _percent(UTILIZATION, "GPU time saved by fractional requests", saved, "50 % of GPUs saved", UNKNOWN)
+    measure = "GPU time used, of that requested"
+    if usage is None or "gpu_milli" not in usage.collect_schema().names():
+        return [Problem(UTILIZATION, measure, None, None, None, "%", "", UNKNOWN), sharing]
+    mean = usage.group_by("job").agg(used=pl.col("gpu_milli").cast(pl.Float64).mean()).collect()
+    used = waits.select("job").join(mean, on="job", how="left", maintain_order="left")["used"]
+    # Only jobs with sensor data count, on both sides.
+    top = blocks.sums((used.fill_null(0.0) * seconds).to_numpy())
+    values = blocks.ratio(top, blocks.sums((request.cast(pl.Float64) * seconds * used.is_not_null()).to_numpy()))
+    paper = "half of the instances use at most 4 % of a GPU and request 50 %"
+    return [_percent(UTILIZATION, measure, values, paper, YES if values[0] < 0.5 else NO), sharing]
+
+
+def _short(waits: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+    """Return the share of jobs that wait for more than half of their JCT: short ones, and long ones."""
+    runtime = waits["runtime"].to_numpy()
+    short = runtime <= np.median(runtime) if len(runtime) else np.zeros(0, dtype=bool)
+    mostly = waits["wait"].to_numpy() > 0.5 * waits["jct"].to_numpy()
+    values = [blocks.share(blocks.sums(1.0 * (mostly & of)), blocks.sums(1.0 * of)) for of in (short, ~short)]
+    here = YES if values[0][0] > values[1][0] else UNKNOWN if np.isnan([values[0][0], values[1][0]]).any() else NO
+    what = "jobs that wait for more than half of their JCT"
+    return [
+        _percent(SHORT, f"short {what}", values[0], "9 % of instances", here),
+        _percent(SHORT, f"long {what}", values[1], "3 % of instances", here),
+    ]
+
+
+def _large(waits: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+    """Return the P90 wait of jobs whose instances request several GPUs, and of those that request one or less."""
+    milli, wait = waits["gpu_milli"].to_numpy(), waits["wait"].to_numpy()
+    several, others = milli > WHOLE, (milli > 0) & (milli <= WHOLE)
+    measure = "P90 wait, several GPUs per instance"
+    if not several.any() or not others.any():
+        return [Problem(LARGE, measure, None, None, None, "s", "5,400 s", UNKNOWN)]
+    values = [Blocks(blocks.of[of], blocks.draws).quantile(wait[of], 0.9) for of in (several, others)]
+    here = YES if values[0][0] > values[1][0] else NO
+    return [
+        Problem(LARGE, measure, *values[0], "s", "5,400 s", here),
+        Problem(LARGE, "P90 wait, one GPU or a fraction", *values[1], "s", "26 to 215 s", here),
+    ]
+
+
+def _allocations(result: SimResult) -> pl.DataFrame:
+    """Return what each instance had allocated, where and when, one row per instance; running ones have no end yet."""
+    jobs = (
+        result.jobs.select("job", "start", pl.col("end").fill_null(np.inf), "gpu_milli")
+        .drop_nulls("start")
+        .join(result.world.frame.select("job", "cpu_milli"), on="job", maintain_order="left")
+    )
+    nodes = result.cluster.frame.select("node", "gpu_type").with_row_index("at")
+    placed = result.placements.lazy().select("job", "node")
+    # In their order: sums in another order differ in the last digit.
+    placed = placed.join(nodes.lazy().select("node", "at"), on="node", maintain_order="left")
+    joined = placed.select("job", "at").join(jobs.lazy(), on="job", how="left", maintain_order="left")
+    return joined.drop_nulls("start").collect()
+
+
+def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+    """Return the GPU allocation while jobs arrive of the fullest and of the emptiest pool."""
+    nodes = result.cluster.frame.with_row_index("at")
+    gpus = dict(
+        nodes.filter(pl.col("gpus") > 0).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows()
+    )
+    if len(gpus) < 2:
+        return [Problem(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
+    edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
+    typed = allocations.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
+    sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
+        pl.col("gpu_milli").cast(pl.Int64).sum()
+    )
+    allocated = {}
+    for name, count in gpus.items():
+        part = sums.filter(pl.col("gpu_type") == name)
+        busy = _between(part, edges)
+        allocated[name] = blocks.share(busy, count * np.diff(edges))
+    ranked = sorted(allocated, key=lambda name: -allocated[name][0])
+    highest, lowest = allocated[ranked[0]], allocated[ranked[-1]]
+    here = YES if highest[1] > lowest[2] else NO
+    return [
+        _percent(UNEVEN, f"GPU allocation, fullest pool: {ranked[0]}", highest, "74 % of MISC", here),
+        _percent(UNEVEN, f"GPU allocation, emptiest pool: {ranked[-1]}", lowest, "49 % of V100", here),
+    ]
+
+
+def _between(allocations: pl.DataFrame, edges: Floats) -> Floats:
+    """Return the GPU-seconds allocated from each edge to the next."""
+    start, end = allocations["start"].to_numpy(), allocations["end"].to_numpy()
+    gpus = allocations["gpu_milli"].to_numpy() / WHOLE
+    until = np.array([float(gpus @ (np.minimum(end, at) - np.minimum(start, at))) for at in edges])
+    return np.diff(until)
+
+
+def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[Problem]:
+    """Return vCPUs per GPU of requests and of nodes, and GPUs that are free on nodes without free CPU."""
+    requests = result.world.frame.filter(pl.col("gpu_milli") > 0)
+    nodes = result.cluster.frame.filter(pl.col("gpus") > 0)
+    if requests.is_empty() or nodes.is_empty():
+        return [Problem(CPU, "vCPU per GPU, requested", None, None, None, "", "21.4", UNKNOWN)]
+    pool = cpu_by_pool(result)
+    short = pool.filter(pl.col("requested") > pl.col("nodes have"))["pool"].to_list()
+    here = YES if short else NO
+    requested, there = float(requests.select(_REQUESTED).item()), float(nodes.select(_THERE).item())
+    where = f": more than nodes have in {', '.join(short)}" if short else ""
+    return [
+        Problem(
+            CPU,
+            f"vCPU per GPU, requested{where}",
+            requested,
+            requested,
+            requested,
+            "",
+            "21.4; of 8-GPU nodes 22.8",
+            here,
+        ),
+        Problem(CPU, "vCPU per GPU, of nodes", there, there, there, "", "23.2; of 8-GPU nodes 12.0", here),
+        _stranded(result, allocations, requests),
+    ]
+
+
+def cpu_by_pool(result: SimResult) -> pl.DataFrame:
+    """Return vCPUs per GPU by pool: of the average request that may run there, of all of them, and of its nodes."""
+    nodes = result.cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").alias("pool"))
+    pools = (
+        nodes.agg(gpus=pl.col("gpus").cast(pl.Int64).sum(), there=_THERE).sort("pool").rename({"there": "nodes have"})
+    )
+    requests, types = result.world.frame.filter(pl.col("gpu_milli") > 0), pl.col("gpu_types")
+    may_run = [requests.filter((types.list.len() == 0) | types.list.contains(name)) for name in pools["pool"]]
+    rows = pl.concat([part.select(jobs=pl.len(), requested=_REQUESTED, total=_IN_TOTAL) for part in may_run])
+    table = pl.concat([pools, rows.with_columns(pl.col("requested", "total").fill_nan(None))], how="horizontal")
+    return table.select("pool", "gpus", "jobs", "requested", pl.col("total").alias("requested in total"), "nodes have")
+
+
+def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFrame) -> Problem:
+    """Return the free GPUs on nodes with less free CPU than the median GPU instance requests, while jobs arrive."""
+    usual = float(np.quantile(np.repeat(requests["cpu_milli"].to_numpy(), requests["instances"].to_numpy()), 0.5))
+    nodes = result.cluster.frame
+    gpus, cpus = nodes["gpus"].to_numpy() * float(WHOLE), nodes["cpu_milli"].to_numpy().astype(np.float64)
+    at, start, end = (allocations[c].to_numpy() for c in ("at", "start", "end"))
+    milli, cpu = allocations["gpu_milli"].to_numpy(), allocations["cpu_milli"].to_numpy()
+    shares = []
+    for now in np.linspace(0.0, float(result.jobs["submit"].max() or 0.0), INSTANTS + 2)[1:-1]:  # type: ignore[arg-type]
+        on = np.flatnonzero((start <= now) & (end > now))
+        free = gpus - np.bincount(at[on], weights=milli[on], minlength=len(gpus))
+        idle = cpus - np.bincount(at[on], weights=cpu[on], minlength=len(gpus))
+        shares.append(float(free[idle < usual].sum() / gpus.sum()))
+    mean = over_runs(shares)
+    low, high = mean.between()
+    what = f"GPUs free on nodes with less than {usual / 1000:g} vCPU free"
+    values = (mean.value, max(low, 0.0), min(high, 1.0))
+    return _percent(CPU, what, values, "", YES if mean.value > 0.01 else NO)

@@ -1,0 +1,73 @@
+"""Simulate each change on the jobs that ran in the baseline, with the same arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Scenario
+from fleetlab.core.progress import Progress
+from fleetlab.sim import SimResult
+from fleetlab.studies._blocks import Floats
+from fleetlab.studies.diagnose.changes import WhatIf, what_if
+from fleetlab.studies.diagnose.ledger import completed, shortages
+from fleetlab.studies.run import run, wait_ledger
+from fleetlab.studies.workers import Call, process_count, run_calls
+
+SLOW = ("gangs", "backfill")  # they take several times as long as the others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The waits under one change of the jobs that completed in the baseline; NaN where one does not complete."""
+
+    change: WhatIf
+    wait: Floats
+    shortages: Mapping[str, float]  # seconds of waiting by what is scarce
+
+
+def simulate_changes(
+    result: SimResult, scenario: Scenario, changes: Sequence[WhatIf], *, workers: int | None, progress: Progress
+) -> list[Outcome]:
+    """Simulate every change on the jobs that could run in the baseline."""
+    changes = sorted(changes, key=lambda c: c.name not in SLOW)  # else one core waits for the other at the end
+    outcomes = run_calls(
+        f"{__name__}:measure",
+        [Call(_only_what_ran(result, scenario), {"change": c.name}) for c in changes],
+        workers=process_count(scenario.workload.instances, workers),
+        done=lambda count: progress("changes", count, count / len(changes)),
+    )
+    jobs = completed(result)["job"].to_numpy()
+    return [
+        Outcome(c, o["wait"][jobs], dict(zip(o["reasons"].tolist(), o["seconds"].tolist(), strict=True)))
+        for c, o in zip(changes, outcomes, strict=True)
+    ]
+
+
+def _only_what_ran(result: SimResult, scenario: Scenario) -> Scenario:
+    """Return the scenario in which jobs that cannot run stay out under any change: without a runtime none can."""
+    if not result.refused.height:
+        return scenario
+    refused = pl.col("job").is_in(result.refused["job"].implode())
+    workload = scenario.workload
+    return scenario.on(replace(workload, frame=workload.frame.with_columns(runtime=pl.when(~refused).then("runtime"))))
+
+
+def measure(scenario: Scenario, change: str) -> dict[str, Any]:
+    """Simulate one change: the wait of each job, NaN where it does not complete, and what was scarce."""
+    changed, jobs = what_if(change, scenario).apply(scenario), scenario.workload.frame
+    result = run(changed)
+    done = completed(result)
+    wait, rows = np.full(len(changed.workload), np.nan), np.arange(jobs.height)
+    wait[done["job"].to_numpy()] = done["wait"].to_numpy()
+    if len(wait) != jobs.height:  # gangs were split: a job has waited until its last instance runs
+        instances = jobs["instances"].to_numpy()
+        wait, rows = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1])), np.repeat(rows, instances)
+    # By the requests of the baseline: a change may make them alike.
+    ledger = wait_ledger(result)
+    scarce = shortages(ledger.drop("job"), jobs.select("gpu_types", "gpu_milli")[rows[ledger["job"].to_numpy()]])
+    return {"wait": wait, "reasons": np.array(list(scarce)), "seconds": np.array(list(scarce.values()))}

@@ -1,0 +1,74 @@
+"""The traces of a study as workers open them: each saved once in a folder named after its content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import polars as pl
+
+from fleetlab.core import FleetlabError, Progress, Provenance, Trace, TraceError
+from fleetlab.core.scenario import BUILTIN, Data
+
+# How a seed changes the jobs: a new synthetic trace; other arrivals of the same kind; not at all.
+RESAMPLINGS = ("synthesize", "blocks", "none")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceSource:
+    """A trace with its cluster and the estimates that scenarios need, and how seeds resample it."""
+
+    digest: str
+    trace: Trace
+    resample: str
+    content: Data  # its key depends on what is in the trace, not on its name
+
+    @classmethod
+    def of(
+        cls, data: Data, resample: str | None, estimates: Mapping[str, pl.Series], progress: Progress
+    ) -> TraceSource:
+        """Open a trace; estimates are columns of seconds by name."""
+        trace, cluster = data.open(progress), data.cluster
+        if not len(trace.workload):
+            msg = f"the trace has no jobs: {data.name or trace.workload.source}"
+            raise TraceError(msg, hint="a study needs jobs to simulate")
+        name = data.name or ""
+        synthetic = name.split(":")[0] == BUILTIN and name.count(":") < 2
+        resample = resample or ("synthesize" if synthetic else "blocks")
+        if resample == "synthesize" and not synthetic:
+            msg = f"only a built-in trace without a seed can be synthesized for each seed, not: {name}"
+            raise TraceError(msg, hint='resample = "blocks" resamples parts of a log; "builtin:2000" is synthesized')
+        jobs = trace.workload
+        content = Data(f"{BUILTIN}:{len(jobs)}" if resample == "synthesize" else jobs, cluster)
+        job = pl.int_range(len(jobs), eager=True)
+        series = {n: pl.DataFrame({"job": job, "seconds": column}).lazy() for n, column in estimates.items()}
+        about = f"{resample == 'synthesize'} {len(jobs)} {sorted(content.digests.items())} {sorted(estimates)}"
+        saved = Trace(jobs, Provenance("sweep", jobs.source), cluster, series=series)
+        return cls(sha256(about.encode()).hexdigest()[:16], saved, resample, content)
+
+
+def estimate_name(column: pl.Series) -> str:
+    """Return a name for a column of estimates: the same for the same seconds."""
+    return f"estimate-{sha256(column.cast(pl.Float64).to_numpy().tobytes()).hexdigest()[:16]}"
+
+
+def save(sources: Iterable[TraceSource], folder: Path) -> None:
+    """Save traces where workers open them, each in one step; one that is there already is the same."""
+    for source in sources:
+        target = folder / source.digest
+        if target.is_dir():
+            continue
+        temporary = folder / f".{source.digest}.{uuid.uuid4().hex[:8]}"
+        source.trace.save(temporary)
+        try:
+            os.rename(temporary, target)  # noqa: PTH104  a folder that is there already must not be replaced
+        except OSError as e:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if not target.is_dir():  # else another sweep was first
+                msg = f"cannot write the trace into {folder}: {e.strerror or e}"
+                raise FleetlabError(msg, hint="look at free space and permissions") from None

@@ -1,0 +1,174 @@
+"""Several simulations at once, each in a process of its own.
+
+A call names a function, which takes a scenario and plain values and returns arrays. Jobs and nodes are written to files
+that all processes map; the rest of a scenario travels as its words. Processes are spawned, not forked, because compiled
+code and the data frame library have threads. A policy that exists only in this process is simulated in this process,
+and so are all calls of a small study: starting a process takes two seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, FleetlabError, Scenario, Workload, WorkloadError
+from fleetlab.core.words import Opaque
+
+Arrays = Mapping[str, Any]  # arrays by name
+Done = Callable[[int], None]  # called with the number of calls that have returned
+
+SMALL = 50_000  # instances: below, starting a process takes longer than a simulation
+REFUSED = 64  # exit status of a call that raised a FleetlabError
+MOST = 4  # processes by default: each has the workload and its schedule in memory
+
+
+class Call(NamedTuple):
+    """One simulation: its scenario, and the other arguments of the function, as JSON can hold them."""
+
+    scenario: Scenario
+    arguments: Mapping[str, Any]
+
+
+def process_count(instances: int, workers: int | None) -> int:
+    """Return how many processes to start; 0 for none but this one."""
+    if workers is not None and (isinstance(workers, bool) or not 0 <= workers <= 1024):
+        msg = f"a number of processes is not below 0: {workers}"
+        raise WorkloadError(msg, hint="workers=0 runs the simulations in this process, one after the other")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (0 if instances < SMALL else min(cores, MOST)) if workers is None else workers
+
+
+def run_calls(function: str, calls: Sequence[Call], *, workers: int, done: Done) -> list[Arrays]:
+    """Call `module:function` once per call, `workers` at a time; return the results in the order of the calls."""
+    results: dict[int, Arrays] = {}
+
+    def keep(k: int, result: Arrays) -> None:
+        results[k] = result
+        done(len(results))
+
+    apart = [k for k, call in enumerate(calls) if workers and _can_travel(call.scenario)]
+    with TemporaryDirectory(prefix="fleetlab-") as name:
+        _run_apart(function, _written(calls, apart, Path(name)), workers, keep)
+    for k in sorted(set(range(len(calls))) - set(apart)):
+        keep(k, _function(function)(calls[k].scenario, **calls[k].arguments))
+    return [results[k] for k in range(len(calls))]
+
+
+def _function(name: str) -> Callable[..., Arrays]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Arrays] = getattr(import_module(module), function)
+    return found
+
+
+# -- scenarios as files ----------------------------------------------------------------------------------------------
+
+
+def _words(scenario: Scenario) -> dict[str, Any]:
+    """Return the words that travel: jobs, nodes and a column of estimates are in files."""
+    words = {k: v for k, v in scenario.words().items() if k not in ("trace", "cluster")}
+    if not isinstance(scenario.estimate, str):
+        del words["estimate"]
+    return words
+
+
+def _can_travel(scenario: Scenario) -> bool:
+    return not any(isinstance(value, Opaque) for value in _words(scenario).values())
+
+
+def _written(calls: Sequence[Call], chosen: Sequence[int], folder: Path) -> dict[int, Path]:
+    """Write what the process of each call reads; a table that several calls share is written once."""
+    files: dict[int, str] = {}
+
+    def table(frame: pl.DataFrame) -> str:
+        if id(frame) not in files:
+            files[id(frame)] = str(folder / f"{len(files)}.arrow")
+            frame.write_ipc(files[id(frame)], compression="uncompressed")
+        return files[id(frame)]
+
+    for k in chosen:
+        scenario, workload = calls[k].scenario, calls[k].scenario.trace.workload
+        given = {
+            "jobs": table(workload.frame), "nodes": table(scenario.data.cluster.frame), "words": _words(scenario),
+            "workload": {"source": workload.source, "epoch": workload.epoch, "zone": workload.zone},
+            "cluster": {"source": scenario.data.cluster.source}, "arguments": dict(calls[k].arguments),
+        }  # fmt: skip
+        if not isinstance(scenario.estimate, str):
+            given["estimate"] = str(folder / f"{k}.estimate")
+            scenario.estimate.to_frame("seconds").write_ipc(given["estimate"])
+        (folder / f"{k}.json").write_text(json.dumps(given))
+    return {k: folder / f"{k}.json" for k in chosen}
+
+
+def _read(given: Mapping[str, Any]) -> Scenario:
+    workload = Workload(pl.read_ipc(given["jobs"]), **given["workload"])
+    cluster = Cluster(pl.read_ipc(given["nodes"]), **given["cluster"])
+    scenario = Scenario.of(workload, cluster, **given["words"])
+    if "estimate" in given:
+        scenario = scenario.replace(estimate=pl.read_ipc(given["estimate"])["seconds"])
+    return scenario
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+def _run_apart(function: str, files: Mapping[int, Path], workers: int, keep: Callable[[int, Arrays], None]) -> None:
+    if not files:
+        return
+    alive: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(workers) as pool:
+        tasks = {pool.submit(_process, function, file, alive): k for k, file in files.items()}
+        try:
+            for task in as_completed(tasks):
+                keep(tasks[task], task.result())
+        except BaseException:  # one has failed, or Ctrl-C: the others must not go on
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in alive:
+                process.terminate()
+            raise
+
+
+def _process(function: str, file: Path, alive: list[subprocess.Popen[str]]) -> Arrays:
+    # The process can import what this one can; files in the current folder do not shadow modules.
+    command = [sys.executable, "-P", "-m", "fleetlab.studies.workers", function, str(file)]
+    path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen(command, env=os.environ | path, stderr=subprocess.PIPE, text=True)
+    alive.append(process)
+    lines = process.communicate()[1].strip().splitlines()
+    if process.returncode == REFUSED:
+        error = json.loads(lines[-1])
+        raise WorkloadError(error["error"], hint=error["hint"])
+    if process.returncode:
+        why = (lines or ["no error message"])[-1]
+        msg = f"a simulation in a process of its own ended with status {process.returncode}: {why}"
+        raise WorkloadError(msg, hint="if memory is short, workers=0 runs the simulations one after the other")
+    out = file.with_suffix(".npz")
+    with np.load(out, allow_pickle=False) as arrays:
+        result = dict(arrays)
+    out.unlink()
+    return result
+
+
+def main() -> None:
+    """Make one call, in a process of its own: the name of a function, and a file of `_written`."""
+    function, file = sys.argv[1:]
+    given = json.loads(Path(file).read_text())
+    try:
+        np.savez(Path(file).with_suffix(".npz"), **_function(function)(_read(given), **given["arguments"]))
+    except FleetlabError as e:  # a mistake of the user: the same message as in one process
+        print(json.dumps({"error": str(e), "hint": e.hint}), file=sys.stderr)
+        sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The work behind the page: simulate, open, describe, read and report, each in a process of the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fleetlab.core import FleetlabError, TraceError
+from fleetlab.core.scenario import Scenario
+from fleetlab.web import messages
+from fleetlab.web.comparison import compare_runs
+from fleetlab.web.link import Link, words_query
+from fleetlab.web.operations import Operation, Operations
+from fleetlab.web.pool import Listener, WorkerPool
+from fleetlab.web.preview import RunTimes, is_slow, next_size
+from fleetlab.web.traces import TraceNames
+from fleetlab.web.uploads import Uploads
+
+KEPT = 64  # comparisons in memory
+READ_LIMIT = 120.0  # s for a reader at most
+
+
+class Backend:
+    """The parts of a running page."""
+
+    def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:
+        self.uploads = Uploads(upload_bytes)
+        self.traces = TraceNames(root, self.uploads)
+        self.operations, self.run_times = Operations(), RunTimes()
+        self.workers, self.limit = workers, limit
+        # Outcomes are kept with the comparison, so that no others can get their addresses in memory, and their key.
+        self._comparisons: OrderedDict[tuple[str, int, int], tuple[messages.RunComparison, Any, Any]] = OrderedDict()
+        self.pool: WorkerPool
+
+    async def open(self) -> None:
+        """Start the processes."""
+        self.pool = WorkerPool(self.workers)
+        self.pool.start()
+
+    async def close(self) -> None:
+        """End all work and delete the uploads."""
+        await self.operations.close()
+        await self.pool.close()
+        self.uploads.close()
+
+    # -- requests to a process ----------------------------------------------------------------------------------------
+
+    async def _request(
+        self,
+        verb: str,
+        trace: str,
+        operation: Operation,
+        key: str = "",
+        listener: Listener | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        stored, where = self.traces.locate(trace)
+        full_key = f"{verb} {stored} {key}"
+        operation.ahead = lambda: self.pool.ahead(full_key)
+        request = {"verb": verb, "name": trace, "trace": stored, "where": where, **more}
+        return await self.pool.request(
+            full_key,
+            request,
+            visitor=operation.visitor,
+            limit=self.limit,
+            listener=listener or operation.update,
+            patience=operation.patience,
+        )
+
+    async def outcome(
+        self, scenario: Scenario, operation: Operation, listener: Listener | None = None, first: int | None = None
+    ) -> dict[str, Any]:
+        """Simulate one scenario, with all jobs or with the first so many."""
+        key = scenario.key if first is None else f"{scenario.key} {first}"
+        trace, query = str(scenario.data.name), words_query(scenario)
+        outcome = await self._request("run", trace, operation, key, listener, query=query, first=first)
+        self.run_times.add(scenario, outcome["jobs"][0], outcome["answered"])
+        return outcome
+
+    async def run_with_previews(self, link: Link, operation: Operation) -> messages.RunComparison:
+        """Do as `run`; where that takes long, put previews into the progress of the operation."""
+        if all(self.pool.kept(self._key(scenario)) for scenario in (link.base, link.now)):
+            return await self.run(link, operation)
+        summary = await self.open_trace(str(link.now.data.name), operation)
+        jobs = next(int(e["value"] or 0) for e in summary["summary"] if e["metric"] == "jobs")
+        size = self.run_times.first_size(link, jobs)
+        while size < jobs:
+            base, now = await _both(*(self.outcome(s, operation, first=size) for s in (link.base, link.now)))
+            if not is_slow(size, jobs, max(base["seconds"], now["seconds"])):
+                break
+            operation.has_preview, size = True, next_size(size, jobs)
+            answer = compare_runs(link, base, now, "")
+            operation.update({"what": "simulating", "count": size, "fraction": None, "answer": answer})
+        return await self.run(link, operation)
+
+    async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
+        """Compare a scenario with the baseline."""
+        base, now = await self._outcomes(link, operation)
+        key = (link.query(), id(base), id(now))
+        if key not in self._comparisons:
+            self._comparisons[key] = (await asyncio.to_thread(_compare, link, base, now), base, now)
+            while len(self._comparisons) > KEPT:
+                self._comparisons.popitem(last=False)
+        return self._comparisons[key][0]
+
+    async def _outcomes(self, link: Link, operation: Operation) -> tuple[dict[str, Any], dict[str, Any]]:
+        if link.base == link.now:
+            outcome = await self.outcome(link.now, operation)
+            return outcome, outcome
+        listener = self._early_answer(link, operation)
+        return await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
+
+    def _key(self, scenario: Scenario) -> str:
+        """Return the key under which the outcome is kept."""
+        return f"run {self.traces.locate(str(scenario.data.name))[0]} {scenario.key}"
+
+    def _early_answer(self, link: Link, operation: Operation) -> Listener:
+        """Return a listener that passes on the numbers as soon as they are known, before figures are drawn."""
+        key = self._key(link.base)
+
+        def listener(progress: dict[str, Any] | None) -> None:
+            message = dict(progress or {})
+            numbers = message.pop("numbers", None)
+            base = self.pool.kept(key)
+            if numbers is not None and base is not None:
+                message["answer"] = compare_runs(link, base, numbers, "")
+            operation.update(message)
+
+        return listener
+
+    async def open_trace(self, trace: str, operation: Operation) -> messages.TraceSummary:
+        """Return the contents of a trace."""
+        return cast("messages.TraceSummary", {"trace": trace, **await self._request("open", trace, operation)})
+
+    async def describe_trace(self, trace: str, operation: Operation) -> messages.TraceDescription:
+        """Describe a trace as `fleetlab describe` does."""
+        return cast("messages.TraceDescription", {"trace": trace, **await self._request("describe", trace, operation)})
+
+    async def report(self, link: Link, operation: Operation) -> str:
+        """Return baseline, scenario and kept runs as one HTML file."""
+        outcomes = {"baseline": link.base, "scenario": link.now} if link.base != link.now else {"baseline": link.base}
+        outcomes |= {f"kept {k}: {scenario.title}": scenario for k, scenario in enumerate(link.kept, 1)}
+        results = {label: (await self.outcome(s, operation))["result"] for label, s in outcomes.items()}
+        request = {
+            "verb": "report",
+            "results": results,
+            "comparison": await self.run(link, operation) if link.base != link.now else None,
+            "title": f"fleetlab: {link.now.title}",
+        }
+        answer = await self.pool.request(
+            f"report {link.query()}",
+            request,
+            visitor=operation.visitor,
+            limit=self.limit,
+            listener=operation.update,
+            keep=False,
+        )
+        return str(answer["html"])
+
+    async def read(self, settings: Mapping[str, Any], operation: Operation) -> messages.LogSummary:
+        """Read an uploaded log into a trace; delete the upload if that fails."""
+        upload = self.uploads.get(settings["upload"])
+        if not upload.files:
+            msg = "the upload has no file, or was read already"
+            raise TraceError(msg, hint="upload the file first")
+        request = {
+            "verb": "read", "path": str(upload.log), "out": str(upload.trace), "scratch": str(upload.scratch),
+            "format": settings["format"], "zone": settings.get("zone") or None, "map": settings.get("map") or None,
+        }  # fmt: skip
+        try:
+            counts = await self.pool.request(
+                f"read {upload.name}", request, visitor=operation.visitor, limit=min(self.limit, READ_LIMIT),
+                listener=operation.update, kind="read", keep=False,
+            )  # fmt: skip
+        except FleetlabError as e:
+            self.uploads.remove(upload.name)
+            raise TraceError(upload.with_own_names(str(e)), hint=upload.with_own_names(e.hint or "")) from None
+        except BaseException:
+            self.uploads.remove(upload.name)
+            raise
+        upload.keep_trace_only()
+        return {"trace": f"upload:{upload.name}", "jobs": counts["jobs"], "rejects": counts["rejects"]}
+
+
+async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    """Wait for both; where one fails, cancel the other."""
+    tasks = [asyncio.ensure_future(one) for one in (first, second)]
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _compare(link: Link, base: dict[str, Any], now: dict[str, Any]) -> messages.RunComparison:
+    from fleetlab.web.figures import comparison_html
+
+    source = now["result"]["provenance"]["source"]
+    how = f"simulate · {source} · scenario: {link.now.title} · baseline: {link.base.title}"
+    return compare_runs(link, base, now, str(comparison_html(base, now, how)))

@@ -1,0 +1,245 @@
+"""A scenario compared with the baseline: what changes, by how much, and with which interval.
+
+Both simulate the same jobs, so differences are paired by blocks of time (`fleetlab.stats`). Metrics without blocks,
+GPU allocation and fairness, are compared as if the runs were independent, which is too wide rather than too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import polars as pl
+
+from fleetlab.core import Estimate, Provenance, SavedResult
+from fleetlab.core.catalog import REASONS
+from fleetlab.core.durations import readable_unit
+from fleetlab.report.words import number
+from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
+from fleetlab.web.link import Link
+from fleetlab.web.messages import AllocationRow, MetricRow, Preview, Quantity, ReasonRow, RunComparison
+from fleetlab.web.runs import decode
+
+METRICS: dict[str, Literal["lower", "higher"] | None] = {
+    "mean wait": "lower",
+    "P50 wait": "lower",
+    "P90 wait": "lower",
+    "P99 wait": "lower",
+    "mean JCT": "lower",
+    "P90 JCT": "lower",
+    "mean bounded slowdown": "lower",
+    "GPU allocation while jobs arrive": None,
+    "Jain fairness over users": "higher",
+}
+FAR = 20.0  # a number so many times smaller than its neighbor is shown in a unit of its own
+DAY = 86_400.0
+Outcome = Mapping[str, Any]
+
+
+def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunComparison:
+    """Return everything that the page shows of two outcomes."""
+    rows = [row for metric in METRICS if (row := _row(metric, base, now)) is not None]
+    reasons = _reasons(base, now)
+    return {
+        "link": link.query(),
+        "title": link.now.title,
+        "base_title": link.base.title,
+        "population": _population(base, now),
+        "findings": _findings(rows, reasons),
+        "rows": rows,
+        "wait_reasons": reasons,
+        "allocation": _allocation(base, now),
+        "notes": _notes(base, now),
+        "seconds": float(now["seconds"]),
+        "cpu_seconds": float(now["cpu_seconds"]),
+        "preview": _preview(now),
+        "html": html,
+    }
+
+
+def _summary(outcome: Outcome) -> dict[str, Estimate]:
+    """Return the estimates by metric; JSON has null for NaN."""
+
+    def of(row: Mapping[str, Any]) -> Estimate:
+        value, low, high = (math.nan if row[k] is None else row[k] for k in ("value", "low", "high"))
+        return Estimate(row["metric"], value, low, high, row["unit"])
+
+    return {row["metric"]: of(row) for row in outcome["result"]["summary"]}
+
+
+def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
+    before, after = _summary(base).get(metric), _summary(now).get(metric)
+    if before is None or after is None:
+        return None
+    by = after.value - before.value
+    if metric in base["replicates"]:
+        interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
+    else:
+        half = math.hypot(*((e.high - e.low) / 2 for e in (before, after)))
+        interval = Interval(by, by - half, by + half)
+    change = Estimate(metric, *interval, after.unit)
+    most = max(abs(before.value), abs(after.value))
+    return {
+        "metric": metric,
+        "unit": after.unit,
+        "better": METRICS[metric],
+        "base": _quantity(before, most),
+        "now": _quantity(after, most),
+        "change": _quantity(change._replace(unit="points" if after.unit == "%" else after.unit), most, signed=True),
+        "verdict": "same" if base is now else interval.change(),
+    }
+
+
+def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> Interval:
+    return paired_difference(decode(before), decode(after)).interval()
+
+
+def _quantity(e: Estimate, most: float, *, signed: bool = False) -> Quantity:
+    """Return a number in the unit of `most`; one that is far smaller has its own."""
+    text = number(e, most if abs(e.value) > most / FAR else e.value)
+    if signed:
+        text = ("+" if e.value > 0 else "") + text.replace("-", "−")
+    return {"value": _known(e.value), "low": _known(e.low), "high": _known(e.high), "text": text}
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _reasons(base: Outcome, now: Outcome) -> list[ReasonRow]:
+    """Return the reasons that any wait is charged to, the largest first."""
+    rows: list[tuple[float, ReasonRow]] = []
+    for reason in REASONS:
+        pair = [o["reasons"].get(reason.name) for o in (base, now)]
+        if not any(pair):
+            continue
+        # No wait for this reason is 0 in every replicate.
+        before, after = (one or _zero(other) for one, other in zip(pair, pair[::-1], strict=True))
+        sides = [Estimate("", *decode(values).interval(POSITIVE), "s") for values in (before, after)]
+        most = max(e.value for e in sides)
+        row: ReasonRow = {
+            "reason": reason.name,
+            "meaning": reason.meaning,
+            "base": _quantity(sides[0], most),
+            "now": _quantity(sides[1], most),
+            "change": _quantity(Estimate("", *_paired(before, after), "s"), most, signed=True),
+        }
+        rows.append((most, row))
+    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _zero(other: Mapping[str, Any]) -> dict[str, Any]:
+    return {**other, "values": [0.0] * len(other["values"])}
+
+
+def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
+    if "allocation" not in now["result"]["tables"]:
+        return []  # not made yet
+    sides = [{r["gpu_type"]: r for r in o["result"]["tables"].get("allocation", ())} for o in (base, now)]
+    names = sorted({*sides[0], *sides[1]}, key=lambda name: -max(side[name]["hours"] for side in sides if name in side))
+    return [
+        {
+            "gpu_type": name,
+            "base_nodes": base["nodes"].get(name, 0),
+            "nodes": now["nodes"].get(name, 0),
+            "base": sides[0].get(name, {}).get("while jobs arrive"),
+            "now": sides[1].get(name, {}).get("while jobs arrive"),
+        }
+        for name in names
+    ]
+
+
+# --- text --------------------------------------------------------------------------------------------------------
+
+VERBS = {"lower": "falls", "higher": "rises"}
+
+
+def _population(base: Outcome, now: Outcome) -> str:
+    """Say of which jobs the numbers are."""
+    jobs = now["jobs"][0]
+    ran = [jobs - outcome["refused"] for outcome in (base, now)]
+    if ran[0] == ran[1] == jobs:
+        return f"Of all {jobs:,} jobs."
+    if ran[0] == ran[1]:
+        return f"Of the {ran[1]:,} of {jobs:,} jobs that this cluster can run."
+    return f"Of the jobs that the cluster can run: {ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario."
+
+
+def _notes(base: Outcome, now: Outcome) -> list[str]:
+    notes = [row["note"] for row in now["result"]["tables"].get("notes", [])]
+    if base["refused"] != now["refused"]:
+        more = now["refused"] - base["refused"]
+        verb = "more" if more > 0 else "fewer"
+        notes.insert(
+            0, f"{abs(more):,} {verb} jobs than in the baseline can never run: the two runs are not of the same jobs"
+        )
+    if len(now["replicates"]["mean wait"]["values"]) == 1:
+        notes.insert(0, f"too few jobs for intervals: at least {LEAST} are needed")
+    return notes
+
+
+def _preview(now: Outcome) -> Preview | None:
+    jobs, of_jobs = now["jobs"]
+    if jobs == of_jobs:
+        return None
+    days, of_days = (seconds / DAY for seconds in now["span"])
+    unit, length = readable_unit(now["span"][1])
+    spans = " of ".join(f"{seconds / length:.2g}" for seconds in now["span"])
+    text = f"Preview: the first {jobs:,} of {of_jobs:,} jobs ({spans} {unit})."
+    return {"jobs": jobs, "of_jobs": of_jobs, "days": days, "of_days": of_days, "text": text}
+
+
+def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow]) -> list[str]:
+    by = {row["metric"]: row for row in rows}
+    findings = [_finding(by[m]) for m in ("mean wait", "mean JCT", "GPU allocation while jobs arrive") if m in by]
+    if reasons:
+        most = max(reasons, key=lambda row: row["now"]["value"] or 0.0)
+        mean = most["now"]["text"].partition(" (")[0]
+        findings.append(f"The most wait is due to {most['reason']} ({most['meaning']}): {mean} per job.")
+    else:
+        findings.append("No job waits.")
+    return findings
+
+
+def _finding(row: MetricRow) -> str:
+    name = row["metric"][0].upper() + row["metric"][1:]
+    if row["verdict"] == "same":
+        return f"{name} is {row['now']['text']}, as in the baseline."
+    ends = " to ".join(row[side]["text"].partition(" (")[0] for side in ("base", "now"))
+    if row["verdict"] == "unknown":
+        return f"{name} changes from {ends}; there are too few jobs for an interval."
+    change, _, interval = row["change"]["text"].partition(" (")
+    percent = _percent(row) or change
+    interval = f"95 % CI {interval.rstrip(')')} {change.rpartition(' ')[2]}" if interval else ""
+    if row["verdict"] in VERBS:
+        return f"{name} {VERBS[row['verdict']]} from {ends} ({percent}, {interval})."
+    return f"No significant change of {row['metric']}: from {ends} ({percent}, {interval})."
+
+
+def _percent(row: MetricRow) -> str:
+    before, by = row["base"]["value"], row["change"]["value"]
+    if not before or not by or row["unit"] == "%" or abs(by / before) >= 100:
+        return ""
+    return f"{100 * by / before:+.0f} %".replace("-", "−")
+
+
+def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
+    """Return a comparison as a result that a report can draw: its findings, and the paired differences."""
+    frame = pl.DataFrame(
+        [
+            {"metric": row["metric"], "unit": row["unit"], "baseline": row["base"]["value"], "now": row["now"]["value"]}
+            | {"difference": row["change"]["value"], "low": row["change"]["low"], "high": row["change"]["high"]}
+            for row in answer["rows"]
+        ],
+        infer_schema_length=None,
+    )
+    notes = (answer["population"], "low and high: 95 % interval of the difference, paired by blocks of time")
+    return SavedResult(
+        provenance=provenance,
+        findings=tuple(answer["findings"]),
+        estimates=(),
+        frames={"difference from the baseline": frame},
+        charts={},
+        notes=notes,
+    )

@@ -1,0 +1,240 @@
+"""Handlers of the HTTP interface: options, operations, direct answers, and uploads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+
+from fleetlab.core import FleetlabError
+from fleetlab.core.catalog import BACKFILLS, ORDERS
+from fleetlab.core.names import lookup
+from fleetlab.web import messages
+from fleetlab.web.backend import Backend
+from fleetlab.web.link import Link
+from fleetlab.web.operations import DONE, RUNNING, Operation
+from fleetlab.web.options import page_options
+from fleetlab.web.pool import RequestCancelled
+from fleetlab.web.traces import check_name
+from fleetlab.web.uploads import Upload
+
+MOST_BYTES = 64_000  # of a request with JSON
+UPLOAD_TIME = 600.0  # s for a file to arrive
+AT_ONCE = 0.03  # s in which an answer that is kept is ready
+
+
+async def options(backend: Backend, _: Request) -> Response:
+    """Return everything that can be chosen."""
+    from fleetlab.traces import READERS
+
+    message: messages.PageOptions = {
+        "version": version("fleetlab"),
+        "traces": backend.traces.choices(),
+        "options": page_options(),
+        "uses_estimate": [*ORDERS.where("needs_estimate"), *BACKFILLS.where("reserves")],
+        "formats": [
+            {"name": f.name, "title": f.title, "expects": f.expects, "options": sorted(f.options)}
+            for f in READERS.values()
+        ],
+        "limits": {"upload_bytes": backend.uploads.most, "seconds": backend.limit, "workers": backend.workers},
+    }
+    return JSONResponse(message)
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+def _visitor(request: Request) -> str:
+    """Return the name that a client gives itself, or its address."""
+    named = request.headers.get("fleetlab-visitor", "")[:64]
+    return named or (request.client.host if request.client else "unknown")
+
+
+async def _json_body(request: Request) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/json":
+        raise HTTPException(400, "a request is JSON, with the content-type application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, f"a request has at most {MOST_BYTES:,} bytes")
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the request is not JSON") from None
+    if not isinstance(values, dict):
+        raise HTTPException(400, "the request is not an object")
+    return values
+
+
+async def start_operation(backend: Backend, request: Request) -> Response:
+    """Start an operation; where its result is kept, return it at once."""
+    values = await _json_body(request)
+    kind, do = _operation_of(backend, values)
+    if (before := backend.operations.get(str(values.get("replaces", "")))) is not None:
+        backend.operations.cancel(before, replaced=True)
+    operation = backend.operations.start(kind, _visitor(request), do)
+    while operation.status == RUNNING and await operation.wait(AT_ONCE):
+        pass
+    return JSONResponse(operation.message(), 200 if operation.status == DONE else 202)
+
+
+def _operation_of(backend: Backend, values: dict[str, Any]) -> tuple[str, Callable[[Operation], Awaitable[Any]]]:
+    """Return what to do, checked before anything starts."""
+    kind = values.get("kind")
+    if kind == "run":
+        link = Link.of(_string(values, "link"))
+        backend.traces.locate(str(link.now.data.name))
+        return kind, lambda operation: backend.run_with_previews(link, operation)
+    if kind in ("open", "describe"):
+        trace = check_name(_string(values, "trace"))
+        backend.traces.locate(trace)
+        do = backend.open_trace if kind == "open" else backend.describe_trace
+        return kind, lambda operation: do(trace, operation)
+    if kind == "read":
+        return kind, _read_operation(backend, values)
+    raise HTTPException(400, "an operation is one of open, describe, run, read")
+
+
+def _read_operation(backend: Backend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:
+    from fleetlab.traces import READERS
+
+    upload = backend.uploads.get(_string(values, "upload"))
+    format, zone, columns = _string(values, "format"), values.get("zone"), values.get("map")
+    lookup("trace format", format, READERS, error=FleetlabError)
+    valid = columns is None or (
+        isinstance(columns, dict)
+        and len(columns) <= 50
+        and all(isinstance(v, str) and len(v) < 500 for v in columns.values())
+    )
+    if not valid or not (zone is None or isinstance(zone, str)):
+        raise HTTPException(400, "`map` is an object of strings, `zone` is a string")
+    settings = {"upload": upload.name, "format": format, "zone": zone, "map": columns}
+    return lambda operation: backend.read(settings, operation)
+
+
+def _string(values: dict[str, Any], name: str) -> str:
+    if not isinstance(value := values.get(name), str):
+        raise HTTPException(400, f"the request needs a string: `{name}`")
+    return value
+
+
+def _operation(backend: Backend, request: Request) -> Operation:
+    operation = backend.operations.get(request.path_params["operation"])
+    if operation is None:
+        raise HTTPException(404, "no such operation")
+    return operation
+
+
+async def get_operation(backend: Backend, request: Request) -> Response:
+    """Return the state of an operation."""
+    return JSONResponse(_operation(backend, request).message())
+
+
+async def cancel_operation(backend: Backend, request: Request) -> Response:
+    """Cancel an operation."""
+    operation = _operation(backend, request)
+    backend.operations.cancel(operation)
+    while operation.status == RUNNING:
+        await operation.wait(1.0)
+    return JSONResponse(operation.message())
+
+
+async def operation_events(backend: Backend, request: Request) -> Response:
+    """Stream the state of an operation as server-sent events."""
+    operation = _operation(backend, request)
+
+    async def stream() -> AsyncIterator[str]:
+        async for message in backend.operations.events(operation):
+            yield ": alive\n\n" if message is None else f"data: {json.dumps(message)}\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+# --- direct answers ----------------------------------------------------------------------------------------------
+
+
+async def _wait_for(
+    backend: Backend, request: Request, do: Callable[[Link, Operation], Awaitable[Any]]
+) -> tuple[Link, Any]:
+    """Wait for an answer; cancel the work if the client disconnects."""
+    link = Link.of(request.url.query)
+    operation = Operation("run", _visitor(request))
+    backend.traces.locate(str(link.now.data.name))
+    work = asyncio.ensure_future(do(link, operation))
+    gone = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect
+        return link, await work
+    except RequestCancelled:
+        raise HTTPException(503, "the server is shutting down") from None
+    finally:
+        work.cancel()
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.2)
+
+
+async def run(backend: Backend, request: Request) -> Response:
+    """Compare a scenario with the baseline."""
+    return JSONResponse((await _wait_for(backend, request, backend.run))[1])
+
+
+async def result(backend: Backend, request: Request) -> Response:
+    """Return the result of a scenario, as `--json` prints it."""
+    link, outcome = await _wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
+    return JSONResponse(outcome["result"] | {"link": link.query()}, headers=_as_file("fleetlab.json"))
+
+
+async def report(backend: Backend, request: Request) -> Response:
+    """Return baseline, scenario and kept runs as one HTML file."""
+    _, html = await _wait_for(backend, request, backend.report)
+    # The report has a policy of its own, stricter than that of the page, which would forbid its script.
+    policy = {"Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'"}
+    return HTMLResponse(html, headers=policy | _as_file("fleetlab-report.html"))
+
+
+def _as_file(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+# --- uploads -----------------------------------------------------------------------------------------------------
+
+
+async def upload_file(backend: Backend, request: Request) -> Response:
+    """Store a file of a log."""
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > backend.uploads.most:
+        backend.uploads.refuse_large(int(length))
+    name = request.query_params.get("upload")
+    upload: Upload = backend.uploads.get(name) if name else backend.uploads.new()
+    try:
+        async with asyncio.timeout(UPLOAD_TIME):
+            await backend.uploads.store(request.stream(), request.query_params.get("name", "")[:200], upload)
+    except (FleetlabError, TimeoutError, ClientDisconnect) as e:
+        backend.uploads.remove(upload.name)
+        if isinstance(e, TimeoutError):
+            raise HTTPException(408, f"the file did not arrive within {UPLOAD_TIME:g} s") from None
+        raise
+    message: messages.UploadMessage = {"upload": upload.name, "files": len(upload.files), "bytes": upload.bytes}
+    return JSONResponse(message, 201)
+
+
+async def remove_upload(backend: Backend, request: Request) -> Response:
+    """Delete an upload."""
+    name = request.path_params["upload"]
+    backend.uploads.remove(name)
+    message: messages.UploadRemoved = {"upload": name}
+    return JSONResponse(message)

@@ -1,0 +1,77 @@
+"""The address of the page: a scenario, the baseline it is compared with, and the runs that were kept.
+
+A scenario is spelled as `Scenario.to_query()` spells it. The page adds `v`, `base`, `keep` and `view`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from fleetlab.core import WorkloadError
+from fleetlab.core.names import clip, lookup
+from fleetlab.core.scenario import Scenario, query_pairs, query_words
+from fleetlab.web.traces import DEFAULT_TRACE, check_name
+
+VERSION = "1"
+KEPT = 8  # runs kept beside the baseline
+VIEWS = ("what-if", "trace")
+OWN = ("v", "trace", "base", "keep", "view")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A whole address: the scenario shown, its baseline, the kept runs, and the view."""
+
+    now: Scenario
+    base: Scenario
+    kept: tuple[Scenario, ...] = ()
+    view: str = VIEWS[0]
+
+    @classmethod
+    def of(cls, query: str) -> Link:
+        """Read an address, or say what is wrong with it.
+
+        >>> Link.of("v=1&trace=builtin:2000:0&order=sjf&keep=load%3D1.2").kept[0].load
+        1.2
+        """
+        pairs = query_pairs(query)
+        own = {name: [value for n, value in pairs if n == name] for name in OWN}
+        if any(len(values) > (KEPT if name == "keep" else 1) for name, values in own.items()):
+            msg = f"an address has each of {', '.join(OWN)} once, and `keep` at most {KEPT} times"
+            raise WorkloadError(msg, hint="remove some of the kept runs")
+        if own["v"] not in ([], [VERSION]):
+            msg = f"an address of another version: `{clip(own['v'][0])}`"
+            raise WorkloadError(msg, hint=f"this page reads v={VERSION}")
+        trace = check_name((own["trace"] or [DEFAULT_TRACE])[0])
+        now = read_scenario(urlencode([pair for pair in pairs if pair[0] not in own]), trace)
+        base, *kept = (read_scenario(words, trace) for words in (*(own["base"] or [""]), *own["keep"]))
+        view = lookup("view", (own["view"] or [VIEWS[0]])[0], VIEWS, error=WorkloadError)
+        return cls(now, base, tuple(dict.fromkeys(kept)), view)
+
+    def query(self) -> str:
+        """Return the address that `of` reads."""
+        base = [("base", words)] if (words := words_query(self.base)) else []
+        kept = [("keep", words_query(scenario)) for scenario in self.kept]
+        view = [("view", self.view)] if self.view != VIEWS[0] else []
+        own = [("v", VERSION), ("trace", str(self.now.data.name))]
+        return urlencode([*own, *query_pairs(words_query(self.now)), *base, *kept, *view])
+
+
+def read_scenario(query: str, trace: str) -> Scenario:
+    """Read a scenario of the trace of that name, which is not opened yet; files and code may not be named."""
+    words = query_words(query, local=False)
+    if "trace" in words:
+        msg = "the baseline and the kept runs are of the trace of the address: `trace` is given once"
+        raise WorkloadError(msg, hint="remove `trace` from `base` and `keep`")
+    estimate = words.pop("estimate", None)
+    scenario = Scenario.of(trace, **words)
+    if estimate is None:
+        return scenario
+    # It may be a series of the trace: whether there is one is checked where the trace is open.
+    return replace(scenario, policy=scenario.policy.replace(estimate=estimate))
+
+
+def words_query(scenario: Scenario) -> str:
+    """Return a scenario as text that `read_scenario` reads: without its trace."""
+    return urlencode([pair for pair in query_pairs(scenario.to_query()) if pair[0] != "trace"])

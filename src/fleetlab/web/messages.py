@@ -1,0 +1,234 @@
+"""The JSON that the HTTP interface takes and returns; its OpenAPI description is made from these types."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class ErrorMessage(TypedDict):
+    """What is wrong, and what to do about it."""
+
+    error: str
+    hint: str | None
+
+
+class Quantity(TypedDict):
+    """A number with its 95 % interval, null where there is none, and both as text in a readable unit."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    text: str
+
+
+class MetricRow(TypedDict):
+    """One metric of the baseline and of the scenario, and their paired difference."""
+
+    metric: str
+    unit: str
+    better: Literal["lower", "higher"] | None
+    base: Quantity
+    now: Quantity
+    change: Quantity
+    verdict: Literal["lower", "higher", "same", "not significant", "unknown"]
+
+
+class ReasonRow(TypedDict):
+    """Mean wait per job that is charged to one reason; all reasons add up to the mean wait."""
+
+    reason: str
+    meaning: str
+    base: Quantity
+    now: Quantity
+    change: Quantity
+
+
+class AllocationRow(TypedDict):
+    """GPU allocation of one GPU type while jobs arrive, from 0 to 1."""
+
+    gpu_type: str
+    base_nodes: int
+    nodes: int
+    base: float | None
+    now: float | None
+
+
+class Preview(TypedDict):
+    """The first jobs, which both scenarios simulated; the full run is in progress."""
+
+    jobs: int
+    of_jobs: int
+    days: float
+    of_days: float
+    text: str
+
+
+class RunComparison(TypedDict):
+    """A scenario compared with the baseline; of the first jobs only where there is a `preview`."""
+
+    link: str
+    title: str
+    base_title: str
+    population: str
+    findings: list[str]
+    rows: list[MetricRow]
+    wait_reasons: list[ReasonRow]
+    allocation: list[AllocationRow]
+    notes: list[str]
+    seconds: float
+    cpu_seconds: float
+    preview: Preview | None
+    html: str
+
+
+class EstimateMessage(TypedDict):
+    """A number of a result, as `--json` prints it."""
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+
+
+class NodeGroup(TypedDict):
+    """Nodes and GPUs of one GPU type, or the nodes without a GPU; `nodes` of an address edits them by this name."""
+
+    name: str
+    nodes: int
+    gpus: int
+
+
+class TraceSummary(TypedDict):
+    """The contents of a trace."""
+
+    trace: str
+    source: str
+    summary: list[EstimateMessage]
+    nodes: list[NodeGroup]
+    estimates: list[str]
+    notes: list[str]
+
+
+class TraceDescription(TypedDict):
+    """The description of a trace: as HTML, and as `fleetlab describe --json` prints it."""
+
+    trace: str
+    html: str
+    result: dict[str, Any]
+
+
+class LogSummary(TypedDict):
+    """An uploaded log that was read, and the name of its trace."""
+
+    trace: str
+    jobs: int
+    rejects: int
+
+
+class ProgressMessage(TypedDict):
+    """What is being counted, how many are done, and which fraction of all, where that is known.
+
+    `answer` is there once numbers are known: those of a preview, or those of all jobs before the figures are drawn.
+    """
+
+    what: str
+    count: int
+    fraction: float | None
+    answer: NotRequired[RunComparison]
+
+
+class OperationMessage(TypedDict):
+    """The state of an operation; with its result or its error once it is over. `ahead` counts requests before it."""
+
+    operation: str
+    kind: Literal["open", "describe", "run", "read"]
+    status: Literal["running", "done", "failed", "cancelled"]
+    ahead: int
+    seconds: float
+    progress: ProgressMessage | None
+    result: NotRequired[RunComparison | TraceSummary | TraceDescription | LogSummary]
+    error: NotRequired[ErrorMessage]
+
+
+class OperationRequest(TypedDict):
+    """What to do. `run` needs `link`; `open` and `describe` need `trace`; `read` needs `upload` and `format`.
+
+    `replaces` names an operation whose result is no longer needed.
+    """
+
+    kind: Literal["open", "describe", "run", "read"]
+    link: NotRequired[str]
+    trace: NotRequired[str]
+    upload: NotRequired[str]
+    format: NotRequired[str]
+    zone: NotRequired[str | None]
+    map: NotRequired[dict[str, str] | None]
+    replaces: NotRequired[str]
+
+
+class UploadMessage(TypedDict):
+    """An uploaded file; further files of the same log are sent with the same upload."""
+
+    upload: str
+    files: int
+    bytes: int
+
+
+class UploadRemoved(TypedDict):
+    """An upload that was deleted."""
+
+    upload: str
+
+
+class Choice(TypedDict):
+    """A value of an option, and its meaning."""
+
+    name: str
+    meaning: str
+
+
+class OptionMessage(TypedDict):
+    """A word of a scenario: its help, its default as text, and its values where they are built in."""
+
+    name: str
+    kind: Literal["choice", "flag", "text"]
+    help: str
+    default: str
+    example: str
+    choices: list[Choice]
+
+
+class TraceChoice(TypedDict):
+    """A trace that can be chosen."""
+
+    trace: str
+    title: str
+
+
+class FormatChoice(TypedDict):
+    """A log format that can be uploaded."""
+
+    name: str
+    title: str
+    expects: str
+    options: list[str]
+
+
+class PageLimits(TypedDict):
+    """The largest upload, the longest computation, and the number of processes."""
+
+    upload_bytes: int
+    seconds: float
+    workers: int
+
+
+class PageOptions(TypedDict):
+    """Everything that can be chosen on the page. `uses_estimate` lists the orders and backfill rules that do."""
+
+    version: str
+    traces: list[TraceChoice]
+    options: list[OptionMessage]
+    uses_estimate: list[str]
+    formats: list[FormatChoice]
+    limits: PageLimits

@@ -1,0 +1,51 @@
+"""A fact stands in one place: names of the catalogs appear in the catalogs, where they are computed, and in tests."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fleetlab
+from fleetlab.core.catalog import ORDERS, PLACEMENTS, REASONS, RESOURCES
+
+ROOT = Path(fleetlab.__file__).parent
+CATALOG = "core/catalog/"
+DEFAULTS = {"fifo", "best_fit"}  # stand in signatures
+# Words that other things are called too: columns, functions, labels of tables.
+SHARED = {"priority", "fair", "smallest", "largest", "spread", "random"}
+SHARED |= {"cpu", "memory", "gpu", "gpu_type", "other", "gang", "quota"}
+
+# Where a name is computed: its own file. Studies of one published result name what that result is about.
+PLACEMENT_FILES = {"sim/_places.py", "sim/_packing.py", "sim/packing.py", "studies/validate/", "studies/autoscale/"}
+ORDER_FILES = {"sim/orders.py", "sim/_ranks.py", "sim/quick.py", "studies/validate/", "studies/tune/_terms.py"}
+ORDER_FILES |= {"studies/compare.py", "studies/diagnose/"}
+REASON_FILES = {"sim/_nodes.py", "studies/diagnose/"}
+RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have
+
+
+def strings(path: Path) -> set[str]:
+    """The string literals of a module that are not docstrings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return {node.value for node in texts if id(node) not in docs}
+
+
+LITERALS = {str(path.relative_to(ROOT)): strings(path) for path in sorted(ROOT.rglob("*.py"))}
+
+
+@pytest.mark.parametrize(
+    ("names", "own"),
+    [
+        (PLACEMENTS.names, PLACEMENT_FILES),
+        (ORDERS.names, ORDER_FILES),
+        (REASONS.names, REASON_FILES),
+        ([RESOURCES["rdma"].request], RESOURCE_FILES),
+    ],
+    ids=["placements", "orders", "wait reasons", "resources"],
+)
+def test_names_stand_in_the_catalog_and_where_they_are_computed(names, own):
+    names = set(names) - DEFAULTS - SHARED
+    files = {name for name, literals in LITERALS.items() if literals & names and not name.startswith(CATALOG)}
+    assert sorted(name for name in files if not name.startswith(tuple(own))) == []
+    assert sorted(entry for entry in own if not any(name.startswith(entry) for name in files)) == []  # not needed
