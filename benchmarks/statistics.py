@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from statistics import NormalDist
 
 import numpy as np
+from tests.stats.processes import ar1, coverage, mm1_mean, mm1_quantile, mm1_waits
 
 from fleetlab.stats import ANY, POSITIVE, BlockBootstrap, Range, Statistic, batch_means, mean_of_runs, paired_difference
-from tests.stats.processes import ar1, coverage, mm1_mean, mm1_quantile, mm1_waits
 
 RUNS = 400
 LEVELS = (0.5, 0.9, 0.99)

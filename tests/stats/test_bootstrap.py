@@ -72,6 +72,11 @@ def test_no_change_is_exactly_none():
         assert paired_difference(replicates, replicates).interval() == (0.0, 0.0, 0.0)
 
 
+def test_values_that_are_all_the_same_have_an_interval_without_width():
+    for replicates in evenly(3000).quantiles(np.zeros(3000), [0.5, 0.99]):
+        assert replicates.interval() == (0.0, 0.0, 0.0)
+
+
 def test_a_quantile_beyond_which_few_independent_values_lie_has_no_interval():
     (waits,) = mm1_waits(np.random.default_rng(7), 0.8, 3000, 1)
     p50, p99 = evenly(3000).quantiles(waits[0], [0.5, 0.99])

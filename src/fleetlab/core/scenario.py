@@ -396,7 +396,7 @@ def names_local(name: str, value: str) -> bool:
     if name == "trace":
         return value.split(":")[0] != BUILTIN
     if name == "speed":
-        from fleetlab.core.slowdown import SHIPPED
+        from fleetlab.core.speed import SHIPPED
 
         return bool(value) and value not in SHIPPED
     if name == "cluster":

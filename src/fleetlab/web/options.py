@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetlab.core.slowdown import SHIPPED
+from fleetlab.core.speed import SHIPPED
 from fleetlab.core.words import WORDS, Word, text
 from fleetlab.web.messages import Choice, OptionMessage
 
