@@ -41,6 +41,6 @@ def mm1_quantile(rho, q, speed=1.0):
 
 
 def coverage(statistics, truth):
-    """The share of the intervals that hold the truth, of those that are given."""
+    """The share of the intervals that hold the truth; NaN where most runs are too short for one."""
     intervals = [i for s in statistics if math.isfinite((i := s.interval()).high)]
-    return np.mean([i.low <= truth <= i.high for i in intervals]) if intervals else math.nan
+    return np.mean([i.low <= truth <= i.high for i in intervals]) if len(intervals) > len(statistics) / 2 else math.nan

@@ -185,7 +185,14 @@ class SimResult(Result):
 
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
         """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
-        return BlockBootstrap.of_times(jobs["submit"].to_numpy(), float(self.world.submit.max(initial=0.0)))
+        return BlockBootstrap.of_times(jobs["submit"].to_numpy(), self._span)
+
+    @cached_property
+    def _span(self) -> float:
+        """When the last job is submitted; one that is refused by some clusters counts, so that blocks are the same."""
+        if self.scenario is None:
+            return float(self.world.submit.max(initial=0.0))
+        return float(self.scenario.workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
 
     @cached_property
     def _numbers(self) -> dict[str, tuple[Replicates, Range, str]]:
