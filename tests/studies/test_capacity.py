@@ -10,7 +10,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
 from fleetlab.core import Estimate, Faults
-from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.capacity.search import pooled
 
 DAY = 86_400.0
@@ -210,17 +210,17 @@ def test_of_few_jobs_it_is_not_sure_that_any_size_meets_the_goal(growth):
 @pytest.mark.parametrize(
     ("words", "goal"),
     [
-        ("p90 wait < 600", Goal(0.9, "wait", 600.0)),
-        ("P99  Slowdown<3", Goal(0.99, "slowdown", 3.0)),
-        ("mean JCT < 2h", Goal(None, "JCT", 7200.0)),
-        ("p95 bounded slowdown < 2", Goal(0.95, "bounded slowdown", 2.0)),
-        ("p90 wait < 3d", Goal(0.9, "wait", 259_200.0)),
-        ("p50 wait < 1.5m", Goal(0.5, "wait", 90.0)),
-        ("p99.9 wait < 30 s", Goal(0.999, "wait", 30.0)),
+        ("p90 wait < 600", ServiceGoal(0.9, "wait", 600.0)),
+        ("P99  Slowdown<3", ServiceGoal(0.99, "slowdown", 3.0)),
+        ("mean JCT < 2h", ServiceGoal(None, "JCT", 7200.0)),
+        ("p95 bounded slowdown < 2", ServiceGoal(0.95, "bounded slowdown", 2.0)),
+        ("p90 wait < 3d", ServiceGoal(0.9, "wait", 259_200.0)),
+        ("p50 wait < 1.5m", ServiceGoal(0.5, "wait", 90.0)),
+        ("p99.9 wait < 30 s", ServiceGoal(0.999, "wait", 30.0)),
     ],
 )
 def test_a_goal_is_read(words, goal):
-    read = Goal.read(words)
+    read = ServiceGoal.read(words)
     assert (read.metric, read.limit) == (goal.metric, goal.limit)
     assert read.quantile == pytest.approx(goal.quantile)
 

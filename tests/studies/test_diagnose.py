@@ -92,7 +92,7 @@ def fragments():
         (too_few_cpus, "greedy", "cpu", "cpu"),
         (one_scarce_type, "greedy", "types", "gpu_type"),
         (a_giant_gang, "none", "gangs", "head_of_line"),
-        (fragments, "greedy", "fragments", "fragmentation"),
+        (fragments, "greedy", "fragmentation", "fragmentation"),
     ],
 )
 def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
@@ -204,7 +204,7 @@ def test_a_tenth_more_nodes_costs_their_hours():
 
 def test_what_would_change_nothing_is_not_tried():
     found = fleetlab.diagnose(*fragments(), order="sjf", backfill="easy")
-    assert set(found.tables()["changes"]["change"]) == {"fragments", "nodes:A100"}
+    assert set(found.tables()["changes"]["change"]) == {"fragmentation", "nodes:A100"}
     assert sum("not simulated" in note for note in found.notes) == 7
 
 
@@ -219,7 +219,7 @@ def test_processes_of_their_own_find_the_same():
 @settings(max_examples=30, deadline=None)
 def test_a_cluster_without_fragments_has_all_that_there_was(kinds):
     scenario = Scenario.of(work(submit=[0.0]), nodes(**{f"T{k}": kind for k, kind in enumerate(kinds)}))
-    cluster, merged = scenario.cluster.frame, what_if("fragments", scenario).apply(scenario).cluster.frame
+    cluster, merged = scenario.cluster.frame, what_if("fragmentation", scenario).apply(scenario).cluster.frame
     amounts = ["gpus", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib"]
     sums = [frame.select(pl.col(amounts).cast(pl.Int64).sum()).row(0) for frame in (cluster, merged)]
     assert sums[0] == sums[1]
@@ -360,7 +360,7 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
         jobs, nodes(A100=(2, 4, 96)), order=longest, preemption=True, quota=6, load=1.2,
         events=[Drain(100.0, 200.0, pool="A100")],
     )  # fmt: skip
-    changes = ["fragments", "backfill", "nodes", "nothing"]
+    changes = ["fragmentation", "backfill", "nodes", "nothing"]
     found = fleetlab.diagnose(scenario, changes=changes)
     rows = {row["change"]: row for row in found.tables()["changes"].iter_rows(named=True)}
     assert set(rows) == {"nodes:A100", "nothing"}

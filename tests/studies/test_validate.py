@@ -16,9 +16,20 @@ from fleetlab._student import student
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, with_controls
 from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
-from fleetlab.studies.validate._arrivals import Law
-from fleetlab.studies.validate._busy import busy_nodes
-from fleetlab.studies.validate._line import AGREES, CHANCE, DIFFERS, KNOWN, VAGUE, Line, agree, each_of, exactly, table
+from fleetlab.studies.validate.arrivals import RuntimeLaw
+from fleetlab.studies.validate.busy_nodes import busy_nodes
+from fleetlab.studies.validate.line import (
+    AGREES,
+    CHANCE,
+    DIFFERS,
+    INCONCLUSIVE,
+    KNOWN,
+    Line,
+    agree,
+    each_of,
+    exactly,
+    table,
+)
 
 
 def silent(_what, _done, _share):
@@ -41,9 +52,9 @@ def priority_backwards(s, job, now):
 
 
 def with_order(word, other):
-    def simulated(workload, cluster, **rules):
+    def simulated(workload, cluster, **words):
         return simulate(
-            workload, cluster, **(rules | {"order": other} if rules.get("order", "fifo") == word else rules)
+            workload, cluster, **(words | {"order": other} if words.get("order", "fifo") == word else words)
         )
 
     return simulated
@@ -55,7 +66,7 @@ def equal():
 
 
 def test_every_schedule_is_that_of_its_recursion_bit_for_bit(equal):
-    assert [line.case for line in equal if line.found.value != line.expected] == []
+    assert [line.case for line in equal if line.simulated.value != line.expected] == []
     assert len(equal) >= 20
 
 
@@ -68,12 +79,12 @@ def test_a_simulator_that_breaks_ties_the_other_way_fails(word, other):
 
 
 def test_a_simulator_that_lets_jobs_pass_a_gang_fails():
-    def passing(workload, cluster, **rules):
-        return simulate(workload, cluster, **(rules | {"backfill": "greedy"}))
+    def passing(workload, cluster, **words):
+        return simulate(workload, cluster, **(words | {"backfill": "greedy"}))
 
     lines = schedules.compare(passing, seed=0, progress=silent)
     assert [line.case for line in lines if line.verdict() == DIFFERS] == [
-        "gangs of 1, 2, 4 and 8 in a strict line, 8 GPUs"
+        "gangs of 1, 2, 4 and 8 without backfill, 8 GPUs"
     ]
 
 
@@ -81,9 +92,9 @@ def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
     def last(s, job, node):
         return -1.0 * node
 
-    def from_the_end(workload, cluster, **rules):
+    def from_the_end(workload, cluster, **words):
         return simulate(
-            workload, cluster, **(rules | {"placement": last} if rules.get("placement") == "first_fit" else rules)
+            workload, cluster, **(words | {"placement": last} if words.get("placement") == "first_fit" else words)
         )
 
     lines = schedules.compare(from_the_end, seed=0, progress=silent)
@@ -91,11 +102,11 @@ def test_a_simulator_that_takes_the_last_of_equal_nodes_fails():
 
 
 def test_bursts_have_ties_that_matter():
-    for case in schedules._everybody_fits():
-        put = case.input(0)
-        starts = np.array(case.recursion(put, case.servers))
-        assert (np.diff(put.submit) == 0).mean() > 0.5
-        assert (starts > put.submit).mean() > 0.2
+    for case in schedules._single_gpu():
+        stream = case.input(0)
+        starts = np.array(case.recursion(stream, case.servers))
+        assert (np.diff(stream.submit) == 0).mean() > 0.5
+        assert (starts > stream.submit).mean() > 0.2
 
 
 # -- recursions, by hand -------------------------------------------------------------------------------------------
@@ -104,7 +115,7 @@ def test_bursts_have_ties_that_matter():
 def put_in(gap, runtime, *, need=None, priority=None):
     count = len(gap)
     ones, zeros = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    return schedules.Input(
+    return schedules.JobStream(
         np.array(gap, dtype=float), zeros, np.array(runtime, dtype=float),
         ones if need is None else np.array(need), zeros if priority is None else np.array(priority),
     )  # fmt: skip
@@ -119,18 +130,18 @@ def test_a_gang_at_the_head_keeps_all_behind_it():
 
 
 def test_the_lowest_key_goes_first_and_of_equals_who_came_first():
-    put = put_in([0, 0, 0, 0], [4, 3, 1, 3])
-    assert schedules.lowest_first(lambda p: p.runtime.tolist())(put, 1) == [7, 1, 0, 4]
+    stream = put_in([0, 0, 0, 0], [4, 3, 1, 3])
+    assert schedules.lowest_first(lambda p: p.runtime.tolist())(stream, 1) == [7, 1, 0, 4]
 
 
 def test_the_shortest_left_puts_others_off():
-    recursion = schedules.chosen_anew(schedules.shortest_left)
+    recursion = schedules.with_preemption(schedules.shortest_left)
     assert recursion(put_in([0, 1], [5, 2]), 1) == [7, 3]
 
 
 def test_server_filling_takes_the_largest_of_the_shortest_line_that_fills():
-    put = put_in([0, 0, 0], [1, 1, 1], need=[1, 2, 1])
-    assert schedules.filling(put, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
+    stream = put_in([0, 0, 0], [1, 1, 1], need=[1, 2, 1])
+    assert schedules.filling(stream, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
 
 
 # -- intervals -----------------------------------------------------------------------------------------------------
@@ -201,7 +212,7 @@ def test_a_known_difference_is_said_and_fails_nothing():
 
 
 def test_an_interval_that_would_hold_anything_cannot_tell():
-    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == VAGUE
+    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == INCONCLUSIVE
 
 
 def test_a_bound_agrees_with_less_and_not_with_more():
@@ -217,11 +228,16 @@ def test_what_was_counted_is_right_or_wrong():
 # -- comparisons ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [Law("exponential", 2.0), Law("deterministic", 2.0, 0.0),
-                                 Law("hyperexponential", 2.0, 4.0), Law("lognormal", 2.0, 4.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "law",
+    [
+        RuntimeLaw("exponential", 2.0), RuntimeLaw("deterministic", 2.0, 0.0),
+        RuntimeLaw("hyperexponential", 2.0, 4.0), RuntimeLaw("lognormal", 2.0, 4.0),
+    ],
+)  # fmt: skip
 def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
     drawn = law.draw(np.random.default_rng(1), 400_000)
-    known = fleetlab.solve("M/G/1", lam=0.1, runtime=law.words)
+    known = fleetlab.solve("M/G/1", lam=0.1, service=law.spelling)
     assert 0.1 * drawn.mean() == pytest.approx(known["utilisation"], rel=0.01)
     assert law.second / law.mean**2 - 1 == pytest.approx(law.scv)
     assert (drawn**2).mean() == pytest.approx(law.second, rel=0.05)
@@ -230,7 +246,7 @@ def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
 def test_a_mean_beside_theory_agrees_and_one_of_another_load_does_not():
     case = means._many_servers(2, 0.7)
     assert agree(case.lines(simulate, 0))
-    wrong = means.Case(case.name, case.exact, case.kinds, 2, 0.95 * case.rate, case.length)
+    wrong = means.ExactCase(case.name, case.exact, case.classes, 2, 0.95 * case.rate, case.length)
     assert not agree(wrong.lines(simulate, 0))
 
 
@@ -293,7 +309,7 @@ def test_the_command_gives_a_line_for_each_schedule_with_its_interval():
     done = run("validate", "--only", "schedules", "--json")
     rows = json.loads(done.stdout)["tables"]["schedules"]
     assert done.returncode == 0
-    assert all(row["low"] <= row["found"] <= row["high"] and row["verdict"] == AGREES for row in rows)
+    assert all(row["low"] <= row["simulated"] <= row["high"] and row["verdict"] == AGREES for row in rows)
 
 
 def test_the_command_says_which_parts_there_are():

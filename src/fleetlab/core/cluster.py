@@ -79,7 +79,7 @@ class Cluster:
         """Read `[[node]]` entries, each with a `count` and the columns of a cluster.
 
         Nodes are named by the pool and GPU type of their entry, and numbered: gpu-A10-0. So a name stays when a count
-        changes or another pool goes. `node` is a name of one's own, numbered where there is a `count`.
+        changes or another pool goes. `node` names them instead, numbered where there is a `count`.
         """
         path = Path(path)
         try:

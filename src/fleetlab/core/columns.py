@@ -1,4 +1,4 @@
-"""A table cast to the exact columns of a noun, or a word on which column cannot be what is asked for."""
+"""Cast a table to the exact columns of a noun, or say which column cannot be cast."""
 
 from __future__ import annotations
 

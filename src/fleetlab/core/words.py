@@ -256,8 +256,8 @@ WORDS: dict[str, Word] = {
         Word("nodes", "scenario", "",
              f"Nodes to add or remove, by pool or GPU type: {nodes.HINT} (default: none).", _nodes),
         Word("load", "scenario", 1.0,
-             "Arrival rate relative to the trace: at 1.2 the same jobs are submitted 1.2 times as fast (default: 1).",
-             _number("load", *LOADS, "load=1.2 submits the same jobs 1.2 times as fast")),
+             "Arrival rate relative to the trace: 1.2 submits the same jobs in 1/1.2 of the time (default: 1).",
+             _number("load", *LOADS, "load=1.2 raises the arrival rate by 20 %")),
         Word("order", "policy", "fifo",
              _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
         Word("backfill", "policy", "greedy",
@@ -274,7 +274,7 @@ WORDS: dict[str, Word] = {
              f"Speed profile for sharing {', '.join(SHARINGS.where('needs_speed'))}: a JSON file, or one that ships: "
              "h200, h200-tenants, published (default: h200).", _speed, local=True),
         Word("preemption", "policy", False,  # noqa: FBT003
-             "Preempt running jobs for jobs that come before them in the queue order (default: off).", _flag),
+             "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,
              "GPUs that a user may have allocated at once: 16, or ada=16,bob=8 (default: no limit).", _quota),
         Word("recovery", "policy", None,

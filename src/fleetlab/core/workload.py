@@ -139,7 +139,7 @@ class Workload:
         return self.take(rows, self.frame["submit"].to_numpy()[rows], f"{begin:g} to {end:g} s")
 
     def at_load(self, load: float) -> Workload:
-        """Return the same jobs submitted `load` times as fast; their order, sizes and runtimes stay.
+        """Return the same jobs at `load` × the arrival rate; their order, sizes and runtimes stay.
 
         >>> w = Workload.of(pl.DataFrame({"submit": [0.0, 6.0]}), source="by hand")
         >>> w.at_load(1.5).frame["submit"].to_list()
@@ -149,7 +149,7 @@ class Workload:
             return self
         if not 0 < load < math.inf:
             msg = f"a load is a number above 0: {load}"
-            raise WorkloadError(msg, hint="at_load(1.2) submits the same jobs 1.2 times as fast")
+            raise WorkloadError(msg, hint="at_load(1.2) raises the arrival rate by 20 %")
         unknown = pl.lit(None, dtype=pl.Float64)
         frame = self.frame.with_columns(submit=pl.col("submit") / load, start=unknown, end=unknown)
         return replace(self, frame=frame, source=f"{self.source}, load {load:g}")

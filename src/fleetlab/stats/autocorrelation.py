@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetlab.stats.intervals import Floats
 
-# The correlation of neighboring blocks that is believed at most: it leaves a fifth of the blocks as independent ones. A
+# The correlation of neighboring blocks that is assumed at most: it leaves a fifth of the blocks as independent ones. A
 # queue that only grows shows a higher one, and no amount of stretching makes a long-run mean of it.
 MOST = 2 / 3
 

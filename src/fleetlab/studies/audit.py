@@ -15,9 +15,9 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_time
 from fleetlab.studies.overcommit import VIOLATIONS, violations
-from fleetlab.studies.run import run
 from fleetlab.studies.sentences import duration
 
 WHOLE = 1000  # milli of one GPU
@@ -30,7 +30,7 @@ CHECKS: dict[str, pl.DataType] = {
 WAITS = ("recorded", "simulated", "difference")
 
 
-class Check(NamedTuple):
+class AuditCheck(NamedTuple):
     """One check: how many rows it examined, the violations, and what it could not examine."""
 
     name: str
@@ -73,7 +73,7 @@ class Audit(Result):
 def audit(
     source: ScenarioLike, cluster: Cluster | None = None, *, progress: Progress = silent, **words: Unpack[Words]
 ) -> Audit:
-    """Check whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
+    """AuditCheck whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def audit(
         msg = "an audit compares with the log as recorded: leave `load` out"
         raise WorkloadError(msg)
     nodes = _cluster(scenario)
-    checks: list[Check] = []
+    checks: list[AuditCheck] = []
     for check in _checks(scenario.trace, nodes):
         checks.append(check)
         progress("checks", len(checks), min(1.0, len(checks) / 10))
@@ -144,19 +144,19 @@ def _unsized(trace: Trace) -> pl.DataFrame:
     return pl.DataFrame(schema={"job": pl.Int64}) if series is None else series.select("job").collect()
 
 
-def _checks(trace: Trace, cluster: Cluster | None) -> Iterator[Check]:
+def _checks(trace: Trace, cluster: Cluster | None) -> Iterator[AuditCheck]:
     unsized = pl.col("job").is_in(_unsized(trace)["job"].implode())
     jobs = trace.workload.frame.with_columns(gpu_milli=pl.when(unsized).then(1).otherwise("gpu_milli"))
     yield _times(jobs)
     if cluster is None:
-        yield Check("capacity", 0, _none(), "the trace has no cluster: --cluster FILE.toml gives it one")
+        yield AuditCheck("capacity", 0, _none(), "the trace has no cluster: --cluster FILE.toml gives it one")
         return
     # The allocation of a job without an end may have been a second or a year: no violation must depend on it.
     ran = jobs.filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
     yield _gpu_types(jobs, cluster)
     yield from _pools(ran, jobs.height - ran.height, cluster)
     if trace.placements is None:
-        yield Check("nodes", 0, _none(), "the log does not say on which nodes jobs ran")
+        yield AuditCheck("nodes", 0, _none(), "the log does not say on which nodes jobs ran")
         return
     yield from _nodes(trace.placements, jobs, cluster)
 
@@ -172,26 +172,26 @@ def _of_jobs(check: str, rows: pl.DataFrame) -> pl.DataFrame:
     return table.select(pl.col(name).cast(kind) for name, kind in VIOLATIONS.items())
 
 
-def _times(jobs: pl.DataFrame) -> Check:
+def _times(jobs: pl.DataFrame) -> AuditCheck:
     known = jobs.filter(pl.col("start").is_not_null())
     early = known.filter(pl.col("start") < pl.col("submit"))
     rows = early.select("job", pl.col("start").alias("from"), pl.col("submit").alias("until"))
     left = jobs.height - known.height
     remark = f"{left:,} jobs have no start" if left else ""
-    return Check("no start before submit", known.height, _of_jobs("start before submit", rows), remark)
+    return AuditCheck("no start before submit", known.height, _of_jobs("start before submit", rows), remark)
 
 
-def _gpu_types(jobs: pl.DataFrame, cluster: Cluster) -> Check:
+def _gpu_types(jobs: pl.DataFrame, cluster: Cluster) -> AuditCheck:
     there = cluster.frame["gpu_type"].drop_nulls().unique().to_list()
     typed = jobs.filter((pl.col("gpu_milli") > 0) & (pl.col("gpu_types").list.len() > 0))
     able = pl.col("gpu_types").list.eval(pl.element().is_in(there)).list.any()
     rows = typed.filter(~able).select("job", pl.col("gpu_types").list.join(", ").alias("where"),
                                       pl.col("submit").alias("from"))  # fmt: skip
-    return Check("GPU types of the cluster", typed.height, _of_jobs("no node of its GPU types", rows))
+    return AuditCheck("GPU types of the cluster", typed.height, _of_jobs("no node of its GPU types", rows))
 
 
-def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[Check]:
-    """Check the whole cluster, and each set of GPU types that jobs name, with the jobs that may use no other.
+def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[AuditCheck]:
+    """AuditCheck the whole cluster, and each set of GPU types that jobs name, with the jobs that may use no other.
 
     If any set is overcommitted, no placement is feasible; the reverse does not hold.
     """
@@ -204,7 +204,7 @@ def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[Check]
         if column == "gpu_milli":
             allocations, capacity = _by_types(ran, allocations, capacity, cluster)
         broken = violations(f"more {what} than the cluster has", allocations, capacity)
-        yield Check(f"{what} of the cluster", ran.height, broken, "; ".join(remarks))
+        yield AuditCheck(f"{what} of the cluster", ran.height, broken, "; ".join(remarks))
 
 
 def _capacity(column: str) -> pl.Expr:
@@ -232,8 +232,8 @@ def _by_types(
     return pl.concat(parts), pl.concat(rooms)
 
 
-def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> Iterator[Check]:
-    """Check the nodes on which the log saw instances."""
+def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
+    """AuditCheck the nodes on which the log saw instances."""
     requests = jobs.select("job", "instances", "gpu_types", "app", "max_per_node", *AMOUNTS.values())
     rows = placements.select("job", pl.col("node").cast(pl.String), "start", "end").collect()
     placed = rows.drop_nulls(["node", "start", "end"]).join(requests, on="job", how="inner")
@@ -248,28 +248,28 @@ def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> It
     known = whole.join(cluster.frame.select("node", "gpu_type", there="node"), on="node", how="left")
     columns = pl.col("node").alias("where"), pl.col("start").alias("from"), pl.col("end").alias("until")
     unknown = known.filter(pl.col("there").is_null()).select("job", *columns)
-    yield Check("nodes of the cluster", known.height, _of_jobs("no such node", unknown), remark)
+    yield AuditCheck("nodes of the cluster", known.height, _of_jobs("no such node", unknown), remark)
     known = known.filter(pl.col("there").is_not_null())
     typed = known.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
     wrong = typed.filter(~pl.col("gpu_type").is_in(pl.col("gpu_types"))).select("job", *columns)
-    yield Check("GPU types of nodes", typed.height, _of_jobs("node of another GPU type", wrong))
+    yield AuditCheck("GPU types of nodes", typed.height, _of_jobs("node of another GPU type", wrong))
     yield from _on_nodes(known, cluster)
 
 
-def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[Check]:
+def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
     for what, column in AMOUNTS.items():
         capacity = cluster.frame.select(where="node", capacity=_capacity(column))
         allocations = placed.select("job", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
         allocations = allocations.filter(pl.col("amount") > 0)
         remark = "" if allocations.height else f"no placed job requests any {what}"
         broken = violations(f"more {what} than the node has", allocations, capacity)
-        yield Check(f"{what} of each node", allocations.height, broken, remark)
+        yield AuditCheck(f"{what} of each node", allocations.height, broken, remark)
     limited = placed.filter((pl.col("max_per_node") > 0) & pl.col("app").is_not_null())
     name = pl.concat_str("node", pl.lit(", "), pl.col("app").cast(pl.String))
     allocations = limited.select("job", "start", "end", where=name, amount=pl.lit(1, dtype=pl.Int64))
     capacity = limited.group_by(where=name).agg(capacity=pl.col("max_per_node").max().cast(pl.Int64))
     broken = violations("more instances of an app than allowed", allocations, capacity)
-    yield Check("instances of an app per node", allocations.height, broken)
+    yield AuditCheck("instances of an app per node", allocations.height, broken)
 
 
 # -- waits -----------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
         return None, ("waits are not simulated: the trace has no cluster",)
     if recorded.is_empty():
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
-    result = run(scenario)
+    result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done").select("job", simulated="wait")
     wait = pl.col("start") - pl.col("submit")
     both = recorded.select("job", _class(), recorded=wait).join(done, on="job").sort("job")

@@ -15,9 +15,9 @@ from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
+from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
 from fleetlab.studies._blocks import estimate as as_estimate
-from fleetlab.studies.run import run
 from fleetlab.studies.sentences import change_of_mean, duration
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
@@ -143,7 +143,7 @@ def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:
 
 def measure(scenario: Scenario) -> dict[str, Any]:
     """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that cannot run."""
-    result = run(scenario)
+    result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done")
     return {
         **{name: done[name].to_numpy() for name in ("job", *MEASURES.values())},

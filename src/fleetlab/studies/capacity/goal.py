@@ -19,7 +19,7 @@ HINT = f"such as p90 wait < 600, mean JCT < 2h or p99 slowdown < 3; metrics are 
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class ServiceGoal:
     """A statistic of the jobs that must stay below a limit."""
 
     quantile: float | None  # None: the mean
@@ -27,11 +27,11 @@ class Goal:
     limit: float  # seconds, or a ratio
 
     @classmethod
-    def read(cls, text: str) -> Goal:
+    def read(cls, text: str) -> ServiceGoal:
         """Read a goal.
 
-        >>> Goal.read("p90 wait < 10m")
-        Goal(quantile=0.9, metric='wait', limit=600.0)
+        >>> ServiceGoal.read("p90 wait < 10m")
+        ServiceGoal(quantile=0.9, metric='wait', limit=600.0)
         """
         match = GRAMMAR.fullmatch(" ".join(str(text).split()))
         if match is None or (name := match[2].lower()) not in METRIC_NAMES:

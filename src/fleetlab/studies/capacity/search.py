@@ -18,7 +18,7 @@ from fleetlab.studies._blocks import NORMAL, Floats
 from fleetlab.studies._spread import USUAL
 from fleetlab.studies.capacity import sizes
 from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
-from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.sentences import duration, number
 from fleetlab.studies.workers import Call, process_count, run_calls
 
@@ -76,13 +76,13 @@ def capacity(
         Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
 
     """
-    scenario, goal = Scenario.of(source, cluster, **words), Goal.read(slo)
+    scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)
     _check(scenario, goal, pool, growth, resamples)
     seeds = range(scenario.seed, scenario.seed + (resamples if growth != 1 else 1))
     scenarios = [_grown(scenario, growth, seed) for seed in seeds]
     settings = scenario.words() | {"slo": slo, "pool": pool, "growth": growth, "resamples": resamples}
     provenance = Provenance("capacity", scenario.workload.source, settings, scenario.seed)
-    search = _Search(scenario, goal, pool, scenarios, provenance)
+    search = _CapacitySearch(scenario, goal, pool, scenarios, provenance)
     count = process_count(scenarios[0].workload.instances, workers)
     curve = SizeCurve(goal.limit, search.simulator(slo, count, progress))
     return search.answer(curve, at_once=max(1, count // len(scenarios)))
@@ -100,9 +100,9 @@ def _grown(scenario: Scenario, growth: float, seed: int) -> Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _CapacitySearch:
     scenario: Scenario
-    goal: Goal
+    goal: ServiceGoal
     pool: str | None
     scenarios: Sequence[Scenario]  # one per resample
     provenance: Provenance
@@ -204,7 +204,7 @@ class _Search:
         return tuple(notes)
 
 
-def _check(scenario: Scenario, goal: Goal, pool: str | None, growth: float, resamples: int) -> None:
+def _check(scenario: Scenario, goal: ServiceGoal, pool: str | None, growth: float, resamples: int) -> None:
     """Refuse what no number of nodes can meet, before the work begins."""
     if not 0 < growth <= MOST_GROWTH:
         msg = f"growth is a number above 0, at most {MOST_GROWTH:g}: {growth}"
@@ -226,7 +226,7 @@ def _check(scenario: Scenario, goal: Goal, pool: str | None, growth: float, resa
         raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
 
 
-def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: Goal) -> SizePoint:
+def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: ServiceGoal) -> SizePoint:
     """Combine the runs of one size."""
     first, hint = runs[0], "`fleetlab simulate` lists the jobs that cannot run, and why"
     if first["nowhere"] == first["jobs"]:

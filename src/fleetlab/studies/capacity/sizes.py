@@ -12,10 +12,10 @@ import polars as pl
 from fleetlab.core import Cluster, Scenario, Workload
 from fleetlab.core.nodes import chosen
 from fleetlab.queueing import solve
+from fleetlab.sim import simulate
 from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.studies.capacity.goal import Goal
+from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.requests import GANG, NOWHERE, unmet_requests
-from fleetlab.studies.run import run, wait_ledger
 
 NEVER = 1e15  # seconds that stand for a wait without end
 FAR = NEVER / 1e6  # a statistic above it includes some of those
@@ -46,7 +46,7 @@ def measured_jobs(jobs: pl.DataFrame, cluster: Cluster, pool: str | None) -> pl.
     return jobs.select(ok=(pl.col("gpu_milli") > 0) & ((gpu_types.list.len() == 0) | named))["ok"]
 
 
-def guess(workload: Workload, cluster: Cluster, pool: str | None, goal: Goal) -> int:
+def guess(workload: Workload, cluster: Cluster, pool: str | None, goal: ServiceGoal) -> int:
     """Return a first guess: square-root staffing for the offered load of each GPU type at a busy hour.
 
     It is the modified offered load (Jennings et al. 1996) of the arrivals of the log, as if every job had the average
@@ -63,7 +63,7 @@ def guess(workload: Workload, cluster: Cluster, pool: str | None, goal: Goal) ->
     return max(1, math.ceil(int(mask.sum()) * most)) if most else int(mask.sum())
 
 
-def _servers(jobs: pl.DataFrame, goal: Goal) -> float:
+def _servers(jobs: pl.DataFrame, goal: ServiceGoal) -> float:
     """Return the GPUs with which few jobs wait at a busy hour, by the quantile of the goal."""
     q = QUANTILE if goal.quantile is None else goal.quantile
     submit, runtime = jobs["submit"].to_numpy(), jobs["runtime"].to_numpy()
@@ -87,8 +87,8 @@ def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:
 
 def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[str, Any]:
     """Simulate one size: the statistic with its interval, jobs that never run, and the best that more nodes can do."""
-    goal, cluster, jobs = Goal.read(slo), scenario.cluster, scenario.workload.frame
-    result = run(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
+    goal, cluster, jobs = ServiceGoal.read(slo), scenario.cluster, scenario.workload.frame
+    result = simulate(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
     measured = measured_jobs(jobs, cluster, pool)
     ran = result.jobs.filter(measured.gather(result.jobs["job"]))
     ended = pl.col("status") == "done"
@@ -101,7 +101,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     submit = np.concatenate([part["submit"].to_numpy() for part in (done, left, gangs, nowhere)])
     blocks = Blocks.cut(submit, seed=scenario.seed)
     statistic, least = (goal.interval(x, blocks) if len(x) else (math.nan,) * 3 for x in (values, best))
-    reasons = wait_ledger(result).drop("job").sum()
+    reasons = result.ledger.drop("job").sum()
     return {
         "statistic": np.array(statistic), "best": np.array(least), "jobs": np.array(len(values)),
         "never": np.array(never), "nowhere": np.array(nowhere.height),
@@ -111,7 +111,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     }  # fmt: skip
 
 
-def at_best(jobs: pl.DataFrame, goal: Goal) -> Floats:
+def at_best(jobs: pl.DataFrame, goal: ServiceGoal) -> Floats:
     """Return the metric of each job if it does not wait: no number of nodes does better."""
     runtime = jobs["runtime"].to_numpy()
     return {"wait": np.zeros(len(runtime)), "JCT": runtime}.get(goal.metric, np.ones(len(runtime)))

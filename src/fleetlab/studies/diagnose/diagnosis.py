@@ -13,7 +13,7 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, Words, WorkloadError
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.sim import SimResult
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Blocks
 from fleetlab.studies._blocks import estimate as as_estimate
 from fleetlab.studies.diagnose import figures, ledger
@@ -23,7 +23,6 @@ from fleetlab.studies.diagnose.findings import findings
 from fleetlab.studies.diagnose.open_problems import cpu_by_pool, open_problems
 from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
 from fleetlab.studies.requests import unmet_requests
-from fleetlab.studies.run import run
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,7 +64,7 @@ def diagnose(
     cluster
         The nodes, in place of those of the trace.
     changes
-        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragments (each pool one node), gangs
+        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each pool one node), gangs
         (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes (10 %
         more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
     workers
@@ -83,7 +82,7 @@ def diagnose(
     chosen = chosen_changes(changes, scenario)
     skipped = {c.title: why for c in chosen if (why := c.skip(scenario))}
     progress("baseline", 0, 0.0)
-    result = run(scenario)
+    result = simulate(scenario)
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
     progress("baseline", 1, 1.0)
@@ -155,7 +154,7 @@ def _notes(
     names, cluster = {o.change.name for o in outcomes}, result.cluster
     notes = ["changes are simulated one at a time: their effects overlap and do not add up"]
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
-    if "fragments" in names and max(gpus) > LARGEST:
+    if "fragmentation" in names and max(gpus) > LARGEST:
         notes.append(f"no fragmentation: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
         notes.append("no gang scheduling: a job waits until its last instance starts")

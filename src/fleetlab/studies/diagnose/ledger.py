@@ -9,7 +9,6 @@ from fleetlab.core import Workload
 from fleetlab.core.catalog import REASONS
 from fleetlab.sim import SimResult
 from fleetlab.studies._blocks import Blocks, Floats, Ints
-from fleetlab.studies.run import wait_ledger
 
 HOUR = 3600
 WORST = 10  # hours in the table of the worst
@@ -35,7 +34,7 @@ def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
         pools(jobs), requests(), gang.alias("gang size"), hour_of(jobs["submit"], workload), "gpu_types",
     )  # fmt: skip
-    return table.join(wait_ledger(result), on="job", how="left", maintain_order="left")
+    return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
 
 def pools(jobs: pl.DataFrame) -> pl.Series:

@@ -33,7 +33,7 @@ _IN_TOTAL = (pl.col("cpu_milli") * _MANY).sum() / (pl.col("gpu_milli").cast(pl.I
 _THERE = pl.col("cpu_milli").sum() / (WHOLE * pl.col("gpus").cast(pl.Int64).sum())
 
 
-class Problem(NamedTuple):
+class ProblemMeasure(NamedTuple):
     """One measure of a problem: its value and interval, what the paper says, and whether the problem occurs here."""
 
     problem: str
@@ -53,18 +53,18 @@ def open_problems(result: SimResult, waits: pl.DataFrame, usage: pl.LazyFrame | 
         *_utilization(waits, usage, blocks), *_short(waits, blocks), *_large(waits, blocks),
         *_uneven(result, allocations, blocks), *_cpu(result, allocations),
     ]  # fmt: skip
-    frame = pl.DataFrame(rows, schema=list(Problem._fields), orient="row", infer_schema_length=None)
+    frame = pl.DataFrame(rows, schema=list(ProblemMeasure._fields), orient="row", infer_schema_length=None)
     return frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).with_columns(
         pl.col("value", "low", "high").fill_nan(None)
     )
 
 
-def _percent(problem: str, measure: str, values: tuple[float, float, float], paper: str, here: str) -> Problem:
+def _percent(problem: str, measure: str, values: tuple[float, float, float], paper: str, here: str) -> ProblemMeasure:
     value, low, high = (100 * x for x in values)
-    return Problem(problem, measure, value, low, high, "%", paper, here)
+    return ProblemMeasure(problem, measure, value, low, high, "%", paper, here)
 
 
-def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> list[Problem]:
+def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> list[ProblemMeasure]:
     """Return GPU time used relative to requests, and requests relative to whole GPUs."""
     seconds = waits["instances"].cast(pl.Float64) * waits["runtime"]
     request = waits["gpu_milli"].cast(pl.Int64)
@@ -74,7 +74,7 @@ def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks
     sharing = _percent(UTILIZATION, "GPU time saved by fractional requests", saved, "50 % of GPUs saved", UNKNOWN)
     measure = "GPU time used, of that requested"
     if usage is None or "gpu_milli" not in usage.collect_schema().names():
-        return [Problem(UTILIZATION, measure, None, None, None, "%", "", UNKNOWN), sharing]
+        return [ProblemMeasure(UTILIZATION, measure, None, None, None, "%", "", UNKNOWN), sharing]
     mean = usage.group_by("job").agg(used=pl.col("gpu_milli").cast(pl.Float64).mean()).collect()
     used = waits.select("job").join(mean, on="job", how="left", maintain_order="left")["used"]
     # Only jobs with sensor data count, on both sides.
@@ -84,7 +84,7 @@ def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks
     return [_percent(UTILIZATION, measure, values, paper, YES if values[0] < 0.5 else NO), sharing]
 
 
-def _short(waits: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+def _short(waits: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
     """Return the share of jobs that wait for more than half of their JCT: short ones, and long ones."""
     runtime = waits["runtime"].to_numpy()
     short = runtime <= np.median(runtime) if len(runtime) else np.zeros(0, dtype=bool)
@@ -98,18 +98,18 @@ def _short(waits: pl.DataFrame, blocks: Blocks) -> list[Problem]:
     ]
 
 
-def _large(waits: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+def _large(waits: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
     """Return the P90 wait of jobs whose instances request several GPUs, and of those that request one or less."""
     milli, wait = waits["gpu_milli"].to_numpy(), waits["wait"].to_numpy()
     several, others = milli > WHOLE, (milli > 0) & (milli <= WHOLE)
     measure = "P90 wait, several GPUs per instance"
     if not several.any() or not others.any():
-        return [Problem(LARGE, measure, None, None, None, "s", "5,400 s", UNKNOWN)]
+        return [ProblemMeasure(LARGE, measure, None, None, None, "s", "5,400 s", UNKNOWN)]
     values = [Blocks(blocks.of[of], blocks.draws).quantile(wait[of], 0.9) for of in (several, others)]
     here = YES if values[0][0] > values[1][0] else NO
     return [
-        Problem(LARGE, measure, *values[0], "s", "5,400 s", here),
-        Problem(LARGE, "P90 wait, one GPU or a fraction", *values[1], "s", "26 to 215 s", here),
+        ProblemMeasure(LARGE, measure, *values[0], "s", "5,400 s", here),
+        ProblemMeasure(LARGE, "P90 wait, one GPU or a fraction", *values[1], "s", "26 to 215 s", here),
     ]
 
 
@@ -128,14 +128,14 @@ def _allocations(result: SimResult) -> pl.DataFrame:
     return joined.drop_nulls("start").collect()
 
 
-def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> list[Problem]:
+def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
     """Return the GPU allocation while jobs arrive of the fullest and of the emptiest pool."""
     nodes = result.cluster.frame.with_row_index("at")
     gpus = dict(
         nodes.filter(pl.col("gpus") > 0).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows()
     )
     if len(gpus) < 2:
-        return [Problem(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
+        return [ProblemMeasure(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
     edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
     typed = allocations.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
     sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
@@ -163,19 +163,19 @@ def _between(allocations: pl.DataFrame, edges: Floats) -> Floats:
     return np.diff(until)
 
 
-def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[Problem]:
+def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[ProblemMeasure]:
     """Return vCPUs per GPU of requests and of nodes, and GPUs that are free on nodes without free CPU."""
     requests = result.world.frame.filter(pl.col("gpu_milli") > 0)
     nodes = result.cluster.frame.filter(pl.col("gpus") > 0)
     if requests.is_empty() or nodes.is_empty():
-        return [Problem(CPU, "vCPU per GPU, requested", None, None, None, "", "21.4", UNKNOWN)]
+        return [ProblemMeasure(CPU, "vCPU per GPU, requested", None, None, None, "", "21.4", UNKNOWN)]
     pool = cpu_by_pool(result)
     short = pool.filter(pl.col("requested") > pl.col("nodes have"))["pool"].to_list()
     here = YES if short else NO
     requested, there = float(requests.select(_REQUESTED).item()), float(nodes.select(_THERE).item())
     where = f": more than nodes have in {', '.join(short)}" if short else ""
     return [
-        Problem(
+        ProblemMeasure(
             CPU,
             f"vCPU per GPU, requested{where}",
             requested,
@@ -185,7 +185,7 @@ def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[Problem]:
             "21.4; of 8-GPU nodes 22.8",
             here,
         ),
-        Problem(CPU, "vCPU per GPU, of nodes", there, there, there, "", "23.2; of 8-GPU nodes 12.0", here),
+        ProblemMeasure(CPU, "vCPU per GPU, of nodes", there, there, there, "", "23.2; of 8-GPU nodes 12.0", here),
         _stranded(result, allocations, requests),
     ]
 
@@ -203,7 +203,7 @@ def cpu_by_pool(result: SimResult) -> pl.DataFrame:
     return table.select("pool", "gpus", "jobs", "requested", pl.col("total").alias("requested in total"), "nodes have")
 
 
-def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFrame) -> Problem:
+def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFrame) -> ProblemMeasure:
     """Return the free GPUs on nodes with less free CPU than the median GPU instance requests, while jobs arrive."""
     usual = float(np.quantile(np.repeat(requests["cpu_milli"].to_numpy(), requests["instances"].to_numpy()), 0.5))
     nodes = result.cluster.frame

@@ -11,11 +11,10 @@ import polars as pl
 
 from fleetlab.core import Scenario
 from fleetlab.core.progress import Progress
-from fleetlab.sim import SimResult
+from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._blocks import Floats
 from fleetlab.studies.diagnose.changes import WhatIf, what_if
 from fleetlab.studies.diagnose.ledger import completed, shortages
-from fleetlab.studies.run import run, wait_ledger
 from fleetlab.studies.workers import Call, process_count, run_calls
 
 SLOW = ("gangs", "backfill")  # they take several times as long as the others
@@ -60,7 +59,7 @@ def _only_what_ran(result: SimResult, scenario: Scenario) -> Scenario:
 def measure(scenario: Scenario, change: str) -> dict[str, Any]:
     """Simulate one change: the wait of each job, NaN where it does not complete, and what was scarce."""
     changed, jobs = what_if(change, scenario).apply(scenario), scenario.workload.frame
-    result = run(changed)
+    result = simulate(changed)
     done = completed(result)
     wait, rows = np.full(len(changed.workload), np.nan), np.arange(jobs.height)
     wait[done["job"].to_numpy()] = done["wait"].to_numpy()
@@ -68,6 +67,6 @@ def measure(scenario: Scenario, change: str) -> dict[str, Any]:
         instances = jobs["instances"].to_numpy()
         wait, rows = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1])), np.repeat(rows, instances)
     # By the requests of the baseline: a change may make them alike.
-    ledger = wait_ledger(result)
+    ledger = result.ledger
     scarce = shortages(ledger.drop("job"), jobs.select("gpu_types", "gpu_milli")[rows[ledger["job"].to_numpy()]])
     return {"wait": wait, "reasons": np.array(list(scarce)), "seconds": np.array(list(scarce.values()))}

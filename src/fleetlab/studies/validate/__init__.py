@@ -1,5 +1,5 @@
-"""Validation: the simulator beside theory, papers and real logs, one module a comparison."""
+"""Validation of the simulator against theory, papers and real logs, one module per comparison."""
 
-from fleetlab.studies.validate._report import Validation, validate
+from fleetlab.studies.validate.validation import Validation, validate
 
 __all__ = ["Validation", "validate"]

@@ -1,6 +1,6 @@
-"""Approximations beside the simulator, where they are known to be good, and where they are known to fail.
+"""Approximations compared with the simulator, where they are known to be good and where they are known to fail.
 
-Nothing here speaks for or against the simulator, but for a bound, which must hold.
+Only the bound counts for or against the simulator.
 """
 
 from __future__ import annotations
@@ -8,45 +8,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fleetlab.core.progress import Progress
 from fleetlab.queueing import solve
-from fleetlab.studies.validate._arrivals import CONSTANT, Kind, Law, load
-from fleetlab.studies.validate._line import Line, Progress
-from fleetlab.studies.validate.means import ELEPHANTS, POWERS, Case, Gangs
+from fleetlab.studies.validate.arrivals import CONSTANT, JobClass, RuntimeLaw, load
+from fleetlab.studies.validate.line import Line
+from fleetlab.studies.validate.means import ELEPHANTS, POWERS, ExactCase, GangMix
 from fleetlab.studies.validate.schedules import Simulator
 
 NEAR = 0.05  # of an approximation: as good as right
-TAIL = "two moments do not say how run times of a heavy tail are spread over GPUs"
-HYPER, LOGNORMAL = Law("hyperexponential", scv=10.0), Law("lognormal", scv=10.0)
+TAIL = "two moments do not determine waits with heavy-tailed runtimes"
+HYPER, LOGNORMAL = RuntimeLaw("hyperexponential", scv=10.0), RuntimeLaw("lognormal", scv=10.0)
 LENGTHS = {0.7: (25_000, 2_000), 0.9: (50_000, 8_000)}
 
 
 class System(NamedTuple):
-    """Poisson arrivals of jobs with these run times, on so many GPUs."""
+    """Poisson arrivals of jobs with these runtimes, on so many GPUs."""
 
-    law: Law
+    law: RuntimeLaw
     servers: int
     rho: float
     why: str
 
     def lines(self, simulate: Simulator, seed: int) -> list[Line]:
-        """The simulated mean wait beside each approximation of it."""
+        """Compare the simulated mean wait with each approximation of it."""
         rate = self.servers * self.rho
-        name = f"M/G/{self.servers}, {self.law.words}, ρ {self.rho}"
-        case = Case(name, {"mean wait": ()}, (Kind(law=self.law),), self.servers, rate, LENGTHS[self.rho])
-        (found,) = case.measured(simulate, seed)["mean wait"]
-        told = {"lam": rate, "mu": 1.0, "c": self.servers}
-        two = told | {"ca2": 1.0, "cs2": self.law.scv}
-        says = {model: solve(model, **two)["mean wait"] for model in ("Allen-Cunneen", "Whitt GI/G/m")}
+        name = f"M/G/{self.servers}, {self.law.spelling}, ρ {self.rho}"
+        case = ExactCase(name, {"mean wait": ()}, (JobClass(law=self.law),), self.servers, rate, LENGTHS[self.rho])
+        (mean,) = case.measured(simulate, seed)["mean wait"]
+        parameters = {"lam": rate, "mu": 1.0, "c": self.servers}
+        two = parameters | {"ca2": 1.0, "cs2": self.law.scv}
+        approximate = {model: solve(model, **two)["mean wait"] for model in ("Allen-Cunneen", "Whitt GI/G/m")}
         if not self.law.scv:
-            says["Cosmetatos M/D/c"] = solve("Cosmetatos M/D/c", **told)["mean wait"]
+            approximate["Cosmetatos M/D/c"] = solve("Cosmetatos M/D/c", **parameters)["mean wait"]
         return [
-            Line(name, f"mean wait by {model}", value, found, near=NEAR, why=self.why, counts=False)
-            for model, value in says.items()
+            Line(name, f"mean wait by {model}", value, mean, near=NEAR, why=self.why, counts=False)
+            for model, value in approximate.items()
         ]
 
 
 SYSTEMS = (
-    System(CONSTANT, 8, 0.7, "constant run times at a low load"),
+    System(CONSTANT, 8, 0.7, "constant runtimes at a low load"),
     System(HYPER, 8, 0.7, TAIL),
     System(LOGNORMAL, 8, 0.7, TAIL),
     System(HYPER, 8, 0.9, TAIL),
@@ -55,57 +56,61 @@ SYSTEMS = (
 
 
 def _kingman(simulate: Simulator, seed: int) -> list[Line]:
-    law = Law("hyperexponential", scv=4.0)
-    case = Case("GI/G/1, hyperexponential:1.0:4.0, ρ 0.7", {"mean wait": ()}, (Kind(law=law),), 1, 0.7, LENGTHS[0.7])
+    law = RuntimeLaw("hyperexponential", scv=4.0)
+    case = ExactCase(
+        "GI/G/1, hyperexponential:1.0:4.0, ρ 0.7", {"mean wait": ()}, (JobClass(law=law),), 1, 0.7, LENGTHS[0.7]
+    )
     bound = solve("Kingman", lam=0.7, mu=1.0, ca2=1.0, cs2=law.scv)["mean wait, at most"]
-    (found,) = case.measured(simulate, seed)["mean wait"]
-    return [Line(case.name, "mean wait, at most, by Kingman", bound, found, most=True)]
+    (mean,) = case.measured(simulate, seed)["mean wait"]
+    return [Line(case.name, "mean wait, at most, by Kingman", bound, mean, most=True)]
 
 
-def _gangs(mix: Gangs, share: float) -> Callable[[Simulator, int], list[Line]]:
-    """Gangs in a strict line, beside RESET and beside a model that knows no gangs."""
+def _gangs(mix: GangMix, share: float) -> Callable[[Simulator, int], list[Line]]:
+    """Compare gangs without backfill with RESET, and with a model without gangs."""
 
     def lines(simulate: Simulator, seed: int) -> list[Line]:
         rate = share * mix.limit()
-        rho = rate * load(mix.kinds) / mix.servers
+        rho = rate * load(mix.classes) / mix.servers
         count = 40_000 if share > 0.8 else 15_000
-        case = Case(f"gangs, {mix.name}, {share} of the limit", {"mean response": ()}, mix.kinds, mix.servers, rate,
+        case = ExactCase(f"gangs, {mix.name}, {share} of the limit", {"mean JCT": ()}, mix.classes, mix.servers, rate,
                     (count, count // 6), ({"backfill": "none"},), moves=True)  # fmt: skip
-        (found,) = case.measured(simulate, seed)["mean response"]
-        reset = solve("MSJ RESET", lam=rate, **mix.told)["mean response"]
+        (mean,) = case.measured(simulate, seed)["mean JCT"]
+        reset = solve("MSJ RESET", lam=rate, **mix.parameters)["mean response"]
         alone = solve("M/M/c", lam=rho * mix.servers, mu=1.0, c=mix.servers)["mean response"]
         return [
-            Line(case.name, "mean response by RESET", reset, found, near=NEAR, counts=False,
-                 why="right but for a constant: it shows at a low load"),
-            Line(case.name, "mean response by M/M/c", alone, found, near=NEAR, counts=False,
-                 why="GPUs that idle behind a gang that does not fit are not in it"),
+            Line(case.name, "mean JCT by RESET", reset, mean, near=NEAR, counts=False,
+                 why="correct up to a constant, which matters at a low load"),
+            Line(case.name, "mean JCT by M/M/c", alone, mean, near=NEAR, counts=False,
+                 why="it does not model GPUs that idle while a gang does not fit"),
         ]  # fmt: skip
 
     return lines
 
 
 def _filling(rho: float) -> Callable[[Simulator, int], list[Line]]:
-    """ServerFilling beside its limit."""
+    """Compare ServerFilling with its limit."""
 
     def lines(simulate: Simulator, seed: int) -> list[Line]:
-        rate = rho * POWERS.servers / load(POWERS.kinds)
-        case = Case(f"ServerFilling, {POWERS.name}, ρ {rho}", {"mean response": ()}, POWERS.kinds, POWERS.servers, rate,
-                    (6_000, 1_500), ({"order": "server_filling"},), moves=True)  # fmt: skip
-        (found,) = case.measured(simulate, seed)["mean response"]
-        about = solve("ServerFilling", lam=rate, **POWERS.told)["mean response"]
-        return [Line(case.name, "mean response by its limit", about, found, near=NEAR, counts=False,
-                     why="right but for a constant")]  # fmt: skip
+        rate = rho * POWERS.servers / load(POWERS.classes)
+        name, words = f"ServerFilling, {POWERS.name}, ρ {rho}", ({"order": "server_filling"},)
+        case = ExactCase(
+            name, {"mean JCT": ()}, POWERS.classes, POWERS.servers, rate, (6_000, 1_500), words, moves=True
+        )
+        (mean,) = case.measured(simulate, seed)["mean JCT"]
+        about = solve("ServerFilling", lam=rate, **POWERS.parameters)["mean response"]
+        return [Line(case.name, "mean JCT by its limit", about, mean, near=NEAR, counts=False,
+                     why="correct up to a constant")]  # fmt: skip
 
     return lines
 
 
 def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
-    """Every approximation beside the simulator."""
+    """Compare every approximation with the simulator."""
     work: list[Callable[[Simulator, int], list[Line]]] = [system.lines for system in SYSTEMS]
     work += [_kingman, *(_gangs(mix, share) for mix in (ELEPHANTS, POWERS) for share in (0.5, 0.9)), _filling(0.5)]
     work += [_filling(0.8)]
-    found = []
+    lines = []
     for k, part in enumerate(work):
-        found += part(simulate, seed)
+        lines += part(simulate, seed)
         progress("approximations", k + 1, (k + 1) / len(work))
-    return found
+    return lines

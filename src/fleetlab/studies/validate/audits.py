@@ -1,4 +1,4 @@
-"""Audits: the simulator's own schedule must be feasible; what logs recorded is looked at too."""
+"""Audits: the schedules of the simulator must be feasible; recorded schedules are audited too."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ import polars as pl
 
 from fleetlab._student import student
 from fleetlab.core import Provenance, Trace, Workload
+from fleetlab.core.progress import Progress
 from fleetlab.core.trace import PLACEMENTS
 from fleetlab.sim import SimResult, simulate
 from fleetlab.studies._spread import BLOCKS, USUAL, Mean
 from fleetlab.studies.audit import Audit, audit
 from fleetlab.studies.validate import openb, pai
-from fleetlab.studies.validate._line import Line, Progress, exactly
+from fleetlab.studies.validate.line import Line, exactly
 from fleetlab.traces import read, synthesize
 
 JOBS = 20_000
-PLACES = ("best_fit", "worst_fit", "fgd")
-DRAWN = "its starts follow waits drawn from published quantiles, not a schedule"
+PLACEMENTS_AUDITED = ("best_fit", "worst_fit", "fgd")
+SAMPLED = "its waits are sampled from published quantiles, not from a schedule"
 
 
 def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[Line], list[str]]:
-    """Violations of each schedule, and recorded waits beside simulated ones where a trace has both."""
+    """Count the violations of each schedule, and compare recorded with simulated waits where a trace has both."""
     made = synthesize("pai2020", jobs=JOBS, seed=seed)
     assert made.cluster is not None
     lines = []
-    for k, placement in enumerate(PLACES):
-        found = audit(as_trace(simulate(made.workload, made.cluster, placement=placement)), placement=placement)
-        lines += [_violations(f"simulated by {placement}", found), *_again(f"simulated by {placement}", found)]
-        progress("audits", k + 1, (k + 1) / (len(PLACES) + 3))
-    lines += _log("built-in", audit(made), DRAWN)
+    for k, placement in enumerate(PLACEMENTS_AUDITED):
+        result = audit(as_trace(simulate(made.workload, made.cluster, placement=placement)), placement=placement)
+        lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
+        progress("audits", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
+    lines += _log("built-in", audit(made), SAMPLED)
     if data is None:
         return lines, ["left out: audits of real logs: no folder of real traces was given (--data DIR)"]
     notes = []
     if (data / openb.FOLDER).is_dir():
         pods = read(data / openb.FOLDER / openb.PODS, "openb2023")
-        lines += _log("openb 2023", audit(pods), "what pods waited is the scheduler's latency")
+        lines += _log("openb 2023", audit(pods), "the waits of pods are the scheduler's latency")
     else:
         notes.append(f"left out: audit of openb 2023: not in {data.name}: {openb.FOLDER}")
     if (data / pai.FOLDER).is_dir():
         tail = read(data / pai.FOLDER / pai.TAIL, "pai2020")
         machines = read(data / pai.FOLDER / pai.SPEC, "pai2020").cluster
         lines += _log("PAI, tail of instances", audit(replace(tail, cluster=machines)), "")
-        notes.append("audit of PAI: the tail of the instance table has no requests: only nodes could be looked at")
+        notes.append("audit of PAI: the tail of the instance table has no requests: only nodes can be checked")
     else:
         notes.append(f"left out: audit of PAI: not in {data.name}: {pai.FOLDER}")
-    progress("audits", len(PLACES) + 3, 1.0)
+    progress("audits", len(PLACEMENTS_AUDITED) + 3, 1.0)
     return lines, notes
 
 
 def as_trace(result: SimResult) -> Trace:
-    """A simulated schedule, as if a log had recorded it."""
+    """Return a simulated schedule as a trace, as if a log had recorded it."""
     times = result.jobs.select("job", "start", "end")
     frame = result.world.frame.drop("start", "end").join(times, on="job", how="left", maintain_order="left")
     placed = result.placements.join(times, on="job", maintain_order="left")
@@ -65,22 +66,22 @@ def as_trace(result: SimResult) -> Trace:
                  placements=rows.cast(PLACEMENTS).lazy())  # type: ignore[arg-type]  # fmt: skip
 
 
-def _violations(name: str, found: Audit) -> Line:
-    return exactly(name, "violations", 0, found.violations.height)
+def _violations(name: str, result: Audit) -> Line:
+    return exactly(name, "violations", 0, result.violations.height)
 
 
-def _again(name: str, found: Audit) -> list[Line]:
-    """A schedule that is replayed by the same rules comes out again."""
-    rows = found.waits.filter(pl.col("class") == "all").iter_rows(named=True)
-    return [exactly(name, "mean wait when replayed, s", row["recorded"], row["simulated"]) for row in rows]
+def _again(name: str, result: Audit) -> list[Line]:
+    """Compare a schedule with its simulation under the same policy: they are equal."""
+    rows = result.waits.filter(pl.col("class") == "all").iter_rows(named=True)
+    return [exactly(name, "mean wait when simulated again, s", row["recorded"], row["simulated"]) for row in rows]
 
 
-def _log(name: str, found: Audit, why: str) -> list[Line]:
-    """What a log recorded: shown, since it speaks of the log."""
-    count = replace(exactly(name, "violations", 0, found.violations.height, why), counts=False)
+def _log(name: str, result: Audit, why: str) -> list[Line]:
+    """Return lines about a log, which do not count for or against the simulator."""
+    count = replace(exactly(name, "violations", 0, result.violations.height, why), counts=False)
     waits = []
-    for row in found.waits.iter_rows(named=True):
-        # As sure as the difference is: both waits are of the same jobs.
+    for row in result.waits.iter_rows(named=True):
+        # The interval is that of the difference: both waits are of the same jobs.
         error = (row["difference high"] - row["difference"]) / student(BLOCKS - 1, USUAL)
         mean = Mean(row["simulated"], error, BLOCKS - 1)
         waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded"], mean, why=why, counts=False))

@@ -1,8 +1,8 @@
-"""DLRM (Alibaba 2025): instances of recommendation services, by role and hour, and what they waited to be placed.
+"""DLRM (Alibaba 2025): instances of recommendation services, by role and hour, and their placement delays.
 
-It can show that the replay holds as many instances as the log, hour by hour, if nobody waits; and which delays of the
-log cannot come from a lack of room on an assumed cluster that just holds its peak. It cannot show waiting for nodes:
-none are published.
+It can show that the simulation has as many instances as the log, hour by hour, and which delays of the log are not due
+to a lack of capacity on an assumed cluster of the size of its peak. It cannot show waiting for nodes, as none are
+published.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside
-from fleetlab.studies.validate._busy import running
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.busy_nodes import running
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import read
 
 FOLDER = "alibaba-dlrm-v2025"
@@ -26,16 +26,16 @@ SPARE = 1.1  # of the peak, in nodes: rules about instances of one runtime on a 
 DRAWS = 400
 CAN = (
     "DLRM 2025: no nodes are published; the replay is on an assumed cluster of 110 % of the peak. It shows "
-    "concurrency, and which delays are no lack of room; it cannot show waiting for nodes"
+    "concurrency, and which delays are not due to capacity; it cannot show waiting for nodes"
 )
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Instances at each hour by role, and mean delays by role and by placement rule."""
+    """Compare instances per hour by role, and mean delays by role and by placement rule."""
     log = read(data / FOLDER / FILE, "dlrm2025").workload.frame
     horizon = float(pl.concat([log["start"], log["end"]]).max())  # type: ignore[arg-type]
     jobs = _alive(log, horizon)
-    result = simulate(Workload.of(_asked(jobs), source="dlrm2025"), _cluster(jobs))
+    result = simulate(Workload.of(_requests(jobs), source="dlrm2025"), _cluster(jobs))
     played = result.jobs.select("job", "wait", simulated="start", until="end")
     both = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="job")
     hours = np.arange(HOUR, horizon, HOUR)
@@ -57,7 +57,7 @@ def _alive(log: pl.DataFrame, horizon: float) -> pl.DataFrame:
     return frame.with_columns(life=end - begin, begin=begin, stop=end).sort("submit", maintain_order=True)
 
 
-def _asked(jobs: pl.DataFrame) -> pl.DataFrame:
+def _requests(jobs: pl.DataFrame) -> pl.DataFrame:
     asks = ("cpu_milli", "memory_mib", "gpu_milli", "rdma_milli", "disk_mib", "app", "max_per_node")
     return jobs.select("submit", *asks, runtime="life")
 
@@ -99,20 +99,20 @@ def _concurrency(role: str, both: pl.DataFrame, hours: Floats) -> list[Line]:
 
 
 def _delay(name: str, part: pl.DataFrame, seed: int) -> list[Line]:
-    """Simulated delays beside those of the log, of the same instances; ten of them carry half of all delay."""
+    """Compare simulated delays with those of the log, of the same instances; ten instances have half of all delay."""
     both = (part["start"] - part["submit"]).to_numpy(), part["wait"].to_numpy()
     long = tuple((delay > MINUTE).astype(np.float64) for delay in both)
-    why = "the assumed cluster has room at once: what is left is the scheduler's, or nodes that were not there"
+    why = "the assumed cluster has free capacity: delays are the scheduler's latency, or missing nodes"
     lines = []
     for metric, (recorded, simulated) in (("mean delay, s", both), ("share that waits over a minute", long)):
         apart = _by_service(part, simulated - recorded, seed)
-        found = Mean(float(simulated.mean()), apart.error, apart.freedom)
-        lines.append(Line(f"DLRM 2025, {name}", metric, float(recorded.mean()), found, why=why, counts=False))
+        mean = Mean(float(simulated.mean()), apart.error, apart.freedom)
+        lines.append(Line(f"DLRM 2025, {name}", metric, float(recorded.mean()), mean, why=why, counts=False))
     return lines
 
 
 def _by_service(part: pl.DataFrame, delay: Floats, seed: int) -> Mean:
-    """A mean, its error by drawing services with replacement: instances of one hang together."""
+    """Return a mean, its error by a bootstrap over services, within which instances are correlated."""
     sums = (
         part.select("app")
         .with_columns(delay=pl.Series(delay))

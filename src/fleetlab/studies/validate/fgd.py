@@ -1,4 +1,4 @@
-"""FGD's table (Weng et al., ATC'23): GPUs that cannot be given away when all demand has arrived, by policy.
+"""FGD's table (Weng et al., ATC 2023): unallocated GPUs when all demand has arrived, by placement.
 
 The authors' own results have ten seeds a policy, so both sides of a line are uncertain: what is compared is the
 difference of the two means.
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
+from fleetlab.core.progress import Progress
 from fleetlab.sim import pack
 from fleetlab.studies._spread import Mean, over_runs
-from fleetlab.studies.validate._line import Line, Progress
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import read
 
 PODS, RESULTS = "alibaba-openb-v2023", "fgd-expected-results"
@@ -28,9 +29,9 @@ NEAR = 0.05  # of the GPUs that are left
 
 
 def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
-    """Unallocated GPUs at 100 % arrived demand, beside the authors' own."""
+    """Compare unallocated GPUs at 100 % arrived demand with the results of the authors."""
     theirs = _published(data / RESULTS / "allo.csv")
-    found = []
+    lines = []
     for k, (name, places) in enumerate(LISTS.items()):
         trace = read(data / PODS / f"openb_pod_list_{name}.csv", "openb2023")
         assert trace.cluster is not None
@@ -39,20 +40,20 @@ def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
         left = packed.curves.filter(pl.col("arrived") == 100).with_columns(left=100 - pl.col("allocated"))
         for placement in places:
             ours = left.filter(pl.col("placement") == placement)["left"].to_list()
-            found.append(_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
+            lines.append(_line(name, placement, theirs[f"openb_pod_list_{name}", placement], ours))
         progress("FGD's table", k + 1, (k + 1) / len(LISTS))
-    return found
+    return lines
 
 
 def _line(pods: str, placement: str, theirs: list[float], ours: list[float]) -> Line:
     there, here = over_runs(theirs), over_runs(ours)
-    # Of a difference of two means both errors count; the smaller number of seeds is the careful one.
+    # The error of a difference of two means; the smaller number of seeds is the conservative choice.
     both = Mean(here.value, (there.error**2 + here.error**2) ** 0.5, min(there.freedom, here.freedom))
     return Line(f"FGD, {pods}, {placement}", "unallocated GPUs, %", there.value, both, near=NEAR)
 
 
 def _published(path: Path) -> dict[tuple[str, str], list[float]]:
-    """Unallocated GPUs at 100 % by pod list and policy, a value a seed."""
+    """Return unallocated GPUs at 100 % by pod list and policy, one value per seed."""
     frame = pl.read_csv(path).select("workload", "sc_policy", left=100 - pl.col("100"))
     parts = frame.partition_by("workload", "sc_policy", as_dict=True)
     return {(str(w), POLICIES[str(p)]): part["left"].to_list() for (w, p), part in parts.items()}

@@ -1,7 +1,7 @@
 """Helios (Hu et al., SC'21) on semantics: how much longer jobs take first come first served than shortest first.
 
 Published, for September on four clusters: 1.49 to 6.59 times, where the head of the line blocks (strict) and placement
-is consolidated. Where jobs may pass a head that does not fit, a public simulator found the ratio to fall to about 1.4.
+is consolidated. With greedy backfill, a public simulator has a ratio of about 1.4.
 The log itself is not at hand: jobs here have its published run times (median 206 s, mean 6,652 s) and GPUs (mean 3.7,
 median 1) on one virtual cluster. Its load is the one number that is fitted: such that jobs spend the published share
 of their completion time in the queue.
@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Workload
+from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_runs
-from fleetlab.studies.validate._arrivals import seed_of
-from fleetlab.studies.validate._line import Line, Progress
+from fleetlab.studies.validate.arrivals import seed_of
+from fleetlab.studies.validate.line import Line
 
 SEEDS = 10
 JOBS = 10_000
@@ -31,11 +32,11 @@ NEEDS = {1: 0.62, 2: 0.1, 4: 0.1, 8: 0.13, 16: 0.03, 32: 0.02}
 PUBLISHED = {"Uranus": (0.425, 1.49), "Earth": (0.693, 2.87), "Venus": (0.818, 3.07), "Saturn": (0.897, 6.59)}
 PASSING = 1.4
 LONGEST = 30 * 86_400.0
-WHY = "an invented virtual cluster with an even load: the log is not at hand"
+WHY = "a synthetic virtual cluster with constant load: the log is not available"
 
 
 def compare(*, seed: int, progress: Progress) -> list[Line]:
-    """FIFO by SJF, mean JCT, where the head blocks and where it does not."""
+    """Compare the ratio of mean JCT, FIFO over SJF, without backfill and with greedy backfill."""
     ratios: dict[str, list[float]] = {name: [] for name in PUBLISHED}
     passing = []
     for k in range(SEEDS):
@@ -43,13 +44,13 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
             ratios[name].append(ratio)
         passing.append(_passing(seed_of("helios", seed, k)))
         progress("Helios", k + 1, (k + 1) / SEEDS)
-    what = "FIFO by SJF, mean JCT"
+    what = "mean JCT, FIFO over SJF"
     lines = [
-        Line(f"Helios, head of line blocks, queueing as in {name}", what, PUBLISHED[name][1], over_runs(found),
+        Line(f"Helios, no backfill, queueing as in {name}", what, PUBLISHED[name][1], over_runs(values),
              near=0.25, why=WHY, counts=False)
-        for name, found in ratios.items()
+        for name, values in ratios.items()
     ]  # fmt: skip
-    return [*lines, Line("Helios, head may be passed", what, PASSING, over_runs(passing), near=0.25, why=WHY,
+    return [*lines, Line("Helios, greedy backfill", what, PASSING, over_runs(passing), near=0.25, why=WHY,
                          counts=False)]  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def _ratios(seed: list[int]) -> dict[str, float]:
     for load in LOADS:
         workload = _jobs(seed, load)
         fifo, sjf = (_completion(workload, order, "none") for order in ("fifo", "sjf"))
-        # More load can only queue more; chance in one run must not turn the curve round.
+        # Queueing grows with load; noise in one run must not make the curve fall.
         share.append(max(share[-1], 1 - float(workload.frame["runtime"].mean()) / fifo))  # type: ignore[arg-type]
         ratio.append(fifo / sjf)
     return {name: float(np.interp(queued, share, ratio)) for name, (queued, _) in PUBLISHED.items()}

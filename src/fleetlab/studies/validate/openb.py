@@ -1,7 +1,7 @@
-"""openb (Alibaba 2023): pods on a cluster that is all but idle. What they waited is not for GPUs: it is the scheduler.
+"""openb (Alibaba 2023): pods on a nearly idle cluster, whose delays are the latency of the scheduler.
 
-It can show how long a scheduler takes when there is room. It cannot show waiting: at the recorded times the pods never
-need more than a hundredth of the GPUs.
+It can show how long a scheduler takes when resources are free. It cannot show waiting: at the recorded times the pods
+never need more than 1 % of the GPUs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import polars as pl
 
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside, over_time
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import read
 
 FOLDER = "alibaba-openb-v2023"
 PODS = "openb_pod_list_default.csv"
-CAN = "openb 2023: a cluster that is all but idle. It shows the scheduler's own latency, not waiting for GPUs"
+CAN = "openb 2023: a nearly idle cluster. It shows the scheduler's own latency, not waiting for GPUs"
 DRAWS = 400  # of a bootstrap
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Delays as recorded, beside what the simulator says; what is left is fitted."""
+    """Compare recorded delays with simulated waits, and fit a distribution to the rest."""
     trace = read(data / FOLDER / PODS, "openb2023")
     assert trace.cluster is not None
     jobs = simulate(trace.workload, trace.cluster).jobs
@@ -36,30 +36,30 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     why = "the log's delays are the scheduler's latency: the simulator decides at once"
     lines = [
         Line("openb 2023, all pods", "mean delay, s", float(delay.mean()), beside(wait, delay), why=why, counts=False),
-        Line("openb 2023, all pods", "share that finds no room at once", 0.0, over_time((wait > 0).astype(np.float64))),
+        Line("openb 2023, all pods", "share of pods that wait", 0.0, over_time((wait > 0).astype(np.float64))),
     ]
-    # Fitted to every other pod, and held beside the rest.
+    # Fitted to every other pod, and compared with the rest.
     law = fitted((delay - wait)[::2])
-    return [*lines, *_beside(law, (delay - wait)[1::2], seed)], [CAN, law.said()]
+    return [*lines, *_quantiles(law, (delay - wait)[1::2], seed)], [CAN, law.sentence()]
 
 
-def _beside(law: Latency, latency: Floats, seed: int) -> list[Line]:
-    """Quantiles of the fitted law beside those of the log, with bootstrap intervals."""
+def _quantiles(law: Latency, latency: Floats, seed: int) -> list[Line]:
+    """Compare quantiles of the fitted distribution with those of the log, with bootstrap intervals."""
     rng = np.random.default_rng([seed, 23])
-    found = []
+    lines = []
     for share in (0.5, 0.75, 0.9, 0.99):
         drawn = [np.quantile(rng.choice(latency, len(latency)), share) for _ in range(DRAWS)]
         log = Mean(float(np.quantile(latency, share)), float(np.std(drawn, ddof=1)), DRAWS - 1)
-        found.append(
+        lines.append(
             Line("openb 2023, latency by the fitted law", f"P{100 * share:g}, s", law.quantile(share), log, near=0.15,
                  why="times are whole seconds, and two lognormals are not all of it", counts=False)
         )  # fmt: skip
-    return found
+    return lines
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Zero, or one of two lognormal laws: a decision at the next look, or at a later one."""
+    """Scheduler latency: zero, or one of two lognormal distributions (the next scheduling cycle, or a later one)."""
 
     zero: float  # the share that is zero
     share: tuple[float, float]  # of each law, of the others
@@ -79,8 +79,8 @@ class Latency:
             low, high = (at, high) if below < (share - self.zero) / (1 - self.zero) else (low, at)
         return math.exp(high)
 
-    def said(self) -> str:
-        """In words."""
+    def sentence(self) -> str:
+        """Return the distribution as a sentence."""
         parts = [
             f"{100 * (1 - self.zero) * p:.0f} % lognormal around {math.exp(m):.2g} s (σ {w:.2g})"
             for p, m, w in zip(self.share, self.middle, self.width, strict=True)

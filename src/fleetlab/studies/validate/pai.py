@@ -1,6 +1,6 @@
 """PAI (Alibaba 2020): the last instances of its log on their machines, and the laws of a sample of its jobs.
 
-The instances can show how many run at once and how they are spread over machines, beside a replay at the same times.
+The instances show how many run at once and on how many machines, compared with a simulation at the same times.
 They cannot show waiting: the table has neither requests nor submissions. The sample of 60,105 jobs shows the laws
 behind the built-in trace; its arrivals are starts, and its run times end at 48 hours.
 """
@@ -16,8 +16,8 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, beside, over_runs
-from fleetlab.studies.validate._busy import busy_nodes, held, running
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.busy_nodes import allocations, busy_nodes, running
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import read, synthesize
 
 FOLDER = "alibaba-pai-v2020"
@@ -35,7 +35,7 @@ CAN = (
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Instances and machines at each hour; quantiles of run times and the pattern of arrivals beside the built-in."""
+    """Compare instances and machines per hour, and runtimes and arrivals with those of the built-in trace."""
     tail = _tail(data / FOLDER)
     sample = pl.read_csv(data / FOLDER / SAMPLE)
     made = synthesize("pai2020", jobs=200_000, seed=seed)
@@ -46,7 +46,7 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
 
 
 def _tail(folder: Path) -> tuple[pl.DataFrame, Cluster]:
-    """Instances with a machine and both times, and the machines."""
+    """Return instances with a machine and both times, and the machines."""
     # The trace must outlive its placements, which lie on disk.
     trace, cluster = read(folder / TAIL, "pai2020"), read(folder / SPEC, "pai2020").cluster
     assert trace.placements is not None
@@ -57,7 +57,7 @@ def _tail(folder: Path) -> tuple[pl.DataFrame, Cluster]:
 
 
 def _instances(rows: pl.DataFrame, cluster: Cluster) -> list[Line]:
-    """Replayed at their own times on machines of the same type; a small share of a GPU is assumed of each."""
+    """Simulate them at their own times on machines of the same type; each requests a small fraction of a GPU."""
     some = pl.col("gpu_type").is_not_null()
     workload = Workload.of(
         rows.select(
@@ -69,9 +69,9 @@ def _instances(rows: pl.DataFrame, cluster: Cluster) -> list[Line]:
     )  # fmt: skip
     hours = np.arange(HOUR, float(rows["end"].quantile(0.99) or HOUR), HOUR)
     nodes, count, lines = busy_nodes(rows, hours), running(rows, hours), []
-    why = "where the log put an instance hangs on what else ran there, and on services that keep to their machines"
+    why = "placement in the log depends on what else ran there, and on services with fixed machines"
     for placement in ("worst_fit", "random", "best_fit"):
-        mine = held(simulate(workload, cluster, placement=placement))
+        mine = allocations(simulate(workload, cluster, placement=placement))
         case = f"PAI, tail of instances, {placement}"
         lines += [
             Line(case, "instances at a full hour", float(count.mean()), beside(running(mine, hours), count)),
@@ -94,8 +94,8 @@ def _run_times(sample: pl.DataFrame, made: Workload, seed: int) -> list[Line]:
         errors = [_error(x, share, rng) for x in (real, ours)]
         both = Mean(float(np.quantile(ours, share)), math.hypot(*errors), DRAWS - 1)
         lines.append(
-            Line("PAI, sample of jobs, run time", f"P{100 * share:g}, s", float(np.quantile(real, share)), both,
-                 near=0.15, why="made from figures of all jobs, not from this sample", counts=False)
+            Line("PAI, sample of jobs, runtime", f"P{100 * share:g}, s", float(np.quantile(real, share)), both,
+                 near=0.15, why="made from statistics of all jobs, not from this sample", counts=False)
         )  # fmt: skip
     return lines
 
@@ -106,9 +106,9 @@ def _error(values: Floats, share: float, rng: np.random.Generator) -> float:
 
 
 def _arrivals(sample: pl.DataFrame, made: Workload) -> list[Line]:
-    """Shares of the day: its peaks at midnight and before noon, and the quiet hours before dawn.
+    """Compare the shares of arrivals at the peaks (midnight, before noon) and in the quiet hours before dawn.
 
-    The hour at which the sample's clock begins is not told: it is the one number that is fitted.
+    The sample has no time of day: its offset is fitted.
     """
     gpu = made.frame.filter(pl.col("gpu_milli") > 0)
     ours = gpu["submit"].to_numpy() + (made.epoch or 0.0) + 8 * HOUR
@@ -126,13 +126,13 @@ def _arrivals(sample: pl.DataFrame, made: Workload) -> list[Line]:
 
 
 def _shift(real: Floats, ours: Floats) -> int:
-    """By how many hours the one is best moved so that its day looks like the other's."""
+    """Return the shift in hours with the highest correlation of the two daily patterns."""
     days = [np.bincount((x % DAY // HOUR).astype(np.int64), minlength=24) for x in (real, ours)]
     return int(np.argmax([np.corrcoef(np.roll(days[0], k), days[1])[0, 1] for k in range(24)]))
 
 
 def _daily(times: Floats, hours: tuple[int, ...]) -> Mean:
-    """The share of arrivals in some hours: a mean over days, so that bursts do not pass for certainty."""
+    """Return the share of arrivals in some hours, as a mean over days, because arrivals are bursty."""
     day = (times // DAY).astype(np.int64)
     inside = np.isin(times % DAY // HOUR, hours)
     days = np.unique(day)[1:-1]  # the first and the last are not whole

@@ -1,4 +1,4 @@
-"""Philly (Microsoft 2017): jobs replayed on their virtual clusters, beside the nodes that were active by minute.
+"""Philly (Microsoft 2017): jobs replayed on their virtual clusters, compared with the active nodes per minute.
 
 It can show whether the simulated cluster is busy when the real one was. It cannot show by how many nodes: the job list
 is a conversion with a part of the jobs (82,248 of 117,325), it does not say which nodes a job had, and 420 nodes were
@@ -15,8 +15,8 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import Floats, Mean, over_runs
-from fleetlab.studies.validate._busy import busy_nodes, held
-from fleetlab.studies.validate._line import Line
+from fleetlab.studies.validate.busy_nodes import allocations, busy_nodes
+from fleetlab.studies.validate.line import Line
 
 FOLDER = "philly"
 GPUS = 8  # of a node
@@ -24,12 +24,12 @@ DAY = 1440  # minutes
 WARM = 7 * 86_400.0  # seconds: jobs older than the list are missing: its first days are too empty
 CAN = (
     "Philly: the list has a part of the jobs and no nodes. It shows whether the simulated cluster is busy when the "
-    "real one was, not by how many nodes; how many are active hangs on how jobs are spread"
+    "real one was, not by how many nodes; the number of active nodes depends on placement"
 )
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
-    """Active nodes by minute, simulated and recorded: their level, and whether they rise and fall together."""
+    """Compare simulated and recorded active nodes per minute: their mean, and their correlation."""
     records, cluster, left = _read(data / FOLDER)
     log = pl.read_csv(data / FOLDER / "philly_node_sequence.csv", try_parse_dates=True).sort("time")
     zero = records["timestamp"].min()
@@ -39,16 +39,16 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     recorded = log["active"].cast(pl.Float64).to_numpy()[kept]
     lines = []
     for placement in ("best_fit", "spread"):
-        active = busy_nodes(held(simulate(workload, cluster, placement=placement)), seconds[kept])
+        active = busy_nodes(allocations(simulate(workload, cluster, placement=placement)), seconds[kept])
         lines += _lines(placement, recorded, active, seed)
-    return lines, [CAN, f"Philly: {left} jobs are left out, of virtual clusters whose size is not told, or damaged"]
+    return lines, [CAN, f"Philly: {left} jobs are left out: damaged rows, or virtual clusters of unknown size"]
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, Cluster, int]:
     sizes = pl.read_csv(folder / "philly_vc.csv")
     raw = pl.read_csv(folder / "philly_sia_82k.csv", try_parse_dates=True)
     records = raw.drop_nulls().filter(pl.col("cluster").is_in(sizes["vc"].to_list())).sort("timestamp")
-    # A virtual cluster is a pool of its own: as a GPU type that its jobs ask for.
+    # A virtual cluster is modeled as a GPU type that its jobs request.
     nodes = [
         {"node": f"{vc}-{k}", "pool": vc, "gpu_type": vc, "gpus": GPUS}
         for vc, count in sizes.iter_rows()
@@ -58,7 +58,7 @@ def _read(folder: Path) -> tuple[pl.DataFrame, Cluster, int]:
 
 
 def _jobs(records: pl.DataFrame) -> pl.DataFrame:
-    """More GPUs than a node has are a gang of whole nodes, or of one GPU each where that does not add up."""
+    """Return the jobs; more GPUs than a node has are a gang of whole nodes, or of single GPUs."""
     count = pl.col("num_gpus")
     whole = (count > GPUS) & (count % GPUS == 0)
     each = pl.when(whole).then(GPUS).when(count > GPUS).then(1).otherwise(count)
@@ -85,13 +85,13 @@ def _lines(placement: str, recorded: Floats, active: Floats, seed: int) -> list[
 
 
 def _weeks(days: Floats) -> Floats:
-    """Neighbouring days hang together: means of seven."""
+    """Return means of seven days, because consecutive days are autocorrelated."""
     whole = len(days) // 7 * 7
     return np.asarray(days[:whole].reshape(-1, 7).mean(axis=1))
 
 
 def _correlation(one: Floats, other: Floats, seed: int, draws: int = 1000, block: int = 7) -> Mean:
-    """Pearson's, its error by drawing weeks with replacement."""
+    """Return Pearson's correlation, its error by a block bootstrap over weeks."""
     rng = np.random.default_rng([seed, 17])
     starts = len(one) - block + 1
     drawn = []

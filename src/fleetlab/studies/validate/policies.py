@@ -1,7 +1,7 @@
-"""What "MLaaS in the Wild" (Weng et al., NSDI'22) found of policies on PAI, asked of the built-in trace.
+"""Results of "MLaaS in the Wild" (Weng et al., NSDI 2022) on policies, repeated on the built-in trace.
 
-The trace is made from the paper's statistics, not from its rows; so orders and sizes of effects can be compared, and
-what hangs on how well a group tells its run times cannot.
+The trace is made from the paper's statistics, not from its rows: signs and sizes of effects can be compared, but not
+what depends on how well users and groups predict runtimes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload
+from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import over_runs
-from fleetlab.studies.validate._line import Line, Progress
+from fleetlab.studies.validate.line import Line
 from fleetlab.traces import synthesize
 
 SEEDS = 4
@@ -26,13 +27,13 @@ HISTORY = {"user": [["user"], []], "group": [["user", "group"], ["user"], []]}
 # Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT by mean run time.
 DEMO = {"fifo": 1.572, "user": 1.246, "group": 1.205, "oracle": 1.189}
 DEMO_RUN = "PAI, 20,000 jobs on 6,500 GPUs"
-TELLS_LESS = "users and groups of the built-in trace tell less of their jobs' run times"
+PREDICTS_LESS = "users and groups of the built-in trace predict runtimes less well"
 
 Found = dict[str, float]
 
 
 def compare(*, seed: int, progress: Progress) -> list[Line]:
-    """Shortest first, sharing, and reserving-and-packing, each over seeds."""
+    """Compare SJF, sharing, and reserve-and-pack, each over seeds."""
     seeds = range(seed, seed + SEEDS)
     studies: list[Callable[[Trace, int], Found]] = [_demo, _tight, _reserving, _sharing]
     runs: list[Found] = []
@@ -44,13 +45,12 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
             done = k * len(studies) + j + 1
             progress("policies on PAI", done, done / (SEEDS * len(studies)))
     return [
-        Line(said.case, name, said.number, over_runs([run[name] for run in runs]), near=said.near, why=said.why,
-             counts=said.counts)
-        for name, said in SAID.items()
+        Line(p.case, name, p.number, over_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
+        for name, p in PUBLISHED.items()
     ]  # fmt: skip
 
 
-# -- shortest first ------------------------------------------------------------------------------------------------
+# -- shortest job first ------------------------------------------------------------------------------------------------
 
 
 def _pool(gpus: int) -> Cluster:
@@ -59,17 +59,17 @@ def _pool(gpus: int) -> Cluster:
     return Cluster.of(pl.DataFrame([node]), source="one pool")
 
 
-def _told(frame: pl.DataFrame, finest_first: list[list[str]]) -> pl.Series:
-    """The mean of those that the log saw end before a job came: of its own kind, or the next wider one."""
-    found = pl.Series([None] * frame.height, dtype=pl.Float64)
-    asks, ended = frame.with_row_index("row").sort("submit"), frame.sort("end")
+def _history_mean(frame: pl.DataFrame, finest_first: list[list[str]]) -> pl.Series:
+    """Return the mean runtime of jobs that ended before each submission: of the same group, or the next wider one."""
+    estimate = pl.Series([None] * frame.height, dtype=pl.Float64)
+    jobs, ended = frame.with_row_index("row").sort("submit"), frame.sort("end")
     for keys in finest_first:
         mean = pl.col("runtime").cum_sum() / pl.int_range(1, pl.len() + 1)
-        seen = ended.select("end", *keys, mean=mean.over(keys) if keys else mean)
-        asked = asks.select("row", "submit", *keys)
-        last = asked.join_asof(seen, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
-        found = found.fill_null(last.sort("row")["mean"])
-    return found.fill_null(0.0)
+        finished = ended.select("end", *keys, mean=mean.over(keys) if keys else mean)
+        arrivals = jobs.select("row", "submit", *keys)
+        last = arrivals.join_asof(finished, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
+        estimate = estimate.fill_null(last.sort("row")["mean"])
+    return estimate.fill_null(0.0)
 
 
 def _burst(frame: pl.DataFrame) -> Workload:
@@ -92,24 +92,24 @@ def _known(trace: Trace) -> pl.DataFrame:
 
 
 def _demo(trace: Trace, seed: int) -> Found:
-    """The run that the authors' simulator comes with."""
+    """Repeat the example of the authors' simulator."""
     frame = _known(trace)
-    frame = frame.with_columns(**{f"by {name}": _told(frame, keys) for name, keys in HISTORY.items()})
+    frame = frame.with_columns(**{f"by {name}": _history_mean(frame, keys) for name, keys in HISTORY.items()})
     frame = frame.sample(20_000, seed=seed).sort("submit")
     burst, mean = _burst(frame), float(frame["runtime"].mean())  # type: ignore[arg-type]
-    found = {"fifo": _completion(burst, 6500), "oracle": _completion(burst, 6500, order="sjf")}
-    found |= {name: _completion(burst, 6500, order="sjf", estimate=frame[f"by {name}"]) for name in HISTORY}
-    return {_by(name): found[name] / mean for name in DEMO}
+    mean_jct = {"fifo": _completion(burst, 6500), "oracle": _completion(burst, 6500, order="sjf")}
+    mean_jct |= {name: _completion(burst, 6500, order="sjf", estimate=frame[f"by {name}"]) for name in HISTORY}
+    return {_by(name): mean_jct[name] / mean for name in DEMO}
 
 
 def _by(name: str) -> str:
-    return "FIFO: completion by run time" if name == "fifo" else f"SJF by {name}: completion by run time"
+    return "mean JCT over mean runtime, FIFO" if name == "fifo" else f"mean JCT over mean runtime, SJF by {name}"
 
 
 def _tight(trace: Trace, seed: int) -> Found:
-    """Where capacity is short: how much sooner are jobs done if the shortest goes first?"""
+    """Return by how much SJF lowers the mean JCT where capacity is short."""
     burst = _burst(_known(trace).sample(70_000, seed=seed).sort("submit"))
-    return {"cut of completion by SJF": 1 - _completion(burst, 3000, order="sjf") / _completion(burst, 3000)}
+    return {"reduction of mean JCT by SJF": 1 - _completion(burst, 3000, order="sjf") / _completion(burst, 3000)}
 
 
 # -- reserving and packing -----------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def _reserving(trace: Trace, _seed: int) -> Found:
     balanced, kept = (_waits(workload, trace.cluster, placement) for placement in ("worst_fit", "reserve_and_pack"))
     return {
         "V100 jobs that start at once, balanced": balanced[2],
-        "cut of V100 waits": 1 - kept[1] / balanced[1],
-        "cut of all waits": 1 - kept[0] / balanced[0],
+        "reduction of V100 waits": 1 - kept[1] / balanced[1],
+        "reduction of all waits": 1 - kept[0] / balanced[0],
     }
 
 
@@ -145,7 +145,7 @@ def _waits(workload: Workload, cluster: Cluster, placement: str) -> tuple[float,
 
 
 def _sharing(trace: Trace, _seed: int) -> Found:
-    """GPUs in use with and without shares, on so many nodes that jobs, and not nodes, say how many."""
+    """Return the GPUs saved by fractional requests, on a cluster large enough for all jobs."""
     assert trace.cluster is not None
     workload = Workload.of(trace.workload.frame.head(30_000), source="a day and a half")
     copies = [trace.cluster.frame.with_columns(node=pl.col("node") + f"/{k}") for k in range(3)]
@@ -161,8 +161,8 @@ def _used(workload: Workload, cluster: Cluster, sharing: str) -> float:
     return float(later["used"].mean())  # type: ignore[arg-type]
 
 
-class Said(NamedTuple):
-    """What the paper, or the simulator that its authors released, says of a metric."""
+class Published(NamedTuple):
+    """What the paper, or the simulator of its authors, reports of a metric."""
 
     case: str
     number: float
@@ -172,18 +172,20 @@ class Said(NamedTuple):
 
 
 RESERVING = "PAI, reserving and packing"
-SAID: dict[str, Said] = {
-    _by("fifo"): Said(DEMO_RUN, DEMO["fifo"]),
-    _by("user"): Said(DEMO_RUN, DEMO["user"], 0.05, TELLS_LESS, counts=False),
-    _by("group"): Said(DEMO_RUN, DEMO["group"], 0.1, TELLS_LESS, counts=False),
-    _by("oracle"): Said(DEMO_RUN, DEMO["oracle"]),
-    "cut of completion by SJF": Said("PAI, 70,000 jobs on 3,000 GPUs", 0.78, 0.15),
-    "V100 jobs that start at once, balanced": Said(
-        RESERVING, 0.489, 0.1, "as near as twice the rate comes", counts=False
+PUBLISHED: dict[str, Published] = {
+    _by("fifo"): Published(DEMO_RUN, DEMO["fifo"]),
+    _by("user"): Published(DEMO_RUN, DEMO["user"], 0.05, PREDICTS_LESS, counts=False),
+    _by("group"): Published(DEMO_RUN, DEMO["group"], 0.1, PREDICTS_LESS, counts=False),
+    _by("oracle"): Published(DEMO_RUN, DEMO["oracle"]),
+    "reduction of mean JCT by SJF": Published("PAI, 70,000 jobs on 3,000 GPUs", 0.78, 0.15),
+    "V100 jobs that start at once, balanced": Published(
+        RESERVING, 0.489, 0.1, "at twice the arrival rate", counts=False
     ),
-    "cut of V100 waits": Said(RESERVING, 0.68),
-    "cut of all waits": Said(RESERVING, 0.45, 0.1, "here nearly all who wait need a V100", counts=False),
-    "GPUs saved by sharing": Said(
-        "PAI, sharing", 0.5, 0.1, "the built-in trace's shares allow 45 % at most", counts=False
+    "reduction of V100 waits": Published(RESERVING, 0.68),
+    "reduction of all waits": Published(
+        RESERVING, 0.45, 0.1, "here nearly all jobs that wait need a V100", counts=False
+    ),
+    "GPUs saved by sharing": Published(
+        "PAI, sharing", 0.5, 0.1, "the fractions of the built-in trace allow at most 45 %", counts=False
     ),
 }

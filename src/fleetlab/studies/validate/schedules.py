@@ -1,7 +1,7 @@
-"""Schedules, bit for bit: where a recursion says what must happen, equal means equal, ties included.
+"""Schedules compared bit for bit with recursions, ties included.
 
-Each recursion is written apart from the simulator, in plain Python, and knows nothing of it. Jobs come in bursts on
-whole seconds, many at one instant and with equal run times, so that a schedule that breaks ties another way shows.
+Each recursion is plain Python and independent of the simulator. Jobs arrive in bursts on whole seconds, many at one
+instant and with equal runtimes, so that another tie order shows.
 """
 
 from __future__ import annotations
@@ -15,48 +15,51 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster
+from fleetlab.core.progress import Progress
 from fleetlab.sim import SimResult
-from fleetlab.studies.validate._arrivals import Input, Kind, gpus, poisson, seed_of
-from fleetlab.studies.validate._line import Line, Progress, exactly
+from fleetlab.studies.validate.arrivals import JobClass, JobStream, gpus, poisson, seed_of
+from fleetlab.studies.validate.line import Line, exactly
 
 COUNT = 2000
-PRIORITIES = (Kind(0.4, priority=1), Kind(0.6, priority=0))
-PLACES = ("best_fit", "first_fit", "worst_fit")
-POWERS = tuple(Kind(chance, need) for chance, need in ((0.6, 1), (0.2, 2), (0.1, 4), (0.1, 8)))
+PRIORITIES = (JobClass(0.4, priority=1), JobClass(0.6, priority=0))
+PLACEMENTS_COMPARED = ("best_fit", "first_fit", "worst_fit")
+POWERS = tuple(JobClass(chance, need) for chance, need in ((0.6, 1), (0.2, 2), (0.1, 4), (0.1, 8)))
 
-Recursion = Callable[[Input, int], list[float]]
+Recursion = Callable[[JobStream, int], list[float]]
 Simulator = Callable[..., SimResult]
 
 
-def by_arrival(put: Input, servers: int) -> list[float]:
-    """Starts where whoever comes takes the server that is free first (Kiefer and Wolfowitz 1955)."""
+def by_arrival(stream: JobStream, servers: int) -> list[float]:
+    """Return starts where each arrival takes the server that is free first (Kiefer and Wolfowitz 1955)."""
     free, starts = [0.0] * servers, []
-    for submit, runtime in zip(put.submit.tolist(), put.runtime.tolist(), strict=True):
+    for submit, runtime in zip(stream.submit.tolist(), stream.runtime.tolist(), strict=True):
         starts.append(max(submit, free[0]))
         heapq.heapreplace(free, starts[-1] + runtime)
     return starts
 
 
-def in_line(put: Input, servers: int) -> list[float]:
-    """Starts where each needs several servers at once and nobody passes another."""
+def in_line(stream: JobStream, servers: int) -> list[float]:
+    """Return starts where each job needs several servers at once, in order of arrival, without backfill."""
     now, free, starts = 0.0, servers, []
     running: list[tuple[float, int]] = []
-    for submit, runtime, need in zip(put.submit.tolist(), put.runtime.tolist(), put.need.tolist(), strict=True):
+    for submit, runtime, need in zip(
+        stream.submit.tolist(), stream.runtime.tolist(), stream.need.tolist(), strict=True
+    ):
         now = max(now, submit)
         while free < need or (running and running[0][0] <= now):
-            end, held = heapq.heappop(running)
-            now, free = max(now, end), free + held
+            end, gpus_freed = heapq.heappop(running)
+            now, free = max(now, end), free + gpus_freed
         free -= need
         heapq.heappush(running, (now + runtime, need))
         starts.append(now)
     return starts
 
 
-def lowest_first(keys: Callable[[Input], Sequence[float]]) -> Recursion:
-    """Starts where a server that comes free takes the lowest key that waits, and of equals who came first."""
+def lowest_first(keys: Callable[[JobStream], Sequence[float]]) -> Recursion:
+    """Return starts where a free server takes the waiting job with the lowest key, ties by arrival."""
 
-    def recursion(put: Input, servers: int) -> list[float]:
-        key, submit, runtime = keys(put), put.submit.tolist(), put.runtime.tolist()
+    def recursion(stream: JobStream, servers: int) -> list[float]:
+        key, submit, runtime = keys(stream), stream.submit.tolist(), stream.runtime.tolist()
         free, starts, come, now = [0.0] * servers, [0.0] * len(submit), 0, 0.0
         waiting: list[tuple[float, int]] = []
         while come < len(submit) or waiting:
@@ -72,15 +75,15 @@ def lowest_first(keys: Callable[[Input], Sequence[float]]) -> Recursion:
     return recursion
 
 
-def chosen_anew(choose: Callable[[Input, dict[int, float], int], Sequence[int]]) -> Recursion:
-    """Ends where, whenever one comes or ends, it is chosen anew who runs; what was done stays done."""
+def with_preemption(choose: Callable[[JobStream, dict[int, float], int], Sequence[int]]) -> Recursion:
+    """Return ends where the running jobs are chosen again at every arrival and end; no work is lost."""
 
-    def recursion(put: Input, servers: int) -> list[float]:
-        submit, runtime = put.submit.tolist(), put.runtime.tolist()
+    def recursion(stream: JobStream, servers: int) -> list[float]:
+        submit, runtime = stream.submit.tolist(), stream.runtime.tolist()
         left: dict[int, float] = {}
         ends, now, come = [0.0] * len(submit), 0.0, 0
         while come < len(submit) or left:
-            served = choose(put, left, servers)
+            served = choose(stream, left, servers)
             then = min([now + left[t] for t in served] + submit[come : come + 1])
             for t in served:
                 left[t] -= then - now
@@ -96,122 +99,122 @@ def chosen_anew(choose: Callable[[Input, dict[int, float], int], Sequence[int]])
     return recursion
 
 
-def shortest_left(_put: Input, left: dict[int, float], servers: int) -> list[int]:
-    """SRPT: least left first."""
+def shortest_left(_put: JobStream, left: dict[int, float], servers: int) -> list[int]:
+    """SRPT: least remaining first."""
     return sorted(left, key=lambda t: (left[t], t))[:servers]
 
 
-def highest(put: Input, left: dict[int, float], servers: int) -> list[int]:
+def highest(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
     """Preemptive priorities."""
-    return sorted(left, key=lambda t: (-put.priority[t], t))[:servers]
+    return sorted(left, key=lambda t: (-stream.priority[t], t))[:servers]
 
 
-def filling(put: Input, left: dict[int, float], servers: int) -> list[int]:
-    """ServerFilling: of the shortest line that can fill all servers the largest first (Grosof et al. 2022)."""
-    return _filled(sorted(left), put, servers)
+def filling(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
+    """ServerFilling: of the earliest jobs that can fill all servers, the largest first (Grosof et al. 2022)."""
+    return _filled(sorted(left), stream, servers)
 
 
-def filling_shortest(put: Input, left: dict[int, float], servers: int) -> list[int]:
-    """ServerFilling-SRPT: the same with the line ordered by what is left, in server-seconds."""
-    return _filled(sorted(left, key=lambda t: (put.need[t] * left[t], t)), put, servers)
+def filling_shortest(stream: JobStream, left: dict[int, float], servers: int) -> list[int]:
+    """ServerFilling-SRPT: the same, by remaining server-seconds instead of arrival."""
+    return _filled(sorted(left, key=lambda t: (stream.need[t] * left[t], t)), stream, servers)
 
 
-def _filled(line: list[int], put: Input, servers: int) -> list[int]:
-    total = np.cumsum(put.need[line]) if line else np.zeros(0)
-    seen = line[: int(np.searchsorted(total, servers)) + 1]
+def _filled(line: list[int], stream: JobStream, servers: int) -> list[int]:
+    total = np.cumsum(stream.need[line]) if line else np.zeros(0)
+    candidates = line[: int(np.searchsorted(total, servers)) + 1]
     served, free = [], servers
-    for job in sorted(seen, key=lambda t: -put.need[t]):
-        if put.need[job] <= free:
+    for job in sorted(candidates, key=lambda t: -stream.need[t]):
+        if stream.need[job] <= free:
             served.append(job)
-            free -= int(put.need[job])
+            free -= int(stream.need[job])
     return served
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the simulator is told, and the recursion that says what must come out."""
+    """A scenario, and the recursion that gives its schedule."""
 
     name: str
     recursion: Recursion
     servers: int
-    rules: dict[str, Any] = field(default_factory=dict)
-    kinds: tuple[Kind, ...] = (Kind(),)
+    words: dict[str, Any] = field(default_factory=dict)
+    classes: tuple[JobClass, ...] = (JobClass(),)
     column: str = "start"
 
-    def input(self, seed: int) -> Input:
-        """Bursts on whole seconds, with a heavy tail of run times, some of them zero; about as much as fits."""
-        put = poisson(self.kinds, 1.0, COUNT, seed_of(self.name, seed))
+    def input(self, seed: int) -> JobStream:
+        """Return bursts on whole seconds, with heavy-tailed runtimes, some of them 0, at a load of about 1."""
+        stream = poisson(self.classes, 1.0, COUNT, seed_of(self.name, seed))
         rng = np.random.default_rng(seed_of(self.name, seed, 1))
         runtime = np.floor(rng.pareto(1.5, COUNT))
         burst = 2 * self.servers + 4
-        pause = np.ceil(burst * (runtime * put.need).mean() / self.servers)
-        return put._replace(gap=np.where(rng.random(COUNT) < 1 / burst, pause, 0.0), runtime=runtime)
+        pause = np.ceil(burst * (runtime * stream.need).mean() / self.servers)
+        return stream._replace(gap=np.where(rng.random(COUNT) < 1 / burst, pause, 0.0), runtime=runtime)
 
     def line(self, simulate: Simulator, seed: int) -> Line:
-        """How many jobs start (or end) just when the recursion says."""
-        put = self.input(seed)
-        jobs = simulate(put.workload(), gpus(self.servers), **self.rules).jobs
-        must = pl.Series(self.recursion(put, self.servers))
+        """Compare how many jobs start (or end) exactly when the recursion says."""
+        stream = self.input(seed)
+        jobs = simulate(stream.workload(), gpus(self.servers), **self.words).jobs
+        must = pl.Series(self.recursion(stream, self.servers))
         same = int((jobs[self.column] == must).sum())
         return exactly(self.name, f"jobs with that {self.column}", COUNT, same)
 
 
-def _everybody_fits() -> list[Schedule]:
+def _single_gpu() -> list[Schedule]:
     loops: dict[str, dict[str, Any]] = {
         "none": {"backfill": "none"}, "greedy": {}, "easy": {"backfill": "easy"}, "full loop": {"preemption": True},
     }  # fmt: skip
     return [
-        Schedule(f"fifo/{word}, {servers} GPUs", by_arrival, servers, rules)
-        for word, rules in loops.items()
+        Schedule(f"fifo/{name}, {servers} GPUs", by_arrival, servers, words)
+        for name, words in loops.items()
         for servers in (1, 8, 64)
     ]
 
 
 def _ranked() -> list[Schedule]:
-    def priority(put: Input) -> list[float]:
-        return [-float(p) for p in put.priority]
+    def priority(stream: JobStream) -> list[float]:
+        return [-float(p) for p in stream.priority]
 
-    def shortest(put: Input) -> list[float]:
-        return [float(s) for s in put.runtime]
+    def shortest(stream: JobStream) -> list[float]:
+        return [float(s) for s in stream.runtime]
 
-    found = []
+    cases = []
     for servers in (1, 8):
-        found += [
+        cases += [
             Schedule(f"priority, {servers} GPUs", lowest_first(priority), servers, {"order": "priority"}, PRIORITIES),
             Schedule(f"sjf, {servers} GPUs", lowest_first(shortest), servers, {"order": "sjf"}),
         ]
-    return found
+    return cases
 
 
-def _put_off() -> list[Schedule]:
-    found = []
+def _preemptive() -> list[Schedule]:
+    cases = []
     for servers in (1, 8):
-        found += [
-            Schedule(f"priority with preemption, {servers} GPUs", chosen_anew(highest), servers,
+        cases += [
+            Schedule(f"priority with preemption, {servers} GPUs", with_preemption(highest), servers,
                      {"order": "priority", "preemption": True}, PRIORITIES, "end"),
-            Schedule(f"srpt, {servers} GPUs", chosen_anew(shortest_left), servers, {"order": "srpt"}, column="end"),
+            Schedule(f"srpt, {servers} GPUs", with_preemption(shortest_left), servers, {"order": "srpt"}, column="end"),
         ]  # fmt: skip
-    return found
+    return cases
 
 
 def _gangs() -> list[Schedule]:
     return [
-        Schedule("gangs of 1, 2, 4 and 8 in a strict line, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
-        Schedule("server_filling, 8 GPUs", chosen_anew(filling), 8, {"order": "server_filling"}, POWERS, "end"),
-        Schedule("server_filling_srpt, 8 GPUs", chosen_anew(filling_shortest), 8, {"order": "server_filling_srpt"},
+        Schedule("gangs of 1, 2, 4 and 8 without backfill, 8 GPUs", in_line, 8, {"backfill": "none"}, POWERS),
+        Schedule("server_filling, 8 GPUs", with_preemption(filling), 8, {"order": "server_filling"}, POWERS, "end"),
+        Schedule("server_filling_srpt, 8 GPUs", with_preemption(filling_shortest), 8, {"order": "server_filling_srpt"},
                  POWERS, "end"),
     ]  # fmt: skip
 
 
 def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int = 8) -> Line:
-    """Nodes of one GPU, so that all that are free are equal: the first of them is taken."""
+    """Compare placements on nodes of one GPU: all free nodes are equal, and the first of them is used."""
     name = f"{placement}, nodes of one GPU: the first that is free"
-    put = Schedule(name, by_arrival, nodes).input(seed)
-    # Of no run time at all, a job would hold its node for the rest of an instant only.
-    put = put._replace(runtime=put.runtime + 1)
-    result = simulate(put.workload(), Cluster.uniform(nodes, 1), placement=placement)
+    stream = Schedule(name, by_arrival, nodes).input(seed)
+    # A runtime of 0 would occupy a node for a part of an instant only.
+    stream = stream._replace(runtime=stream.runtime + 1)
+    result = simulate(stream.workload(), Cluster.uniform(nodes, 1), placement=placement)
     free, running, must = list(range(nodes)), list[tuple[float, int]](), []
-    for start, runtime in zip(by_arrival(put, nodes), put.runtime.tolist(), strict=True):
+    for start, runtime in zip(by_arrival(stream, nodes), stream.runtime.tolist(), strict=True):
         while running and running[0][0] <= start:
             heapq.heappush(free, heapq.heappop(running)[1])
         must.append(heapq.heappop(free))
@@ -221,12 +224,12 @@ def _first_of_equals(placement: str, simulate: Simulator, seed: int, nodes: int 
 
 
 def compare(simulate: Simulator, *, seed: int, progress: Progress) -> list[Line]:
-    """Every schedule beside its recursion."""
-    cases = [*_everybody_fits(), *_ranked(), *_put_off(), *_gangs()]
-    found = []
+    """Compare every schedule with its recursion."""
+    cases = [*_single_gpu(), *_ranked(), *_preemptive(), *_gangs()]
+    lines = []
     for k, case in enumerate(cases):
-        found.append(case.line(simulate, seed))
-        progress("schedules", k + 1, (k + 1) / (len(cases) + len(PLACES)))
-    found += [_first_of_equals(placement, simulate, seed) for placement in PLACES]
-    progress("schedules", len(found), 1.0)
-    return found
+        lines.append(case.line(simulate, seed))
+        progress("schedules", k + 1, (k + 1) / (len(cases) + len(PLACEMENTS_COMPARED)))
+    lines += [_first_of_equals(placement, simulate, seed) for placement in PLACEMENTS_COMPARED]
+    progress("schedules", len(lines), 1.0)
+    return lines

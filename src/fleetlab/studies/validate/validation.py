@@ -1,15 +1,16 @@
-"""The verb: can this simulator be trusted? Theory, papers, real logs and audits, each line with a verdict."""
+"""Validate the simulator against theory, published results, real logs and audits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.sim import simulate
 from fleetlab.studies._spread import rarely_more
 from fleetlab.studies.validate import (
@@ -25,21 +26,20 @@ from fleetlab.studies.validate import (
     policies,
     schedules,
 )
-from fleetlab.studies.validate._line import TOGETHER, VERDICTS, Line, Progress, agree, each_of, table
+from fleetlab.studies.validate.line import JOINT, VERDICTS, Line, agree, each_of, table
 
 PARTS = ("schedules", "means", "approximations", "published", "real", "audit")
 HOW = (
-    "a line agrees where what is expected lies in its 95 % interval, or is as near as the guide says; «by chance» is "
-    f"outside that, but inside the interval in which all lines of its part lie together with {100 * TOGETHER:g} % "
-    "(Bonferroni)"
+    "a line agrees if the expected value is in its 95 % interval, or as near as the guide says; `within chance` is "
+    f"outside, but inside the joint {100 * JOINT:g} % interval of all lines of its part (Bonferroni)"
 )
 
-Found = tuple[list[Line], list[str]]
+LinesAndNotes = tuple[list[Line], list[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Validation(Result):
-    """Lines by part, each with its interval and its verdict, and what they can and cannot show."""
+    """Lines by part, each with its interval and verdict."""
 
     parts: Mapping[str, Sequence[Line]]
     provenance: Provenance
@@ -47,25 +47,29 @@ class Validation(Result):
 
     @property
     def passed(self) -> bool:
-        """Nothing that counts speaks against the simulator."""
+        """Whether all counted lines agree."""
         return all(agree(lines) for lines in self.parts.values())
 
-    def __repr__(self) -> str:
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """How many parts pass, and which fail."""
         lines = sum(len(part) for part in self.parts.values())
-        return f"<Validation {lines} lines, {'passed' if self.passed else 'failed'}>"
+        failed = [name for name, part in self.parts.items() if not agree(part)]
+        of = f"of {len(self.parts)} parts with {lines:,} lines"
+        return (f"The validation fails: {', '.join(failed)}, {of}." if failed else f"The validation passes, {of}.",)
 
     def summary(self) -> list[Estimate]:
-        """How many lines there are, and how many of them say what."""
+        """Return the number of lines by verdict."""
         verdicts = self.tables()["verdicts"]
         fails = verdicts.filter(pl.col("verdict") == "fails").height
-        said = [Estimate.exact(f"lines, {word}", int(verdicts[word].sum())) for word in VERDICTS]
+        counts = [Estimate.exact(f"lines, {word}", int(verdicts[word].sum())) for word in VERDICTS]
         return [
-            Estimate.exact("parts that fail", fails), Estimate.exact("lines", int(verdicts["lines"].sum())), *said
+            Estimate.exact("failed parts", fails), Estimate.exact("lines", int(verdicts["lines"].sum())), *counts
         ]  # fmt: skip
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The verdict of each part, then all its lines."""
-        numbers = dict.fromkeys(("lines", "that count", "chance allows to miss", *VERDICTS), pl.Int64())
+        """Return the verdict of each part, then all its lines."""
+        numbers = dict.fromkeys(("lines", "counted", "allowed misses", *VERDICTS), pl.Int64())
         schema = {"part": pl.String()} | numbers | {"verdict": pl.String()}
         rows = [_verdict(name, lines) for name, lines in self.parts.items()]
         verdicts = pl.DataFrame(rows, schema=schema, orient="row")
@@ -74,11 +78,11 @@ class Validation(Result):
 
 def _verdict(name: str, lines: Sequence[Line]) -> tuple[object, ...]:
     sure = each_of(lines)
-    said = [line.verdict(sure) for line in lines]
+    verdicts = [line.verdict(sure) for line in lines]
     counted = sum(line.counts for line in lines)
-    by_chance = sum(line.counts and line.found.error > 0 for line in lines)  # what was counted cannot miss by chance
-    each = [said.count(word) for word in VERDICTS]
-    return name, len(lines), counted, rarely_more(by_chance), *each, "holds" if agree(lines) else "fails"
+    random = sum(line.counts and line.simulated.error > 0 for line in lines)  # an exact count cannot miss by chance
+    each = [verdicts.count(word) for word in VERDICTS]
+    return name, len(lines), counted, rarely_more(random), *each, "passes" if agree(lines) else "fails"
 
 
 def validate(
@@ -86,28 +90,36 @@ def validate(
     data: Path | str | None = None,
     only: Sequence[str] = (),
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Validation:
-    """Can the simulator be trusted? Beside exact theory, published results and real logs, with intervals and verdicts.
+    """Compare the simulator with exact theory, published results and real logs.
 
-    `data` is a folder of real traces, as docs/validate.md lists them; without it, what needs one is left out, and the
-    notes say so. `only` names parts: schedules, means, approximations, published, real, audit.
+    Parameters
+    ----------
+    data
+        A folder of real traces, as docs/validate.md lists them (default: none, and what needs one is left out).
+    only
+        Parts to run: schedules, means, approximations, published, real, audit (default: all).
+    seed
+        Seed of everything random (default: 0).
+    progress
+        Called as lines are done.
+
     """
     folder = _folder(data)
     wanted = _known(only)
-    told = progress or (lambda _what, _done, _share: None)
     parts: dict[str, Sequence[Line]] = {}
     notes = [HOW]
     for name in wanted:
-        lines, said = _part(name, folder, seed, told)
-        notes += said
+        lines, more = _part(name, folder, seed, progress)
+        notes += more
         if lines:
             parts[name] = lines
     settings = {"only": list(only)} | ({} if folder is None else {"data": folder.name})
     return Validation(parts, Provenance("validate", "fleetlab", settings, seed), tuple(notes))
 
 
-def _part(name: str, data: Path | None, seed: int, progress: Progress) -> Found:
+def _part(name: str, data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
     theory: dict[str, Callable[..., list[Line]]] = {
         "schedules": schedules.compare, "means": means.compare, "approximations": approximations.compare,
     }  # fmt: skip
@@ -120,7 +132,7 @@ def _part(name: str, data: Path | None, seed: int, progress: Progress) -> Found:
     return audits.compare(data, seed=seed, progress=progress)
 
 
-def _published(data: Path | None, seed: int, progress: Progress) -> Found:
+def _published(data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
     lines = [*policies.compare(seed=seed, progress=progress), *helios.compare(seed=seed, progress=progress)]
     if missing := _missing(data, fgd.PODS, fgd.RESULTS):
         return lines, [f"left out: FGD's table: {missing}"]
@@ -128,8 +140,8 @@ def _published(data: Path | None, seed: int, progress: Progress) -> Found:
     return [*fgd.compare(data, seed=seed, progress=progress), *lines], []
 
 
-def _real(data: Path | None, seed: int, progress: Progress) -> Found:
-    """Each log that is there; a word for each that is not."""
+def _real(data: Path | None, seed: int, progress: Progress) -> LinesAndNotes:
+    """Compare with each log that is there; a note for each that is not."""
     lines: list[Line] = []
     notes: list[str] = []
     logs = {"Philly": philly, "DLRM 2025": dlrm, "openb 2023": openb, "PAI": pai}
@@ -137,14 +149,14 @@ def _real(data: Path | None, seed: int, progress: Progress) -> Found:
         if missing := _missing(data, log.FOLDER):
             notes.append(f"left out: {word}: {missing}")
         else:
-            found, said = log.compare(data, seed=seed)
-            lines, notes = lines + found, notes + said
+            some, more = log.compare(data, seed=seed)
+            lines, notes = lines + some, notes + more
         progress("real logs", k + 1, (k + 1) / len(logs))
     return lines, notes
 
 
 def _missing(data: Path | None, *folders: str) -> str:
-    """Why a comparison cannot be made; empty: it can."""
+    """Return why a comparison cannot be made; empty if it can."""
     if data is None:
         return "no folder of real traces was given (--data DIR)"
     gone = [name for name in folders if not (data / name).is_dir()]
@@ -157,14 +169,11 @@ def _folder(data: Path | str | None) -> Path | None:
     folder = Path(data)
     if not folder.is_dir():
         msg = f"no folder of real traces: {folder}"
-        raise WorkloadError(msg, hint="leave --data out: what needs one is left out then, and said")
+        raise WorkloadError(msg, hint="without --data, what needs real traces is left out")
     return folder
 
 
 def _known(only: Sequence[str]) -> list[str]:
     for name in only:
-        if name not in PARTS:
-            near = get_close_matches(name, PARTS, 1)
-            msg = f"no part of a validation by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise WorkloadError(msg, hint=f"there are {', '.join(PARTS)}")
+        lookup("part of a validation", name, PARTS, error=WorkloadError)
     return [name for name in PARTS if not only or name in only]
