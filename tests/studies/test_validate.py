@@ -208,7 +208,7 @@ def test_too_many_near_misses_fail_together():
 def test_a_known_difference_is_said_and_fails_nothing():
     lines = [line(9.0, why="so it is", counts=False)]
     assert agree(lines)
-    assert table(lines).select("verdict", "why").row(0) == (KNOWN, "so it is")
+    assert table(lines).select("verdict", "explanation").row(0) == (KNOWN, "so it is")
 
 
 def test_an_interval_that_would_hold_anything_cannot_tell():

@@ -98,7 +98,7 @@ def _written(calls: Sequence[Call], chosen: Sequence[int], folder: Path) -> dict
 
     for k in chosen:
         scenario, workload = calls[k].scenario, calls[k].scenario.trace.workload
-        given = {
+        given: dict[str, Any] = {
             "jobs": table(workload.frame), "nodes": table(scenario.data.cluster.frame), "words": _words(scenario),
             "workload": {"source": workload.source, "epoch": workload.epoch, "zone": workload.zone},
             "cluster": {"source": scenario.data.cluster.source}, "arguments": dict(calls[k].arguments),

@@ -64,9 +64,9 @@ def diagnose(
     cluster
         The nodes, in place of those of the trace.
     changes
-        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each pool one node), gangs
-        (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes (10 %
-        more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
+        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each pool one node),
+        gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes
+        (10 % more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
