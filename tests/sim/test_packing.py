@@ -166,7 +166,7 @@ def test_one_small_job_fills_a_large_cluster():
 
 def test_the_same_seed_gives_the_same_study_and_another_another():
     small = world([(500, 40, 700, 2), (0, 0, 400, 0), (0, 40, 2000, 2)], [("A", 4), ("B", 2), ("A", 3)], 1)
-    one, same = (fleetlab.pack(*small, placement=["fgd"], seeds=[5, 6]).curves for _ in range(2))
+    one, same = (fleetlab.pack(*small, placements=["fgd"], seeds=[5, 6]).curves for _ in range(2))
     assert one.equals(same)
     assert not one.filter(pl.col("seed") == 5).drop("seed").equals(one.filter(pl.col("seed") == 6).drop("seed"))
 
@@ -178,7 +178,7 @@ def test_compiled_and_plain_python_agree_bit_for_bit():
         "c = fleetlab.Cluster.of(t.cluster.frame.filter(t.cluster.frame['gpus'] > 0)[::90], source='few')\n"
         "from fleetlab.core.catalog import PLACEMENTS\n"
         "known = PLACEMENTS.where('in_pack')\n"
-        "print(json.dumps(fleetlab.pack(t.workload, c, placement=known, seeds=[1]).curves.rows()))\n"
+        "print(json.dumps(fleetlab.pack(t.workload, c, placements=known, seeds=[1]).curves.rows()))\n"
     )
     answers = [
         subprocess.run(
@@ -210,7 +210,7 @@ def test_what_fits_on_no_node_is_counted_and_said():
     frame = pl.DataFrame({"submit": [0.0] * 3, "gpu_milli": [4000, 1000, 2000], "instances": [3, 1, 2]})
     types = pl.Series([[], ["B"], ["A"]], dtype=pl.List(pl.String))
     work = Workload.of(frame.with_columns(gpu_types=types), source="hand")
-    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), placement=["first_fit"], seeds=[1])
+    found = fleetlab.pack(work, Cluster.uniform(4, 2, gpu_type="A"), placements=["first_fit"], seeds=[1])
     share = 100 * (3 * 4 + 1) / (3 * 4 + 1 + 2 * 2)
     assert found.notes == (
         "4 instances fit on no node, even an empty one, and count as arrived all the same: "
@@ -235,7 +235,7 @@ def test_importing_fleetlab_compiles_nothing():
 
 def test_a_place_that_does_not_exist_is_named_with_one_that_does():
     with pytest.raises(fleetlab.PolicyError, match=r"`fdg`; did you mean fgd\?"):
-        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), placement=["fdg"])
+        fleetlab.pack(*world([(0, 0, 500, 2)], [("A", 1)], 0), placements=["fdg"])
 
 
 def test_a_cluster_without_gpus_cannot_be_filled():
@@ -249,7 +249,7 @@ def test_a_cluster_without_gpus_cannot_be_filled():
 @pytest.mark.parametrize("name", LISTS)
 def test_the_published_table_comes_out(data, name):
     trace = fleetlab.read(data / "alibaba-openb-v2023" / f"openb_pod_list_{name}.csv", "openb2023")
-    ours = fleetlab.pack(trace.workload, trace.cluster, placement=list(PAPER)).curves.filter(pl.col("arrived") == 100)
+    ours = fleetlab.pack(trace.workload, trace.cluster, placements=list(PAPER)).curves.filter(pl.col("arrived") == 100)
     table = pl.read_csv(data / "fgd-expected-results" / "allo.csv").filter(pl.col("workload").str.ends_with(f"_{name}"))
     published = {p: table.filter(pl.col("sc_policy") == said)["100"] for p, said in PAPER.items()}
     found = {p: ours.filter(pl.col("placement") == p)["allocated"] for p in PAPER}
@@ -261,3 +261,13 @@ def test_the_published_table_comes_out(data, name):
         for q in PAPER:
             if published[p].mean() - published[q].mean() > 3 * max(error[p], error[q]):
                 assert found[p].mean() > found[q].mean(), (p, q)
+
+
+def test_a_scenario_is_packed_and_words_of_a_queue_are_refused():
+    work, nodes = world([(0, 0, 500, 2)], [("A", 2)], 0)
+    scenario = fleetlab.Scenario.of(work, nodes, nodes="+1", placement="first_fit")
+    found = fleetlab.pack(scenario, seeds=[1])
+    by_hand = fleetlab.pack(work, nodes.with_nodes("+1"), placements=["first_fit"], seeds=[1])
+    assert found.curves.equals(by_hand.curves)
+    with pytest.raises(fleetlab.WorkloadError, match="`order` cannot be used"):
+        fleetlab.pack(scenario, order="sjf")

@@ -1,6 +1,5 @@
-"""Nodes ready by forecasts: margins that hold, replays that count rightly, and the same goal for all."""
+"""Nodes ready by forecasts: margins with the right risk, correct node-hours, and the same goal for all policies."""
 
-import inspect
 import json
 
 import numpy as np
@@ -8,13 +7,12 @@ import polars as pl
 import pytest
 
 import fleetlab
-from fleetlab import Cluster, Trace, Workload, WorkloadError, cli
-from fleetlab.forecast.catalogue import BY_NAME
-from fleetlab.studies.autoscale import study
-from fleetlab.studies.autoscale._demand import asked, peaks
-from fleetlab.studies.autoscale._ready import Forecasts, forecasts, held
-from fleetlab.studies.autoscale._replay import Ground
-from fleetlab.studies.autoscale.study import cheapest
+from fleetlab import Cluster, Scenario, Trace, Workload, WorkloadError, cli
+from fleetlab.forecast.catalogue import BY_NAME, NEEDS
+from fleetlab.studies.autoscale.autoscale import cheapest
+from fleetlab.studies.autoscale.demand import peaks, pool_demand
+from fleetlab.studies.autoscale.forecasts import DemandForecast, forecasts, sustain
+from fleetlab.studies.autoscale.replay import Replay
 
 DAY = 86_400.0
 
@@ -27,6 +25,16 @@ def day_and_night(days, *, seed=1, mean=12.0, swing=0.7, runtime=1200.0):
     kept = submit[rng.uniform(size=count) < (1 + swing * np.sin(2 * np.pi * submit / DAY)) / (1 + swing)]
     times = {"submit": kept - kept[0], "runtime": rng.exponential(runtime, len(kept))}
     return Workload.of(pl.DataFrame({**times, "gpu_milli": 1000}), source="day and night")
+
+
+def demand_of(work, nodes, every):
+    return pool_demand(Scenario.of(work, nodes), every=every)
+
+
+def replay_of(work, nodes, every, first, days, boot):
+    demand = demand_of(work, nodes, every)
+    pool = Cluster.of(nodes.frame.with_columns(pool=pl.lit("scaled")), source="pool")
+    return Replay(demand, demand.scenario.replace(cluster=pool, placement="first_fit"), first, days, boot)
 
 
 # -- demand ------------------------------------------------------------------------------------------------------------
@@ -48,7 +56,7 @@ def test_demand_is_counted_in_nodes_by_what_is_scarcest_in_all():
     work = pl.DataFrame(
         {"submit": [0.0, 1.0], "runtime": [500.0, 500.0], "cpu_milli": [500, 100], "gpu_milli": [1, 750]}
     )
-    found = asked(Workload.of(work, source="two"), Cluster.uniform(4, 1, cpu_milli=1000), every=100.0)
+    found = demand_of(Workload.of(work, source="two"), Cluster.uniform(4, 1, cpu_milli=1000), 100.0)
     assert found.level.tolist() == [pytest.approx(0.751)]
 
 
@@ -72,7 +80,7 @@ def test_who_can_never_run_on_the_pool_is_left_out_just_as_the_simulator_does(as
     jobs[1] |= asks
     work, nodes = Workload.of(pl.DataFrame(jobs), source="three"), Cluster.uniform(
         2, 4, cpu_milli=1000, gpu_memory_mib=100)  # fmt: skip
-    found = asked(work, nodes, every=100.0)
+    found = demand_of(work, nodes, 100.0)
     assert found.left_out == (0 if runs else 1)
     assert (found.level[1] > 0) == runs
     if jobs[1]["gpu_milli"]:
@@ -84,7 +92,7 @@ def test_those_who_outlive_the_log_stay_to_its_end():
         "submit": [0.0, 100.0, 300.0], "start": [None, 100.0, 300.0], "end": [None, None, 350.0],
         "status": ["running", "running", "completed"], "gpu_milli": [1000] * 3,
     })  # fmt: skip
-    found = asked(Workload.of(work, source="log"), Cluster.uniform(4, 1), every=100.0)
+    found = demand_of(Workload.of(work, source="log"), Cluster.uniform(4, 1), 100.0)
     assert found.level.tolist() == [1, 2, 2]
 
 
@@ -94,7 +102,7 @@ def test_those_who_outlive_the_log_stay_to_its_end():
 def test_a_margin_is_exceeded_as_often_as_the_risk_says():
     rng = np.random.default_rng(3)
     level = rng.normal(100, 10, 6000)
-    made = Forecasts("flat", np.full(6000, 100.0), level, 2, 288)
+    made = DemandForecast("flat", np.full(6000, 100.0), level, 2, 288)
     for risk in (0.3, 0.1, 0.02):
         over = level[2500:] > made.upper(risk)[2500:]
         # Binomial: four standard errors.
@@ -102,12 +110,12 @@ def test_a_margin_is_exceeded_as_often_as_the_risk_says():
 
 
 def test_no_forecast_and_no_margin_knows_what_comes_after_its_order():
-    demand = asked(day_and_night(6), Cluster.uniform(9, 4), every=300.0)
-    other = asked(day_and_night(6), Cluster.uniform(9, 4), every=300.0)
+    demand = demand_of(day_and_night(6), Cluster.uniform(9, 4), 300.0)
+    other = demand_of(day_and_night(6), Cluster.uniform(9, 4), 300.0)
     lead, cut = 1, 1200
     other.level[cut:] *= 3.0  # another future
     for name in ("last", "seasonal", "ridge"):
-        one, two = (forecasts([BY_NAME[name]], d, lead=lead, learn=600)[0].upper(0.1) for d in (demand, other))
+        one, two = (forecasts([BY_NAME[name]], d, lead=lead, train=600)[0].upper(0.1) for d in (demand, other))
         assert np.array_equal(one[: cut + lead + 1], two[: cut + lead + 1], equal_nan=True)
         assert not np.array_equal(one[cut + lead + 1 :], two[cut + lead + 1 :], equal_nan=True)
 
@@ -119,57 +127,53 @@ def clockwork():
     """One job of one GPU every 100 s for 100 s, over six days; each node has one GPU."""
     count = int(6 * DAY / 100)
     work = pl.DataFrame({"submit": np.arange(count) * 100.0, "runtime": 100.0, "gpu_milli": 1000})
-    demand = asked(Workload.of(work, source="clockwork"), Cluster.uniform(3, 1), every=300.0)
-    nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
-    return Ground(demand, Cluster.of(nodes, source="three"), 4 * 288, 1, 300.0)
+    return replay_of(Workload.of(work, source="clockwork"), Cluster.uniform(3, 1), 300.0, 4 * 288, 1, 300.0)
 
 
 def test_clockwork_keeps_one_node_busy_and_the_others_idle():
-    ground = clockwork()
-    fared = ground.scheduled("static", "two", np.full(len(ground.asked.level), 2))
-    assert fared.p95 == 0
-    assert fared.node_hours.tolist() == [48]
-    assert fared.idle.tolist() == [pytest.approx(24)]
+    replay = clockwork()
+    result = replay.scheduled("static", "two", np.full(len(replay.demand.level), 2))
+    assert result.p95 == 0
+    assert result.node_hours.tolist() == [48]
+    assert result.idle.tolist() == [pytest.approx(24)]
 
 
 def test_a_node_that_is_switched_off_counts_until_its_last_job_ends():
     work = pl.DataFrame({"submit": [0.0, 10.0, 2 * DAY], "runtime": [10.0, DAY, 10.0], "gpu_milli": [1000] * 3})
-    demand = asked(Workload.of(work, source="three"), Cluster.uniform(2, 1), every=3600.0)
-    nodes = Cluster.uniform(2, 1).frame.with_columns(pool=pl.lit("scaled"))
     ready = np.full(48, 1)
     ready[0] = 2  # node 1 is there for an hour, in which nobody takes it: the long job follows on node 0
-    fared = Ground(demand, Cluster.of(nodes, source="two"), 0, 2, 0.0).scheduled("made", "", ready)
-    assert fared.node_hours.tolist() == [25, 24]
-    assert fared.boots.tolist() == [0, 0]
+    replay = replay_of(Workload.of(work, source="three"), Cluster.uniform(2, 1), 3600.0, 0, 2, 0.0)
+    result = replay.scheduled("made", "", ready)
+    assert result.node_hours.tolist() == [25, 24]
+    assert result.boots.tolist() == [0, 0]
 
 
 def test_a_node_that_comes_back_has_booted_once():
-    ground = clockwork()
-    ready = np.full(len(ground.asked.level), 1)
+    replay = clockwork()
+    ready = np.full(len(replay.demand.level), 1)
     ready[4 * 288 + 12 : 4 * 288 + 24] = 3  # two nodes for an hour of the day that counts
-    fared = ground.scheduled("made", "", ready)
-    assert fared.boots.tolist() == [2]
-    assert fared.node_hours.tolist() == [pytest.approx(24 + 2 * (1 + 300 / 3600))]
+    result = replay.scheduled("made", "", ready)
+    assert result.boots.tolist() == [2]
+    assert result.node_hours.tolist() == [pytest.approx(24 + 2 * (1 + 300 / 3600))]
 
 
 def test_nodes_that_are_kept_are_those_of_the_last_steps():
     draw = np.random.default_rng(0).integers(1, 9, 50)
     for steps in (0, 1, 7):
         by_hand = [max(draw[max(0, t - steps) : t + 1]) for t in range(50)]
-        assert held(draw, steps).tolist() == by_hand
+        assert sustain(draw, steps).tolist() == by_hand
 
 
 def test_a_reactive_pool_makes_the_first_of_each_burst_wait_for_a_node():
     # Four days of bursts of three, six hours apart, that run an hour: nodes boot in 300 s after a look each 60 s.
     submit = np.repeat(np.arange(16) * 6 * 3600.0, 3) + np.tile([0.0, 1.0, 2.0], 16)
     work = pl.DataFrame({"submit": submit, "runtime": 3600.0, "gpu_milli": 1000})
-    demand = asked(Workload.of(work, source="bursts"), Cluster.uniform(3, 1), every=300.0)
-    nodes = Cluster.uniform(3, 1).frame.with_columns(pool=pl.lit("scaled"))
-    fared = Ground(demand, Cluster.of(nodes, source="three"), 0, 3, 300.0).reactive(0, 600.0)
-    assert fared.wait.min() >= 300
-    assert fared.wait.max() <= 360
-    assert fared.node_hours.tolist() == pytest.approx([4 * 3 * (300 + 3600 + 600) / 3600] * 3, rel=0.02)
-    assert fared.boots.tolist() == [12, 12, 12]
+    replay = replay_of(Workload.of(work, source="bursts"), Cluster.uniform(3, 1), 300.0, 0, 3, 300.0)
+    result = replay.reactive(0, 600.0)
+    assert result.wait.min() >= 300
+    assert result.wait.max() <= 360
+    assert result.node_hours.tolist() == pytest.approx([4 * 3 * (300 + 3600 + 600) / 3600] * 3, rel=0.02)
+    assert result.boots.tolist() == [12, 12, 12]
 
 
 def test_the_cheapest_setting_that_meets_the_goal_is_found_by_halving():
@@ -198,47 +202,47 @@ def found():
 
 
 def test_everybody_meets_the_goal_and_a_day_has_so_many_hours(found):
-    at = found.tables()["at the goal"]
+    at = found.tables()["policies"]
     assert set(at["policy"]) == {"reactive", "static", "forecast", "oracle"}
     assert (at["P95 wait"] <= 10).all()
     static = at.filter(pl.col("policy") == "static")
-    assert static["node-hours a day"].item() == 24 * int(static["setting"].item().split()[0])
+    assert static["node-hours per day"].item() == 24 * int(static["setting"].item().split()[0])
 
 
 def test_demand_that_comes_and_goes_with_the_day_needs_fewer_node_hours_than_its_peak(found):
-    against = {row["against"]: row for row in found.tables()["forecast against"].iter_rows(named=True)}
-    assert against["static"]["verdict"] == "fewer"
+    against = {row["baseline"]: row for row in found.tables()["differences"].iter_rows(named=True)}
+    assert against["static"]["verdict"] == "lower"
     assert found.summary()[0].low <= found.summary()[0].value <= found.summary()[0].high
 
 
 def test_the_sentences_say_what_the_table_says(found):
-    for row, said in zip(found.tables()["forecast against"].iter_rows(named=True), found.findings, strict=True):
-        assert f"`{row['against']}`" in said
-        assert {"fewer": "fewer", "more": "more", "not sure": "not surely"}[row["verdict"]] in said
+    for row, said in zip(found.tables()["differences"].iter_rows(named=True), found.findings, strict=True):
+        assert f"`{row['baseline']}`" in said
+        assert {"lower": "fewer", "higher": "more"}.get(row["verdict"], "do not differ") in said
 
 
 def test_nodes_to_have_ready_are_told_for_every_step_that_counts(found):
-    ready, at = found.tables()["ready"], found.tables()["at the goal"]
-    assert ready["from"].to_list() == [4 * DAY + 300.0 * k for k in range(3 * 288)]
+    ready, at = found.tables()["ready"], found.tables()["policies"]
+    assert ready["begin"].to_list() == [4 * DAY + 300.0 * k for k in range(3 * 288)]
     static = at.filter(pl.col("policy") == "static")["setting"].item()
     assert ready["static"].unique().to_list() == [int(static.split()[0])]
     # The oracle has what is asked for, and some more or less, always the same.
     extra = int(at.filter(pl.col("policy") == "oracle")["setting"].item().split()[0])
-    assert ready["oracle"].to_list() == (ready["asked for"] + extra).ceil().clip(1, 12).to_list()
+    assert ready["oracle"].to_list() == (ready["demand"] + extra).ceil().clip(1, 12).to_list()
     # What is on at least is what was to be ready: 12 steps make an hour.
-    hours = at.filter(pl.col("policy") == "forecast")["node-hours a day"].item()
+    hours = at.filter(pl.col("policy") == "forecast")["node-hours per day"].item()
     assert ready["forecast"].sum() / 12 / 3 <= hours + 1e-9
 
 
 def test_a_chosen_risk_is_how_often_more_is_asked_for_than_is_ready_and_others_wait_no_longer():
     work, nodes = day_and_night(7, mean=20.0), Cluster.uniform(60, 1)
     found = fleetlab.autoscale(work, nodes, risk=0.2, learn=4 * DAY, models=["last", "ridge"])
-    at, ready = found.tables()["at the goal"], found.tables()["ready"]
+    at, ready = found.tables()["policies"], found.tables()["ready"]
     forecast = at.filter(pl.col("policy") == "forecast")
     assert forecast["setting"].item().startswith("risk 0.2, ")
     assert (at["P95 wait"] <= forecast["P95 wait"].item()).all()
     # Seldomer than that, as nodes are whole and so are demands; 864 steps that hang together vary by some points.
-    assert 0.06 < (ready["asked for"] > ready["forecast"]).mean() < 0.24
+    assert 0.06 < (ready["demand"] > ready["forecast"]).mean() < 0.24
 
 
 def test_a_study_leaves_the_models_of_the_catalogue_as_they_were(found):
@@ -258,11 +262,13 @@ def test_the_result_is_one_json_object_with_figures(found):
         ({"boot": float("nan")}, "`boot` is not a time"),
         ({"learn": "long"}, "`learn` is not a time"),
         ({"models": ["oracle"]}, "no model or family by that name"),
-        ({"wait": 60, "risk": 0.1}, "a risk takes the place of a wait"),
+        ({"wait": 60, "risk": 0.1}, "a risk replaces a wait"),
         ({"risk": 0.0}, "a risk is between 0 and 1: 0.0"),
         ({"risk": float("nan")}, "a risk is between 0 and 1"),
         ({"models": []}, "no model to forecast with"),
-        ({"seed": -1}, "a seed is a whole number from 0: -1"),
+        ({"seed": -1}, "a seed is a whole number from 0 up, not: -1"),
+        ({"until": 5}, "no `events`, `until` or other placement"),
+        ({"placement": "fgd"}, "no `events`, `until` or other placement"),
         ({"learn": 4 * DAY, "every": 3600.0}, "too few forecasts are over to take a margin from: 46"),
         ({"learn": 4 * DAY, "boot": 2 * DAY}, "too few forecasts are over"),
         ({"learn": 4 * DAY, "every": 1e12}, "too few forecasts are over"),
@@ -291,7 +297,7 @@ def test_a_log_too_short_is_refused_with_the_option_that_would_do():
 
 
 def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(study, "NEEDS", {"boosted": ("no_such_library", "forecast")})
+    monkeypatch.setitem(NEEDS, "boosted", ("no_such_library", "forecast"))
     with pytest.raises(WorkloadError, match="not installed: no_such_library") as refused:
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(12, 4), models=["last", "boosted"])
     assert "fleetlab[forecast]" in refused.value.hint
@@ -300,7 +306,7 @@ def test_a_model_whose_library_is_not_there_is_refused_with_what_to_install(monk
 def test_a_goal_that_nobody_meets_is_said():
     # One node for some twenty GPUs at noon: whatever is done, jobs wait.
     found = fleetlab.autoscale(day_and_night(7), Cluster.uniform(1, 4), wait=0.0, learn=4 * DAY, models=["last"])
-    assert found.findings == ("No setting of the forecasts that was tried has a P95 wait of at most 0 s.",)
+    assert found.findings == ("No setting of the forecasts has a P95 wait of at most 0 s.",)
     assert "nothing meets the goal" in repr(found)
     assert json.loads(fleetlab.core.as_json(found))["summary"] == []
 
@@ -316,9 +322,13 @@ def test_nobody_who_could_run_is_told():
         fleetlab.autoscale(day_and_night(7), Cluster.uniform(3, 0))
 
 
-def test_the_command_takes_what_the_verb_takes():
-    said = set(inspect.signature(cli.app["autoscale"].default_command).parameters) - {"json", "trace"}
-    assert said == set(inspect.signature(fleetlab.autoscale).parameters) - {"tell", "workload"}
+def test_a_scenario_is_scaled_with_its_words():
+    work = day_and_night(7)
+    options = {"wait": 10.0, "learn": 4 * DAY, "models": ["last"]}
+    faster = fleetlab.autoscale(Scenario.of(work, Cluster.uniform(10, 4), load=1.1, nodes="+5", quota=4), **options)
+    by_hand = fleetlab.autoscale(work.at_load(1.1), Cluster.uniform(15, 4), quota=4, **options)
+    assert faster.tables()["policies"].equals(by_hand.tables()["policies"])
+    assert (faster.provenance.settings["nodes"], faster.provenance.settings["quota"]) == ("+5", 4)
 
 
 def test_a_trace_that_is_too_short_ends_with_words(tmp_path, capsys):

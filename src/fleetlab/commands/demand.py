@@ -174,4 +174,4 @@ def autoscale(
             models=split(models),
             progress=bar,
         )
-    show(result, json=json, only=("at the goal", "forecast against"))
+    show(result, json=json, only=("policies", "differences"))

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-import fleetlab
-
 
 def run(*words, cwd):
     return subprocess.run(
@@ -49,13 +47,3 @@ def test_a_mistake_ends_in_an_error_and_a_hint(saved, words, error):
     assert done.stderr.startswith("error: ")
     assert error in done.stderr.lower()
     assert "Traceback" not in done.stderr
-
-
-def test_the_command_has_the_words_of_its_verb():
-    import inspect
-
-    from fleetlab import cli
-
-    options = set(inspect.signature(cli.app["tune"].default_command).parameters)
-    own = set(inspect.signature(fleetlab.tune).parameters) - {"source", "cluster", "progress", "store", "words"}
-    assert own <= options

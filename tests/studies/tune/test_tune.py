@@ -24,7 +24,7 @@ FEW = ("fifo", "sjf", "smallest")
 
 
 def small(trace, **options):
-    return fleetlab.tune(trace, **{"days": 1, "warm": 0, "trials": 20, "against": FEW} | options)
+    return fleetlab.tune(trace, **{"days": 1, "warm": 0, "trials": 20, "against": FEW, "estimate": "oracle"} | options)
 
 
 # -- what is found -------------------------------------------------------------------------------------------------
@@ -287,6 +287,12 @@ def test_a_result_is_read_again_and_drawn(mixed, tmp_path):
     }
     assert drawn["search"].frame["x"].max() == 20
     assert "import fleetlab\n\n\n@fleetlab.order\ndef order(s, job, now):" in (tmp_path / "out/tuned.py").read_text()
+
+
+def test_estimates_are_learned_unless_a_scenario_has_others(mixed):
+    options = {"days": 1, "trials": 1, "against": ["fifo"]}
+    estimates = [fleetlab.tune(x, **options).provenance.settings["estimate"] for x in (mixed, Scenario.of(mixed))]
+    assert estimates == ["group", "oracle"]
 
 
 def test_the_policy_of_the_scenario_is_a_baseline_and_its_other_words_hold_for_all(mixed):

@@ -1,5 +1,6 @@
-"""How many nodes to have ready each step, by forecasts; and whether that beats waiting for a queue."""
+"""How many nodes to have ready at each step, by forecasts, compared with other scaling policies."""
 
-from fleetlab.studies.autoscale.study import Autoscaling, autoscale
+from fleetlab.studies.autoscale.autoscale import autoscale
+from fleetlab.studies.autoscale.result import Autoscaling
 
 __all__ = ["Autoscaling", "autoscale"]

@@ -1,4 +1,4 @@
-"""Nodes to have ready at each step: an expected level, and how far above it one must go for a chosen risk."""
+"""Forecasts of demand at each step, with a margin for a risk: how often demand may exceed the nodes that are ready."""
 
 from __future__ import annotations
 
@@ -10,77 +10,78 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetlab.forecast import Forecaster, Panel
-from fleetlab.studies.autoscale._demand import Asked, Floats, Ints
+from fleetlab.stats import Floats, Ints
+from fleetlab.studies.autoscale.demand import PoolDemand
 
-WINDOW = 7  # days of misses that a margin is taken from
-LEAST = 100  # misses: with fewer, no margin is known
+WINDOW = 7  # days of errors that a margin is taken from
+LEAST = 100  # errors: with fewer, there is no margin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Forecasts:
-    """What one model expected of each step, when nodes for it had to be ordered; nan before it had learnt."""
+class DemandForecast:
+    """What one model expected of each step, when nodes for it had to be ordered; NaN before it was trained."""
 
     name: str
     expected: Floats  # [steps]
-    level: Floats  # [steps]: what came
-    lead: int  # steps between the last one seen and the one that is forecast
+    level: Floats  # [steps]: the actual demand
+    lead: int  # steps from the last known one to the one that is forecast
     day: int  # steps
 
     def upper(self, risk: float) -> Floats:
-        """A level that is exceeded in about one step of `1 / risk`: by the misses of the days before, as conformal.
+        """Return a level that demand exceeds with probability `risk`: conformal, by the errors of the days before.
 
-        A step's margin comes from misses that were known when its nodes had to be ordered, and from no others.
+        The margin of a step comes from errors that were known when its nodes had to be ordered.
         """
-        missed = self.level - self.expected
-        found = np.full(len(self.level), np.nan)
+        errors = self.level - self.expected
+        limits = np.full(len(self.level), np.nan)
         for t in np.flatnonzero(np.isfinite(self.expected)):
-            known = missed[max(0, t - self.lead - WINDOW * self.day) : max(0, t - self.lead + 1)]
+            known = errors[max(0, t - self.lead - WINDOW * self.day) : max(0, t - self.lead + 1)]
             known = known[np.isfinite(known)]
             if len(known) >= LEAST:
-                found[t] = self.expected[t] + _quantile(known, risk)
-        return found
+                limits[t] = self.expected[t] + _quantile(known, risk)
+        return limits
 
     def pinball(self, risk: float, at: Ints) -> float:
-        """The loss that the true quantile makes smallest, over some steps; infinite where it knows none of them."""
+        """Return the pinball loss over some steps; infinite where there is no forecast for any of them."""
         over = self.level[at] - self.upper(risk)[at]
         over = over[np.isfinite(over)]
         return float(np.maximum((1 - risk) * over, -risk * over).mean()) if len(over) else math.inf
 
 
 def _quantile(values: Floats, risk: float) -> float:
-    """The conformal quantile: so high that the next one exceeds it with at most that risk, if it is like these."""
+    """Return the conformal quantile: an exchangeable next value exceeds it with at most that risk."""
     rank = min(len(values), math.ceil((len(values) + 1) * (1 - risk)))
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
-def forecasts(models: Sequence[Forecaster], asked: Asked, *, lead: int, learn: int) -> list[Forecasts]:
-    """What each model expects of every step from `learn` on, having learnt from those before.
+def forecasts(models: Sequence[Forecaster], demand: PoolDemand, *, lead: int, train: int) -> list[DemandForecast]:
+    """Return what each model expects of every step from `train` on, trained on those before.
 
-    A step's forecast is made `lead` steps before the one ahead of it ends: it sees what came before that.
+    The forecast of a step is made `lead` steps before the previous one ends, from the steps before that.
     """
-    level = asked.level
-    panel = Panel(level[:, None], asked.flows, ("nodes",), asked.every)
-    origins = np.arange(learn, len(level) - lead)
-    found = []
+    level = demand.level
+    panel = Panel(level[:, None], demand.flows, ("nodes",), demand.every)
+    origins = np.arange(train, len(level) - lead)
+    made = []
     for model in models:
-        fitted = deepcopy(model).fit(panel.until(learn), horizon=lead + 1, seed=0)
+        fitted = deepcopy(model).fit(panel.until(train), horizon=lead + 1, seed=0)
         expected = np.full(len(level), np.nan)
         if len(origins):
             expected[origins + lead] = fitted.predict(panel, origins, horizon=lead + 1)[:, lead, 0]
-        found.append(Forecasts(model.name, expected, level, lead + 1, panel.day))
-    return found
+        made.append(DemandForecast(model.name, expected, level, lead + 1, panel.day))
+    return made
 
 
-def best(found: Sequence[Forecasts], risk: float, before: int) -> Forecasts:
-    """The model that did best at this risk in the steps before, which are not those that count."""
+def best(candidates: Sequence[DemandForecast], risk: float, before: int) -> DemandForecast:
+    """Return the model with the lowest loss at this risk in the steps before, which do not count."""
     at = np.arange(before)
-    return min(found, key=lambda f: (f.pinball(risk, at), f.name))
+    return min(candidates, key=lambda f: (f.pinball(risk, at), f.name))
 
 
-def held(ready: Ints, steps: int) -> Ints:
-    """Nodes that stay for so many steps after the last one that asked for them.
+def sustain(ready: Ints, steps: int) -> Ints:
+    """Keep nodes for so many steps after the last one that needs them.
 
-    >>> held(np.array([1, 4, 2, 1, 1, 3]), 2)
+    >>> sustain(np.array([1, 4, 2, 1, 1, 3]), 2)
     array([1, 4, 4, 4, 2, 3])
     """
     padded = np.concatenate((np.full(steps, ready[0]), ready)) if len(ready) else ready

@@ -44,8 +44,8 @@ def search(store: RunStore, where: Mapping[str, str]) -> list[Record]:
     values = [part for pair in where.items() for part in pair]
     query = "SELECT record FROM cells" + (" WHERE " + " AND ".join(tests) if tests else "")
     with _connect(store) as db:
-        found = [json.loads(record) for (record,) in db.execute(query, values)]
-    return sorted(found, key=lambda r: (r["cell"]["seed"], r["key"]))
+        rows = [json.loads(record) for (record,) in db.execute(query, values)]
+    return sorted(rows, key=lambda r: (r["cell"]["seed"], r["key"]))
 
 
 @contextmanager

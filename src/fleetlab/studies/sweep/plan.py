@@ -86,13 +86,13 @@ class SweepPlan:
     @property
     def texts(self) -> dict[str, str]:
         """The files that workers need, by the names they look for."""
-        found = {}
+        files = {}
         for name, content in self.files.items():
             if ":" not in name:
-                found[_file_name(digest(content))] = content
+                files[_file_name(digest(content))] = content
             elif "." not in (module := name.partition(":")[0]):  # packages must be installed where workers run
-                found[f"{module}.py"] = content
-        return found
+                files[f"{module}.py"] = content
+        return files
 
     def cell(self, scenario: Scenario, seed: int) -> StudyCell:
         """Return a scenario with a seed, and the key of everything that decides its result."""
@@ -157,13 +157,13 @@ def _release() -> str:
 def case_words(scenario: Scenario) -> CaseWords:
     """Return all words of a scenario but the seed, defaults too, as tables show them."""
     words = scenario.words()
-    return tuple((name, shown(words.get(name, WORDS[name].default))) for name in AXES)
+    return tuple((name, table_value(words.get(name, WORDS[name].default))) for name in AXES)
 
 
-def shown(value: object) -> str | float:
+def table_value(value: object) -> str | float:
     """Return a value as tables show it: a number or a text.
 
-    >>> shown(None), shown(True), shown(2), shown({"ada": 16})
+    >>> table_value(None), table_value(True), table_value(2), table_value({"ada": 16})
     ('none', 'true', 2.0, '{"ada":16}')
     """
     if value in (None, "", [], ()):
@@ -185,17 +185,17 @@ def covering(items: Mapping[Scenario, frozenset[Any]]) -> list[Scenario]:
 
 def _files(scenarios: Iterable[Scenario]) -> dict[str, str]:
     """Return the text of speed profiles and of the modules of own policies, by how scenarios name them."""
-    found = {}
+    files = {}
     for scenario in scenarios:
         speed = scenario.policy.speed
-        if isinstance(speed, str) and speed.endswith(".json") and speed not in found:
-            found[speed] = _text(Path(speed), "speed")
+        if isinstance(speed, str) and speed.endswith(".json") and speed not in files:
+            files[speed] = _text(Path(speed), "speed")
         for kind in ("order", "placement"):
             name = plain(getattr(scenario.policy, kind))
-            own = ":" in name and not isinstance(name, Opaque) and name not in found
+            own = ":" in name and not isinstance(name, Opaque) and name not in files
             if own and (origin := _module(name.partition(":")[0])) is not None:
-                found[name] = _text(origin, kind)
-    return dict(sorted(found.items()))
+                files[name] = _text(origin, kind)
+    return dict(sorted(files.items()))
 
 
 def _file_name(of: str) -> str:

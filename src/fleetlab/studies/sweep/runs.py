@@ -127,7 +127,7 @@ def runs(
     settings = {"where": filters, "against": base, "metrics": list(metrics)}
     notes = (
         f"the {len(pairs) * len(metrics):,} intervals of differences hold simultaneously with 95 % (Bonferroni)",
-        "they assume a number of seeds that was fixed beforehand: `fleetlab sweep` allows for seeds that were added",
+        "they assume a fixed number of seeds: `fleetlab sweep` allows for seeds that were added",
     )
     provenance = Provenance("runs", str(store), settings)
     return Runs(provenance, _cells(records), findings, frames, figures, notes if pairs else ())

@@ -1,7 +1,7 @@
 """The seeds of a study: a fixed number, or as many as it takes until intervals are narrow enough.
 
 An interval at which one stops because it is narrow has been looked at several times, so each look spends a part of
-the error rate beforehand: look k may miss with probability α/(k(k+1)), which adds up to α over any number of looks
+the error rate: look k may miss with probability α/(k(k+1)), which adds up to α over any number of looks
 (alpha spending, Bonferroni over looks). Looks are after `least` seeds, and after half as many again each time, up to
 `most`. Because the sum never ends, `most` may be raised later; `least` may not be changed.
 """

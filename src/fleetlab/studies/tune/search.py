@@ -60,8 +60,8 @@ def import_optuna() -> Any:  # noqa: ANN401
 def _distributions(optuna: Any, space: Space) -> Mapping[str, Any]:  # noqa: ANN401
     number = optuna.distributions.FloatDistribution
     choice = optuna.distributions.CategoricalDistribution
-    found = {term.name: number(term.low, 1.0) for term in (*space.order, SHARE, *PLACEMENT)}
-    return found | {"placement": choice(space.placements), USES_SHARE: choice((False, True))}
+    numbers = {term.name: number(term.low, 1.0) for term in (*space.order, SHARE, *PLACEMENT)}
+    return numbers | {"placement": choice(space.placements), USES_SHARE: choice((False, True))}
 
 
 def _propose(optuna: Any, study: Any, space: Space, first: int, seed: int) -> Params:  # noqa: ANN401

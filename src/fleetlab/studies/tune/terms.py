@@ -132,11 +132,11 @@ class Space:
         known = {term.name for term in self.order} | ({SHARE.name} if self.shares else set())
         if values is None or not set(values) <= known or placement not in self.placements:
             return None
-        found: dict[str, float | str | bool] = {term.name: values.get(term.name, 0.0) for term in self.order}
+        params: dict[str, float | str | bool] = {term.name: values.get(term.name, 0.0) for term in self.order}
         if self.shares:
-            found[USES_SHARE] = SHARE.name in values
-            found |= {SHARE.name: values[SHARE.name]} if SHARE.name in values else {}
-        return found | {"placement": str(placement)}
+            params[USES_SHARE] = SHARE.name in values
+            params |= {SHARE.name: values[SHARE.name]} if SHARE.name in values else {}
+        return params | {"placement": str(placement)}
 
 
 def weights_of(params: Params) -> dict[str, float]:

@@ -69,9 +69,11 @@ def tune(
     progress
         Called as the search advances.
     words
-        Words of the scenario; `estimate="group"` is realistic, since true runtimes are not known in advance.
+        Words of the scenario; without a `Scenario`, `estimate` is `group` by default: true runtimes are not known.
 
     """
+    if not isinstance(source, Scenario):
+        words.setdefault("estimate", "group")  # with an oracle the search would know the future
     scenario = Scenario.of(source, cluster, **words)
     _check(scenario, trials, goal)
     names = orders(against, scenario.policy.backfill)
@@ -163,7 +165,7 @@ def _notes(training: Weeks, later: Weeks, verdict: Verdict) -> list[str]:
         f"{len(training.scenario.workload):,} and {len(later.scenario.workload):,} jobs, warm-up included",
     ]
     if isinstance(policy.estimate, str) and policy.estimate == "oracle":
-        notes.append("every policy knew the true runtimes, as no scheduler does; estimate group is realistic")
+        notes.append("every policy knew the true runtimes, as no scheduler does")
     if policy.backfill in RESERVING:
         notes.append(f"orders that preempt cannot be combined with backfill {policy.backfill} and were left out")
     if len(verdict.tuned) < 4:

@@ -47,20 +47,20 @@ def split(
     workload = scenario.workload
     submit = workload.frame["submit"]
     there = int((float(submit[-1]) if len(submit) else 0.0) / (days * DAY) + 1 - ALMOST)
-    held = held_out if held_out is not None else there - (train if train is not None else there // 2)
-    first = train if train is not None else there - held
+    last = held_out if held_out is not None else there - (train if train is not None else there // 2)
+    first = train if train is not None else there - last
     if there > len(submit):
         msg = f"{workload.source}: more weeks of {days:g} days than jobs: {there:,}"
         raise WorkloadError(msg, hint="longer weeks: a mean needs jobs")
-    if first < 1 or held < LEAST or first + held > there:
+    if first < 1 or last < LEAST or first + last > there:
         given = (
-            f", {max(0, first)} to train on and {max(0, held)} held out" if (train, held_out) != (None, None) else ""
+            f", {max(0, first)} to train on and {max(0, last)} held out" if (train, held_out) != (None, None) else ""
         )
         msg = f"{workload.source}: too few weeks of {days:g} days: {there}{given}"
         raise WorkloadError(
             msg, hint="at least 1 to train on and 2 held out; a shorter trace has more weeks of `days=1`"
         )
-    edges = (there - held - first, there - held, there)
+    edges = (there - last - first, there - last, there)
     training, later = (_weeks(scenario, a, b, days, warm) for a, b in pairwise(edges))
     for weeks, least, what in ((training, 1, "to train on"), (later, LEAST, "held out")):
         if (some := len(np.unique(weeks.week[weeks.week >= 0]))) < least:

@@ -36,7 +36,7 @@ def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
         trace = read(data / PODS / f"openb_pod_list_{name}.csv", "openb2023")
         assert trace.cluster is not None
         count = SEEDS if name == "default" else SEEDS // 2
-        packed = pack(trace.workload, trace.cluster, placement=places, seeds=range(42 + seed, 42 + seed + count))
+        packed = pack(trace.workload, trace.cluster, placements=places, seeds=range(42 + seed, 42 + seed + count))
         left = packed.curves.filter(pl.col("arrived") == 100).with_columns(left=100 - pl.col("allocated"))
         for placement in places:
             ours = left.filter(pl.col("placement") == placement)["left"].to_list()
