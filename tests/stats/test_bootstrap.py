@@ -7,7 +7,15 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, batch_means, bootstrap_units, paired_difference
+from fleetlab.stats import (
+    POSITIVE,
+    SHARE,
+    BlockBootstrap,
+    batch_means,
+    bootstrap_units,
+    mean_of_runs,
+    paired_difference,
+)
 
 from .processes import ar1, coverage, mm1_mean, mm1_quantile, mm1_waits
 
@@ -24,6 +32,11 @@ def test_means_of_ar1_are_covered(phi, jobs):
     blocks = evenly(jobs)
     assert 0.90 <= coverage([blocks.mean(x) for x in values], 0.0) <= 0.975
     assert 0.90 <= coverage([batch_means(x) for x in values], 0.0) <= 0.975
+
+
+def test_an_interval_of_independent_values_would_be_far_too_narrow():
+    values = ar1(np.random.default_rng(1), 0.9, 4000, RUNS)
+    assert coverage([mean_of_runs(x) for x in values], 0.0) < 0.6
 
 
 @pytest.mark.parametrize("q", [0.5, 0.9])
@@ -89,6 +102,22 @@ def test_few_jobs_have_a_value_and_no_interval():
     found = evenly(199).mean(np.ones(199)).interval()
     assert found.value == 1.0
     assert math.isnan(found.low)
+
+
+def test_a_quantile_of_many_is_that_of_numpy_and_lies_in_its_interval():
+    values = np.random.default_rng(2).exponential(1.0, 50_000)
+    value, low, high = evenly(50_000).quantile(values, 0.9).interval()
+    assert value == pytest.approx(np.quantile(values, 0.9), rel=1e-12)
+    assert low < np.log(10) < high
+    assert high - low < 0.1
+
+
+def test_the_interval_of_a_share_ends_at_none_and_at_all():
+    blocks = evenly(2000)
+    part, whole = blocks.sums(1.0 * (np.arange(2000) != 7)), blocks.sums(np.ones(2000))
+    assert blocks.ratio(part, whole).interval().high > 1  # without a range it goes beyond
+    assert blocks.ratio(part, whole, SHARE).interval().high == 1
+    assert blocks.ratio(whole - part, whole, SHARE).interval().low == 0
 
 
 def test_load_does_not_change_the_blocks():
