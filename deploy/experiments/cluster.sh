@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 manifests=$(cd "$here/../kubernetes" && pwd)
 namespace=fleetlab-bench
 longest=9000 # s that a job may take
-replicas=4 # of a card that is shared, as in deploy/kubernetes/sharing
+replicas=4 # of a shared GPU, as in deploy/kubernetes/sharing
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -129,7 +129,7 @@ slots() {
   esac
 }
 
-# Switch the node. From one shared mode to another it goes by way of whole cards, so that the change is seen.
+# Switch the node. From one shared mode to another it goes through exclusive GPUs, so that the change is visible.
 share() {
   step kubectl --namespace "$namespace" delete job --all --ignore-not-found
   if [[ $cut && $1 != mig ]]; then

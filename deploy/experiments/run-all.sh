@@ -7,9 +7,9 @@ usage() {
 run-all.sh --node NODE [--modes "exclusive time-slicing mps"] [--plans "solo pairs-ts pairs-mps"] [--work resnet-infer]
            [--tenants 4] [--seconds 60] [--out measured] [--dry-run]
 
-For each mode: switch the node, run the tenants as pods (alone where a card is whole), copy what they said. Where cards are
+For each mode: switch the node, run the tenants as pods (alone where GPUs are exclusive), copy their results. Where GPUs are
 whole, the plans of the suite too. In the end `fleetlab bench analyze` of the suite and one page of all tenants.
---modes may have mig too: it cuts the cards of the node. --dry-run shows every command and runs none.
+--modes may include mig, which partitions the GPUs of the node. --dry-run prints every command and runs none.
 
 Examples:
   deploy/experiments/run-all.sh --node gpu-7 --dry-run
@@ -61,4 +61,4 @@ if [[ " $modes " == *" exclusive "* ]]; then
 fi
 pages "Tenants by mode"
 [[ $lost -eq 0 ]] || { say "$lost jobs failed, or what they left cannot be analysed; what the others measured is in $out"; exit 1; }
-say "all is in $out: report.html, and analysis/analysis.html where whole cards were measured"
+say "results are in $out: report.html, and analysis/analysis.html of exclusive GPUs"

@@ -95,7 +95,7 @@ def test_a_loss_that_is_no_number_is_said_and_leaves_the_last_good_model(tmp_pat
         main(words.split())
     assert e.value.code == 3
     said = json.loads(capsys.readouterr().out)
-    assert any("the loss is not a number from step" in row["note"] for row in said["tables"]["notes"])
+    assert any("the loss is not a number from step" in note for note in said["notes"])
     assert json.loads((tmp_path / "statistics.json").read_text())["ended"] == "not a number"
     assert (tmp_path / "model.pt").read_bytes() == good
 

@@ -152,7 +152,7 @@ def test_a_machine_without_a_card_says_so_and_names_the_way_out(monkeypatch, env
 
 def test_the_measuring_side_imports_no_frames():
     code = "import sys, fleetlab.monitor.__main__, fleetlab.bench.stress.run\n"
-    code += "print(sorted({'polars', 'cyclopts', 'torch', 'fleetlab.core'} & set(sys.modules)))"
+    code += "print(sorted({'polars', 'cyclopts', 'torch', 'fleetlab.core.result'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

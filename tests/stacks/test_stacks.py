@@ -361,7 +361,7 @@ def test_more_tenants_than_a_card_can_have_take_no_memory(document, written):
 def test_the_v100_has_room_for_sixteen_clients_in_the_plugin_and_no_more():
     spec = Spec("mps", (Share(),) * 16, gpu="V100-16")
     assert "replicas: 16" in emit(spec, to="device-plugin").text
-    with pytest.raises(BenchError, match="17 replicas under MPS on the GPU V100-16, and the plugin allows 16"):
+    with pytest.raises(BenchError, match="17 replicas under MPS on V100-16, but the plugin allows 16"):
         emit(replace(spec, tenants=(Share(),) * 17), to="device-plugin")
     assert "replicas: 17" in emit(replace(spec, tenants=(Share(),) * 17, gpu="T4"), to="device-plugin").text
 
