@@ -16,6 +16,14 @@ def test_students_t_is_that_of_scipy(df):
         assert student_cdf(t, df) == pytest.approx(scipy.t.cdf(t, df), abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("df", "confidence", "t"),
+    [(1, 0.95, 12.706), (5, 0.99, 4.032), (9, 0.95, 2.262), (30, 0.999, 3.646), (10**6, 0.95, 1.96)],
+)
+def test_students_t_is_as_in_the_tables(df, confidence, t):
+    assert student_quantile((1 + confidence) / 2, df) == pytest.approx(t, abs=1e-3)
+
+
 def test_an_interval_lies_within_the_possible_range_and_holds_its_value():
     assert Statistic.symmetric(1.0, 2.0, 10, POSITIVE).interval().low == 0.0
     share = Statistic.symmetric(0.99, 0.02, 10, SHARE).interval()

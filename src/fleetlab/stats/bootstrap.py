@@ -126,12 +126,13 @@ class BlockBootstrap:
         cell = np.searchsorted(grid, values)  # the first of the grid that is not below
         counts = np.bincount(cell * self.blocks + self.index, minlength=len(grid) * self.blocks)
         heights = np.cumsum(counts.reshape(len(grid), self.blocks), axis=0, dtype=np.float64)
-        size, found = self.effective_size(values), []
+        # Of heavy tails only the ranks show the autocorrelation; of waits, the values show how long the tail lasts.
+        size, found = min(self.effective_size(values), self.effective_size(cell.astype(np.float64))), []
         for q in levels:
             at = self._first_at(heights, q)
             # About the quantile itself, not about its neighbor on the grid.
             centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
-            beyond = math.floor(10 * size * min(q, 1 - q)) / 10 if math.isfinite(size) else math.inf
+            beyond = round(size * min(q, 1 - q), 1)
             found.append(replace(self.replicates(centered), df=beyond))
         return found
 

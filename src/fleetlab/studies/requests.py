@@ -1,4 +1,4 @@
-"""Requests that fit on no node, beside the most that any node has."""
+"""Requests that fit on no node, and the most that any node has."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def run_calls(function: str, calls: Sequence[Call], *, workers: int, done: Done)
 
 def _function(name: str) -> Callable[..., Arrays]:
     module, _, function = name.partition(":")
-    found: Callable[..., Arrays] = getattr(import_module(module), function)
-    return found
+    target: Callable[..., Arrays] = getattr(import_module(module), function)
+    return target
 
 
 # -- scenarios as files ----------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _written(calls: Sequence[Call], chosen: Sequence[int], folder: Path) -> dict
 
     for k in chosen:
         scenario, workload = calls[k].scenario, calls[k].scenario.trace.workload
-        given = {
+        given: dict[str, Any] = {
             "jobs": table(workload.frame), "nodes": table(scenario.data.cluster.frame), "words": _words(scenario),
             "workload": {"source": workload.source, "epoch": workload.epoch, "zone": workload.zone},
             "cluster": {"source": scenario.data.cluster.source}, "arguments": dict(calls[k].arguments),

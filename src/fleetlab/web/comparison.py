@@ -1,7 +1,6 @@
 """A scenario compared with the baseline: what changes, by how much, and with which interval.
 
-Both simulate the same jobs, so differences are paired by blocks of time (`fleetlab.stats`). Metrics without blocks,
-GPU allocation and fairness, are compared as if the runs were independent, which is too wide rather than too narrow.
+Both simulate the same jobs, so differences are paired by blocks of time, and fairness by users (`fleetlab.stats`).
 """
 
 from __future__ import annotations
@@ -73,11 +72,7 @@ def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
     if before is None or after is None:
         return None
     by = after.value - before.value
-    if metric in base["replicates"]:
-        interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
-    else:
-        half = math.hypot(*((e.high - e.low) / 2 for e in (before, after)))
-        interval = Interval(by, by - half, by + half)
+    interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
     change = Estimate(metric, *interval, after.unit)
     most = max(abs(before.value), abs(after.value))
     return {
@@ -162,8 +157,9 @@ def _population(base: Outcome, now: Outcome) -> str:
     if ran[0] == ran[1] == jobs:
         return f"Of all {jobs:,} jobs."
     if ran[0] == ran[1]:
-        return f"Of the {ran[1]:,} of {jobs:,} jobs that this cluster can run."
-    return f"Of the jobs that the cluster can run: {ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario."
+        return f"Of the {ran[1]:,} of {jobs:,} jobs that have a runtime and fit on a node."
+    sides = f"{ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario"
+    return f"Of the jobs that have a runtime and fit on a node: {sides}."
 
 
 def _notes(base: Outcome, now: Outcome) -> list[str]:
@@ -221,7 +217,8 @@ def _percent(row: MetricRow) -> str:
     before, by = row["base"]["value"], row["change"]["value"]
     if not before or not by or row["unit"] == "%" or abs(by / before) >= 100:
         return ""
-    return f"{100 * by / before:+.0f} %".replace("-", "−")
+    percent = 100 * by / before
+    return (f"{percent:+.0f} %" if abs(percent) >= 10 else f"{percent:+.2g} %").replace("-", "−")
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:

@@ -75,8 +75,8 @@ def profile_counts(layout: Layout) -> dict[str, int]:
 def layout_name(layout: Layout) -> str:
     """Format a layout as `parse_layout` reads it.
 
-    >>> from fleetlab.sharing.mig.profiles import known
-    >>> layout_name(place(known("H200"), ["1g.18gb", "3g.71gb", "1g.18gb"]))
+    >>> from fleetlab.sharing.mig.profiles import mig_gpu
+    >>> layout_name(place(mig_gpu("H200"), ["1g.18gb", "3g.71gb", "1g.18gb"]))
     '3g.71gb,2x1g.18gb'
     """
     return ",".join(name if n == 1 else f"{n}x{name}" for name, n in profile_counts(layout).items())

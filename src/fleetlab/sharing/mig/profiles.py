@@ -144,7 +144,7 @@ def parse_profiles(said: str, index: int) -> list[tuple[str, int, int, float, in
 def parse_placements(said: str, index: int) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Parse the output of `nvidia-smi mig -lgipp`: size and starts by profile id.
 
-    >>> parse_placements("GPU  0 MigProfile ID  9 Placements: {0,4}:4", 0)
+    >>> parse_placements("GPU  0 Profile ID  9 Placements: {0,4}:4", 0)
     {9: (4, (0, 4))}
     """
     return {

@@ -151,7 +151,7 @@ CHANGES: dict[str, WhatIf] = {
             ("memory",), _unless_any(pl.col("memory_mib") > 0), _requests(memory_mib=pl.lit(0, dtype=pl.Int64)),
         ),
         WhatIf(
-            "fragmentation", "no fragmentation", "pack more densely: another placement, larger nodes, sizes that fit them",
+            "fragmentation", "no fragmentation", "pack more densely: another placement, or larger nodes",
             "a setting, or other nodes", ("fragmentation",), _cannot_merge, _merge,
         ),
         WhatIf(

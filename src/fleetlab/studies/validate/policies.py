@@ -15,7 +15,7 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import over_runs
+from fleetlab.stats import mean_of_runs
 from fleetlab.studies.validate.line import Line
 from fleetlab.traces import synthesize
 
@@ -24,7 +24,7 @@ JOBS = 110_000
 CORES = 23_220  # CPU milli a GPU, as the authors' released simulator has it
 ANY = pl.lit([], dtype=pl.List(pl.String))
 HISTORY = {"user": [["user"], []], "group": [["user", "group"], ["user"], []]}
-# Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT by mean run time.
+# Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT over mean runtime.
 DEMO = {"fifo": 1.572, "user": 1.246, "group": 1.205, "oracle": 1.189}
 DEMO_RUN = "PAI, 20,000 jobs on 6,500 GPUs"
 PREDICTS_LESS = "users and groups of the built-in trace predict runtimes less well"
@@ -45,7 +45,7 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
             done = k * len(studies) + j + 1
             progress("policies on PAI", done, done / (SEEDS * len(studies)))
     return [
-        Line(p.case, name, p.number, over_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
+        Line(p.case, name, p.number, mean_of_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
         for name, p in PUBLISHED.items()
     ]  # fmt: skip
 
