@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetlab.core import Speed, WorkloadError
-from fleetlab.core.speed import SHIPPED
+from fleetlab.core.catalog import SPEEDS
 
 HOUSE = Path(__file__).parents[2]
 CELLS = HOUSE / "docs" / "measurements" / "h200"
@@ -23,19 +23,19 @@ def test_the_cells_give_the_shipped_files_byte_for_byte(tmp_path):
     command = [sys.executable, "-m", "benchmarks.make_profile", str(CELLS), "--out", str(tmp_path)]
     subprocess.run(command, cwd=HOUSE, check=True, capture_output=True, timeout=120)
     made = sorted(tmp_path.iterdir())
-    assert {path.name for path in made} == set(SHIPPED.values()) - {SHIPPED["published"]}
+    assert {path.name for path in made} == {p.file for p in SPEEDS} - {SPEEDS["published"].file}
     for path in made:
         assert path.read_bytes() == (HERE / path.name).read_bytes()
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SPEEDS.names)
 def test_each_says_where_it_is_from_and_how_each_speed_is_known(name):
     profile = Speed.named(name)
     assert profile.notes
     assert profile.frame["kind"].null_count() == 0
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SPEEDS.names)
 def test_each_has_every_pair_of_each_mode(name):
     profile = Speed.named(name)
     for mode in set(modes(profile)) - {"exclusive"}:
@@ -57,5 +57,5 @@ def test_only_slices_are_foretold():
 
 
 def test_a_profile_that_does_not_ship_is_said():
-    with pytest.raises(WorkloadError, match="no profile ships under that name"):
+    with pytest.raises(WorkloadError, match="no speed profile by that name"):
         Speed.named("abacus")

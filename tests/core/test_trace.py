@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import fleetlab
 from fleetlab.core import Cluster, FleetlabError, Provenance, Trace, TraceError, Workload
 from fleetlab.core.trace import COUNTS, PLACEMENTS, REJECTS
 
@@ -230,3 +231,20 @@ def test_where_no_trace_is_none_is_found(name, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(TraceError, match="no saved trace"):
         Trace.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["pai2020", "swf"])
+def test_a_trace_saved_by_version_0_1_has_the_columns_of_today(name, fixtures, tmp_path):
+    old = fleetlab.Trace.load(fixtures / "saved-0.1" / name)
+    new = fleetlab.read(fixtures / name / "good", name)
+    assert old.workload.frame.equals(new.workload.frame)
+    lazy = {
+        "placements": (old.placements, new.placements),
+        "usage": (old.usage, new.usage),
+        "names": (old.names, new.names),
+    }
+    lazy |= {key: (old.series[key], new.series[key]) for key in new.series}
+    for key, (before, now) in lazy.items():
+        if now is not None:
+            assert before.collect().columns == now.collect().columns, key
+    assert fleetlab.Trace.load(old.save(tmp_path / "again")).workload.frame.equals(new.workload.frame)

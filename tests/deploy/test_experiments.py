@@ -113,7 +113,7 @@ def cluster(tmp_path):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What a tenant says, really."""
-    words = ["bench", "work", "launch", "--device", "cpu", "--tiny", "--seconds", "1", "--json"]
+    words = ["bench", "workload", "launch", "--device", "cpu", "--tiny", "--seconds", "1", "--json"]
     done = subprocess.run([sys.executable, "-m", "fleetlab.cli", *words], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -33,12 +33,12 @@ def test_the_command_takes_what_the_verb_takes():
 def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
     status, out, _ = run(capsys, saved / "one")
     assert status == 0
-    assert out.index("jobs come in a mean hour") < out.index("\njobs 400") < out.index("\nmissing\n")
+    assert out.index("mean arrival rate") < out.index("\njobs 400") < out.index("\nmissing\n")
     assert "\nrun time\n" not in out
 
 
 def test_a_section_asked_for_is_printed_whole(saved, capsys):
-    _, out, _ = run(capsys, saved / "one", "--only", "run, sharing")
+    _, out, _ = run(capsys, saved / "one", "--only", "runtimes, sharing")
     assert "\nrun time by GPU type\n" in out
     assert "\nbursts\n" not in out
 
@@ -54,7 +54,7 @@ def test_json_has_figures_and_distances(saved, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "tims"], "did you mean time?"),
+        (["--only", "arrival"], "did you mean arrivals?"),
         (["--against", "nowhere"], "no saved trace in: nowhere"),
     ],
 )

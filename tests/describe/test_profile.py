@@ -33,7 +33,7 @@ def test_every_section_says_something_or_why_not(found):
 
 def test_what_is_missing_is_named_with_its_reason(found):
     rows = {what: why for _, what, why in found.missing.iter_rows()}
-    assert rows["locality"] == "the trace does not tell on which nodes instances ran"
+    assert rows["locality"] == "placements are not in the trace"
     assert "services" in rows
 
 
@@ -73,18 +73,21 @@ def test_the_same_seed_gives_the_same_description(built_in, found):
 
 
 def test_sections_can_be_asked_for_alone(built_in):
-    assert [s.name for s in fleetlab.describe(built_in, only=["sharing", "time"]).sections] == ["time", "sharing"]
+    assert [s.name for s in fleetlab.describe(built_in, only=["sharing", "arrivals"]).sections] == [
+        "arrivals",
+        "sharing",
+    ]
 
 
 def test_a_section_that_is_not_there_is_refused_with_those_that_are(built_in):
-    with pytest.raises(fleetlab.WorkloadError, match="did you mean space") as e:
-        fleetlab.describe(built_in, only=["spaces"])
+    with pytest.raises(fleetlab.WorkloadError, match="did you mean requests") as e:
+        fleetlab.describe(built_in, only=["request"])
     assert "recurrence" in e.value.hint
 
 
 def test_progress_is_told_by_section(built_in):
     heard = []
-    fleetlab.describe(built_in, only=["time", "space"], progress=lambda *words: heard.append(words))
+    fleetlab.describe(built_in, only=["arrivals", "requests"], progress=lambda *words: heard.append(words))
     assert [share for _, _, share in heard] == [0, 0.5, 1]
 
 
@@ -146,7 +149,7 @@ def test_no_trace_that_can_be_is_a_stumble(traced, rows):
 
 def test_names_stay_text(traced):
     trace = traced(submit=[0.0, 1.0], gpu_milli=[500, 500], gpu_types=[["<script>"], ["{}"]], start=[5.0, 9.0])
-    series = fleetlab.describe(trace, only=["run"]).figures()["wait by GPU type"].frame["series"].unique()
+    series = fleetlab.describe(trace, only=["runtimes"]).figures()["wait by GPU type"].frame["series"].unique()
     assert set(series) == {"<script>", "{}"}
 
 

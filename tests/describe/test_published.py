@@ -6,15 +6,15 @@ import pytest
 
 import fleetlab
 from fleetlab.core import as_json
-from fleetlab.describe.trace_view import Seen
+from fleetlab.describe.trace_view import TraceView
 
 
 def on_the_curves(found):
     rows = found.tables()["published"]
     assert set(rows["figure"]) >= {
-        "run time", "run time by GPU type", "wait by GPU request", "wait by GPU type, instances", "GPUs an instance",
-        "CPUs a job", "memory an instance", "gang size", "jobs a user", "runs of a group",
-        "waiting part of completion", "waiting part of completion, instances",
+        "run time", "run time by GPU type", "wait by GPU request", "wait by GPU type, instances", "GPUs per instance",
+        "CPUs per job", "memory per instance", "gang size", "jobs per user", "runs of a group",
+        "wait over JCT", "wait over JCT, instances",
     }  # fmt: skip
     return rows
 
@@ -25,19 +25,19 @@ def built_in():
 
 
 def test_the_built_in_trace_lies_on_the_published_curves(built_in):
-    # How many jobs a user or a group has depends on how long one looks: that is for the whole trace.
-    rows = on_the_curves(built_in).filter(~pl.col("figure").is_in(["jobs a user", "runs of a group"]))
+    # How many jobs per user or a group has depends on how long one looks: that is for the whole trace.
+    rows = on_the_curves(built_in).filter(~pl.col("figure").is_in(["jobs per user", "runs of a group"]))
     assert rows.filter(pl.col("within") < pl.col("points")).is_empty()
     # Where there are many values, that says something: within a point and a half of level at every point.
-    sure = rows.filter(pl.col("sampled, points") < 2)
+    sure = rows.filter(pl.col("sampling error, points") < 2)
     assert sure.height >= 15
-    assert sure["widest gap, points"].abs().max() <= 1.5
+    assert sure["KS distance, points"].abs().max() <= 1.5
 
 
 def test_published_points_are_drawn_on_the_same_axes(built_in):
     series = set(built_in.figures()["run time"].frame["series"])
     assert series == {"jobs", "jobs, published", "instances", "instances, published"}
-    for figure in ("waiting part of completion", "waiting part of completion, instances"):
+    for figure in ("wait over JCT", "wait over JCT, instances"):
         frame = built_in.figures()[figure].frame
         assert set(frame["series"]) == {
             f"{of}{told}" for of in ("short", "long", "all") for told in ("", ", published")
@@ -46,11 +46,11 @@ def test_published_points_are_drawn_on_the_same_axes(built_in):
 
 
 def test_half_of_the_jobs_are_short_and_half_of_the_instances_by_their_own_median():
-    seen = Seen(fleetlab.synthesize("pai2020", jobs=20_000), 0)
-    known = np.isfinite(seen.runtime)
-    for weights in (None, seen.instances):
+    view = TraceView(fleetlab.synthesize("pai2020", jobs=20_000), 0)
+    known = np.isfinite(view.runtime)
+    for weights in (None, view.instances):
         weight = np.ones(len(known)) if weights is None else weights
-        short, long = seen.lengths(weights).values()
+        short, long = view.lengths(weights).values()
         assert weight[short].sum() / weight[known].sum() == pytest.approx(0.5, abs=0.02)
         assert (short ^ long)[known].all()
         assert not (short | long)[~known].any()
@@ -67,7 +67,7 @@ def test_a_curve_that_is_off_is_told_to_be_off():
     trace = fleetlab.synthesize("pai2020", jobs=20_000)
     work = trace.workload.frame.with_columns(pl.col("runtime") * 1.5)
     longer = fleetlab.Trace(fleetlab.Workload(work, trace.workload.source), trace.provenance)
-    rows = fleetlab.describe(longer, only=["run"]).tables()["published"]
+    rows = fleetlab.describe(longer, only=["runtimes"]).tables()["published"]
     assert rows.filter((pl.col("figure") == "run time") & (pl.col("within") == pl.col("points"))).is_empty()
 
 
@@ -110,13 +110,13 @@ def by(table, key, value):
 @pytest.mark.data
 def test_delays_by_role_and_rule_are_those_of_the_published_instances(dlrm):
     roles = dlrm.tables()["delay by role"]
-    assert by(roles, "role", "count") == {"all": 16_591, "complete ones": 12_390, "CN": 12_328, "HN": 4263}
+    assert by(roles, "role", "count") == {"all": 16_591, "complete": 12_390, "CN": 12_328, "HN": 4263}
     means = by(roles, "role", "mean")
-    assert (means["all"], means["complete ones"]) == pytest.approx((187.9, 119.9), abs=0.05)
+    assert (means["all"], means["complete"]) == pytest.approx((187.9, 119.9), abs=0.05)
     assert (means["HN"], means["CN"]) == pytest.approx((505, 78), abs=0.5)
     assert by(roles, "role", "P50") == dict.fromkeys(means, 0)
     assert by(roles, "role", "at 0, %")["all"] == pytest.approx(65.5, abs=0.05)
-    assert by(roles, "role", "ten longest, % of the sum")["all"] == pytest.approx(47, abs=0.5)
+    assert by(roles, "role", "10 longest, % of sum")["all"] == pytest.approx(47, abs=0.5)
     rules = by(dlrm.tables()["delay by rule"], "rule", "mean")
     assert rules == pytest.approx({"none": 95, "2": 318, "4": 309, "8": 205, "10": 42, "16": 30}, abs=0.5)
 
@@ -145,8 +145,8 @@ def test_instances_alive_at_the_end_are_counted_in(dlrm):
     assert (still["count"], still["ended"], still["still running"]) == (16_591, 12_390, 4201)
     assert still["P50"] > 3 * ended["P50"]
     named = dlrm.missing["what"].to_list()
-    assert "when 7,280 jobs came" in named
-    assert "the age of 4,677 running jobs" in named  # 8,878 alive at the end, of which 4,201 were seen to start
+    assert "submit times of 7,280 jobs" in named
+    assert "ages of 4,677 running jobs" in named  # 8,878 alive at the end, of which 4,201 were seen to start
     assert "hour of the day and weekday" in named
 
 
@@ -154,27 +154,27 @@ def test_instances_alive_at_the_end_are_counted_in(dlrm):
 def test_pods_ask_for_gpus_as_the_fgd_paper_s_table_says(data, described):
     found = described(data / "alibaba-openb-v2023", "openb2023")
     table = found.tables()["by GPU request"]
-    assert by(table, "GPUs an instance", "jobs, %") == pytest.approx(
+    assert by(table, "GPUs per instance", "jobs, %") == pytest.approx(
         {"0": 13.3, "(0,1)": 37.8, "1": 48.0, "2": 0.2, "4": 0.2, "8": 0.5}, abs=0.05
     )
-    assert by(table, "GPUs an instance", "GPUs, %") == pytest.approx(
+    assert by(table, "GPUs per instance", "GPUs, %") == pytest.approx(
         {"0": 0, "(0,1)": 28.5, "1": 64.2, "2": 0.5, "4": 1.0, "8": 5.8}, abs=0.06
     )
     assert table["GPUs"].sum() == pytest.approx(6086.8, abs=0.05)
-    shares = by(found.tables()["shares of a GPU"].head(6), "gpu_milli", "%")
+    shares = by(found.tables()["fractional GPUs"].head(6), "gpu_milli", "%")
     assert shares == pytest.approx({810: 35, 470: 24.4, 320: 10.7, 650: 8.2, 230: 4.5, 460: 4.2}, abs=0.05)
     assert by(found.tables()["priorities"], "priority", "%") == pytest.approx(
         {3: 0.1, 2: 57, 1: 1.2, 0: 41.7}, abs=0.05
     )
     wait = found.tables()["wait"].row(0, named=True)
     assert [wait[f"P{p}"] for p in (50, 75, 90, 95)] == [2, 35, 106, 241]
-    assert found.tables()["CPUs an instance"]["mean"].item() == pytest.approx(10.48, abs=0.005)
+    assert found.tables()["CPUs per instance"]["mean"].item() == pytest.approx(10.48, abs=0.005)
 
 
 @pytest.mark.data
 def test_requests_and_containers_of_the_image_service_are_as_published(data, described):
     found = described(data / "alibaba-genai-v2026", "genai2026")
-    rows = {r["metric"]: r for r in found.tables()["metrics of containers"].to_dicts()}
+    rows = {r["metric"]: r for r in found.tables()["container metrics"].to_dicts()}
     thousands = {
         "pipeline_inference": (15.1, 26.3, 70.6), "model_predict": (35.0, 74.0, 98.0), "base_model_update_latency":
         (22.7, 42.0, 51.8), "lora_update_latency": (4.4, 6.1, 8.2), "controlnet_latency": (3.9, 8.2, 16.7),
@@ -186,7 +186,7 @@ def test_requests_and_containers_of_the_image_service_are_as_published(data, des
     assert (duty["mean"], duty["at 0, %"], duty["P90"], duty["P99"]) == pytest.approx((7.0, 66.8, 24.7, 78.6), abs=0.06)
     latency = found.tables()["latency by kind"].row(0, named=True)
     assert [latency[p] for p in ("P50", "P75", "P90", "P95", "P99")] == [23, 33, 53, 69, 106]
-    bursts = found.tables()["bursts"].row(0, named=True)
+    bursts = found.tables()["burstiness"].row(0, named=True)
     assert bursts["value"] == pytest.approx(144, abs=0.5)
     assert found.summary()[0].value == 26_823
 
@@ -195,7 +195,7 @@ def test_requests_and_containers_of_the_image_service_are_as_published(data, des
 def test_a_real_trace_and_the_built_in_one_are_held_against_each_other(data, built_in):
     pods = fleetlab.read(data / "alibaba-openb-v2023", "openb2023")
     made = fleetlab.synthesize("pai2020", jobs=5000)
-    rows = fleetlab.describe(made, against=pods, only=["run", "space"]).tables()["distances"]
+    rows = fleetlab.describe(made, against=pods, only=["runtimes", "requests"]).tables()["distances"]
     row = rows.filter((pl.col("figure") == "run time") & (pl.col("series") == "jobs")).row(0, named=True)
-    assert row["median of other"] == pytest.approx(610, rel=0.01)  # scheduled to deleted, those that ended
-    assert row["gap low"] <= row["widest gap, points"] <= row["gap high"]
+    assert row["other median"] == pytest.approx(610, rel=0.01)  # scheduled to deleted, those that ended
+    assert row["KS low"] <= row["KS distance, points"] <= row["KS high"]

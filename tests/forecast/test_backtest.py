@@ -9,7 +9,7 @@ import pytest
 from fleetlab.core import WorkloadError
 from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.backtest import HELD_OUT, splits, walk
-from fleetlab.forecast.models.simple import LastValue, Mean, flat
+from fleetlab.forecast.models.simple import HistoricalMean, LastValue, flat
 from fleetlab.forecast.panel import targets
 
 
@@ -73,7 +73,7 @@ def test_what_a_model_learns_from_ends_a_gap_before_its_first_origin(noise):
     shown = []
 
     @dataclass
-    class Remembers(Mean):
+    class Remembers(HistoricalMean):
         def fit(self, past, *, horizon, seed):
             shown.append(past.values.copy())
             return super().fit(past, horizon=horizon, seed=seed)
@@ -92,7 +92,7 @@ def test_scales_are_learnt_inside_a_fold(noise):
     later = noise.values.copy()
     later[cuts[1].at[0] :] *= 1000
     other = Panel(later, noise.beside, noise.names, noise.every)
-    first = [walk(Ridge(), panel, cuts[:1], 4, seed=0).said[0] for panel in (noise, other)]
+    first = [walk(Ridge(), panel, cuts[:1], 4, seed=0).forecasts[0] for panel in (noise, other)]
     assert np.array_equal(*first)
 
 
@@ -124,8 +124,8 @@ def test_where_splits_are_made_every_kind_of_model_can_learn_and_the_hint_tells_
     assert made[-1][0] == enough
     steps, cuts = made[0]
     draws = np.random.default_rng(0).gamma(2.0, 5.0, (steps, 1))
-    said = walk(Ridge(), Panel(draws, draws, ("cpu",), 3600.0), cuts, horizon, seed=0).said
-    assert all(len(s) >= 2 for s in said)
+    forecasts = walk(Ridge(), Panel(draws, draws, ("cpu",), 3600.0), cuts, horizon, seed=0).forecasts
+    assert all(len(s) >= 2 for s in forecasts)
 
 
 def test_a_series_too_short_is_refused_with_what_would_do():
@@ -142,8 +142,8 @@ def test_nobody_asks_for_less_than_nothing(noise):
         def predict(self, seen, at, *, horizon):
             return super().predict(seen, at, horizon=horizon) - 1e6
 
-    said = walk(Below(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0).said
-    assert min(float(s.min()) for s in said) == 0.0
+    forecasts = walk(Below(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0).forecasts
+    assert min(float(s.min()) for s in forecasts) == 0.0
 
 
 def test_what_is_not_a_number_is_refused(noise):
@@ -154,7 +154,7 @@ def test_what_is_not_a_number_is_refused(noise):
         def predict(self, seen, at, *, horizon):
             return super().predict(seen, at, horizon=horizon) * np.nan
 
-    with pytest.raises(WorkloadError, match="`nan` said what is not a number"):
+    with pytest.raises(WorkloadError, match="`nan` returned non-finite values"):
         walk(Nan(), noise, splits(len(noise), 4, gap=4, folds=3), 4, seed=0)
 
 
@@ -162,7 +162,7 @@ def test_a_model_that_draws_lots_of_its_own_breaks_the_contract():
     draw = np.random.default_rng(0)
 
     @dataclass
-    class Lots(Mean):
+    class Lots(HistoricalMean):
         name: str = "lots"
 
         def fit(self, past, *, horizon, seed):
@@ -170,7 +170,7 @@ def test_a_model_that_draws_lots_of_its_own_breaks_the_contract():
             self.mean_ = self.mean_ + draw.normal()
             return self
 
-    with pytest.raises(WorkloadError, match="something else the second time"):
+    with pytest.raises(WorkloadError, match="not deterministic"):
         check_forecaster(Lots)
 
 

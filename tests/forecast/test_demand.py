@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fleetlab.core import WorkloadError
-from fleetlab.forecast.demand import Demand
+from fleetlab.forecast.demand import DemandEvents
 
 
 def panel(trace, target, every=10.0, by=None):
-    return dict(Demand.of(trace, by=by).panels(target, every))
+    return dict(DemandEvents.of(trace, by=by).panels(target, every))
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_the_level_has_those_older_than_the_trace_and_those_still_running_at_its
 
 
 def test_a_level_is_the_level_before_and_what_started_less_what_was_let_go(busy):
-    demand = Demand.of(busy)
-    everyone = np.ones(len(demand.asked), dtype=bool)
-    level = demand.held(3600.0, everyone)
+    demand = DemandEvents.of(busy)
+    everyone = np.ones(len(demand.requested), dtype=bool)
+    level = demand.level(3600.0, everyone)
     moved = demand.added(demand.begin, 3600.0, everyone) - demand.added(demand.until, 3600.0, everyone)
     assert np.allclose(np.diff(level, axis=0), moved[1:])
 
@@ -86,26 +86,26 @@ def test_several_gpu_types_are_a_part_of_their_own(make):
     trace = make(
         submit=[0.0, 1.0, 2.0, 9.0], gpu_types=[["T4"], ["T4", "P100"], [], ["T4"]], gpu_milli=[500, 1000, 1000, 0]
     )
-    assert set(panel(trace, "requests", every=3.0, by="gpu_type")) == {"T4", "T4|P100", "none named"}
+    assert set(panel(trace, "requests", every=3.0, by="gpu_type")) == {"T4", "T4|P100", "not named"}
 
 
 def test_a_log_without_starts_is_taken_as_if_nobody_waited(make):
     trace = make(submit=[0.0, 10.0, 40.0], runtime=[15.0, 5.0, 1.0], cpu_milli=[1000, 2000, 0])
-    demand = Demand.of(trace)
+    demand = DemandEvents.of(trace)
     assert dict(demand.panels("level", 10.0))["all"].values[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert any("no job has a start" in note for note in demand.notes)
 
 
 def test_what_ran_but_has_no_known_end_is_counted_in_a_note(make):
     trace = make(submit=[0.0, 10.0, 40.0], start=[0.0, 10.0, 40.0], end=[5.0, None, 41.0], status=["completed"] * 3)
-    assert any(note.startswith("1 jobs that ran have no known start or end") for note in Demand.of(trace).notes)
+    assert any(note.startswith("1 jobs that ran have no known start or end") for note in DemandEvents.of(trace).notes)
 
 
 def test_an_empty_trace_has_no_demand(make):
     with pytest.raises(WorkloadError, match="no jobs"):
-        Demand.of(make(submit=[]))
+        DemandEvents.of(make(submit=[]))
 
 
 def test_a_part_that_no_task_names_is_said(make):
     with pytest.raises(WorkloadError, match="no job names its role"):
-        Demand.of(make(submit=[0.0]), by="role")
+        DemandEvents.of(make(submit=[0.0]), by="role")

@@ -38,7 +38,7 @@ def test_where_nothing_can_be_known_the_simple_one_is_taken(noisy):
     found = fleetlab.forecast(noisy, every="1m", horizon=4, models=["classic", "ensemble"])
     taken = found.tables()["chosen"]
     assert set(taken["model"]) <= set(SIMPLE)
-    assert "the simple ones are taken" in found.findings[-1]
+    assert "the simple ones are used" in found.findings[-1]
     assert taken["NRMSE"].to_list() == pytest.approx([1 / np.sqrt(2)] * taken.height, rel=0.15)
 
 
@@ -46,8 +46,10 @@ def test_the_last_sentence_speaks_of_every_step_not_of_those_reported_alone(nois
     found = fleetlab.forecast(noisy, every="1m", horizon=8, models=["ses"])
     models = found.tables()["next"]["model"].to_list()
     models[4] = "ses"  # the fifth step ahead, of which the leaderboard does not tell
-    said = sentences(found.tables()["chosen"], pl.Series(models), 60.0)[-1]
-    assert said.startswith("in 1 of 8 cases a model beat the best simple one on past folds and was taken; none of them")
+    forecasts = sentences(found.tables()["chosen"], pl.Series(models), 60.0)[-1]
+    assert forecasts.startswith(
+        "in 1 of 8 cases a model beat the best simple one significantly on past folds; none of them"
+    )
 
 
 def test_what_comes_is_drawn_one_step_after_what_was_seen(busy):
@@ -144,10 +146,10 @@ def test_requests_out_of_the_blue_are_told(make):
 def test_forecasts_of_the_tail_can_be_checked_by_anybody(busy):
     found = fleetlab.forecast(busy, **QUICK)
     first = found.held_out.filter(pl.col("resource") == "cpu", pl.col("steps ahead") == 1)
-    error = np.sqrt(((first["forecast"] - first["came"]) ** 2).mean()) / first["came"].mean()
+    error = np.sqrt(((first["forecast"] - first["actual"]) ** 2).mean()) / first["actual"].mean()
     told = found.tables()["chosen"].filter(pl.col("resource") == "cpu", pl.col("steps ahead") == 1).row(0, named=True)
     assert error == pytest.approx(told["NRMSE"])
-    inside = first["came"].is_between(first["low 95%"], first["high 95%"]).mean()
+    inside = first["actual"].is_between(first["low 95%"], first["high 95%"]).mean()
     assert inside == pytest.approx(told["covered 95%"])
 
 
@@ -155,7 +157,7 @@ def test_demand_that_never_was_before_or_ceased_is_told_without_a_number(make):
     steps = np.arange(300)
     trace = make(submit=steps * 60.0, cpu_milli=(steps < 20) * 1000, gpu_milli=(steps >= 270) * 1000)
     found = fleetlab.forecast(trace, every="1m", horizon=2, models=["classic", "ensemble"])
-    assert found.findings[0] == "cpu, 1 min ahead: unknown: nothing came in the held-out end"
+    assert found.findings[0] == "cpu, 1 min ahead: unknown: no demand in the held-out period"
     rows = found.tables()["chosen"].filter(pl.col("resource") == "gpu")
     assert rows["NRMSE"].is_finite().all()
 
@@ -186,7 +188,7 @@ def test_a_model_that_is_not_installed_is_listed_with_what_to_install(busy, monk
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ({"target": "demand"}, "no such target: `demand`"),
+        ({"target": "demand"}, "unknown target: `demand`"),
         ({"every": "often"}, "not a length of time: `often`"),
         ({"every": "0m"}, "not a length of time"),
         ({"every": float("nan")}, "not a length of time"),
@@ -194,7 +196,7 @@ def test_a_model_that_is_not_installed_is_listed_with_what_to_install(busy, monk
         ({"folds": 0}, "folds is below 1: 0"),
         ({"gap": -1}, "gap is below 0: -1"),
         ({"models": ["prophet"]}, "no model or family by that name: `prophet`"),
-        ({"by": "user"}, "demand cannot be told apart by: `user`"),
+        ({"by": "user"}, "cannot split demand by: `user`"),
         ({"every": "30d"}, "no demand in whole steps"),
         ({"every": "1h", "horizon": 100}, "too few steps"),
         ({"every": "1h", "horizon": 60, "folds": 1, "gap": 0}, "too few steps"),

@@ -9,7 +9,7 @@ from fleetlab.forecast import Panel, check_forecaster
 from fleetlab.forecast.catalogue import BY_NAME, NEEDS
 from fleetlab.forecast.models.intermittent import TSB, Croston
 from fleetlab.forecast.models.regression import Autoregression, Ridge
-from fleetlab.forecast.models.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
+from fleetlab.forecast.models.simple import Drift, HistoricalMean, LastValue, MovingAverage, SeasonalNaive
 from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
 
 NEURAL = [name for name in NEEDS if name != "boosted"]
@@ -41,7 +41,7 @@ def test_the_last_value_stays():
 
 
 def test_the_mean_stays_whatever_came_since():
-    model = Mean().fit(panel([1, 3]), horizon=1, seed=0)
+    model = HistoricalMean().fit(panel([1, 3]), horizon=1, seed=0)
     assert model.predict(panel([1, 3, 99]), np.array([3]), horizon=1).item() == 2
 
 
@@ -69,8 +69,8 @@ def test_smoothing_follows_its_recursion():
     model = Smoothing()
     model.alpha_, model.beta_, model.phi_ = np.array([0.5]), np.array([0.5]), np.array([1.0])
     # level 4, trend 0; then 8: level 6, trend 1; then 7: a miss of 0.
-    said = model.predict(panel([4, 8, 7]), np.array([2, 3]), horizon=2)[:, :, 0]
-    assert said.tolist() == [[7, 8], [8, 9]]
+    forecasts = model.predict(panel([4, 8, 7]), np.array([2, 3]), horizon=2)[:, :, 0]
+    assert forecasts.tolist() == [[7, 8], [8, 9]]
 
 
 def test_holt_goes_on_along_a_straight_line():
@@ -80,15 +80,15 @@ def test_holt_goes_on_along_a_straight_line():
 
 def test_a_damped_trend_falls_short_of_the_straight_line():
     line = 10 + 3.0 * np.arange(300)
-    said = told(Smoothing("damped", BETAS, DAMPINGS), line, [300], horizon=50)[0]
-    assert said[-1] < 907 + 3 * 50
-    assert (np.diff(said) > 0).all()
+    forecasts = told(Smoothing("damped", BETAS, DAMPINGS), line, [300], horizon=50)[0]
+    assert forecasts[-1] < 907 + 3 * 50
+    assert (np.diff(forecasts) > 0).all()
 
 
 def test_theta_adds_half_the_slope_of_the_line_through_the_past():
     line = 3.0 * np.arange(300)
-    said = told(Theta(), line, [300])[0]
-    assert np.allclose(np.diff(said), 1.5)
+    forecasts = told(Theta(), line, [300])[0]
+    assert np.allclose(np.diff(forecasts), 1.5)
 
 
 def test_holt_winters_learns_a_daily_rhythm_that_smoothing_cannot():
@@ -124,32 +124,32 @@ def test_ridge_uses_what_stands_beside_a_series():
     values = np.roll(before, 2, axis=0) * 10
     shown = Panel(values, before, ("a",), 3600.0)
     at = np.arange(1200, 1490)
-    said = Ridge().fit(shown.until(1100), horizon=2, seed=0).predict(shown, at, horizon=2)[:, 0, 0]
-    assert np.corrcoef(said, values[at, 0])[0, 1] > 0.95
+    forecasts = Ridge().fit(shown.until(1100), horizon=2, seed=0).predict(shown, at, horizon=2)[:, 0, 0]
+    assert np.corrcoef(forecasts, values[at, 0])[0, 1] > 0.95
 
 
 def test_ridge_of_noise_is_all_but_the_mean(noise):
-    said = Ridge().fit(noise.until(700), horizon=2, seed=0).predict(noise, np.arange(710, 890), horizon=2)
-    assert said.std() < 0.25 * noise.values.std()
+    forecasts = Ridge().fit(noise.until(700), horizon=2, seed=0).predict(noise, np.arange(710, 890), horizon=2)
+    assert forecasts.std() < 0.25 * noise.values.std()
 
 
 def test_croston_expects_the_amount_over_the_distance():
     # Six every third step: two a step, less the correction of half the weight.
     values = np.tile([0.0, 0.0, 6.0], 200)
     model = Croston().fit(panel(values), horizon=1, seed=0)
-    said = model.predict(panel(values), np.array([600]), horizon=1).item()
-    assert said == pytest.approx(2 * (1 - model.alpha_[0] / 2))
+    forecasts = model.predict(panel(values), np.array([600]), horizon=1).item()
+    assert forecasts == pytest.approx(2 * (1 - model.alpha_[0] / 2))
 
 
 def test_tsb_forgets_demand_that_stops_and_croston_does_not():
     values = np.concatenate((np.random.default_rng(1).binomial(1, 0.3, 600) * 5.0, np.zeros(400)))
-    said = {}
+    forecasts = {}
     for model in (Croston(), TSB()):
         model.fit(panel(values[:600]), horizon=1, seed=0)
         model.alpha_ = np.array([0.1])
-        said[model.name] = model.predict(panel(values), np.array([600, 1000]), horizon=1).ravel()
-    assert said["croston"][1] == said["croston"][0] > 1
-    assert said["tsb"][1] < 1e-6
+        forecasts[model.name] = model.predict(panel(values), np.array([600, 1000]), horizon=1).ravel()
+    assert forecasts["croston"][1] == forecasts["croston"][0] > 1
+    assert forecasts["tsb"][1] < 1e-6
 
 
 def eager(name):
@@ -168,8 +168,8 @@ def test_a_clever_model_learns_what_a_line_cannot(name):
     at = np.arange(1400, 1590)
     missed = {}
     for model in (eager(name), Ridge()):
-        said = model.fit(shown.until(1390), horizon=1, seed=0).predict(shown, at, horizon=1)[:, 0, 0]
-        missed[model.name] = float(np.sqrt(((said - values[at, 0]) ** 2).mean()))
+        forecasts = model.fit(shown.until(1390), horizon=1, seed=0).predict(shown, at, horizon=1)[:, 0, 0]
+        missed[model.name] = float(np.sqrt(((forecasts - values[at, 0]) ** 2).mean()))
     assert missed[name] < 0.7 * missed["ridge"]
 
 

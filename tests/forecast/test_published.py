@@ -18,7 +18,7 @@ def test_requests_of_the_study(data):
     result = found(data, "requests")
     board = result.tables()["leaderboard"].filter(pl.col("steps ahead") == 1)
     mean = dict(board.filter(pl.col("model") == "mean").select("resource", "NRMSE").iter_rows())
-    taken = dict(board.filter("taken").select("resource", "NRMSE").iter_rows())
+    taken = dict(board.filter("selected").select("resource", "NRMSE").iter_rows())
     # By root mean square over mean, one who knows the mean alone has what the study tells of its network: about 2 for
     # CPU, memory and disk, 5 to 6 for GPU and RDMA.
     assert all(2.0 < mean[r] < 2.5 for r in ("cpu", "memory", "disk"))

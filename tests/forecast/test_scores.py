@@ -14,8 +14,8 @@ def blocks(count):
 
 
 def test_nrmse_is_the_root_mean_square_miss_over_the_mean_of_what_came():
-    came, said = np.array([1.0, 3.0, 8.0]), np.array([1.0, 3.0, 5.0])
-    assert nrmse(blocks(3), came - said, came)[0] == pytest.approx(np.sqrt(3.0) / 4)
+    came, forecasts = np.array([1.0, 3.0, 8.0]), np.array([1.0, 3.0, 5.0])
+    assert nrmse(blocks(3), came - forecasts, came)[0] == pytest.approx(np.sqrt(3.0) / 4)
 
 
 def test_the_nrmse_of_the_mean_is_the_coefficient_of_variation():
@@ -25,12 +25,12 @@ def test_the_nrmse_of_the_mean_is_the_coefficient_of_variation():
 
 def test_the_interval_of_an_nrmse_holds_the_truth_about_as_often_as_it_says():
     draw = np.random.default_rng(1)
-    held = 0
+    level = 0
     for _ in range(200):
         came = draw.gamma(4.0, 1.0, 600)
         _, low, high = nrmse(blocks(600), came - 4.0, came)
-        held += low <= 0.5 <= high  # spread 2, mean 4
-    assert 180 <= held <= 200
+        level += low <= 0.5 <= high  # spread 2, mean 4
+    assert 180 <= level <= 200
 
 
 def test_a_model_beside_itself_has_no_skill_and_that_is_certain():
@@ -47,12 +47,12 @@ def test_half_the_miss_is_half_the_skill():
 
 def test_the_interval_of_a_ratio_holds_the_truth_about_as_often_as_it_says():
     draw = np.random.default_rng(3)
-    held = 0
+    level = 0
     for _ in range(200):
         came = draw.exponential(2.0, 600)
         _, low, high = ratio(blocks(600), np.abs(came - 2.0), came)
-        held += low <= 2 / np.e <= high  # the mean distance of an exponential from its mean is 2/e of it
-    assert 180 <= held <= 200
+        level += low <= 2 / np.e <= high  # the mean distance of an exponential from its mean is 2/e of it
+    assert 180 <= level <= 200
 
 
 def test_where_nothing_came_there_is_no_nrmse():
@@ -89,8 +89,8 @@ def test_intervals_hold_as_often_as_promised_whatever_the_series_does(kind):
         "drifting": np.exp(np.arange(3500) / 1000)[:, None, None],
     }[kind]
     widths = follow(missed[:1700], missed[1700:], np.ones(2)).each
-    held = (missed[1700:] <= widths).mean(axis=1)
-    assert np.abs(held - np.array(LEVELS)[:, None, None]).max() < 0.02
+    level = (missed[1700:] <= widths).mean(axis=1)
+    assert np.abs(level - np.array(LEVELS)[:, None, None]).max() < 0.02
 
 
 def test_a_miss_is_not_used_before_it_is_known():
@@ -116,18 +116,20 @@ def test_the_ensemble_puts_its_weight_on_what_is_right():
 def test_two_models_that_are_off_on_different_sides_are_better_together():
     draw = np.random.default_rng(0)
     came = draw.normal(size=(3, 300, 1, 1))
-    said = {"a": list(came + draw.normal(size=came.shape)), "b": list(came + draw.normal(size=came.shape))}
-    found, _ = together(said, list(came), np.ones((2, 1)))
-    both, alone = (float(((x[-1] - came[-1]) ** 2).mean()) for x in (found, said["a"]))
+    forecasts = {"a": list(came + draw.normal(size=came.shape)), "b": list(came + draw.normal(size=came.shape))}
+    found, _ = together(forecasts, list(came), np.ones((2, 1)))
+    both, alone = (float(((x[-1] - came[-1]) ** 2).mean()) for x in (found, forecasts["a"]))
     assert both < 0.65 * alone  # half, and luck
 
 
 def test_the_ensemble_of_a_split_does_not_know_that_split():
     draw = np.random.default_rng(0)
     came = list(draw.normal(size=(2, 50, 1, 1)))
-    said = {"a": list(draw.normal(size=(2, 50, 1, 1))), "b": list(draw.normal(size=(2, 50, 1, 1)))}
+    forecasts = {"a": list(draw.normal(size=(2, 50, 1, 1))), "b": list(draw.normal(size=(2, 50, 1, 1)))}
     other = [came[0], came[1] + 100]
-    assert np.array_equal(together(said, came, np.ones((2, 1)))[0][1], together(said, other, np.ones((2, 1)))[0][1])
+    assert np.array_equal(
+        together(forecasts, came, np.ones((2, 1)))[0][1], together(forecasts, other, np.ones((2, 1)))[0][1]
+    )
 
 
 def test_weights_by_error_are_even_where_nothing_is_known():

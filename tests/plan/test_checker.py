@@ -49,21 +49,21 @@ def test_a_right_placement_has_nothing_wrong_but_its_limit():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ([(0, 0, "b", 0b01), (0, 1, "b", 0b10)], "cpu_milli: 800 held, 700 there"),
-        ([(0, 0, "a", 0b01), (0, 1, "a", 0b01)], "GPU 0: 1200 milli held"),
-        ([(0, 0, "a", 0b01), (1, 0, "a", 0b01)], "GPU 0: 1600 milli held"),
-        ([(0, 0, "a", 0b01), (0, 1, "a", 0b01)], "GPU 0: 20 MiB held, 16 there"),
-        ([(2, 0, "b", 0)], "rdma_milli: 600 held, 500 there"),
-        ([(2, 0, "c", 0)], "disk_mib: 70 held, 60 there"),
+        ([(0, 0, "b", 0b01), (0, 1, "b", 0b10)], "cpu_milli: 800 allocated, capacity 700"),
+        ([(0, 0, "a", 0b01), (0, 1, "a", 0b01)], "GPU 0: 1200 milli allocated"),
+        ([(0, 0, "a", 0b01), (1, 0, "a", 0b01)], "GPU 0: 1600 milli allocated"),
+        ([(0, 0, "a", 0b01), (0, 1, "a", 0b01)], "GPU 0: 20 MiB allocated, capacity 16"),
+        ([(2, 0, "b", 0)], "rdma_milli: 600 allocated, capacity 500"),
+        ([(2, 0, "c", 0)], "disk_mib: 70 allocated, capacity 60"),
         ([(0, 0, "c", 0b01)], "may not run on B"),
-        ([(0, 0, "a", 0b11)], "asked for 1"),
-        ([(0, 0, "a", 0)], "asked for 1"),
+        ([(0, 0, "a", 0b11)], "requested 1"),
+        ([(0, 0, "a", 0)], "requested 1"),
         ([(1, 0, "a", 0b100)], "GPUs 100 of 2"),
-        ([(2, 0, "a", 0b1)], "asked for 0"),
+        ([(2, 0, "a", 0b1)], "requested 0"),
         ([(0, 0, "a", 0b01), (0, 0, "b", 0b01)], "placed twice"),
-        ([(0, 2, "a", 0b01)], "nobody asked for it"),
-        ([(7, 0, "a", 0b01)], "nobody asked for it"),
-        ([(0, 0, "z", 0b01)], "no such node: z"),
+        ([(0, 2, "a", 0b01)], "not in the demand"),
+        ([(7, 0, "a", 0b01)], "not in the demand"),
+        ([(0, 0, "z", 0b01)], "unknown node: z"),
     ],
 )
 def test_a_broken_rule_is_told(change, words):
@@ -71,4 +71,4 @@ def test_a_broken_rule_is_told(change, words):
 
 
 def test_someone_without_a_place_is_missed():
-    assert wrong(*GOOD[:2]) == ["2 instances have no place"]
+    assert wrong(*GOOD[:2]) == ["2 instances are not placed"]

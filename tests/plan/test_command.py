@@ -14,7 +14,7 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Trace, Workload, cli
-from fleetlab.commands.plan import _hand_over
+from fleetlab.commands.plan import _show
 from fleetlab.plan import demand
 
 DEMAND = "[[instance]]\ncount = 6\ncpu_milli = 400\n\n[[instance]]\ncount = 2\ngpu_milli = 500\ncpu_milli = 100\n"
@@ -40,8 +40,8 @@ def run(*words):
 def test_a_plan_is_told_in_words_and_written_down(here, capsys):
     assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--out", "placement.csv") == 0
     said = capsys.readouterr().out
-    assert "8 instances have a place: nodes in use 3." in said
-    assert "No plan does better: this is proved." in said
+    assert "8 instances are placed: nodes in use 3." in said
+    assert "This is optimal (proved)." in said
     assert pl.read_csv("placement.csv").columns == ["job", "instance", "node", "gpus"]
 
 
@@ -51,7 +51,7 @@ def test_what_was_written_can_be_moved_and_defragmented(here, capsys):
     assert pl.read_csv("tight.csv")["node"].n_unique() == 3
     capsys.readouterr()
     assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "tight.csv") == 0
-    assert "instances that move 0" in capsys.readouterr().out
+    assert "moved instances 0" in capsys.readouterr().out
 
 
 def test_a_node_whose_name_is_a_number_keeps_it(here, capsys):
@@ -61,7 +61,7 @@ def test_a_node_whose_name_is_a_number_keeps_it(here, capsys):
     work = Workload.of(pl.DataFrame(jobs), source="x")
     Trace(work, Provenance("made", "x"), cluster=Cluster.of(frame, source="x")).save(here / "named")
     assert run("plan", "named", "--objective", "moves", "--current", "current.csv") == 0
-    assert "instances that move 0" in capsys.readouterr().out
+    assert "moved instances 0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("own", ["", 'node = "mine"\n'])
@@ -75,7 +75,7 @@ def test_a_pool_that_shrinks_to_one_node_keeps_who_is_there(here, capsys, own):
     )
     capsys.readouterr()
     assert run("plan", "demand.toml", "--nodes", "one.toml", "--objective", "moves", "--current", "now.csv") == 0
-    assert "instances that move 0" in capsys.readouterr().out
+    assert "moved instances 0" in capsys.readouterr().out
 
 
 def test_who_is_on_a_pool_that_goes_moves_though_another_takes_its_place_in_the_file(here, capsys):
@@ -87,7 +87,7 @@ def test_who_is_on_a_pool_that_goes_moves_though_another_takes_its_place_in_the_
     capsys.readouterr()
     run("plan", "demand.toml", "--nodes", "new.toml", "--objective", "moves", "--current", "now.csv")
     assert gone > 0
-    assert f"instances that move {gone}" in capsys.readouterr().out
+    assert f"moved instances {gone}" in capsys.readouterr().out
 
 
 def test_a_blank_line_of_a_placement_is_nobody(here, capsys):
@@ -96,7 +96,7 @@ def test_a_blank_line_of_a_placement_is_nobody(here, capsys):
     (here / "now.csv").write_text(text.replace("\n", "\n\n") + ",,,\n", "utf-8")
     capsys.readouterr()
     assert run("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "now.csv") == 0
-    assert "instances that move 0" in capsys.readouterr().out
+    assert "moved instances 0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("out", ["none/p.csv", "nodes.toml/p.csv", "."])
@@ -111,8 +111,8 @@ def test_a_file_that_cannot_be_written_is_named_before_the_search(here, capsys, 
 def test_a_plan_is_told_though_its_file_cannot_be_written_after_all(here, capsys):
     found = fleetlab.plan(demand("demand.toml"), Cluster.from_toml("nodes.toml"))
     with pytest.raises(OSError, match=r"none/p\.csv"):
-        _hand_over(found, Path("none/p.csv"), json=False, only=("nodes",))
-    assert "8 instances have a place" in capsys.readouterr().out
+        _show(found, Path("none/p.csv"), json=False, only=("nodes",))
+    assert "8 instances are placed" in capsys.readouterr().out
 
 
 def test_ctrl_c_ends_a_search_at_once(here):
@@ -139,7 +139,7 @@ def test_json_is_one_object_with_the_plan(here, capsys):
 def test_who_does_not_fit_ends_with_status_1(here, capsys):
     (here / "nodes.toml").write_text(NODES.replace("count = 6", "count = 2"), "utf-8")
     assert run("plan", "demand.toml", "--nodes", "nodes.toml") == 1
-    assert "ask for 2,600 cpu_milli, all nodes have 2,000 together" in capsys.readouterr().out
+    assert "request 2,600 cpu_milli, all nodes have 2,000 in total" in capsys.readouterr().out
 
 
 def test_those_alive_in_a_trace_are_placed_on_its_nodes(here, capsys):
@@ -154,12 +154,12 @@ def test_those_alive_in_a_trace_are_placed_on_its_nodes(here, capsys):
         (("plan", "none.toml", "--nodes", "nodes.toml"), "cannot read the demand"),
         (("plan", "demand.toml", "--nodes", "none.toml"), "cannot read the cluster file"),
         (("plan", "demand.toml", "--nodes", "nodes.toml", "--price", "p:3"), "--price takes POOL=NUMBER"),
-        (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "cost", "--price", "q=3"), "there are p\n"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "cost", "--price", "q=3"), "pools: p\n"),
         (("plan", "demand.toml", "--nodes", "nodes.toml", "--objective", "moves", "--current", "x.csv"), "placement"),
         (("defragment", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "needs the column"),
         (("plan", "builtin:300", "--at", "never"), "not a time"),
         (("plan", "demand.toml", "--nodes", "nodes.toml", "--at", "2h"), "--at is for a trace"),
-        (("plan", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "does not look at a current"),
+        (("plan", "demand.toml", "--nodes", "nodes.toml", "--current", "nodes.toml"), "does not use a current"),
     ],
 )
 def test_a_mistake_ends_with_words_and_status_2(here, capsys, words, said):

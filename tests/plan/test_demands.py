@@ -42,7 +42,7 @@ def test_toml_and_csv_say_the_same(tmp_path):
         ("d.toml", "", r"no \[\[instance\]\] entry"),
         ("d.toml", "instance = 3", r"no \[\[instance\]\] entry"),
         ("d.toml", "[[instance]", "not TOML"),
-        ("d.toml", "[[instance]]\ncores = 3", "no such key in entry 1"),
+        ("d.toml", "[[instance]]\ncores = 3", "unknown key in entry 1"),
         ("d.toml", "[[instance]]\ncpu_milli = 1.5", "`cpu_milli` of entry 1 is not a whole number"),
         ("d.toml", "[[instance]]\ncount = 0", "`count` of entry 1 is not a whole number from 1"),
         ("d.toml", "[[instance]]\ncount = true", "`count` of entry 1"),
@@ -54,7 +54,7 @@ def test_toml_and_csv_say_the_same(tmp_path):
         ("d.csv", "", "no row in it"),
         ("d.csv", "count,cpu_milli\n", "no row in it"),
         ("d.csv", "count,cpu_milli\n3,nan\n", "not a whole number"),
-        ("d.csv", "count,cores\n3,1\n", "no such key"),
+        ("d.csv", "count,cores\n3,1\n", "unknown key"),
     ],
 )
 def test_a_demand_that_cannot_be_is_refused_in_words(tmp_path, name, text, words):
@@ -116,13 +116,13 @@ def test_jobs_keep_the_numbers_of_the_trace():
     assert alive(log, 10).frame["job"].to_list() == [1, 2]
 
 
-@pytest.mark.parametrize(("at", "words"), [("noon", "not a time"), (-3, "not a time"), (1e9, "nobody is alive")])
+@pytest.mark.parametrize(("at", "words"), [("noon", "not a time"), (-3, "not a time"), (1e9, "no job runs")])
 def test_a_time_that_cannot_be_is_refused(at, words):
     with pytest.raises(WorkloadError, match=words):
         alive(trace(submit=[0.0], runtime=[5.0], cpu_milli=[1]), at)
 
 
 def test_an_empty_trace_has_nobody():
-    with pytest.raises(WorkloadError, match="no job in it"):
+    with pytest.raises(WorkloadError, match="no jobs"):
         alive(Trace(Workload.of(pl.DataFrame({"submit": []}, schema={"submit": pl.Float64}), source="log"),
                     Provenance("read", "log")))  # fmt: skip

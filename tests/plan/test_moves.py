@@ -88,11 +88,11 @@ def idle(table, asked, nodes, free):
 @pytest.mark.parametrize(
     ("current", "options", "words"),
     [
-        (at((0, 0, "node-0", 0)), {"free": "rack"}, "a node or a gpu"),
-        (at((0, 0, "node-0", 0)), {"most": 0}, "at least one"),
-        (at((0, 0, "node-0", 0)), {"mib_per_second": 0.0}, "a move takes time"),
-        (at((0, 0, "gone", 0)), {}, "a place for 0 of 1 instances"),
-        (at((0, 0, "node-1", 0)), {}, "not right: node node-1: cpu_milli: 500 held, 10 there"),
+        (at((0, 0, "node-0", 0)), {"free": "rack"}, "node or gpu"),
+        (at((0, 0, "node-0", 0)), {"most": 0}, "1 or more"),
+        (at((0, 0, "node-0", 0)), {"mib_per_second": 0.0}, "must be positive"),
+        (at((0, 0, "gone", 0)), {}, "covers 0 of 1 instances"),
+        (at((0, 0, "node-1", 0)), {}, "invalid: node node-1: cpu_milli: 500 allocated, capacity 10"),
     ],
 )
 def test_what_cannot_be_defragmented_is_refused_in_words(current, options, words):
@@ -104,5 +104,5 @@ def test_what_cannot_be_defragmented_is_refused_in_words(current, options, words
 
 def test_a_placement_that_holds_too_much_is_told_before_anything_is_moved():
     current = at((0, 0, "node-0", 0), (0, 1, "node-0", 0))
-    with pytest.raises(WorkloadError, match="not right: node node-0: cpu_milli: 1400 held, 1000 there"):
+    with pytest.raises(WorkloadError, match="invalid: node node-0: cpu_milli: 1400 allocated, capacity 1000"):
         fleetlab.defragment(demand(instances=[2], cpu_milli=[700]), Cluster.uniform(3, 0, cpu_milli=1000), current)

@@ -15,7 +15,7 @@ from fleetlab.core import SavedResult, as_json
 from fleetlab.plan import check
 from fleetlab.plan.problem import problem
 from fleetlab.plan.solvers.bound import gpus_needed, simple, whole_steps
-from fleetlab.plan.solvers.patterns import Shapes, _at_most
+from fleetlab.plan.solvers.patterns import PatternSpace, _at_most
 
 
 def demand(**columns):
@@ -139,7 +139,7 @@ def test_stranded_keeps_cpu_work_off_gpu_nodes():
     assert fleetlab.plan(asked, nodes).value == 2  # both nodes with GPUs, with CPU work on them
     found = fleetlab.plan(asked, nodes, objective="stranded")
     assert (found.value, found.bound) == (8, 8)
-    assert [e.value for e in found.summary() if e.metric == "GPUs idle on nodes in use"] == [0]
+    assert [e.value for e in found.summary() if e.metric == "idle GPUs on nodes in use"] == [0]
 
 
 def test_a_balanced_plan_spreads_evenly():
@@ -170,7 +170,7 @@ def test_gpus_that_are_not_told_are_those_with_which_nobody_has_to_move():
     now = pl.DataFrame({"job": range(6), "node": "node-1"})
     found = fleetlab.plan(asked, Cluster.uniform(2, 2), objective="moves", current=now)
     assert (found.value, found.bound) == (0, 0)
-    assert any("does not tell" in note for note in found.notes)
+    assert any("missing from the current" in note for note in found.notes)
 
 
 def test_where_not_all_gpus_can_be_there_as_few_as_can_be_go():
@@ -193,7 +193,7 @@ def test_who_must_go_for_want_of_cpu_is_not_decided_by_gpus_that_are_not_told():
 def test_a_node_that_is_not_there_is_told_in_a_note():
     now = pl.DataFrame({"job": [0], "node": ["gone"]})
     found = fleetlab.plan(demand(cpu_milli=[300]), cpus(3, 1000), objective="moves", current=now)
-    assert found.notes == ("1 instances cannot be where they are said to be (no such node or GPU): they move",)
+    assert found.notes == ("1 instances are on an unknown node or GPU: they move",)
 
 
 # -- bounds and laws ---------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_what_a_pattern_is_worth_at_most_is_what_the_linear_program_says_and_nev
     # Two amounts of 1000, instances of (60, 20) and (20, 60) worth 5 and 4: 12.5 of each, by hand.
     asked = demand(instances=[20, 20], cpu_milli=[60, 20], memory_mib=[20, 60])
     p = problem(asked, cpus(9, 1000))
-    shapes = Shapes.make(p)
+    shapes = PatternSpace.make(p)
     prices = np.where(p.ask[shapes.one, 0] == 60, 5.0, 4.0)
     assert 1.0 <= _at_most(shapes, 0, prices) / 112.5 <= 1 + 1e-9
 
@@ -278,7 +278,7 @@ def test_a_result_comes_back_from_its_json(tmp_path):
 
 
 def first(found):
-    return found.unplaced.select("rule", "resource", "asked", "there", "missing", "proved").row(0)
+    return found.unplaced.select("rule", "resource", "requested", "available", "missing", "proved").row(0)
 
 
 def test_an_instance_that_no_node_holds_is_named_with_what_is_missing():
@@ -286,7 +286,7 @@ def test_an_instance_that_no_node_holds_is_named_with_what_is_missing():
     assert first(found) == ("one node", "cpu_milli", 1200, 1000, 200, True)
     assert found.unplaced["job"].to_list() == [1]
     assert found.placements["job"].to_list() == [0]
-    assert "one instance asks for 1,200 cpu_milli" in " ".join(found.findings)
+    assert "one instance requests 1,200 cpu_milli" in " ".join(found.findings)
 
 
 def test_a_type_that_is_not_there_is_named():
@@ -313,7 +313,7 @@ def test_too_many_instances_are_refused_with_what_to_do():
 
 def test_too_much_in_all_is_told_by_the_total():
     found = fleetlab.plan(demand(instances=[5], gpu_milli=[1000]), Cluster.uniform(2, 2))
-    assert first(found) == ("all together", "gpus", 5, 4, 1, True)
+    assert first(found) == ("total capacity", "gpus", 5, 4, 1, True)
 
 
 def test_a_limit_that_needs_more_nodes_is_named():
@@ -345,21 +345,21 @@ def test_what_only_the_combination_forbids_is_proved_by_the_solver():
         ({"objective": "cost"}, "needs prices"),
         ({"prices": {"default": 1}}, "needs prices"),
         ({"objective": "cost", "prices": {}}, "no price for the nodes of pool: `default`"),
-        ({"objective": "cost", "prices": {"default": 1, "other": 1}}, "a pool that is not there: `other`"),
+        ({"objective": "cost", "prices": {"default": 1, "other": 1}}, "an unknown pool: `other`"),
         ({"objective": "cost", "prices": {"default": float("nan")}}, "a price is a number"),
         ({"objective": "moves"}, "needs a current placement"),
-        ({"current": pl.DataFrame({"job": [0], "node": ["x"]})}, "`nodes` does not look at a current placement"),
-        ({"seed": -1}, "a seed is a whole number from 0: -1"),
-        ({"seconds": 0}, "seconds above 0"),
-        ({"seconds": float("nan")}, "seconds above 0"),
+        ({"current": pl.DataFrame({"job": [0], "node": ["x"]})}, "`nodes` does not use a current placement"),
+        ({"seed": -1}, "a seed is a whole number of 0 or more: -1"),
+        ({"seconds": 0}, "must be above 0"),
+        ({"seconds": float("nan")}, "must be above 0"),
         ({"objective": "moves", "current": pl.DataFrame({"job": [0]})}, "needs the column: `node`"),
-        ({"objective": "moves", "current": pl.DataFrame({"job": [9], "node": ["x"]})}, "nobody asks for"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [9], "node": ["x"]})}, "not in the demand"),
         (
             {"objective": "moves", "current": pl.DataFrame({"job": [0, 0], "instance": [0, 0], "node": ["x", "y"]})},
             "twice",
         ),
         ({"objective": "moves", "current": pl.DataFrame({"job": ["x"], "node": ["y"]})}, "not a current placement"),
-        ({"objective": "moves", "current": pl.DataFrame({"job": [0.5], "node": ["y"]})}, "not whole numbers"),
+        ({"objective": "moves", "current": pl.DataFrame({"job": [0.5], "node": ["y"]})}, "not integers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(options, words):

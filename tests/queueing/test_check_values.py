@@ -28,16 +28,16 @@ def to_the_digit(value, printed):
 )
 def test_mmc_waits_as_erlang_c_says(c, rho, chance, wait, p95):
     found = solve("M/M/c", lam=c * rho, mu=1, c=c)
-    assert to_the_digit(found["chance to wait"], chance)
+    assert to_the_digit(found["probability of waiting"], chance)
     assert to_the_digit(found["mean wait"], wait)
     assert to_the_digit(found["P95 wait"], p95)
-    assert to_the_digit(solve("Erlang C", a=c * rho, c=c)["chance to wait"], chance)
+    assert to_the_digit(solve("Erlang C", a=c * rho, c=c)["probability of waiting"], chance)
     assert found["mean response"] == pytest.approx(found["mean wait"] + 1)
 
 
 @pytest.mark.parametrize(("c", "rho", "blocked"), [(8, 0.9, "0.190313"), (64, 0.9, "0.043124")])
 def test_erlang_b_turns_away_as_many_as_it_should(c, rho, blocked):
-    assert to_the_digit(solve("Erlang B", a=c * rho, c=c)["chance to be turned away"], blocked)
+    assert to_the_digit(solve("Erlang B", a=c * rho, c=c)["blocking probability"], blocked)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,8 @@ def test_erlang_b_turns_away_as_many_as_it_should(c, rho, blocked):
 )
 def test_kaufman_and_roberts_turn_away_as_many_as_they_should(c, a, b, away, busy):
     found = solve("Kaufman-Roberts", c=c, a=a, b=b)
-    assert all(
-        to_the_digit(found[f"chance of class {k + 1} to be turned away"], printed) for k, printed in enumerate(away)
-    )
-    assert to_the_digit(found["mean servers busy"], busy)
+    assert all(to_the_digit(found[f"blocking probability of class {k + 1}"], printed) for k, printed in enumerate(away))
+    assert to_the_digit(found["mean busy servers"], busy)
 
 
 # Servers, needs, chances, rates; jobs a second that get through, the share of servers then busy, Δ, all as printed.
@@ -71,10 +69,10 @@ GANGS = [
 @pytest.mark.parametrize(("c", "n", "p", "mu", "rate", "busy", "delta"), GANGS)
 def test_as_many_gangs_get_through_as_is_known(c, n, p, mu, rate, busy, delta):
     found = solve("MSJ RESET", lam=0.1, c=c, n=n, p=p, mu=mu)
-    assert rate is None or to_the_digit(found["most jobs a second"], rate)
-    assert busy is None or to_the_digit(found["utilisation then"], busy)
+    assert rate is None or to_the_digit(found["maximum throughput"], rate)
+    assert busy is None or to_the_digit(found["utilization at maximum throughput"], busy)
     assert delta is None or to_the_digit(found["delta"], delta)
-    assert solve("MSJ saturated", c=c, n=n, p=p, mu=mu)["most jobs a second"] == found["most jobs a second"]
+    assert solve("MSJ saturated", c=c, n=n, p=p, mu=mu)["maximum throughput"] == found["maximum throughput"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_one_server_as_fast_as_all_gives_the_responses_that_are_known():
         lam = rho / sizes.moment(1)
         assert to_the_digit(solve("M/G/1", lam=lam, service=sizes)["mean response"], printed)
         filled = solve("ServerFilling", lam=lam, c=8, n=n, p=p, mu=(1, 1, 1, 1))
-        assert to_the_digit(filled["mean response of one server as fast as all"], printed)
+        assert to_the_digit(filled["mean response of a single fast server"], printed)
 
 
 # Beside simulations of 2 million customers: c, ρ, SCV of run times, simulated, Allen–Cunneen, Whitt. One Allen–Cunneen

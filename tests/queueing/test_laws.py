@@ -128,7 +128,7 @@ def test_room_for_everybody_holds_a_poisson_number():
 
 
 def test_a_load_follows_its_rate_late_and_damped():
-    # Of exponential run times: λE[S](1 + α/√(1+ω²) sin(ωt - arctan ω)).
+    # Of exponential service times: λE[S](1 + α/√(1+ω²) sin(ωt - arctan ω)).
     t = np.arange(24)
     omega = 2 * math.pi / 24 * 3.0
     rates = 5 * (1 + 0.6 * np.sin(2 * math.pi * t / 24))
@@ -191,7 +191,9 @@ def test_regular_arrivals_wait_less_by_kraemer_and_langenbach_belz():
 
 
 def test_halfin_and_whitt_meet_erlang_c_where_servers_are_many():
-    near, exact = (solve(model, lam=1000, mu=1, c=1032)["chance to wait"] for model in ("Halfin-Whitt", "M/M/c"))
+    near, exact = (
+        solve(model, lam=1000, mu=1, c=1032)["probability of waiting"] for model in ("Halfin-Whitt", "M/M/c")
+    )
     assert near == pytest.approx(exact, rel=0.02)
 
 
@@ -201,7 +203,7 @@ def test_staffing_finds_the_fewest_servers(lam, chance):
     c = int(found["servers by Erlang C"])
     assert erlang_c(c, float(lam)) <= chance
     assert c - 1 <= lam or erlang_c(c - 1, float(lam)) > chance
-    assert abs(found["servers by the rule"] - c) <= 1 + lam / 1000
+    assert abs(found["servers by the square-root rule"] - c) <= 1 + lam / 1000
 
 
 def test_gpus_shared_without_loss_are_as_fast_as_gpus_in_a_row():
@@ -241,7 +243,7 @@ def of_one_duration(c, n, p):
     [(8, (1, 2, 4, 8), (0.6, 0.2, 0.1, 0.1)), (12, (3, 5, 7), (0.2, 0.3, 0.5)), (30, (3, 10), (0.5, 0.5))],
 )
 def test_gangs_of_one_duration_get_through_as_their_sums_say(c, n, p):
-    found = solve("MSJ saturated", c=c, n=n, p=p, mu=(1.0,) * len(n))["most jobs a second"]
+    found = solve("MSJ saturated", c=c, n=n, p=p, mu=(1.0,) * len(n))["maximum throughput"]
     assert found == pytest.approx(of_one_duration(c, n, p), rel=1e-9)
 
 
@@ -252,26 +254,26 @@ def test_the_product_form_of_two_classes_is_their_chain(seed):
     n = tuple(int(x) for x in rng.choice(np.arange(1, c + 1), 2, replace=False))
     share = float(rng.uniform(0.05, 0.95))
     told = {"c": c, "n": n, "p": (share, 1 - share), "mu": tuple(rng.uniform(0.1, 3, 2))}
-    chain, form = (solve(f"MSJ {model}", **told)["most jobs a second"] for model in ("saturated", "two classes"))
+    chain, form = (solve(f"MSJ {model}", **told)["maximum throughput"] for model in ("saturated", "two classes"))
     assert form == pytest.approx(chain, rel=1e-9)
 
 
 def test_two_servers_have_a_closed_form():
     p1, p2, mu1, mu2 = 0.7, 0.3, 1.3, 0.4
     known = 2 * mu1 * mu2 / (mu2 * p1**2 + 2 * mu2 * p1 * p2 + 2 * mu1 * p2)
-    found = solve("MSJ two classes", c=2, n=(1, 2), p=(p1, p2), mu=(mu1, mu2))["most jobs a second"]
+    found = solve("MSJ two classes", c=2, n=(1, 2), p=(p1, p2), mu=(mu1, mu2))["maximum throughput"]
     assert found == pytest.approx(known)
 
 
 def test_gangs_of_all_servers_are_one_server():
     found = solve("MSJ RESET", lam=0.5, c=8, n=8, p=1, mu=1)
-    assert found["most jobs a second"] == pytest.approx(1.0)
+    assert found["maximum throughput"] == pytest.approx(1.0)
     assert found["mean response"] == pytest.approx(solve("M/M/1", lam=0.5, mu=1)["mean response"])
 
 
 def test_servers_that_no_gang_can_use_change_nothing():
     told = {"n": (4, 8), "p": (0.5, 0.5), "mu": (1, 2)}
-    whole, more = (solve("MSJ saturated", c=c, **told)["most jobs a second"] for c in (16, 19))
+    whole, more = (solve("MSJ saturated", c=c, **told)["maximum throughput"] for c in (16, 19))
     assert whole == pytest.approx(more)
 
 
@@ -283,5 +285,5 @@ def test_a_chain_that_is_too_long_is_refused_at_once():
 
 
 def test_a_loss_system_of_single_servers_is_erlangs():
-    one = solve("Kaufman-Roberts", a=1900.0, b=1, c=2000)["chance of class 1 to be turned away"]
+    one = solve("Kaufman-Roberts", a=1900.0, b=1, c=2000)["blocking probability of class 1"]
     assert one == pytest.approx(erlang_b(2000, 1900.0), rel=1e-9)

@@ -16,7 +16,7 @@ DAY = 86_400.0
 
 
 def jobs(rng, *, rate, count, mean=1.0, scv=1.0, batch=1, **columns):
-    """Poisson arrivals, in batches if told so; exponential run times, or lognormal ones of that SCV."""
+    """Poisson arrivals, in batches if told so; exponential service times, or lognormal ones of that SCV."""
     submit = np.repeat(np.cumsum(rng.exponential(batch / rate, count // batch)), batch)
     width = math.log1p(scv) ** 0.5
     lognormal = mean * np.exp(rng.normal(-(width**2) / 2, width, len(submit)))
@@ -73,7 +73,7 @@ def test_constant_run_times_wait_half_as_long(rng):
     found = model(work(plain.with_columns(runtime=pl.lit(1.0))), cluster(A=8))
     whole = model(work(plain.with_columns(runtime=pl.lit(1.0), gpu_milli=pl.lit(8000))), cluster(A=8))
     assert row(found, pool="A")["wait"] == 0  # nobody waits for eight GPUs at a ninth of the load
-    load = row(whole, pool="A")["utilisation"]
+    load = row(whole, pool="A")["utilization"]
     assert row(whole, pool="A")["wait"] == pytest.approx(load / (2 * (1 - load)), rel=0.25)
 
 
@@ -120,7 +120,7 @@ def test_a_daily_pattern_is_followed_by_the_hour(rng):
     assert assumptions(found, "A") == {"daily pattern"}
     assert row(found, pool="A")["model"].endswith("by hour")
     day = found.tables()["day"]
-    rate = day["jobs an hour"]
+    rate = day["jobs per hour"]
     assert rate[:12].mean() / rate[12:].mean() == pytest.approx(3, rel=0.1)
     assert day["load"].mean() == pytest.approx(row(found, pool="A")["load"], rel=0.02)
     # The load is an hour late: when few come already, many of those before still run.
@@ -133,22 +133,22 @@ def test_the_hours_are_those_of_the_people(rng):
     frame = pl.DataFrame({"submit": t, "runtime": [60.0] * len(t), "gpu_milli": [1000] * len(t)})
     at = Workload.of(frame, source="clock", epoch=1_767_232_800.0, zone="Europe/Berlin")
     day = model(at, cluster(A=8)).tables()["day"]
-    assert day.filter(pl.col("jobs an hour") > 0)["hour"].to_list() == [3]
+    assert day.filter(pl.col("jobs per hour") > 0)["hour"].to_list() == [3]
 
 
 def test_busy_hours_above_the_pool_are_said(rng):
     t = np.concatenate([d * DAY + np.sort(rng.uniform(0, 4 * 3600, 200)) for d in range(10)])
     frame = pl.DataFrame({"submit": t - t[0], "runtime": [3600.0] * len(t), "gpu_milli": [1000] * len(t)})
     found = model(work(frame), cluster(A=16))
-    assert any("too little in the busiest hours" in note for note in found.notes)
-    assert row(found, "pools", pool="A")["highest hour"] > 16
+    assert any("overloaded in the busiest hours" in note for note in found.notes)
+    assert row(found, "pools", pool="A")["peak hour load"] > 16
 
 
 def test_more_than_there_is_waits_for_ever_and_says_so(rng):
     found = model(work(jobs(rng, rate=20, count=5000)), cluster(A=8))
     assert row(found, pool="A")["wait"] == math.inf
     assert row(found, pool="A")["model"] == "none: overload"
-    assert any("more is asked for than there is" in note for note in found.notes)
+    assert any("overload" in note for note in found.notes)
 
 
 def test_who_asks_for_more_waits_more_often(rng):
@@ -156,7 +156,7 @@ def test_who_asks_for_more_waits_more_often(rng):
     gang = jobs(rng, rate=1.0, count=4000, instances=12)
     found = model(work(*mixed, gang), cluster(A=40)).tables()["model"]
     waits = dict(found.select("class", "wait").iter_rows())
-    assert waits["a share"] < waits["one GPU"] < waits["more GPUs"] < waits["a gang"]
+    assert waits["fractional GPU"] < waits["one GPU"] < waits["several GPUs"] < waits["gang"]
 
 
 def test_jobs_that_may_run_anywhere_are_split_by_capacity(rng):
@@ -173,8 +173,8 @@ def test_jobs_that_fit_nowhere_and_those_without_run_time_are_left_out_and_count
     unknown = jobs(rng, rate=1, count=10, runtime=None)
     found = model(work(good, large, other, unknown), cluster(A=16))
     assert row(found, "pools", pool="A")["jobs"] == 100
-    assert any(note.startswith("20 jobs fit no pool") for note in found.notes)
-    assert any(note.startswith("10 jobs have no run time") for note in found.notes)
+    assert any(note.startswith("20 jobs that fit no pool") for note in found.notes)
+    assert any(note.startswith("10 jobs without a run time") for note in found.notes)
 
 
 def test_jobs_without_a_gpu_have_the_cpus(rng):
@@ -207,7 +207,7 @@ def test_little_is_no_trouble(frame):
 def test_a_cluster_without_gpus_is_no_trouble(rng):
     bare = Cluster.of(pl.DataFrame({"node": ["a"]}), source="bare")
     found = model(work(jobs(rng, rate=1, count=50)), bare)
-    assert any("50 jobs fit no pool" in note for note in found.notes)
+    assert any("50 jobs that fit no pool" in note for note in found.notes)
 
 
 def test_the_same_seed_gives_the_same_model(rng):

@@ -261,13 +261,3 @@ def test_the_published_table_comes_out(data, name):
         for q in PAPER:
             if published[p].mean() - published[q].mean() > 3 * max(error[p], error[q]):
                 assert found[p].mean() > found[q].mean(), (p, q)
-
-
-def test_a_scenario_is_packed_and_words_of_a_queue_are_refused():
-    work, nodes = world([(0, 0, 500, 2)], [("A", 2)], 0)
-    scenario = fleetlab.Scenario.of(work, nodes, nodes="+1", placement="first_fit")
-    found = fleetlab.pack(scenario, seeds=[1])
-    by_hand = fleetlab.pack(work, nodes.with_nodes("+1"), placements=["first_fit"], seeds=[1])
-    assert found.curves.equals(by_hand.curves)
-    with pytest.raises(fleetlab.WorkloadError, match="`order` cannot be used"):
-        fleetlab.pack(scenario, order="sjf")

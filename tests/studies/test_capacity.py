@@ -30,7 +30,7 @@ def fewest(load, goal):
     """The fewest servers by Erlang C: P(W > t) = C exp(-(c - a) t / 100)."""
     c = math.ceil(load) + 1
     while True:
-        chance = queueing.solve("M/M/c", lam=load / 100, mu=0.01, c=c)["chance to wait"]
+        chance = queueing.solve("M/M/c", lam=load / 100, mu=0.01, c=c)["probability of waiting"]
         mean, late = chance * 100 / (c - load), chance * math.exp(-(c - load) * 20 / 100)
         if mean < 20 if goal == "mean" else late < 0.1:
             return c

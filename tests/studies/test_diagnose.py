@@ -413,4 +413,4 @@ def test_what_is_to_be_known_of_a_log_is_said_of_what_follows_from_it(capsys, tm
     with suppress(SystemExit):
         cli.main([words[0], str(tmp_path / "log"), *words[1:], "--json"])
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes[-1] == "of the trace: 48 jobs name partitions"
+    assert notes[-1] == "trace: 48 jobs name partitions"

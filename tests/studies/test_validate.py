@@ -195,7 +195,7 @@ def test_what_was_counted_is_right_or_wrong():
 def test_run_times_are_drawn_from_the_law_that_theory_is_asked_about(law):
     drawn = law.draw(np.random.default_rng(1), 400_000)
     known = fleetlab.solve("M/G/1", lam=0.1, service=law.spelling)
-    assert 0.1 * drawn.mean() == pytest.approx(known["utilisation"], rel=0.01)
+    assert 0.1 * drawn.mean() == pytest.approx(known["utilization"], rel=0.01)
     assert law.second / law.mean**2 - 1 == pytest.approx(law.scv)
     assert (drawn**2).mean() == pytest.approx(law.second, rel=0.05)
 

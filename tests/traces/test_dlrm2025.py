@@ -54,16 +54,16 @@ def test_limits_are_kept_beside_the_requests(good):
 def test_each_bad_instance_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "dlrm2025" / "bad", "dlrm2025")
     assert trace.rejects.select("line", "reason").rows() == [
-        (3, "the name stands twice: i-0"),
+        (3, "duplicate name: i-0"),
         (4, "no name"),
-        (5, "no such role: GPU"),
-        (6, "17 columns expected, found: 4"),
+        (5, "unknown role: GPU"),
+        (6, "17 columns expected, got: 4"),
         (7, "`cpu_request` is not a number: 'many'"),
         (8, "`cpu_request` is missing"),
         (9, "`cpu_request` is not a number of 0 or more: -12.0"),
         (10, "`memory_request` is more than any node has: 1e+30"),
         (11, "`rdma_request` is more than any node has: 125.0"),
-        (12, "neither a share of one GPU nor whole GPUs: 1.5"),
+        (12, "neither a fraction of one GPU nor whole GPUs: 1.5"),
         (13, "`disk_request` is above its limit: 900.0"),
         (14, "`max_instance_per_node` is neither -1 nor a number from 1 on: 0.0"),
         (15, "`creation_time` is not a number of 0 or more: -1.0"),
@@ -82,7 +82,7 @@ def test_a_folder_without_the_list_is_refused(tmp_path):
 
 def test_a_table_of_other_columns_is_refused(tmp_path):
     (tmp_path / "disaggregated_DLRM_trace.csv").write_text("instance_sn,role\ni-0,HN\n")
-    with pytest.raises(fleetlab.TraceError, match="no column in its first line"):
+    with pytest.raises(fleetlab.TraceError, match="missing columns in its first line"):
         fleetlab.read(tmp_path, "dlrm2025")
 
 

@@ -16,7 +16,7 @@ from urllib.request import Request
 import pytest
 
 import fleetlab
-from fleetlab.traces.public.catalogue import PUBLISHED, File, Published
+from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
 from fleetlab.traces.public.download import Patience, _Redirects
 from fleetlab.traces.public.fetch import fetch, gather
 
@@ -116,7 +116,7 @@ def bring(shelf, tmp_path):
     """Fetch one file from the shelf."""
 
     def run(sha256=None, *, name="data.bin", base=None, progress=lambda *_: None, **about):
-        published = Published("small", (File(f"https://owner.example/{name}", sha256, **about),))
+        published = PublicTrace("small", (File(f"https://owner.example/{name}", sha256, **about),))
         return gather(published, into=tmp_path, base=base or shelf.base, progress=progress, patience=HASTY)
 
     return run
@@ -222,7 +222,7 @@ def test_what_came_is_kept_when_patience_ends(bring, shelf, tmp_path):
     with pytest.raises(fleetlab.TraceError, match="gave up after 3 tries") as e:
         bring(sha(DATA))
     assert (tmp_path / "data.bin.part").stat().st_size == len(DATA) * 7 // 8
-    assert "run the same again" in e.value.hint
+    assert "run the same command again" in e.value.hint
 
 
 def test_a_later_run_goes_on_where_an_earlier_one_gave_up(bring, shelf):
@@ -308,13 +308,13 @@ def test_a_wrong_file_is_refused_and_removed(bring, tmp_path):
 
 
 def test_a_file_of_another_size_is_refused_before_it_comes(bring, tmp_path):
-    with pytest.raises(fleetlab.TraceError, match="another file than the published one"):
+    with pytest.raises(fleetlab.TraceError, match="is not the published file"):
         bring(sha(DATA), size=7)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_file_is_not_asked_for_twice(bring, shelf):
-    with pytest.raises(fleetlab.TraceError, match="the server says 404 Not Found"):
+    with pytest.raises(fleetlab.TraceError, match="the server answered 404 Not Found"):
         bring(name="gone.bin")
     assert len(shelf.asked) == 1
 
@@ -326,13 +326,13 @@ def test_a_server_in_trouble_is_asked_again(bring, shelf):
 
 def test_a_server_in_trouble_is_not_asked_for_ever(bring, shelf):
     shelf.tricks = [500] * 9
-    with pytest.raises(fleetlab.TraceError, match=r"gave up after 3 tries in a row at .* the server says 500"):
+    with pytest.raises(fleetlab.TraceError, match=r"gave up after 3 tries in a row at .* the server answered 500"):
         bring(sha(DATA))
 
 
 def test_a_web_page_instead_of_the_file_is_refused(bring, shelf):
     shelf.tricks = ["page"]
-    with pytest.raises(fleetlab.TraceError, match="a web page came instead of the file"):
+    with pytest.raises(fleetlab.TraceError, match="received a web page instead of the file"):
         bring()
 
 
@@ -352,13 +352,13 @@ def test_a_server_that_leads_off_the_web_is_not_followed(bring, shelf, tmp_path,
 
 def test_a_server_that_leads_out_of_tls_is_not_followed():
     asked = Request("https://owner.example/data.bin")
-    with pytest.raises(fleetlab.TraceError, match="not over HTTPS"):
+    with pytest.raises(fleetlab.TraceError, match="without HTTPS"):
         _Redirects().redirect_request(asked, io.BytesIO(), 302, "Found", Message(), "http://owner.example/data.bin")
 
 
 def test_servers_that_send_in_circles_are_left(bring, shelf):
     shelf.tricks = [f"{shelf.base}/data.bin"] * 50
-    with pytest.raises(fleetlab.TraceError, match="the server says 302"):
+    with pytest.raises(fleetlab.TraceError, match="the server answered 302"):
         bring()
 
 
@@ -368,7 +368,7 @@ def test_nobody_there_is_told_with_what_to_do_by_hand(bring, tmp_path):
         base = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(fleetlab.TraceError, match=r"cannot reach 127\.0\.0\.1: Connection refused") as e:
         bring(base=base)
-    assert f"download {base}/data.bin elsewhere and put it at {tmp_path / 'data.bin'}" in e.value.hint
+    assert f"download {base}/data.bin elsewhere and save it as {tmp_path / 'data.bin'}" in e.value.hint
 
 
 def test_an_unknown_host_is_told_at_once(bring):
@@ -388,7 +388,9 @@ def test_what_is_no_address_is_refused(bring, base):
 def test_a_file_that_cannot_fit_is_not_begun(bring, monkeypatch, tmp_path):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100, 90, 10))
-    with pytest.raises(fleetlab.TraceError, match=r"no room for data\.bin: 512,000 bytes are to come, free are 10"):
+    with pytest.raises(
+        fleetlab.TraceError, match=r"not enough disk space for data\.bin: 512,000 bytes needed, 10 free"
+    ):
         bring(sha(DATA))
     assert list(tmp_path.iterdir()) == []
 
@@ -401,7 +403,7 @@ def test_a_disk_that_fills_up_is_told_and_what_came_is_kept(bring, tmp_path):
             bring(sha(DATA))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "what came is kept" in e.value.hint
+    assert "it resumes" in e.value.hint
     assert (tmp_path / "data.bin.part").stat().st_size == 200_000
     assert only(bring(sha(DATA)))["check"] == "as published"
 
@@ -410,12 +412,12 @@ def test_a_disk_that_fills_up_is_told_and_what_came_is_kept(bring, tmp_path):
 def test_a_folder_that_cannot_be_is_told(tmp_path, folder):
     (tmp_path / "file").write_text("")
     with pytest.raises(fleetlab.TraceError, match="cannot write"):
-        gather(Published("small", (File("https://owner.example/data.bin"),)), into=tmp_path / folder)
+        gather(PublicTrace("small", (File("https://owner.example/data.bin"),)), into=tmp_path / folder)
 
 
 def test_a_folder_in_the_place_of_a_file_is_told(bring, tmp_path):
     (tmp_path / "data.bin").mkdir()
-    with pytest.raises(fleetlab.TraceError, match="not a file, where one is to be put"):
+    with pytest.raises(fleetlab.TraceError, match="not a regular file"):
         bring()
 
 
@@ -431,7 +433,7 @@ def test_nothing_is_written_through_a_link_out_of_the_folder(bring, tmp_path, tm
 @pytest.mark.parametrize("address", ["https://owner.example/", "https://owner.example/a/..", "https://owner.example"])
 def test_an_address_without_a_file_name_is_refused(tmp_path, address):
     with pytest.raises(fleetlab.TraceError, match="no file name in the address"):
-        gather(Published("small", (File(address),)), into=tmp_path)
+        gather(PublicTrace("small", (File(address),)), into=tmp_path)
 
 
 # -- what is published --------------------------------------------------------------------------------------------

@@ -68,20 +68,20 @@ def test_each_bad_request_or_sample_is_turned_away_for_its_own_reason(fixtures):
         ("queue_rt", 6, "`timestamp_anon` is not a Unix time in seconds: nothing"),
         ("queue_rt", 7, "`timestamp_anon` is not a Unix time in seconds: -1.0"),
         ("queue_rt", 8, "`timestamp_anon` is not a Unix time in seconds: 1662859347000.0"),
-        ("queue_rt", 9, "3 columns expected, found: 2"),
+        ("queue_rt", 9, "3 columns expected, got: 2"),
         ("request_parameters", 3, "`exec_time_seconds` is not a number from 0 to 1e9: -22.0"),
         ("request_parameters", 4, "`prompt_length` is not a number from 0 to 1e9: inf"),
         ("requests", 3, "`gmt_create` is not a time: yesterday"),
         ("requests", 4, "`gmt_create` is not a time: nothing"),
         ("requests", 5, "`gmt_create` is not a time: 2024-02-30 16:57:50"),
         ("requests", 6, "`gmt_create` is not a time: 1924-11-15 16:57:50"),
-        ("requests", 7, "no such status: EXPLODED"),
+        ("requests", 7, "unknown status: EXPLODED"),
         ("requests", 8, "`exec_time_seconds` is not a number from 0 to 1e9: -1.0"),
         ("requests", 9, "`exec_time_seconds` is not a number from 0 to 1e9: NaN"),
         ("requests", 10, "the request ended, but its `exec_time_seconds` is missing"),
         ("requests", 11, "`num_images_per_prompt` is not a number from 0 to 1e9: 1e+30"),
         ("requests", 12, "`exec_time_seconds` is not a number: 'soon'"),
-        ("requests", 13, "11 columns expected, found: 3"),
+        ("requests", 13, "11 columns expected, got: 3"),
     ]
 
 
@@ -98,13 +98,13 @@ def test_metrics_alone_are_read_from_their_archives(fixtures, tmp_path):
     pack(tmp_path / "qps.tar.gz", fixtures / "genai2026" / "good" / "qps.csv")
     trace = fleetlab.read(tmp_path, "genai2026")
     assert (len(trace.workload), trace.series["qps"].collect().height) == (0, 2)
-    assert "no requests with times here: the workload is empty" in trace.notes
+    assert "no requests with times: the workload is empty" in trace.notes
 
 
 def test_an_archive_that_is_cut_off_is_refused(fixtures, tmp_path):
     pack(tmp_path / "qps.tar.gz", fixtures / "genai2026" / "good" / "qps.csv")
     (tmp_path / "qps.tar.gz").write_bytes((tmp_path / "qps.tar.gz").read_bytes()[:-60])
-    with pytest.raises(fleetlab.TraceError, match="cut off or damaged"):
+    with pytest.raises(fleetlab.TraceError, match="truncated or damaged"):
         fleetlab.read(tmp_path, "genai2026")
 
 

@@ -65,14 +65,14 @@ def test_the_virtual_cluster_is_the_app_and_its_gpus_are_told_by_day(good):
 def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "helios" / "bad", "helios")
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("jobs", 3, "the job_id stands twice: 101"),
+        ("jobs", 3, "duplicate job_id: 101"),
         ("jobs", 4, "no job_id"),
         ("jobs", 5, "`gpu_num` is missing"),
         ("jobs", 6, "`gpu_num` is not a whole number: NaN"),
         ("jobs", 7, "`cpu_num` is not a whole number: 1.5"),
         ("jobs", 8, "`gpu_num` is negative: -8.0"),
         ("jobs", 9, "`gpu_num` is more than any cluster has: 1e+30"),
-        ("jobs", 10, "no such state: EXPLODED"),
+        ("jobs", 10, "unknown state: EXPLODED"),
         ("jobs", 11, "no submit_time"),
         ("jobs", 12, "`submit_time` is not a time: yesterday"),
         ("jobs", 13, "started before it was submitted: 2020-06-09 18:40:00"),
@@ -80,8 +80,8 @@ def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
         ("jobs", 15, "ended before it was submitted: 2020-06-09 18:40:00"),
         ("jobs", 16, "`start_time` is not a time: 1970-01-01 08:00:00"),
         ("jobs", 17, "`gpu_num` is not a number: 'eight'"),
-        ("jobs", 18, "12 columns expected, found: 8"),
-        ("vc_gpus", 3, "the day stands twice: 2020-06-09"),
+        ("jobs", 18, "12 columns expected, got: 8"),
+        ("vc_gpus", 3, "duplicate day: 2020-06-09"),
         ("vc_gpus", 4, "`date` is not a day: someday"),
         ("vc_gpus", 5, "`vcJkd` is missing or negative: -8"),
         ("vc_gpus", 6, "`vcJkd` is missing or negative: nothing"),
@@ -97,9 +97,9 @@ def test_a_folder_of_clusters_is_refused_with_a_word_on_which_to_name(tmp_path, 
 
 def test_sizes_alone_are_known_as_helios_and_said_to_lack_their_log(fixtures):
     path = fixtures / "helios" / "good" / "cluster_gpu_number.csv"
-    with pytest.raises(fleetlab.TraceError, match="but like: helios"):
+    with pytest.raises(fleetlab.TraceError, match="it looks like: helios"):
         fleetlab.read(path, "slurm")
-    with pytest.raises(fleetlab.TraceError, match="no log of jobs"):
+    with pytest.raises(fleetlab.TraceError, match="no job log"):
         fleetlab.read(path, "helios")
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.result import Provenance
 from fleetlab.traces.input import line_blocks
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.intake import Intake, Table
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.intake import Intake, TableSchema
 
 COLUMNS = {"a": pl.String, "b": pl.Int64, "c": pl.Float64}
-HEADERLESS = Table("t", COLUMNS, header=False)
+HEADERLESS = TableSchema("t", COLUMNS, header=False)
 
 
 # -- an oracle ---------------------------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ def sizes(monkeypatch):
     return put
 
 
-def taken(path: Path, table: Table = HEADERLESS) -> tuple[list[tuple[object, ...]], list[int], Intake]:
+def taken(path: Path, table: TableSchema = HEADERLESS) -> tuple[list[tuple[object, ...]], list[int], Intake]:
     intake = Intake()
-    frame = intake.table(Source(path), table)
+    frame = intake.table(SourceFile(path), table)
     return frame.rows(), intake.rejects()["line"].to_list(), intake
 
 
@@ -192,8 +192,8 @@ def test_rows_read_are_rows_kept_and_rejected(data, block, tmp_path, sizes):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"x,1", "3 columns expected, found: 2"),
-        (b"x,1,2,3", "3 columns expected, found: 4"),
+        (b"x,1", "3 columns expected, got: 2"),
+        (b"x,1,2,3", "3 columns expected, got: 4"),
         (b"x,many,2", "`b` is not a number: 'many'"),
         (b"x,9223372036854775808,2", "`b` is not a number: '9223372036854775808'"),
         (b"\xff\xfe,1,2", "not UTF-8"),
@@ -258,17 +258,17 @@ def test_a_block_that_looks_compressed_is_read_as_the_text_it_is(tmp_path):
 
 @pytest.mark.parametrize("data", [b"x\n\ny\n", b"x\n \ny\n", b"x\n\ny"])
 def test_a_blank_line_is_no_row_in_a_table_of_one_column(data, tmp_path):
-    rows, lines, _ = taken(packed(data, tmp_path, ""), Table("t", {"a": pl.String}, header=False))
+    rows, lines, _ = taken(packed(data, tmp_path, ""), TableSchema("t", {"a": pl.String}, header=False))
     assert (rows, lines) == ([("x", 1), ("y", 3)], [])
 
 
 def test_a_line_of_tabs_is_a_row_where_tabs_part_columns(tmp_path):
-    table = Table("t", COLUMNS, header=False, separator="\t")
+    table = TableSchema("t", COLUMNS, header=False, separator="\t")
     assert taken(packed(b"\t\t\n\t\n", tmp_path, ""), table)[:2] == ([(None, None, None, 1)], [2])
 
 
 def test_quotes_are_letters_where_a_table_has_none(tmp_path):
-    table = Table("t", COLUMNS, header=False, quote=False)
+    table = TableSchema("t", COLUMNS, header=False, quote=False)
     assert taken(packed(b'"x,1,2\n', tmp_path, ""), table)[0] == [('"x', 1, 2.0, 1)]
 
 
@@ -277,21 +277,21 @@ def test_quotes_are_letters_where_a_table_has_none(tmp_path):
 
 def test_columns_are_found_by_name_in_any_order_and_others_passed_over(tmp_path):
     path = packed(b'\xef\xbb\xbfc, line ,b,"a"\r\n2.5,x,1,y\r\n', tmp_path, "")
-    assert taken(path, Table("t", COLUMNS))[0] == [("y", 1, 2.5, 2)]
+    assert taken(path, TableSchema("t", COLUMNS))[0] == [("y", 1, 2.5, 2)]
 
 
 def test_a_foreign_column_called_line_does_not_shift_line_numbers(tmp_path):
     path = packed(b'a,b,c,line\nx,1,2,77\n"y",1,2,78\n', tmp_path, "")
-    assert [row[-1] for row in taken(path, Table("t", COLUMNS))[0]] == [2, 3]
+    assert [row[-1] for row in taken(path, TableSchema("t", COLUMNS))[0]] == [2, 3]
 
 
 def test_an_optional_column_that_is_absent_comes_out_empty(tmp_path):
-    table = Table("t", COLUMNS, optional=frozenset({"b"}))
+    table = TableSchema("t", COLUMNS, optional=frozenset({"b"}))
     assert taken(packed(b"a,c\nx,1\n", tmp_path, ""), table)[0] == [("x", None, 1.0, 2)]
 
 
 def test_only_the_wanted_columns_come_out(tmp_path):
-    table = Table("t", COLUMNS, header=False, only=frozenset({"b"}))
+    table = TableSchema("t", COLUMNS, header=False, only=frozenset({"b"}))
     assert taken(packed(b"x,1,not a number\n", tmp_path, ""), table)[0] == [(1, 1)]
 
 
@@ -302,17 +302,17 @@ def test_only_the_wanted_columns_come_out(tmp_path):
 )
 def test_a_file_without_the_columns_is_refused_with_a_hint(data, tmp_path):
     with pytest.raises(TraceError) as refused:
-        taken(packed(data, tmp_path, ""), Table("t", COLUMNS))
+        taken(packed(data, tmp_path, ""), TableSchema("t", COLUMNS))
     assert refused.value.hint
 
 
 def test_a_first_line_that_names_nothing_is_refused_even_if_nothing_is_needed(tmp_path):
-    with pytest.raises(TraceError, match="no column in its first line"):
-        taken(packed(b"\nx\n", tmp_path, ""), Table("t", COLUMNS, optional=frozenset(COLUMNS)))
+    with pytest.raises(TraceError, match="missing columns in its first line"):
+        taken(packed(b"\nx\n", tmp_path, ""), TableSchema("t", COLUMNS, optional=frozenset(COLUMNS)))
 
 
 def test_a_header_alone_is_a_table_of_no_rows(tmp_path):
-    assert taken(packed(b"a,b,c\n", tmp_path, ""), Table("t", COLUMNS))[:2] == ([], [])
+    assert taken(packed(b"a,b,c\n", tmp_path, ""), TableSchema("t", COLUMNS))[:2] == ([], [])
 
 
 # -- counting ----------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_a_row_is_turned_away_for_the_first_rule_that_it_breaks():
     intake = Intake()
     frame = pl.DataFrame({"x": [1, -2, None, -40], "line": [1, 2, 3, 4]})
     rules = [("too low", pl.col("x") < -9, "x"), ("negative", pl.col("x") < 0), ("nothing", pl.col("x").is_null(), "x")]
-    left = intake.sieve(frame, "t", "f", rules)
+    left = intake.validate(frame, "t", "f", rules)
     assert (left["line"].to_list(), intake.rejects()["reason"].to_list()) == (
         [1],
         ["negative", "nothing: nothing", "too low: -40"],
@@ -331,7 +331,7 @@ def test_a_row_is_turned_away_for_the_first_rule_that_it_breaks():
 
 def test_rejects_of_a_table_that_nobody_counted_break_the_law():
     intake = Intake()
-    intake.refuse("ghost", "f", [(1, "why")])
+    intake.reject("ghost", "f", [(1, "why")])
     assert intake.counts().rows() == [("ghost", 0, 0, 1)]
 
 
@@ -348,7 +348,7 @@ def test_progress_ends_at_the_whole_file(tmp_path, sizes):
     sizes(16)
     told = []
     path = packed(b"x,1,2\n" * 50, tmp_path, ".gz")
-    Intake(lambda *said: told.append(said)).table(Source(path), HEADERLESS)
+    Intake(lambda *said: told.append(said)).table(SourceFile(path), HEADERLESS)
     assert told[-1] == ("t", 50, 1.0)
 
 
@@ -370,7 +370,7 @@ def test_a_reader_that_stops_early_leaves_no_thread_behind(tmp_path, sizes):
     before = threading.active_count()
 
     def fails() -> None:
-        for _ in Intake().batches(Source(path), HEADERLESS):
+        for _ in Intake().batches(SourceFile(path), HEADERLESS):
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -382,5 +382,5 @@ def test_an_error_in_the_middle_of_an_archive_reaches_the_reader(tmp_path, sizes
     sizes(1 << 10)
     path = packed(b"x,1,2\n" * 10_000, tmp_path, ".gz")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(TraceError, match="cut off or damaged"):
+    with pytest.raises(TraceError, match="truncated or damaged"):
         taken(path)

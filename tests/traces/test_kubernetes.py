@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.core import TraceError
-from fleetlab.traces.kubernetes.gpus import Card, asked, slice_of
-from fleetlab.traces.kubernetes.objects import Malformed
+from fleetlab.traces.kubernetes.gpus import NodeGpus, gpu_request, slice_of
+from fleetlab.traces.kubernetes.objects import MalformedObject
 from fleetlab.traces.kubernetes.quantity import quantity
 
-A100 = Card(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
+A100 = NodeGpus(memory=40_000, product="NVIDIA-A100-SXM4-40GB")
 
 
 @pytest.fixture
@@ -124,27 +124,31 @@ def test_each_bad_object_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "kubernetes" / "bad", "kubernetes")
     requests = "spec.containers.resources.requests"
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("nodes", 25, "it stands again further on: n1"),
+        ("nodes", 25, "superseded by a later object of the same name: n1"),
         ("nodes", 27, "`status.allocatable.cpu` is not a quantity: lots (n3)"),
         ("nodes", 28, "`status.allocatable` is not an object: a list (n4)"),
         ("nodes", 29, "`gpus` is more than any node has: 1000000000 (n5)"),
         ("other objects", 20, "neither a pod nor a node: Service (web)"),
         ("other objects", 21, "neither a pod nor a node: nothing"),
-        ("pods", 4, "it stands again further on: ml/ok"),
+        ("pods", 4, "superseded by a later object of the same name: ml/ok"),
         ("pods", 6, "`metadata.labels` is not an object: a list (ml/p3)"),
         ("pods", 7, "no `metadata.creationTimestamp`: ml/p4"),
         ("pods", 8, "`metadata.creationTimestamp` is not a time: yesterday (ml/p5)"),
         ("pods", 9, "`spec.containers` is not a list: many (ml/p6)"),
         ("pods", 10, f"`{requests}.cpu` is not a quantity: banana (ml/p7)"),
-        ("pods", 11, f"`{requests}.cpu` is below zero or beyond count: -1 (ml/p8)"),
-        ("pods", 12, f"`{requests}.memory` is below zero or beyond count: 1e999 (ml/p9)"),
+        ("pods", 11, f"`{requests}.cpu` is negative or larger than Kubernetes allows: -1 (ml/p8)"),
+        ("pods", 12, f"`{requests}.memory` is negative or larger than Kubernetes allows: 1e999 (ml/p9)"),
         ("pods", 13, "`gpus` is more than any node has: 1000000000000 (ml/p10)"),
-        ("pods", 14, "no such phase: Exploded (ml/p11)"),
+        ("pods", 14, "unknown phase: Exploded (ml/p11)"),
         ("pods", 15, "scheduled before it was created: by 60 s (ml/p12)"),
         ("pods", 16, "ended before it started: by 30 s (ml/p13)"),
         ("pods", 17, "`spec.priority` is not a whole number: high (ml/p14)"),
         ("pods", 18, "`metadata.ownerReferences` is not a list: an object (ml/p15)"),
-        ("pods", 19, "it only holds a GPU for others, which are counted: kai-resource-reservation/gpu-reservation-1"),
+        (
+            "pods",
+            19,
+            "a placeholder that reserves a GPU for pods counted separately: kai-resource-reservation/gpu-reservation-1",
+        ),
         ("pods", 22, "no `metadata.name`"),
         ("pods", 23, "`spec.nodeSelector.nvidia.com/gpu.product` is not a text: 7 (ml/p20)"),
         ("pods", 24, "`metadata.annotations.gpu-fraction` is not a quantity: half (ml/p21)"),
@@ -183,14 +187,14 @@ def test_a_fraction_of_each_of_two_devices_is_two_whole_gpus_and_it_is_said(read
 def test_a_share_by_memory_of_a_gpu_of_unknown_size_is_a_whole_one_and_it_is_said(read):
     trace = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})))
     assert trace.workload.frame.select("gpu_milli", "gpu_memory_mib").rows() == [(1000, 4096)]
-    assert any("unknown size" in note and "would tell" in note for note in trace.notes)
+    assert any("unknown size" in note and "would give" in note for note in trace.notes)
     assert trace.series["unsized"].collect()["job"].to_list() == [0]
 
 
 def test_a_size_that_the_nodes_do_not_tell_either_is_not_said_to_be_theirs_to_tell(read):
     node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "1"}}}
     notes = read(pod(**requests(**{"aliyun.com/gpu-mem": "4"})), node).notes
-    assert any("unknown size" in note and "does not tell it" in note for note in notes)
+    assert any("unknown size" in note and "does not give it" in note for note in notes)
 
 
 def test_nodes_that_take_no_new_pods_are_there_and_counted(read):
@@ -200,25 +204,25 @@ def test_nodes_that_take_no_new_pods_are_there_and_counted(read):
 
     trace = read(pod(), node("n1"), node("n2", unschedulable=True), node("n3", status="Unknown"))
     assert len(trace.cluster) == 3
-    assert "2 nodes were cordoned or not ready when the list was made: they count as if they were not" in trace.notes
+    assert "2 nodes were cordoned or not ready when the list was made: counted as available" in trace.notes
 
 
 def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):
     trace = read(pod(resourceClaims=[{"name": "gpu"}]))
-    assert any("1 pods ask for devices by ResourceClaim" in note for note in trace.notes)
+    assert any("1 pods request devices by ResourceClaim" in note for note in trace.notes)
 
 
 def test_every_resource_that_is_not_known_is_named_with_how_many_pods_ask_for_it(read):
     common = {"cpu": "1", "hugepages-2Mi": "4Mi", "rdma/hca": "1", "nvidia.com/mig-1g.5gb": "1", "nvidia.com/gpu": "1"}
     ascend, gaudi = {"huawei.com/Ascend910": "8"}, {"habana.ai/gaudi": "2", "example.com/none": "0"}
     trace = read(pod("a", **requests(**common, **ascend)), pod("b", **requests(**common, **ascend, **gaudi)))
-    told = "resources not understood, counted as none: huawei.com/Ascend910 (2 pods), habana.ai/gaudi (1 pods)"
+    told = "unknown resources, not counted: huawei.com/Ascend910 (2 pods), habana.ai/gaudi (1 pods)"
     assert told in trace.notes
 
 
 def test_a_list_on_one_line_still_tells_which_pod_was_turned_away(read):
     trace = read(pod("a"), pod("b", phase="Exploded"))
-    assert trace.rejects.select("line", "reason").rows() == [(1, "no such phase: Exploded (ml/b)")]
+    assert trace.rejects.select("line", "reason").rows() == [(1, "unknown phase: Exploded (ml/b)")]
 
 
 def test_an_object_is_turned_away_by_the_line_it_begins_on_in_whichever_list(read):
@@ -295,15 +299,15 @@ DEEP = b'{"kind": "List", "items": [{"kind": "Pod", "metadata": ' + b'{"a":' * 1
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (listed(pod()).encode()[:-40], "not JSON, or cut off"),
+        (listed(pod()).encode()[:-40], "not JSON, or truncated"),
         (listed(pod()).encode().replace(b'"uid"', b'"\xff"'), "not text"),
-        (gzip.compress(listed(pod()).encode(), mtime=0)[:60], "cut off or damaged"),
+        (gzip.compress(listed(pod()).encode(), mtime=0)[:60], "truncated or damaged"),
         (DEEP, "nested too deep"),
         (b'{"kind": "Pod" "metadata"', "`}` expected"),
-        (b"kind: Pod\n", "no list of pods"),
-        (b"", "no list of pods"),
-        (listed().encode(), "no pods in it"),
-        (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or cut off"),
+        (b"kind: Pod\n", "no JSON list of pods"),
+        (b"", "no JSON list of pods"),
+        (listed().encode(), "contains no pods"),
+        (b'{"kind": "List", "items": [{"kind": "Pod", "n": ' + b"9" * 5000 + b"}]}", "not JSON, or truncated"),
     ],
 )
 def test_a_file_that_is_no_list_is_a_trace_error_that_says_why(read, data, said):
@@ -382,7 +386,7 @@ def test_a_quantity_is_read_exactly(text, value):
     "value", ["", "banana", "1K", "-1", "1e999", "9" * 30, "1 Gi", None, True, [], float("inf"), 2**64]
 )
 def test_what_is_no_quantity_says_where(value):
-    with pytest.raises(Malformed, match="`here` is"):
+    with pytest.raises(MalformedObject, match="`here` is"):
         quantity(value, "here")
 
 
@@ -408,7 +412,7 @@ def test_a_quantity_is_its_number_times_its_suffix(number, thousandths, suffix):
 def test_any_text_is_a_quantity_that_counts_or_malformed(text):
     try:
         found = quantity(text, "here")
-    except Malformed:
+    except MalformedObject:
         return
     assert 0 <= found < 2**63
 
@@ -435,14 +439,16 @@ def test_any_text_is_a_quantity_that_counts_or_malformed(text):
     ],
 )
 def test_each_stack_s_words_for_a_share(resources, milli, memory):
-    found = asked({name: Fraction(n) for name, n in resources.items()}, A100)
+    found = gpu_request({name: Fraction(n) for name, n in resources.items()}, A100)
     assert (found.milli, found.memory) == (milli, memory)
 
 
 @pytest.mark.parametrize(("shared", "milli"), [(1, 250), (3, 750), (4, 1000)])
 def test_a_replica_is_that_part_of_a_gpu_by_either_name(shared, milli):
-    card = Card(replicas=4)
-    by_name = [asked({name: Fraction(shared)}, card).milli for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared")]
+    card = NodeGpus(replicas=4)
+    by_name = [
+        gpu_request({name: Fraction(shared)}, card).milli for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+    ]
     assert by_name == [milli, milli]
 
 

@@ -22,16 +22,16 @@ def test_a_pod_that_is_alive_at_the_end_has_no_known_service(fixtures):
 def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "openb2023" / "bad", "openb2023")
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("nodes", 3, "the name stands twice: node-0"),
+        ("nodes", 3, "duplicate name: node-0"),
         ("nodes", 4, "GPUs of no model"),
         ("nodes", 5, "`memory_mib` is missing or negative: nothing"),
-        ("pods", 3, "the name stands twice: pod-0"),
-        ("pods", 4, "11 columns expected, found: 9"),
+        ("pods", 3, "duplicate name: pod-0"),
+        ("pods", 4, "11 columns expected, got: 9"),
         ("pods", 5, "`cpu_milli` is not a number: 'many'"),
         ("pods", 6, "`memory_mib` is negative: -1"),
-        ("pods", 7, "a share of more than one GPU: 460"),
+        ("pods", 7, "a fraction of more than one GPU: 460"),
         ("pods", 8, "deleted before it was scheduled: 90.0"),
-        ("pods", 9, "no such phase: Exploded"),
+        ("pods", 9, "unknown phase: Exploded"),
         ("pods", 10, "`creation_time` is not finite: NaN"),
     ]
 

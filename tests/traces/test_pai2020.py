@@ -37,7 +37,7 @@ def test_percent_becomes_milli_and_gib_becomes_mib(trace):
 
 
 def test_a_request_of_one_and_a_half_gpus_holds_two_and_is_noted(trace):
-    assert any(note.startswith("1 jobs ask for more than one GPU but not for whole ones") for note in trace.notes)
+    assert any(note.startswith("1 jobs request a fraction above one GPU") for note in trace.notes)
 
 
 def test_run_time_is_the_mean_of_the_instances_and_start_the_first_of_them(trace):
@@ -85,7 +85,7 @@ def test_a_retry_that_names_no_worker_is_no_repeat(tmp_path):
         "job-1,worker,inst-1,,id-1,Terminated,400.0,800.0,machine-a\n"
     )
     trace = fleetlab.read(tmp_path, "pai2020")
-    assert trace.rejects.select("line", "reason").rows() == [(3, "the instance stands twice")]
+    assert trace.rejects.select("line", "reason").rows() == [(3, "duplicate instance")]
     assert trace.workload.frame["runtime"].to_list() == [320]
 
 
@@ -112,36 +112,36 @@ def test_no_row_of_the_good_tables_is_lost_or_turned_away(trace):
 def test_each_bad_row_is_turned_away_for_its_own_reason(fixtures):
     found = fleetlab.read(fixtures / "pai2020" / "bad", "pai2020").rejects
     assert found.select(pl.col("table").str.strip_prefix("pai_"), "line", "reason").rows() == [
-        ("group_tag_table", 2, "the inst_id stands twice: id-1"),
+        ("group_tag_table", 2, "duplicate inst_id: id-1"),
         ("group_tag_table", 3, "no job with this inst_id: id-7"),
         ("group_tag_table", 4, "no `inst_id`"),
-        ("instance_table", 2, "the instance stands twice"),
+        ("instance_table", 2, "duplicate instance"),
         ("instance_table", 3, "no such task"),
         ("instance_table", 4, "ends before it starts: 1900.0"),
-        ("instance_table", 5, "no such status: Gone"),
-        ("instance_table", 6, "9 columns expected, found: 7"),
-        ("job_table", 2, "the job stands twice: job-1"),
+        ("instance_table", 5, "unknown status: Gone"),
+        ("instance_table", 6, "9 columns expected, got: 7"),
+        ("job_table", 2, "duplicate job: job-1"),
         ("job_table", 3, "ends before it starts: 1400.0"),
-        ("job_table", 4, "no task of this job: job-9"),
+        ("job_table", 4, "a job without tasks: job-9"),
         ("machine_metric", 2, "no `machine`"),
         ("machine_metric", 3, "ends before it starts: 900.0"),
-        ("machine_spec", 2, "the machine stands twice: machine-a"),
+        ("machine_spec", 2, "duplicate machine: machine-a"),
         ("machine_spec", 3, "GPUs of no type"),
         ("machine_spec", 4, "`cap_gpu` is negative: -2.0"),
         ("machine_spec", 5, "`cap_gpu` is not a number of GPUs: 1.5"),
         ("machine_spec", 6, "`cap_cpu` is not finite: inf"),
-        ("machine_spec", 7, "5 columns expected, found: 3"),
+        ("machine_spec", 7, "5 columns expected, got: 3"),
         ("sensor_table", 2, "`cpu_usage` is negative: -140.5"),
         ("sensor_table", 3, "no such task: job-8"),
-        ("task_table", 2, "the task stands twice: job-1"),
+        ("task_table", 2, "duplicate task: job-1"),
         ("task_table", 3, "`inst_num` is not a number of instances: 0.0"),
         ("task_table", 4, "`inst_num` is not a number of instances: 1.5"),
-        ("task_table", 5, "no such status: Exploded"),
+        ("task_table", 5, "unknown status: Exploded"),
         ("task_table", 6, "ends before it starts: 2000.0"),
         ("task_table", 7, "`start_time` is negative: -5.0"),
         ("task_table", 8, "`start_time` is not finite: NaN"),
         ("task_table", 9, "`plan_gpu` is negative: -50.0"),
-        ("task_table", 10, "`plan_gpu` is beyond belief: 1e+30"),
+        ("task_table", 10, "`plan_gpu` is implausibly large: 1e+30"),
         ("task_table", 11, "no `job_name`"),
     ]
 
@@ -207,7 +207,7 @@ def test_two_files_that_could_be_the_same_table_are_not_guessed_at(good, tmp_pat
 def test_an_archive_cut_off_in_the_middle_says_so(good, tmp_path):
     whole = packed(good, tmp_path, "tar") / "pai_instance_table.tar.gz"
     whole.write_bytes(whole.read_bytes()[:-30])
-    with pytest.raises(fleetlab.TraceError, match=r"pai_instance_table.tar.gz: the archive is cut off or damaged"):
+    with pytest.raises(fleetlab.TraceError, match=r"pai_instance_table.tar.gz: the archive is truncated or damaged"):
         fleetlab.read(tmp_path, "pai2020")
 
 

@@ -47,12 +47,12 @@ def test_nodes_become_the_cluster(good):
 def test_each_bad_job_or_node_is_turned_away_for_its_own_reason(fixtures):
     trace = fleetlab.read(fixtures / "spot2026" / "bad", "spot2026")
     assert trace.rejects.select("table", "line", "reason").rows() == [
-        ("jobs", 3, "the name stands twice: 100"),
+        ("jobs", 3, "duplicate name: 100"),
         ("jobs", 4, "no name"),
-        ("jobs", 5, "9 columns expected, found: 8"),
+        ("jobs", 5, "9 columns expected, got: 8"),
         ("jobs", 6, "`worker_num` is not a number: 'one'"),
-        ("jobs", 7, "neither a share of one GPU nor whole GPUs: 1.5"),
-        ("jobs", 8, "neither a share of one GPU nor whole GPUs: 0.0001"),
+        ("jobs", 7, "neither a fraction of one GPU nor whole GPUs: 1.5"),
+        ("jobs", 8, "neither a fraction of one GPU nor whole GPUs: 0.0001"),
         ("jobs", 9, "not a number of workers: 0.0"),
         ("jobs", 10, "not a number of workers: 1.5"),
         ("jobs", 11, "`submit_time` is not a number of 0 or more: -5.0"),
@@ -61,7 +61,7 @@ def test_each_bad_job_or_node_is_turned_away_for_its_own_reason(fixtures):
         ("jobs", 14, "`gpu_request` is too large: 1e+30"),
         ("jobs", 15, "no such job type: Best"),
         ("jobs", 16, "no such job type: nothing"),
-        ("nodes", 3, "the name stands twice: 0"),
+        ("nodes", 3, "duplicate name: 0"),
         ("nodes", 4, "GPUs of no model"),
         ("nodes", 5, "`gpu_capacity_num` is not a whole number from 0 to 1,024: 1.5"),
         ("nodes", 6, "`cpu_num` is not a whole number from 0 to 1,000,000: 1e+30"),

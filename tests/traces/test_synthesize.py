@@ -16,14 +16,14 @@ from fleetlab.traces.builtin import open_trace
 from fleetlab.traces.synthesize import check, synthesize
 from fleetlab.traces.synthesize.bins import drawn, grid, ranked
 from fleetlab.traces.synthesize.groups import deal, group_sizes
-from fleetlab.traces.synthesize.joint_law import Wish, fit, multipliers
+from fleetlab.traces.synthesize.joint_law import Constraint, fit, multipliers
 from fleetlab.traces.synthesize.laws import FULL, LAWS, TYPES
-from fleetlab.traces.synthesize.pairing import Margins, Wished, paired, tilt
+from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, tilt
 from fleetlab.traces.synthesize.refit import refit, restore
 from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize.run_times import held_a_job
 from fleetlab.traces.synthesize.validation.check import CONFLICTS
-from fleetlab.traces.synthesize.validation.target import Sample, along, quantile
+from fleetlab.traces.synthesize.validation.target import WeightedSample, along, quantile
 from fleetlab.traces.synthesize.wait_sampling import margins, waits
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
@@ -103,9 +103,9 @@ def test_a_check_notices_waits_that_are_dealt_to_jobs_by_lot(trace):
     waited = trace.workload.frame.select("gpu_types", "gpu_milli", wait=pl.col("start") - pl.col("submit"))
     wait = waited.select(pl.col("wait").shuffle(seed=0).over("gpu_types", "gpu_milli"))["wait"]
     found = missed(trace, start=pl.col("submit") + wait)
-    assert found.str.ends_with("of completion").sum() > 10
+    assert found.str.ends_with("of JCT").sum() > 10
     # Who waits matters to no other number but those of instances.
-    assert found.filter(~found.str.contains("instances|of completion")).is_empty()
+    assert found.filter(~found.str.contains("instances|of JCT")).is_empty()
 
 
 def test_every_row_of_a_check_names_a_source_and_a_tolerance_that_is_written_down(verdicts):
@@ -125,9 +125,11 @@ def test_no_interval_reaches_below_nothing(verdicts):
 CURVE = {"10": 10.0, "50": 100.0, "90": 1000.0, "99": 10_000.0}
 
 
-def spread_by(factor: float, count: int = 1_000_000) -> Sample:
+def spread_by(factor: float, count: int = 1_000_000) -> WeightedSample:
     """A sample that has the curve above to the last value, times a factor."""
-    return Sample.of(np.array([along(CURVE, (k + 0.5) / count) for k in range(0, count, 100)]).repeat(100) * factor)
+    return WeightedSample.of(
+        np.array([along(CURVE, (k + 0.5) / count) for k in range(0, count, 100)]).repeat(100) * factor
+    )
 
 
 @pytest.mark.parametrize(("factor", "met"), [(1.0, True), (1.07, True), (0.93, True), (1.12, False), (0.88, False)])
@@ -138,13 +140,15 @@ def test_a_quantile_may_be_off_by_eight_hundredths_or_a_point_and_no_more(factor
 
 def test_a_quantile_on_a_steep_curve_is_met_by_its_level():
     steep = CURVE | {"50": 100.0, "51": 200.0}
-    t = quantile("a quantile", Sample.of(np.repeat([50.0, 150.0], [495_000, 505_000])), steep, 50.0, source="figure")
+    t = quantile(
+        "a quantile", WeightedSample.of(np.repeat([50.0, 150.0], [495_000, 505_000])), steep, 50.0, source="figure"
+    )
     assert not t.low <= t.achieved <= t.high
     assert t.level == "met by its level: 49.50 %, within 1.15 points"
 
 
 def test_a_quantile_of_a_handful_of_values_is_called_one_of_too_few():
-    few = quantile("a quantile", Sample.of(np.arange(1.0, 200.0)), CURVE, 50.0, source="figure").few
+    few = quantile("a quantile", WeightedSample.of(np.arange(1.0, 200.0)), CURVE, 50.0, source="figure").few
     assert few == "as sure as 199 values: to 11 points"
 
 
@@ -304,14 +308,14 @@ def test_progress_is_told_from_nothing_to_all():
 
 def test_a_fitted_law_keeps_what_is_given_and_grants_the_wish():
     given = np.array([0.25, 0.75])
-    law = fit("a test", np.ones((2, 3)), [Wish(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], given=given)
+    law = fit("a test", np.ones((2, 3)), [Constraint(np.array([0.0, 1.0, 2.0]), 1.4, 1e-6)], given=given)
     assert law.sum(axis=1) == pytest.approx(given)
     assert (law @ [0.0, 1.0, 2.0]).sum() == pytest.approx(1.4)
 
 
 def test_wishes_that_contradict_one_another_are_each_missed_a_little():
     one = np.array([[1.0, 0.0]])
-    law = fit("another test", np.ones((1, 2)), [Wish(one, 0.4, 0.01), Wish(one, 0.6, 0.01)])
+    law = fit("another test", np.ones((1, 2)), [Constraint(one, 0.4, 0.01), Constraint(one, 0.6, 0.01)])
     assert law[0, 0] == pytest.approx(0.5)
 
 
@@ -343,7 +347,7 @@ def test_a_pairing_keeps_both_margins_and_grants_the_wish():
     given = Margins(np.array([0.5, 0.3, 0.2]), first, second)
     row, weight = rng.random((5, 7)), np.array([1.0, 2.0, 0.5])
     by_lot = float(np.einsum("p,pi,pj,ij,p->", given.share, first, second, row, weight))
-    law = paired(given, tilt("a test of pairs", given, [Wished(row, weight, by_lot + 0.02, 1e-6)]))
+    law = paired(given, tilt("a test of pairs", given, [PairConstraint(row, weight, by_lot + 0.02, 1e-6)]))
     assert law.sum(axis=2) == pytest.approx(given.share[:, None] * first, abs=1e-7)
     assert law.sum(axis=1) == pytest.approx(given.share[:, None] * second, abs=1e-7)
     assert float(np.einsum("pij,ij,p->", law, row, weight)) == pytest.approx(by_lot + 0.02, abs=1e-6)
@@ -352,7 +356,7 @@ def test_a_pairing_keeps_both_margins_and_grants_the_wish():
 def test_what_no_pairing_can_say_is_said_as_far_as_it_can_be():
     even = Margins(np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5))
     both = np.array([[0.0, 0.0], [0.0, 1.0]])
-    law = paired(even, tilt("a test of what cannot be", even, [Wished(both, np.ones(1), 0.7, 0.05)]))
+    law = paired(even, tilt("a test of what cannot be", even, [PairConstraint(both, np.ones(1), 0.7, 0.05)]))
     assert 0.45 < law[0, 1, 1] < 0.5
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import started
+
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -16,7 +18,14 @@ CHECKS = (
 )
 
 
-@pytest.mark.slow
+@pytest.fixture
+def page(root):
+    """A page on which no computation takes long: Schemathesis tries every order and every backfill rule."""
+    with started("--traces", root, "--limit", 10) as client:
+        yield client
+
+
+@pytest.mark.validate
 def test_no_request_that_schemathesis_draws_is_a_stumble_or_answered_otherwise_than_described(page, tmp_path):
     program = shutil.which("schemathesis", path=Path(sys.executable).parent)
     if program is None:

@@ -23,7 +23,7 @@ desk = App()
 @desk.command(
     help_epilogue=examples(
         "fleetlab describe builtin:20000",
-        "fleetlab describe my-trace --only time,run",
+        "fleetlab describe my-trace --only arrivals,runtimes",
         "fleetlab describe builtin:100000 --against my-trace --json > described.json",
     )
 )

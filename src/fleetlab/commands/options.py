@@ -63,7 +63,7 @@ def scenario_of(trace: str, options: ScenarioOptions, progress: "Progress", **us
     return fleetlab.Scenario.of(trace, **usual | options.words()).open(progress)
 
 
-def trace_of(name: str, cluster: Path | None, progress: "Progress") -> fleetlab.Trace:
+def trace_of(name: str, cluster: Path | None, progress: "Progress") -> "fleetlab.Trace":
     """Open a saved or built-in trace, with another cluster if a file is given."""
     from dataclasses import replace
 
@@ -73,7 +73,7 @@ def trace_of(name: str, cluster: Path | None, progress: "Progress") -> fleetlab.
     return trace if cluster is None else replace(trace, cluster=fleetlab.Cluster.from_toml(cluster))
 
 
-def cluster_of(trace: fleetlab.Trace, name: str, option: str = "--cluster") -> fleetlab.Cluster:
+def cluster_of(trace: "fleetlab.Trace", name: str, option: str = "--cluster") -> "fleetlab.Cluster":
     """Return the cluster of a trace, or say which option gives it one."""
     if trace.cluster is None:
         msg = f"the trace has no cluster: {name}"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from urllib.parse import parse_qsl, urlencode
 
 from fleetlab.core import events, toml
-from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.catalog import ESTIMATES, SPEEDS
 from fleetlab.core.errors import PolicyError, TraceError, WorkloadError
 from fleetlab.core.events import Event
 from fleetlab.core.names import clip, lookup
@@ -255,17 +255,17 @@ class Scenario:
     @cached_property
     def speed(self) -> Speed | None:
         """The speed profile of the policy, where it names or has one."""
-        from fleetlab.core.speed import SHIPPED, Speed
+        from fleetlab.core.speed import Speed
 
         named = self.policy.speed
         if not isinstance(named, str):
             return named  # type: ignore[no-any-return]
-        return Speed.named(named) if named in SHIPPED or not named.endswith(".json") else Speed.load(named)
+        return Speed.named(named) if named in SPEEDS or not named.endswith(".json") else Speed.load(named)
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def _changes(self) -> dict[str, Any]:
-        """The words that differ from their defaults, without the trace and the cluster, as plain values."""
+    def changes(self) -> dict[str, Any]:
+        """Return the words that differ from their defaults, without the trace and the cluster, as plain values."""
         own = {name: v for name in OWN if (v := getattr(self, name)) != WORDS[name].default}
         return self.policy.words() | {name: plain(v) for name, v in own.items()}
 
@@ -273,7 +273,7 @@ class Scenario:
     def title(self) -> str:
         """What differs from the defaults, for a legend; a scenario of defaults names the main parts of its policy."""
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
-        return title(self._changes() | cluster) or self.policy.title
+        return title(self.changes() | cluster) or self.policy.title
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"
@@ -284,7 +284,7 @@ class Scenario:
     @cached_property
     def key(self) -> str:
         """A digest of everything that decides a result: the same for the same scenario, in every process."""
-        words = self._changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
+        words = self.changes() | {"trace": self.data.name, "cluster": self.data.cluster_name} | self.data.digests
         for name, value in words.items():
             if isinstance(value, Opaque):
                 held = getattr(self.policy, name)
@@ -307,7 +307,7 @@ class Scenario:
         if data.own_cluster:
             names["cluster"] = data.cluster_name or Opaque(data.cluster.source)
         usual = {name: plain(getattr(self.policy, name)) for name in ALWAYS}
-        return names | usual | self._changes()
+        return names | usual | self.changes()
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Scenario:
@@ -355,7 +355,7 @@ class Scenario:
 
     def _exact(self) -> dict[str, Any]:
         words = self.words()
-        return exact({k: v for k, v in words.items() if k not in ALWAYS or k in self._changes()})
+        return exact({k: v for k, v in words.items() if k not in ALWAYS or k in self.changes()})
 
 
 ScenarioLike: TypeAlias = "Scenario | Trace | Workload | str | Path"
@@ -392,13 +392,9 @@ def names_local(name: str, value: str) -> bool:
     """Whether the text of a word names a file or code of the machine that reads it."""
     word = WORDS[name]
     if word.menu is not None:
-        return ":" in value
+        return value not in word.menu and (":" in value or (word.local and bool(value)))
     if name == "trace":
         return value.split(":")[0] != BUILTIN
-    if name == "speed":
-        from fleetlab.core.speed import SHIPPED
-
-        return bool(value) and value not in SHIPPED
     if name == "cluster":
         return bool(value)  # it has no inline form: whatever it begins with, it is the name of a file
     return word.local and bool(value) and not value.lstrip().startswith(("{", "["))

@@ -10,21 +10,15 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.core.catalog import SHARINGS
+from fleetlab.core.catalog import SHARINGS, SPEEDS
 from fleetlab.core.errors import FleetlabError, WorkloadError
 from fleetlab.core.files import atomic_write
+from fleetlab.core.names import lookup
 from fleetlab.core.result import Estimate, Provenance, Result
 
 MODES = tuple(mode.name for mode in SHARINGS if mode.name != "fractional")  # at full speed nothing is measured
 PART = r"^(exclusive|time-slicing|(mps|mig)(-[\w.+]+)?)$"  # a part of a card has a mode of its own: mps-50, mig-1g.18gb
 KINDS = ("measured", "predicted", "published")
-# Profiles that ship: light, medium and heavy work on an H200; its six tenants by name; what others published.
-SHIPPED = {
-    "h200": "speed.json",
-    "h200-tenants": "speed-h200-tenants.json",
-    "published": "speed-published.json",
-}
-DEFAULT = "h200"
 
 SCHEMA: dict[str, pl.DataType] = {
     "mode": pl.String(),
@@ -65,7 +59,7 @@ class Speed(Result):
         >>> Speed.default().speed("exclusive", "heavy").value
         1.0
         """
-        return cls.named(DEFAULT)
+        return cls.named(SPEEDS.names[0])
 
     @classmethod
     def named(cls, name: str) -> Speed:
@@ -74,10 +68,8 @@ class Speed(Result):
         >>> Speed.named("published").speed("time-slicing", "heavy", "heavy").value
         0.699
         """
-        if name not in SHIPPED:
-            msg = f"no profile ships under that name: `{name}`"
-            raise WorkloadError(msg, hint=f"there are {', '.join(SHIPPED)}; `Speed.load` takes a file")
-        return cls._from(json.loads(files("fleetlab.core").joinpath(SHIPPED[name]).read_text("utf-8")), name)
+        lookup(SPEEDS.kind, name, SPEEDS.names, error=WorkloadError)
+        return cls._from(json.loads(files("fleetlab.core").joinpath(SPEEDS[name].file).read_text("utf-8")), name)
 
     @classmethod
     def load(cls, path: Path | str) -> Speed:

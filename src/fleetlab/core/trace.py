@@ -28,7 +28,9 @@ from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
 
-LAYOUT = 1  # of the folder; a later house that changes it reads the older ones too
+LAYOUT = 2  # of the folder
+# Layout 1, of version 0.1, has other column names: its tables are renamed as they are read.
+RENAMED = {"task": "job", "job": "parent", "service": "runtime"}
 
 # What `save` makes in a folder, besides trace.json: nothing else there is ever touched.
 OURS = re.compile(r"tables-[0-9a-f]{12}|\.trace\.json\.[0-9a-f]{8}")
@@ -177,15 +179,19 @@ class Trace(Result):
 
     @classmethod
     def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
-        there = set(about["tables"])
+        there, old = set(about["tables"]), about["layout"] == 1
+
+        def scan(name: str) -> pl.LazyFrame:
+            frame = _scan(tables / f"{name}.parquet")
+            return _renamed(frame) if old else frame
 
         def lazy(name: str) -> pl.LazyFrame | None:
-            return _scan(tables / f"{name}.parquet") if name in there else None
+            return scan(name) if name in there else None
 
         w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
         return cls(
             # Checked when it was saved, so not again.
-            workload=Workload(_whole(tables / "workload.parquet", JOBS), **w),
+            workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old), **w),
             provenance=Provenance.from_json(about["provenance"]),
             cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
             if about["cluster"]
@@ -193,11 +199,7 @@ class Trace(Result):
             usage=lazy("usage"),
             placements=lazy("placements"),
             names=lazy("names"),
-            series={
-                n.removeprefix("series."): _scan(tables / f"{n}.parquet")
-                for n in sorted(there)
-                if n.startswith("series.")
-            },
+            series={n.removeprefix("series."): scan(n) for n in sorted(there) if n.startswith("series.")},
             rejects=_whole(tables / "rejects.parquet", REJECTS),
             counts=_whole(tables / "counts.parquet", COUNTS),
             notes=tuple(about["notes"]),
@@ -211,8 +213,15 @@ def _scan(path: Path) -> pl.LazyFrame:
     return frame
 
 
-def _whole(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def _renamed(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Give the columns of layout 1 their names of today."""
+    names = frame.collect_schema().names()
+    return frame.rename({old: new for old, new in RENAMED.items() if old in names and "task" in names})
+
+
+def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False) -> pl.DataFrame:
     frame = pl.read_parquet(path, glob=False)
+    frame = _renamed(frame.lazy()).collect() if old else frame
     if dict(frame.schema) != schema:
         msg = f"{path.name} has other columns than it should"
         raise ValueError(msg)
@@ -260,9 +269,9 @@ def _about(folder: Path) -> dict[str, Any]:
         msg = f"{folder / 'trace.json'}: not JSON: {e}"
         raise TraceError(msg, hint="save the trace again from its source, in a new folder") from None
     layout = about.get("layout") if isinstance(about, dict) else None
-    if layout != LAYOUT:
+    if layout not in range(1, LAYOUT + 1):
         msg = f"{folder}: saved by another version of fleetlab, in layout: {layout}"
-        raise TraceError(msg, hint=f"this version reads layout {LAYOUT}: save the trace again from its source")
+        raise TraceError(msg, hint=f"this version reads layouts up to {LAYOUT}: save the trace again from its source")
     if not OURS.fullmatch(str(about.get("folder"))):
         msg = f"{folder}: a saved trace, but damaged: its tables are said to be in {about.get('folder')!r}"
         raise TraceError(msg, hint="save it again from its source, in a new folder")

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from fleetlab.core import events, nodes
-from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS, Catalog
+from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS, SPEEDS, Catalog
 from fleetlab.core.durations import HINT as DURATIONS
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.errors import FleetlabError, PolicyError, WorkloadError
@@ -271,8 +271,8 @@ WORDS: dict[str, Word] = {
         Word("sharing", "policy", "fractional",
              _choices("Sharing of GPUs by fractional requests", SHARINGS, "fractional"), _choice(SHARINGS), SHARINGS),
         Word("speed", "policy", None,
-             f"Speed profile for sharing {', '.join(SHARINGS.where('needs_speed'))}: a JSON file, or one that ships: "
-             "h200, h200-tenants, published (default: h200).", _speed, local=True),
+             _choices(f"Speed profile for sharing {', '.join(SHARINGS.where('needs_speed'))}", SPEEDS, SPEEDS.names[0],
+                      "; or a JSON file"), _speed, SPEEDS, local=True),
         Word("preemption", "policy", False,  # noqa: FBT003
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,

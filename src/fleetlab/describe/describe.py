@@ -1,38 +1,33 @@
-"""A room: what is in a trace, as the papers describe theirs; tables and figures, and what the trace does not tell."""
+"""A room: what is in a trace, as the papers describe theirs; tables and figures, and what is not in the trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
 from fleetlab.core import Provenance, Trace, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.describe import published
 from fleetlab.describe.profile import Profile
 from fleetlab.describe.section import Section
-from fleetlab.describe.sections.arrivals import time
+from fleetlab.describe.sections.arrivals import arrivals
 from fleetlab.describe.sections.machines import machines
 from fleetlab.describe.sections.recurrence import recurrence
-from fleetlab.describe.sections.requests import space
-from fleetlab.describe.sections.run_times import run
-from fleetlab.describe.sections.services import service
+from fleetlab.describe.sections.requests import requests
+from fleetlab.describe.sections.run_times import run_times
+from fleetlab.describe.sections.services import services
 from fleetlab.describe.sections.sharing import sharing
-from fleetlab.describe.trace_view import Seen
+from fleetlab.describe.trace_view import TraceView
 
-Progress = Callable[[str, int, float], None]
-
-SECTIONS: dict[str, Callable[[Seen, Section], None]] = {
-    "time": time,
-    "run": run,
-    "space": space,
+SECTIONS: dict[str, Callable[[TraceView, Section], None]] = {
+    "arrivals": arrivals,
+    "runtimes": run_times,
+    "requests": requests,
     "machines": machines,
     "sharing": sharing,
     "recurrence": recurrence,
-    "service": service,
+    "services": services,
 }
-
-
-def silent(_what: str, _done: int, _share: float) -> None:
-    """Tell nobody."""
 
 
 def describe(
@@ -60,10 +55,7 @@ def describe(
 
 def _wanted(only: Sequence[str]) -> list[str]:
     for name in only:
-        if name not in SECTIONS:
-            near = get_close_matches(name, SECTIONS, 1)
-            msg = f"no section by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-            raise WorkloadError(msg, hint=f"there are {', '.join(SECTIONS)}")
+        lookup("section", name, SECTIONS, error=WorkloadError)
     return [name for name in SECTIONS if name in only or not only]
 
 
@@ -72,16 +64,16 @@ def _profile(
 ) -> Profile:
     w = trace.workload
     if not len(w) and not trace.series:
-        msg = f"nothing to describe: the trace has no job: {w.source}"
-        raise WorkloadError(msg, hint="`fleetlab show TRACE` says what it has, and which rows were turned away")
-    seen, made = Seen(trace, seed), []
+        msg = f"the trace has no jobs: {w.source}"
+        raise WorkloadError(msg, hint="`fleetlab show TRACE` lists its tables and rejected rows")
+    view, made = TraceView(trace, seed), []
     for k, name in enumerate(names):
         progress(f"{name} of {what}", k, k / len(names))
         section = Section(name, like_pai=published.like_pai(w.source))
-        if len(w) or name == "service":
-            SECTIONS[name](seen, section)
+        if len(w) or name == "services":
+            SECTIONS[name](view, section)
         else:
-            section.lacks("jobs", "the trace has none")
+            section.absent("jobs", "the trace has none")
         made.append(section)
     progress(f"{names[-1]} of {what}", len(names), 1.0)
     settings = {"only": list(names), "against": None if other is None else other.provenance.source}

@@ -1,4 +1,4 @@
-"""A distribution function: as exact as its grid, with a band, quantiles and a mean that know how sure they are.
+"""Empirical distribution functions with confidence bands, quantiles and means.
 
 The band is pointwise. It comes from how much blocks of time differ: a share is a ratio of sums over blocks, and its
 variance that of what blocks have beyond it (Cochran 1977), with Student's t for that many blocks. Where a sample is too
@@ -42,7 +42,7 @@ SHOWN = (25, 50, 75, 90, 95, 99)  # of them, in a table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class Ecdf:
     """The distribution of one thing: `upto[k]` of the weight is at or below `x[k]`, `under[k]` below it."""
 
     series: str
@@ -88,7 +88,7 @@ class Curve:
         return pl.DataFrame({k: v[order] for k, v in columns.items()}).with_columns(series=pl.lit(self.series))
 
 
-def curve(
+def ecdf(
     series: str,
     values: Floats,
     *,
@@ -96,7 +96,7 @@ def curve(
     where: Bools | None = None,
     blocks: BlockBootstrap | None = None,
     order: Ints | None = None,
-) -> Curve | None:
+) -> Ecdf | None:
     """The curve of the values that are there, `at` which block each is; none where there are none.
 
     `order` sorts the values, where that is known already.
@@ -114,7 +114,7 @@ def curve(
     return _curve(series, values[kept], weight, blocks.part(kept) if blocks is not None else None)
 
 
-def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap | None) -> Curve:
+def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap | None) -> Ecdf:
     sums = np.cumsum(weights)
     total = float(sums[-1])
     x = np.unique(values[np.minimum(np.searchsorted(sums, LEVELS * total * (1 - 1e-15)), len(values) - 1)])
@@ -134,7 +134,7 @@ def _curve(series: str, values: Floats, weights: Floats, blocks: BlockBootstrap 
     quantiles = {p: _quantile(p / 100, values, sums, x, low, high) for p in PERCENTS}
     zero = float(padded[np.searchsorted(values, 0.0, side="right")] - padded[np.searchsorted(values, 0.0)])
     size, largest = effective_size(weights), float(values[-1])
-    return Curve(series, len(values), size, x, under, upto, low, high, mean, quantiles, zero, largest)
+    return Ecdf(series, len(values), size, x, under, upto, low, high, mean, quantiles, zero, largest)
 
 
 def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats, high: Floats) -> Interval:
@@ -146,16 +146,16 @@ def _quantile(level: float, values: Floats, sums: Floats, x: Floats, low: Floats
     return Interval(value, min(value, float(x[first])), max(value, float(x[last])))
 
 
-def table(curves: Sequence[Curve], of: str) -> pl.DataFrame:
+def table(curves: Sequence[Ecdf], of: str) -> pl.DataFrame:
     """Counts, means and quantiles, one row a curve."""
     return pl.DataFrame([_row(c, of) for c in curves], infer_schema_length=None)
 
 
-def _row(c: Curve, of: str) -> dict[str, object]:
+def _row(c: Ecdf, of: str) -> dict[str, object]:
     row: dict[str, object] = {of: c.series, "count": c.count, "mean": c.mean[0], "at 0, %": 100 * c.zero}
     row |= {f"P{p}": c.quantiles[p][0] for p in SHOWN} | {"largest": c.largest}
-    for name, told in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
-        row |= {f"{name} low": told[1], f"{name} high": told[2]}
+    for name, interval in (("mean", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
+        row |= {f"{name} low": interval[1], f"{name} high": interval[2]}
     return row
 
 

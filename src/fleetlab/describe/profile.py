@@ -1,4 +1,4 @@
-"""What a description found: sections, each with numbers to say first, tables and figures, and what is missing."""
+"""The result of `describe`: sections with estimates, tables and figures, and what is not in the trace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, say
 from fleetlab.describe import comparison, published
-from fleetlab.describe.ecdf import Curve
+from fleetlab.describe.ecdf import Ecdf
 from fleetlab.describe.section import Section
 
 MISSING = {"section": pl.String, "what": pl.String, "why": pl.String}
@@ -31,7 +31,7 @@ class Profile(Result):
     @property
     def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
-        return tuple(sentence for s in self.sections for sentence in s.sentences)
+        return tuple(sentence for s in self.sections for sentence in s.findings)
 
     def summary(self) -> list[Estimate]:
         """How many jobs there are, and the first numbers of every section."""
@@ -65,7 +65,7 @@ class Profile(Result):
         return {name: figure for s in self.sections for name, figure in s.figures.items()}
 
     @property
-    def curves(self) -> dict[str, list[Curve]]:
+    def curves(self) -> dict[str, list[Ecdf]]:
         """The distribution functions, by figure."""
         return {name: curves for s in self.sections for name, curves in s.compared.items()}
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.describe.ecdf import Curve
+from fleetlab.describe.ecdf import Ecdf
 
 SUFFIX = ", published"
 ACROSS, POINT = 0.08, 1.0  # a quantile's value may be misread by 8 %, a level by a point
 ACROSS_ENDS, TAIL = 0.15, 0.1  # beyond P5 and P95: 15 % of the value, a tenth of the tail
 MIDDLE = 5.0, 95.0
 MISREAD = 0.03  # of a request: the pixel by which a step may be misread
-HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
+HAIR = 1.0001  # relative tolerance, so that round requests compare as equal
 ERRORS = 3.0  # standard errors of a sample of this size, on top
 
 
@@ -52,36 +52,36 @@ def numbers(name: str) -> Mapping[str, float]:
     return known()["numbers"][name]["values"]  # type: ignore[no-any-return]
 
 
-def beside(compared: Mapping[str, Sequence[Curve]]) -> pl.DataFrame:
+def beside(compared: Mapping[str, Sequence[Ecdf]]) -> pl.DataFrame:
     """For each published curve: its points, the widest gap of level, and how many points are within what is known."""
-    rows = [_held(figure, c) for figure, curves in compared.items() for c in curves if _there(figure, c)]
+    rows = [_row(figure, c) for figure, curves in compared.items() for c in curves if _there(figure, c)]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _there(figure: str, c: Curve) -> bool:
+def _there(figure: str, c: Ecdf) -> bool:
     return c.series in known()["curves"].get(figure, {})
 
 
-def _held(figure: str, c: Curve) -> dict[str, object]:
-    told = known()["curves"][figure][c.series]
-    held = [_gap(c, x, y, told) for x, y in told["points"]]
+def _row(figure: str, c: Ecdf) -> dict[str, object]:
+    published = known()["curves"][figure][c.series]
+    gaps = [_gap(c, x, y, published) for x, y in published["points"]]
     return {
         "figure": figure,
         "series": c.series,
-        "points": len(held),
-        "within": sum(near for _, near in held),
-        "widest gap, points": max((gap for gap, _ in held), key=abs),
-        "sampled, points": ERRORS * 50 / max(c.size, 1.0) ** 0.5,  # at the median, where it is most
-        "source": told["source"],
+        "points": len(gaps),
+        "within": sum(near for _, near in gaps),
+        "KS distance, points": max((gap for gap, _ in gaps), key=abs),
+        "sampling error, points": ERRORS * 50 / max(c.size, 1.0) ** 0.5,  # at the median, where it is most
+        "source": published["source"],
     }
 
 
-def _gap(c: Curve, x: float, y: float, told: Mapping[str, Any]) -> tuple[float, bool]:
+def _gap(c: Ecdf, x: float, y: float, published: Mapping[str, Any]) -> tuple[float, bool]:
     """How far above a published point the curve passes, in points of level; and is that within what can be told?"""
     level = min(max(y / 100, 0.0), 1.0)
     sampled = ERRORS * 100 * (level * (1 - level) / max(c.size, 1.0)) ** 0.5
-    grain = told.get("grain", 0.0)
-    if told["read"] == "level":
+    grain = published.get("grain", 0.0)
+    if published["read"] == "level":
         gap = _beyond(c, x * HAIR, x * (1 + MISREAD), y)
         return gap, abs(gap) <= POINT + sampled
     gap = _beyond(c, x - grain, (x + grain) * HAIR, y)
@@ -91,7 +91,7 @@ def _gap(c: Curve, x: float, y: float, told: Mapping[str, Any]) -> tuple[float, 
     return gap, abs(gap) <= up + sampled or abs(misread) <= sampled
 
 
-def _beyond(c: Curve, low: float, high: float, y: float) -> float:
+def _beyond(c: Ecdf, low: float, high: float, y: float) -> float:
     """How far the levels between two values are from a published one: 0 if it lies among them."""
     least, most = 100 * c.level(low), 100 * c.level(high)
     return least - y if y < least else most - y if y > most else 0.0

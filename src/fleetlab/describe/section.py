@@ -1,4 +1,4 @@
-"""A section of a profile while it is put together: numbers to say first, tables, figures, and what is missing."""
+"""A section of a profile: estimates, findings, tables, figures, and what is not in the trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import Curve, table
+from fleetlab.describe.ecdf import Ecdf, table
 from fleetlab.stats import Interval
 
 MOST_SAID = 4  # medians in a figure's text
@@ -25,23 +25,23 @@ class Section:
     estimates: list[Estimate] = field(default_factory=list)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
-    compared: dict[str, list[Curve]] = field(default_factory=dict)
+    compared: dict[str, list[Ecdf]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    sentences: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
 
     def say(self, metric: str, told: Interval, unit: str = "") -> None:
         """A number to say first."""
         self.estimates.append(Estimate(metric, *told, unit))
 
-    def lacks(self, what: str, why: str) -> None:
+    def absent(self, what: str, why: str) -> None:
         """Name what the trace does not have."""
         self.missing.append((what, why))
 
     def distributions(
         self,
         name: str,
-        curves: Sequence[Curve],
+        curves: Sequence[Ecdf],
         *,
         title: str,
         unit: str,
@@ -70,10 +70,10 @@ def _positive(points: pl.DataFrame) -> pl.DataFrame:
     return points.filter(pl.col("x") > 0)
 
 
-def _alt(curves: Sequence[Curve], unit: str) -> str:
-    said = [f"{c.series} {amount(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
+def _alt(curves: Sequence[Ecdf], unit: str) -> str:
+    medians = [f"{c.series} {amount(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
     rest = f" and {len(curves) - MOST_SAID} more" if len(curves) > MOST_SAID else ""
-    return "distribution functions; medians: " + ", ".join(said) + rest
+    return "distribution functions; medians: " + ", ".join(medians) + rest
 
 
 def amount(value: float) -> str:
@@ -97,12 +97,12 @@ def rough(value: float) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """A time as people say it.
+    """Format a time: s below 2 min, min below 2 h, h below 2 days, then days.
 
     >>> spoken(4.2), spoken(540), spoken(9000), spoken(300_000), spoken(90)
-    ('4.2 s', '9 min', '2.5 h', '3.5 days', '1.5 min')
+    ('4.2 s', '9 min', '2.5 h', '3.5 days', '90 s')
     """
-    for size, unit in ((2 * 86_400, "days"), (5400, "h"), (90, "min")):
+    for size, unit in ((2 * 86_400, "days"), (7200, "h"), (120, "min")):
         if seconds >= size:
             per = {"days": 86_400, "h": 3600, "min": 60}[unit]
             return f"{rough(seconds / per)} {unit}"

@@ -1,4 +1,4 @@
-"""A trace made ready to be described: what every section asks of it, worked out once."""
+"""A trace with derived columns that several sections need, computed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from fleetlab.core import Trace
 from fleetlab.core.catalog import RESOURCES
-from fleetlab.describe.ecdf import Bools, Curve, curve
+from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.usage import used_by_job
 from fleetlab.stats import BlockBootstrap, Floats, Ints
 
@@ -23,13 +23,13 @@ CPU_ONLY, ANY = "CPU only", "any"
 USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
 MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
-OPEN = 0.1  # of running jobs: so many older than any that ended, and `running` is not to be believed
+OPEN = 0.1  # share of running jobs older than any ended job, above which `running` is not trusted
 # Columns that no section reads.
 UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TraceView:
     """The jobs of a trace with what follows from their columns; arrays have one entry a job."""
 
     trace: Trace
@@ -62,9 +62,9 @@ class Seen:
     def _types(self) -> pl.Series:
         """The GPU type a job was given, where the log says; else the one it may use; else `any`, or several."""
         f, names = self.trace.workload.frame, self.trace.names
-        asked = pl.col("gpu_types")
-        told = pl.when(asked.list.len() == 0).then(pl.lit(ANY)).otherwise(asked.list.join("|"))
-        types = f.select(pl.when(pl.col("gpu_milli") > 0).then(told).otherwise(pl.lit(CPU_ONLY)).alias("type"))
+        requested = pl.col("gpu_types")
+        name = pl.when(requested.list.len() == 0).then(pl.lit(ANY)).otherwise(requested.list.join("|"))
+        types = f.select(pl.when(pl.col("gpu_milli") > 0).then(name).otherwise(pl.lit(CPU_ONLY)).alias("type"))
         if names is not None and "gpu_type" in names.collect_schema().names():
             given = f.select("job").join(
                 names.select("job", "gpu_type").collect(), on="job", how="left", maintain_order="left"
@@ -175,7 +175,7 @@ class Seen:
 
     @cached_property
     def held_until(self) -> Floats:
-        """When a job let go of what it held: at its end; at the log's, if it runs and that can be believed."""
+        """When a job released its resources: at its end, or at the end of the log if it still runs."""
         start, end = self.floats("start"), self.floats("end")
         end = np.where(np.isfinite(end), end, start + self.runtime)
         alive = self.is_("status", "running") & ~np.isfinite(end) & np.isfinite(start)
@@ -191,8 +191,8 @@ class Seen:
     @cached_property
     def types(self) -> list[str]:
         """GPU types by how many jobs ask for them."""
-        asked = self.frame.filter(pl.col("gpu_milli") > 0)["type"].cast(pl.String)
-        counted = asked.value_counts().sort("count", "type", descending=[True, False])
+        requested = self.frame.filter(pl.col("gpu_milli") > 0)["type"].cast(pl.String)
+        counted = requested.value_counts().sort("count", "type", descending=[True, False])
         return counted["type"].head(MOST_TYPES).to_list()
 
     def by(self, what: str) -> dict[str, Bools]:
@@ -248,19 +248,19 @@ class Seen:
             self._orders[id(values)] = values, np.argsort(values)
         return self._orders[id(values)][1]
 
-    def curve(
+    def ecdf(
         self, series: str, values: Floats, *, weights: Floats | None = None, where: Bools | None = None
-    ) -> list[Curve]:
+    ) -> list[Ecdf]:
         """The distribution of a value of jobs, or nothing if none has it."""
         return self.curves(values, {series: where}, weights=weights)
 
     def curves(
         self, values: Floats, classes: Mapping[str, Bools | None], *, weights: Floats | None = None
-    ) -> list[Curve]:
+    ) -> list[Ecdf]:
         """The same, one for each class that has it."""
         order = self._order(values)
         made = [
-            curve(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
+            ecdf(name, values, weights=weights, where=where, blocks=self.blocks, order=order)
             for name, where in classes.items()
         ]
         return [c for c in made if c is not None]

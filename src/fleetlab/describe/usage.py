@@ -1,4 +1,4 @@
-"""What jobs used: sensor rows joined to what was asked for."""
+"""Measured usage, joined to requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def used_by_row(usage: pl.LazyFrame | None, jobs: pl.DataFrame) -> pl.DataFrame 
     if usage is None or not (found := _columns(usage)):
         return None
     rows = usage.select("job", pl.col(found).cast(pl.Float64).fill_nan(None)).collect()
-    asked = jobs.select("job", "submit", "instances", pl.col(found).name.prefix("asked_"))
-    seen = rows.group_by("job").agg(pl.len().alias("rows"))
-    joined = rows.join(asked, on="job", maintain_order="left").join(seen, on="job", maintain_order="left")
+    requested = jobs.select("job", "submit", "instances", pl.col(found).name.prefix("asked_"))
+    counts = rows.group_by("job").agg(pl.len().alias("rows"))
+    joined = rows.join(requested, on="job", maintain_order="left").join(counts, on="job", maintain_order="left")
     return joined.with_columns(weight=pl.col("instances") / pl.col("rows")).drop("instances", "rows")

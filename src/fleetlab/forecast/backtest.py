@@ -30,10 +30,10 @@ class Split(NamedTuple):
 
 
 @dataclass(eq=False)
-class Walked:
+class WalkForward:
     """What one model said at every origin of every split, the last being the tail."""
 
-    said: list[Floats]  # [origins, horizon, series] each
+    forecasts: list[Floats]  # [origins, horizon, series] each
     learnt: list[Floats]  # mean square miss in what it learnt from, over its variance: [horizon, series] each
     losses: list[tuple[int, int, float, float]] = field(default_factory=list)  # split, epoch, learnt, held back
 
@@ -54,26 +54,26 @@ def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
     return [Split(a - gap, np.arange(a, b - horizon + 1)) for a, b in pairwise(edges)]
 
 
-def walk(model: Forecaster, panel: Panel, cuts: Sequence[Split], horizon: int, *, seed: int) -> Walked:
+def walk(model: Forecaster, panel: Panel, cuts: Sequence[Split], horizon: int, *, seed: int) -> WalkForward:
     """Fit afresh for each split, and forecast from each of its origins; a look ahead is an error."""
-    said, learnt, losses = [], [], []
+    forecasts, learnt, losses = [], [], []
     for k, split in enumerate(cuts):
         fitted = deepcopy(model).fit(panel.until(split.learn), horizon=horizon, seed=seed)
-        seen = panel.until(int(split.at[-1]) + horizon)
-        told = fitted.predict(seen, split.at, horizon=horizon)
+        known = panel.until(int(split.at[-1]) + horizon)
+        forecast = fitted.predict(known, split.at, horizon=horizon)
         if k == 0:
-            probe(fitted, seen, split.at, told, horizon, seed=seed)
-        said.append(_sound(told, model.name))
+            probe(fitted, known, split.at, forecast, horizon, seed=seed)
+        forecasts.append(_sound(forecast, model.name))
         learnt.append(_learnt(fitted, panel.until(split.learn), horizon))
         losses += [(k, epoch, *both) for epoch, both in enumerate(getattr(fitted, "losses_", []))]
-    return Walked(said, learnt, losses)
+    return WalkForward(forecasts, learnt, losses)
 
 
-def _sound(told: Floats, name: str) -> Floats:
-    if not np.isfinite(told).all():
-        msg = f"the model `{name}` said what is not a number: at {int((~np.isfinite(told)).sum()):,} places"
+def _sound(forecast: Floats, name: str) -> Floats:
+    if not np.isfinite(forecast).all():
+        msg = f"the model `{name}` returned non-finite values: at {int((~np.isfinite(forecast)).sum()):,} places"
         raise WorkloadError(msg, hint="leave it out with --models, or mend it")
-    return np.maximum(told, 0.0)  # nobody asks for less than nothing
+    return np.maximum(forecast, 0.0)  # nobody asks for less than nothing
 
 
 def _learnt(fitted: Forecaster, past: Panel, horizon: int) -> Floats:
@@ -85,23 +85,23 @@ def _learnt(fitted: Forecaster, past: Panel, horizon: int) -> Floats:
     return divide((missed**2).mean(axis=0), came.var(axis=0))
 
 
-def probe(fitted: Forecaster, seen: Panel, at: Ints, told: Floats, horizon: int, *, seed: int) -> None:
+def probe(fitted: Forecaster, known: Panel, at: Ints, forecast: Floats, horizon: int, *, seed: int) -> None:
     """Show a fitted model another future: if it then says something else, it has looked ahead."""
     draw = np.random.default_rng(seed)
     for k in np.unique(np.linspace(0, len(at) - 1, PROBES).astype(np.int64)):
         origin = int(at[k])
-        again = fitted.predict(_another(seen, origin, draw), at[k : k + 1], horizon=horizon)[0]
-        scale = 1e-6 * np.abs(seen.values[:origin]).max(axis=0)
-        if (np.abs(again - told[k]) > scale + 1e-5 * np.abs(told[k])).any():
-            msg = f"the model `{fitted.name}` looks ahead: its forecast at step {origin} changes with what comes after"
+        again = fitted.predict(_another(known, origin, draw), at[k : k + 1], horizon=horizon)[0]
+        scale = 1e-6 * np.abs(known.values[:origin]).max(axis=0)
+        if (np.abs(again - forecast[k]) > scale + 1e-5 * np.abs(forecast[k])).any():
+            msg = f"the model `{fitted.name}` looks ahead: its forecast at step {origin} depends on later values"
             raise WorkloadError(msg, hint="`predict` may use the steps before each origin, for scales and features too")
 
 
-def _another(seen: Panel, origin: int, draw: np.random.Generator) -> Panel:
-    values, beside = seen.values.copy(), seen.beside.copy()
+def _another(known: Panel, origin: int, draw: np.random.Generator) -> Panel:
+    values, beside = known.values.copy(), known.beside.copy()
     for x in (values, beside):
         x[origin:] = draw.permuted(x[origin:], axis=0) * 3 + 10 * x[:origin].max(axis=0, initial=0.0) + 1
-    return Panel(values, beside, seen.names, seen.every)
+    return Panel(values, beside, known.names, known.every)
 
 
 def check_forecaster(make: Callable[[], Forecaster]) -> None:
@@ -113,12 +113,14 @@ def check_forecaster(make: Callable[[], Forecaster]) -> None:
     before = panel.values.copy(), panel.beside.copy()
     cuts = splits(len(panel), horizon, gap=horizon, folds=2)
     first, second = (walk(make(), panel, cuts, horizon, seed=1) for _ in range(2))
-    if any(said.shape != (len(cut.at), horizon, width) for said, cut in zip(first.said, cuts, strict=True)):
-        msg = f"the model `{make().name}` gives another shape than [origins, horizon, series]"
+    if any(
+        forecasts.shape != (len(cut.at), horizon, width) for forecasts, cut in zip(first.forecasts, cuts, strict=True)
+    ):
+        msg = f"the model `{make().name}` returns another shape than [origins, horizon, series]"
         raise WorkloadError(msg, hint="one row an origin, one column a step ahead, one layer a series")
     if any(not np.array_equal(now, then) for now, then in zip((panel.values, panel.beside), before, strict=True)):
-        msg = f"the model `{make().name}` changes what it is shown"
+        msg = f"the model `{make().name}` modifies its input"
         raise WorkloadError(msg, hint="copy what you change")
-    if any(not np.array_equal(a, b) for a, b in zip(first.said, second.said, strict=True)):
-        msg = f"the model `{make().name}` says something else the second time, with the same seed"
+    if any(not np.array_equal(a, b) for a, b in zip(first.forecasts, second.forecasts, strict=True)):
+        msg = f"the model `{make().name}` is not deterministic for the same seed"
         raise WorkloadError(msg, hint="draw from a generator made with `seed`")

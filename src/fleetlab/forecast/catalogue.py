@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from fleetlab.core import WorkloadError
+from fleetlab.core.names import lookup
 from fleetlab.forecast.models.boosting import Boosted
 from fleetlab.forecast.models.intermittent import TSB, Croston
 from fleetlab.forecast.models.neural import Network
 from fleetlab.forecast.models.regression import Autoregression, Ridge
-from fleetlab.forecast.models.simple import Drift, LastValue, Mean, MovingAverage, SeasonalNaive
+from fleetlab.forecast.models.simple import Drift, HistoricalMean, LastValue, MovingAverage, SeasonalNaive
 from fleetlab.forecast.models.smoothing import BETAS, DAMPINGS, HoltWinters, Smoothing, Theta
 from fleetlab.forecast.panel import Forecaster, Panel
 
@@ -18,7 +19,7 @@ ALL = "all"
 ENSEMBLE = "ensemble"  # of the others: made from what they said
 
 FAMILIES: dict[str, tuple[Forecaster, ...]] = {
-    "simple": (LastValue(), Mean(), Drift(), MovingAverage(), SeasonalNaive()),
+    "simple": (LastValue(), HistoricalMean(), Drift(), MovingAverage(), SeasonalNaive()),
     "classic": (
         Smoothing(),
         Smoothing("holt", BETAS),
@@ -44,20 +45,19 @@ SELDOM = 0.1  # of all steps without demand
 
 def wanted(words: Sequence[str | Forecaster]) -> tuple[list[Forecaster], bool]:
     """The models that words mean, simple ones first and always, and whether they are put together too."""
-    found: dict[str, Forecaster] = {model.name: model for model in FAMILIES["simple"]}
+    known: dict[str, Forecaster] = {model.name: model for model in FAMILIES["simple"]}
     for word in words:
         if not isinstance(word, str):
-            found[word.name] = word
+            known[word.name] = word
         elif word == ALL:
-            found = BY_NAME | found
+            known = BY_NAME | known
         elif word in FAMILIES:
-            found |= {model.name: model for model in FAMILIES[word]}
+            known |= {model.name: model for model in FAMILIES[word]}
         elif word in BY_NAME:
-            found[word] = BY_NAME[word]
-        elif word != ENSEMBLE:
-            msg = f"no model or family by that name: `{word}`"
-            raise WorkloadError(msg, hint=f"there are {', '.join((ALL, *FAMILIES, *BY_NAME, ENSEMBLE))}")
-    return list(found.values()), ALL in words or ENSEMBLE in words
+            known[word] = BY_NAME[word]
+        else:
+            lookup("model or family", word, (ALL, *FAMILIES, *BY_NAME, ENSEMBLE), error=WorkloadError)
+    return list(known.values()), ALL in words or ENSEMBLE in words
 
 
 def left_out(name: str, panel: Panel, first: int) -> str | None:
@@ -68,5 +68,5 @@ def left_out(name: str, panel: Panel, first: int) -> str | None:
     if name in DAILY and (panel.day < 2 or first < 2 * panel.day):
         return "it needs two days to learn from besides the horizon, and two steps in a day"
     if name in SPORADIC and (panel.values == 0).mean(axis=0).max() < SELDOM:
-        return "it is for demand that comes now and then, and here there is always some"
+        return "it is for intermittent demand, and here demand is never 0"
     return None

@@ -1,4 +1,4 @@
-"""Demand over time from any trace: what is asked for in each step, what is let go, and what is held at its end."""
+"""Demand over time: resources requested and released in each step, and allocated at its end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ By = Literal["role", "app", "gpu_type"]
 
 COLUMN = {"role": "group", "app": "app", "gpu_type": "gpu_types"}  # readers put a log's roles into `group`
 MOST = 6  # parts by themselves; what is left of them together
-ALL, OTHERS, NONE = "all", "others", "none named"
+ALL, OTHERS, NONE = "all", "others", "not named"
 RAN = ["completed", "failed", "running"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class DemandEvents:
     """Jobs as far as demand goes: when they asked, from when to when they held something, and what."""
 
-    asked: Floats  # [jobs] nan: before the trace began
+    requested: Floats  # [jobs] nan: before the trace began
     begin: Floats  # [jobs] -inf: before the trace began; nan: never, or not known
     until: Floats  # [jobs] inf: still at its end
     amounts: Floats  # [jobs, resources], of all instances together
@@ -37,13 +37,13 @@ class Demand:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, trace: Trace, *, by: By | None = None) -> Demand:
+    def of(cls, trace: Trace, *, by: By | None = None) -> DemandEvents:
         """What a trace says of it."""
         w = trace.workload
         if not len(w):
-            msg = f"{w.source}: there is nothing to forecast: no jobs"
-            raise WorkloadError(msg, hint="`fleetlab show` says what is in a trace")
-        asked, begin, until = _times(w)
+            msg = f"{w.source}: no jobs to forecast from"
+            raise WorkloadError(msg, hint="`fleetlab show` lists what is in a trace")
+        requested, begin, until = _times(w)
         # GPU memory is told for each GPU of an instance, as the simulator takes it.
         times = {"gpu_memory_mib": pl.max_horizontal(pl.col("gpu_milli") // 1000, 1)}
         every = [
@@ -54,7 +54,7 @@ class Demand:
         part, parts = _parts(w, by)
         apps = None if w.frame["app"].null_count() == len(w) else _numbered(w.frame["app"].cast(pl.String))[0]
         return cls(
-            asked,
+            requested,
             begin,
             until,
             amounts,
@@ -62,7 +62,7 @@ class Demand:
             parts,
             apps,
             float(w.frame["submit"][-1]),
-            _notes(w, asked, begin, until),
+            _notes(w, requested, begin, until),
         )
 
     def panels(self, target: Target, every: float) -> Iterator[tuple[str, Panel]]:
@@ -70,12 +70,12 @@ class Demand:
         for k, name in enumerate(self.parts):
             mine = self.part == k
             flows = {
-                "asked": self.added(self.asked, every, mine),
-                "let go": self.added(self.until, every, mine),
-                "held": self.held(every, mine),
+                "asked": self.added(self.requested, every, mine),
+                "released": self.added(self.until, every, mine),
+                "held": self.level(every, mine),
             }
             values = flows["asked" if target == "requests" else "held"]
-            beside = ("let go",) if target == "requests" else ("asked", "let go")
+            beside = ("released",) if target == "requests" else ("asked", "released")
             some = np.asarray(values.any(axis=0))
             names = tuple(r for r, has in zip(RESOURCES.names, some, strict=True) if has)
             if names:
@@ -90,11 +90,11 @@ class Demand:
         steps = self.steps(every)
         inside = mine & np.isfinite(when) & (when < steps * every)
         at = np.minimum((when[inside] // every).astype(np.int64), steps - 1)
-        found = np.zeros((steps, len(RESOURCES)))
-        np.add.at(found, at, self.amounts[inside])
-        return found
+        filled = np.zeros((steps, len(RESOURCES)))
+        np.add.at(filled, at, self.amounts[inside])
+        return filled
 
-    def held(self, every: float, mine: Bools) -> Floats:
+    def level(self, every: float, mine: Bools) -> Floats:
         """What is held at the end of each step: what was held before, and came, less what went."""
         known = mine & ~np.isnan(self.begin) & ~np.isnan(self.until)
         before = self.amounts[known & np.isneginf(self.begin)].sum(axis=0)
@@ -119,10 +119,10 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     finite = pl.when(begin.is_finite()).then(begin)
     until = pl.coalesce("end", finite + pl.col("runtime"), pl.when(running).then(np.inf))
     times = w.frame.select(
-        asked=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
+        requested=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
     )
-    asked, began, ended = (times[c].cast(pl.Float64).fill_null(np.nan).to_numpy() for c in times.columns)
-    return asked, began, ended
+    requested, began, ended = (times[c].cast(pl.Float64).fill_null(np.nan).to_numpy() for c in times.columns)
+    return requested, began, ended
 
 
 def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
@@ -130,14 +130,14 @@ def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
     if by is None:
         return np.zeros(len(w), dtype=np.int64), (ALL,)
     if by not in get_args(By):
-        msg = f"demand cannot be told apart by: `{by}`"
+        msg = f"cannot split demand by: `{by}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(get_args(By))}")
     column = pl.col(COLUMN[by])
     name = column.list.join("|").replace("", None) if by == "gpu_type" else column.cast(pl.String)
     named = w.frame.select(name.alias("part"), "instances")
     if named["part"].null_count() == len(w):
         msg = f"{w.source}: no job names its {by}"
-        raise WorkloadError(msg, hint="leave --by out, or name another")
+        raise WorkloadError(msg, hint="omit --by, or use another column")
     named = named.with_columns(pl.col("part").fill_null(NONE))
     size = (
         named.group_by("part")
@@ -151,23 +151,23 @@ def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:
 
 
 def _numbered(names: pl.Series) -> tuple[Ints, list[str]]:
-    found = names.fill_null("")
-    listed = sorted(set(found))
+    filled = names.fill_null("")
+    listed = sorted(set(filled))
     where = {name: k for k, name in enumerate(listed)}
-    return np.array([where[name] for name in found], dtype=np.int64), listed
+    return np.array([where[name] for name in filled], dtype=np.int64), listed
 
 
-def _notes(w: Workload, asked: Floats, begin: Floats, until: Floats) -> tuple[str, ...]:
-    older, alive = int(np.isnan(asked).sum()), int(np.isposinf(until).sum())
+def _notes(w: Workload, requested: Floats, begin: Floats, until: Floats) -> tuple[str, ...]:
+    older, alive = int(np.isnan(requested).sum()), int(np.isposinf(until).sum())
     ran = w.frame["status"].cast(pl.String).is_in(RAN).to_numpy()
     unknown = int((ran & (np.isnan(begin) | np.isnan(until))).sum())
-    said = []
+    notes = []
     if older:
-        said.append(f"{older:,} jobs are older than the trace: they hold from its beginning and are no requests in it")
+        notes.append(f"{older:,} jobs are older than the trace: allocated from its start, not counted as requests")
     if alive:
-        said.append(f"{alive:,} jobs still run at its end: they hold until then")
+        notes.append(f"{alive:,} jobs still run at its end: allocated until then")
     if unknown:
-        said.append(f"{unknown:,} jobs that ran have no known start or end: the level is without them")
+        notes.append(f"{unknown:,} jobs that ran have no known start or end: not in the level")
     if w.frame["start"].null_count() == len(w):
-        said.append("no job has a start: the level counts from submission, as if nobody waited")
-    return tuple(said)
+        notes.append("no job has a start: the level counts from submission, ignoring waits")
+    return tuple(notes)

@@ -1,25 +1,25 @@
-"""The verb of this room."""
+"""`forecast`: demand of the next steps, with intervals and a leaderboard of models."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import polars as pl
 
 from fleetlab.core import Provenance, Trace, WorkloadError
 from fleetlab.core.durations import HINT, in_seconds
+from fleetlab.core.progress import Progress, silent
 from fleetlab.forecast import tables
 from fleetlab.forecast.catalogue import ENSEMBLE, wanted
-from fleetlab.forecast.demand import By, Demand, Target
+from fleetlab.forecast.demand import By, DemandEvents, Target
 from fleetlab.forecast.panel import Forecaster
 from fleetlab.forecast.result import Forecast
-from fleetlab.forecast.study import Studied, ahead, study
+from fleetlab.forecast.study import PartStudy, ahead, study
 from fleetlab.forecast.unannounced import unannounced
 from fleetlab.forecast.verdict import sentences
 
-Progress = Callable[[str, int, float], None]
 MOST = 2_000_000  # steps times horizon: each model says so many numbers of each series
 RECENT = 3  # horizons that are drawn before what comes, and a day at least
 
@@ -35,27 +35,27 @@ def forecast(
     gap: int | None = None,
     folds: int = 4,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Forecast:
     """What demand comes next, with intervals, and which model may be trusted with which resource how far ahead?
 
-    `requests` is what instances created in each step ask for, `level` what is held at its end. Models are walked
-    forward over `folds`, with `gap` steps (a horizon unless told) between what they learn from and what they forecast.
-    The last fifth of the time is held out: it is met once, after one model has been chosen for each series and step.
+    `requests` is what jobs submitted in each step request, `level` what is allocated at its end. Models are walked
+    forward over `folds`, with `gap` steps (default: the horizon) between what they learn from and what they forecast.
+    The last 20 % of the time is held out: it is used once, after one model was chosen per series and step.
     """
     seconds = _seconds(every)
     which, ensemble = wanted(models)
     gap = horizon if gap is None else gap
     _possible(target, horizon, gap, folds, seed)
-    demand = Demand.of(trace, by=by)
+    demand = DemandEvents.of(trace, by=by)
     if demand.steps(seconds) * horizon > MOST:
         msg = f"too many forecasts: {demand.steps(seconds):,} steps of {seconds:,.6g} s, each with {horizon:,} ahead"
-        raise WorkloadError(msg, hint=f"longer steps or a shorter horizon: at most {MOST:,} in all")
+        raise WorkloadError(msg, hint=f"use longer steps or a shorter horizon: at most {MOST:,} in total")
     panels = list(demand.panels(target, seconds)) if demand.steps(seconds) else []
     if not panels:
-        msg = f"{trace.workload.source}: there is no demand in whole steps of {seconds:,.6g} s"
-        raise WorkloadError(msg, hint="shorter steps, or a trace whose jobs ask for something")
-    progress, total, count = progress or (lambda *_: None), len(panels) * len(which), 0
+        msg = f"{trace.workload.source}: no demand in whole steps of {seconds:,.6g} s"
+        raise WorkloadError(msg, hint="use shorter steps, or a trace with resource requests")
+    total, count = len(panels) * len(which), 0
 
     def done() -> None:
         nonlocal count
@@ -63,39 +63,44 @@ def forecast(
         progress("models", count, count / total)
 
     how: dict[str, Any] = {"horizon": horizon, "gap": gap, "folds": folds, "seed": seed, "done": done}
-    found = [study(name, panel, which, ensemble=ensemble, **how) for name, panel in panels]
+    studies = [study(name, panel, which, ensemble=ensemble, **how) for name, panel in panels]
     settings = {
         "target": target, "every": seconds, "horizon": horizon, "by": by, "gap": gap, "folds": folds,
         "models": [*(m.name for m in which), *([ENSEMBLE] if ensemble else [])],
     }  # fmt: skip
-    frames = _frames(found, which, demand, target, seconds, seed)
-    said = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
+    frames = _frames(studies, which, demand, target, seconds, seed)
+    findings = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
     provenance = Provenance("forecast", trace.workload.source, settings, seed)
-    tail = pl.concat([tables.held_out(one) for one in found])
-    return Forecast(provenance, said, frames, tail, _recent(found), seconds, (*demand.notes, *_notes(found)))
+    tail = pl.concat([tables.held_out(one) for one in studies])
+    return Forecast(provenance, findings, frames, tail, _recent(studies), seconds, (*demand.notes, *_notes(studies)))
 
 
 def _frames(
-    found: Sequence[Studied], models: Sequence[Forecaster], demand: Demand, target: str, every: float, seed: int
+    studies: Sequence[PartStudy],
+    models: Sequence[Forecaster],
+    demand: DemandEvents,
+    target: str,
+    every: float,
+    seed: int,
 ) -> dict[str, pl.DataFrame]:
-    board = pl.concat([tables.leaderboard(one) for one in found])
-    horizon = found[0].horizon
+    board = pl.concat([tables.leaderboard(one) for one in studies])
+    horizon = studies[0].horizon
     steps = dict.fromkeys((1, horizon))
     return {
         "chosen": tables.chosen(board),
-        "next": pl.concat([tables.to_come(one, *ahead(one, models, seed=seed)) for one in found]),
+        "next": pl.concat([tables.to_come(one, *ahead(one, models, seed=seed)) for one in studies]),
         **{f"NRMSE, steps ahead: {step}": tables.beside(board, step) for step in steps},
         "leaderboard": board,
-        "overfitting": pl.concat([tables.overfitting(one) for one in found]),
-        "losses": pl.concat([tables.losses(one) for one in found]),
-        "weights": pl.concat([tables.weights(one) for one in found], how="diagonal"),
+        "overfitting": pl.concat([tables.overfitting(one) for one in studies]),
+        "losses": pl.concat([tables.losses(one) for one in studies]),
+        "weights": pl.concat([tables.weights(one) for one in studies], how="diagonal"),
         "unannounced": unannounced(demand, every) if target == "requests" else pl.DataFrame(),
     }
 
 
-def _recent(found: Sequence[Studied]) -> pl.DataFrame:
+def _recent(studies: Sequence[PartStudy]) -> pl.DataFrame:
     rows = []
-    for one in found:
+    for one in studies:
         panel = one.panel
         first = max(0, len(panel) - max(panel.day, RECENT * one.horizon))
         hours = [(step + 1) * panel.every / 3600 for step in range(first, len(panel))]
@@ -106,19 +111,20 @@ def _recent(found: Sequence[Studied]) -> pl.DataFrame:
     return pl.concat(rows)
 
 
-def _notes(found: Sequence[Studied]) -> list[str]:
-    every = {f"{name}: not run: {why}" for one in found for name, why in one.left_out.items()}
-    held = found[0].cuts[-1]
+def _notes(studies: Sequence[PartStudy]) -> list[str]:
+    every = {f"{name}: not run: {why}" for one in studies for name, why in one.left_out.items()}
+    tail_split = studies[0].cuts[-1]
     return [
-        f"the last {len(held.at):,} origins are held out; models were taken by {len(found[0].cuts) - 1} folds before",
-        "NRMSE is the root mean square miss over the mean of what came; skill is the share of it that is saved",
+        f"the last {len(tail_split.at):,} origins are held out; models were selected on the "
+        f"{len(studies[0].cuts) - 1} folds before them",
+        "NRMSE is RMSE over the mean of the actual values; skill is the relative reduction of RMSE",
         *sorted(every),
     ]
 
 
 def _possible(target: str, horizon: int, gap: int, folds: int, seed: int) -> None:
     if target not in get_args(Target):
-        msg = f"no such target: `{target}`"
+        msg = f"unknown target: `{target}`"
         raise WorkloadError(msg, hint=f"there are {', '.join(get_args(Target))}")
     for name, value, least in (("horizon", horizon, 1), ("gap", gap, 0), ("folds", folds, 1), ("seed", seed, 0)):
         if value < least:

@@ -14,7 +14,7 @@ from fleetlab.forecast.verdict import spoken
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Result):
-    """What comes next; `sentences` are to be read first, `tables()` has the leaderboard."""
+    """A forecast; `findings` come first, `tables()` has the leaderboard."""
 
     provenance: Provenance
     findings: tuple[str, ...]
@@ -30,7 +30,7 @@ class Forecast(Result):
         return f"<Forecast of {target}, {series} series, {spoken(self.every)} steps, {self.provenance.source}>"
 
     def summary(self) -> list[Estimate]:
-        """NRMSE one step ahead and at the end of the horizon, by what was taken."""
+        """NRMSE of the selected models, one step ahead and at the end of the horizon."""
         rows = self.frames["chosen"]
         ends = rows.filter(pl.col("steps ahead").is_in([1, rows["steps ahead"].max()])).with_columns(
             pl.col("NRMSE", "low", "high").fill_null(float("nan"))
@@ -52,21 +52,21 @@ class Forecast(Result):
 
     def figures(self) -> dict[str, Figure]:
         """What comes next, models beside each other, skill by horizon, coverage, and the losses of networks."""
-        found = {f"next, {name}": figure for name, figure in self._next()}
-        found["errors"] = self._errors()
-        found["skill"] = self._skill()
-        found["coverage"] = self._coverage()
+        figures = {f"next, {name}": figure for name, figure in self._next()}
+        figures["errors"] = self._errors()
+        figures["skill"] = self._skill()
+        figures["coverage"] = self._coverage()
         if self.frames["losses"].height:
-            found["losses"] = self._losses()
-        return found
+            figures["losses"] = self._losses()
+        return figures
 
     def _next(self) -> list[tuple[str, Figure]]:
         drawn = []
         for (part, resource), rows in self.frames["next"].group_by("part", "resource", maintain_order=True):
             name, unit = _of(str(part), str(resource)), rows["unit"][0]
             mine = (pl.col("part") == part) & (pl.col("resource") == resource)
-            seen = self.recent.filter(mine).select(
-                x="hour", y="value", series=pl.lit("seen"), low="value", high="value"
+            past = self.recent.filter(mine).select(
+                x="hour", y="value", series=pl.lit("observed"), low="value", high="value"
             )
             comes = rows.select(
                 # At the end of its step, as what was seen is: a level is that of the end.
@@ -76,13 +76,11 @@ class Forecast(Result):
                 low="low 95%",
                 high="high 95%",
             )
-            alt = f"the last of {name} that was seen, and a forecast of {rows['forecast'][0]:,.4g} {unit} next"
+            alt = f"recent {name}, and a forecast of {rows['forecast'][0]:,.4g} {unit} for the next step"
             drawn.append(
                 (
                     name,
-                    Figure(
-                        f"What comes of {name}", "line", pl.concat([seen, comes]), "hours from the beginning", unit, alt
-                    ),
+                    Figure(f"Forecast of {name}", "line", pl.concat([past, comes]), "hours from the start", unit, alt),
                 )
             )
         return drawn
@@ -90,12 +88,12 @@ class Forecast(Result):
     def _errors(self) -> Figure:
         rows = self.frames["leaderboard"].filter(pl.col("steps ahead") == 1)
         frame = rows.select(x="model", y="NRMSE", series=_series(), low="low", high="high").drop_nulls("y")
-        best = rows.filter("taken")
-        said = "; ".join(
+        best = rows.filter("selected")
+        taken = "; ".join(
             f"{_named(r)} {r['model']} {r['NRMSE'] or float('nan'):.3g}" for r in best.iter_rows(named=True)
         )
-        title = f"Error of every model, {spoken(self.every)} ahead, on the held-out end"
-        return Figure(title, "bar", frame, "model", "NRMSE", f"NRMSE by model and series; taken: {said}")
+        title = f"Error of every model, {spoken(self.every)} ahead, on the held-out period"
+        return Figure(title, "bar", frame, "model", "NRMSE", f"NRMSE by model and series; selected: {taken}")
 
     def _skill(self) -> Figure:
         rows = self.frames["chosen"]
@@ -103,28 +101,28 @@ class Forecast(Result):
             x=pl.col("steps ahead") * self.every / 60, y="skill", series=_series(), low="skill low", high="skill high"
         ).drop_nulls("y")
         clever = rows.filter(~pl.col("model").is_in(SIMPLE)).height
-        alt = f"skill of what was taken against the best simple model; in {clever} of {rows.height} cases it is another"
+        alt = f"skill against the best simple model; in {clever} of {rows.height} cases another model is selected"
         return Figure(
-            "Skill against the best simple model", "line", frame, "minutes ahead", "share of the error saved", alt
+            "Skill against the best simple model", "line", frame, "minutes ahead", "relative reduction of RMSE", alt
         )
 
     def _coverage(self) -> Figure:
         rows = self.frames["chosen"]
         frame = rows.select(x=pl.col("steps ahead") * self.every / 60, y="covered 95%", series=_series())
         low, high = rows["covered 95%"].min(), rows["covered 95%"].max()
-        alt = f"95 % intervals held between {low!s:.5} and {high!s:.5} of what came"
-        return Figure("What 95 % intervals held", "line", frame, "minutes ahead", "share held", alt)
+        alt = f"95 % intervals covered between {low!s:.5} and {high!s:.5} of the actual values"
+        return Figure("Coverage of 95 % intervals", "line", frame, "minutes ahead", "coverage", alt)
 
     def _losses(self) -> Figure:
         rows = self.frames["losses"]
         last = rows.filter(pl.col("split") == rows["split"].max(), pl.col("part") == rows["part"][0])
         each = [
             last.select(x="epoch", y=column, series=pl.concat_str("model", pl.lit(f", {column}")))
-            for column in ("learnt from", "held back")
+            for column in ("training", "validation")
         ]
-        alt = "losses by epoch, where networks learn and where they are held back; they stop when those no longer fall"
+        alt = "training and validation loss by epoch; training stops when validation loss no longer falls"
         return Figure(
-            "Losses of the networks, last fit", "line", pl.concat(each), "epoch", "mean squared miss, scaled", alt
+            "Losses of the networks, last fit", "line", pl.concat(each), "epoch", "mean squared error, scaled", alt
         )
 
 

@@ -47,9 +47,9 @@ def share(blocks: BlockBootstrap, hits: Floats) -> Interval:
     return blocks.mean(hits, SHARE).interval()
 
 
-def pinball(came: Floats, said: Floats, widths: Floats) -> Floats:
+def pinball(came: Floats, forecasts: Floats, widths: Floats) -> Floats:
     """Each origin's mean loss over the quantiles that forecast and intervals are; `widths` are [levels, origins]."""
-    ends = [(q, np.maximum(said + side * w, 0.0)) for level, w in zip(LEVELS, widths, strict=True)
+    ends = [(q, np.maximum(forecasts + side * w, 0.0)) for level, w in zip(LEVELS, widths, strict=True)
             for side, q in ((-1, (1 - level) / 2), (1, (1 + level) / 2))]  # fmt: skip
-    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)) for q, end in [(0.5, said), *ends]]
+    losses = [np.maximum(q * (came - end), (q - 1) * (came - end)) for q, end in [(0.5, forecasts), *ends]]
     return np.asarray(np.mean(losses, axis=0))

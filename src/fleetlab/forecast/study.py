@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.forecast.backtest import Split, Walked, splits, walk
+from fleetlab.forecast.backtest import Split, WalkForward, splits, walk
 from fleetlab.forecast.catalogue import ENSEMBLE, SIMPLE, left_out
 from fleetlab.forecast.conformal import Widths, follow
 from fleetlab.forecast.models.ensemble import together
@@ -18,11 +18,11 @@ from fleetlab.stats import BlockBootstrap
 
 LUCK = 0.1  # the chance that any of the models is taken over the best simple one without being better
 
-Said = Mapping[str, Sequence[Floats]]
+Forecasts = Mapping[str, Sequence[Floats]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Studied:
+class PartStudy:
     """What all models said of one panel, and which is taken."""
 
     part: str
@@ -30,11 +30,11 @@ class Studied:
     horizon: int
     cuts: list[Split]
     came: list[Floats]  # what came, for each split: [origins, horizon, series]
-    said: dict[str, list[Floats]]
-    walked: dict[str, Walked]
+    forecasts: dict[str, list[Floats]]
+    walks: dict[str, WalkForward]
     widths: dict[str, Widths]  # of the tail
     simple: list[list[str]]  # [horizon][series]: the best simple model on past folds
-    taken: list[list[str]]  # [horizon][series]: the best of all, if it surely enough beats that one
+    taken: list[list[str]]  # [horizon][series]: the best model, if it beats the simple one significantly
     weights: Floats  # [models, series], of the ensemble
     members: tuple[str, ...]
     blocks: BlockBootstrap  # of the tail
@@ -43,51 +43,56 @@ class Studied:
     def missed(self, name: str, *, tail: bool = True) -> Floats:
         """How far off a model was, in the tail or on the folds before it."""
         if tail:
-            return np.asarray(self.came[-1] - self.said[name][-1])
-        return np.concatenate([c - s for c, s in zip(self.came[:-1], self.said[name][:-1], strict=True)])
+            return np.asarray(self.came[-1] - self.forecasts[name][-1])
+        return np.concatenate([c - s for c, s in zip(self.came[:-1], self.forecasts[name][:-1], strict=True)])
 
 
 def study(
     part: str, panel: Panel, models: Sequence[Forecaster], *,
     ensemble: bool, horizon: int, gap: int, folds: int, seed: int, done: Callable[[], None],
-) -> Studied:  # fmt: skip
+) -> PartStudy:  # fmt: skip
     """Walk every model forward, put them together, set their intervals, and choose."""
     cuts = splits(len(panel), horizon, gap=gap, folds=folds)
     came = [targets(panel.values, cut.at, horizon) for cut in cuts]
     out = {m.name: why for m in models if (why := left_out(m.name, panel, cuts[0].learn - horizon))}
-    walked: dict[str, Walked] = {}
+    walks: dict[str, WalkForward] = {}
     for model in models:
         if model.name not in out:
-            walked[model.name] = walk(model, panel, cuts, horizon, seed=seed)
+            walks[model.name] = walk(model, panel, cuts, horizon, seed=seed)
         done()
-    said, weights = {name: w.said for name, w in walked.items()}, np.empty((0, panel.width))
-    members = tuple(said)
+    forecasts, weights = {name: w.forecasts for name, w in walks.items()}, np.empty((0, panel.width))
+    members = tuple(forecasts)
     if ensemble:
-        learnt = np.stack([w.learnt[0].mean(axis=0) for w in walked.values()])
-        said[ENSEMBLE], weights = together(said, came, learnt)
-    simple, taken = _choose(said, came, panel)
+        learnt = np.stack([w.learnt[0].mean(axis=0) for w in walks.values()])
+        forecasts[ENSEMBLE], weights = together(forecasts, came, learnt)
+    simple, taken = _choose(forecasts, came, panel)
     mean = panel.values[: cuts[-1].learn].mean(axis=0)
     scale = np.where(mean > 0, mean, 1.0)
-    widths = {name: _widths(came, told, scale) for name, told in said.items()}
+    widths = {name: _widths(came, by_model, scale) for name, by_model in forecasts.items()}
     blocks = BlockBootstrap.of_series(len(cuts[-1].at))
-    return Studied(part, panel, horizon, cuts, came, said, walked, widths, simple, taken, weights, members, blocks, out)
+    return PartStudy(
+        part, panel, horizon, cuts, came, forecasts, walks, widths, simple, taken, weights, members, blocks, out
+    )
 
 
-def _widths(came: Sequence[Floats], said: Sequence[Floats], scale: Floats) -> Widths:
-    missed = [np.abs(c - s) for c, s in zip(came, said, strict=True)]
+def _widths(came: Sequence[Floats], forecasts: Sequence[Floats], scale: Floats) -> Widths:
+    missed = [np.abs(c - s) for c, s in zip(came, forecasts, strict=True)]
     return follow(np.concatenate(missed[:-1]), missed[-1], scale)
 
 
-def _choose(said: Said, came: Sequence[Floats], panel: Panel) -> tuple[list[list[str]], list[list[str]]]:
+def _choose(forecasts: Forecasts, came: Sequence[Floats], panel: Panel) -> tuple[list[list[str]], list[list[str]]]:
     """The best simple model, and the one to take, for each step and series: by the folds, never by the tail."""
-    missed = {n: np.concatenate([c - s for c, s in zip(came[:-1], told[:-1], strict=True)]) for n, told in said.items()}
+    missed = {
+        n: np.concatenate([c - s for c, s in zip(came[:-1], by_model[:-1], strict=True)])
+        for n, by_model in forecasts.items()
+    }
     squares = {name: (m**2).mean(axis=0) for name, m in missed.items()}
     blocks = BlockBootstrap.of_series(len(next(iter(missed.values()))))
     simple: list[list[str]] = []
     taken: list[list[str]] = []
     for h in range(came[0].shape[1]):
         simple.append(
-            [min((n for n in SIMPLE if n in said), key=lambda n: squares[n][h, k]) for k in range(panel.width)]
+            [min((n for n in SIMPLE if n in forecasts), key=lambda n: squares[n][h, k]) for k in range(panel.width)]
         )
         taken.append([_take(missed, squares, blocks, simple[h][k], h, k) for k in range(panel.width)])
     return simple, taken
@@ -96,7 +101,7 @@ def _choose(said: Said, came: Sequence[Floats], panel: Panel) -> tuple[list[list
 def _take(
     missed: Mapping[str, Floats], squares: Mapping[str, Floats], blocks: BlockBootstrap, simple: str, h: int, k: int
 ) -> str:
-    """The model that missed least of those that beat the simple one surely enough; else the simple one."""
+    """The most accurate model that beats the simple one significantly; else the simple one."""
     # Where many are tried one of them is lucky: the chance is shared out among them (Bonferroni).
     allowed = LUCK / max(1, sum(name not in SIMPLE for name in missed))
     for name in sorted(missed, key=lambda n: float(squares[n][h, k])):
@@ -107,24 +112,26 @@ def _take(
     return simple
 
 
-def ahead(found: Studied, models: Sequence[Forecaster], *, seed: int) -> tuple[Floats, Floats]:
+def ahead(study_: PartStudy, models: Sequence[Forecaster], *, seed: int) -> tuple[Floats, Floats]:
     """What comes after the end of the trace, by the models that were taken: values, and half widths by level.
 
     Everything is learnt from this time, the tail too.
     """
-    panel, horizon = found.panel, found.horizon
-    needed = {name for row in found.taken for name in row}
+    panel, horizon = study_.panel, study_.horizon
+    needed = {name for row in study_.taken for name in row}
     if ENSEMBLE in needed:
-        needed |= set(found.members)
+        needed |= set(study_.members)
     at = np.array([len(panel)])
-    told = {m.name: _after(m, panel, at, horizon, seed) for m in models if m.name in needed}
+    by_model = {m.name: _after(m, panel, at, horizon, seed) for m in models if m.name in needed}
     if ENSEMBLE in needed:
-        told[ENSEMBLE] = np.einsum("mhs,ms->hs", np.stack([told[name] for name in found.members]), found.weights)
+        by_model[ENSEMBLE] = np.einsum(
+            "mhs,ms->hs", np.stack([by_model[name] for name in study_.members]), study_.weights
+        )
     values = np.empty((horizon, panel.width))
-    widths = np.empty((len(next(iter(found.widths.values())).last), horizon, panel.width))
-    for h, row in enumerate(found.taken):
+    widths = np.empty((len(next(iter(study_.widths.values())).last), horizon, panel.width))
+    for h, row in enumerate(study_.taken):
         for k, name in enumerate(row):
-            values[h, k], widths[:, h, k] = told[name][h, k], found.widths[name].last[:, h, k]
+            values[h, k], widths[:, h, k] = by_model[name][h, k], study_.widths[name].last[:, h, k]
     return values, widths
 
 

@@ -1,4 +1,4 @@
-"""What was found, as tables: the leaderboard, what was taken, signs of overfitting, and what comes."""
+"""Tables: the leaderboard, selected models, signs of overfitting, and the forecast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleetlab.forecast.conformal import LEVELS
 from fleetlab.forecast.models.boosting import reported
 from fleetlab.forecast.panel import Floats
 from fleetlab.forecast.scores import pinball
-from fleetlab.forecast.study import Studied
+from fleetlab.forecast.study import PartStudy
 from fleetlab.stats import Interval, divide
 
 PREDICTABLE, PARTLY = 0.5, 0.1  # of the variance about the mean, explained in the tail
@@ -22,50 +22,50 @@ CLOSE = 0.05  # NRMSE: what hardly varies is predictable though nothing explains
 FAMILY = {model.name: family for family, models in FAMILIES.items() for model in models} | {ENSEMBLE: ENSEMBLE}
 
 
-def leaderboard(found: Studied) -> pl.DataFrame:
+def leaderboard(study: PartStudy) -> pl.DataFrame:
     """Every model on the tail, for each resource at some steps ahead, the one with the least NRMSE first."""
     rows = [
-        _row(found, name, step, k)
-        for k in range(found.panel.width)
-        for step in reported(found.horizon)
-        for name in found.said
+        _row(study, name, step, k)
+        for k in range(study.panel.width)
+        for step in reported(study.horizon)
+        for name in study.forecasts
     ]
     frame = pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
     return frame.sort("resource", "steps ahead", "NRMSE", maintain_order=True).select(
         pl.all().sort_by(
-            pl.col("resource").replace_strict({n: k for k, n in enumerate(found.panel.names)}), "steps ahead"
+            pl.col("resource").replace_strict({n: k for k, n in enumerate(study.panel.names)}), "steps ahead"
         )
     )
 
 
-def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
-    h, blocks = step - 1, found.blocks
-    came, missed = found.came[-1][:, h, k], found.missed(name)[:, h, k]
-    simple = found.missed(found.simple[h][k])[:, h, k]
+def _row(study: PartStudy, name: str, step: int, k: int) -> dict[str, Any]:
+    h, blocks = step - 1, study.blocks
+    came, missed = study.came[-1][:, h, k], study.missed(name)[:, h, k]
+    simple = study.missed(study.simple[h][k])[:, h, k]
     mean = float(came.mean())
     nrmse, skill = scores.nrmse(blocks, missed, came), scores.skill(blocks, missed, simple)
-    naive = scores.skill(blocks, missed, found.missed("last")[:, h, k])
-    past = found.missed(name, tail=False)[:, h, k]
-    before = np.concatenate([c[:, h, k] for c in found.came[:-1]])
-    widths = found.widths[name].each[:, :, h, k]
+    naive = scores.skill(blocks, missed, study.missed("last")[:, h, k])
+    past = study.missed(name, tail=False)[:, h, k]
+    before = np.concatenate([c[:, h, k] for c in study.came[:-1]])
+    widths = study.widths[name].each[:, :, h, k]
     cover = [scores.share(blocks, (np.abs(missed) <= w).astype(np.float64)) for w in widths]
-    learnt = found.panel.values[: found.cuts[-1].learn, k]
+    learnt = study.panel.values[: study.cuts[-1].learn, k]
     return {
-        "part": found.part,
-        "resource": found.panel.names[k],
+        "part": study.part,
+        "resource": study.panel.names[k],
         "steps ahead": step,
         "model": name,
         "family": FAMILY.get(name, "own"),
-        "taken": found.taken[h][k] == name,
+        "selected": study.taken[h][k] == name,
         "NRMSE": nrmse[0], "low": nrmse[1], "high": nrmse[2],
         "NRMSE on past folds": float(divide(np.sqrt((past**2).mean()), before.mean())),
         "skill": skill[0], "skill low": skill[1], "skill high": skill[2],
-        "against": found.simple[h][k],
+        "against": study.simple[h][k],
         "skill against last": naive[0], "last low": naive[1], "last high": naive[2],
         "explained": float(1 - divide((missed**2).mean(), came.var())),
-        **_told("MASE", scores.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
-        **_told("WAPE", scores.ratio(blocks, np.abs(missed), came)),
-        **_told("pinball", scores.ratio(blocks, pinball(came, came - missed, widths), came)),
+        **_interval("MASE", scores.ratio(blocks, np.abs(missed), np.full(len(came), np.abs(np.diff(learnt)).mean()))),
+        **_interval("WAPE", scores.ratio(blocks, np.abs(missed), came)),
+        **_interval("pinball", scores.ratio(blocks, pinball(came, came - missed, widths), came)),
         **{
             f"{word} {level:.0%}": value
             for level, c, w in zip(LEVELS, cover, widths, strict=True)
@@ -78,8 +78,8 @@ def _row(found: Studied, name: str, step: int, k: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(name: str, told: Interval) -> dict[str, float]:
-    return dict(zip((name, f"{name} low", f"{name} high"), told, strict=True))
+def _interval(name: str, columns: Interval) -> dict[str, float]:
+    return dict(zip((name, f"{name} low", f"{name} high"), columns, strict=True))
 
 
 def chosen(board: pl.DataFrame) -> pl.DataFrame:
@@ -90,10 +90,10 @@ def chosen(board: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("explained") >= PARTLY).then(pl.lit("partly"))
         .otherwise(pl.lit("not predictable"))
     )  # fmt: skip
-    told = ("part", "resource", "steps ahead", "model", "NRMSE", "low", "high")
+    columns = ("part", "resource", "steps ahead", "model", "NRMSE", "low", "high")
     skills = ("skill", "skill low", "skill high", "against", "skill against last", "last low", "last high")
     intervals = ("covered 95%", "width 95%", "reserve 95%")
-    return board.filter("taken").select(*told, *skills, *intervals, "explained", verdict=verdict)
+    return board.filter("selected").select(*columns, *skills, *intervals, "explained", verdict=verdict)
 
 
 def beside(board: pl.DataFrame, step: int) -> pl.DataFrame:
@@ -107,73 +107,73 @@ def beside(board: pl.DataFrame, step: int) -> pl.DataFrame:
     )
 
 
-def overfitting(found: Studied) -> pl.DataFrame:
+def overfitting(study: PartStudy) -> pl.DataFrame:
     """Root mean square misses one step ahead over the spread of what came: where answers were known, on folds, at last.
 
     1 is no better than the mean of the same stretch; far less where it knew the answers than later is overfitting.
     """
-    before = np.concatenate([c[:, 0] for c in found.came[:-1]]).std(axis=0)
-    tail = found.came[-1][:, 0].std(axis=0)
+    before = np.concatenate([c[:, 0] for c in study.came[:-1]]).std(axis=0)
+    tail = study.came[-1][:, 0].std(axis=0)
     rows = []
-    for name, walked in found.walked.items():
-        knew = np.sqrt(walked.learnt[-1][0])
-        folds = divide(np.sqrt((found.missed(name, tail=False)[:, 0] ** 2).mean(axis=0)), before)
-        last = divide(np.sqrt((found.missed(name)[:, 0] ** 2).mean(axis=0)), tail)
-        for k, resource in enumerate(found.panel.names):
+    for name, walks in study.walks.items():
+        knew = np.sqrt(walks.learnt[-1][0])
+        folds = divide(np.sqrt((study.missed(name, tail=False)[:, 0] ** 2).mean(axis=0)), before)
+        last = divide(np.sqrt((study.missed(name)[:, 0] ** 2).mean(axis=0)), tail)
+        for k, resource in enumerate(study.panel.names):
             rows.append({
-                "part": found.part, "resource": resource, "model": name, "learnt from": float(knew[k]),
+                "part": study.part, "resource": resource, "model": name, "training": float(knew[k]),
                 "past folds": float(folds[k]), "tail": float(last[k]),
             })  # fmt: skip
     return pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
 
 
-def losses(found: Studied) -> pl.DataFrame:
+def losses(study: PartStudy) -> pl.DataFrame:
     """Of networks: the loss by epoch, where they learn and where they are held back; split 0 is the first fold."""
     rows = [
-        {"part": found.part, "model": name, "split": split, "epoch": epoch, "learnt from": learnt, "held back": held}
-        for name, walked in found.walked.items()
-        for split, epoch, learnt, held in walked.losses
+        {"part": study.part, "model": name, "split": split, "epoch": epoch, "training": learnt, "validation": level}
+        for name, walks in study.walks.items()
+        for split, epoch, learnt, level in walks.losses
     ]
     return pl.DataFrame(rows)
 
 
-def weights(found: Studied) -> pl.DataFrame:
+def weights(study: PartStudy) -> pl.DataFrame:
     """How much each model counts in the ensemble, by resource."""
-    if not len(found.weights):
+    if not len(study.weights):
         return pl.DataFrame()
-    each = {name: found.weights[:, k] for k, name in enumerate(found.panel.names)}
-    return pl.DataFrame({"part": found.part, "model": list(found.members), **each})
+    each = {name: study.weights[:, k] for k, name in enumerate(study.panel.names)}
+    return pl.DataFrame({"part": study.part, "model": list(study.members), **each})
 
 
-def to_come(found: Studied, values: Floats, widths: Floats) -> pl.DataFrame:
+def to_come(study: PartStudy, values: Floats, widths: Floats) -> pl.DataFrame:
     """The steps after the end of the trace, each with its intervals."""
-    panel = found.panel
+    panel = study.panel
     rows = []
     for k, resource in enumerate(panel.names):
-        for h in range(found.horizon):
+        for h in range(study.horizon):
             value = float(values[h, k])
             row: dict[str, Any] = {
-                "part": found.part, "resource": resource, "from": (len(panel) + h) * panel.every, "forecast": value,
+                "part": study.part, "resource": resource, "from": (len(panel) + h) * panel.every, "forecast": value,
             }  # fmt: skip
             for level, width in zip(LEVELS, widths[:, h, k].tolist(), strict=True):
                 row |= {f"low {level:.0%}": max(0.0, value - width), f"high {level:.0%}": value + width}
-            rows.append(row | {"unit": RESOURCES[resource].unit, "model": found.taken[h][k]})
+            rows.append(row | {"unit": RESOURCES[resource].unit, "model": study.taken[h][k]})
     return pl.DataFrame(rows)
 
 
-def held_out(found: Studied) -> pl.DataFrame:
-    """What was said of every step of the tail, and what came: by what was taken, at some steps ahead."""
+def held_out(study: PartStudy) -> pl.DataFrame:
+    """Forecast and actual value of every step of the held-out period, by the selected model, at some steps ahead."""
     rows = []
-    for k, resource in enumerate(found.panel.names):
-        for step in reported(found.horizon):
-            name, h = found.taken[step - 1][k], step - 1
-            said, widths = found.said[name][-1][:, h, k], found.widths[name].each[:, :, h, k]
+    for k, resource in enumerate(study.panel.names):
+        for step in reported(study.horizon):
+            name, h = study.taken[step - 1][k], step - 1
+            forecasts, widths = study.forecasts[name][-1][:, h, k], study.widths[name].each[:, :, h, k]
             ends = {
-                f"{word} {level:.0%}": np.maximum(said + side * width, 0.0)
+                f"{word} {level:.0%}": np.maximum(forecasts + side * width, 0.0)
                 for level, width in zip(LEVELS, widths, strict=True)
                 for word, side in (("low", -1), ("high", 1))
             }
-            about = {"part": found.part, "resource": resource, "steps ahead": step, "model": name}
-            begin, came = (found.cuts[-1].at + h) * found.panel.every, found.came[-1][:, h, k]
-            rows.append(pl.DataFrame({**about, "from": begin, "forecast": said, **ends, "came": came}))
+            about = {"part": study.part, "resource": resource, "steps ahead": step, "model": name}
+            begin, came = (study.cuts[-1].at + h) * study.panel.every, study.came[-1][:, h, k]
+            rows.append(pl.DataFrame({**about, "from": begin, "forecast": forecasts, **ends, "actual": came}))
     return pl.concat(rows)

@@ -1,4 +1,4 @@
-"""What was found, in sentences: what is predictable how far ahead, by what, and what that means for scaling."""
+"""Findings: what is predictable how far ahead, by which model, and what that means for scaling."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fleetlab.forecast.catalogue import SIMPLE
 
 MEANS = {
     "predictable": "capacity can follow the forecast with a reserve of {reserve}",
-    "partly": "the forecast helps, but what must not wait needs a reserve of {reserve}",
-    "not predictable": "scaling ahead of it is guesswork: keep a reserve of {reserve}, or let it wait",
+    "partly": "the forecast helps; keep a reserve of {reserve} for work that must not wait",
+    "not predictable": "do not scale ahead on it: keep a reserve of {reserve}, or let jobs wait",
 }
 
 
@@ -35,18 +35,18 @@ def sentences(rows: pl.DataFrame, models: pl.Series, every: float) -> list[str]:
 
     `rows` are of the steps that are looked at one by one, `models` those taken for every series and step.
     """
-    told = []
+    lines = []
     for (part, resource), mine in rows.group_by("part", "resource", maintain_order=True):
         name = str(resource) if part == "all" else f"{resource} of {part}"
         ends = mine.sort("steps ahead")
-        told += [_one(name, row, every) for row in ends[[0, -1] if ends.height > 1 else [0]].iter_rows(named=True)]
-    return [*told, _simple(rows, models)]
+        lines += [_one(name, row, every) for row in ends[[0, -1] if ends.height > 1 else [0]].iter_rows(named=True)]
+    return [*lines, _simple(rows, models)]
 
 
 def _one(name: str, row: Mapping[str, Any], every: float) -> str:
     lead = f"{name}, {spoken(row['steps ahead'] * every)} ahead: {row['verdict']}"
     if row["NRMSE"] is None:
-        return f"{lead}: nothing came in the held-out end"
+        return f"{lead}: no demand in the held-out period"
     unit = RESOURCES[row["resource"]].unit
     reserve = f"{row['reserve 95%']:,.3g} {unit}" if row["reserve 95%"] < 1000 else f"{row['reserve 95%']:,.0f} {unit}"
     value, low, high = (float("nan") if row[c] is None else row[c] for c in ("NRMSE", "low", "high"))
@@ -56,7 +56,7 @@ def _one(name: str, row: Mapping[str, Any], every: float) -> str:
 
 def _skill(row: Mapping[str, Any]) -> str:
     if row["model"] in SIMPLE:
-        return ", as nothing surely beat it on past folds"
+        return ", as no model beat it significantly on past folds"
     if row["skill"] is None:
         return ""
     low, high = row["skill low"], row["skill high"]
@@ -68,11 +68,11 @@ def _skill(row: Mapping[str, Any]) -> str:
 def _simple(rows: pl.DataFrame, models: pl.Series) -> str:
     clever = int((~models.is_in(SIMPLE)).sum())
     if not clever:
-        return "no model surely beats the simple ones here: the simple ones are taken"
+        return "no model beats the simple ones significantly: the simple ones are used"
     beaten = rows.filter(~pl.col("model").is_in(SIMPLE))
-    better, surely = (beaten.filter(pl.col(c) > 0).height for c in ("skill", "skill low"))
-    said = f"in {clever} of {len(models)} cases a model beat the best simple one on past folds and was taken; "
+    better, significant = (beaten.filter(pl.col(c) > 0).height for c in ("skill", "skill low"))
+    text = f"in {clever} of {len(models)} cases a model beat the best simple one significantly on past folds; "
     if beaten.is_empty():
-        return f"{said}none of them is among the {rows.height} that were looked at on the held-out end"
-    of = f"of the {beaten.height} among them that were looked at on the held-out end it was better there in {better}"
-    return f"{said}{of}, surely in {surely}"
+        return f"{text}none of them is among the {rows.height} evaluated on the held-out period"
+    of = f"of the {beaten.height} evaluated on the held-out period it was better in {better}"
+    return f"{text}{of}, significantly in {significant}"

@@ -33,31 +33,31 @@ def check(demand: Workload, nodes: Cluster, placements: pl.DataFrame, *, whole: 
 
 def _who(jobs: dict[int, dict[str, Any]], there: dict[str, Any], placements: pl.DataFrame, *, whole: bool) -> list[str]:
     """Is everybody there once, on a node that exists?"""
-    wrong, seen = [], set()
+    wrong, placed = [], set()
     for job, instance, node in placements.select("job", "instance", "node").iter_rows():
         if job not in jobs or not 0 <= instance < jobs[job]["instances"]:
-            wrong.append(f"job {job}, instance {instance}: nobody asked for it")
-        elif (job, instance) in seen:
+            wrong.append(f"job {job}, instance {instance}: not in the demand")
+        elif (job, instance) in placed:
             wrong.append(f"job {job}, instance {instance}: placed twice")
         elif node not in there:
-            wrong.append(f"job {job}, instance {instance}: no such node: {node}")
-        seen.add((job, instance))
-    asked = sum(row["instances"] for row in jobs.values())
-    if whole and not wrong and len(seen) != asked:
-        wrong.append(f"{asked - len(seen)} instances have no place")
+            wrong.append(f"job {job}, instance {instance}: unknown node: {node}")
+        placed.add((job, instance))
+    instances = sum(row["instances"] for row in jobs.values())
+    if whole and not wrong and len(placed) != instances:
+        wrong.append(f"{instances - len(placed)} instances are not placed")
     return wrong
 
 
 def _node(node: dict[str, Any], who: list[tuple[dict[str, Any], int]]) -> list[str]:
     """What is wrong on one node."""
     lumps = {lump: sum(row[lump] for row, _ in who) for lump in NODE_AMOUNTS}
-    wrong = [f"{lump}: {held} held, {node[lump]} there" for lump, held in lumps.items() if held > node[lump]]
+    wrong = [f"{lump}: {held} allocated, capacity {node[lump]}" for lump, held in lumps.items() if held > node[lump]]
     for g in range(node["gpus"]):
         here = [row for row, gpus in who if gpus & (1 << g)]
         if (milli := sum(min(row["gpu_milli"], 1000) for row in here)) > 1000:
-            wrong.append(f"GPU {g}: {milli} milli held")
+            wrong.append(f"GPU {g}: {milli} milli allocated")
         if (memory := sum(row["gpu_memory_mib"] for row in here)) > node["gpu_memory_mib"]:
-            wrong.append(f"GPU {g}: {memory} MiB held, {node['gpu_memory_mib']} there")
+            wrong.append(f"GPU {g}: {memory} MiB allocated, capacity {node['gpu_memory_mib']}")
     for row, gpus in who:
         wrong += _own(node, row, gpus)
     return wrong + _limits(who)
@@ -67,7 +67,7 @@ def _own(node: dict[str, Any], row: dict[str, Any], gpus: int) -> list[str]:
     """Has an instance the GPUs that it asks for, of a type that it may use?"""
     wanted = -(-row["gpu_milli"] // 1000)
     if gpus.bit_count() != wanted or gpus >> node["gpus"]:
-        return [f"job {row['job']}: GPUs {gpus:b} of {node['gpus']}, asked for {wanted}"]
+        return [f"job {row['job']}: GPUs {gpus:b} of {node['gpus']}, requested {wanted}"]
     if wanted and row["gpu_types"] and node["gpu_type"] not in row["gpu_types"]:
         return [f"job {row['job']}: may not run on {node['gpu_type']}"]
     return []

@@ -1,4 +1,4 @@
-"""Which moves free a whole node or a whole GPU, in which order, and what do they cost?
+"""`defragment`: moves that free whole nodes or GPUs, in order, with their cost.
 
 Moves are made one after the other, and each goes to where there is room at that moment: at every step the placement is
 right. A move stops an instance and starts it elsewhere; it takes the time to copy its memory, and to start.
@@ -7,22 +7,21 @@ right. A move stops an instance and starts it elsewhere; it takes the time to co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, WorkloadError, say
+from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
-from fleetlab.plan.node_state import Nodes
+from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem, problem
 from fleetlab.plan.relocation import on_node, relocate
 from fleetlab.plan.solvers import bound, fewest_moves
-from fleetlab.plan.solvers.exact import Here
-from fleetlab.plan.solvers.greedy import Placing, Score, best_fit
+from fleetlab.plan.solvers.exact import CurrentPlacement
+from fleetlab.plan.solvers.greedy import PartialPlan, Score, best_fit
 
-Progress = Callable[[str, int, float], None]
 Step = tuple[int, int, int, int, int]  # who, from which node and GPUs, to which node and GPUs
 Freed = tuple[str, list[Step]]
 FREES = ("node", "gpu")
@@ -64,9 +63,9 @@ class Defragmentation(Result):
         return [
             Estimate.exact(f"{self._what} freed", self.freed),
             Estimate.exact("moves", self.moves.height),
-            Estimate.exact("minutes of moving", round(float(self.moves["minutes"].sum()), 2), "min"),
+            Estimate.exact("migration time", round(float(self.moves["minutes"].sum()), 2), "min"),
             Estimate.exact(f"{self._what} free before", self.before),
-            Estimate.exact(f"{self._what} that could be free at most", self.most),
+            Estimate.exact(f"{self._what} that could be free, at most", self.most),
         ]
 
     @property
@@ -75,8 +74,8 @@ class Defragmentation(Result):
         what, now = self._what, self.before + self.freed
         if not self.freed:
             return (f"No direct moves free {what}: {self.before:,} are free, at most {self.most:,} could be.",)
-        first = f"{self.moves.height:,} moves free {self.freed:,} {what}, so that {now:,} are free."
-        return first, f"Whatever the moves, no more than {self.most:,} could be."
+        first = f"{self.moves.height:,} moves free {self.freed:,} {what}; then {now:,} are free."
+        return first, f"Upper bound over all moves: {self.most:,}."
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """In words; what each free node or GPU costs; the moves in their order; who is where after them."""
@@ -92,8 +91,10 @@ class Defragmentation(Result):
             return {}
         each = self._freed()
         frame = pl.DataFrame({"x": [0.0, *each["minutes"].cum_sum()], "y": list(range(self.freed + 1))})
-        alt = f"{self.freed:,} {self._what} freed in {float(each['minutes'].sum()):.3g} minutes of moving"
-        return {"freed": Figure(f"{self._what} freed", "step", frame, "minutes of moving", f"{self._what} freed", alt)}
+        alt = f"{self.freed:,} {self._what} freed in {float(each['minutes'].sum()):.3g} minutes of migration"
+        return {
+            "freed": Figure(f"{self._what} freed", "step", frame, "migration time, min", f"{self._what} freed", alt)
+        }
 
 
 def defragment(
@@ -105,7 +106,7 @@ def defragment(
     most: int | None = None,
     mib_per_second: float = 1000.0,
     restart: float = 60.0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Defragmentation:
     """Which moves free a whole node or GPU, in which order, and what do they cost? The cheapest first, `most` in all.
 
@@ -119,10 +120,10 @@ def defragment(
     before = rows(p, here, placing)
     minutes = (demand.frame.select("job", memory=pl.col("memory_mib") + pl.col("gpu_memory_mib"))
                .select("job", minutes=(restart + pl.col("memory") / mib_per_second) / 60))  # fmt: skip
-    work = _Work(p, placing, _costs(p, minutes), free)
+    work = _Freeing(p, placing, _costs(p, minutes), free)
     start = work.idle()
-    steps = work.all(math.inf if most is None else most, progress or (lambda *_: None))
-    moves = _told(p, here, steps, minutes)
+    steps = work.all(math.inf if most is None else most, progress)
+    moves = _moves_table(p, here, steps, minutes)
     after = rows(p, here, placing)
     _audit(demand, nodes, before, moves)
     settings = {"free": free, "most": most, "mib_per_second": mib_per_second, "restart": restart}
@@ -132,31 +133,31 @@ def defragment(
 
 def _known(free: str, most: int | None, mib_per_second: float, restart: float) -> None:
     if free not in FREES:
-        msg = f"what should become free is a node or a gpu, not: `{free}`"
+        msg = f"`free` is node or gpu, not: `{free}`"
         raise WorkloadError(msg, hint="--free node, or --free gpu")
     if most is not None and most < 1:
-        msg = f"at least one should become free, not: {most}"
-        raise WorkloadError(msg, hint="--most 3 frees up to three; without it, as many as can be")
+        msg = f"`most` is 1 or more, not: {most}"
+        raise WorkloadError(msg, hint="--most 3 frees up to three (default: as many as possible)")
     if not (0 < mib_per_second < math.inf and 0 <= restart < math.inf):
-        msg = f"a move takes time: {mib_per_second} MiB/s, {restart} s"
-        raise WorkloadError(msg, hint="both are numbers; MiB a second above 0")
+        msg = f"mib_per_second and restart must be positive numbers: {mib_per_second} MiB/s, {restart} s"
+        raise WorkloadError(msg, hint="for example --mib-per-second 1000 --restart 60")
 
 
-def _as_it_is(p: Problem, here: Here, demand: Workload, nodes: Cluster) -> Placing:
+def _as_it_is(p: Problem, here: CurrentPlacement, demand: Workload, nodes: Cluster) -> PartialPlan:
     """The placement that is there, which must be whole and right."""
     if len(here.row) != demand.instances or (here.node < 0).any():
-        msg = f"the current placement has a place for {int((here.node >= 0).sum()):,} of {demand.instances:,} instances"
-        raise WorkloadError(msg, hint="`fleetlab plan --objective moves` gives everybody a place first")
-    placing = Placing.empty(p)
+        msg = f"the current placement covers {int((here.node >= 0).sum()):,} of {demand.instances:,} instances"
+        raise WorkloadError(msg, hint="`fleetlab plan --objective moves` places all instances first")
+    placing = PartialPlan.empty(p)
     for k, n, g in zip(here.kind.tolist(), here.node.tolist(), here.gpus.tolist(), strict=True):
         placing.put(k, n, g)
     if wrong := check(demand, nodes, rows(p, here, placing)):
-        msg = f"the current placement is not right: {wrong[0]}"
-        raise WorkloadError(msg, hint="`fleetlab plan --objective moves` makes it right with the fewest moves")
+        msg = f"the current placement is invalid: {wrong[0]}"
+        raise WorkloadError(msg, hint="`fleetlab plan --objective moves` repairs it with the fewest moves")
     return placing
 
 
-def rows(p: Problem, here: Here, placing: Placing) -> pl.DataFrame:
+def rows(p: Problem, here: CurrentPlacement, placing: PartialPlan) -> pl.DataFrame:
     """Who is where; those placed are in the order of `here`."""
     who = p.rows.select("job", "instance")[here.row]
     return who.with_columns(node=p.names.gather(placing.node), gpus=pl.Series(placing.gpus, dtype=pl.Int64))
@@ -169,11 +170,11 @@ def _costs(p: Problem, minutes: pl.DataFrame) -> dict[int, float]:
 
 
 @dataclass(slots=True)
-class _Work:
+class _Freeing:
     """What is to be freed, in a placement that moves change."""
 
     p: Problem
-    placing: Placing
+    placing: PartialPlan
     cost: dict[int, float]
     free: str
 
@@ -186,22 +187,24 @@ class _Work:
 
     def all(self, most: float, progress: Progress) -> list[Freed]:
         """Free one after the other, the cheapest first; who failed is tried again as long as others make room."""
-        found: list[Freed] = []
+        freed_parts: list[Freed] = []
         before = -1
-        while before < len(found) < most:
-            before = len(found)
+        while before < len(freed_parts) < most:
+            before = len(freed_parts)
             for name, n, g in self._candidates():
-                if len(found) < most and (freed := self._try(n, g)):
-                    found.append((name, freed))
-                    progress("freed", len(found), 1 - 0.99 ** len(found))  # how many there will be is not known
-        return found
+                if len(freed_parts) < most and (freed := self._try(n, g)):
+                    freed_parts.append((name, freed))
+                    progress(
+                        "freed", len(freed_parts), 1 - 0.99 ** len(freed_parts)
+                    )  # how many there will be is not known
+        return freed_parts
 
     def _candidates(self) -> list[tuple[str, int, int]]:
         """What could be freed: its name, node and GPU; what costs least first."""
-        held, some = on_node(self.placing), []
-        for n in held:
+        cost_of_node, some = on_node(self.placing), []
+        for n in cost_of_node:
             for g in [-1] if self.free == "node" else range(int(self.p.cards[self.p.of[n]])):
-                who = _in_the_way(self.placing, held[n], g)
+                who = _in_the_way(self.placing, cost_of_node[n], g)
                 if g < 0 or (who and 0 < self.placing.nodes.gpu[n, g] < WHOLE):
                     name = str(self.p.names[n]) + (f" GPU {g}" if g >= 0 else "")
                     some.append((sum(self.cost[self.placing.kind[i]] for i in who), n, g, name))
@@ -210,11 +213,11 @@ class _Work:
     def _heaviest(self) -> Score:
         """To the nodes that would cost most to free: others may still become free themselves."""
         cost = np.array([self.cost[k] for k in self.placing.kind])
-        held = np.bincount(self.placing.node, weights=cost, minlength=self.p.nodes)
+        cost_of_node = np.bincount(self.placing.node, weights=cost, minlength=self.p.nodes)
 
-        def score(nodes: Nodes, k: int, at: Ints) -> Floats:
+        def score(nodes: NodeState, k: int, at: Ints) -> Floats:
             left = best_fit(nodes, k, at)
-            return -held[at] + 1e-9 * left if self.free == "node" else left
+            return -cost_of_node[at] + 1e-9 * left if self.free == "node" else left
 
         return score
 
@@ -237,23 +240,23 @@ class _Work:
         return None if moved is None else [(i, *was[i], n2, bits) for i, n2, bits in moved]
 
 
-def _in_the_way(placing: Placing, who: list[int], g: int) -> list[int]:
+def _in_the_way(placing: PartialPlan, who: list[int], g: int) -> list[int]:
     return who if g < 0 else [i for i in who if placing.gpus[i] >> g & 1]
 
 
-def _told(p: Problem, here: Here, freed: list[Freed], minutes: pl.DataFrame) -> pl.DataFrame:
+def _moves_table(p: Problem, here: CurrentPlacement, freed: list[Freed], minutes: pl.DataFrame) -> pl.DataFrame:
     """The moves as a table."""
     flat = [(name, *step) for name, steps in freed for step in steps]
     who = p.rows.select("job", "instance")[here.row[[i for _, i, *_ in flat]]]
-    told = who.with_columns(
+    table = who.with_columns(
         step=pl.int_range(1, pl.len() + 1),
         **{"from": p.names.gather([n for _, _, n, *_ in flat]), "to": p.names.gather([n for *_, n, _ in flat])},
         from_gpus=pl.Series([g for _, _, _, g, *_ in flat], dtype=pl.Int64),
         to_gpus=pl.Series([g for *_, g in flat], dtype=pl.Int64),
         frees=pl.Series([name for name, *_ in flat], dtype=pl.String),
     )
-    told = told.join(minutes, on="job", how="left", maintain_order="left")
-    return told.select(pl.col(name).cast(kind) for name, kind in MOVES.items())
+    table = table.join(minutes, on="job", how="left", maintain_order="left")
+    return table.select(pl.col(name).cast(kind) for name, kind in MOVES.items())
 
 
 def _at_most(p: Problem, free: str) -> int:

@@ -86,14 +86,14 @@ def _cell(name: str, value: str) -> int | str | list[str]:
 def _entry(entry: dict[str, Any], k: int, source: str) -> dict[str, Any]:
     """One kind as a row of a workload."""
     if unknown := [name for name in entry if name not in KEYS]:
-        msg = f"{source}: no such key in entry {k}: {unknown}"
-        raise WorkloadError(msg, hint=f"there are {', '.join(KEYS)}")
+        msg = f"{source}: unknown key in entry {k}: {unknown}"
+        raise WorkloadError(msg, hint=f"keys: {', '.join(KEYS)}")
     for name, kind in WHOLE.items():
         least, largest = 1 if name == "count" else 0, LARGEST[kind]
         value = entry.get(name, least)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= largest:
             msg = f"{source}: `{name}` of entry {k} is not a whole number from {least} to {largest:,}: {value!r}"
-            raise WorkloadError(msg, hint="milli-CPUs, milli-GPUs and MiB are counted, so that they add up")
+            raise WorkloadError(msg, hint="amounts are integers: milli-CPUs, milli-GPUs, MiB")
     types = entry.get("gpu_type", [])
     types = [types] if isinstance(types, str) else types
     if not isinstance(types, list) or not all(isinstance(t, str) for t in types):
@@ -119,13 +119,13 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
     """
     workload = trace.workload
     if not len(workload):
-        msg = f"{workload.source}: there is no job in it"
-        raise WorkloadError(msg, hint="`fleetlab show TRACE` says what is in a trace")
+        msg = f"{workload.source}: the trace has no jobs"
+        raise WorkloadError(msg, hint="`fleetlab show TRACE` lists what is in a trace")
     begin, end = lives(workload)
     when = busiest(workload, begin, end) if at == "busiest" else _seconds(at)
     there = (begin <= when) & (end > when)
     if not there.any():
-        msg = f"{workload.source}: nobody is alive {when:g} s after the first submission"
+        msg = f"{workload.source}: no job runs {when:g} s after the first submission"
         raise WorkloadError(msg, hint="--at busiest, or a time inside the log")
     return replace(workload, frame=workload.frame.filter(pl.Series(there)), source=f"{workload.source} at {when:.0f} s")
 
@@ -139,9 +139,9 @@ def lives(workload: Workload) -> tuple[Floats, Floats]:
         over = pl.col("status").is_in(["completed", "failed"]) & pl.col("end").is_not_null()
         older = pl.col("start").is_null() & (pl.col("submit") == 0) & (over | (pl.col("status") == "running"))
         begin = pl.when(older).then(0.0).otherwise(pl.col("start"))
-    told = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("runtime")))
+    times = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("runtime")))
     waits = (f["status"] == "waiting").to_numpy()
-    start, stop = (told[c].fill_null(math.inf).to_numpy().copy() for c in ("begin", "end"))
+    start, stop = (times[c].fill_null(math.inf).to_numpy().copy() for c in ("begin", "end"))
     start[waits] = math.inf
     return start, stop
 
@@ -150,8 +150,8 @@ def busiest(workload: Workload, begin: Floats, end: Floats) -> float:
     """The moment at which most is held, of everything in proportion to its peak."""
     times = np.unique(begin[np.isfinite(begin)])
     if not len(times):
-        msg = f"{workload.source}: nobody ever starts in it"
-        raise WorkloadError(msg, hint="a log of jobs that ran has their starts, or at least submissions")
+        msg = f"{workload.source}: no job starts"
+        raise WorkloadError(msg, hint="the trace needs starts or submissions")
     if len(times) > STEPS:
         times = times[np.linspace(0, len(times) - 1, STEPS).astype(np.int64)]
     total = np.zeros(len(times))
@@ -171,8 +171,8 @@ def _level(when: Floats, amount: Floats, times: Floats) -> Floats:
 
 
 def _seconds(at: str | float) -> float:
-    found = in_seconds(at)
-    if not math.isfinite(found):
+    seconds = in_seconds(at)
+    if not math.isfinite(seconds):
         msg = f"not a time: `{at}`"
         raise WorkloadError(msg, hint="`busiest`, seconds, or such as 90m, 3h, 2d after the first submission")
-    return found
+    return seconds

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetlab.plan.node_state import Nodes
+from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Floats, Ints, Problem
 
 USUAL = 20  # kinds that are asked, the most frequent ones
@@ -32,19 +32,19 @@ class Fragments:
         whole, most = (gpu == WHOLE).sum(axis=1) * WHOLE, np.where(gpu < WHOLE, gpu, 0).max(axis=1, initial=0)
         everything = gpu.sum(axis=1)
         for k, part in zip(self.kinds.tolist(), self.part.tolist(), strict=True):
-            asked = int(p.gpus[k] * p.milli[k])
-            runs = p.may[k, of] & (p.ask[k] <= free).all(axis=1) & (asked <= whole + most) & (asked > 0)
-            lost = np.where(gpu < min(asked, WHOLE), gpu, 0).sum(axis=1)
+            demand = int(p.gpus[k] * p.milli[k])
+            runs = p.may[k, of] & (p.ask[k] <= free).all(axis=1) & (demand <= whole + most) & (demand > 0)
+            lost = np.where(gpu < min(demand, WHOLE), gpu, 0).sum(axis=1)
             total += part * np.where(runs, lost, everything)
         return total
 
-    def growth(self, nodes: Nodes, k: int, at: Ints) -> Floats:
+    def growth(self, nodes: NodeState, k: int, at: Ints) -> Floats:
         """How much more would be of no use on each node, if one of kind `k` came there; a share on its tightest GPU."""
         of = self.problem.of[at]
         after = self.here(nodes.free[at] - self.problem.ask[k], self._after(nodes, k, at), of)
         return after - self.here(nodes.free[at], nodes.gpu[at], of)
 
-    def _after(self, nodes: Nodes, k: int, at: Ints) -> Ints:
+    def _after(self, nodes: NodeState, k: int, at: Ints) -> Ints:
         """The GPUs of the nodes with one of kind `k` on those that `Nodes.choose` would give it."""
         p, gpu = self.problem, nodes.gpu[at].copy()
         if not p.gpus[k]:

@@ -12,7 +12,7 @@ PLENTY = 1 << 40
 
 
 @dataclass(slots=True)
-class Nodes:
+class NodeState:
     """Free amounts and GPUs of every node; `put` and `take` are the only ways to change them.
 
     A limit is asked for when an instance comes, as the simulator asks for it: so for each limit of an app, at most that
@@ -34,18 +34,18 @@ class Nodes:
         card = np.arange(int(p.cards.max(initial=0)))[None, :] < p.cards[p.of][:, None]
         self.gpu = np.where(card, WHOLE, 0).astype(np.int64)
         self.vram = np.where(card, p.memory[p.of][:, None], 0).astype(np.int64)
-        told = sorted({(int(a), int(m)) for a, m in zip(p.app, p.limit, strict=True) if a >= 0})
-        self.rule = np.array([m for _, m in told], dtype=np.int64)
+        limits = sorted({(int(a), int(m)) for a, m in zip(p.app, p.limit, strict=True) if a >= 0})
+        self.rule = np.array([m for _, m in limits], dtype=np.int64)
         self.rules = [
-            np.array([r for r, (a, m) in enumerate(told) if a == p.app[k] and m >= p.limit[k]], dtype=np.int64)
+            np.array([r for r, (a, m) in enumerate(limits) if a == p.app[k] and m >= p.limit[k]], dtype=np.int64)
             for k in range(p.kinds)
         ]
-        self.near = np.zeros((len(told), p.nodes), dtype=np.int64)
+        self.near = np.zeros((len(limits), p.nodes), dtype=np.int64)
         self.number = np.zeros(p.nodes, dtype=np.int64)
 
-    def copy(self) -> Nodes:
+    def copy(self) -> NodeState:
         """Another one, to try things on."""
-        other = Nodes.__new__(Nodes)
+        other = NodeState.__new__(NodeState)
         other.problem, other.rule, other.rules = self.problem, self.rule, self.rules
         for name in ("free", "gpu", "vram", "near", "number"):
             setattr(other, name, getattr(self, name).copy())
@@ -113,10 +113,10 @@ class Nodes:
         p = self.problem
         if not p.may[k, p.of[n]] or (p.ask[k] > self.free[n]).any() or not self.allowed(k, n):
             return False
-        told = [g for g in range(bits.bit_length()) if bits >> g & 1]
-        if len(told) != p.gpus[k] or (told and told[-1] >= p.cards[p.of[n]]):
+        limits = [g for g in range(bits.bit_length()) if bits >> g & 1]
+        if len(limits) != p.gpus[k] or (limits and limits[-1] >= p.cards[p.of[n]]):
             return False
-        return all(self.gpu[n, g] >= p.milli[k] and self.vram[n, g] >= p.vram[k] for g in told)
+        return all(self.gpu[n, g] >= p.milli[k] and self.vram[n, g] >= p.vram[k] for g in limits)
 
     def load(self) -> Floats:
         """The share that is taken of each amount and of the GPUs, [nodes, amounts + 1]; 0 where there is none."""

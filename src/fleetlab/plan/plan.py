@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Provenance, Workload, WorkloadError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
 from fleetlab.plan.problem import WHOLE, Ints, Problem, problem
 from fleetlab.plan.relocation import emptied
 from fleetlab.plan.result import METRICS, Plan
 from fleetlab.plan.solvers import balance, bound, exact, fewest_moves, patterns
-from fleetlab.plan.solvers.exact import Here
+from fleetlab.plan.solvers.exact import CurrentPlacement
 from fleetlab.plan.solvers.greedy import (
-    Placing,
+    PartialPlan,
     aligned,
     best_fit,
     largest_first,
@@ -30,7 +31,6 @@ from fleetlab.plan.solvers.greedy import (
 from fleetlab.plan.solvers.ortools import HINT, there
 from fleetlab.plan.unplaced import why
 
-Progress = Callable[[str, int, float], None]
 AGAIN = 4  # quick plans in other orders, drawn by the seed
 FEW = 500  # instances: beyond, one order must do
 PARTS = (0.0, 0.2, 0.4, 0.6)  # of a node, that rounding a pattern up adds at most
@@ -45,7 +45,7 @@ def plan(
     current: pl.DataFrame | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Where to put it? Every instance of `demand` on one of `nodes`, and a bound on how much better it could be.
 
@@ -61,28 +61,23 @@ def plan(
     _known(objective, seconds, seed, prices, current)
     p = problem(demand, nodes, weight=_weight(objective, nodes, prices))
     here = None if current is None else fewest_moves.here_of(p, current)
-    search = _Search(
-        p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, progress=progress or (lambda *_: None)
-    )
+    search = _Search(p, until=time.monotonic() + seconds, seconds=seconds, seed=seed, progress=progress)
     search.notes += [] if current is None or here is None else fewest_moves.notes(p, current, here)
     {"balance": search.balance, "moves": search.moves}.get(objective, search.weight)(here)
     settings = {"objective": objective, "seconds": seconds, "cluster": nodes.source}
     settings |= {} if prices is None else {"prices": dict(prices)}
-    return _told(search, demand, nodes, here, Provenance("plan", demand.source, settings, seed))
+    return _result(search, demand, nodes, here, Provenance("plan", demand.source, settings, seed))
 
 
 def _known(
     objective: str, seconds: float, seed: int, prices: Mapping[str, float] | None, current: pl.DataFrame | None
 ) -> None:
-    if objective not in METRICS:
-        near = get_close_matches(objective, METRICS, 1)
-        msg = f"no objective by that name: `{objective}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise WorkloadError(msg, hint=f"there are {', '.join(METRICS)}")
+    lookup("objective", objective, METRICS, error=WorkloadError)
     if not 0 < seconds <= 86_400:
-        msg = f"a plan takes seconds above 0, and at most a day: {seconds}"
+        msg = f"`seconds` must be above 0 and at most a day: {seconds}"
         raise WorkloadError(msg, hint="--seconds 60")
     if seed < 0:
-        msg = f"a seed is a whole number from 0: {seed}"
+        msg = f"a seed is a whole number of 0 or more: {seed}"
         raise WorkloadError(msg, hint="--seed 0")
     if (objective == "cost") != (prices is not None):
         msg = "the objective `cost` needs prices, and prices the objective `cost`"
@@ -91,8 +86,8 @@ def _known(
         msg = "the objective `moves` needs a current placement"
         raise WorkloadError(msg, hint=f"--current FILE.csv with {fewest_moves.COLUMNS}")
     if objective != "moves" and current is not None:
-        msg = f"the objective `{objective}` does not look at a current placement"
-        raise WorkloadError(msg, hint="--objective moves, or leave --current out")
+        msg = f"the objective `{objective}` does not use a current placement"
+        raise WorkloadError(msg, hint="--objective moves, or omit --current")
 
 
 def _weight(objective: str, nodes: Cluster, prices: Mapping[str, float] | None) -> pl.Series | None:
@@ -103,11 +98,11 @@ def _weight(objective: str, nodes: Cluster, prices: Mapping[str, float] | None) 
         return None
     pools = set(nodes.frame["pool"])
     if unknown := sorted(set(prices) - pools):
-        msg = f"a price for a pool that is not there: `{unknown[0]}`"
-        raise WorkloadError(msg, hint=f"there are {', '.join(sorted(pools))}")
+        msg = f"a price for an unknown pool: `{unknown[0]}`"
+        raise WorkloadError(msg, hint=f"pools: {', '.join(sorted(pools))}")
     if missing := sorted(pools - set(prices)):
         msg = f"no price for the nodes of pool: `{missing[0]}`"
-        raise WorkloadError(msg, hint=f"--price {missing[0]}=12.5 says what one of them costs")
+        raise WorkloadError(msg, hint=f"--price {missing[0]}=12.5 sets the price of one node")
     for pool, price in prices.items():
         if not (math.isfinite(price) and 0 <= price <= 1e9 and abs(price * 1000 - round(price * 1000)) < 1e-6):
             msg = f"a price is a number of 0 or more with up to three decimals, not: {pool}={price}"
@@ -124,7 +119,7 @@ class _Search:
     seconds: float
     seed: int
     progress: Progress
-    best: Placing = field(init=False)
+    best: PartialPlan = field(init=False)
     bound: float = 0.0
     value: float = math.inf
     never: bool = False  # it is proved that not all fit
@@ -132,9 +127,9 @@ class _Search:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.best = Placing.empty(self.p)
+        self.best = PartialPlan.empty(self.p)
         if not there():
-            self.notes.append(f"without ortools there are quick plans and simple bounds alone: {HINT}")
+            self.notes.append(f"without ortools only heuristics and simple bounds are used: {HINT}")
 
     @property
     def left(self) -> float:
@@ -148,7 +143,7 @@ class _Search:
 
     # -- nodes that count: fewest, cheapest, least stranded ---------------------------------------------------------
 
-    def weight(self, _: Here | None) -> None:
+    def weight(self, _: CurrentPlacement | None) -> None:
         self.bound = bound.whole_steps(self.p, bound.simple(self.p))
         self._quickly()
         if there() and not self._closed() and math.isfinite(self.bound) and self.left > 0:
@@ -161,7 +156,7 @@ class _Search:
     def _closed(self) -> bool:
         return not self.best.left.any() and self.best.value() <= self.bound + 1e-6
 
-    def _better(self, placing: Placing) -> None:
+    def _better(self, placing: PartialPlan) -> None:
         if placing.rank() < self.best.rank():
             self.best = placing
 
@@ -175,7 +170,7 @@ class _Search:
             if self._closed() or (j and self._late(0.9)):
                 break
             self._better(largest_first(self.p, score, rng=drawn))
-            self.progress("quick plans", j + 1, (j + 1) / len(tries))
+            self.progress("heuristics", j + 1, (j + 1) / len(tries))
         if self.best.left.any():
             self._better(smallest_first(self.p, best_fit))
         elif not self._closed():
@@ -184,49 +179,51 @@ class _Search:
 
     def _by_patterns(self) -> None:
         """A bound by column generation, and plans by rounding what it found."""
-        shapes = patterns.Shapes.make(self.p)
+        shapes = patterns.PatternSpace.make(self.p)
         until = time.monotonic() + 0.6 * self.left
-        found = patterns.generate(shapes, self.best, until=until, seed=self.seed, progress=self.progress)
-        self.clock |= found.clock
-        self.bound = max(self.bound, bound.whole_steps(self.p, found.bound))
-        self.never = found.bound > float(self.p.weight @ self.p.there) + 1e-6
+        improved = patterns.generate(shapes, self.best, until=until, seed=self.seed, progress=self.progress)
+        self.clock |= improved.clock
+        self.bound = max(self.bound, bound.whole_steps(self.p, improved.bound))
+        self.never = improved.bound > float(self.p.weight @ self.p.there) + 1e-6
         for up in PARTS:
             if self._late(0.0):
                 return
-            self._better(self._filled(patterns.rounded(shapes, found, up=up)))
+            self._better(self._filled(patterns.rounded(shapes, improved, up=up)))
         if not self._closed() and not self.never and self.left > 0:
-            whole = patterns.in_wholes(shapes, found, seconds=0.6 * self.left, work=0.4 * self.seconds, seed=self.seed)
+            whole = patterns.in_wholes(
+                shapes, improved, seconds=0.6 * self.left, work=0.4 * self.seconds, seed=self.seed
+            )
             if whole is not None:
                 self._better(self._filled(patterns.rounded(shapes, whole)))
 
-    def _filled(self, placing: Placing) -> Placing:
+    def _filled(self, placing: PartialPlan) -> PartialPlan:
         """Give those without a place one, and empty what can be emptied."""
         for k in np.argsort(-np.where(np.isfinite(self.p.size()), self.p.size(), 0.0), kind="stable").tolist():
             spread(placing, k, best_fit)
-        found = emptied(placing, until=self.until)
+        improved = emptied(placing, until=self.until)
         self._late(0.0)
-        return found
+        return improved
 
-    def _exactly(self, objective: str, nodes: Ints, here: Here | None) -> None:
+    def _exactly(self, objective: str, nodes: Ints, here: CurrentPlacement | None) -> None:
         if not exact.small(self.p, nodes):
             return
         self.progress("exact", 0, 0.0)
-        found = exact.exact(
+        improved = exact.exact(
             self.p, nodes, objective=objective, best=self.best, here=here, seconds=max(self.left, 0.05), seed=self.seed
         )
-        self.clock |= found.clock
-        if found.proved and found.placing is None:
+        self.clock |= improved.clock
+        if improved.proved and improved.placing is None:
             self.never = True
             return
-        proved = found.bound if objective != "weight" else bound.whole_steps(self.p, found.bound)
+        proved = improved.bound if objective != "weight" else bound.whole_steps(self.p, improved.bound)
         self.bound = max(self.bound, proved)
-        if found.placing is not None and (self.best.left.any() or self._worth(found.placing, objective, here)):
-            self.best = found.placing
+        if improved.placing is not None and (self.best.left.any() or self._worth(improved.placing, objective, here)):
+            self.best = improved.placing
         if objective == "balance" and balance.highest(self.best) <= self.bound + 1.5 * exact.STEP:
             self.bound = balance.highest(self.best)
-            self.notes.append("that it is the best is proved to a thousandth of a percent")
+            self.notes.append("optimal to within 0.001 %")
 
-    def _worth(self, placing: Placing, objective: str, here: Here | None) -> bool:
+    def _worth(self, placing: PartialPlan, objective: str, here: CurrentPlacement | None) -> bool:
         if objective == "weight":
             return placing.rank() < self.best.rank()
         if objective == "balance":
@@ -236,14 +233,14 @@ class _Search:
 
     # -- the other objectives ---------------------------------------------------------------------------------------
 
-    def balance(self, _: Here | None) -> None:
+    def balance(self, _: CurrentPlacement | None) -> None:
         self.bound, rng = balance.bound(self.p), np.random.default_rng(self.seed)
         for j in range(AGAIN):
             placing = balance.balanced(self.p, rng=rng if j else None)
             before = (self.best.left.sum(), balance.highest(self.best))
             if not j or (placing.left.sum(), balance.highest(placing)) < before:
                 self.best = placing
-            self.progress("quick plans", j + 1, (j + 1) / AGAIN)
+            self.progress("heuristics", j + 1, (j + 1) / AGAIN)
             if self._late(0.5):
                 break
         if self.best.left.any():  # spread out, someone has no place left: packed, all may have one
@@ -253,7 +250,7 @@ class _Search:
         self.value = balance.highest(self.best)
         self.never = self.never or math.isinf(self.bound)
 
-    def moves(self, here: Here | None) -> None:
+    def moves(self, here: CurrentPlacement | None) -> None:
         assert here is not None
         self.best, self.bound = fewest_moves.least_moves(self.p, here, seed=self.seed)
         if there() and (self.best.left.any() or moved(self.best, here) > self.bound) and self.left > 0:
@@ -262,7 +259,7 @@ class _Search:
         self.never = self.never or math.isinf(bound.simple(self.p))
 
 
-def moved(placing: Placing, here: Here) -> int:
+def moved(placing: PartialPlan, here: CurrentPlacement) -> int:
     """How many of those that have a place now go elsewhere."""
     now: dict[tuple[int, int, int], int] = {}
     for k, n, g in zip(here.kind.tolist(), here.node.tolist(), here.gpus.tolist(), strict=True):
@@ -275,7 +272,9 @@ def moved(placing: Placing, here: Here) -> int:
     return len(here.row) - kept
 
 
-def _told(search: _Search, demand: Workload, nodes: Cluster, here: Here | None, provenance: Provenance) -> Plan:
+def _result(
+    search: _Search, demand: Workload, nodes: Cluster, here: CurrentPlacement | None, provenance: Provenance
+) -> Plan:
     placements = rows_of(search.p, search.best, here)
     whole = not search.best.left.any()
     if wrong := check(demand, nodes, placements, whole=whole):
@@ -285,8 +284,8 @@ def _told(search: _Search, demand: Workload, nodes: Cluster, here: Here | None, 
     closed = whole and search.value <= search.bound + 1e-6
     ended = "proved" if closed or search.never else "clock" if search.clock else "searched"
     if search.clock:
-        more = "" if ended == "proved" else "; more --seconds may help"
-        search.notes.append(f"the clock had a say in the search: another run may find another plan{more}")
+        more = "" if ended == "proved" else "; a larger --seconds may help"
+        search.notes.append(f"the time limit stopped the search: another run may give another plan{more}")
     return Plan(
         provenance, demand, nodes, placements, unplaced, search.value if whole else math.nan,
         float(min(search.bound, search.value)) if whole else math.nan, ended, tuple(search.notes),
@@ -300,7 +299,7 @@ def why_nothing() -> pl.DataFrame:
     return pl.DataFrame(schema=SCHEMA)
 
 
-def rows_of(p: Problem, placing: Placing, here: Here | None) -> pl.DataFrame:
+def rows_of(p: Problem, placing: PartialPlan, here: CurrentPlacement | None) -> pl.DataFrame:
     """Which instance of each kind has which place: who may stay where they are does, others in turn."""
     free: dict[int, list[tuple[int, int]]] = {}
     for k, n, g in zip(placing.kind, placing.node, placing.gpus, strict=True):

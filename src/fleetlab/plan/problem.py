@@ -1,4 +1,4 @@
-"""What is asked and what is there, as arrays: kinds of instances that ask for the same, classes of equal nodes."""
+"""Demand and nodes as arrays: kinds of identical instances, classes of identical nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 WHOLE = 1000  # milli of a GPU
-ASKED = (*NODE_AMOUNTS, "gpu_milli", "gpu_memory_mib", "types", "limit", "app")
+REQUESTED = (*NODE_AMOUNTS, "gpu_milli", "gpu_memory_mib", "types", "limit", "app")
 OFFERED = (*NODE_AMOUNTS, "gpus", "gpu_memory_mib", "gpu_type", "weight")
 MOST = 1_000_000  # instances
 CARDS = 62  # GPUs of a node: who has which is told by the bits of a number
@@ -66,27 +66,29 @@ class Problem:
 
 
 def problem(demand: Workload, nodes: Cluster, *, weight: pl.Series | None = None) -> Problem:
-    """Put a demand and nodes side by side; `weight` is what each node counts for, 1 unless told."""
+    """Put a demand and nodes side by side; `weight` is the weight of each node (default: 1)."""
     if not 0 < demand.instances <= MOST:
-        msg = f"{demand.source}: a plan is for 1 to {MOST:,} instances, not: {demand.instances:,}"
-        large = "plan a part of it: half of the instances on half of the nodes, say"
-        none = "a trace may have nobody alive at that time: `--at busiest`"
+        msg = f"{demand.source}: a plan takes 1 to {MOST:,} instances, not: {demand.instances:,}"
+        large = "plan a part of it, such as half of the instances on half of the nodes"
+        none = "no job may run at that time: `--at busiest`"
         raise WorkloadError(msg, hint=large if demand.instances else none)
     if (cards := int(nodes.frame["gpus"].max() or 0)) > CARDS:  # type: ignore[arg-type]
-        msg = f"{nodes.source}: a plan is for nodes of up to {CARDS} GPUs, not: {cards}"
-        raise WorkloadError(msg, hint="several nodes for one that is larger")
-    asked = _asked(demand.frame)
-    kinds = asked.group_by(ASKED, maintain_order=True).agg(pl.col("instances").cast(pl.Int64).sum().alias("count"))
+        msg = f"{nodes.source}: a plan takes nodes of up to {CARDS} GPUs, not: {cards}"
+        raise WorkloadError(msg, hint="split larger nodes")
+    requests = _requests(demand.frame)
+    kinds = requests.group_by(REQUESTED, maintain_order=True).agg(
+        pl.col("instances").cast(pl.Int64).sum().alias("count")
+    )
     kinds = kinds.with_row_index("kind").with_columns(pl.col("kind").cast(pl.Int64))
     offered = nodes.frame.with_columns(weight=pl.lit(1.0) if weight is None else weight.cast(pl.Float64)).select(
         OFFERED
     )
     classes = offered.group_by(OFFERED, maintain_order=True).agg().with_row_index("class")
     of = offered.join(classes, on=OFFERED, how="left", nulls_equal=True, maintain_order="left")["class"]
-    return _joined(asked, kinds, classes, of, nodes.frame["node"])
+    return _joined(requests, kinds, classes, of, nodes.frame["node"])
 
 
-def _asked(frame: pl.DataFrame) -> pl.DataFrame:
+def _requests(frame: pl.DataFrame) -> pl.DataFrame:
     """What each job asks for; what does not matter to it is left out, so that it does not make a kind of its own."""
     gpu, limited = pl.col("gpu_milli") > 0, pl.col("max_per_node") > 0
     return frame.select(
@@ -102,7 +104,7 @@ def _asked(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _joined(
-    asked: pl.DataFrame, kinds: pl.DataFrame, classes: pl.DataFrame, of: pl.Series, names: pl.Series
+    requests: pl.DataFrame, kinds: pl.DataFrame, classes: pl.DataFrame, of: pl.Series, names: pl.Series
 ) -> Problem:
     gpu = kinds["gpu_milli"].to_numpy()
     share = (gpu > 0) & (gpu < WHOLE)
@@ -121,20 +123,20 @@ def _joined(
         may=typed & fits & ((gpus[:, None] == 0) | (vram[:, None] <= memory)),
         part=_part(np.column_stack([ask, gpu]), np.column_stack([have, cards * WHOLE])),
         have=have, cards=cards, memory=memory, weight=classes["weight"].to_numpy(),
-        of=of.to_numpy().astype(np.int64), rows=_rows(asked, kinds),
+        of=of.to_numpy().astype(np.int64), rows=_rows(requests, kinds),
         first=np.append(0, np.cumsum(kinds["count"].to_numpy())), names=names,
     )  # fmt: skip
 
 
-def _part(asked: Ints, there: Ints) -> Floats:
-    """The largest share of anything, [kinds, classes]; infinite where there is none of what is asked."""
-    wanted, has = np.broadcast_arrays(asked[:, None, :], there[None, :, :])
-    found = np.where(wanted > 0, np.inf, 0.0)
-    return np.asarray(np.divide(wanted, has, out=found, where=has > 0).max(axis=2))
+def _part(requests: Ints, there: Ints) -> Floats:
+    """The largest share of anything, [kinds, classes]; infinite where a requested resource is absent."""
+    wanted, has = np.broadcast_arrays(requests[:, None, :], there[None, :, :])
+    largest = np.where(wanted > 0, np.inf, 0.0)
+    return np.asarray(np.divide(wanted, has, out=largest, where=has > 0).max(axis=2))
 
 
-def _rows(asked: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+def _rows(requests: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
     """One row an instance: its job, its number inside it, its kind."""
-    each = asked.join(kinds, on=ASKED, how="left", nulls_equal=True, maintain_order="left")
+    each = requests.join(kinds, on=REQUESTED, how="left", nulls_equal=True, maintain_order="left")
     each = each.select("job", "kind", instance=pl.int_ranges(pl.col("instances").cast(pl.Int64)))
     return each.explode("instance").sort("kind", maintain_order=True).select("job", "instance", "kind")

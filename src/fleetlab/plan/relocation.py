@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetlab.plan.problem import Bools, Ints
-from fleetlab.plan.solvers.greedy import Placing, Score, best_fit
+from fleetlab.plan.solvers.greedy import PartialPlan, Score, best_fit
 
 Move = tuple[int, int, int]  # which of those placed, to which node, on which GPUs
 
 
-def on_node(placing: Placing) -> dict[int, list[int]]:
+def on_node(placing: PartialPlan) -> dict[int, list[int]]:
     """Which of those placed are on each node."""
-    found: dict[int, list[int]] = {}
+    by_node: dict[int, list[int]] = {}
     for i, n in enumerate(placing.node):
-        found.setdefault(n, []).append(i)
-    return found
+        by_node.setdefault(n, []).append(i)
+    return by_node
 
 
-def relocate(placing: Placing, who: Sequence[int], to: Bools, *, score: Score = best_fit) -> list[Move] | None:
+def relocate(placing: PartialPlan, who: Sequence[int], to: Bools, *, score: Score = best_fit) -> list[Move] | None:
     """Move each of them to one of the nodes `to`, the largest first; nothing is moved if one finds no place."""
     done: list[Move] = []
     size, where = placing.nodes.problem.size(), np.flatnonzero(to)
@@ -40,12 +40,12 @@ def relocate(placing: Placing, who: Sequence[int], to: Bools, *, score: Score = 
     return [(i, placing.node[i], placing.gpus[i]) for i, _, _ in done]
 
 
-def _best(placing: Placing, k: int, where: Ints, score: Score) -> int | None:
+def _best(placing: PartialPlan, k: int, where: Ints, score: Score) -> int | None:
     room = where[placing.nodes.room(k, where) > 0]
     return int(room[score(placing.nodes, k, room).argmin()]) if len(room) else None
 
 
-def emptied(placing: Placing, *, until: float) -> Placing:
+def emptied(placing: PartialPlan, *, until: float) -> PartialPlan:
     """Empty nodes into others that are in use, from the one with the least on it, until the clock reads `until`."""
     placing = placing.copy()
     load, held = placing.nodes.load().max(axis=1), on_node(placing)

@@ -1,4 +1,4 @@
-"""What a plan is: who goes where, how good that is at least, and what does not fit."""
+"""The result of `plan`: placements, the bound, and what does not fit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ METRICS = {
     "nodes": ("nodes in use", ""),
     "stranded": ("GPUs on nodes in use", ""),
     "cost": ("cost of nodes in use", ""),
-    "balance": ("highest load of a node", "%"),
-    "moves": ("instances that move", ""),
+    "balance": ("highest node load", "%"),
+    "moves": ("moved instances", ""),
 }
 BARS = 20  # of the figure of loads
 
@@ -54,41 +54,41 @@ class Plan(Result):
         return (self.value - self.bound) / self.bound if self.bound > 0 else math.inf
 
     def summary(self) -> list[Estimate]:
-        """What was asked for, from the bound to what was found; and how full the nodes in use are."""
+        """The objective with its bound, and the load of nodes in use."""
         objective = self.provenance.settings["objective"]
         name, unit = METRICS[objective]
         times = 100.0 if unit == "%" else 1.0
-        found = [Estimate(name, times * self.value, times * min(self.bound, self.value), times * self.value, unit)]
+        metrics = [Estimate(name, times * self.value, times * min(self.bound, self.value), times * self.value, unit)]
         if not self.feasible:
-            found = [Estimate.exact("instances without a place", self.demand.instances - self.placements.height)]
+            metrics = [Estimate.exact("unplaced instances", self.demand.instances - self.placements.height)]
         else:
-            found.append(Estimate.exact("gap to the bound, at most", 100 * self.gap, "%"))
+            metrics.append(Estimate.exact("optimality gap, at most", 100 * self.gap, "%"))
         used = self.loads
-        found.append(Estimate.exact("instances placed", self.placements.height))
+        metrics.append(Estimate.exact("instances placed", self.placements.height))
         if objective != "nodes":
-            found.append(Estimate.exact("nodes in use", used.height))
+            metrics.append(Estimate.exact("nodes in use", used.height))
         if gpus := int(used["gpus"].sum()):
             idle = gpus - float((used["gpu"] * used["gpus"]).sum()) / 100
-            found.append(Estimate.exact("GPUs idle on nodes in use", round(idle, 3)))
-        return found
+            metrics.append(Estimate.exact("idle GPUs on nodes in use", round(idle, 3)))
+        return metrics
 
     @property
     def loads(self) -> pl.DataFrame:
         """One row a node in use: instances, GPUs, and the percentage held of what it has; null where it has none."""
-        held = self._held()
+        allocated = self._allocated()
         there = self.cluster.frame.with_columns(gpu_milli=pl.col("gpus").cast(pl.Int64) * 1000)
-        both = held.join(there, on="node", how="left", maintain_order="left")
+        both = allocated.join(there, on="node", how="left", maintain_order="left")
         part = {
-            name: pl.when(pl.col(column) > 0).then(100 * pl.col(f"held_{name}") / pl.col(column))
+            name: pl.when(pl.col(column) > 0).then(100 * pl.col(f"allocated_{name}") / pl.col(column))
             for name, column in LOADS.items()
         }
         return both.select("node", "pool", "gpu_type", "instances", pl.col("gpus").cast(pl.Int64), **part)
 
-    def _held(self) -> pl.DataFrame:
-        requests = {f"held_{name}": pl.col(column).cast(pl.Int64) for name, column in LOADS.items()}
-        asked = self.demand.frame.select("job", **requests)
-        each = self.placements.join(asked, on="job", how="left", maintain_order="left")
-        sums = [pl.col(f"held_{name}").sum() for name in LOADS]
+    def _allocated(self) -> pl.DataFrame:
+        amounts = {f"allocated_{name}": pl.col(column).cast(pl.Int64) for name, column in LOADS.items()}
+        requests = self.demand.frame.select("job", **amounts)
+        each = self.placements.join(requests, on="job", how="left", maintain_order="left")
+        sums = [pl.col(f"allocated_{name}").sum() for name in LOADS]
         return each.group_by("node", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("instances"), *sums)
 
     def tables(self) -> dict[str, pl.DataFrame]:
@@ -109,21 +109,21 @@ class Plan(Result):
     @property
     def findings(self) -> tuple[str, ...]:
         """What was found, in words."""
-        placed, asked = self.placements.height, self.demand.instances
+        placed, requests = self.placements.height, self.demand.instances
         if not self.feasible:
             proved = self.unplaced.height > 0 and self.unplaced["proved"].all()
-            sure = "this is proved" if proved else "nobody found a way, which is no proof"
-            first = f"Not all of {asked:,} instances fit on {len(self.cluster):,} nodes: {sure}."
-            rest = f"Here {asked - placed:,} of them have no place."
+            sure = "proved" if proved else "not proved"
+            first = f"Not all of {requests:,} instances fit on {len(self.cluster):,} nodes ({sure})."
+            rest = f"{requests - placed:,} of them are not placed."
             return first, rest, *(f"Job {row['job']}: {row['why']}." for row in self.unplaced.head(5).to_dicts())
         name, unit = METRICS[self.provenance.settings["objective"]]
         times, of = (100.0, " %") if unit == "%" else (1.0, "")
         value, bound = times * self.value, times * self.bound
-        first = f"{placed:,} instances have a place: {name} {value:,.6g}{of}."
+        first = f"All {placed:,} instances are placed: {name} {value:,.6g}{of}."
         if self.gap == 0:
-            return first, "No plan does better: this is proved."
-        apart = f", so it is at most {100 * self.gap:.2g} % above the best" if math.isfinite(self.gap) else ""
-        return first, f"No plan does better than {bound:,.6g}{of}{apart}."
+            return first, "This is optimal (proved)."
+        apart = f": the plan is at most {100 * self.gap:.2g} % above the optimum" if math.isfinite(self.gap) else ""
+        return first, f"The lower bound is {bound:,.6g}{of}{apart}."
 
     def figures(self) -> dict[str, Figure]:
         """How full the nodes in use are, by what they have."""
@@ -139,5 +139,5 @@ class Plan(Result):
         frame = pl.DataFrame(rows, schema={"x": pl.Float64, "y": pl.Float64, "series": pl.String}, orient="row")
         means = {name: loads[name].drop_nulls().to_numpy() for name in LOADS}
         full = ", ".join(f"{name} {float(x.mean()):.0f} %" for name, x in means.items() if len(x))
-        alt = f"how full {loads.height:,} nodes in use are; on average {full}"
-        return {"loads": Figure("How full nodes in use are", "line", frame, "held, %", "nodes up to that, %", alt)}
+        alt = f"load of {loads.height:,} nodes in use; means: {full}"
+        return {"loads": Figure("Load of nodes in use", "line", frame, "allocated, %", "share of nodes, %", alt)}

@@ -10,22 +10,22 @@ import polars as pl
 from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.plan.problem import WHOLE, Bools, Problem
 from fleetlab.plan.solvers.bound import gpus_needed
-from fleetlab.plan.solvers.greedy import Placing
+from fleetlab.plan.solvers.greedy import PartialPlan
 
 SCHEMA = {
     "job": pl.Int64,
     "instances": pl.Int64,
     "rule": pl.String,
     "resource": pl.String,
-    "asked": pl.Int64,
-    "there": pl.Int64,
+    "requested": pl.Int64,
+    "available": pl.Int64,
     "missing": pl.Int64,
     "why": pl.String,
     "proved": pl.Boolean,
 }
 
 
-def why(p: Problem, placing: Placing, *, proved: bool) -> pl.DataFrame:
+def why(p: Problem, placing: PartialPlan, *, proved: bool) -> pl.DataFrame:
     """What does not fit: what can be proved from totals first; else who is left over, and what the best node lacks."""
     rows = [*_too_large(p), *_too_many(p), *_too_dense(p)]
     if not rows:
@@ -47,8 +47,8 @@ def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
     job, count, asked = _first(p, k), int(p.count[k]), int(p.gpus[k])
     rows: list[tuple[object, ...]] = []
     if not p.typed[k].any():
-        said = "no node has a GPU of a type it may use"
-        rows.append((job, count, "gpu_types", "gpus", asked, 0, asked, said, True))
+        text = "no node has a GPU type it may use"
+        rows.append((job, count, "gpu_types", "gpus", asked, 0, asked, text, True))
     # Where no GPU is of its type, how many there are of others says nothing.
     names = (*NODE_AMOUNTS, "gpus", "gpu_memory_mib") if p.typed[k].any() else NODE_AMOUNTS
     need = [*p.ask[k].tolist(), int(p.gpus[k]), int(p.vram[k])][: len(names)]
@@ -57,10 +57,10 @@ def _misfit(p: Problem, k: int) -> list[tuple[object, ...]]:
         has = [*p.have[c].tolist(), int(p.cards[c]), int(p.memory[c])]
         short = [(n, a, h) for n, a, h in zip(names, need, has, strict=False) if a > h]
         lacks.append((len(short), sum(1 - h / a for _, a, h in short), short))
-    nearest = "the nearest node it may use" if p.typed[k].any() else "the nearest node of another type"
+    nearest = "the closest node it may use" if p.typed[k].any() else "the closest node of another type"
     for name, asked, has in min(lacks)[2]:
-        said = f"one instance asks for {asked:,} {name}, {nearest} has {has:,}"
-        rows.append((job, count, "one node", name, asked, has, asked - has, said, True))
+        text = f"one instance requests {asked:,} {name}, {nearest} has {has:,}"
+        rows.append((job, count, "one node", name, asked, has, asked - has, text, True))
     return rows
 
 
@@ -83,8 +83,8 @@ def _too_many(p: Problem) -> list[tuple[object, ...]]:
 
 def _short(p: Problem, who: Bools, name: str, asked: int, has: int, where: str) -> tuple[object, ...]:
     count = int(p.count[who].sum())
-    said = f"{count:,} instances ask for {asked:,} {name}, {where} have {has:,} together"
-    return (_first(p, int(np.flatnonzero(who)[0])), count, "all together", name, asked, has, asked - has, said, True)
+    text = f"{count:,} instances request {asked:,} {name}, {where} have {has:,} in total"
+    return (_first(p, int(np.flatnonzero(who)[0])), count, "total capacity", name, asked, has, asked - has, text, True)
 
 
 def _too_dense(p: Problem) -> list[tuple[object, ...]]:
@@ -94,10 +94,10 @@ def _too_dense(p: Problem) -> list[tuple[object, ...]]:
         counted = (p.app == app) & (p.limit <= limit) & (p.limit > 0)
         nodes, asked = int(p.there[p.may[counted].any(axis=0)].sum()), int(p.count[counted].sum())
         if asked > nodes * limit:
-            said = f"{asked:,} instances of one app, at most {limit} a node on {nodes:,} nodes that may hold them"
+            text = f"{asked:,} instances of one app, at most {limit} per node, on {nodes:,} eligible nodes"
             first = _first(p, int(np.flatnonzero(counted)[0]))
             rows.append(
-                (first, asked, "max_per_node", "nodes", asked, nodes * limit, asked - nodes * limit, said, True)
+                (first, asked, "max_per_node", "nodes", asked, nodes * limit, asked - nodes * limit, text, True)
             )
     return rows + [row for k in np.flatnonzero(p.may.any(axis=1)) if (row := _slots(p, int(k)))]
 
@@ -112,14 +112,14 @@ def _slots(p: Problem, k: int) -> tuple[object, ...] | None:
                 int(p.cards[c] // p.gpus[k]) if p.milli[k] == WHOLE else int(p.cards[c] * (WHOLE // p.milli[k]))
             )
         slots += int(p.there[c]) * min(each, default=int(p.count[k]))
-    asked = int(p.count[k])
-    if slots >= asked:
+    requested = int(p.count[k])
+    if slots >= requested:
         return None
-    said = f"{asked:,} instances alike, empty nodes would hold {slots:,} of them"
-    return (_first(p, k), asked, "one kind", "slots", asked, slots, asked - slots, said, True)
+    text = f"{requested:,} identical instances, empty nodes hold at most {slots:,} of them"
+    return (_first(p, k), requested, "one kind", "slots", requested, slots, requested - slots, text, True)
 
 
-def _left_over(p: Problem, placing: Placing, k: int, *, proved: bool) -> tuple[object, ...]:
+def _left_over(p: Problem, placing: PartialPlan, k: int, *, proved: bool) -> tuple[object, ...]:
     """Who has no place, and what the node lacks that comes nearest."""
     nodes, left = placing.nodes, int(placing.left[k])
     at = np.flatnonzero(p.may[k, p.of])
@@ -136,7 +136,7 @@ def _left_over(p: Problem, placing: Placing, k: int, *, proved: bool) -> tuple[o
         name = "max_per_node" if not nodes.allowed(k, int(at[best])) else "gpu_milli"
         rule = "max_per_node" if name == "max_per_node" else "fragment"
         asked, has = (int(p.limit[k]), int(p.limit[k])) if rule == "max_per_node" else (asked, has)
-        said = "its app has as many there as its limit allows" if rule == "max_per_node" else "free GPU is in pieces"
-        return (job, left, rule, name, asked, has, 0, said, proved)
-    said = f"the nearest node, {p.names[int(at[best])]}, has {has:,} {name} left of {asked:,} asked for"
-    return (job, left, "left over", name, asked, has, asked - has, said, proved)
+        text = "max_per_node of its app is reached" if rule == "max_per_node" else "free GPU capacity is fragmented"
+        return (job, left, rule, name, asked, has, 0, text, proved)
+    text = f"the closest node, {p.names[int(at[best])]}, has {has:,} {name} free, {asked:,} requested"
+    return (job, left, "unplaced", name, asked, has, asked - has, text, proved)

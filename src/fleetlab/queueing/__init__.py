@@ -1,12 +1,10 @@
-"""Queueing models: what theory says of a queue, and of a cluster.
-
-Each name is imported when first asked for.
-"""
+"""Queueing models: formulas by name, and a model of a cluster; each name is imported on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
     from fleetlab.queueing.cluster.model import ClusterModel, model
@@ -19,44 +17,14 @@ if TYPE_CHECKING:
         mixture,
         moments,
         pareto,
-    )
-    from fleetlab.queueing.solver import Queue, models, solve
-
-_MODULE = {
-    "ClusterModel": "cluster.model",
-    "Queue": "solver",
-    "deterministic": "distributions",
-    "empirical": "distributions",
-    "exponential": "distributions",
-    "hyperexponential": "distributions",
-    "lognormal": "distributions",
-    "mixture": "distributions",
-    "model": "cluster.model",
-    "models": "solver",
-    "moments": "distributions",
-    "pareto": "distributions",
-    "solve": "solver",
-}
+    )  # fmt: skip
+    from fleetlab.queueing.solver import QueueSolution, models, solve
 
 __all__ = [
-    "ClusterModel",
-    "Queue",
-    "deterministic",
-    "empirical",
-    "exponential",
-    "hyperexponential",
-    "lognormal",
-    "mixture",
-    "model",
-    "models",
-    "moments",
-    "pareto",
-    "solve",
-]
+    "ClusterModel", "QueueSolution", "deterministic", "empirical", "exponential", "hyperexponential", "lognormal",
+    "mixture", "model", "models", "moments", "pareto", "solve",
+]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULE:
-        msg = f"module 'fleetlab.queueing' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(import_module(f"fleetlab.queueing.{_MODULE[name]}"), name)
+_MODULE = {"ClusterModel": "cluster.model", "model": "cluster.model"}
+_MODULE |= dict.fromkeys(("QueueSolution", "models", "solve"), "solver")
+lazy(__name__, {name: f"{__name__}.{_MODULE.get(name, 'distributions')}" for name in __all__})

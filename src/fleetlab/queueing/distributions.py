@@ -1,4 +1,4 @@
-"""Run times as laws: moments, tails and transforms in closed form, and the words that name a law.
+"""Service time distributions: moments, tails and transforms in closed form.
 
 A law is said as `exponential:MEAN`, `deterministic:MEAN`, `hyperexponential:MEAN:SCV`, `lognormal:MEAN:SCV`,
 `pareto:ALPHA:LOW:HIGH`, `empirical:VALUE:VALUE:…`, or, where no more is known, `moments:MEAN:SCV`. SCV is the squared
@@ -32,14 +32,14 @@ class Service(Protocol):
 
 
 @runtime_checkable
-class Law(Service, Protocol):
+class Distribution(Service, Protocol):
     """A law of which everything is known."""
 
     def transform(self, omega: Floats) -> NDArray[np.complex128]:
         """The mean of exp(-iωS)."""
 
 
-class Smooth(Law, Protocol):
+class Smooth(Distribution, Protocol):
     """A law with a density."""
 
     def density(self, x: Floats) -> Floats:
@@ -260,11 +260,11 @@ def hyperexponential(mean: float, scv: float) -> Mixture:
 
 def mixture(means: Sequence[float], chances: Sequence[float]) -> Mixture:
     """Exponential with one of these means, each with its chance."""
-    told = [_above_0("mean", m) for m in means], [_above_0("chance", p) for p in chances]
-    if len(told[0]) != len(told[1]) or not math.isclose(sum(told[1]), 1.0, rel_tol=1e-9):
+    parts = [_above_0("mean", m) for m in means], [_above_0("chance", p) for p in chances]
+    if len(parts[0]) != len(parts[1]) or not math.isclose(sum(parts[1]), 1.0, rel_tol=1e-9):
         msg = f"a mixture has a chance for each mean, and they sum to 1, not: {list(means)}, {list(chances)}"
         raise WorkloadError(msg, hint="mixture([0.5, 5.5], [0.9, 0.1])")
-    return Mixture(tuple(told[0]), tuple(told[1]))
+    return Mixture(tuple(parts[0]), tuple(parts[1]))
 
 
 def lognormal(mean: float, scv: float) -> Lognormal:
@@ -287,19 +287,19 @@ def empirical(values: Sequence[float] | Floats) -> Discrete:
     >>> empirical([3.0, 1.0, 1.0])
     Discrete(values=(1.0, 3.0), chances=(0.6666666666666666, 0.3333333333333333))
     """
-    seen = np.asarray(values, dtype=np.float64)
-    if not len(seen) or not (np.isfinite(seen) & (seen >= 0)).all() or not seen.any():
+    observed = np.asarray(values, dtype=np.float64)
+    if not len(observed) or not (np.isfinite(observed) & (observed >= 0)).all() or not observed.any():
         msg = "an empirical law needs values, none of them negative and one above 0"
         raise WorkloadError(msg, hint="empirical:10:20:400")
-    distinct, counts = np.unique(seen, return_counts=True)
-    return Discrete(tuple(distinct.tolist()), tuple((counts / len(seen)).tolist()))
+    distinct, counts = np.unique(observed, return_counts=True)
+    return Discrete(tuple(distinct.tolist()), tuple((counts / len(observed)).tolist()))
 
 
 def moments(mean: float, scv: float) -> Moments:
     """Mean and SCV, where no more is known."""
     if not 0 <= scv < math.inf:
         msg = f"an SCV is 0 or more, not: {scv}"
-        raise WorkloadError(msg, hint="0 for constant run times, 1 for exponential ones")
+        raise WorkloadError(msg, hint="0 for constant service times, 1 for exponential ones")
     return Moments(_above_0("mean", mean), scv)
 
 
@@ -315,31 +315,31 @@ LAWS: dict[str, tuple[Callable[..., Service], str]] = {
 KNOWN = ", ".join(f"{name}:{takes}" for name, (_, takes) in LAWS.items())
 
 
-def law(told: Any) -> Service:  # noqa: ANN401
+def law(given: Any) -> Service:  # noqa: ANN401
     """A law by its words, or as it is.
 
     >>> law("exponential:2")
     Mixture(means=(2.0,), chances=(1.0,))
     """
-    if isinstance(told, Service):
-        return told
-    name, *numbers = str(told).strip().split(":")
+    if isinstance(given, Service):
+        return given
+    name, *numbers = str(given).strip().split(":")
     if name not in LAWS:
-        msg = f"no law of run times by that name: `{name}`"
+        msg = f"unknown service time distribution: `{name}`"
         raise WorkloadError(msg, hint=f"there are {KNOWN}")
     make, takes = LAWS[name]
     try:
-        told = [float(n) for n in numbers]
-        if "…" not in takes and len(told) != takes.count(":") + 1:
+        given = [float(n) for n in numbers]
+        if "…" not in takes and len(given) != takes.count(":") + 1:
             raise ValueError
     except ValueError:
-        msg = f"a law of run times that cannot be read: `{':'.join([name, *numbers])}`"
+        msg = f"cannot parse the service time distribution: `{':'.join([name, *numbers])}`"
         raise WorkloadError(msg, hint=f"{name}:{takes}, with numbers") from None
-    return make(*told)
+    return make(*given)
 
 
 def _above_0(what: str, value: float) -> float:
     if not (isinstance(value, int | float) and 0 < value < math.inf):
-        msg = f"a law of run times needs a {what} above 0, not: {value}"
+        msg = f"a service time distribution needs a {what} above 0, not: {value}"
         raise WorkloadError(msg, hint=f"there are {KNOWN}")
     return float(value)

@@ -1,4 +1,4 @@
-"""The verb: a model by its name, its parameters as the theory writes them, an answer that says how good it is."""
+"""`solve`: evaluate a queueing model by name."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from difflib import get_close_matches
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, WorkloadError, say
-from fleetlab.queueing.catalogue import MODELS, Model
+from fleetlab.queueing.catalogue import MODELS, QueueModel
 from fleetlab.queueing.distributions import Service
-from fleetlab.queueing.formulas.output import Found
+from fleetlab.queueing.formulas.output import FormulaOutput
 from fleetlab.queueing.parameters import PARAMETERS, read_parameters
 
 NAN = float("nan")
-SAID = {
+VALIDITY = {
     "exact": "exact for: {}",
-    "approximate": "an approximation, with no interval; good for: {}",
-    "asymptotic": "a limit, with no interval; good for: {}",
-    "bound": "a bound for: {}",
+    "approximate": "approximation (no interval), good for: {}",
+    "asymptotic": "asymptotic (no interval), good for: {}",
+    "bound": "bound for: {}",
 }
-FIRST = ("mean wait", "mean response", "most jobs a second")  # the number that a line says
+FIRST = ("mean wait", "mean response", "maximum throughput")  # the number that a line says
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Queue(Result):
+class QueueSolution(Result):
     """What a model says: numbers by metric, tables, and how far to trust them."""
 
-    model: Model
-    found: Found
+    model: QueueModel
+    output: FormulaOutput
     provenance: Provenance
 
     def __repr__(self) -> str:
         named = {e.metric: e for e in self.summary()}
         first = next((named[m] for m in FIRST if m in named), self.summary()[0])
-        return f"<Queue {self.model.name}, {self.model.kind}, {say(first)}>"
+        return f"<QueueSolution {self.model.name}, {self.model.kind}, {say(first)}>"
 
     def __getitem__(self, metric: str) -> float:
-        for e in self.found.summary:
+        for e in self.output.summary:
             if e.metric == metric:
                 return float(e.value)
-        msg = f"{self.model.name} does not tell: `{metric}`"
-        raise WorkloadError(msg, hint=f"it tells {', '.join(e.metric for e in self.found.summary)}")
+        msg = f"{self.model.name} has no metric: `{metric}`"
+        raise WorkloadError(msg, hint=f"metrics: {', '.join(e.metric for e in self.output.summary)}")
 
     def summary(self) -> list[Estimate]:
         """The numbers; those of an exact model have themselves for an interval, those of others have none."""
         if self.model.kind in ("exact", "bound"):
-            return list(self.found.summary)
-        return [e._replace(low=NAN, high=NAN) for e in self.found.summary]
+            return list(self.output.summary)
+        return [e._replace(low=NAN, high=NAN) for e in self.output.summary]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """By class or over time, where the model tells them apart."""
-        return dict(self.found.tables)
+        return dict(self.output.tables)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What must be known to read the numbers."""
-        return (*self.found.notes, SAID[self.model.kind].format(self.model.holds), f"source: {self.model.source}")
+        return (*self.output.notes, VALIDITY[self.model.kind].format(self.model.holds), f"source: {self.model.source}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +73,27 @@ class Models(Result):
     def tables(self) -> dict[str, pl.DataFrame]:
         """What each takes, and where it holds; and what the parameters mean."""
         rows = [(m.name, ", ".join(m.takes), m.kind, m.holds, m.source) for m in MODELS.values()]
-        means = [(word, told.meaning) for word, told in PARAMETERS.items()]
+        means = [(word, values.meaning) for word, values in PARAMETERS.items()]
         return {
             "models": pl.DataFrame(rows, schema=["model", "takes", "kind", "holds", "source"], orient="row"),
             "parameters": pl.DataFrame(means, schema=["parameter", "meaning"], orient="row"),
         }
 
 
-def solve(model: str, **parameters: float | str | Service | Sequence[float] | Sequence[Service]) -> Queue:
+def solve(model: str, **parameters: float | str | Service | Sequence[float] | Sequence[Service]) -> QueueSolution:
     """What does queueing theory say? A model by its name, with its parameters as the theory writes them.
 
     Rates are by the second, times in seconds. `fleetlab.queueing.models()` lists the models, and what each takes.
 
     >>> solve("M/M/c", lam=7.2, mu=1, c=8)
-    <Queue M/M/c, exact, mean wait 0.8769 s>
-    >>> solve("M/G/1 SRPT", lam=0.9, service="lognormal:1:10")["utilisation"]
+    <QueueSolution M/M/c, exact, mean wait 0.8769 s>
+    >>> solve("M/G/1 SRPT", lam=0.9, service="lognormal:1:10")["utilization"]
     0.9
     """
     known = _named(model)
-    told = read_parameters(known.formula, parameters, known.name)
-    settings = {word: value if isinstance(value, int | float | str) else str(value) for word, value in told.items()}
-    return Queue(known, known.formula(**told), Provenance("solve", known.name, settings))
+    values = read_parameters(known.formula, parameters, known.name)
+    settings = {word: value if isinstance(value, int | float | str) else str(value) for word, value in values.items()}
+    return QueueSolution(known, known.formula(**values), Provenance("solve", known.name, settings))
 
 
 def models() -> Models:
@@ -101,14 +101,14 @@ def models() -> Models:
     return Models(Provenance("solve", "models"))
 
 
-def _named(model: str) -> Model:
+def _named(model: str) -> QueueModel:
     """By name, whatever its case; `∞` is as good as `inf`."""
     short = {_plain(name): known for name, known in MODELS.items()}
-    if found := short.get(_plain(str(model))):
-        return found
+    if known := short.get(_plain(str(model))):
+        return known
     near = get_close_matches(_plain(str(model)), short, 1)
-    msg = f"no model by that name: `{model}`" + (f"; did you mean {short[near[0]].name}?" if near else "")
-    raise WorkloadError(msg, hint="`fleetlab solve` without a name lists them")
+    msg = f"unknown model: `{model}`" + (f"; did you mean {short[near[0]].name}?" if near else "")
+    raise WorkloadError(msg, hint="`fleetlab solve` without a name lists the models")
 
 
 def _plain(name: str) -> str:

@@ -15,30 +15,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import (
-    Cluster,
-    Estimate,
-    Progress,
-    Provenance,
-    Result,
-    Scenario,
-    Words,
-    Workload,
-    WorkloadError,
-)
+from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Scenario, Words, Workload, WorkloadError
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.core.names import lookup
-from fleetlab.core.progress import silent
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.core.words import WORDS
 from fleetlab.sim import _packing
 from fleetlab.sim._packing import KINDS, WHOLE, Ints, Nodes, Pods, Usual
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
-DEFAULT = ("fgd", "best_fit")
-SEEDS = tuple(range(42, 52))
-USED = ("trace", "cluster", "nodes", "load", "placement", "prices", "seed")  # words that a packing study may have
 MOST_TYPES = 62  # GPU types in one cluster: a bit each
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
@@ -88,52 +73,49 @@ class Packing(Result):
 
 
 def pack(
-    source: ScenarioLike,
+    scenario: ScenarioLike,
     cluster: Cluster | None = None,
     *,
-    placements: Sequence[str] | None = None,
-    seeds: Sequence[int] = SEEDS,
-    progress: Progress = silent,
+    placements: Sequence[str] = ("fgd", "best_fit"),
+    seeds: Sequence[int] = tuple(range(42, 52)),
+    progress: Progress | None = None,
     **words: Unpack[Words],
 ) -> Packing:
-    """Fill a cluster with pods drawn from a workload until they no longer fit, by each placement.
+    """Fill a cluster with jobs sampled from a trace until no more fit: GPU allocation and fragmentation by placement.
 
     Parameters
     ----------
-    source
+    scenario
         A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
     cluster
         The nodes, in place of those of the trace.
     placements
-        The placements to compare (default: that of the scenario; fgd and best_fit where it has the default).
+        The placement policies to compare.
     seeds
-        One run of each placement per seed (default: 42 to 51, as in the FGD paper).
+        One run of each placement per seed.
     progress
         Called after each run.
     words
-        Words of the scenario; those of a queue, such as `order`, cannot be used.
+        Words of the scenario; of these only `nodes` has an effect.
 
     """
-    scenario = Scenario.of(source, cluster, **words)
-    for name, value in scenario.words().items():
-        if name not in USED and value != WORDS[name].default:
-            msg = f"packing has no queue and no time: `{name}` cannot be used"
-            raise WorkloadError(msg, hint="leave it out of the scenario")
-    own = scenario.policy.placement
-    placements = placements if placements is not None else DEFAULT if own == WORDS["placement"].default else (own,)
+    s = Scenario.of(scenario, cluster, **words)
+    if unused := sorted(set(s.changes()) - {"nodes"}):
+        msg = f"pack fills an empty cluster, jobs do not wait and do not end: `{unused[0]}` has no effect"
+        raise WorkloadError(msg, hint="leave it out; `simulate` takes it")
     for name in placements or [""]:
-        lookup("placement", name, PLACEMENTS.where("in_pack"))
+        lookup(PLACEMENTS.kind, name, PLACEMENTS.where("in_pack"))
     if not seeds:
-        msg = "a packing study needs a seed"
-        raise WorkloadError(msg, hint="seeds=range(42, 52) is the ten of the FGD paper")
-    study = _study(scenario.workload, scenario.cluster)
+        msg = "pack needs at least one seed"
+        raise WorkloadError(msg, hint="seeds=range(42, 52) are those of the FGD paper")
+    study = _study(s.workload, s.cluster)
     runs = []
     for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):
         runs.append(study.run(name, seed))
-        progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
-    settings = {k: v for k, v in scenario.words().items() if k in USED}
-    settings |= {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
-    return Packing(pl.concat(runs), Provenance("pack", scenario.workload.source, settings), study.notes)
+        if progress:
+            progress("runs", k + 1, (k + 1) / (len(placements) * len(seeds)))
+    settings = s.words() | {"placements": list(placements), "seeds": list(seeds), "upto": UPTO}
+    return Packing(pl.concat(runs), Provenance("pack", s.workload.source, settings), study.notes)
 
 
 @dataclass

@@ -40,7 +40,7 @@ class AuditCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audit(Result):
-    """The violations of a recorded schedule, what was checked, and recorded beside simulated waits."""
+    """The violations of a recorded schedule, the checks, and recorded and simulated waits."""
 
     provenance: Provenance
     findings: tuple[str, ...]

@@ -1,14 +1,16 @@
-"""Requests that fit on no node, beside the most that any node has."""
+"""Requests that fit on no node, and the most that any node has."""
 
 from __future__ import annotations
 
 import polars as pl
 
+from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
+
 WHOLE = 1000  # milli of one GPU
 # Reasons of `simulate` for jobs that can never run.
 NOWHERE, GANG = "an instance fits on no node", "its instances do not all fit at once"
 CANNOT_RUN = [NOWHERE, GANG]
-AMOUNTS = ("gpus", "cpu_milli", "memory_mib", "gpu_memory_mib", "rdma_milli", "disk_mib")
+AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
 
 
 def unmet_requests(jobs: pl.DataFrame, nodes: pl.DataFrame) -> str:

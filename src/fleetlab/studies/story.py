@@ -69,7 +69,7 @@ def story(
     simulated = zip((*diagnosis.findings[:2], comparison.findings[0]), (window, same, same), strict=False)
     ends = [f"{sentence.rstrip('.')}{note}" for sentence, note in simulated]
     # One sentence of each section before a second of any.
-    firsts = [sentence for s in described.sections for sentence in s.sentences[-1:]]
+    firsts = [sentence for s in described.sections for sentence in s.findings[-1:]]
     rest = [sentence for sentence in described.findings if sentence not in firsts]
     sentences = (*[*firsts[::-1], *rest][: SENTENCES - len(ends)][::-1], *ends)
     return Story(page, tuple(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in sentences))

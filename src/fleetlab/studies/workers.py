@@ -67,8 +67,8 @@ def run_calls(function: str, calls: Sequence[Call], *, workers: int, done: Done)
 
 def _function(name: str) -> Callable[..., Arrays]:
     module, _, function = name.partition(":")
-    found: Callable[..., Arrays] = getattr(import_module(module), function)
-    return found
+    target: Callable[..., Arrays] = getattr(import_module(module), function)
+    return target
 
 
 # -- scenarios as files ----------------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
-"""The door: foreign logs come in here and leave as a Trace; nothing behind it knows a dataset by name."""
+"""Read logs of many formats into a Trace; no other room knows a dataset by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from fleetlab.core import Trace, TraceError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces import (
     acme,
     dlrm2025,
@@ -22,7 +23,7 @@ from fleetlab.traces import (
     table,
 )
 from fleetlab.traces.input.format import Format, Formats, Peek
-from fleetlab.traces.input.intake import Intake, Progress, silent
+from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.public.catalogue import PUBLISHED
 from fleetlab.traces.public.fetch import fetch
 from fleetlab.traces.synthesize import synthesize
@@ -61,11 +62,12 @@ def read(
     and `since` when it begins: what was submitted before is submitted then.
     """
     path = Path(path)
-    reader = _reader(format)
+    hint = f"choose from {', '.join(READERS)}; `fleetlab traces` lists them"
+    reader = READERS[lookup("trace format", format, READERS, error=TraceError, hint=hint)]
     peek = Peek(path)
     others = [] if reader.any_table or reader.fits(peek) else [f.name for f in READERS.values() if f.fits(peek)]
     if others:
-        msg = f"{path.name}: this does not look like {format}, but like: {' or '.join(others)}"
+        msg = f"{path.name}: this does not look like {format}; it looks like: {' or '.join(others)}"
         raise TraceError(msg, hint=f"`fleetlab read {others[0]} {path} --out DIR`")
     trace = reader.read(path, Intake(progress), **_options(reader, {"map": map, "zone": zone, "since": since}))
     _something(trace)
@@ -76,9 +78,9 @@ def _something(trace: Trace) -> None:
     """A log of which nothing could be kept is the wrong log, or the wrong way to read it."""
     if trace.counts["rows"].sum() and not trace.counts["kept"].sum():
         first = trace.rejects.row(0, named=True)
-        msg = f"not one of {trace.rejects.height:,} rows could be kept; {first['file']}, line {first['line']}"
+        msg = f"all {trace.rejects.height:,} rows were rejected; first: {first['file']}, line {first['line']}"
         msg += f": {first['reason']}"
-        raise TraceError(msg, hint="is it that format, and the right --map? `fleetlab traces` says what each expects")
+        raise TraceError(msg, hint="check the format and --map; `fleetlab traces` lists what each format expects")
 
 
 def formats() -> Formats:
@@ -87,17 +89,9 @@ def formats() -> Formats:
 
 
 def _options(reader: Format, given: Mapping[str, object]) -> dict[str, object]:
-    asked = {name: value for name, value in given.items() if value is not None}
-    if unknown := sorted(asked.keys() - reader.options):
-        msg = f"{reader.name} does not take the option: {', '.join(unknown)}"
-        takers = [f.name for f in READERS.values() if asked.keys() <= f.options]
-        raise TraceError(msg, hint=f"it is for {', '.join(takers)}" if takers else None)
-    return asked
-
-
-def _reader(name: str) -> Format:
-    if name in READERS:
-        return READERS[name]
-    near = get_close_matches(name, READERS, 1)
-    msg = f"no trace format by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-    raise TraceError(msg, hint=f"there are {', '.join(READERS)}; `fleetlab traces` tells more")
+    options = {name: value for name, value in given.items() if value is not None}
+    if unknown := sorted(options.keys() - reader.options):
+        msg = f"{reader.name} has no option: {', '.join(unknown)}"
+        takers = [f.name for f in READERS.values() if options.keys() <= f.options]
+        raise TraceError(msg, hint=f"formats with it: {', '.join(takers)}" if takers else None)
+    return options

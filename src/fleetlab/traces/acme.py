@@ -12,14 +12,14 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.timestamps import with_offset
 from fleetlab.traces.slurm import job_list
 
 ZONE = "Asia/Shanghai"
-JOBS = Table(
+JOBS = TableSchema(
     "jobs",
     job_list.COLUMNS | {"type": pl.String, "mem_per_pod_GB": pl.Float64},
     optional=frozenset({"mem_per_pod_GB"}),
@@ -29,17 +29,17 @@ MEMORY_RULES: list[Rule] = [
     ("`mem_per_pod_GB` is negative", pl.col("mem_per_pod_GB") < 0, "mem_per_pod_GB"),
     ("`mem_per_pod_GB` is more than any node has", pl.col("mem_per_pod_GB") > 1e6, "mem_per_pod_GB"),
 ]
-NO_NODES = "the log lists no nodes: bring a cluster of your own to replay it"
-NO_MEMORY = "the log does not say how much memory jobs ask for: it stands as 0"
+NO_NODES = "the log has no nodes: provide a cluster to simulate it"
+NO_MEMORY = "memory requests are not in the log: set to 0"
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read `trace_seren.csv` or `trace_kalos.csv`, itself or the one that is in the folder."""
     log = _file(path)
-    records = job_list.without_gaps(intake.table(log, JOBS))
+    records = job_list.null_missing_times(intake.table(log, JOBS))
     records = records.with_columns(with_offset(f"{t}_time").alias(t) for t in job_list.TIMES)
-    records = intake.sieve(records, "jobs", log.name, [*job_list.RULES, *MEMORY_RULES])
-    jobs, zero = from_first(job_list.jobs(records))
+    records = intake.validate(records, "jobs", log.name, [*job_list.RULES, *MEMORY_RULES])
+    jobs, zero = relative_to_first(job_list.jobs(records))
     source = f"acme:{log.stem.removeprefix('trace_')}"
     workload = Workload.of(_columns(jobs), source=source, epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
@@ -48,15 +48,17 @@ def read(path: Path, intake: Intake) -> Trace:
         workload,
         source=source,
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
-        notes=(NO_NODES, *_lacking(jobs)),
+        notes=(NO_NODES, *_missing_notes(jobs)),
         settings={"zero": zero},
     )
 
 
-def _file(path: Path) -> Source:
-    logs = [s for s in sources(path) if s.stem in ("trace_seren", "trace_kalos")] if path.is_dir() else [Source(path)]
+def _file(path: Path) -> SourceFile:
+    logs = (
+        [s for s in sources(path) if s.stem in ("trace_seren", "trace_kalos")] if path.is_dir() else [SourceFile(path)]
+    )
     if len(logs) > 1:
-        msg = f"{path.name}: two clusters of their own, of which one can be read at a time: Seren, Kalos"
+        msg = f"{path.name}: two separate clusters, read one at a time: Seren, Kalos"
         raise TraceError(msg, hint=f"name one of them: {' or '.join(str(s.path) for s in logs)}")
     if not logs:
         msg = f"neither trace_seren.csv nor trace_kalos.csv in: {path}"
@@ -74,9 +76,9 @@ def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _lacking(jobs: pl.DataFrame) -> list[str]:
+def _missing_notes(jobs: pl.DataFrame) -> list[str]:
     unsaid = jobs["mem_per_pod_GB"].null_count()
-    return [*job_list.lacking(jobs), *([NO_MEMORY] if unsaid and unsaid == jobs.height else [])]
+    return [*job_list.missing_notes(jobs), *([NO_MEMORY] if unsaid and unsaid == jobs.height else [])]
 
 
 def _fits(peek: Peek) -> bool:

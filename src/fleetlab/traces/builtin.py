@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import FleetlabError, Trace, TraceError
-from fleetlab.traces.input.intake import Progress, silent
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize import JOBS, synthesize
 
 WORD = "builtin"
@@ -20,24 +20,24 @@ DIGITS = 18  # more than any number of jobs or seed needs
 
 def open_trace(words: str | Path, progress: Progress = silent) -> Trace:
     """Open what a TRACE on the command line names: `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED` or a folder."""
-    said = str(words)
-    if said != WORD and not said.startswith(f"{WORD}:"):
+    text = str(words)
+    if text != WORD and not text.startswith(f"{WORD}:"):
         return Trace.load(words)
-    jobs, seed = _numbers(said)
+    jobs, seed = _numbers(text)
     folder = _folder(jobs, seed)
-    found = _cached(folder, jobs, seed)
-    if found is not None:
-        return found
+    cached = _cached(folder, jobs, seed)
+    if cached is not None:
+        return cached
     made = synthesize(NAME, jobs=jobs, seed=seed, progress=progress)
     _keep(made, folder)
     return made
 
 
-def _numbers(said: str) -> tuple[int, int]:
-    parts = said.split(":")[1:]
+def _numbers(text: str) -> tuple[int, int]:
+    parts = text.split(":")[1:]
     good = len(parts) <= 2 and all(p.isascii() and p.isdigit() and len(p) <= DIGITS for p in parts)
     if not good:
-        msg = f"not a built-in trace: `{said}`"
+        msg = f"not a built-in trace: `{text}`"
         raise TraceError(msg, hint="`builtin`, `builtin:20000` for 20,000 jobs, `builtin:20000:7` with seed 7")
     jobs, seed = (*[int(p) for p in parts], *(JOBS, 0)[len(parts) :])
     return jobs, seed

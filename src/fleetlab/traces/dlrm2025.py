@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
 TIMES = ("creation_time", "scheduled_time", "deletion_time")
 # Their amount: our column, how many of ours make one of theirs (cores, GPUs, percent of a card, GiB), the most of it.
@@ -29,7 +29,7 @@ AMOUNTS = {
 NO_LIMIT = pl.col("max_instance_per_node") == -1
 LATEST = 1e10  # seconds, some three centuries: no trace is as long
 
-INSTANCES = Table(
+INSTANCES = TableSchema(
     "instances",
     {
         "instance_sn": pl.String,
@@ -64,10 +64,10 @@ def _not_gpus(column: str) -> pl.Expr:
 
 RULES: list[Rule] = [
     ("no name", pl.col("instance_sn").is_null()),
-    ("the name stands twice", ~pl.col("instance_sn").is_first_distinct(), "instance_sn"),
-    ("no such role", pl.col("role").is_in(["CN", "HN"]).not_().fill_null(value=True), "role"),
+    ("duplicate name", ~pl.col("instance_sn").is_first_distinct(), "instance_sn"),
+    ("unknown role", pl.col("role").is_in(["CN", "HN"]).not_().fill_null(value=True), "role"),
     *[rule for amount, (_, _, most) in AMOUNTS.items() for rule in _amount_rules(amount, most)],
-    ("neither a share of one GPU nor whole GPUs", _not_gpus("gpu_request"), "gpu_request"),
+    ("neither a fraction of one GPU nor whole GPUs", _not_gpus("gpu_request"), "gpu_request"),
     (
         "`max_instance_per_node` is neither -1 nor a number from 1 on",
         (NO_LIMIT | pl.col("max_instance_per_node").is_between(1, 1e6) & (pl.col("max_instance_per_node") % 1 == 0))
@@ -88,8 +88,8 @@ def read(path: Path, intake: Intake) -> Trace:
     source = _file(path)
     # The schema says NaN where this copy has nothing: before or after the trace.
     raw = intake.table(source, INSTANCES).with_columns(pl.col(TIMES).fill_nan(None))
-    frame = intake.sieve(raw, "instances", source.name, RULES)
-    jobs, zero = from_first(_jobs(frame))
+    frame = intake.validate(raw, "instances", source.name, RULES)
+    jobs, zero = relative_to_first(_jobs(frame))
     workload = Workload.of(jobs.drop("name", pl.selectors.starts_with("limit_")), source="dlrm2025")
     intake.keep("instances", len(workload))
     numbered = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -104,12 +104,12 @@ def read(path: Path, intake: Intake) -> Trace:
     )
 
 
-def _file(path: Path) -> Source:
-    found = [s for s in sources(path) if "dlrm_trace" in s.stem] if path.is_dir() else sources(path)
-    if len(found) != 1:
+def _file(path: Path) -> SourceFile:
+    candidates = [s for s in sources(path) if "dlrm_trace" in s.stem] if path.is_dir() else sources(path)
+    if len(candidates) != 1:
         msg = f"not one list of instances, which would be disaggregated_DLRM_trace.csv, in: {path}"
         raise TraceError(msg, hint="name the file itself")
-    return found[0]
+    return candidates[0]
 
 
 def _jobs(instances: pl.DataFrame) -> pl.DataFrame:
@@ -151,10 +151,10 @@ def _notes(instances: pl.DataFrame) -> tuple[str, ...]:
         for which in (~created & ~scheduled, ~created & scheduled, ~deleted, created & scheduled & deleted)
     )
     return (
-        f"{older:,} of {instances.height:,} instances are older than the trace: submitted at its beginning, no start",
-        *([f"{late:,} more were scheduled inside it: they waited longer than it shows"] if late else []),
-        f"{alive:,} instances are alive at its end, so their runtime is unknown; {complete:,} are complete",
-        "no nodes are published: there is no cluster",
+        f"{older:,} of {instances.height:,} instances are older than the trace: submit time 0, no start",
+        *([f"{late:,} more were scheduled inside it: their waits are longer than recorded"] if late else []),
+        f"{alive:,} instances still run at its end: their runtime is unknown; {complete:,} are complete",
+        "no nodes are published: the trace has no cluster",
     )
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-REQUESTS = Table(
+REQUESTS = TableSchema(
     "requests",
     {
         "gmt_create": pl.String,
@@ -35,7 +35,7 @@ REQUESTS = Table(
     },
 )
 # Requests of the same runtime without times or users: not jobs, but what requests look like.
-PARAMETERS = Table(
+PARAMETERS = TableSchema(
     "request_parameters",
     {
         "predict_type": pl.String,
@@ -78,7 +78,7 @@ CREATED = (
 )
 
 
-def _number_rules(table: Table) -> list[Rule]:
+def _number_rules(table: TableSchema) -> list[Rule]:
     """Amounts may be absent; one that is there is finite, not negative, and not absurd."""
     numbers = [c for c, kind in table.columns.items() if kind == pl.Float64]
     return [
@@ -89,7 +89,7 @@ def _number_rules(table: Table) -> list[Rule]:
 
 REQUEST_RULES: list[Rule] = [
     ("`gmt_create` is not a time", CREATED.is_between(0, LATEST).not_().fill_null(value=True), "gmt_create"),
-    ("no such status", pl.col("predict_status").is_in(list(STATUS)).not_().fill_null(value=True), "predict_status"),
+    ("unknown status", pl.col("predict_status").is_in(list(STATUS)).not_().fill_null(value=True), "predict_status"),
     *_number_rules(REQUESTS),
     ("the request ended, but its `exec_time_seconds` is missing", ENDED & pl.col("exec_time_seconds").is_null()),
 ]
@@ -112,7 +112,7 @@ def read(path: Path, intake: Intake) -> Trace:
     """Read the requests, the containers' metrics, or both."""
     files = _files(path)
     metrics = {name: file for name, file in files.items() if name not in ("requests", "request_parameters")}
-    requests, zero = from_first(_requests(files.get("requests"), intake))
+    requests, zero = relative_to_first(_requests(files.get("requests"), intake))
     workload = Workload.of(_as_jobs(requests), source="genai2026")
     series = _samples(metrics, intake)
     if "requests" in files:
@@ -125,8 +125,8 @@ def read(path: Path, intake: Intake) -> Trace:
     )
 
 
-def _files(path: Path) -> dict[str, Source]:
-    files: dict[str, Source] = {}
+def _files(path: Path) -> dict[str, SourceFile]:
+    files: dict[str, SourceFile] = {}
     peek = Peek(path)
     for source in sources(path):
         # A single file is what it is whatever its name: then its columns are asked for as those of requests.
@@ -147,10 +147,10 @@ def _files(path: Path) -> dict[str, Source]:
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
-def _requests(source: Source | None, intake: Intake) -> pl.DataFrame:
+def _requests(source: SourceFile | None, intake: Intake) -> pl.DataFrame:
     if source is None:
         return pl.DataFrame(schema=dict(REQUESTS.columns)).with_columns(submit=CREATED)
-    frame = intake.sieve(intake.table(source, REQUESTS), "requests", source.name, REQUEST_RULES)
+    frame = intake.validate(intake.table(source, REQUESTS), "requests", source.name, REQUEST_RULES)
     return frame.with_columns(submit=CREATED)
 
 
@@ -167,12 +167,12 @@ def _as_jobs(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parameters_by_job(requests: pl.DataFrame) -> pl.DataFrame:
-    told = ("prompt_length", "negative_prompt_length", "num_images_per_prompt", "num_inference_steps", "num_lora")
-    return requests.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("job"), *told)
+    columns = ("prompt_length", "negative_prompt_length", "num_images_per_prompt", "num_inference_steps", "num_lora")
+    return requests.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("job"), *columns)
 
 
-def _parameters(source: Source, intake: Intake) -> pl.LazyFrame:
-    frame = intake.sieve(intake.table(source, PARAMETERS), PARAMETERS.name, source.name, _number_rules(PARAMETERS))
+def _parameters(source: SourceFile, intake: Intake) -> pl.LazyFrame:
+    frame = intake.validate(intake.table(source, PARAMETERS), PARAMETERS.name, source.name, _number_rules(PARAMETERS))
     intake.keep(PARAMETERS.name, frame.height)
     return frame.drop("line").lazy()
 
@@ -180,18 +180,18 @@ def _parameters(source: Source, intake: Intake) -> pl.LazyFrame:
 # -- metrics -----------------------------------------------------------------------------------------------------
 
 
-def _samples(metrics: Mapping[str, Source], intake: Intake) -> dict[str, pl.LazyFrame]:
+def _samples(metrics: Mapping[str, SourceFile], intake: Intake) -> dict[str, pl.LazyFrame]:
     """Every metric's samples as (time, container, value), with time from the first sample of all."""
-    found = {name: _metric(name, source, intake) for name, source in metrics.items()}
-    zero = min((float(frame["time"].to_numpy().min()) for frame in found.values() if frame.height), default=0.0)
-    return {name: frame.with_columns(pl.col("time") - zero).lazy() for name, frame in found.items()}
+    samples = {name: _metric(name, source, intake) for name, source in metrics.items()}
+    zero = min((float(frame["time"].to_numpy().min()) for frame in samples.values() if frame.height), default=0.0)
+    return {name: frame.with_columns(pl.col("time") - zero).lazy() for name, frame in samples.items()}
 
 
-def _metric(name: str, source: Source, intake: Intake) -> pl.DataFrame:
-    table = Table(name, METRIC | ({"request_type": pl.String} if name == "qps" else {}))
+def _metric(name: str, source: SourceFile, intake: Intake) -> pl.DataFrame:
+    table = TableSchema(name, METRIC | ({"request_type": pl.String} if name == "qps" else {}))
     parts = [_narrow(pl.DataFrame(schema=dict(table.columns)))]
     # Narrowed block by block: in all a day of samples takes some fifteen megabytes, so none need be staged on disk.
-    parts += [_narrow(intake.sieve(b, name, source.name, METRIC_RULES)) for b in intake.batches(source, table)]
+    parts += [_narrow(intake.validate(b, name, source.name, METRIC_RULES)) for b in intake.batches(source, table)]
     frame = pl.concat(parts)
     intake.keep(name, frame.height)
     return frame
@@ -211,24 +211,24 @@ def _narrow(samples: pl.DataFrame) -> pl.DataFrame:
 # -- what it says of itself --------------------------------------------------------------------------------------
 
 
-def _notes(files: Mapping[str, Source], metrics: Mapping[str, Source]) -> tuple[str, ...]:
+def _notes(files: Mapping[str, SourceFile], metrics: Mapping[str, SourceFile]) -> tuple[str, ...]:
     of_requests = (
-        "what a request holds of a GPU is not published: demand is 0",
-        "a request's start is not published: no wait can be had from the log",
-        "dates of requests are shifted by an unknown time: no hour of the day or weekday can be had from them",
+        "GPU requests are not published: set to 0",
+        "starts are not published: waits are unknown",
+        "dates are shifted by an unknown time: hour of the day and weekday are unknown",
     )
     of_metrics = (
-        "series count from the first sample of all of them: their clock is not that of the requests",
+        "series count from their first sample: their clock differs from that of the requests",
         f"metrics are scaled by the publisher, values and time; units: {_units(metrics)}",
     )
     return (
-        *(of_requests if "requests" in files else ["no requests with times here: the workload is empty"]),
+        *(of_requests if "requests" in files else ["no requests with times: the workload is empty"]),
         *(of_metrics if metrics else []),
-        "no nodes are published: there is no cluster",
+        "no nodes are published: the trace has no cluster",
     )
 
 
-def _units(metrics: Mapping[str, Source]) -> str:
+def _units(metrics: Mapping[str, SourceFile]) -> str:
     units = sorted({(unit, name) for name, unit in METRICS.values() if name in metrics})
     by_unit = {unit: ", ".join(name for u, name in units if u == unit) for unit, _ in units}
     return "; ".join(f"{unit} of {names}" for unit, names in by_unit.items())

@@ -12,24 +12,24 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.timestamps import local
 from fleetlab.traces.slurm import job_list
 
 ZONE = "Asia/Shanghai"
-JOBS = Table("jobs", job_list.COLUMNS | {"vc": pl.String})
-NO_NODES = "the log lists no nodes: bring a cluster of your own to replay it"
+JOBS = TableSchema("jobs", job_list.COLUMNS | {"vc": pl.String})
+NO_NODES = "the log has no nodes: provide a cluster to simulate it"
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read a cluster's `cluster_log.csv` and, beside it or in the same folder, `cluster_gpu_number.csv`."""
     log, sizes = _files(path)
-    records = job_list.without_gaps(intake.table(log, JOBS))
+    records = job_list.null_missing_times(intake.table(log, JOBS))
     records = records.with_columns(local(f"{t}_time", ZONE).alias(t) for t in job_list.TIMES)
-    records = intake.sieve(records, "jobs", log.name, job_list.RULES)
-    jobs, zero = from_first(job_list.jobs(records))
+    records = intake.validate(records, "jobs", log.name, job_list.RULES)
+    jobs, zero = relative_to_first(job_list.jobs(records))
     workload = Workload.of(_columns(jobs), source="helios", epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
     return finish(
@@ -38,17 +38,17 @@ def read(path: Path, intake: Intake) -> Trace:
         source="helios",
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
         series={"vc_gpus": _vc_gpus(sizes, intake, zero).lazy()} if sizes else {},
-        notes=(NO_NODES, *job_list.lacking(jobs)),
+        notes=(NO_NODES, *job_list.missing_notes(jobs)),
         settings={"zero": zero},
     )
 
 
-def _files(path: Path) -> tuple[Source, Source | None]:
+def _files(path: Path) -> tuple[SourceFile, SourceFile | None]:
     there = sources(path if path.is_dir() else path.parent)
-    if not path.is_dir() and Source(path).stem == "cluster_gpu_number":
-        msg = f"{path.name}: the sizes of virtual clusters, but no log of jobs"
+    if not path.is_dir() and SourceFile(path).stem == "cluster_gpu_number":
+        msg = f"{path.name}: the sizes of virtual clusters, but no job log"
         raise TraceError(msg, hint="cluster_log.csv of the same cluster is the log; sizes are read from beside it")
-    logs = [s for s in there if s.stem == "cluster_log"] if path.is_dir() else [Source(path)]
+    logs = [s for s in there if s.stem == "cluster_log"] if path.is_dir() else [SourceFile(path)]
     if len(logs) != 1:
         msg = f"not one cluster_log.csv in: {path}"
         raise TraceError(msg, hint="name the folder of one cluster (Earth, Saturn, Uranus or Venus), or its log")
@@ -61,22 +61,22 @@ def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _vc_gpus(source: Source, intake: Intake, zero: float) -> pl.DataFrame:
+def _vc_gpus(source: SourceFile, intake: Intake, zero: float) -> pl.DataFrame:
     """One row a day and virtual cluster: the GPUs it had from that midnight on."""
     vcs = [name for name in _header(source) if name.startswith("vc")]
     if not vcs:
         msg = f"{source.name}: no column of a virtual cluster in its first line"
         raise TraceError(msg, hint="it should be date,vc…,vc…,total; move it away to read the log alone")
-    table = Table("vc_gpus", {"date": pl.String, **dict.fromkeys(vcs, pl.Int64)})
+    table = TableSchema("vc_gpus", {"date": pl.String, **dict.fromkeys(vcs, pl.Int64)})
     days = intake.table(source, table).with_columns(midnight=pl.concat_str("date", pl.lit(" 00:00:00")))
     days = days.with_columns(time=local("midnight", ZONE))
-    days = intake.sieve(days, "vc_gpus", source.name, _day_rules(vcs))
+    days = intake.validate(days, "vc_gpus", source.name, _day_rules(vcs))
     intake.keep("vc_gpus", days.height)
     long = days.unpivot(vcs, index="time", variable_name="app", value_name="gpus")
     return long.select(pl.col("time") - zero, "app", pl.col("gpus").cast(pl.Int64)).sort("time", maintain_order=True)
 
 
-def _header(source: Source) -> list[str]:
+def _header(source: SourceFile) -> list[str]:
     with source.open() as stream:
         first = stream.read(PEEK).decode("utf-8-sig", "replace").split("\n", 1)[0]
     return [name.strip().strip('"') for name in first.split(",")]
@@ -85,7 +85,7 @@ def _header(source: Source) -> list[str]:
 def _day_rules(vcs: list[str]) -> list[Rule]:
     return [
         ("`date` is not a day", pl.col("time").is_null(), "date"),
-        ("the day stands twice", ~pl.col("date").is_first_distinct(), "date"),
+        ("duplicate day", ~pl.col("date").is_first_distinct(), "date"),
         *[(f"`{vc}` is missing or negative", (pl.col(vc) < 0).fill_null(value=True), vc) for vc in vcs],
     ]
 

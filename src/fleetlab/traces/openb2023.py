@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-PODS = Table(
+PODS = TableSchema(
     "pods",
     {
         "name": pl.String,
@@ -33,7 +33,7 @@ PODS = Table(
     },
     optional=frozenset({"gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"}),
 )
-NODES = Table(
+NODES = TableSchema(
     "nodes",
     {"sn": pl.String, "cpu_milli": pl.Int64, "memory_mib": pl.Int64, "gpu": pl.Int64, "model": pl.String},
 )
@@ -46,7 +46,7 @@ MOST_GPUS = 1024  # of one node: beyond that a number is a slip
 
 POD_RULES: list[Rule] = [
     ("no name", pl.col("name").is_null()),
-    ("the name stands twice", pl.col("name").is_duplicated() & ~pl.col("name").is_first_distinct(), "name"),
+    ("duplicate name", pl.col("name").is_duplicated() & ~pl.col("name").is_first_distinct(), "name"),
     *[(f"`{c}` is missing", pl.col(c).is_null()) for c in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")],
     *[
         (f"`{c}` is negative", pl.col(c) < 0, c)
@@ -56,17 +56,17 @@ POD_RULES: list[Rule] = [
         (f"`{c}` is not finite", pl.col(c).is_finite().not_(), c)
         for c in ("creation_time", "scheduled_time", "deletion_time")
     ],
-    ("a share of more than one GPU", (pl.col("num_gpu") > 1) & (pl.col("gpu_milli") != 1000), "gpu_milli"),
-    ("more than a GPU of each GPU", pl.col("gpu_milli") > 1000, "gpu_milli"),
+    ("a fraction of more than one GPU", (pl.col("num_gpu") > 1) & (pl.col("gpu_milli") != 1000), "gpu_milli"),
+    ("more than one GPU of each GPU", pl.col("gpu_milli") > 1000, "gpu_milli"),
     ("more GPUs than any node has", pl.col("num_gpu") > MOST_GPUS, "num_gpu"),
     ("scheduled before it was created", pl.col("scheduled_time") < pl.col("creation_time"), "scheduled_time"),
     ("deleted before it was scheduled", pl.col("deletion_time") < pl.col("scheduled_time"), "deletion_time"),
     ("deleted before it was created", pl.col("deletion_time") < pl.col("creation_time"), "deletion_time"),
-    ("no such phase", pl.col("pod_phase").is_in(PHASES).not_(), "pod_phase"),
+    ("unknown phase", pl.col("pod_phase").is_in(PHASES).not_(), "pod_phase"),
 ]
 NODE_RULES: list[Rule] = [
     ("no name", pl.col("sn").is_null()),
-    ("the name stands twice", pl.col("sn").is_duplicated() & ~pl.col("sn").is_first_distinct(), "sn"),
+    ("duplicate name", pl.col("sn").is_duplicated() & ~pl.col("sn").is_first_distinct(), "sn"),
     *[
         (f"`{c}` is missing or negative", (pl.col(c) < 0).fill_null(value=True), c)
         for c in ("cpu_milli", "memory_mib", "gpu")
@@ -80,8 +80,8 @@ def read(path: Path, intake: Intake) -> Trace:
     """Read a pod list and, beside it or in the same folder, the node list."""
     pods, nodes = _files(path)
     cluster = _cluster(nodes, intake) if nodes else None
-    frame = intake.sieve(intake.table(pods, PODS), "pods", pods.name, POD_RULES)
-    jobs, zero = from_first(_jobs(frame))
+    frame = intake.validate(intake.table(pods, PODS), "pods", pods.name, POD_RULES)
+    jobs, zero = relative_to_first(_jobs(frame))
     workload = Workload.of(jobs.drop("name"), source=f"openb2023:{pods.stem}")
     intake.keep("pods", len(workload))
     timed = "creation_time" in frame.columns and frame["creation_time"].is_not_null().any()
@@ -91,17 +91,17 @@ def read(path: Path, intake: Intake) -> Trace:
         source=workload.source,
         cluster=cluster,
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy(),
-        notes=() if timed else ("the list has no times: every pod is submitted at 0",),
+        notes=() if timed else ("the list has no times: all pods are submitted at 0",),
         settings={"zero": zero},
     )
 
 
-def _files(path: Path) -> tuple[Source, Source | None]:
+def _files(path: Path) -> tuple[SourceFile, SourceFile | None]:
     there = sources(path if path.is_dir() else path.parent)
     nodes = [s for s in there if "node_list" in s.stem]
     # With and without the nodes that have no GPU: the whole cluster, if it is there.
     nodes.sort(key=lambda s: "all" not in s.stem)
-    pods = [s for s in there if "pod_list" in s.stem] if path.is_dir() else [Source(path)]
+    pods = [s for s in there if "pod_list" in s.stem] if path.is_dir() else [SourceFile(path)]
     if len(pods) > 1:
         pods = [s for s in pods if s.stem.endswith("default")] or pods[:0]
     if len(pods) != 1:
@@ -110,8 +110,8 @@ def _files(path: Path) -> tuple[Source, Source | None]:
     return pods[0], nodes[0] if nodes else None
 
 
-def _cluster(source: Source, intake: Intake) -> Cluster:
-    frame = intake.sieve(intake.table(source, NODES), "nodes", source.name, NODE_RULES)
+def _cluster(source: SourceFile, intake: Intake) -> Cluster:
+    frame = intake.validate(intake.table(source, NODES), "nodes", source.name, NODE_RULES)
     cluster = Cluster.of(
         frame.select(
             node="sn",

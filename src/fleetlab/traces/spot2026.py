@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 
-JOBS = Table(
+JOBS = TableSchema(
     "jobs",
     {
         "job_name": pl.String,
@@ -30,7 +30,7 @@ JOBS = Table(
         "job_type": pl.String,
     },
 )
-NODES = Table(
+NODES = TableSchema(
     "nodes",
     {"node_name": pl.String, "gpu_model": pl.String, "gpu_capacity_num": pl.Float64, "cpu_num": pl.Float64},
 )
@@ -46,12 +46,12 @@ def _not_whole(column: str, least: int, most: int) -> pl.Expr:
 
 JOB_RULES: list[Rule] = [
     ("no name", pl.col("job_name").is_null()),
-    ("the name stands twice", ~pl.col("job_name").is_first_distinct(), "job_name"),
+    ("duplicate name", ~pl.col("job_name").is_first_distinct(), "job_name"),
     *[(f"`{c}` is missing", pl.col(c).is_null()) for c in MOST],
     *[(f"`{c}` is not a number of 0 or more", (pl.col(c).is_finite() & (pl.col(c) >= 0)).not_(), c) for c in MOST],
     *[(f"`{c}` is too large", pl.col(c) > most, c) for c, most in MOST.items()],
     (
-        "neither a share of one GPU nor whole GPUs",
+        "neither a fraction of one GPU nor whole GPUs",
         ((pl.col("gpu_request") > 1) & (pl.col("gpu_request") % 1 != 0))
         | ((pl.col("gpu_request") > 0) & ((pl.col("gpu_request") * 1000).round() < 1)),
         "gpu_request",
@@ -61,7 +61,7 @@ JOB_RULES: list[Rule] = [
 ]
 NODE_RULES: list[Rule] = [
     ("no name", pl.col("node_name").is_null()),
-    ("the name stands twice", ~pl.col("node_name").is_first_distinct(), "node_name"),
+    ("duplicate name", ~pl.col("node_name").is_first_distinct(), "node_name"),
     *[
         (f"`{c}` is not a whole number from 0 to {most:,}", _not_whole(c, 0, most).fill_null(value=True), c)
         for c, most in (("gpu_capacity_num", 1024), ("cpu_num", 1_000_000))
@@ -75,7 +75,7 @@ def read(path: Path, intake: Intake) -> Trace:
     records, nodes = _files(path)
     cluster = _cluster(nodes, intake) if nodes else None
     frame = _records(records, intake)
-    jobs, zero = from_first(_jobs(frame))
+    jobs, zero = relative_to_first(_jobs(frame))
     workload = Workload.of(jobs.drop("name"), source="spot2026")
     if records:
         intake.keep("jobs", len(workload))
@@ -90,7 +90,7 @@ def read(path: Path, intake: Intake) -> Trace:
     )
 
 
-def _files(path: Path) -> tuple[Source | None, Source | None]:
+def _files(path: Path) -> tuple[SourceFile | None, SourceFile | None]:
     there = sources(path if path.is_dir() else path.parent)
     nodes = [s for s in there if "node_info" in s.stem]
     records = [s for s in there if "job_info" in s.stem]
@@ -104,8 +104,8 @@ def _files(path: Path) -> tuple[Source | None, Source | None]:
     return records[0] if records else None, nodes[0] if nodes else None
 
 
-def _cluster(source: Source, intake: Intake) -> Cluster:
-    frame = intake.sieve(intake.table(source, NODES), "nodes", source.name, NODE_RULES)
+def _cluster(source: SourceFile, intake: Intake) -> Cluster:
+    frame = intake.validate(intake.table(source, NODES), "nodes", source.name, NODE_RULES)
     cluster = Cluster.of(
         frame.select(
             node="node_name",
@@ -120,10 +120,10 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
     return cluster
 
 
-def _records(source: Source | None, intake: Intake) -> pl.DataFrame:
+def _records(source: SourceFile | None, intake: Intake) -> pl.DataFrame:
     if source is None:
         return pl.DataFrame(schema=dict(JOBS.columns))
-    return intake.sieve(intake.table(source, JOBS), "jobs", source.name, JOB_RULES)
+    return intake.validate(intake.table(source, JOBS), "jobs", source.name, JOB_RULES)
 
 
 def _alive() -> pl.Expr:
@@ -145,16 +145,16 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _notes(frame: pl.DataFrame, records: Source | None, nodes: Source | None) -> tuple[str, ...]:
+def _notes(frame: pl.DataFrame, records: SourceFile | None, nodes: SourceFile | None) -> tuple[str, ...]:
     alive, first = frame.filter(_alive()).height, frame.filter(pl.col("submit_time") == 0).height
     of_jobs = (
         "a job's start and how it ended are not published: no wait can be had from the log, and all count as completed",
-        f"{alive:,} jobs end with the log's last whole day: taken as still running, runtime unknown",
+        f"{alive:,} jobs end with the last full day of the log: read as running, runtime unknown",
         f"{first:,} jobs are submitted at second 0: many of them are older than the log",
     )
     return (
         *(of_jobs if records else ["no table of jobs (job_info_df.csv) here: the workload is empty"]),
-        "the memory of nodes is not published: 0, as jobs ask for none"
+        "node memory is not published: 0, as jobs request none"
         if nodes
         else "no table of nodes (node_info_df.csv) here: there is no cluster",
     )

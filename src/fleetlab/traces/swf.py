@@ -2,8 +2,8 @@
 
 Eighteen numbers a line, -1 where one is not known; lines that begin with `;` are comments, and those at the top
 describe the machine. It is a format of CPU machines: a job of p processors becomes a gang of p instances with one CPU
-each, since all that the format promises is that they run at the same time, and not on which nodes. Asked for counts
-before what was given, for processors; of memory only what was asked for.
+each, since all that the format promises is that they run at the same time, and not on which nodes. Requested
+processors are used before allocated ones; memory is the requested one.
 
 User, group and application numbers become names ("12"). The time that users asked for is the series `requested`. Where
 jobs were swapped out, a job's line is followed by one for each burst (status 2, 3 or 4): they are the series `bursts`.
@@ -19,11 +19,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule
-from fleetlab.traces.input.line_blocks import LONGEST, Block, ahead, blocks
-from fleetlab.traces.input.timestamps import LATEST, asked_for, known
+from fleetlab.traces.input.line_blocks import LONGEST, Block, blocks, prefetch
+from fleetlab.traces.input.timestamps import LATEST, known, valid_zone
 
 FIELDS = (
     *("number", "submit", "wait", "run", "allocated", "used_cpu", "used_memory"),
@@ -42,14 +42,14 @@ RULES: list[Rule] = [
     *[(f"`{f}` is too large", pl.col(f).abs() > 1e15, f) for f in FIELDS],
     ("no job number", pl.col("number") < 0, "number"),
     *[(f"`{f}` is negative", (pl.col(f) < 0) & (pl.col(f) != -1), f) for f in KNOWN_IF_NOT_NEGATIVE],
-    *[(f"`{f}` is longer than any log", pl.col(f) > LATEST, f) for f in ("submit", "wait", "run", "requested")],
+    *[(f"`{f}` is implausibly long", pl.col(f) > LATEST, f) for f in ("submit", "wait", "run", "requested")],
     *[(f"`{f}` is more than any machine has", pl.col(f) > MOST, f) for f in ("allocated", "processors")],
     ("`memory` is more than any machine has", pl.col("memory") > 1e12, "memory"),
-    ("no such status", pl.col("status").is_between(-1, 5).not_(), "status"),
+    ("unknown status", pl.col("status").is_between(-1, 5).not_(), "status"),
 ]
 JOB_RULES: list[Rule] = [
     ("no submit time", pl.col("submit") < 0),
-    ("the job number stands twice", ~pl.col("number").is_first_distinct(), "number"),
+    ("duplicate job number", ~pl.col("number").is_first_distinct(), "number"),
 ]
 BURST = pl.col("status").is_in([2.0, 3.0, 4.0])
 
@@ -57,10 +57,10 @@ BURST = pl.col("status").is_in([2.0, 3.0, 4.0])
 def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
     """Read a log, plain or gzipped; `zone` names the clock of a log whose header does not."""
     source = _file(path)
-    header = {"TimeZoneString": asked_for(zone)} if zone else {}
+    header = {"TimeZoneString": valid_zone(zone)} if zone else {}
     lines = pl.concat([pl.DataFrame(schema=_schema()), *_batches(source, intake, header)])
-    records = intake.sieve(lines.filter(~BURST), "jobs", source.name, JOB_RULES)
-    jobs, zero = from_first(_jobs(records))
+    records = intake.validate(lines.filter(~BURST), "jobs", source.name, JOB_RULES)
+    jobs, zero = relative_to_first(_jobs(records))
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     bursts = _bursts(lines.filter(BURST), jobs, intake, source)
     clock = header.get("TimeZoneString", "")
@@ -72,27 +72,27 @@ def read(path: Path, intake: Intake, *, zone: str | None = None) -> Trace:
         zone=clock if known(clock) else None,
     )
     intake.keep("jobs", len(workload) + bursts.height)
-    asked = jobs.filter(pl.col("requested") >= 0).select("job", seconds="requested")
+    requested = jobs.filter(pl.col("requested") >= 0).select("job", seconds="requested")
     return finish(
         intake,
         workload,
         source=workload.source,
         cluster=cluster,
         names=jobs.select("job", name=_number("number")).lazy(),
-        series={n: f.lazy() for n, f in (("requested", asked), ("bursts", bursts)) if f.height},
+        series={n: f.lazy() for n, f in (("requested", requested), ("bursts", bursts)) if f.height},
         notes=_notes(jobs, cluster, None if known(clock) else clock),
         settings={"zero": zero, "header": header},
     )
 
 
-def _file(path: Path) -> Source:
+def _file(path: Path) -> SourceFile:
     if not path.is_dir():
-        return Source(path)
-    found = [s for s in sources(path) if ".swf" in s.name.lower()]
-    if len(found) != 1:
+        return SourceFile(path)
+    logs = [s for s in sources(path) if ".swf" in s.name.lower()]
+    if len(logs) != 1:
         msg = f"not one log with the ending .swf or .swf.gz in: {path}"
         raise TraceError(msg, hint="name the log itself")
-    return found[0]
+    return logs[0]
 
 
 # -- lines -------------------------------------------------------------------------------------------------------
@@ -102,24 +102,24 @@ def _schema() -> dict[str, type[pl.DataType]]:
     return {"line": pl.Int64, **dict.fromkeys(FIELDS, pl.Float64)}
 
 
-def _batches(source: Source, intake: Intake, header: dict[str, str]) -> Iterator[pl.DataFrame]:
+def _batches(source: SourceFile, intake: Intake, header: dict[str, str]) -> Iterator[pl.DataFrame]:
     """The lines of a log as numbers, block by block; what its comments say of the machine goes into `header`."""
     intake.read("jobs", 0)
     empty = True
-    for block in ahead(blocks(source)):
+    for block in prefetch(blocks(source)):
         before = intake.rows["jobs"]
         text = block.data.decode("utf-8", "replace").removeprefix("\ufeff")
         for word, value in HEADER.findall(text):
             header.setdefault(word, value)
         intake.read("jobs", len(block.too_long))
         reason = f"the line is longer than {LONGEST:,} bytes"
-        intake.refuse("jobs", source.name, [(line, reason) for line in block.too_long])
+        intake.reject("jobs", source.name, [(line, reason) for line in block.too_long])
         numbers = _numbers(_rows(text, block), source, intake)
         if intake.rows["jobs"] and not before and numbers.is_empty():
             msg = f"{source.name}: not a log in the Standard Workload Format: none of its first lines is 18 numbers"
-            raise TraceError(msg, hint="`fleetlab traces` says what each format expects; `csv` reads any table")
+            raise TraceError(msg, hint="`fleetlab traces` lists what each format expects; `csv` reads any table")
         empty = empty and not text.strip()
-        yield intake.sieve(numbers, "jobs", source.name, RULES)
+        yield intake.validate(numbers, "jobs", source.name, RULES)
         intake.progress("jobs", intake.rows["jobs"], block.share)
     if empty:
         msg = f"{source.name}: the file is empty"
@@ -134,17 +134,17 @@ def _rows(text: str, block: Block) -> pl.DataFrame:
     return rows.select("line", fields=pl.col("text").str.extract_all(r"\S+"))
 
 
-def _numbers(rows: pl.DataFrame, source: Source, intake: Intake) -> pl.DataFrame:
+def _numbers(rows: pl.DataFrame, source: SourceFile, intake: Intake) -> pl.DataFrame:
     intake.read("jobs", rows.height)
     counted = rows.with_columns(found=pl.col("fields").list.len())
-    wrong = f"{len(FIELDS)} fields expected, found"
-    rows = intake.sieve(counted, "jobs", source.name, [(wrong, pl.col("found") != len(FIELDS), "found")])
+    wrong = f"{len(FIELDS)} fields expected, got"
+    rows = intake.validate(counted, "jobs", source.name, [(wrong, pl.col("found") != len(FIELDS), "found")])
     texts = rows.select(
         "line", *[pl.col("fields").list.get(k, null_on_oob=True).alias(f) for k, f in enumerate(FIELDS)]
     )
     number = {f: pl.col(f).cast(pl.Float64, strict=False) for f in FIELDS}
     rules: list[Rule] = [(f"`{f}` is not a number", as_number.is_null(), f) for f, as_number in number.items()]
-    return intake.sieve(texts, "jobs", source.name, rules).with_columns(**number)
+    return intake.validate(texts, "jobs", source.name, rules).with_columns(**number)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------
@@ -162,13 +162,13 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     run, wait, status = _or_none("run"), _or_none("wait"), pl.col("status")
     never_ran = (status == 5) & ((pl.col("run") < 0) | ((pl.col("run") == 0) & (pl.col("allocated") <= 0)))
     start = pl.when(~never_ran).then(pl.col("submit") + wait)
-    asked = pl.when(pl.col("processors") > 0).then("processors").otherwise("allocated")
+    count = pl.when(pl.col("processors") > 0).then("processors").otherwise("allocated")
     return records.with_columns(
         runtime=pl.when(~never_ran).then(run),
         start=start,
         end=start + run,
-        instances=pl.max_horizontal(asked, 1).cast(pl.Int64),
-        cpu_milli=pl.when(asked > 0).then(1000).otherwise(0),
+        instances=pl.max_horizontal(count, 1).cast(pl.Int64),
+        cpu_milli=pl.when(count > 0).then(1000).otherwise(0),
         # KiB of one processor, rounded up to whole MiB.
         memory_mib=(_or_none("memory").fill_null(0) / 1024).ceil().cast(pl.Int64),
         ended=_ended(),
@@ -195,11 +195,11 @@ def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _bursts(lines: pl.DataFrame, jobs: pl.DataFrame, intake: Intake, source: Source) -> pl.DataFrame:
+def _bursts(lines: pl.DataFrame, jobs: pl.DataFrame, intake: Intake, source: SourceFile) -> pl.DataFrame:
     """One row a burst, in the order of the log: how long it waited since the last one, and ran."""
     named = lines.join(jobs.select("number", "job"), on="number", how="left", maintain_order="left")
-    orphan: Rule = ("a burst of a job that has no line of its own", pl.col("job").is_null(), "number")
-    kept = intake.sieve(named, "jobs", source.name, [orphan])
+    orphan: Rule = ("a burst of a job that has no line", pl.col("job").is_null(), "number")
+    kept = intake.validate(named, "jobs", source.name, [orphan])
     status = pl.col("status").cast(pl.Int64).replace_strict({2: "continued", 3: "completed", 4: "failed"})
     return kept.select("job", wait=_or_none("wait"), runtime=_or_none("run"), status=status.cast(pl.String))
 
@@ -210,8 +210,8 @@ def _epoch(header: dict[str, str], zero: float) -> float | None:
 
 
 def _amount(header: dict[str, str], word: str, most: float) -> int | None:
-    found = re.match(r"\d{1,15}(?!\d)", header.get(word, ""))
-    return int(found[0]) if found and 0 < int(found[0]) <= most else None
+    match = re.match(r"\d{1,15}(?!\d)", header.get(word, ""))
+    return int(match[0]) if match and 0 < int(match[0]) <= most else None
 
 
 def _cluster(header: dict[str, str], jobs: pl.DataFrame) -> Cluster | None:
@@ -232,18 +232,18 @@ def _cluster(header: dict[str, str], jobs: pl.DataFrame) -> Cluster | None:
 
 
 def _notes(jobs: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> tuple[str, ...]:
-    said = ["a processor is one CPU of an instance of its own; no GPU is in this format"]
+    notes = ["each processor is one instance with one CPU; the format has no GPUs"]
     if unsaid := jobs.filter(pl.col("cpu_milli") == 0).height:
-        said.append(f"jobs that say no number of processors, which stand as 0 CPUs: {unsaid:,}")
+        notes.append(f"jobs without a number of processors, set to 0 CPUs: {unsaid:,}")
     if unsaid := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
-        said.append(f"jobs with a run time but no status, taken as completed: {unsaid:,}")
+        notes.append(f"jobs with a run time but no status, read as completed: {unsaid:,}")
     if cluster is None:
-        said.append("the header tells no size of the machine: bring a cluster of your own to replay it")
+        notes.append("the header has no machine size: provide a cluster to simulate it")
     elif (cluster.frame["memory_mib"] > 0).any():
-        said.append("the header tells no memory of the machine: it has as much as its jobs ask for")
+        notes.append("the header has no machine memory: set to what its jobs request")
     if no_zone is not None:
-        said.append(f"the header tells no time zone that is known: {no_zone or 'nothing'}")
-    return tuple(said)
+        notes.append(f"the header has no known time zone: {no_zone or 'nothing'}")
+    return tuple(notes)
 
 
 def _fits(peek: Peek) -> bool:

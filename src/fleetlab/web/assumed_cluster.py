@@ -7,13 +7,14 @@ import math
 import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload
+from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.core.nodes import CPU_ONLY
 from fleetlab.web.messages import NodeGroup
 
 BUSY = 0.7  # GPU allocation of assumed nodes
 GPUS = 8  # per assumed node
 MOST_NODES = 50_000
-AMPLE = {"cpu_milli": 10_000_000, "memory_mib": 100_000_000, "rdma_milli": 1_000_000_000, "disk_mib": 1_000_000_000}
+AMPLE = dict.fromkeys(NODE_AMOUNTS, 1_000_000_000) | {"cpu_milli": 10_000_000, "memory_mib": 100_000_000}
 WHOLE = 1000  # milli-GPU
 
 

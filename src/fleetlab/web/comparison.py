@@ -157,8 +157,9 @@ def _population(base: Outcome, now: Outcome) -> str:
     if ran[0] == ran[1] == jobs:
         return f"Of all {jobs:,} jobs."
     if ran[0] == ran[1]:
-        return f"Of the {ran[1]:,} of {jobs:,} jobs that this cluster can run."
-    return f"Of the jobs that the cluster can run: {ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario."
+        return f"Of the {ran[1]:,} of {jobs:,} jobs that have a runtime and fit on a node."
+    sides = f"{ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario"
+    return f"Of the jobs that have a runtime and fit on a node: {sides}."
 
 
 def _notes(base: Outcome, now: Outcome) -> list[str]:
@@ -216,7 +217,8 @@ def _percent(row: MetricRow) -> str:
     before, by = row["base"]["value"], row["change"]["value"]
     if not before or not by or row["unit"] == "%" or abs(by / before) >= 100:
         return ""
-    return f"{100 * by / before:+.0f} %".replace("-", "−")
+    percent = 100 * by / before
+    return (f"{percent:+.0f} %" if abs(percent) >= 10 else f"{percent:+.2g} %").replace("-", "−")
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:

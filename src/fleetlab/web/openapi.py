@@ -8,6 +8,7 @@ from typing import Any, Literal, NotRequired, Required, Union, get_args, get_ori
 from fleetlab.web import messages
 from fleetlab.web.link import VERSION, VIEWS
 from fleetlab.web.options import page_options
+from fleetlab.web.traces import DEFAULT_TRACE, SIZES
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 JSON, HTML = "application/json", "text/html"
@@ -203,9 +204,10 @@ def _scenario_query() -> list[dict[str, Any]]:
         names = [choice["name"] for choice in option["choices"] if option["name"] != "estimate"]
         return {"type": "string", "enum": names} if names else {}
 
+    example = {"example": f"builtin:{SIZES[0]}:0"}
     return [
         word("v", "Version of the address.", type="string", enum=[VERSION]),
-        word("trace", "builtin:JOBS:SEED, folder:NAME or upload:ID."),
+        word("trace", f"builtin:JOBS:SEED, folder:NAME or upload:ID (default: {DEFAULT_TRACE}).") | example,
         *(word(option["name"], option["help"], **values(option)) for option in page_options()),
         word("base", "The baseline, as an address without trace (default: the default of every option)."),
         word("keep", "A run to keep, as an address without trace.", type="array", items={"type": "string"}),

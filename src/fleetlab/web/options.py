@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fleetlab.core.speed import SHIPPED
 from fleetlab.core.words import WORDS, Word, text
 from fleetlab.web.messages import Choice, OptionMessage
 
@@ -29,7 +28,9 @@ def page_options() -> list[OptionMessage]:
 
 
 def _option(word: Word) -> OptionMessage:
-    meanings = word.menu.meanings() if word.menu else dict.fromkeys(("", *SHIPPED), "") if word.name == "speed" else {}
+    meanings = word.menu.meanings() if word.menu else {}
+    if meanings and word.default is None:
+        meanings = {"": "default"} | meanings
     choices: list[Choice] = [{"name": name, "meaning": meaning} for name, meaning in meanings.items()]
     return {
         "name": word.name,

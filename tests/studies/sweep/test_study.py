@@ -152,7 +152,7 @@ def test_what_does_not_fit_the_traces_is_reported_before_work_starts(study, word
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"speed": "h100", "sharing": "mps"}, "no profile ships"),
+        ({"speed": "h100", "sharing": "mps"}, "no speed profile by that name"),
         ({"placement": "nowhere:mine"}, "no module by that name"),
         ({"compare": {"metrics": ["mean weight"]}}, "no metric by that name: `mean weight`"),
     ],

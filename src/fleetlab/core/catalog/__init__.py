@@ -11,11 +11,13 @@ from fleetlab.core.catalog.policies import (
     ORDERS,
     PLACEMENTS,
     SHARINGS,
+    SPEEDS,
     BackfillRule,
     EstimateRule,
     OrderRule,
     PlacementRule,
     SharingMode,
+    SpeedProfile,
 )
 from fleetlab.core.catalog.reasons import REASONS, WaitReason
 from fleetlab.core.catalog.resources import GPU_AMOUNTS, NODE_AMOUNTS, REQUESTS, RESOURCES, Resource
@@ -32,6 +34,7 @@ __all__ = [
     "REQUESTS",
     "RESOURCES",
     "SHARINGS",
+    "SPEEDS",
     "BackfillRule",
     "Catalog",
     "EstimateRule",
@@ -40,5 +43,6 @@ __all__ = [
     "PlacementRule",
     "Resource",
     "SharingMode",
+    "SpeedProfile",
     "WaitReason",
 ]

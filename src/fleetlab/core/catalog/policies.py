@@ -63,6 +63,15 @@ class SharingMode:
     granularity: int = 1  # milli-GPU: requests for a fraction are rounded up to multiples of this
 
 
+@dataclass(frozen=True, slots=True)
+class SpeedProfile:
+    """A speed profile that ships with the package."""
+
+    name: str
+    meaning: str
+    file: str  # beside `fleetlab.core.speed`
+
+
 ORDERS = Catalog(
     "order",
     (
@@ -138,3 +147,12 @@ SHARINGS = Catalog(
                     granularity=500),
     ),
 )  # fmt: skip
+
+SPEEDS = Catalog(
+    "speed profile",
+    (
+        SpeedProfile("h200", "light, medium and heavy training, measured on an H200", "speed.json"),
+        SpeedProfile("h200-tenants", "six workloads by name, measured on an H200", "speed-h200-tenants.json"),
+        SpeedProfile("published", "slowdowns from publications, without MPS", "speed-published.json"),
+    ),
+)

@@ -1,4 +1,4 @@
-"""When do jobs come? By hour, by hour of the day and weekday, and how much they come in bursts."""
+"""Arrivals: per hour, by hour of the day and weekday, and burstiness."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import Bools, curve
+from fleetlab.describe.ecdf import Bools, ecdf
 from fleetlab.describe.section import Section, amount, rough
-from fleetlab.describe.trace_view import HOUR, WHOLE, Seen
+from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
 from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, mean_of_runs, no_interval
 
 MOST_POINTS = 1500  # of a series over time
@@ -19,52 +19,52 @@ WINDOWS = (1, 10, 60, 600, HOUR)  # seconds, in which arrivals are counted
 MOST_WINDOWS = 20_000_000  # of one length
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SUNDAY = 6
-NO_CLOCK = "the log does not tell what time of day its second 0 was"
+NO_CLOCK = "the log has no date or time zone"
 BURSTY = 1.5  # squared variation of gaps, from which on they are
 WHOLE_HOUR = 0.95  # of an hour must lie in the trace for its count to be one of an hour
 
 
-def time(seen: Seen, section: Section) -> None:
-    """Put together what is known of arrivals."""
-    came = ~seen.frame["older"].to_numpy()
+def arrivals(view: TraceView, section: Section) -> None:
+    """Describe arrivals."""
+    came = ~view.frame["older"].to_numpy()
     if older := int((~came).sum()):
-        section.lacks(f"when {older:,} jobs came", "they are older than the log: left out of arrivals")
-    if seen.span <= 0:
-        section.lacks("arrivals", "all jobs are submitted at one instant")
+        section.absent(f"submit times of {older:,} jobs", "they are older than the log: not counted as arrivals")
+    if view.span <= 0:
+        section.absent("arrivals", "all jobs are submitted at one instant")
         return
-    hours, sums, inside = _hourly(seen, came)
-    _over_time(section, hours, sums, inside, seen)
-    _bursts(section, seen, np.sort(seen.submit[came]))
-    if not seen.clocked:
-        section.lacks("hour of the day and weekday", NO_CLOCK)
+    hours, sums, inside = _hourly(view, came)
+    _over_time(section, hours, sums, inside, view)
+    _bursts(section, view, np.sort(view.submit[came]))
+    if not view.clocked:
+        section.absent("hour of the day and weekday", NO_CLOCK)
         return
     if len(hours) < 2 * 24:
-        section.lacks("hour of the day and weekday", "the trace is shorter than two days")
+        section.absent("hour of the day and weekday", "the trace is shorter than two days")
         return
     _by_hour_of_day(section, hours, sums["jobs"])
     _by_hour_of_week(section, hours, sums["jobs"])
     _by_weekday(section, hours, sums["jobs"])
 
 
-def _hourly(seen: Seen, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
-    """The hours that lie in the trace, what was asked for in each, and how much of it lies in the trace."""
-    hour = seen.local_hour[came]
+def _hourly(view: TraceView, came: Bools) -> tuple[Ints, dict[str, Floats], Floats]:
+    """The hours of the trace, requests submitted in each, and the covered fraction of each hour."""
+    hour = view.local_hour[came]
     first, count = int(hour.min()), int(hour.max() - hour.min()) + 1
-    many = seen.instances[came]
-    asked: dict[str, Floats] = {
+    many = view.instances[came]
+    requested: dict[str, Floats] = {
         "jobs": np.ones(len(hour)),
         "instances": many,
-        "GPUs": many * seen.milli[came] / WHOLE,
-        "CPUs": many * seen.floats("cpu_milli")[came] / WHOLE,
-        "memory, TiB": many * seen.floats("memory_mib")[came] / 2**20,
+        "GPUs": many * view.milli[came] / WHOLE,
+        "CPUs": many * view.floats("cpu_milli")[came] / WHOLE,
+        "memory, TiB": many * view.floats("memory_mib")[came] / 2**20,
     }
     sums = {
         name: np.bincount(hour - first, weights=w, minlength=count).astype(np.float64)
-        for name, w in asked.items()
+        for name, w in requested.items()
         if w.any()
     }
     hours = first + np.arange(count)
-    inside = _inside(hours, seen.local[came])
+    inside = _inside(hours, view.local[came])
     kept = _kept(inside)
     return hours[kept], {name: values[kept] for name, values in sums.items()}, inside[kept]
 
@@ -85,28 +85,28 @@ def _kept(inside: Floats) -> slice:
 # -- over time ---------------------------------------------------------------------------------------------------------
 
 
-def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: Floats, seen: Seen) -> None:
+def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: Floats, view: TraceView) -> None:
     blocks = BlockBootstrap.of_series(len(hours))
     rows, whole = [], inside == 1
     for name, values in sums.items():
-        told = blocks.ratio(blocks.sums(values), blocks.sums(inside), POSITIVE).interval()
+        interval = blocks.ratio(blocks.sums(values), blocks.sums(inside), POSITIVE).interval()
         if whole.sum() < 2:  # one hour does not tell how hours differ
-            told = no_interval(told.value)
-        rows.append(_hour_row(name, values[whole], told))
-        section.figures[f"{name.split(',')[0]} an hour"] = _series(name, hours - hours[0], values)
+            interval = no_interval(interval.value)
+        rows.append(_hour_row(name, values[whole], interval))
+        section.figures[f"{name.split(',')[0]} per hour"] = _series(name, hours - hours[0], values)
         if name == "jobs":
-            section.say("jobs an hour", told)
-    section.tables["an hour"] = pl.DataFrame(rows, infer_schema_length=None)
+            section.say("arrival rate", interval, "jobs/h")
+    section.tables["per hour"] = pl.DataFrame(rows, infer_schema_length=None)
     mean, most = section.estimates[-1].value, float(sums["jobs"][whole].max(initial=0.0))
     if mean > 0:
-        many = f"the busiest has {rough(most / mean)} times as many"
-        rest = many if whole.sum() > 1 else "that is a rate, as the log has no two whole hours"
-        section.sentences.append(f"{amount(mean)} jobs come in a mean hour; {rest}.")
+        many = f"the busiest hour has {rough(most / mean)} times that"
+        rest = many if whole.sum() > 1 else "the log has less than two full hours"
+        section.findings.append(f"The mean arrival rate is {amount(mean)} jobs per hour; {rest}.")
 
 
-def _hour_row(name: str, values: Floats, told: Interval) -> dict[str, object]:
+def _hour_row(name: str, values: Floats, interval: Interval) -> dict[str, object]:
     """The mean, and of whole hours how they differ; nothing of that where there is none."""
-    row: dict[str, object] = {"what": name, "mean": told[0], "low": told[1], "high": told[2]}
+    row: dict[str, object] = {"what": name, "mean": interval[0], "low": interval[1], "high": interval[2]}
     row["sd"] = float(values.std()) if len(values) else None
     row |= {f"P{p}": float(np.percentile(values, p)) if len(values) else None for p in (5, 50, 95)}
     return row | {"largest": float(values.max()) if len(values) else None}
@@ -117,36 +117,37 @@ def _series(name: str, hours: Ints, values: Floats) -> Figure:
     starts = np.arange(0, len(values), every)
     means = np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
     frame = pl.DataFrame({"x": hours[starts] / 24, "y": means})
-    of = f"mean of {every} hours" if every > 1 else "an hour"
-    alt = f"{name} asked for {of}: between {amount(values.min())} and {amount(values.max())} in one hour"
-    return Figure(f"{name.split(',')[0]} that come, by the hour", "line", frame, "day", f"{name}, {of}", alt)
+    of = f"mean over {every} h" if every > 1 else "per hour"
+    alt = f"{name} submitted {of}: between {amount(values.min())} and {amount(values.max())} per hour"
+    return Figure(f"{name.split(',')[0]} submitted per hour", "line", frame, "day", f"{name}, {of}", alt)
 
 
 # -- by the clock ------------------------------------------------------------------------------------------------------
 
 
 def _by_hour_of_day(section: Section, hours: Ints, jobs: Floats) -> None:
-    told = published.hours("jobs by hour of day") if section.like_pai else None
+    interval = published.hours("jobs by hour of day") if section.like_pai else None
     frame, table = quartiles(hours % 24, jobs, 24)
-    if told is not None:
+    if interval is not None:
         table = table.with_columns(
             **{
-                f"{name} published": pl.Series(told[key])
+                f"{name} published": pl.Series(interval[key])
                 for name, key in (("Q1", "Q1"), ("P50", "median"), ("Q3", "Q3"))
             }
         )
         frame = pl.concat(
-            [frame, pl.DataFrame({"x": range(24), "y": told["median"], "series": "median, published"}, strict=False)
+            [frame, pl.DataFrame({"x": range(24), "y": interval["median"], "series": "median, published"}, strict=False)
              .cast({"x": pl.Float64, "y": pl.Float64})], how="diagonal",
         )  # fmt: skip
     section.tables["by hour of day"] = table.rename({"at": "hour"})
     medians = table["P50"].to_numpy()
     peak, trough = int(np.argmax(medians)), int(np.argmin(medians))
-    alt = f"most jobs come from {peak} to {peak + 1} h, fewest from {trough} to {trough + 1} h"
+    alt = f"most jobs are submitted from {peak} to {peak + 1} h, fewest from {trough} to {trough + 1} h"
     section.figures["jobs by hour of day"] = Figure(
-        "Jobs by hour of the day: quartiles over days", "line", frame, "hour of the day", "jobs an hour", alt
+        "Jobs by hour of the day: quartiles over days", "line", frame, "hour of the day", "jobs per hour", alt
     )
-    section.sentences.append(f"{alt[0].upper()}{alt[1:]}: {amount(medians[peak])} and {amount(medians[trough])}.")
+    rates = f"{amount(medians[peak])} and {amount(medians[trough])} jobs per hour (medians over days)"
+    section.findings.append(f"{alt[0].upper()}{alt[1:]}: {rates}.")
 
 
 def quartiles(at: Ints, values: Floats, count: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -176,18 +177,20 @@ def _quartile_row(k: int, ranked: Floats) -> dict[str, float | None]:
 
 def _by_hour_of_week(section: Section, hours: Ints, jobs: Floats) -> None:
     if len(hours) < 7 * 24:
-        section.lacks("jobs by hour of the week", "the trace is shorter than a week")
+        section.absent("jobs by hour of the week", "the trace is shorter than a week")
         return
     of_week = (hours + (3 - SUNDAY) * 24) % 168  # 1970 began on a Thursday; weeks begin on Sunday here
     means = np.bincount(of_week, weights=jobs, minlength=168) / np.maximum(np.bincount(of_week, minlength=168), 1)
     frame = pl.DataFrame({"x": np.arange(168) / 24, "y": means, "series": "mean"})
     if section.like_pai:
-        told = published.hours("jobs by hour of week")["week"]
-        week = pl.DataFrame({"x": np.arange(168) / 24, "y": [float(y) for y in told], "series": "one week, published"})
+        interval = published.hours("jobs by hour of week")["week"]
+        week = pl.DataFrame(
+            {"x": np.arange(168) / 24, "y": [float(y) for y in interval], "series": "one week, published"}
+        )
         frame = pl.concat([frame, week])
-    alt = f"jobs an hour over the week, Sunday first: between {amount(means.min())} and {amount(means.max())}"
+    alt = f"jobs per hour over the week, Sunday first: between {amount(means.min())} and {amount(means.max())}"
     section.figures["jobs by hour of week"] = Figure(
-        "Jobs over the week", "line", frame, "day, from Sunday", "jobs an hour", alt
+        "Jobs over the week", "line", frame, "day, from Sunday", "jobs per hour", alt
     )
 
 
@@ -197,15 +200,15 @@ def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
     day, sums = day[counts == 24], sums[counts == 24]
     weekday = (day + 3) % 7
     if len(day) < 7:
-        section.lacks("jobs by weekday", "the trace has less than a week of whole days")
+        section.absent("jobs by weekday", "the trace has less than a week of whole days")
         return
     rows = [{"day": name, **_mean_of(sums[weekday == k])} for k, name in enumerate(DAYS)]
     section.tables["by weekday"] = pl.DataFrame(rows, infer_schema_length=None)
     frame = section.tables["by weekday"].select(x="day", y="jobs", low="low", high="high")
     free, work = float(sums[weekday >= 5].mean()), float(sums[weekday < 5].mean())
-    alt = f"a weekend day has {amount(free)} jobs, a weekday {amount(work)}"
-    section.figures["jobs by weekday"] = Figure("Jobs by weekday", "bar", frame, "weekday", "jobs a day", alt)
-    section.sentences.append(f"{alt[0].upper()}{alt[1:]}.")
+    alt = f"a weekend day has {amount(free)} jobs, a weekday {amount(work)} (means)"
+    section.figures["jobs by weekday"] = Figure("Jobs by weekday", "bar", frame, "weekday", "jobs per day", alt)
+    section.findings.append(f"{alt[0].upper()}{alt[1:]}.")
 
 
 def _mean_of(days: Floats) -> dict[str, float | None]:
@@ -217,42 +220,46 @@ def _mean_of(days: Floats) -> dict[str, float | None]:
 # -- bursts ------------------------------------------------------------------------------------------------------------
 
 
-def _bursts(section: Section, seen: Seen, submit: Floats) -> None:
+def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
     """Poisson arrivals have a dispersion of 1 in every window, and gaps whose squared variation is 1."""
     gaps = np.diff(submit)
     if not len(gaps):
-        section.lacks("bursts", "one arrival has no gap")
+        section.absent("burstiness", "one arrival has no inter-arrival time")
         return
-    squared = _of_gaps(seen, submit, gaps)
+    squared = _of_gaps(view, submit, gaps)
     if not np.isfinite(squared[0]):
-        section.lacks("bursts", "arrivals are too close to one another to tell them apart")
+        section.absent("burstiness", "all inter-arrival times are 0")
         return
-    windows = [w for w in WINDOWS if seen.span / w <= MOST_WINDOWS and seen.span >= 2 * w]
-    counts = [_burst_row("variance over mean of counts", w, _dispersion(seen, submit, w)) for w in windows]
-    rows = [_burst_row("squared variation of gaps", None, squared), *counts]
-    section.tables["bursts"] = pl.DataFrame(rows, infer_schema_length=None)
-    made = curve("gaps", gaps, blocks=seen.blocks_at(submit[:-1]))
-    section.distributions("gaps", [made] if made else [], title="Time between arrivals", unit="s", y="share of gaps, %")
-    section.say("squared variation of gaps", squared)
+    windows = [w for w in WINDOWS if view.span / w <= MOST_WINDOWS and view.span >= 2 * w]
+    counts = [_burst_row("index of dispersion of counts", w, _dispersion(view, submit, w)) for w in windows]
+    rows = [_burst_row("CV² of inter-arrival times", None, squared), *counts]
+    section.tables["burstiness"] = pl.DataFrame(rows, infer_schema_length=None)
+    made = ecdf("inter-arrival times", gaps, blocks=view.blocks_at(submit[:-1]))
+    section.distributions(
+        "inter-arrival time", [made] if made else [], title="Inter-arrival times", unit="s", y="share, %"
+    )
+    section.say("CV² of inter-arrival times", squared)
     how = (
-        "in bursts" if squared[0] > BURSTY else "as evenly as clockwork" if squared[0] < 1 / BURSTY else "as by chance"
+        "bursty"
+        if squared[0] > BURSTY
+        else "more regular than Poisson"
+        if squared[0] < 1 / BURSTY
+        else "close to Poisson"
     )
-    section.sentences.append(
-        f"Jobs come {how}: gaps vary by {amount(squared[0])} squared means, where chance alone gives 1."
-    )
+    section.findings.append(f"Arrivals are {how}: CV² of inter-arrival times is {amount(squared[0])} (Poisson: 1).")
 
 
-def _burst_row(what: str, window: int | None, told: Interval) -> dict[str, object]:
-    return {"what": what, "window, s": window, "value": told[0], "low": told[1], "high": told[2]}
+def _burst_row(what: str, window: int | None, interval: Interval) -> dict[str, object]:
+    return {"what": what, "window, s": window, "value": interval[0], "low": interval[1], "high": interval[2]}
 
 
-def _of_gaps(seen: Seen, submit: Floats, gaps: Floats) -> Interval:
-    return _from_moments(seen.blocks_at(submit[:-1]), gaps, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
+def _of_gaps(view: TraceView, submit: Floats, gaps: Floats) -> Interval:
+    return _from_moments(view.blocks_at(submit[:-1]), gaps, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n) ** 2)
 
 
-def _dispersion(seen: Seen, submit: Floats, window: int) -> Interval:
+def _dispersion(view: TraceView, submit: Floats, window: int) -> Interval:
     counts = np.bincount((submit // window).astype(np.int64)).astype(np.float64)[:-1]
-    blocks = seen.blocks_at(np.arange(len(counts), dtype=np.float64) * window)
+    blocks = view.blocks_at(np.arange(len(counts), dtype=np.float64) * window)
     return _from_moments(blocks, counts, lambda n, s, q: (q / n - (s / n) ** 2) / (s / n))
 
 

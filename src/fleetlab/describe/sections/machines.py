@@ -1,4 +1,4 @@
-"""How much of the machines is given away and used, by node type; CPUs beside GPUs; what machines measured."""
+"""Allocation and utilization by node type, CPUs per GPU, and node metrics."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ import polars as pl
 
 from fleetlab.core import Cluster, Figure
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import Bools, Curve, curve
-from fleetlab.describe.occupancy import Held
+from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
+from fleetlab.describe.occupancy import Occupancy
 from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import MOST_POINTS
-from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, Seen
+from fleetlab.describe.trace_view import CPU_ONLY, HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
 from fleetlab.stats import POSITIVE, Floats, Ints
 
 ALL = "all"
-HELD, USED = "held", "used"
+ALLOCATED, USED = "allocated", "used"
 THERE = {"GPUs": ("gpus", 1), "CPUs": ("cpu_milli", WHOLE), "memory": ("memory_mib", 1024)}
 METRICS = {"cpu": "%", "gpu": "%", "cpu_usr": "%", "cpu_kernel": "%", "cpu_iowait": "%", "net_receive": "as logged",
            "load_1": "processes"}  # fmt: skip
 FULL = 100.0
 
 
-def machines(seen: Seen, section: Section) -> None:
+def machines(view: TraceView, section: Section) -> None:
     """Put together allocation, use and metrics of machines."""
-    cluster = seen.trace.cluster
+    cluster = view.trace.cluster
     if cluster is None:
-        section.lacks("allocation and use of machines", "the trace has no cluster: `--cluster FILE.toml` gives it one")
+        section.absent(
+            "allocation and utilization of nodes", "the trace has no cluster: add one with `--cluster FILE.toml`"
+        )
     else:
         section.tables["nodes"] = _nodes(cluster)
-        _allocation(seen, section, cluster)
-        _cpus_by_gpu(seen, section, cluster)
-    _metrics(seen, section)
+        _allocation(view, section, cluster)
+        _cpus_by_gpu(view, section, cluster)
+    _metrics(view, section)
 
 
 def _nodes(cluster: Cluster) -> pl.DataFrame:
@@ -48,7 +50,7 @@ def _nodes(cluster: Cluster) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class NodeGroup:
     """The nodes of one type, and the jobs that must be on them."""
 
     name: str
@@ -56,91 +58,97 @@ class Pool:
     where: Bools | None
 
 
-def _pools(seen: Seen, nodes: pl.DataFrame) -> list[Pool]:
+def _pools(view: TraceView, nodes: pl.DataFrame) -> list[NodeGroup]:
     """All nodes; and those of each type that jobs can be told to be on."""
-    every = Pool(ALL, {name: float(nodes[name].sum()) for name in THERE}, None)
-    types = [t for t in seen.types if t in nodes["type"].to_list()]
+    every = NodeGroup(ALL, {name: float(nodes[name].sum()) for name in THERE}, None)
+    types = [t for t in view.types if t in nodes["type"].to_list()]
     rows = {row["type"]: row for row in nodes.iter_rows(named=True)}
-    return [every, *(Pool(t, {n: float(rows[t][n]) for n in THERE}, seen.is_("type", t)) for t in types)]
+    return [every, *(NodeGroup(t, {n: float(rows[t][n]) for n in THERE}, view.is_("type", t)) for t in types)]
 
 
-def _allocation(seen: Seen, section: Section, cluster: Cluster) -> None:
+def _allocation(view: TraceView, section: Section, cluster: Cluster) -> None:
     """Hourly means of what is held and used, in percent of what there is, while jobs are submitted."""
-    if seen.span < HOUR or not np.isfinite(seen.held_until).any():
-        section.lacks("allocation over time", "the log does not tell when jobs started and ended, or is under an hour")
+    if view.span < HOUR or not np.isfinite(view.held_until).any():
+        section.absent("allocation over time", "starts and ends are not in the log, or it is shorter than an hour")
         return
-    edges = np.arange(0.0, seen.span + 1, HOUR)
-    pools = _pools(seen, section.tables["nodes"])
-    if unplaced := int((seen.gpu & ~_any(pools[1:], seen)).sum()):
-        section.lacks(f"the node type of {unplaced:,} GPU jobs", "they may run on several, or on none that is here")
-    found = list(_shares(seen, pools, edges))
-    _tabled(section, found)
-    _drawn(section, found, edges)
-    if any(c.largest > FULL for _, _, _, c, _ in found):
-        section.lacks(
-            "a schedule that fits",
-            "at some hours more is held than there is: starts and ends are not those of this cluster",
+    edges = np.arange(0.0, view.span + 1, HOUR)
+    pools = _pools(view, section.tables["nodes"])
+    if unplaced := int((view.gpu & ~_any(pools[1:], view)).sum()):
+        section.absent(f"node type of {unplaced:,} GPU jobs", "they may use several types, or none of this cluster")
+    shares = list(_shares(view, pools, edges))
+    _tabled(section, shares)
+    _drawn(section, shares, edges)
+    if any(c.largest > FULL for _, _, _, c, _ in shares):
+        section.absent(
+            "a feasible schedule",
+            "in some hours more is allocated than the cluster has: starts and ends do not match it",
         )
 
 
-def _any(pools: list[Pool], seen: Seen) -> Bools:
-    placed = np.zeros(len(seen.gpu), dtype=bool)
+def _any(pools: list[NodeGroup], view: TraceView) -> Bools:
+    placed = np.zeros(len(view.gpu), dtype=bool)
     for pool in pools:
         placed |= pool.where if pool.where is not None else False
     return placed
 
 
-Found = tuple[str, str, str, Curve, Floats]  # pool, what, held or used; over the hours
+Allocation = tuple[str, str, str, Ecdf, Floats]  # pool, what, held or used; over the hours
 
 
-def _shares(seen: Seen, pools: list[Pool], edges: Floats) -> Iterator[Found]:
-    used, held = seen.used, Held.by_jobs(seen, edges)
-    blocks = seen.blocks_at(edges[:-1])
+def _shares(view: TraceView, pools: list[NodeGroup], edges: Floats) -> Iterator[Allocation]:
+    used, allocated = view.used, Occupancy.by_jobs(view, edges)
+    blocks = view.blocks_at(edges[:-1])
     for what, (column, one, _) in AMOUNTS.items():
-        amounts = {HELD: seen.instances * seen.floats(column) / one}
+        amounts = {ALLOCATED: view.instances * view.floats(column) / one}
         if used is not None and column in used.columns:
-            amounts[USED] = seen.instances * used[column].fill_null(0.0).to_numpy() / one
+            amounts[USED] = view.instances * used[column].fill_null(0.0).to_numpy() / one
         for pool in pools:
             for how, values in amounts.items():
                 if pool.there[what] > 0 and values.any():
-                    hourly = FULL * held.mean(values, pool.where) / pool.there[what]
-                    made = curve(pool.name, hourly, blocks=blocks)
+                    hourly = FULL * allocated.mean(values, pool.where) / pool.there[what]
+                    made = ecdf(pool.name, hourly, blocks=blocks)
                     if made is not None:
                         yield pool.name, what, how, made, hourly
 
 
-def _tabled(section: Section, found: list[Found]) -> None:
+def _tabled(section: Section, shares: list[Allocation]) -> None:
     rows = []
-    for pool, what, how, c, _ in found:
+    for pool, what, how, c, _ in shares:
         row: dict[str, object] = {"type": pool, "of": what, "how": how}
         for name, told in (("mean, %", c.mean), ("P50", c.quantiles[50]), ("P90", c.quantiles[90])):
             row |= dict(zip((name, f"{name.split(',')[0]} low", f"{name.split(',')[0]} high"), told, strict=True))
         if section.like_pai:
-            paper = published.numbers(f"{what} held").get(pool) if what in ("GPUs", "CPUs") and how == HELD else None
+            paper = (
+                published.numbers(f"{what} allocated").get(pool)
+                if what in ("GPUs", "CPUs") and how == ALLOCATED
+                else None
+            )
             row["published, %"] = paper
         rows.append(row)
         if (pool, what) == (ALL, "GPUs"):
-            section.say(f"GPUs {how} on average", c.mean, "%")
-    section.tables["held and used"] = pl.DataFrame(rows, infer_schema_length=None)
-    held = [(pool, c.mean[0]) for pool, what, how, c, _ in found if what == "GPUs" and how == HELD and pool != ALL]
-    if len(held) > 1:
-        most, least = max(held, key=lambda p: p[1]), min(held, key=lambda p: p[1])
-        section.sentences.append(
-            f"Of the GPUs, {most[0]} are held most ({most[1]:.0f} % on average), {least[0]} least ({least[1]:.0f} %)."
+            section.say("GPU allocation" if how == ALLOCATED else "GPU utilization", c.mean, "%")
+    section.tables["allocation and utilization"] = pl.DataFrame(rows, infer_schema_length=None)
+    allocated = [
+        (pool, c.mean[0]) for pool, what, how, c, _ in shares if what == "GPUs" and how == ALLOCATED and pool != ALL
+    ]
+    if len(allocated) > 1:
+        most, least = max(allocated, key=lambda p: p[1]), min(allocated, key=lambda p: p[1])
+        section.findings.append(
+            f"Mean GPU allocation is highest for {most[0]} ({most[1]:.0f} %), lowest for {least[0]} ({least[1]:.0f} %)."
         )
 
 
-def _drawn(section: Section, found: list[Found], edges: Floats) -> None:
+def _drawn(section: Section, shares: list[Allocation], edges: Floats) -> None:
     every = -(-(len(edges) - 1) // (MOST_POINTS // 5))
     starts = np.arange(0, len(edges) - 1, every)
     for what in THERE:
-        for how in (HELD, USED):
-            of = [(pool, hourly) for pool, w, h, _, hourly in found if (w, h) == (what, how)]
+        for how in (ALLOCATED, USED):
+            of = [(pool, hourly) for pool, w, h, _, hourly in shares if (w, h) == (what, how)]
             if of:
                 frames = [_thinned(pool, hourly, edges, starts) for pool, hourly in of]
                 section.figures[f"{what} {how} by node type"] = Figure(
                     f"{what} {how}, by node type", "line", pl.concat(frames), "day", f"{what} {how}, %",
-                    f"{what} {how}, of what there is: " + ", ".join(f"{p} {h.mean():.0f} %" for p, h in of),
+                    f"{what} {how}, percent of capacity: " + ", ".join(f"{p} {h.mean():.0f} %" for p, h in of),
                 )  # fmt: skip
 
 
@@ -152,80 +160,80 @@ def _thinned(pool: str, hourly: Floats, edges: Floats, starts: Ints) -> pl.DataF
 # -- CPUs beside GPUs --------------------------------------------------------------------------------------------------
 
 
-def _cpus_by_gpu(seen: Seen, section: Section, cluster: Cluster) -> None:
+def _cpus_by_gpu(view: TraceView, section: Section, cluster: Cluster) -> None:
     """CPUs a GPU: what nodes have, and what instances ask for, by how many GPUs their nodes have."""
     nodes = cluster.frame.filter(pl.col("gpus") > 0)
-    if not nodes.height or not seen.gpu.any():
-        section.lacks("CPUs beside GPUs", "no node has GPUs, or no job asks for one")
+    if not nodes.height or not view.gpu.any():
+        section.absent("CPUs per GPU", "no node has GPUs, or no job requests one")
         return
     sizes = dict(nodes.group_by("gpu_type").agg(pl.col("gpus").unique()).iter_rows())
     of_size: dict[str, list[str]] = {}
     for name, counts in sorted(sizes.items()):
         of_size.setdefault(f"{counts[0]}-GPU nodes" if len(counts) == 1 else "mixed nodes", []).append(name)
-    rows = [_ratio_row(section, ALL, cluster.frame, seen, seen.gpu)]
+    rows = [_ratio_row(section, ALL, cluster.frame, view, view.gpu)]
     for kind, types in sorted(of_size.items(), key=lambda kv: kv[0], reverse=True):
-        where = seen.gpu & seen.frame["type"].cast(pl.String).is_in(types).to_numpy()
-        rows.append(_ratio_row(section, kind, nodes.filter(pl.col("gpu_type").is_in(types)), seen, where))
-    section.tables["CPUs a GPU"] = pl.DataFrame(rows, infer_schema_length=None)
+        where = view.gpu & view.frame["type"].cast(pl.String).is_in(types).to_numpy()
+        rows.append(_ratio_row(section, kind, nodes.filter(pl.col("gpu_type").is_in(types)), view, where))
+    section.tables["CPUs per GPU"] = pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _ratio_row(section: Section, kind: str, nodes: pl.DataFrame, seen: Seen, where: Bools) -> dict[str, object]:
+def _ratio_row(section: Section, kind: str, nodes: pl.DataFrame, view: TraceView, where: Bools) -> dict[str, object]:
     offered = float(nodes["cpu_milli"].sum()) / WHOLE / float(nodes["gpus"].cast(pl.Int64).sum())
-    cpu, milli, many = seen.floats("cpu_milli")[where], seen.milli[where], seen.instances[where]
-    blocks = seen.blocks.part(where)
+    cpu, milli, many = view.floats("cpu_milli")[where], view.milli[where], view.instances[where]
+    blocks = view.blocks.part(where)
     if not len(many):
         return {"nodes": kind, "offered": offered}
     each = blocks.ratio(blocks.sums(many * cpu / milli), blocks.sums(many), POSITIVE).interval()
     row: dict[str, object] = {"nodes": kind, "offered": offered}
-    row |= dict(zip(("asked, mean of instances", "low", "high"), each, strict=True))
-    row |= {"asked, in all": float((many * cpu).sum() / (many * milli).sum())}
+    row |= dict(zip(("requested, mean of instances", "low", "high"), each, strict=True))
+    row |= {"requested, in total": float((many * cpu).sum() / (many * milli).sum())}
     if section.like_pai:
-        row |= {f"{w}, published": published.numbers(f"CPUs a GPU {w}").get(kind) for w in ("offered", "asked")}
+        row |= {f"{w}, published": published.numbers(f"CPUs per GPU {w}").get(kind) for w in ("offered", "requested")}
     return row
 
 
 # -- what machines measured --------------------------------------------------------------------------------------------
 
 
-def _metrics(seen: Seen, section: Section) -> None:
+def _metrics(view: TraceView, section: Section) -> None:
     """Utilisation, network and I/O wait, where machines measured them."""
-    series = seen.trace.series.get("machine_metric")
+    series = view.trace.series.get("machine_metric")
     there = set(series.collect_schema().names()) if series is not None else set()
     wanted = [m for m in METRICS if m in there]
     if series is None or not wanted or not {"node", "start", "end"} <= there:
-        section.lacks("network and I/O wait of machines", "the trace has no metrics of machines")
+        section.absent("network and I/O wait of nodes", "the trace has no node metrics")
         return
     frame = series.select("node", "start", "end", *wanted).collect()
-    if seen.trace.cluster is not None:
-        kinds = seen.trace.cluster.frame.select("node", type=pl.col("gpu_type").fill_null(CPU_ONLY))
+    if view.trace.cluster is not None:
+        kinds = view.trace.cluster.frame.select("node", type=pl.col("gpu_type").fill_null(CPU_ONLY))
         frame = frame.with_columns(pl.col("node").cast(pl.String)).join(kinds, on="node", how="left")
     else:
         frame = frame.with_columns(type=pl.lit(ALL))
-    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, seen)}
+    curves = {(kind, m): c for m in wanted for kind, c in _by_type(frame, m, view)}
     rows = [_metric_row(kind, m, c) for (kind, m), c in curves.items()]
-    section.tables["metrics of machines"] = pl.DataFrame(rows, infer_schema_length=None)
+    section.tables["node metrics"] = pl.DataFrame(rows, infer_schema_length=None)
     for m in wanted:
         of = [c for (_, metric), c in curves.items() if metric == m]
         section.distributions(
-            f"{m} of machines", of, title=f"{m} of machines, weighed by time", unit=METRICS[m], x=f"{m}, {METRICS[m]}",
-            y="share of machine time, %", log_x=m in ("cpu_iowait", "net_receive"), tabled=False,
+            f"{m} of nodes", of, title=f"{m} of nodes, weighted by time", unit=METRICS[m], x=f"{m}, {METRICS[m]}",
+            y="share of node time, %", log_x=m in ("cpu_iowait", "net_receive"), tabled=False,
         )  # fmt: skip
 
 
-def _by_type(frame: pl.DataFrame, metric: str, seen: Seen) -> Iterator[tuple[str, Curve]]:
+def _by_type(frame: pl.DataFrame, metric: str, view: TraceView) -> Iterator[tuple[str, Ecdf]]:
     lasted = (frame["end"] - frame["start"]).fill_null(0.0).to_numpy()
     # A row that does not say how long it lasted counts for little, but counts.
     weights = np.maximum(np.nan_to_num(lasted), 1.0)
-    blocks = seen.blocks_at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
+    blocks = view.blocks_at(np.nan_to_num(frame["start"].fill_null(0.0).to_numpy()))
     values = frame[metric].cast(pl.Float64).fill_null(np.nan).to_numpy()
     for kind in sorted(frame["type"].drop_nulls().unique().to_list()):
         where = (frame["type"] == kind).fill_null(value=False).to_numpy()
-        made = curve(kind, values, weights=weights, where=where, blocks=blocks)
+        made = ecdf(kind, values, weights=weights, where=where, blocks=blocks)
         if made is not None:
             yield kind, made
 
 
-def _metric_row(kind: str, metric: str, c: Curve) -> dict[str, object]:
+def _metric_row(kind: str, metric: str, c: Ecdf) -> dict[str, object]:
     row: dict[str, object] = {
         "type": kind,
         "metric": metric,

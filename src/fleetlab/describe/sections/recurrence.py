@@ -1,4 +1,4 @@
-"""How often does the same job come again, and how well do those before it tell how long it will run?"""
+"""Recurring groups, and prediction of run times from earlier jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough
-from fleetlab.describe.trace_view import Seen
+from fleetlab.describe.trace_view import TraceView
 from fleetlab.stats import Floats, Interval, Ints
 
 OFTEN = 5  # runs
@@ -25,72 +25,72 @@ PREDICTORS = {
 }
 
 
-def recurrence(seen: Seen, section: Section) -> None:
+def recurrence(view: TraceView, section: Section) -> None:
     """Put together runs of groups, and the errors of predictors."""
-    _runs(seen, section)
-    _predictors(seen, section)
+    _runs(view, section)
+    _predictors(view, section)
 
 
-def _runs(seen: Seen, section: Section) -> None:
-    if seen.role is not None:
-        section.lacks("recurring groups", f"in this trace a group is a {seen.role}, not a job that recurs")
+def _runs(view: TraceView, section: Section) -> None:
+    if view.role is not None:
+        section.absent("recurring groups", f"in this trace a group is a {view.role}, not a recurring job")
         return
-    known = seen.frame["group"].is_not_null().to_numpy()
+    known = view.frame["group"].is_not_null().to_numpy()
     if not known.any():
-        section.lacks("recurring groups", "the log names no groups")
+        section.absent("recurring groups", "the log has no groups")
         return
     if nameless := int((~known).sum()):
-        section.lacks(f"the group of {nameless:,} jobs", "the log does not name it: left out of recurrence")
-    runs = seen.frame.select(pl.len().over("group").cast(pl.Float64))["len"].to_numpy()
-    curves = seen.curve("jobs", runs, where=known)
+        section.absent(f"groups of {nameless:,} jobs", "not in the log: left out of recurrence")
+    runs = view.frame.select(pl.len().over("group").cast(pl.Float64))["len"].to_numpy()
+    curves = view.ecdf("jobs", runs, where=known)
     section.distributions(
-        "runs of a group", curves, title="How often the group of a job runs", unit="runs", of="weighed by",
+        "runs of a group", curves, title="Runs of a job's group", unit="runs", of="weighted by",
         x="runs of the job's group",
     )  # fmt: skip
-    often = share(runs[known] >= OFTEN, None, seen.blocks.part(known))
-    section.say(f"jobs of groups that run {OFTEN} times or more", often, "%")
-    groups = seen.frame["group"].drop_nulls().n_unique()
-    section.sentences.append(
-        f"{often[0]:.3g} % of the jobs are of groups that run {OFTEN} times or more ({groups:,} groups in all)."
+    often = share(runs[known] >= OFTEN, None, view.blocks.part(known))
+    section.say(f"jobs in groups with {OFTEN} or more runs", often, "%")
+    groups = view.frame["group"].drop_nulls().n_unique()
+    section.findings.append(
+        f"{often[0]:.3g} % of the jobs are in groups with {OFTEN} or more runs ({groups:,} groups in total)."
     )
 
 
-def _predictors(seen: Seen, section: Section) -> None:
+def _predictors(view: TraceView, section: Section) -> None:
     """The mean run time of those jobs of the same key that had ended when this one was submitted."""
-    asked = seen.runtime > 0
-    if not asked.any():
-        section.lacks("predictability of run times", "no run time above 0 is known")
+    predictable = view.runtime > 0
+    if not predictable.any():
+        section.absent("predictability of run times", "no run time above 0 is known")
         return
-    past = Past.of(seen.submit, seen.floats("start"), seen.runtime)
+    past = Past.of(view.submit, view.floats("start"), view.runtime)
     rows, curves = [], []
     for name, keys in PREDICTORS.items():
-        if seen.role is not None and keys[0] == "group":
+        if view.role is not None and keys[0] == "group":
             continue
-        if seen.frame[keys[0]].null_count() == seen.frame.height:
-            section.lacks(f"predictions by {name}", f"the log names no {keys[0]}s")
+        if view.frame[keys[0]].null_count() == view.frame.height:
+            section.absent(f"predictions by {name}", f"the log has no {keys[0]}s")
             continue
-        guess = past.mean(_keys(seen, keys))
-        error = np.abs(guess - seen.runtime) / np.where(seen.runtime > 0, np.maximum(seen.runtime, SHORTEST), np.nan)
-        curves += seen.curve(name, error, weights=seen.instances, where=asked)
-        rows.append(_row(seen, section, name, error, asked))
+        guess = past.mean(_keys(view, keys))
+        error = np.abs(guess - view.runtime) / np.where(view.runtime > 0, np.maximum(view.runtime, SHORTEST), np.nan)
+        curves += view.ecdf(name, error, weights=view.instances, where=predictable)
+        rows.append(_row(view, section, name, error, predictable))
     if not rows:
         return
     section.tables["predictions"] = pl.DataFrame(rows, infer_schema_length=None)
     section.distributions(
-        "prediction error", curves, title="Error of a predicted run time, where one can be made", unit="", of="by",
-        x="error over the true run time", y="share of instances, %",
+        "prediction error", curves, title="Relative error of predicted run times", unit="", of="by",
+        x="error over run time", y="share of instances, %",
     )  # fmt: skip
     _say(section, rows)
 
 
-def _row(seen: Seen, section: Section, name: str, error: Floats, asked: Bools) -> dict[str, object]:
+def _row(view: TraceView, section: Section, name: str, error: Floats, predictable: Bools) -> dict[str, object]:
     """Of the instances that can be predicted at all: how many within which error."""
-    made = asked & np.isfinite(error)
-    row: dict[str, object] = {"by": name, "predicted, %": 100 * float(made[asked].mean())}
+    made = predictable & np.isfinite(error)
+    row: dict[str, object] = {"by": name, "predicted, %": 100 * float(made[predictable].mean())}
     for within in WITHIN:
-        told = share(error[made] <= within, seen.instances[made], seen.blocks.part(made))
+        interval = share(error[made] <= within, view.instances[made], view.blocks.part(made))
         key = f"within {within:.0%}".replace("%", " %")
-        row |= dict(zip((key, f"{key} low", f"{key} high"), told, strict=True))
+        row |= dict(zip((key, f"{key} low", f"{key} high"), interval, strict=True))
         if section.like_pai and within < WITHIN[2]:
             row[f"{key}, published"] = published.numbers(f"predicted {key}").get(name)
     return row
@@ -135,12 +135,12 @@ def _within(values: Floats, first: Ints) -> Floats:
     return np.asarray(sums[1:] - sums[first])
 
 
-def _keys(seen: Seen, columns: Sequence[str]) -> Ints:
+def _keys(view: TraceView, columns: Sequence[str]) -> Ints:
     """A number for each key, below 0 where it is not named."""
-    name = seen.frame[columns[0]]
+    name = view.frame[columns[0]]
     codes = name.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     if len(columns) > 1:
-        rest = seen.frame.select(pl.struct(columns[1:]).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+        rest = view.frame.select(pl.struct(columns[1:]).rank("dense").cast(pl.Int64)).to_series().to_numpy()
         codes = np.where(codes < 0, -1, codes * (int(rest.max(initial=0)) + 1) + rest)
     # Numbered as they first come, so that sums are added in the same order whatever names are called inside.
     _, first, of = np.unique(codes, return_index=True, return_inverse=True)
@@ -149,10 +149,9 @@ def _keys(seen: Seen, columns: Sequence[str]) -> Ints:
 
 def _say(section: Section, rows: list[dict[str, object]]) -> None:
     best = max(rows, key=lambda row: float(row["within 25 %"]) if np.isfinite(row["within 25 %"]) else -1.0)  # type: ignore[arg-type, call-overload]
-    told = Interval(*(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high")))  # type: ignore[arg-type]
-    if np.isfinite(told[0]):
-        section.say(f"instances that {best['by']} predicts within 25 %", told, "%")
-        section.sentences.append(
-            f"Where earlier runs of the same {best['by']} are known, their mean is within 25 % of the run time for "
-            f"{rough(told[0])} % of the instances."
+    interval = Interval(*(float(best[k]) for k in ("within 25 %", "within 25 % low", "within 25 % high")))  # type: ignore[arg-type]
+    if np.isfinite(interval[0]):
+        section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")
+        section.findings.append(
+            f"{rough(interval[0])} % of the instances run within 25 % of the mean of earlier runs by {best['by']}."
         )

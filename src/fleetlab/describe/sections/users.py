@@ -1,4 +1,4 @@
-"""Who asks for how much? The skew of users."""
+"""Skew of users: jobs per user, top 5 %, Gini coefficient."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import polars as pl
 
 from fleetlab.core import Figure
 from fleetlab.describe import published
-from fleetlab.describe.ecdf import curve
+from fleetlab.describe.ecdf import ecdf
 from fleetlab.describe.section import Section
-from fleetlab.describe.trace_view import TOP, WHOLE, Seen
+from fleetlab.describe.trace_view import TOP, WHOLE, TraceView
 from fleetlab.stats import SHARE, Floats, Interval, bootstrap_units, no_interval
 
 RESAMPLES = 400
@@ -20,37 +20,37 @@ POINTS = 200
 WEIGHED = ("jobs", "instances", "GPU time")
 
 
-def users(seen: Seen, section: Section) -> None:
+def users(view: TraceView, section: Section) -> None:
     """Jobs a user, the share of the busiest, Gini's number, and Lorenz's curve."""
-    by_user = _by_user(seen)
+    by_user = _by_user(view)
     if not by_user.height:
-        section.lacks("users", "the log names none")
+        section.absent("users", "not in the log")
         return
-    made = curve("users", by_user["jobs"].to_numpy())
+    made = ecdf("users", by_user["jobs"].to_numpy())
     section.distributions(
-        "jobs a user", [made] if made else [], title="Jobs that a user submits", unit="jobs", x="jobs of a user",
+        "jobs per user", [made] if made else [], title="Jobs per user", unit="jobs", x="jobs of a user",
         y="share of users, %",
     )  # fmt: skip
     rows, frames = [], []
     for name in WEIGHED:
         amounts = np.sort(by_user[name].to_numpy())[::-1]
         if amounts.sum() > 0:
-            rows.append(_row(name, amounts, seen.seed))
+            rows.append(_row(name, amounts, view.seed))
             frames.append(_lorenz(name, amounts))
     section.tables["users"] = pl.DataFrame(rows, infer_schema_length=None)
     _say(section, rows, by_user.height)
-    alt = f"the busiest twentieth of the users has {rows[0]['top 5 %, %']:.0f} % of the jobs"
+    alt = f"the top 5 % of users submit {rows[0]['top 5 %, %']:.0f} % of the jobs"
     section.figures["skew of users"] = Figure(
-        "How much the busiest users have", "line", pl.concat(frames), "busiest users, %", "share, %", alt
+        "Share of the top users (Lorenz curve)", "line", pl.concat(frames), "top users, %", "share, %", alt
     )
 
 
-def _by_user(seen: Seen) -> pl.DataFrame:
+def _by_user(view: TraceView) -> pl.DataFrame:
     """What each user has; added up in the order of the jobs, so that the last bits are the same every time."""
-    named = seen.frame["user"].is_not_null().to_numpy()
-    _, of = np.unique(seen.frame["user"].to_physical().fill_null(0).to_numpy()[named], return_inverse=True)
-    many = seen.instances[named]
-    time = many * seen.milli[named] / WHOLE * np.nan_to_num(seen.runtime[named])
+    named = view.frame["user"].is_not_null().to_numpy()
+    _, of = np.unique(view.frame["user"].to_physical().fill_null(0).to_numpy()[named], return_inverse=True)
+    many = view.instances[named]
+    time = many * view.milli[named] / WHOLE * np.nan_to_num(view.runtime[named])
     sums = zip(WEIGHED, (np.ones(len(of)), many, time), strict=True)
     return pl.DataFrame({name: np.bincount(of, weights=w).astype(np.float64) for name, w in sums})
 
@@ -59,10 +59,10 @@ def _row(name: str, amounts: Floats, seed: int) -> dict[str, object]:
     """Intervals are over users: they hold for others like them."""
     count = len(amounts)
     top, unequal = (_interval(of, amounts, seed) for of in (top_share, gini))
-    row: dict[str, object] = {"weighed by": name, "users": count}
+    row: dict[str, object] = {"weighted by": name, "users": count}
     row |= dict(zip(("top 5 %, %", "low", "high"), (100 * x for x in top), strict=True))
     row |= dict(zip(("Gini", "Gini low", "Gini high"), unequal, strict=True))
-    return row | {"busiest, %": 100 * float(amounts[0] / amounts.sum())}
+    return row | {"top user, %": 100 * float(amounts[0] / amounts.sum())}
 
 
 def _interval(of: Callable[[Floats], float], amounts: Floats, seed: int) -> Interval:
@@ -76,7 +76,7 @@ def _interval(of: Callable[[Floats], float], amounts: Floats, seed: int) -> Inte
 
 
 def top_share(ranked: Floats) -> float:
-    """What the busiest twentieth has of all, from amounts in falling order.
+    """The share of the top 5 %, from amounts in falling order.
 
     >>> top_share(np.array([5.0] + [1.0] * 19))
     0.20833333333333334
@@ -105,10 +105,10 @@ def _lorenz(name: str, ranked: Floats) -> pl.DataFrame:
 
 def _say(section: Section, rows: list[dict[str, object]], count: int) -> None:
     instances = rows[min(1, len(rows) - 1)]
-    told = Interval(*(float(instances[k]) for k in ("top 5 %, %", "low", "high")))  # type: ignore[arg-type]
-    section.say(f"{instances['weighed by']} of the top 5 % of users", told, "%")
+    interval = Interval(*(float(instances[k]) for k in ("top 5 %, %", "low", "high")))  # type: ignore[arg-type]
+    section.say(f"{instances['weighted by']} of the top 5 % of users", interval, "%")
     paper = f" (published: {published.numbers('users')['instances of the top 5 % of users']:.0f} %)"
-    section.sentences.append(
-        f"The busiest twentieth of {count:,} users has {told[0]:.3g} % of the {instances['weighed by']}"
+    section.findings.append(
+        f"The top 5 % of {count:,} users have {interval[0]:.3g} % of the {instances['weighted by']}"
         f"{paper if section.like_pai else ''}."
     )

@@ -44,9 +44,9 @@ class Boosted:
         known, found = flows(seen, self.changes_), np.empty((len(at), horizon, seen.width))
         for k, trees in enumerate(self.trees_):
             rows = features(known[:, k], seen, at)
-            told = np.stack([_said(tree, rows) for tree in trees], axis=1)
+            forecasts = np.stack([_predict(tree, rows) for tree in trees], axis=1)
             for h in range(horizon):
-                found[:, h, k] = _between(told, self.steps_, h + 1)
+                found[:, h, k] = _between(forecasts, self.steps_, h + 1)
         return found + from_last(seen, self.changes_, at)
 
     def _grown(self, rows: Floats, aim: Floats, gap: int, seed: int) -> tuple[Any, float, float]:
@@ -85,15 +85,15 @@ def reported(horizon: int) -> tuple[int, ...]:
     return tuple(sorted({1, max(1, horizon // 4), max(1, horizon // 2), horizon}))
 
 
-def _said(tree: tuple[Any, float, float], rows: Floats) -> Floats:
+def _predict(tree: tuple[Any, float, float], rows: Floats) -> Floats:
     trees, centre, scale = tree
     return np.full(len(rows), centre) if trees is None else centre + scale * trees.predict(rows, num_threads=1)
 
 
-def _between(told: Floats, steps: tuple[int, ...], step: int) -> Floats:
+def _between(forecasts: Floats, steps: tuple[int, ...], step: int) -> Floats:
     after = int(np.searchsorted(steps, step))
     if steps[after] == step:
-        return told[:, after]
+        return forecasts[:, after]
     low, high = steps[after - 1], steps[after]
     share = (step - low) / (high - low)
-    return np.asarray((1 - share) * told[:, after - 1] + share * told[:, after])
+    return np.asarray((1 - share) * forecasts[:, after - 1] + share * forecasts[:, after])

@@ -14,20 +14,20 @@ SHY = 0.3  # of the weights goes by each model's own error alone: past folds are
 
 
 def together(
-    said: Mapping[str, Sequence[Floats]], came: Sequence[Floats], learnt: Floats
+    forecasts: Mapping[str, Sequence[Floats]], came: Sequence[Floats], learnt: Floats
 ) -> tuple[list[Floats], Floats]:
     """What they say together in each split, with weights from the splits before it; and the last weights.
 
     `learnt` are mean squares [models, series] where the first fits knew the answers: they weigh in the first split, as
     nothing else is known there. Weights are [models, series].
     """
-    names, found = list(said), []
+    names, found = list(forecasts), []
     weights = by_error(learnt)
     for k in range(len(came)):
         if k:
-            members = np.stack([np.concatenate(said[name][:k]) for name in names])
+            members = np.stack([np.concatenate(forecasts[name][:k]) for name in names])
             weights = weigh(members, np.concatenate(list(came[:k])))
-        found.append(np.einsum("mohs,ms->ohs", np.stack([said[name][k] for name in names]), weights))
+        found.append(np.einsum("mohs,ms->ohs", np.stack([forecasts[name][k] for name in names]), weights))
     return found, weights
 
 

@@ -31,7 +31,7 @@ class Croston:
 
     def _rates(self, values: Floats, alpha: Floats | float) -> Floats:
         """What is expected before each step, and after the last."""
-        found = np.zeros((len(values) + 1, values.shape[1]))
+        states = np.zeros((len(values) + 1, values.shape[1]))
         size, distance, since = np.zeros(values.shape[1]), np.ones(values.shape[1]), np.ones(values.shape[1])
         before = np.zeros(values.shape[1], dtype=bool)  # has there been any demand yet?
         for t, value in enumerate(values):
@@ -40,8 +40,8 @@ class Croston:
             distance = np.where(came, np.where(before, distance + alpha * (since - distance), since), distance)
             since = np.where(came, 1.0, since + 1.0)
             before = before | came
-            found[t + 1] = (1 - np.asarray(alpha) / 2) * size / distance
-        return found
+            states[t + 1] = (1 - np.asarray(alpha) / 2) * size / distance
+        return states
 
 
 @dataclass
@@ -54,7 +54,7 @@ class TSB(Croston):
     name: str = "tsb"
 
     def _rates(self, values: Floats, alpha: Floats | float) -> Floats:
-        found = np.zeros((len(values) + 1, values.shape[1]))
+        states = np.zeros((len(values) + 1, values.shape[1]))
         size, chance = np.zeros(values.shape[1]), np.zeros(values.shape[1])
         before = np.zeros(values.shape[1], dtype=bool)
         for t, value in enumerate(values):
@@ -62,5 +62,5 @@ class TSB(Croston):
             size = np.where(came, np.where(before, size + alpha * (value - size), value), size)
             chance = np.where(before | ~came, chance + alpha * (came - chance), 1.0 / (t + 1))
             before = before | came
-            found[t + 1] = size * chance
-        return found
+            states[t + 1] = size * chance
+        return states

@@ -56,17 +56,19 @@ class Network:
             self.nets_ = [self._trained(rows, wanted, len(learn), cut) for _ in range(self.draws)]
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """What the network says, at every step for all series at once."""
         import torch
 
-        found = np.empty((len(at), self.centre_.size))
+        predicted = np.empty((len(at), self.centre_.size))
         with _quietly(torch, 0), torch.no_grad():
             for first in range(0, len(at), 4 * BATCH):
-                rows = torch.from_numpy(self._rows(seen, at[first : first + 4 * BATCH]))
-                found[first : first + 4 * BATCH] = torch.stack([net(rows) for net in self.nets_]).mean(dim=0).numpy()
-        told = (found * self.spread_ + self.centre_).reshape(len(at), horizon, seen.width)
-        return np.asarray(told + from_last(seen, self.changes_, at))
+                rows = torch.from_numpy(self._rows(panel, at[first : first + 4 * BATCH]))
+                predicted[first : first + 4 * BATCH] = (
+                    torch.stack([net(rows) for net in self.nets_]).mean(dim=0).numpy()
+                )
+        forecasts = (predicted * self.spread_ + self.centre_).reshape(len(at), horizon, panel.width)
+        return np.asarray(forecasts + from_last(panel, self.changes_, at))
 
     def _scales(self, past: Panel, learn: Ints, aim: Floats) -> None:
         """Scales of what comes in and goes out, from what is learnt from alone."""
@@ -75,13 +77,13 @@ class Network:
         self.centre_, spread = aim.mean(axis=0), aim.std(axis=0)
         self.spread_ = np.where(spread > 0, spread, 1.0)
 
-    def _rows(self, seen: Panel, at: Ints) -> Any:  # noqa: ANN401 (float32)
+    def _rows(self, panel: Panel, at: Ints) -> Any:  # noqa: ANN401 (float32)
         """The last steps before each origin: [origins, window, features]."""
         # The inverse hyperbolic sine is a logarithm that takes zero and both signs: bursts do not drown the rest.
-        known = np.arcsinh(flows(seen, self.changes_).reshape(len(seen), -1) / self.scale_)
+        known = np.arcsinh(flows(panel, self.changes_).reshape(len(panel), -1) / self.scale_)
         padded = np.concatenate((np.zeros((self.window, known.shape[1])), known))
         steps = at[:, None] + np.arange(self.window)[None, :]
-        clock = np.repeat(calendar(seen, at)[:, None, :], self.window, axis=1)
+        clock = np.repeat(calendar(panel, at)[:, None, :], self.window, axis=1)
         return np.concatenate((padded[steps], clock), axis=2).astype(np.float32)
 
     def _trained(self, rows: torch.Tensor, wanted: torch.Tensor, learn: int, cut: int) -> torch.nn.Module:

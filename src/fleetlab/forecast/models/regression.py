@@ -33,17 +33,17 @@ class Autoregression:
         self.weights_ = [_best(each[:, k], most) for k in range(past.width)]
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """One step after the other; changes are added up."""
-        each = _differenced(seen.values, self.changes_)
-        found = np.empty((len(at), horizon, seen.width))
+        each = _differenced(panel.values, self.changes_)
+        forecasts = np.empty((len(at), horizon, panel.width))
         for k, weights in enumerate(self.weights_):
             late = _before(each[:, k], at, len(weights) - 1)
             for h in range(horizon):
-                found[:, h, k] = weights[0] + late @ weights[1:]
-                late = np.concatenate((found[:, h, k][:, None], late[:, :-1]), axis=1)
-        summed = np.where(self.changes_ > 0, np.cumsum(found, axis=1), found)
-        return np.asarray(summed + from_last(seen, self.changes_, at))
+                forecasts[:, h, k] = weights[0] + late @ weights[1:]
+                late = np.concatenate((forecasts[:, h, k][:, None], late[:, :-1]), axis=1)
+        summed = np.where(self.changes_ > 0, np.cumsum(forecasts, axis=1), forecasts)
+        return np.asarray(summed + from_last(panel, self.changes_, at))
 
 
 def _differenced(values: Floats, changes: Floats) -> Floats:
@@ -60,13 +60,13 @@ def _best(series: Floats, most: int) -> Floats:
     """Constant and weights of the order with the least AIC, all from the same steps."""
     at = np.arange(most, len(series))
     late, aim = _before(series, at, most), series[at]
-    told = []
+    forecasts_by_series = []
     for order in [p for p in ORDERS if p <= most] or [1]:
         rows = np.column_stack((np.ones(len(at)), late[:, :order]))
         weights = np.linalg.lstsq(rows, aim, rcond=None)[0]
         spread = float(((aim - rows @ weights) ** 2).mean())
-        told.append((len(at) * np.log(max(spread, 1e-300)) + 2 * order, order, weights))
-    return np.asarray(min(told, key=lambda one: one[:2])[2])
+        forecasts_by_series.append((len(at) * np.log(max(spread, 1e-300)) + 2 * order, order, weights))
+    return np.asarray(min(forecasts_by_series, key=lambda one: one[:2])[2])
 
 
 @dataclass
@@ -83,11 +83,11 @@ class Ridge:
         self.fits_ = [_shrunk(features(known[:, k], past, at), aim[:, :, k], horizon) for k in range(past.width)]
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """Each step by its own weights."""
-        known = flows(seen, self.changes_)
-        told = [_apply(fit, features(known[:, k], seen, at)) for k, fit in enumerate(self.fits_)]
-        return np.stack(told, axis=2) + from_last(seen, self.changes_, at)
+        known = flows(panel, self.changes_)
+        forecasts_by_series = [_apply(fit, features(known[:, k], panel, at)) for k, fit in enumerate(self.fits_)]
+        return np.stack(forecasts_by_series, axis=2) + from_last(panel, self.changes_, at)
 
 
 Fit = tuple[Floats, Floats, Floats, Floats]  # centre and scale of the features, weights, constants

@@ -33,7 +33,7 @@ class LastValue:
 
 
 @dataclass
-class Mean:
+class HistoricalMean:
     """It is as it always was: the mean of all that was learnt from."""
 
     name: str = "mean"

@@ -42,9 +42,9 @@ class Smoothing:
         self.alpha_, self.beta_, self.phi_ = grid[np.argmin(np.broadcast_to(missed, level.shape), axis=0)].T
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """The level, and as much of the trend as is left of it at each step."""
-        level, trend = self._states(seen.values)
+        level, trend = self._states(panel.values)
         ahead = np.cumsum(self.phi_[None, :] ** np.arange(1, horizon + 1)[:, None], axis=0)
         return np.asarray(level[at][:, None, :] + trend[at][:, None, :] * ahead[None])
 
@@ -77,9 +77,9 @@ class Theta(Smoothing):
         self.slope_ = when @ past.values / max(1.0, float(when @ when))
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """The level, and half the slope a step."""
-        level, _ = self._states(seen.values)
+        level, _ = self._states(panel.values)
         ahead = np.arange(1, horizon + 1)[None, :, None]
         return flat(level[at], horizon) + 0.5 * self.slope_ * ahead
 
@@ -105,20 +105,20 @@ class HoltWinters:
         self.alpha_, self.gamma_ = grid[np.argmin(missed, axis=0)].T
         return self
 
-    def predict(self, seen: Panel, at: Ints, *, horizon: int) -> Floats:
+    def predict(self, panel: Panel, at: Ints, *, horizon: int) -> Floats:
         """The level, and how far that step of the day is off."""
-        day = seen.day
-        found = np.empty((len(at), horizon, seen.width))
-        asked = {int(t): np.flatnonzero(at == t) for t in np.unique(at)}
-        level, season = self._first(seen.values[:day])
+        day = panel.day
+        forecasts = np.empty((len(at), horizon, panel.width))
+        rows_of = {int(t): np.flatnonzero(at == t) for t in np.unique(at)}
+        level, season = self._first(panel.values[:day])
         ahead = np.arange(horizon)
-        for t in range(day, max(asked) + 1):
-            if t in asked:
-                found[asked[t]] = level + season[(t + ahead) % day]
-            if t < len(seen):
-                miss = seen.values[t] - level - season[t % day]
+        for t in range(day, max(rows_of) + 1):
+            if t in rows_of:
+                forecasts[rows_of[t]] = level + season[(t + ahead) % day]
+            if t < len(panel):
+                miss = panel.values[t] - level - season[t % day]
                 level, season[t % day] = level + self.alpha_ * miss, season[t % day] + self.gamma_ * miss
-        return found
+        return forecasts
 
     @staticmethod
     def _first(values: Floats) -> tuple[Floats, Floats]:

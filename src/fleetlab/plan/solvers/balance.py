@@ -11,19 +11,19 @@ import numpy as np
 
 from fleetlab.plan.problem import WHOLE, Bools, Problem
 from fleetlab.plan.relocation import on_node, relocate
-from fleetlab.plan.solvers.greedy import Placing, Score, lightest
+from fleetlab.plan.solvers.greedy import PartialPlan, Score, lightest
 
 ROUNDS = 2000
 
 
-def highest(placing: Placing) -> float:
+def highest(placing: PartialPlan) -> float:
     """The load of the node that has most."""
     return float(placing.nodes.load().max(initial=0.0))
 
 
-def balanced(p: Problem, *, score: Score = lightest, rng: np.random.Generator | None = None) -> Placing:
+def balanced(p: Problem, *, score: Score = lightest, rng: np.random.Generator | None = None) -> PartialPlan:
     """The largest first, each to where the load stays lowest; then from the node with the highest load to others."""
-    placing, size = Placing.empty(p), np.where(np.isfinite(p.size()), p.size(), 0.0)
+    placing, size = PartialPlan.empty(p), np.where(np.isfinite(p.size()), p.size(), 0.0)
     if rng is not None:
         size = size * rng.uniform(0.8, 1.2, len(size))
     everywhere = np.arange(p.nodes)
@@ -36,7 +36,7 @@ def balanced(p: Problem, *, score: Score = lightest, rng: np.random.Generator | 
     return lowered(placing)
 
 
-def lowered(placing: Placing) -> Placing:
+def lowered(placing: PartialPlan) -> PartialPlan:
     """Move one after the other off the node with the highest load, as long as that lowers it."""
     placing = placing.copy()
     p, held = placing.nodes.problem, on_node(placing)
@@ -49,7 +49,7 @@ def lowered(placing: Placing) -> Placing:
 
 
 def _lowered_by_one(
-    placing: Placing, held: dict[int, list[int]], n: int, high: float, others: Bools,
+    placing: PartialPlan, held: dict[int, list[int]], n: int, high: float, others: Bools,
 ) -> bool:  # fmt: skip
     for i in sorted(held.get(n, []), key=lambda i: (placing.nodes.problem.part[placing.kind[i], 0], i)):
         before = placing.gpus[i]
@@ -69,11 +69,13 @@ def bound(p: Problem) -> float:
     """No plan has a lower highest load: everything spread evenly, and each instance on the node that feels it least."""
     need = np.column_stack([p.ask, p.gpus * p.milli])
     there = np.column_stack([p.have, p.cards * WHOLE]) * p.there[:, None]
-    found = float(p.size().max(initial=0.0))
+    highest_load = float(p.size().max(initial=0.0))
     for classes in np.unique(p.may, axis=0):
         captive = p.may[:, ~classes].sum(axis=1) == 0
         total, has = (need[captive] * p.count[captive, None]).sum(axis=0), there[classes].sum(axis=0)
         if (total[has == 0] > 0).any():
             return math.inf
-        found = max(found, float(np.divide(total, has, out=np.zeros(len(total)), where=has > 0).max(initial=0.0)))
-    return found
+        highest_load = max(
+            highest_load, float(np.divide(total, has, out=np.zeros(len(total)), where=has > 0).max(initial=0.0))
+        )
+    return highest_load

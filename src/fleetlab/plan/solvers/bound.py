@@ -17,17 +17,17 @@ from fleetlab.plan.problem import WHOLE, Bools, Floats, Ints, Problem
 
 def simple(p: Problem) -> float:
     """The least that the nodes in use can count for; infinite where even all nodes are too few."""
-    found = 0.0
+    lowest = 0.0
     for classes in np.unique(p.may, axis=0):
         captive = p.may[:, ~classes].sum(axis=1) == 0  # those that can run nowhere else
         if not captive.any():
             continue
         for a in range(len(NODE_AMOUNTS)):
-            found = max(found, _cover(p, classes, p.have[:, a], float(p.ask[captive, a] @ p.count[captive])))
-        found = max(found, _cover(p, classes, p.cards.astype(np.int64), gpus_needed(p, captive)))
+            lowest = max(lowest, _cover(p, classes, p.have[:, a], float(p.ask[captive, a] @ p.count[captive])))
+        lowest = max(lowest, _cover(p, classes, p.cards.astype(np.int64), gpus_needed(p, captive)))
         for need in _by_limit(p, captive):
-            found = max(found, _cover(p, classes, np.ones(len(p.have), dtype=np.int64), need))
-    return found
+            lowest = max(lowest, _cover(p, classes, np.ones(len(p.have), dtype=np.int64), need))
+    return lowest
 
 
 def gpus_needed(p: Problem, which: Bools) -> float:
@@ -51,11 +51,11 @@ def _l2(milli: Ints, count: Ints) -> int:
 
 def _by_limit(p: Problem, captive: Bools) -> list[float]:
     """Nodes that each app needs, for each of its limits."""
-    found: list[float] = []
+    lowest: list[float] = []
     for app, limit in {(int(a), int(m)) for a, m in zip(p.app, p.limit, strict=True) if a >= 0}:
         counted = captive & (p.app == app) & (p.limit <= limit) & (p.limit > 0)
-        found.append(math.ceil(int(p.count[counted].sum()) / limit))
-    return found
+        lowest.append(math.ceil(int(p.count[counted].sum()) / limit))
+    return lowest
 
 
 def _cover(p: Problem, classes: Bools, has: Ints, need: float) -> float:
@@ -78,7 +78,7 @@ def whole_steps(p: Problem, bound: float) -> float:
     """Round a bound up to what nodes can count for: where all weights are multiples of one step."""
     if not math.isfinite(bound):
         return bound
-    told = np.unique(np.round(p.weight * 1000).astype(np.int64))
-    step = np.gcd.reduce(told) / 1000 if len(told) and np.allclose(told / 1000, np.unique(p.weight)) else 0.0
+    steps = np.unique(np.round(p.weight * 1000).astype(np.int64))
+    step = np.gcd.reduce(steps) / 1000 if len(steps) and np.allclose(steps / 1000, np.unique(p.weight)) else 0.0
     # A little less than computed: a sum of many is off by its own size, and must not become a step too many.
     return math.ceil(bound / step * (1 - 1e-12) - 1e-6) * step if step else bound

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.plan.problem import WHOLE, Bools, Ints, Problem
-from fleetlab.plan.solvers.greedy import Placing
+from fleetlab.plan.solvers.greedy import PartialPlan
 from fleetlab.plan.solvers.ortools import cp_model, cp_solver
 
 LARGEST = 12_000  # variables that say who is where: beyond, it is not tried
@@ -21,7 +21,7 @@ CENTS = 1000  # weights are counted in thousandths
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CurrentPlacement:
     """Where instances are now: the row of each, its node and its GPUs as bits."""
 
     row: Ints
@@ -31,10 +31,10 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExactResult:
     """What the solver came to; no plan if it found none."""
 
-    placing: Placing | None
+    placing: PartialPlan | None
     bound: float  # of the objective
     proved: bool = False  # the best, or none at all
     clock: bool = False  # did the clock end it?
@@ -42,11 +42,11 @@ class Found:
 
 @dataclass(slots=True)
 class _Data:
-    """What is asked: of which nodes, and who may stay where."""
+    """The model's data: candidate nodes, and current placements."""
 
     problem: Problem
     nodes: Ints  # those that a plan may use
-    here: Here | None
+    here: CurrentPlacement | None
     cards: Bools  # [nodes]: must GPUs be told apart there?
     model: Any
     number: dict[tuple[int, int], Any] = field(default_factory=dict)  # kind, node
@@ -64,21 +64,21 @@ def small(p: Problem, nodes: Ints) -> bool:
     return int(each.sum()) <= LARGEST
 
 
-def candidates(p: Problem, best: Placing | None, *, weighed: bool) -> Ints:
+def candidates(p: Problem, best: PartialPlan | None, *, weighed: bool) -> Ints:
     """The nodes that the best plan may need: of each class no more than a plan that is known could pay for."""
-    found: list[int] = []
+    result: list[int] = []
     for c in range(len(p.have)):
         mine, most = np.flatnonzero(p.of == c), int(p.count.sum())
         if weighed and best is not None and not best.left.any() and p.weight[c] > 0:
             most = min(most, int(best.value() / p.weight[c] + 1e-9))
-        found += mine[: most if weighed else len(mine)].tolist()
-    return np.array(sorted(found), dtype=np.int64)
+        result += mine[: most if weighed else len(mine)].tolist()
+    return np.array(sorted(result), dtype=np.int64)
 
 
 def exact(
-    p: Problem, nodes: Ints, *, objective: str, best: Placing | None = None, here: Here | None = None, seconds: float,
-    seed: int,
-) -> Found:  # fmt: skip
+    p: Problem, nodes: Ints, *, objective: str, best: PartialPlan | None = None,
+    here: CurrentPlacement | None = None, seconds: float, seed: int,
+) -> ExactResult:  # fmt: skip
     """Look for the best plan on these nodes: `weight`, `balance` or `moves`."""
     d = _data(p, nodes, here)
     _variables(d)
@@ -89,7 +89,7 @@ def exact(
     return _solve(d, objective, seconds=seconds, seed=seed)
 
 
-def stayers(p: Problem, here: Here, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int] | None:
+def stayers(p: Problem, here: CurrentPlacement, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int] | None:
     """Who of those on node `n` may stay, as many as can, and how many must go at least."""
     d = _Data(p, np.array([n]), here, p.cards[p.of] > 0, cp_model().CpModel())
     d.used[n] = d.model.new_constant(1)
@@ -108,7 +108,7 @@ def stayers(p: Problem, here: Here, mine: Ints, n: int, *, seed: int) -> tuple[l
     return kept, len(mine) - int(solver.best_objective_bound + 1e-6)
 
 
-def seated(p: Problem, here: Here, told: Ints, untold: Ints, n: int) -> dict[int, int] | None:
+def seated(p: Problem, here: CurrentPlacement, told: Ints, untold: Ints, n: int) -> dict[int, int] | None:
     """GPUs of node `n` for as many as can be of whom none are told, beside those of whom some are."""
     d = _Data(p, np.array([n]), here, p.cards[p.of] > 0, cp_model().CpModel())
     one = d.used[n] = d.model.new_constant(1)
@@ -130,7 +130,7 @@ def seated(p: Problem, here: Here, told: Ints, untold: Ints, n: int) -> dict[int
     return {i: seats[k].pop() for i, k in zip(untold.tolist(), here.kind[untold].tolist(), strict=True) if seats[k]}
 
 
-def _data(p: Problem, nodes: Ints, here: Here | None) -> _Data:
+def _data(p: Problem, nodes: Ints, here: CurrentPlacement | None) -> _Data:
     share = (p.milli > 0) & (p.milli < WHOLE)
     apart = share.any() or (here is not None and bool((here.gpus > 0).any()))
     return _Data(p, nodes, here, apart & (p.cards[p.of] > 0), cp_model().CpModel())
@@ -176,11 +176,11 @@ def _constraints(d: _Data, *, alike: bool) -> None:
 
 
 def _by_node(d: _Data) -> dict[int, list[tuple[int, Any, int]]]:
-    found: dict[int, list[tuple[int, Any, int]]] = {}
+    result: dict[int, list[tuple[int, Any, int]]] = {}
     for i, x in d.stay.items():
         assert d.here is not None
-        found.setdefault(int(d.here.node[i]), []).append((int(d.here.kind[i]), x, int(d.here.gpus[i])))
-    return found
+        result.setdefault(int(d.here.node[i]), []).append((int(d.here.kind[i]), x, int(d.here.gpus[i])))
+    return result
 
 
 def _amounts(d: _Data, n: int, who: list[tuple[int, Any]]) -> None:
@@ -188,7 +188,7 @@ def _amounts(d: _Data, n: int, who: list[tuple[int, Any]]) -> None:
     for a in range(p.ask.shape[1]):
         if any(p.ask[k, a] for k, _ in who):
             d.model.add(sum(int(p.ask[k, a]) * x for k, x in who) <= int(p.have[p.of[n], a]) * d.used[n])
-    for k, x in who:  # who asks for nothing is on a node in use too
+    for k, x in who:  # an instance without requests also puts its node in use
         if not p.ask[k].any():
             d.model.add(x <= int(p.count[k]) * d.used[n])
 
@@ -243,7 +243,7 @@ def _loads(d: _Data) -> None:
                 m.add(sum(FINE * int(need[k, a]) * x for k, x in who) <= int(there[p.of[n], a]) * d.high)
 
 
-def _hint(d: _Data, best: Placing) -> None:
+def _hint(d: _Data, best: PartialPlan) -> None:
     """Begin with a plan that is known; nodes of a class are taken in their order."""
     p, count = d.problem, dict.fromkeys(d.number, 0)
     place = _in_turn(p, best, d.nodes) if d.here is None else {n: n for n in best.used.tolist()}
@@ -256,21 +256,21 @@ def _hint(d: _Data, best: Placing) -> None:
         d.model.add_hint(x, n in place.values())
 
 
-def _in_turn(p: Problem, best: Placing, nodes: Ints) -> dict[int, int]:
+def _in_turn(p: Problem, best: PartialPlan, nodes: Ints) -> dict[int, int]:
     """For each node in use, the node of its class that stands for it among the candidates."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for c in range(len(p.have)):
         mine = [n for n in best.used.tolist() if p.of[n] == c]
-        found |= dict(zip(mine, [n for n in nodes.tolist() if p.of[n] == c], strict=False))
-    return found
+        result |= dict(zip(mine, [n for n in nodes.tolist() if p.of[n] == c], strict=False))
+    return result
 
 
-def _solve(d: _Data, objective: str, *, seconds: float, seed: int) -> Found:
+def _solve(d: _Data, objective: str, *, seconds: float, seed: int) -> ExactResult:
     cp = cp_model()
     solver, status = cp_solver(d.model, seconds=seconds, seed=seed, work=seconds)
     clock = solver.wall_time >= seconds and status != cp.OPTIMAL
     if status == cp.INFEASIBLE:
-        return Found(None, float("inf"), proved=True)
+        return ExactResult(None, float("inf"), proved=True)
     raw = solver.best_objective_bound if status in (cp.OPTIMAL, cp.FEASIBLE) else 0.0
     if objective == "weight":
         bound = max(0.0, raw) / CENTS
@@ -279,12 +279,12 @@ def _solve(d: _Data, objective: str, *, seconds: float, seed: int) -> Found:
     else:
         bound = 0.0 if d.here is None else max(0.0, len(d.here.row) + (raw if status != cp.UNKNOWN else -1e18))
     placing = _read(d, solver) if status in (cp.OPTIMAL, cp.FEASIBLE) else None
-    return Found(placing, bound, proved=status == cp.OPTIMAL, clock=clock)
+    return ExactResult(placing, bound, proved=status == cp.OPTIMAL, clock=clock)
 
 
-def _read(d: _Data, solver: Any) -> Placing:  # noqa: ANN401
+def _read(d: _Data, solver: Any) -> PartialPlan:  # noqa: ANN401
     """The plan that the solver found; who stays comes first, then shares, then whole GPUs in what is left."""
-    p, placing = d.problem, Placing.empty(d.problem)
+    p, placing = d.problem, PartialPlan.empty(d.problem)
     for i, x in d.stay.items():
         if d.here is not None and solver.value(x):
             placing.put(int(d.here.kind[i]), int(d.here.node[i]), int(d.here.gpus[i]))

@@ -6,46 +6,49 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import WorkloadError
-from fleetlab.plan.node_state import Nodes
+from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Bools, Ints, Problem
 from fleetlab.plan.relocation import on_node, relocate
 from fleetlab.plan.solvers import exact
-from fleetlab.plan.solvers.exact import Here
-from fleetlab.plan.solvers.greedy import Placing, best_fit, spread
+from fleetlab.plan.solvers.exact import CurrentPlacement
+from fleetlab.plan.solvers.greedy import PartialPlan, best_fit, spread
 from fleetlab.plan.solvers.ortools import there
 
 COLUMNS = "job and node, and where they are known instance (its number in the job) and gpus (a bit for each GPU)"
 TRIED = 200  # nodes on which room is made for someone
 
 
-def here_of(p: Problem, current: pl.DataFrame) -> Here:
+def here_of(p: Problem, current: pl.DataFrame) -> CurrentPlacement:
     """Where instances are now, by their rows; on a node that is not there any more: -1."""
     table = _table(current)
     rows = p.rows.with_row_index("row")
-    told = table.join(rows, on=["job", "instance"], how="left", maintain_order="left")
-    if (lost := told.filter(pl.col("row").is_null())).height:
-        msg = f"the current placement has an instance that nobody asks for: job {lost['job'][0]}"
+    places = table.join(rows, on=["job", "instance"], how="left", maintain_order="left")
+    if (lost := places.filter(pl.col("row").is_null())).height:
+        msg = f"the current placement has an instance that is not in the demand: job {lost['job'][0]}"
         raise WorkloadError(msg, hint="its jobs and the numbers of instances in them are those of the demand")
-    if (twice := told.filter(pl.col("row").is_duplicated())).height:
+    if (twice := places.filter(pl.col("row").is_duplicated())).height:
         msg = f"the current placement has an instance twice: job {twice['job'][0]}"
         raise WorkloadError(msg, hint="one row an instance; without a column `instance` they are numbered in turn")
     names = pl.DataFrame({"node": p.names, "at": np.arange(p.nodes)})
-    told = told.join(names, on="node", how="left", maintain_order="left").sort("row")
+    places = places.join(names, on="node", how="left", maintain_order="left").sort("row")
     return _with_gpus(
-        p, Here(*(told[c].fill_null(-1).cast(pl.Int64).to_numpy().copy() for c in ("row", "kind", "at", "gpus")))
+        p,
+        CurrentPlacement(
+            *(places[c].fill_null(-1).cast(pl.Int64).to_numpy().copy() for c in ("row", "kind", "at", "gpus"))
+        ),
     )
 
 
-def notes(p: Problem, current: pl.DataFrame, here: Here) -> list[str]:
+def notes(p: Problem, current: pl.DataFrame, here: CurrentPlacement) -> list[str]:
     """What a current placement leaves open, or says that cannot be."""
-    said = []
+    lines = []
     if p.gpus[here.kind].any() and ("gpus" not in current.columns or current["gpus"].null_count()):
-        said.append(
-            "GPUs that the current placement does not tell were given as tight as can be: moves count from there"
+        lines.append(
+            "GPUs missing from the current placement were assigned as tightly as possible: moves count from there"
         )
     if gone := int((here.node < 0).sum()):
-        said.append(f"{gone:,} instances cannot be where they are said to be (no such node or GPU): they move")
-    return said
+        lines.append(f"{gone:,} instances are on an unknown node or GPU: they move")
+    return lines
 
 
 def _table(current: pl.DataFrame) -> pl.DataFrame:
@@ -59,7 +62,7 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
     kinds = {"job": pl.Int64, "instance": pl.Int64, "node": pl.String, "gpus": pl.Int64}
     try:
         if cut := [name for name in kinds if current[name].dtype.is_float() and (current[name] % 1 != 0).any()]:
-            msg = f"not a current placement: not whole numbers in the column: `{cut[0]}`"
+            msg = f"not a current placement: not integers in the column: `{cut[0]}`"
             raise WorkloadError(msg, hint=f"it has {COLUMNS}")
         return current.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     except pl.exceptions.PolarsError as e:
@@ -67,7 +70,7 @@ def _table(current: pl.DataFrame) -> pl.DataFrame:
         raise WorkloadError(msg, hint=f"it has {COLUMNS}") from None
 
 
-def _with_gpus(p: Problem, here: Here) -> Here:
+def _with_gpus(p: Problem, here: CurrentPlacement) -> CurrentPlacement:
     """Where a placement does not tell GPUs, give them: as tight as can be; who finds none cannot be where it is said.
 
     GPUs alone count here. Who must go because a node holds too much of something else is not decided by that.
@@ -78,23 +81,23 @@ def _with_gpus(p: Problem, here: Here) -> Here:
     here.node[(here.gpus < 0) & ~p.may[here.kind, p.of[here.node]]] = -1
     for n in np.unique(here.node[(here.gpus < 0) & (here.node >= 0)]).tolist():
         mine = np.flatnonzero(here.node == n)
-        told, untold = mine[here.gpus[mine] >= 0], mine[here.gpus[mine] < 0]
-        given = _seated(p, here, told, untold, n)
+        places, untold = mine[here.gpus[mine] >= 0], mine[here.gpus[mine] < 0]
+        given = _seated(p, here, places, untold, n)
         if len(given) < len(untold) and there():
-            given = exact.seated(p, here, told, untold, n) or given
+            given = exact.seated(p, here, places, untold, n) or given
         here.gpus[list(given)] = list(given.values())
     here.node[here.gpus < 0] = -1
     here.gpus[here.gpus < 0] = 0
     return here
 
 
-def _seated(p: Problem, here: Here, told: Ints, untold: Ints, n: int) -> dict[int, int]:
+def _seated(p: Problem, here: CurrentPlacement, places: Ints, untold: Ints, n: int) -> dict[int, int]:
     """GPUs of a node for those of whom none are told, the largest first; not all may find some."""
     free = np.full(int(p.cards[p.of[n]]), WHOLE)
     memory = np.full(len(free), p.memory[p.of[n]])
     given: dict[int, int] = {}
     size = p.gpus * p.milli
-    for i in [*told.tolist(), *sorted(untold.tolist(), key=lambda i: (-size[here.kind[i]], i))]:
+    for i in [*places.tolist(), *sorted(untold.tolist(), key=lambda i: (-size[here.kind[i]], i))]:
         k = here.kind[i]
         fits = np.flatnonzero((free >= p.milli[k]) & (memory >= p.vram[k]))
         some = fits[np.argsort(free[fits], kind="stable")][: p.gpus[k]] if here.gpus[i] < 0 else _cards(here.gpus[i])
@@ -110,15 +113,15 @@ def _cards(bits: np.int64) -> Ints:
     return np.array([g for g in range(int(bits).bit_length()) if int(bits) >> g & 1], dtype=np.int64)
 
 
-def _possible(p: Problem, here: Here) -> Bools:
+def _possible(p: Problem, here: CurrentPlacement) -> Bools:
     """Are the GPUs those of the node, and as many as are asked for? If not, nobody can be so placed."""
     number = np.array([g.bit_count() for g in here.gpus.tolist()], dtype=np.int64)
     return np.asarray((number == p.gpus[here.kind]) & (here.gpus >> p.cards[p.of[here.node]] == 0))
 
 
-def least_moves(p: Problem, here: Here, *, seed: int) -> tuple[Placing, float]:
+def least_moves(p: Problem, here: CurrentPlacement, *, seed: int) -> tuple[PartialPlan, float]:
     """A plan that leaves alone whom it can, and how many must move at least."""
-    placing, scratch = Placing.empty(p), Nodes(p)
+    placing, scratch = PartialPlan.empty(p), NodeState(p)
     forced = int((here.node < 0).sum())
     for n in np.unique(here.node[here.node >= 0]).tolist():
         kept, must = _kept(scratch, here, np.flatnonzero(here.node == n), n, seed=seed)
@@ -132,7 +135,7 @@ def least_moves(p: Problem, here: Here, *, seed: int) -> tuple[Placing, float]:
     return placing, float(forced)
 
 
-def _kept(nodes: Nodes, here: Here, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int]:
+def _kept(nodes: NodeState, here: CurrentPlacement, mine: Ints, n: int, *, seed: int) -> tuple[list[int], int]:
     """Who of those on a node may stay, and how many must go at least."""
     p, kept = nodes.problem, []
     # The smallest first: so that as many as possible stay, where that is not all.
@@ -146,7 +149,7 @@ def _kept(nodes: Nodes, here: Here, mine: Ints, n: int, *, seed: int) -> tuple[l
     return exact.stayers(p, here, mine, n, seed=seed) or (kept, 1)
 
 
-def make_room(placing: Placing, k: int) -> bool:
+def make_room(placing: PartialPlan, k: int) -> bool:
     """Move a few away from some node so that one of kind `k` fits there; False if no node can be so freed."""
     p, held = placing.nodes.problem, on_node(placing)
     nodes = np.flatnonzero(p.may[k, p.of])
@@ -164,5 +167,5 @@ def make_room(placing: Placing, k: int) -> bool:
     return False
 
 
-def _take_over(placing: Placing, other: Placing) -> None:
+def _take_over(placing: PartialPlan, other: PartialPlan) -> None:
     placing.nodes, placing.node, placing.gpus = other.nodes, other.node, other.gpus

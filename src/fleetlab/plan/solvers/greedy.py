@@ -1,4 +1,4 @@
-"""Quick plans: the largest first, each to where it fits best."""
+"""Greedy heuristics: the largest first, each to the best-fitting node."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleetlab.plan.fragmentation import Fragments
-from fleetlab.plan.node_state import Nodes
+from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Floats, Ints, Problem
 
-Score = Callable[[Nodes, int, Ints], Floats]  # of a kind on nodes: the lowest is taken
+Score = Callable[[NodeState, int, Ints], Floats]  # of a kind on nodes: the lowest is taken
 
 
 @dataclass(slots=True)
-class Placing:
+class PartialPlan:
     """Who went where; `left` is how many of each kind have no place."""
 
-    nodes: Nodes
+    nodes: NodeState
     left: Ints  # [kinds]
     kind: list[int] = field(default_factory=list)
     node: list[int] = field(default_factory=list)
     gpus: list[int] = field(default_factory=list)  # bits
 
     @classmethod
-    def empty(cls, problem: Problem) -> Placing:
+    def empty(cls, problem: Problem) -> PartialPlan:
         """Nobody has a place yet."""
-        return cls(Nodes(problem), problem.count.copy())
+        return cls(NodeState(problem), problem.count.copy())
 
     def put(self, k: int, n: int, bits: int | None = None) -> None:
         """One of kind `k` goes to node `n`."""
@@ -42,9 +42,9 @@ class Placing:
         self.nodes.put(self.kind[i], n, bits)
         self.node[i], self.gpus[i] = n, bits
 
-    def copy(self) -> Placing:
+    def copy(self) -> PartialPlan:
         """Another one, to try things on."""
-        return Placing(self.nodes.copy(), self.left.copy(), [*self.kind], [*self.node], [*self.gpus])
+        return PartialPlan(self.nodes.copy(), self.left.copy(), [*self.kind], [*self.node], [*self.gpus])
 
     @property
     def used(self) -> Ints:
@@ -64,7 +64,7 @@ class Placing:
 # -- the largest first ---------------------------------------------------------------------------------------------
 
 
-def largest_first(problem: Problem, score: Score, *, rng: np.random.Generator | None = None) -> Placing:
+def largest_first(problem: Problem, score: Score, *, rng: np.random.Generator | None = None) -> PartialPlan:
     """Take kinds from the largest down; each instance goes to the node in use with the lowest score."""
     size = _sizes(problem)
     if rng is not None:  # another order of those of about the same size
@@ -72,7 +72,7 @@ def largest_first(problem: Problem, score: Score, *, rng: np.random.Generator | 
     return _in_turn(problem, np.argsort(-size, kind="stable"), score)
 
 
-def smallest_first(problem: Problem, score: Score) -> Placing:
+def smallest_first(problem: Problem, score: Score) -> PartialPlan:
     """From the smallest up: where not all fit, so most of them do."""
     return _in_turn(problem, np.argsort(_sizes(problem), kind="stable"), score)
 
@@ -81,14 +81,14 @@ def _sizes(problem: Problem) -> Floats:
     return np.where(np.isfinite(problem.size()), problem.size(), 0.0)
 
 
-def _in_turn(problem: Problem, kinds: Ints, score: Score) -> Placing:
-    placing = Placing.empty(problem)
+def _in_turn(problem: Problem, kinds: Ints, score: Score) -> PartialPlan:
+    placing = PartialPlan.empty(problem)
     for k in kinds.tolist():
         spread(placing, k, score)
     return placing
 
 
-def spread(placing: Placing, k: int, score: Score) -> None:
+def spread(placing: PartialPlan, k: int, score: Score) -> None:
     """Place all that are left of a kind, on nodes in use before others."""
     nodes, everywhere = placing.nodes, np.arange(placing.nodes.problem.nodes)
     scores = _scores(nodes, k, everywhere, score)
@@ -101,37 +101,37 @@ def spread(placing: Placing, k: int, score: Score) -> None:
         scores[n] = _scores(nodes, k, at, score)[0]
 
 
-def _scores(nodes: Nodes, k: int, at: Ints, score: Score) -> Floats:
+def _scores(nodes: NodeState, k: int, at: Ints, score: Score) -> Floats:
     """Scores where there is room; a node that is not in use comes after all that are, cheap ones first."""
-    found = np.full(len(at), np.inf)
+    score_at = np.full(len(at), np.inf)
     room = nodes.room(k, at) > 0
-    found[room] = score(nodes, k, at[room])
+    score_at[room] = score(nodes, k, at[room])
     idle = room & (nodes.number[at] == 0)
     of = nodes.problem.of[at[idle]]
-    found[idle] = 1e6 + 1e3 * nodes.problem.weight[of] * nodes.problem.part[k][of]
-    return found
+    score_at[idle] = 1e6 + 1e3 * nodes.problem.weight[of] * nodes.problem.part[k][of]
+    return score_at
 
 
-def best_fit(nodes: Nodes, k: int, at: Ints) -> Floats:
+def best_fit(nodes: NodeState, k: int, at: Ints) -> Floats:
     """The least that is left, amounts as shares of the largest node."""
     left = _parts(nodes, nodes.free[at] - nodes.problem.ask[k], nodes.gpu[at].sum(axis=1))
     return np.asarray(left.sum(axis=1))
 
 
-def aligned(nodes: Nodes, k: int, at: Ints) -> Floats:
-    """The dot product of what is free and what is asked for, the largest first (Panigrahy et al., 2011)."""
+def aligned(nodes: NodeState, k: int, at: Ints) -> Floats:
+    """The dot product of free and requested resources, the largest first (Panigrahy et al., 2011)."""
     p = nodes.problem
     ask = _parts(nodes, p.ask[k][None, :], np.array([p.gpus[k] * p.milli[k]]))[0]
     return np.asarray(-(_parts(nodes, nodes.free[at], nodes.gpu[at].sum(axis=1)) @ ask))
 
 
-def lightest(nodes: Nodes, k: int, at: Ints) -> Floats:
+def lightest(nodes: NodeState, k: int, at: Ints) -> Floats:
     """The load that the node would have, of what it has least left of: for plans that balance."""
     p = nodes.problem
     there = np.column_stack([p.have[p.of[at]], p.cards[p.of[at]] * WHOLE])
     left = np.column_stack([nodes.free[at], nodes.gpu[at].sum(axis=1)])
-    held = there - left + np.append(p.ask[k], p.gpus[k] * p.milli[k])
-    part = np.divide(held, there, out=np.zeros(held.shape), where=there > 0)
+    after = there - left + np.append(p.ask[k], p.gpus[k] * p.milli[k])
+    part = np.divide(after, there, out=np.zeros(after.shape), where=there > 0)
     return np.asarray(part.max(axis=1))
 
 
@@ -139,13 +139,13 @@ def least_fragments(problem: Problem) -> Score:
     """The least growth of what is free but of no use to the usual instances: FGD (Weng et al., ATC'23)."""
     fragments = Fragments.of(problem)
 
-    def score(nodes: Nodes, k: int, at: Ints) -> Floats:
+    def score(nodes: NodeState, k: int, at: Ints) -> Floats:
         return fragments.growth(nodes, k, at)
 
     return score
 
 
-def _parts(nodes: Nodes, amounts: Ints, gpu: Ints) -> Floats:
+def _parts(nodes: NodeState, amounts: Ints, gpu: Ints) -> Floats:
     p = nodes.problem
     most = np.append(p.have.max(axis=0), p.cards.max(initial=0) * WHOLE)
     return np.asarray(np.column_stack([amounts, gpu]) / np.maximum(most, 1))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.plan.problem import WHOLE, Floats, Ints, Problem
-from fleetlab.plan.solvers.greedy import Placing
+from fleetlab.plan.solvers.greedy import PartialPlan
 from fleetlab.plan.solvers.ortools import cp_model, cp_solver, glop
 
 FINE = 1_000_000  # steps of the highest price: CP-SAT counts in whole numbers
@@ -40,7 +40,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shapes:
+class PatternSpace:
     """Kinds that differ by their app and limit alone, together."""
 
     problem: Problem
@@ -50,10 +50,10 @@ class Shapes:
     most: Ints  # [shapes]: on one node, by limits
 
     @classmethod
-    def make(cls, p: Problem) -> Shapes:
+    def make(cls, p: Problem) -> PatternSpace:
         """Put kinds together."""
-        told = np.column_stack([p.ask, p.gpus, p.milli, p.vram, p.may])
-        _, one, of = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        requests = np.column_stack([p.ask, p.gpus, p.milli, p.vram, p.may])
+        _, one, of = np.unique(requests, axis=0, return_index=True, return_inverse=True)
         of = of.reshape(-1)
         most = np.zeros(len(one), dtype=np.int64)
         for s in range(len(one)):
@@ -85,45 +85,45 @@ class Generated:
 
 
 def generate(
-    shapes: Shapes, start: Placing, *, until: float, seed: int, progress: Callable[[str, int, float], None]
+    shapes: PatternSpace, start: PartialPlan, *, until: float, seed: int, progress: Callable[[str, int, float], None]
 ) -> Generated:
     """Look for patterns until none is better, or the clock reads `until`."""
     master = _Master(shapes)
-    for known in sorted(_seen(shapes, start), key=lambda x: (x.of, x.count)):
+    for known in sorted(_patterns_of(shapes, start), key=lambda x: (x.of, x.count)):
         master.add(known)
-    found, best = Generated(0.0), start.value() if not start.left.any() else np.inf
+    result, best = Generated(0.0), start.value() if not start.left.any() else np.inf
     how = Pricing(seed, until, NEARLY if len(shapes.problem.have) > FEW else 0.0)
-    for found.rounds in range(1, ROUNDS + 1):
+    for result.rounds in range(1, ROUNDS + 1):
         prices, room = master.solve()
         values, patterns = _priced(shapes, prices, shapes.problem.weight - room, how)
         new = sum(master.add(pattern) for pattern in patterns)
-        found.bound = max(found.bound, _proved(shapes, prices, values))
-        progress("patterns", len(master.patterns), min(0.95, found.bound / best if np.isfinite(best) else 0.5))
-        found.done, found.clock = not new and not how.gap, time.monotonic() > until
-        if found.done or found.clock or found.bound >= best - 1e-6:
+        result.bound = max(result.bound, _proved(shapes, prices, values))
+        progress("patterns", len(master.patterns), min(0.95, result.bound / best if np.isfinite(best) else 0.5))
+        result.done, result.clock = not new and not how.gap, time.monotonic() > until
+        if result.done or result.clock or result.bound >= best - 1e-6:
             break
         how = Pricing(seed, until, how.gap if new else 0.0)
-    found.patterns, found.times = master.patterns, master.times()
-    return found
+    result.patterns, result.times = master.patterns, master.times()
+    return result
 
 
-def _seen(shapes: Shapes, placing: Placing) -> set[Pattern]:
+def _patterns_of(shapes: PatternSpace, placing: PartialPlan) -> set[Pattern]:
     """The patterns of the nodes of a plan."""
     p, share = shapes.problem, (shapes.problem.milli > 0) & (shapes.problem.milli < WHOLE)
-    held: dict[int, dict[int, int]] = {}
+    counts: dict[int, dict[int, int]] = {}
     cards: dict[int, list[tuple[int, int]]] = {}
     for k, n, bits in zip(placing.kind, placing.node, placing.gpus, strict=True):
         s = int(shapes.of[k])
-        held.setdefault(n, {})[s] = held.setdefault(n, {}).get(s, 0) + 1
+        counts.setdefault(n, {})[s] = counts.setdefault(n, {}).get(s, 0) + 1
         if share[k]:
             cards.setdefault(n, []).append((s, bits.bit_length() - 1))
-    return {Pattern(int(p.of[n]), tuple(sorted(h.items())), tuple(sorted(cards.get(n, [])))) for n, h in held.items()}
+    return {Pattern(int(p.of[n]), tuple(sorted(h.items())), tuple(sorted(cards.get(n, [])))) for n, h in counts.items()}
 
 
 class _Master:
     """The linear program: the least weight of nodes by patterns that hold everybody."""
 
-    def __init__(self, shapes: Shapes) -> None:
+    def __init__(self, shapes: PatternSpace) -> None:
         p, self.lp = shapes.problem, glop()
         self.patterns: list[Pattern] = []
         self.known: set[tuple[int, Count]] = set()
@@ -163,25 +163,25 @@ class _Master:
         return np.array([max(0.0, column.solution_value()) for column in self.columns])
 
 
-def _priced(shapes: Shapes, prices: Floats, cost: Floats, how: Pricing) -> tuple[Floats, list[Pattern]]:
+def _priced(shapes: PatternSpace, prices: Floats, cost: Floats, how: Pricing) -> tuple[Floats, list[Pattern]]:
     """No pattern of a class is worth more than so much; and patterns worth more than they cost, if there are any.
 
     A linear program per class says what a pattern cannot exceed. Where that is more than it costs, CP-SAT looks for
     one, in the most promising classes first, and no further than to a few.
     """
     values = np.array([_at_most(shapes, c, prices) for c in range(len(cost))])
-    found: list[Pattern] = []
+    result: list[Pattern] = []
     for c in np.argsort(cost - values, kind="stable").tolist():
-        if values[c] <= cost[c] + 1e-7 or len(found) == AT_ONCE:
+        if values[c] <= cost[c] + 1e-7 or len(result) == AT_ONCE:
             break
         value, pattern = _better(shapes, c, prices, how)
         values[c] = min(values[c], value)
         if pattern is not None and _worth(pattern, prices) > cost[c] + 1e-7:
-            found.append(pattern)
-    return values, found
+            result.append(pattern)
+    return values, result
 
 
-def _at_most(shapes: Shapes, c: int, prices: Floats) -> float:
+def _at_most(shapes: PatternSpace, c: int, prices: Floats) -> float:
     """What no pattern of a class is worth more than: parts of instances allowed.
 
     The solver is right to its tolerance only, so what it says is not taken: whatever amounts cost, a pattern is worth
@@ -209,7 +209,7 @@ def _worth(pattern: Pattern, prices: Floats) -> float:
     return float(sum(prices[s] * count for s, count in pattern.count))
 
 
-def _proved(shapes: Shapes, prices: Floats, values: Floats) -> float:
+def _proved(shapes: PatternSpace, prices: Floats, values: Floats) -> float:
     """What prices prove, if no pattern of a class is worth more than `values`: the best of their multiples."""
     p, total = shapes.problem, float(prices @ shapes.count)
     times = [1.0, *(float(w / v) for w, v in zip(p.weight, values, strict=True) if v > w)]
@@ -219,7 +219,7 @@ def _proved(shapes: Shapes, prices: Floats, values: Floats) -> float:
 # -- the best pattern of a class -----------------------------------------------------------------------------------
 
 
-def _better(shapes: Shapes, c: int, prices: Floats, how: Pricing) -> tuple[float, Pattern | None]:
+def _better(shapes: PatternSpace, c: int, prices: Floats, how: Pricing) -> tuple[float, Pattern | None]:
     """No pattern of class `c` is worth more than this, and a pattern of it that is worth much, if one was found.
 
     Which share is on which GPU is left open at first: what that allows is rarely more than there is. Only where shares
@@ -236,7 +236,7 @@ def _better(shapes: Shapes, c: int, prices: Floats, how: Pricing) -> tuple[float
 
 
 def _solved(
-    shapes: Shapes, c: int, prices: Floats, how: Pricing, *, apart: bool
+    shapes: PatternSpace, c: int, prices: Floats, how: Pricing, *, apart: bool
 ) -> tuple[float, Count | None, Count | None]:
     """What no pattern is worth more than; how many of each shape are worth most; if `apart`, the GPU of each share."""
     fine = FINE / max(float(prices.max(initial=0.0)), 1e-9)
@@ -255,12 +255,12 @@ def _solved(
     return solver.best_objective_bound / fine, count, cards
 
 
-def _on_cards(shapes: Shapes, c: int, count: Count) -> Count | None:
+def _on_cards(shapes: PatternSpace, c: int, count: Count) -> Count | None:
     """The GPU of each share: the largest first to the tightest that holds it; None if one finds none."""
     p, one = shapes.problem, shapes.one
     whole = sum(int(p.gpus[one[s]]) * n for s, n in count if p.milli[one[s]] == WHOLE)
     free = [[WHOLE, int(p.memory[c])] for _ in range(int(p.cards[c]) - whole)]
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     shares = [(int(p.milli[one[s]]), s) for s, n in count for _ in range(n) if 0 < p.milli[one[s]] < WHOLE]
     for milli, s in sorted(shares, reverse=True):
         vram = int(p.vram[one[s]])
@@ -270,12 +270,12 @@ def _on_cards(shapes: Shapes, c: int, count: Count) -> Count | None:
         g = min(fits, key=lambda g: free[g][0])
         free[g][0] -= milli
         free[g][1] -= vram
-        found.append((s, g))
-    return tuple(sorted(found))
+        result.append((s, g))
+    return tuple(sorted(result))
 
 
 def _model(
-    shapes: Shapes, c: int, worth: Ints, *, apart: bool
+    shapes: PatternSpace, c: int, worth: Ints, *, apart: bool
 ) -> tuple[Any, dict[int, Any], dict[tuple[int, int], Any]]:
     p, model = shapes.problem, cp_model().CpModel()
     number: dict[int, Any] = {}
@@ -291,7 +291,7 @@ def _model(
     return model, number, put
 
 
-def _most(shapes: Shapes, s: int, c: int) -> int:
+def _most(shapes: PatternSpace, s: int, c: int) -> int:
     """How many of a shape one node of a class could hold."""
     p, k = shapes.problem, int(shapes.one[s])
     fits = [int(p.have[c, a] // p.ask[k, a]) for a in range(p.ask.shape[1]) if p.ask[k, a]]
@@ -300,7 +300,7 @@ def _most(shapes: Shapes, s: int, c: int) -> int:
     return min([int(shapes.count[s]), int(shapes.most[s]), *fits])
 
 
-def _together(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
+def _together(shapes: PatternSpace, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
     """What holds for all GPUs of a node together, wherever the shares are.
 
     Of shares larger than one part in k + 1, no GPU holds more than k: those are the dual feasible functions of bin
@@ -318,7 +318,7 @@ def _together(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dic
     return {}
 
 
-def _apart(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
+def _apart(shapes: PatternSpace, c: int, model: Any, number: dict[int, Any]) -> dict[tuple[int, int], Any]:  # noqa: ANN401
     """Shares each go to one GPU, and whole GPUs are nobody else's."""
     p, one = shapes.problem, shapes.one
     whole = sum(int(p.gpus[one[s]]) * x for s, x in number.items() if p.milli[one[s]] == WHOLE)
@@ -339,27 +339,27 @@ def _apart(shapes: Shapes, c: int, model: Any, number: dict[int, Any]) -> dict[t
 # -- from patterns to nodes ----------------------------------------------------------------------------------------
 
 
-def rounded(shapes: Shapes, found: Generated, *, up: float = 0.0) -> Placing:
+def rounded(shapes: PatternSpace, result: Generated, *, up: float = 0.0) -> PartialPlan:
     """Fill as many nodes by each pattern as the linear program says, in whole ones; others have no place yet.
 
     With `up`, a part of a node of at least 1 - `up` counts as a node.
     """
-    p, placing = shapes.problem, Placing.empty(shapes.problem)
+    p, placing = shapes.problem, PartialPlan.empty(shapes.problem)
     stock = [list(np.flatnonzero(p.of == c)[::-1]) for c in range(len(p.have))]
-    for j in np.argsort(-found.times, kind="stable"):
-        pattern = found.patterns[j]
-        for _ in range(int(found.times[j] + up + 1e-9)):
+    for j in np.argsort(-result.times, kind="stable"):
+        pattern = result.patterns[j]
+        for _ in range(int(result.times[j] + up + 1e-9)):
             if not stock[pattern.of] or not any(_left(shapes, placing, s) for s, _ in pattern.count):
                 break
             _fill(shapes, placing, pattern, int(stock[pattern.of].pop()))
     return placing
 
 
-def _left(shapes: Shapes, placing: Placing, s: int) -> bool:
+def _left(shapes: PatternSpace, placing: PartialPlan, s: int) -> bool:
     return bool(placing.left[shapes.of == s].any())
 
 
-def _fill(shapes: Shapes, placing: Placing, pattern: Pattern, n: int) -> None:
+def _fill(shapes: PatternSpace, placing: PartialPlan, pattern: Pattern, n: int) -> None:
     """Put the instances of a pattern on node `n`; of each shape the app that needs most nodes yet comes first."""
     cards: dict[int, list[int]] = {}
     for s, g in pattern.cards:
@@ -375,23 +375,23 @@ def _fill(shapes: Shapes, placing: Placing, pattern: Pattern, n: int) -> None:
             placing.put(max(free, key=lambda k: placing.left[k] / (placing.nodes.problem.limit[k] or 1e9)), n, bits)
 
 
-def in_wholes(shapes: Shapes, found: Generated, *, seconds: float, work: float, seed: int) -> Generated | None:
+def in_wholes(shapes: PatternSpace, result: Generated, *, seconds: float, work: float, seed: int) -> Generated | None:
     """The best whole numbers of nodes by the patterns that are known, by CP-SAT; nothing where none suffice."""
     p, cp = shapes.problem, cp_model()
     model = cp.CpModel()
-    times = [model.new_int_var(0, int(p.there[x.of]), "") for x in found.patterns]
+    times = [model.new_int_var(0, int(p.there[x.of]), "") for x in result.patterns]
     rows: list[list[Any]] = [[] for _ in shapes.count]
-    for x, pattern in zip(times, found.patterns, strict=True):
+    for x, pattern in zip(times, result.patterns, strict=True):
         for s, count in pattern.count:
             rows[s].append(count * x)
     for row, count in zip(rows, shapes.count.tolist(), strict=True):
         model.add(sum(row) >= count)
     for c, there in enumerate(p.there.tolist()):
-        model.add(sum(x for x, pattern in zip(times, found.patterns, strict=True) if pattern.of == c) <= there)
-    model.minimize(sum(round(1000 * float(p.weight[t.of])) * x for x, t in zip(times, found.patterns, strict=True)))
-    for x, value in zip(times, found.times.tolist(), strict=True):
+        model.add(sum(x for x, pattern in zip(times, result.patterns, strict=True) if pattern.of == c) <= there)
+    model.minimize(sum(round(1000 * float(p.weight[t.of])) * x for x, t in zip(times, result.patterns, strict=True)))
+    for x, value in zip(times, result.times.tolist(), strict=True):
         model.add_hint(x, int(value + 0.5))
     solver, status = cp_solver(model, seconds=seconds, seed=seed, work=work)
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         return None
-    return Generated(found.bound, found.patterns, np.array([float(solver.value(x)) for x in times]))
+    return Generated(result.bound, result.patterns, np.array([float(solver.value(x)) for x in times]))

@@ -1,7 +1,7 @@
-"""How well a law fits: the distance of Kolmogorov and Smirnov, and how likely chance alone makes it as large.
+"""Kolmogorov–Smirnov distance to a fitted distribution, with a p-value.
 
-The laws' parameters come from the same values, so the usual tables do not hold: as Lilliefors did, the distance is
-compared with those of values drawn from the law and fitted in the same way.
+The parameters come from the same values, so the standard tables do not hold: as in Lilliefors' test, the distance is
+compared with those of random samples of the distribution, fitted in the same way.
 """
 
 from __future__ import annotations

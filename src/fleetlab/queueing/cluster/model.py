@@ -1,8 +1,7 @@
-"""The model of a cluster: what pools are asked for, how long theory says jobs wait, and what speaks against it."""
+"""The queueing model of a cluster: load by pool, predicted waits, and violated assumptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,36 +9,36 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
+from fleetlab.core.progress import Progress, silent
 from fleetlab.queueing import arrivals
 from fleetlab.queueing.arrivals import HOUR, interval
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
-from fleetlab.queueing.cluster.pool_fit import Fitted, fit
-from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, Part, pools, split
+from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
+from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, PoolJobs, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
 from fleetlab.stats import no_interval
 
-Progress = Callable[[str, int, float], None]
 Row = dict[str, Any]
 
 NAMES = dict.fromkeys(("pool", "class", "model", "violated", "assumption", "figure", "meaning"), pl.String)
 COUNTS = dict.fromkeys(("jobs", "hour"), pl.Int64)
 COLUMNS = {
-    "model": ("pool", "class", "jobs", "load", "utilisation", "wait", "low", "high", "P90 wait", "model", "violated"),
-    "pools": ("pool", "servers", "jobs", "jobs an hour", "load", "low", "high", "utilisation", "highest hour",
-              "CPU utilisation", "wait", "wait low", "wait high", "P90 wait", "P90 low", "P90 high"),
+    "model": ("pool", "class", "jobs", "load", "utilization", "wait", "low", "high", "P90 wait", "model", "violated"),
+    "pools": ("pool", "servers", "jobs", "jobs per hour", "load", "low", "high", "utilization", "peak hour load",
+              "CPU utilization", "wait", "wait low", "wait high", "P90 wait", "P90 low", "P90 high"),
     "violated": ("pool", "class", "assumption", "figure", "meaning"),
-    "arrivals": ("pool", "window", "dispersion", "low", "high", "about the daily pattern", "about low",
-                 "about high"),
-    "run times": ("pool", "class", "jobs", "mean", "low", "high", "scv", "P50", "P90", "P99", "from exponential",
-                  "p exponential", "from lognormal", "p lognormal"),
-    "day": ("pool", "hour", "jobs an hour", "load"),
+    "arrivals": ("pool", "window", "dispersion", "low", "high", "around daily pattern", "around low",
+                 "around high"),
+    "run times": ("pool", "class", "jobs", "mean", "low", "high", "scv", "P50", "P90", "P99", "KS exponential",
+                  "p exponential", "KS lognormal", "p lognormal"),
+    "day": ("pool", "hour", "jobs per hour", "load"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterModel(Result):
-    """Pools and classes: offered load, utilisation, predicted waits, the model used and what speaks against it."""
+    """Pools and classes: offered load, utilization, predicted waits, the model used and violated assumptions."""
 
     frames: dict[str, pl.DataFrame]
     estimates: tuple[Estimate, ...]
@@ -47,28 +46,27 @@ class ClusterModel(Result):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        loads = self.frames["pools"].filter(pl.col("jobs") > 0).sort("utilisation", descending=True, nulls_last=True)
-        first = f", {loads['pool'][0]} at {loads['utilisation'][0]:.0%}" if loads["utilisation"].count() else ""
+        loads = self.frames["pools"].filter(pl.col("jobs") > 0).sort("utilization", descending=True, nulls_last=True)
+        first = f", {loads['pool'][0]} at {loads['utilization'][0]:.0%}" if loads["utilization"].count() else ""
         return f"<ClusterModel {self.frames['pools'].height} pools{first}>"
 
 
-def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress | None = None) -> ClusterModel:
+def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress = silent) -> ClusterModel:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
-    Pools are GPU types; jobs that may run on several are split between them by lot, in proportion to their GPUs.
-    Intervals come from twenty blocks of time, drawn again and again.
+    Pools are GPU types; a job that may run on several is assigned to one at random, weighted by their GPUs.
+    Intervals come from a block bootstrap over twenty blocks of time.
     """
     among = pools(cluster)
     parts, notes = split(workload, among, seed)
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
-        notes += ("a rate needs two submissions at different times: there are no loads to tell",)
+        notes += ("all submissions are at one time: no arrival rate and no load",)
     begins = arrivals.midnight(workload)
-    fitted: list[Fitted] = []
+    fitted: list[PoolFit] = []
     for k, (pool, part) in enumerate(zip(among, parts, strict=True)):
         fitted.append(fit(pool, part, span, begins))
-        if progress:
-            progress("pools", k + 1, (k + 1) / len(among))
+        progress("pools", k + 1, (k + 1) / len(among))
     rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
@@ -80,7 +78,7 @@ def _frame(columns: tuple[str, ...], rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame([[row[name] for name in columns] for row in rows], schema=schema, orient="row")
 
 
-def _rows(fitted: list[Fitted], span: float, rng: np.random.Generator) -> dict[str, list[Row]]:
+def _rows(fitted: list[PoolFit], span: float, rng: np.random.Generator) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
     for f in fitted:
         wrong = violations(f, [o for o in fitted if o is not f])
@@ -94,7 +92,7 @@ def _rows(fitted: list[Fitted], span: float, rng: np.random.Generator) -> dict[s
     return rows
 
 
-def _class(f: Fitted, k: int, span: float, wrong: list[Violation]) -> Row:
+def _class(f: PoolFit, k: int, span: float, wrong: list[Violation]) -> Row:
     here, name = f.part.kind == f.kinds[k], CLASSES[f.kinds[k]]
     load = float(f.part.work[here].sum()) / span if span > 0 else None
     mean = prediction.means(f.waits[k])
@@ -104,35 +102,35 @@ def _class(f: Fitted, k: int, span: float, wrong: list[Violation]) -> Row:
         "class": name,
         "jobs": int(here.sum()),
         "load": load,
-        "utilisation": load / f.pool.servers if load is not None and f.pool.servers else None,
+        "utilization": load / f.pool.servers if load is not None and f.pool.servers else None,
         **dict(zip(("wait", "low", "high", "P90 wait"), waits, strict=True)),
         "model": f.model,
         "violated": ", ".join(v.assumption for v in wrong if v.kind in (EVERY, name)),
     }
 
 
-def _pool(f: Fitted) -> Row:
-    found: Row = {
+def _pool(f: PoolFit) -> Row:
+    row: Row = {
         "pool": f.pool.name,
         "servers": f.pool.servers,
         "jobs": len(f.part.submit),
-        "jobs an hour": float(f.demand.rate[0]) * HOUR,
+        "jobs per hour": float(f.demand.rate[0]) * HOUR,
         "load": f.load,
         **dict(zip(("low", "high"), interval(f.demand.load)[1:], strict=True)),
-        "utilisation": f.utilisation if f.pool.servers else None,
-        "highest hour": f.load * float(f.day.load.max()) if f.rates is not None else None,
-        "CPU utilisation": f.cpu,
+        "utilization": f.utilization if f.pool.servers else None,
+        "peak hour load": f.load * float(f.day.load.max()) if f.rates is not None else None,
+        "CPU utilization": f.cpu,
     }
     for name, values in (("wait", prediction.means(f.every)), ("P90", prediction.quantile(f.every, 0.9))):
-        told = interval(values) if f.load else (None,) * 3
+        bounds = interval(values) if f.load else (None,) * 3
         first = name if name == "wait" else f"{name} wait"
-        found |= dict(zip((first, f"{name} low", f"{name} high"), told, strict=True))
-    return found
+        row |= dict(zip((first, f"{name} low", f"{name} high"), bounds, strict=True))
+    return row
 
 
-def _run(f: Fitted, k: int, span: float, rng: np.random.Generator) -> Row:
+def _run(f: PoolFit, k: int, span: float, rng: np.random.Generator) -> Row:
     here = f.part.kind == f.kinds[k]
-    some = Part(*(column[here] for column in f.part))
+    some = PoolJobs(*(column[here] for column in f.part))
     _, low, high = interval(prediction.demand(some, span).time) if span > 0 else no_interval()
     exponential, lognormal = (
         exponential_fit(some.service, rng),
@@ -147,51 +145,49 @@ def _run(f: Fitted, k: int, span: float, rng: np.random.Generator) -> Row:
         "high": high,
         "scv": f.scv(f.kinds[k]),
         **dict(zip(("P50", "P90", "P99"), np.quantile(some.service, [0.5, 0.9, 0.99]).tolist(), strict=True)),
-        "from exponential": exponential.distance,
+        "KS exponential": exponential.distance,
         "p exponential": exponential.p,
-        "from lognormal": lognormal.distance,
+        "KS lognormal": lognormal.distance,
         "p lognormal": lognormal.p,
     }
 
 
 def _window(d: arrivals.Dispersion) -> Row:
-    told = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
+    counts = {"window": d.window, "dispersion": d.value, "low": d.low, "high": d.high}
     about = interval(d.around)
-    return told | dict(zip(("about the daily pattern", "about low", "about high"), about, strict=True))
+    return counts | dict(zip(("around daily pattern", "around low", "around high"), about, strict=True))
 
 
-def _hours(f: Fitted) -> list[Row]:
+def _hours(f: PoolFit) -> list[Row]:
     if f.rates is None:
         return []
     load = np.broadcast_to(f.day.load * f.load, 24).tolist()
     rates = (f.rates * HOUR).tolist()
-    return [{"pool": f.pool.name, "hour": h, "jobs an hour": rates[h], "load": load[h]} for h in range(24)]
+    return [{"pool": f.pool.name, "hour": h, "jobs per hour": rates[h], "load": load[h]} for h in range(24)]
 
 
-def _summary(fitted: list[Fitted]) -> list[Estimate]:
+def _summary(fitted: list[PoolFit]) -> list[Estimate]:
     gpus = [f for f in fitted if f.pool.name != NO_GPU]
     total, servers = sum((f.demand.load for f in gpus), np.zeros(1)), sum(f.pool.servers for f in gpus)
     load = interval(total)
-    found = [Estimate("offered load", *load, "GPUs")]
+    row = [Estimate("offered load", *load, "GPUs")]
     if servers:
-        found.append(Estimate("utilisation", *load.scaled(1 / servers), ""))
+        row.append(Estimate("utilization", *load.scaled(1 / servers), ""))
     for f in fitted:
         if f.load:
             mean = prediction.means(f.every)
-            found.append(Estimate(f"mean wait, {f.pool.name}", *interval(mean), "s"))
-    return found
+            row.append(Estimate(f"mean wait, {f.pool.name}", *interval(mean), "s"))
+    return row
 
 
-def _notes(fitted: list[Fitted]) -> tuple[str, ...]:
+def _notes(fitted: list[PoolFit]) -> tuple[str, ...]:
     over = [
-        f"{f.pool.name}: more is asked for than there is (ρ = {f.utilisation:.3g}): waits grow without end: inf"
+        f"{f.pool.name}: overload (ρ = {f.utilization:.3g}): waits grow without bound"
         for f in fitted
-        if f.utilisation >= 1
+        if f.utilization >= 1
     ]
     crowded = [
-        f"{f.pool.name}: enough on average, too little in the busiest hours: its waits are told too short"
-        for f in fitted
-        if f.crowded
+        f"{f.pool.name}: overloaded in the busiest hours: predicted waits are too short" for f in fitted if f.crowded
     ]
-    waits = "waits are what theory says, not what the log saw: `fleetlab simulate` plays what theory leaves out"
+    waits = "waits are predicted by a queueing model, not measured; `fleetlab simulate` models the schedule itself"
     return (*over, *crowded, waits)

@@ -12,11 +12,11 @@ from fleetlab.core import Cluster, Workload
 from fleetlab.queueing.distributions import Floats
 
 NO_GPU = "no GPU"
-CLASSES = ("a share", "one GPU", "more GPUs", "a gang", NO_GPU)
+CLASSES = ("fractional GPU", "one GPU", "several GPUs", "gang", NO_GPU)
 WHOLE = 1000  # milli of one
 
 
-class Pool(NamedTuple):
+class GpuPool(NamedTuple):
     """The nodes of one GPU type, or all nodes for what they have of CPUs."""
 
     name: str
@@ -25,7 +25,7 @@ class Pool(NamedTuple):
     cores: float
 
 
-class Part(NamedTuple):
+class PoolJobs(NamedTuple):
     """The jobs of one pool, in order of arrival; one number a job."""
 
     submit: Floats
@@ -41,48 +41,48 @@ class Part(NamedTuple):
         return self.need * self.service
 
 
-def pools(cluster: Cluster) -> list[Pool]:
+def pools(cluster: Cluster) -> list[GpuPool]:
     """The GPU types of a cluster, the largest first, and last all its CPUs."""
     frame = cluster.frame.with_columns(pl.col("gpus").cast(pl.Int64))
-    found = [
+    pools_by_type = [
         _pool(name, nodes, float(nodes["gpus"].sum()))
         for (name,), nodes in frame.filter(pl.col("gpus") > 0).partition_by("gpu_type", as_dict=True).items()
     ]
-    found.sort(key=lambda p: (-p.servers, p.name))
-    return [*found, _pool(NO_GPU, frame, float(frame["cpu_milli"].sum()) / WHOLE)]
+    pools_by_type.sort(key=lambda p: (-p.servers, p.name))
+    return [*pools_by_type, _pool(NO_GPU, frame, float(frame["cpu_milli"].sum()) / WHOLE)]
 
 
-def _pool(name: object, nodes: pl.DataFrame, servers: float) -> Pool:
+def _pool(name: object, nodes: pl.DataFrame, servers: float) -> GpuPool:
     most = nodes.select(pl.col("gpus") * WHOLE, "cpu_milli", "memory_mib").max().row(0)
-    return Pool(str(name), servers, most, float(nodes["cpu_milli"].sum()) / WHOLE)
+    return GpuPool(str(name), servers, most, float(nodes["cpu_milli"].sum()) / WHOLE)
 
 
-def split(workload: Workload, among: list[Pool], seed: int) -> tuple[list[Part], tuple[str, ...]]:
-    """The jobs of each pool; who may run in several is given one by lot, in proportion to their GPUs."""
+def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[PoolJobs], tuple[str, ...]]:
+    """Split jobs by pool; a job that may run in several is assigned to one at random, weighted by GPUs."""
     known = workload.frame.filter(pl.col("runtime").is_not_null())
-    asked = {name: known[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
+    requested = {name: known[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
     many = known["instances"].cast(pl.Int64).to_numpy()
-    none, need = asked["gpu_milli"] == 0, asked["gpu_milli"] * many / WHOLE
-    cores = asked["cpu_milli"] * many / WHOLE
+    none, need = requested["gpu_milli"] == 0, requested["gpu_milli"] * many / WHOLE
+    cores = requested["cpu_milli"] * many / WHOLE
     names = known["gpu_types"].to_frame().unique(maintain_order=True).with_row_index("kind")
     lists = known.select("gpu_types").join(names, on="gpu_types", how="left", maintain_order="left")["kind"].to_numpy()
     may = np.zeros((len(many), len(among)), dtype=bool)
     for k, pool in enumerate(among):
-        fits = np.logical_and.reduce([v <= most for v, most in zip(asked.values(), pool.most, strict=True)])
+        fits = np.logical_and.reduce([v <= most for v, most in zip(requested.values(), pool.most, strict=True)])
         if pool.name == NO_GPU:
             may[:, k] = none & fits & (cores <= pool.servers)
         else:
-            named = np.array([not told or pool.name in told for told in names["gpu_types"].to_list()], dtype=bool)
+            named = np.array([not types or pool.name in types for types in names["gpu_types"].to_list()], dtype=bool)
             may[:, k] = ~none & fits & named[lists] & (need <= pool.servers)
-    where = _by_lot(may, np.array([p.servers for p in among]), seed)
-    kind, alone = _classes(asked["gpu_milli"], many), may.sum(axis=1) == 1
+    where = _random_pool(may, np.array([p.servers for p in among]), seed)
+    kind, alone = _classes(requested["gpu_milli"], many), may.sum(axis=1) == 1
     columns = (known["submit"].to_numpy(), known["runtime"].to_numpy(), np.where(none, cores, need), cores, kind, alone)
-    parts = [Part(*(column[where == k] for column in columns)) for k in range(len(among))]
+    parts = [PoolJobs(*(column[where == k] for column in columns)) for k in range(len(among))]
     left = len(workload) - known.height
     return parts, _notes(left, int((where < 0).sum()), int((may.sum(axis=1) > 1).sum()))
 
 
-def _by_lot(may: NDArray[np.bool_], weight: Floats, seed: int) -> NDArray[np.int64]:
+def _random_pool(may: NDArray[np.bool_], weight: Floats, seed: int) -> NDArray[np.int64]:
     """One of the pools that each job may use, -1 where there is none."""
     upto = np.cumsum(may * weight, axis=1)
     drawn = np.random.default_rng(seed).random(len(may)) * upto[:, -1]
@@ -95,9 +95,9 @@ def _classes(milli: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _notes(unknown: int, never: int, several: int) -> tuple[str, ...]:
-    said = {
-        f"{unknown:,} jobs have no run time in the log and are left out": unknown,
-        f"{never:,} jobs fit no pool of this cluster and are left out": never,
-        f"{several:,} jobs may run on several GPU types: they are split by lot, in proportion to the GPUs": several,
+    notes = {
+        f"{unknown:,} jobs without a run time in the log are left out": unknown,
+        f"{never:,} jobs that fit no pool of this cluster are left out": never,
+        f"{several:,} jobs may run on several GPU types: each is assigned to one at random, weighted by GPUs": several,
     }
-    return tuple(note for note, count in said.items() if count)
+    return tuple(note for note, count in notes.items() if count)

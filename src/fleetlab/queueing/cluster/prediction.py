@@ -1,10 +1,10 @@
-"""How long jobs of a pool should wait, where theory can tell: one pool as a GI/G/m of equal work, hour by hour.
+"""Predicted waits of a pool: a GI/G/m of equal work, hour by hour.
 
 A job of n servers for X seconds brings work nX. Work and variability decide the wait at high load, whatever the sizes
 (Grosof, Harchol-Balter and Scheller-Wolf 2022 for orders that keep servers filled), so the pool is taken for m servers
 that each have the n of the usual server second, with jobs of the same work. Whitt's GI/G/m gives their wait. Over a
-day it is that of the load that would run then if nobody waited (modified offered load). Who waits depends on what is
-asked for: the chance of each class is to the pool's as its chance of not fitting is by Kaufman and Roberts.
+day it is evaluated at the modified offered load of each hour. The probability of waiting of a class, relative to the
+pool, is proportional to its blocking probability by Kaufman and Roberts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.queueing.arrivals import DAY, blocks_of
-from fleetlab.queueing.cluster.pools import Part
+from fleetlab.queueing.cluster.pools import PoolJobs
 from fleetlab.queueing.distributions import Floats
 from fleetlab.queueing.formulas.ggm import whitt_factor
 from fleetlab.queueing.formulas.infinite import carried
@@ -30,7 +30,7 @@ SHORTEST = 1e-3  # seconds that are a wait
 RATIO = 1.1  # between needs that are told apart
 
 
-class Demand(NamedTuple):
+class OfferedLoad(NamedTuple):
     """What the jobs of a pool ask for; first of the whole log, then of each draw of its blocks."""
 
     rate: Floats  # jobs a second
@@ -47,7 +47,7 @@ class Day(NamedTuple):
     weight: Floats
 
 
-class Waits(NamedTuple):
+class WaitDistribution(NamedTuple):
     """Chance to wait and mean wait: draws × hours; and how often each hour is seen."""
 
     chance: Floats
@@ -58,7 +58,7 @@ class Waits(NamedTuple):
 STEADY = Day(np.ones(1), np.ones(1))
 
 
-def demand(part: Part, span: float) -> Demand:
+def demand(part: PoolJobs, span: float) -> OfferedLoad:
     """Add up, block by block."""
     blocks = blocks_of(part.submit, span)
 
@@ -70,10 +70,10 @@ def demand(part: Part, span: float) -> Demand:
         time = summed(part.service) / count
         scv = summed(part.work**2) * count / work**2 - 1
         usual = summed(part.need * part.work) / work
-    return Demand(count / span, time, work / span, scv, usual)
+    return OfferedLoad(count / span, time, work / span, scv, usual)
 
 
-def day(part: Part, rates: Floats | None) -> Day:
+def day(part: PoolJobs, rates: Floats | None) -> Day:
     """How the load would follow the arrivals over a day, if nobody waited."""
     if rates is None or not part.work.any():
         return STEADY
@@ -87,23 +87,23 @@ def day(part: Part, rates: Floats | None) -> Day:
     return Day(load / load.mean(), rates / rates.sum())
 
 
-def predict(found: Demand, servers: float, ca2: Floats, over: Day) -> Waits:
+def predict(offered: OfferedLoad, servers: float, ca2: Floats, over: Day) -> WaitDistribution:
     """The pool's waits, by draw and hour; infinite where the load is not below the servers."""
-    m = servers_of(found, servers)
-    rho = (found.load / servers)[:, None] * over.load
+    m = servers_of(offered, servers)
+    rho = (offered.load / servers)[:, None] * over.load
     chance = erlang_c(m, rho * m)
-    factor = np.array([_variability(r, m, a, s) for r, a, s in zip(rho, ca2, found.scv, strict=True)])
+    factor = np.array([_variability(r, m, a, s) for r, a, s in zip(rho, ca2, offered.scv, strict=True)])
     with np.errstate(invalid="ignore", divide="ignore"):
-        time = found.load / servers * m / found.rate  # of jobs of equal work that hold a server each
+        time = offered.load / servers * m / offered.rate  # of jobs of equal work that hold a server each
         steady = chance * time[:, None] / (m * (1 - rho))
         waits = np.where(rho < 1, steady * factor, math.inf)
-    idle = (found.load == 0)[:, None]
-    return Waits(np.where(idle, 0.0, chance), np.where(idle, 0.0, waits), over.weight)
+    idle = (offered.load == 0)[:, None]
+    return WaitDistribution(np.where(idle, 0.0, chance), np.where(idle, 0.0, waits), over.weight)
 
 
-def servers_of(found: Demand, servers: float) -> int:
+def servers_of(offered: OfferedLoad, servers: float) -> int:
     """How many servers of the usual size a pool has."""
-    return max(1, round(servers / found.usual[0])) if found.usual[0] > 0 else 1
+    return max(1, round(servers / offered.usual[0])) if offered.usual[0] > 0 else 1
 
 
 def _variability(rho: Floats, m: int, ca2: float, cs2: float) -> Floats:
@@ -114,22 +114,22 @@ def _variability(rho: Floats, m: int, ca2: float, cs2: float) -> Floats:
     return np.asarray((ca2 + cs2) / 2 * factor)
 
 
-def of_class(waits: Waits, ratio: float) -> Waits:
-    """The waits of those who have to wait `ratio` times as often; who waits, waits as long as others."""
+def of_class(waits: WaitDistribution, ratio: float) -> WaitDistribution:
+    """The waits of a class whose probability of waiting is `ratio` times that of the pool."""
     chance = np.minimum(1.0, waits.chance * ratio)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(waits.chance > 0, waits.mean * chance / waits.chance, waits.mean)
-    return Waits(chance, mean, waits.weight)
+    return WaitDistribution(chance, mean, waits.weight)
 
 
-def means(waits: Waits) -> Floats:
+def means(waits: WaitDistribution) -> Floats:
     """The mean wait of each draw; what is below a millisecond is none."""
     # An hour without arrivals may be as bad as it likes: nobody sees it.
-    found = np.asarray(np.where(waits.weight > 0, waits.mean, 0.0) @ waits.weight)
-    return np.where(found < SHORTEST, 0.0, found)
+    offered = np.asarray(np.where(waits.weight > 0, waits.mean, 0.0) @ waits.weight)
+    return np.where(offered < SHORTEST, 0.0, offered)
 
 
-def quantile(waits: Waits, q: float) -> Floats:
+def quantile(waits: WaitDistribution, q: float) -> Floats:
     """The time that a share q waits no longer than, by draw: waits of each hour are 0 or exponential."""
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = np.where(waits.mean > 0, waits.chance / waits.mean, math.inf)
@@ -146,21 +146,21 @@ def quantile(waits: Waits, q: float) -> Floats:
         middle = (low + high) / 2
         over = longer(middle) > 1 - q
         low, high = np.where(over, middle, low), np.where(over, high, middle)
-    found = np.where(longer(np.zeros(len(rate))) > 1 - q, high, 0.0)
-    return np.where(np.isinf(means(waits)), math.inf, np.where(found < SHORTEST, 0.0, found))
+    offered = np.where(longer(np.zeros(len(rate))) > 1 - q, high, 0.0)
+    return np.where(np.isinf(means(waits)), math.inf, np.where(offered < SHORTEST, 0.0, offered))
 
 
-def together(waits: Sequence[Waits], share: Sequence[float]) -> Waits:
+def together(waits: Sequence[WaitDistribution], share: Sequence[float]) -> WaitDistribution:
     """The waits of several classes as of one, by the share that each has of the jobs."""
     if not waits:
-        return Waits(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1))
+        return WaitDistribution(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1))
     weight = np.concatenate([w.weight * part for w, part in zip(waits, share, strict=True)])
-    return Waits(np.hstack([w.chance for w in waits]), np.hstack([w.mean for w in waits]), weight)
+    return WaitDistribution(np.hstack([w.chance for w in waits]), np.hstack([w.mean for w in waits]), weight)
 
 
-def ratios(part: Part, servers: float, found: Demand, span: float) -> Floats:
+def ratios(part: PoolJobs, servers: float, offered: OfferedLoad, span: float) -> Floats:
     """For each job, how many times as likely it does not fit as one of the usual size."""
-    if not 0 < found.load[0] < servers:
+    if not 0 < offered.load[0] < servers:
         return np.ones(len(part.submit))
     unit = max(FINEST, servers / UNITS)
     c = max(1, math.floor(servers / unit))
@@ -168,12 +168,12 @@ def ratios(part: Part, servers: float, found: Demand, span: float) -> Floats:
     distinct, which = np.unique(sizes, return_inverse=True)
     busy = np.bincount(which, part.service) / span
     short = np.cumsum(occupancy(c, busy, tuple(distinct.tolist()))[::-1])  # the chance that fewer than n are free
-    middle = short[int(_units(found.usual[:1], unit, c)[0]) - 1]
+    middle = short[int(_units(offered.usual[:1], unit, c)[0]) - 1]
     return short[distinct - 1][which] / middle if middle > 0 else np.ones(len(which))
 
 
 def _units(need: Floats, unit: float, c: int) -> NDArray[np.int64]:
     """Needs in whole units; large ones that are nearly alike are taken together."""
-    told = np.clip(np.ceil(need / unit - 1e-9), 1, c)
-    steps = np.round(np.log(told) / math.log(RATIO))
-    return np.where(told <= 8, told, np.clip(np.round(RATIO**steps), 8, c)).astype(np.int64)
+    units = np.clip(np.ceil(need / unit - 1e-9), 1, c)
+    steps = np.round(np.log(units) / math.log(RATIO))
+    return np.where(units <= 8, units, np.clip(np.round(RATIO**steps), 8, c)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Arrivals and run times of which two moments are known: approximations and a bound, each good somewhere.
+"""Arrivals and service times with two known moments: approximations and a bound.
 
 Formulas take the load as a number or as an array, so that a day of loads is one call.
 """
@@ -11,15 +11,15 @@ import numpy as np
 
 from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing.formulas.mmc import Load, erlang_c, mmc_wait
-from fleetlab.queueing.formulas.output import Found, quantiles, stable, waits
+from fleetlab.queueing.formulas.output import FormulaOutput, quantiles, stable, waits
 
 
-def allen_cunneen(lam: float, mu: float, c: int, ca2: float, cs2: float) -> Found:
+def allen_cunneen(lam: float, mu: float, c: int, ca2: float, cs2: float) -> FormulaOutput:
     """M/M/c's wait, scaled by the mean of both SCVs."""
     return _about(lam, mu, c, mmc_wait(lam, mu, c) * (ca2 + cs2) / 2)
 
 
-def kraemer_langenbach_belz(lam: float, mu: float, ca2: float, cs2: float) -> Found:
+def kraemer_langenbach_belz(lam: float, mu: float, ca2: float, cs2: float) -> FormulaOutput:
     """One server: Allen–Cunneen, less where arrivals are more regular than Poisson's."""
     rho = lam / mu
     less = 1.0
@@ -28,32 +28,32 @@ def kraemer_langenbach_belz(lam: float, mu: float, ca2: float, cs2: float) -> Fo
     return _about(lam, mu, 1, mmc_wait(lam, mu, 1) * (ca2 + cs2) / 2 * less)
 
 
-def kingman(lam: float, mu: float, ca2: float, cs2: float) -> Found:
+def kingman(lam: float, mu: float, ca2: float, cs2: float) -> FormulaOutput:
     """One server: no wait is longer, on average, than this."""
     rho = lam / mu
     bound = lam * (ca2 / lam**2 + cs2 / mu**2) / (2 * (1 - rho)) if rho < 1 else math.inf
-    said = [
-        Estimate.exact("utilisation", min(rho, 1.0)),
+    metrics = [
+        Estimate.exact("utilization", min(rho, 1.0)),
         Estimate("mean wait, at most", bound, 0.0, bound, "s"),
         Estimate("mean response, at most", bound + 1 / mu, 1 / mu, bound + 1 / mu, "s"),
     ]
-    return Found(said, notes=stable(rho))
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
-def cosmetatos(lam: float, mu: float, c: int) -> Found:
+def cosmetatos(lam: float, mu: float, c: int) -> FormulaOutput:
     """Constant run times."""
     return _about(lam, mu, c, _mdc_wait(lam, mu, c))
 
 
-def bjorklund_elldin(lam: float, mu: float, c: int, cs2: float) -> Found:
-    """Poisson arrivals: between constant and exponential run times, in proportion."""
+def bjorklund_elldin(lam: float, mu: float, c: int, cs2: float) -> FormulaOutput:
+    """Poisson arrivals: between constant and exponential service times, in proportion."""
     if cs2 > 1:
-        msg = f"Björklund–Elldin lies between constant and exponential run times: cs2 is at most 1, not: {cs2}"
+        msg = f"Björklund–Elldin lies between constant and exponential service times: cs2 is at most 1, not: {cs2}"
         raise WorkloadError(msg, hint="Whitt GI/G/m takes any cs2")
     return _about(lam, mu, c, cs2 * mmc_wait(lam, mu, c) + (1 - cs2) * _mdc_wait(lam, mu, c))
 
 
-def whitt(lam: float, mu: float, c: int, ca2: float, cs2: float) -> Found:
+def whitt(lam: float, mu: float, c: int, ca2: float, cs2: float) -> FormulaOutput:
     """Whitt's GI/G/m, with his corrections for few servers and for light load."""
     return _about(lam, mu, c, whitt_wait(lam, mu, c, ca2, cs2))
 
@@ -90,11 +90,13 @@ def _mdc_wait(lam: float, mu: float, c: int) -> float:
     return mmc_wait(lam, mu, c) / 2 * (1 + _cosmetatos(rho, c)) if rho < 1 else math.inf
 
 
-def _about(lam: float, mu: float, c: int, wait: float) -> Found:
-    """An approximate mean wait; its quantiles as if who waits at all waits for an exponential time."""
+def _about(lam: float, mu: float, c: int, wait: float) -> FormulaOutput:
+    """An approximate mean wait; quantiles assume that a positive wait is exponential."""
     rho = lam / (c * mu)
     chance = erlang_c(c, lam / mu)
-    said = waits(rho=rho, wait=wait, mean=1 / mu, lam=lam)
-    return Found(
-        [said[0], Estimate.exact("chance to wait", chance), *said[1:], *quantiles(chance, wait)], {}, stable(rho)
+    metrics = waits(rho=rho, wait=wait, mean=1 / mu, lam=lam)
+    return FormulaOutput(
+        [metrics[0], Estimate.exact("probability of waiting", chance), *metrics[1:], *quantiles(chance, wait)],
+        {},
+        stable(rho),
     )

@@ -1,4 +1,4 @@
-"""Room for everybody: how much would run at once if nobody had to wait, steady or over a day.
+"""Infinite-server queues: the number of jobs in service, at a constant or a periodic rate.
 
 Under a rate that repeats, the offered load follows it late and smoothed. The rates are told at even steps of the period
 and joined by the one wave of few frequencies that passes through all of them; that wave is carried through exactly.
@@ -14,18 +14,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, WorkloadError
-from fleetlab.queueing.distributions import Floats, Law, Service
+from fleetlab.queueing.distributions import Distribution, Floats, Service
 from fleetlab.queueing.formulas.mmc import erlang_c
-from fleetlab.queueing.formulas.output import QUANTILES, Found
+from fleetlab.queueing.formulas.output import QUANTILES, FormulaOutput
 
 EXACT = 1e6  # a mean above which the Poisson law is as good as normal
 
 
-def mg_inf(lam: float, service: Service) -> Found:
+def mg_inf(lam: float, service: Service) -> FormulaOutput:
     """The number in the system is Poisson's, whatever the law of run times."""
     mean = lam * service.moment(1)
-    said = [Estimate.exact("mean number in system", mean), Estimate.exact("mean wait", 0.0, "s")]
-    return Found(said + [Estimate.exact(f"P{100 * q:.0f} number in system", poisson(q, mean)) for q in QUANTILES])
+    metrics = [Estimate.exact("mean number in system", mean), Estimate.exact("mean wait", 0.0, "s")]
+    return FormulaOutput(
+        metrics + [Estimate.exact(f"P{100 * q:.0f} number in system", poisson(q, mean)) for q in QUANTILES]
+    )
 
 
 def poisson(q: float, mean: float) -> int:
@@ -53,13 +55,13 @@ def carried(rates: Floats, period: float, mean: float, transform: Callable[[Floa
     return np.fft.irfft(waves, len(rates))
 
 
-def mt_g_inf(lam: tuple[float, ...], period: float, service: Service) -> Found:
+def mt_g_inf(lam: tuple[float, ...], period: float, service: Service) -> FormulaOutput:
     """The load over one period, if nobody had to wait."""
     load, notes = _over(lam, period, service)
-    return Found(_peak(lam, load, period), {"over time": _table(lam, load, period)}, notes)
+    return FormulaOutput(_peak(lam, load, period), {"over time": _table(lam, load, period)}, notes)
 
 
-def modified_offered_load(lam: tuple[float, ...], period: float, service: Service, c: int) -> Found:
+def modified_offered_load(lam: tuple[float, ...], period: float, service: Service, c: int) -> FormulaOutput:
     """At each moment as M/M/c would be at the load that an endless number of servers would carry then."""
     load, notes = _over(lam, period, service)
     chance = erlang_c(c, load)
@@ -69,27 +71,29 @@ def modified_offered_load(lam: tuple[float, ...], period: float, service: Servic
     if full := int((load >= c).sum()):
         notes = (
             *notes,
-            f"at {full} of {len(lam)} moments the offered load is not below the servers: waits there are inf",
+            f"at {full} of {len(lam)} steps the load is at or above the servers: waits there grow without bound",
         )
-    said = [
+    metrics = [
         *_peak(lam, load, period),
-        Estimate.exact("mean utilisation", min(float(load.mean()) / c, 1.0)),
-        Estimate.exact("chance to wait", float(np.dot(weight, chance))),
+        Estimate.exact("mean utilization", min(float(load.mean()) / c, 1.0)),
+        Estimate.exact("probability of waiting", float(np.dot(weight, chance))),
         Estimate.exact("mean wait", float(np.dot(weight, waits)), "s"),
         Estimate.exact("longest mean wait", float(waits.max()), "s"),
     ]
-    frame = _table(lam, load, period).with_columns(pl.Series("chance to wait", chance), pl.Series("mean wait", waits))
-    return Found(said, {"over time": frame}, notes)
+    frame = _table(lam, load, period).with_columns(
+        pl.Series("probability of waiting", chance), pl.Series("mean wait", waits)
+    )
+    return FormulaOutput(metrics, {"over time": frame}, notes)
 
 
 def _over(lam: tuple[float, ...], period: float, service: Service) -> tuple[Floats, tuple[str, ...]]:
-    if not isinstance(service, Law):
-        msg = "how late a load follows its rate cannot be told from two moments of the run time"
-        raise WorkloadError(msg, hint="name a law: exponential:1, lognormal:1:10 or others")
+    if not isinstance(service, Distribution):
+        msg = "the lag of the load needs the full service time distribution, not two moments"
+        raise WorkloadError(msg, hint="use a distribution: exponential:1, lognormal:1:10 or others")
     load = carried(np.array(lam), period, service.moment(1), service.transform)
     if (load >= 0).all():
         return load, ()
-    return np.maximum(load, 0.0), ("the wave through these rates falls below 0: give them at more moments",)
+    return np.maximum(load, 0.0), ("the interpolated load falls below 0: give rates at more time steps",)
 
 
 def _peak(lam: tuple[float, ...], load: Floats, period: float) -> list[Estimate]:
@@ -99,7 +103,7 @@ def _peak(lam: tuple[float, ...], load: Floats, period: float) -> list[Estimate]
         Estimate.exact("mean load", float(load.mean())),
         Estimate.exact("highest load", float(load.max())),
         Estimate.exact("lowest load", float(load.min())),
-        Estimate.exact("the highest comes after the highest rate by", late, "s"),
+        Estimate.exact("lag of peak load behind peak rate", late, "s"),
     ]
 
 

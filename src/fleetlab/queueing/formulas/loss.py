@@ -1,4 +1,4 @@
-"""Jobs of several servers that go away where they do not fit: Kaufman and Roberts' recursion, exact."""
+"""Loss systems with multi-server jobs: the Kaufman–Roberts recursion, exact."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing.distributions import Floats
-from fleetlab.queueing.formulas.output import Found, alike, classes
+from fleetlab.queueing.formulas.output import FormulaOutput, alike, classes
 
 LARGE = 1e200
 
@@ -23,7 +23,7 @@ def occupancy(c: int, a: Floats, b: tuple[int, ...]) -> Floats:
     return np.asarray(q / q.sum())
 
 
-def kaufman_roberts(a: tuple[float, ...], b: tuple[int, ...], c: int) -> Found:
+def kaufman_roberts(a: tuple[float, ...], b: tuple[int, ...], c: int) -> FormulaOutput:
     """Who does not find `b` of `c` servers free goes away; the law of run times does not matter."""
     alike(a=a, b=b)
     if max(b) > c:
@@ -32,6 +32,6 @@ def kaufman_roberts(a: tuple[float, ...], b: tuple[int, ...], c: int) -> Found:
     q = occupancy(c, np.array(a), b)
     away = [float(q[c - need + 1 :].sum()) for need in b]
     busy = float(np.dot(q, np.arange(c + 1)))
-    said = [Estimate.exact(f"chance of class {k + 1} to be turned away", p) for k, p in enumerate(away)]
-    said += [Estimate.exact("mean servers busy", busy), Estimate.exact("utilisation", busy / c)]
-    return Found(said, classes(offered=a, servers=b, **{"turned away": away}))
+    metrics = [Estimate.exact(f"blocking probability of class {k + 1}", p) for k, p in enumerate(away)]
+    metrics += [Estimate.exact("mean busy servers", busy), Estimate.exact("utilization", busy / c)]
+    return FormulaOutput(metrics, classes(offered=a, servers=b, **{"blocking": away}))

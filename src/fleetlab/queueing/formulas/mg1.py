@@ -1,4 +1,4 @@
-"""Poisson arrivals, run times of any law, one server: exact means, by who is served first."""
+"""Poisson arrivals, any service time distribution, one server: exact means by queue order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from fleetlab.core import Estimate, WorkloadError
-from fleetlab.queueing.distributions import Discrete, Floats, Law, Service, Smooth
-from fleetlab.queueing.formulas.output import Found, stable, waits
+from fleetlab.queueing.distributions import Discrete, Distribution, Floats, Service, Smooth
+from fleetlab.queueing.formulas.output import FormulaOutput, stable, waits
 
 
 def pollaczek_khinchine(lam: float, service: Service) -> float:
@@ -17,38 +17,38 @@ def pollaczek_khinchine(lam: float, service: Service) -> float:
     return lam * service.moment(2) / (2 * (1 - rho)) if rho < 1 else math.inf
 
 
-def fcfs(lam: float, service: Service) -> Found:
+def fcfs(lam: float, service: Service) -> FormulaOutput:
     """First come first served, or any order that does not look at run times."""
     wait, rho = pollaczek_khinchine(lam, service), lam * service.moment(1)
-    said = waits(rho=rho, wait=wait, mean=service.moment(1), lam=lam)
-    said.insert(1, Estimate.exact("chance to wait", min(rho, 1.0)))
+    metrics = waits(rho=rho, wait=wait, mean=service.moment(1), lam=lam)
+    metrics.insert(1, Estimate.exact("probability of waiting", min(rho, 1.0)))
     if rho < 1 and math.isfinite(service.moment(3)):
         # The second moment of the wait is 2W² + λE[S³]/(3(1-ρ)), by Takács' recursion.
         variance = wait**2 + lam * service.moment(3) / (3 * (1 - rho))
-        said.append(Estimate.exact("standard deviation of wait", math.sqrt(variance), "s"))
-    return Found(said, notes=stable(rho))
+        metrics.append(Estimate.exact("standard deviation of wait", math.sqrt(variance), "s"))
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
-def ps(lam: float, service: Service) -> Found:
+def ps(lam: float, service: Service) -> FormulaOutput:
     """All at once, each with an equal part of the server: a response is that many times the run time, on average."""
     mean = service.moment(1)
     rho = lam * mean
     slowdown = 1 / (1 - rho) if rho < 1 else math.inf
-    said = [
-        Estimate.exact("utilisation", min(rho, 1.0)),
+    metrics = [
+        Estimate.exact("utilization", min(rho, 1.0)),
         Estimate.exact("mean response", mean * slowdown, "s"),
         Estimate.exact("mean slowdown", slowdown),
         Estimate.exact("mean number in system", rho * slowdown),
     ]
-    return Found(said, notes=stable(rho))
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
-def sjf(lam: float, service: Service) -> Found:
-    """The shortest goes first; who has begun stays."""
+def sjf(lam: float, service: Service) -> FormulaOutput:
+    """Shortest job first, without preemption."""
     law = _whole(service)
     mean, rho = law.moment(1), lam * law.moment(1)
     if rho >= 1:
-        return Found(waits(rho=rho, wait=math.inf, mean=mean, lam=lam), notes=stable(rho))
+        return FormulaOutput(waits(rho=rho, wait=math.inf, mean=mean, lam=lam), notes=stable(rho))
     first = lam * law.moment(2) / 2
     if isinstance(law, Discrete):
         less, more = _loads(lam, law)
@@ -56,22 +56,22 @@ def sjf(lam: float, service: Service) -> Found:
     else:
         x, dx = law.grid()
         wait = first * float(np.sum(law.density(x) * dx / (1 - lam * law.below(1, x)) ** 2))
-    return Found(waits(rho=rho, wait=wait, mean=mean, lam=lam))
+    return FormulaOutput(waits(rho=rho, wait=wait, mean=mean, lam=lam))
 
 
-def srpt(lam: float, service: Service) -> Found:
-    """Who needs the least time to the end is served; others are put off without loss."""
+def srpt(lam: float, service: Service) -> FormulaOutput:
+    """Shortest remaining processing time first, preemptive resume."""
     law = _whole(service)
     rho = lam * law.moment(1)
     response = math.inf
     if rho < 1:
         response = _srpt_discrete(lam, law) if isinstance(law, Discrete) else _srpt_smooth(lam, law)
-    said = [
-        Estimate.exact("utilisation", min(rho, 1.0)),
+    metrics = [
+        Estimate.exact("utilization", min(rho, 1.0)),
         Estimate.exact("mean response", response, "s"),
         Estimate.exact("mean number in system", lam * response),
     ]
-    return Found(said, notes=stable(rho))
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
 def _srpt_smooth(lam: float, law: Smooth) -> float:
@@ -99,7 +99,9 @@ def _loads(lam: float, law: Discrete) -> tuple[Floats, Floats]:
 
 
 def _whole(service: Service) -> Smooth | Discrete:
-    if not isinstance(service, Law):
-        msg = "who is shortest cannot be told from two moments of the run time"
-        raise WorkloadError(msg, hint="name a law: exponential:1, lognormal:1:10, pareto:1.1:10:600000 or others")
+    if not isinstance(service, Distribution):
+        msg = "SJF and SRPT need the full service time distribution, not two moments"
+        raise WorkloadError(
+            msg, hint="use a distribution: exponential:1, lognormal:1:10, pareto:1.1:10:600000 or others"
+        )
     return service  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Poisson arrivals and exponential run times: Erlang's formulas, exact."""
+"""Poisson arrivals and exponential service times: Erlang's formulas, exact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetlab.core import Estimate
 from fleetlab.queueing.distributions import Floats
-from fleetlab.queueing.formulas.output import QUANTILES, Found, quantiles, stable, waits
+from fleetlab.queueing.formulas.output import QUANTILES, FormulaOutput, quantiles, stable, waits
 
 Load = TypeVar("Load", float, Floats)
 
@@ -27,7 +27,7 @@ def erlang_b(c: int, a: Load) -> Load:
 
 
 def erlang_c(c: int, a: Load) -> Load:
-    """The chance to wait; 1 where the load is not below c.
+    """The probability of waiting; 1 where the load is not below c.
 
     >>> round(erlang_c(8, 7.2), 6)
     0.701533
@@ -42,37 +42,39 @@ def mmc_wait(lam: float, mu: float, c: int) -> float:
     return erlang_c(c, lam / mu) / (c * mu - lam) if lam < c * mu else math.inf
 
 
-def mm1(lam: float, mu: float) -> Found:
+def mm1(lam: float, mu: float) -> FormulaOutput:
     """One server."""
     return mmc(lam, mu, 1)
 
 
-def mmc(lam: float, mu: float, c: int) -> Found:
+def mmc(lam: float, mu: float, c: int) -> FormulaOutput:
     """Servers alike, one line, first come first served."""
     rho, wait = lam / (c * mu), mmc_wait(lam, mu, c)
     chance = erlang_c(c, lam / mu)
-    said = waits(rho=rho, wait=wait, mean=1 / mu, lam=lam)
-    said.insert(1, Estimate.exact("chance to wait", chance))
-    said += quantiles(chance, wait)
+    metrics = waits(rho=rho, wait=wait, mean=1 / mu, lam=lam)
+    metrics.insert(1, Estimate.exact("probability of waiting", chance))
+    metrics += quantiles(chance, wait)
     if c == 1:
-        said += [Estimate.exact(f"P{100 * q:.0f} response", (wait + 1 / mu) * -math.log(1 - q), "s") for q in QUANTILES]
-    return Found(said, notes=stable(rho))
+        metrics += [
+            Estimate.exact(f"P{100 * q:.0f} response", (wait + 1 / mu) * -math.log(1 - q), "s") for q in QUANTILES
+        ]
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
-def blocked(a: float, c: int) -> Found:
-    """Erlang B: who finds all servers taken goes away."""
+def blocked(a: float, c: int) -> FormulaOutput:
+    """Erlang B: a job that finds all servers busy is lost."""
     chance = erlang_b(c, a)
     busy = a * (1 - chance)
-    return Found(
+    return FormulaOutput(
         [
-            Estimate.exact("chance to be turned away", chance),
-            Estimate.exact("mean servers busy", busy),
-            Estimate.exact("utilisation", busy / c),
+            Estimate.exact("blocking probability", chance),
+            Estimate.exact("mean busy servers", busy),
+            Estimate.exact("utilization", busy / c),
         ]
     )
 
 
-def delayed(a: float, c: int) -> Found:
-    """Erlang C: who finds all servers taken waits."""
-    said = [Estimate.exact("chance to wait", erlang_c(c, a)), Estimate.exact("utilisation", min(a / c, 1.0))]
-    return Found(said, notes=stable(a / c))
+def delayed(a: float, c: int) -> FormulaOutput:
+    """Erlang C: a job that finds all servers busy waits."""
+    metrics = [Estimate.exact("probability of waiting", erlang_c(c, a)), Estimate.exact("utilization", min(a / c, 1.0))]
+    return FormulaOutput(metrics, notes=stable(a / c))

@@ -1,4 +1,4 @@
-"""Jobs that hold several servers at once and start in order of arrival: how much gets through, how long it takes.
+"""Multi-server jobs under FCFS: maximum throughput and response time.
 
 The head of the line blocks all behind it, so servers idle while jobs wait. What gets through is what a system with a
 line that never ends does: its state is what runs, and the class of the blocked head.
@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetlab.core import Estimate, WorkloadError
 from fleetlab.queueing.distributions import Floats
-from fleetlab.queueing.formulas.output import Found, alike, stable
+from fleetlab.queueing.formulas.output import FormulaOutput, alike, stable
 
 MOST = 3_000  # states: the equations are solved as they are
 
@@ -86,7 +86,7 @@ def _settling(c: int, n: tuple[int, ...], p: tuple[float, ...]) -> Callable[[tup
     @cache
     def drawn(running: tuple[int, ...]) -> dict[State, float]:
         """A new head comes: it blocks, or starts and is followed by another."""
-        found: dict[State, float] = {}
+        settled: dict[State, float] = {}
         pending = {running: 1.0}
         while pending:
             # Those with most room first: none is reached again later.
@@ -94,11 +94,11 @@ def _settling(c: int, n: tuple[int, ...], p: tuple[float, ...]) -> Callable[[tup
             weight = pending.pop(now)
             for i, chance in enumerate(p):
                 if n[i] > free(now):
-                    found[now, i] = found.get((now, i), 0.0) + weight * chance
+                    settled[now, i] = settled.get((now, i), 0.0) + weight * chance
                 else:
                     begun = _with(now, i, 1)
                     pending[begun] = pending.get(begun, 0.0) + weight * chance
-        return found
+        return settled
 
     def after(running: tuple[int, ...], head: int) -> dict[State, float]:
         return {(running, head): 1.0} if n[head] > free(running) else drawn(_with(running, head, 1))
@@ -106,41 +106,43 @@ def _settling(c: int, n: tuple[int, ...], p: tuple[float, ...]) -> Callable[[tup
     return after
 
 
-def saturated(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> Found:
-    """The most jobs a second that get through, and the share of the servers that are then busy."""
+def saturated(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> FormulaOutput:
+    """The maximum throughput that get through, and the share of the servers that are then busy."""
     _possible(c, n, p, mu)
     chain = saturated_chain(c, n, p, mu)
-    return Found([*_limit(chain.rate, c, n, p, mu), Estimate.exact("states of the chain", chain.states)])
+    return FormulaOutput([*_limit(chain.rate, c, n, p, mu), Estimate.exact("states of the chain", chain.states)])
 
 
-def reset(lam: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> Found:
+def reset(lam: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> FormulaOutput:
     """The mean response, but for a constant that does not grow with the load."""
     _possible(c, n, p, mu)
     chain = saturated_chain(c, n, p, mu)
     part = lam / chain.rate
     mean = sum(chance / rate for chance, rate in zip(p, mu, strict=True))
     response = (1 + chain.delta) / chain.rate / (1 - part) if part < 1 else math.inf
-    said = [
+    metrics = [
         *_limit(chain.rate, c, n, p, mu),
-        Estimate.exact("part of that rate", part),
+        Estimate.exact("share of maximum throughput", part),
         Estimate.exact("delta", chain.delta),
         Estimate.exact("mean response", response, "s"),
         Estimate.exact("mean wait", max(0.0, response - mean), "s"),
     ]
-    over = f"{lam:.4g} jobs a second come and at most {chain.rate:.4g} get through: waits grow without end: inf"
-    return Found(said, notes=() if part < 1 else (over,))
+    over = f"{lam:.4g} jobs/s arrive, the maximum throughput is {chain.rate:.4g}: waits grow without bound"
+    return FormulaOutput(metrics, notes=() if part < 1 else (over,))
 
 
-def two_classes(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> Found:
-    """The most jobs a second of two classes, by their product form: for any number of servers."""
+def two_classes(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> FormulaOutput:
+    """The maximum throughput of two classes, by their product form: for any number of servers."""
     _possible(c, n, p, mu)
     if len(n) != 2 or n[0] == n[1]:
         msg = f"the product form is of two classes with different numbers of servers, not: {list(n)}"
         raise WorkloadError(msg, hint="MSJ saturated takes any classes")
-    return Found(_limit(product_form(c, n, p, mu), c, n, p, mu))
+    return FormulaOutput(_limit(product_form(c, n, p, mu), c, n, p, mu))
 
 
-def server_filling(lam: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> Found:
+def server_filling(
+    lam: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]
+) -> FormulaOutput:
     """The mean response where all servers are filled by putting jobs off, but for a constant."""
     _possible(c, n, p, mu)
     if any(c % need for need in n) or c & (c - 1):
@@ -151,12 +153,12 @@ def server_filling(lam: float, c: int, n: tuple[int, ...], p: tuple[float, ...],
     rho = lam * mean
     work = second / (2 * mean) * rho / (1 - rho) if rho < 1 else math.inf
     alone = sum(chance / rate for chance, rate in zip(p, mu, strict=True))
-    said = [
-        Estimate.exact("utilisation", min(rho, 1.0)),
-        Estimate.exact("mean response of one server as fast as all", work + mean, "s"),
+    metrics = [
+        Estimate.exact("utilization", min(rho, 1.0)),
+        Estimate.exact("mean response of a single fast server", work + mean, "s"),
         Estimate.exact("mean response", work + alone, "s"),
     ]
-    return Found(said, notes=stable(rho))
+    return FormulaOutput(metrics, notes=stable(rho))
 
 
 def product_form(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> float:
@@ -173,13 +175,16 @@ def product_form(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[flo
     f2 = np.arange(1, c // large + 1) * mu2 / (most * mu1 + np.arange(1, c // large + 1) * mu2)
     less1, less2 = (np.concatenate([[0.0], np.cumsum(np.log(f))]) for f in (f1, f2))
     log = ones * math.log(p1) + (twos + known) * math.log(p2) - less1 - less2[twos]
-    seen = np.exp(log - log.max())  # at completions, but for a factor
-    return float(seen.sum() / (seen / out).sum())
+    weights = np.exp(log - log.max())  # at completions, but for a factor
+    return float(weights.sum() / (weights / out).sum())
 
 
 def _limit(rate: float, c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> list[Estimate]:
     work = sum(need * chance / m for need, chance, m in zip(n, p, mu, strict=True))
-    return [Estimate.exact("most jobs a second", rate, "1/s"), Estimate.exact("utilisation then", rate * work / c)]
+    return [
+        Estimate.exact("maximum throughput", rate, "1/s"),
+        Estimate.exact("utilization at maximum throughput", rate * work / c),
+    ]
 
 
 def _possible(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float, ...]) -> None:
@@ -188,5 +193,5 @@ def _possible(c: int, n: tuple[int, ...], p: tuple[float, ...], mu: tuple[float,
         msg = f"a job of {max(n)} servers can never run on: {c}"
         raise WorkloadError(msg, hint="n is at most c, for each class")
     if not math.isclose(sum(p), 1.0, rel_tol=1e-6):
-        msg = f"the chances of all classes do not sum to 1, but to: {sum(p):.6g}"
+        msg = f"the probabilities of all classes sum to: {sum(p):.6g}"
         raise WorkloadError(msg, hint="--p 0.5,0.5")

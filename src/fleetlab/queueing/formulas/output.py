@@ -1,4 +1,4 @@
-"""What a formula hands back, in the words that all of them share."""
+"""The output of a formula, and the metrics that formulas share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FormulaOutput:
     """Numbers to say first, tables, and what a reader must know."""
 
     summary: Sequence[Estimate]
@@ -26,13 +26,13 @@ def stable(rho: float) -> tuple[str, ...]:
     """The note that a queue without end deserves."""
     if rho < 1:
         return ()
-    return (f"the load is not below 1 (ρ = {rho:.4g}): the queue grows without end, and so do waits: inf",)
+    return (f"overload (ρ = {rho:.4g}): the queue grows without bound, waits are infinite",)
 
 
 def waits(*, rho: float, wait: float, mean: float, lam: float) -> list[Estimate]:
     """Load, mean wait, mean response and, by Little's law, how many wait."""
     return [
-        Estimate.exact("utilisation", min(rho, 1.0)),
+        Estimate.exact("utilization", min(rho, 1.0)),
         Estimate.exact("mean wait", wait, "s"),
         Estimate.exact("mean response", wait + mean, "s"),
         Estimate.exact("mean number waiting", lam * wait),
@@ -61,7 +61,7 @@ def alike(**lists: Sequence[object]) -> int:
     """How many classes there are; every list must say the same."""
     lengths = {name: len(values) for name, values in lists.items()}
     if len(set(lengths.values())) != 1:
-        said = ", ".join(f"{name} {n}" for name, n in lengths.items())
-        msg = f"not the same number of classes everywhere: {said}"
-        raise WorkloadError(msg, hint="give one value for each class, with commas between: --lam 0.2,0.5")
+        lengths_text = ", ".join(f"{name} {n}" for name, n in lengths.items())
+        msg = f"different numbers of classes: {lengths_text}"
+        raise WorkloadError(msg, hint="give one value per class, comma-separated: --lam 0.2,0.5")
     return next(iter(lengths.values()))

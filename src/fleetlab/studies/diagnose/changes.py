@@ -10,14 +10,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Scenario, Workload
-from fleetlab.core.catalog import BACKFILLS
+from fleetlab.core.catalog import BACKFILLS, NODE_AMOUNTS
 from fleetlab.core.names import lookup
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: the most that the simulator takes
 WHOLE = 1000  # milli of one GPU
 CPU_ONLY = "CPU"  # the type of a cluster without GPUs
-TOTALS = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 NO_EFFECT = "it would change nothing here"
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String))
 FRACTION = (pl.col("gpu_milli") > 0) & (pl.col("gpu_milli") < WHOLE)
@@ -75,7 +74,7 @@ def _merged(cluster: Cluster) -> Cluster:
     """Merge each pool into one node, or into as few as the simulator takes."""
     kinds = ["gpu_type", "gpu_memory_mib"]
     typed = cluster.frame.with_columns(pl.when(pl.col("gpus") > 0).then("gpu_type").alias("gpu_type"))
-    amounts = (pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *TOTALS))
+    amounts = (pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *NODE_AMOUNTS))
     pools = typed.group_by(kinds, maintain_order=True).agg(*amounts)
     rows = [part for row in pools.iter_rows(named=True) for part in _parts(row)]
     nodes = pl.DataFrame(rows, schema_overrides={"gpu_type": pl.String}).with_columns(
@@ -88,7 +87,9 @@ def _parts(pool: dict[str, int]) -> list[dict[str, int]]:
     """Cut a pool into equal nodes; remainders go to the first of them."""
     count = -(-pool["gpus"] // LARGEST) or 1
     fixed = {"gpu_type": pool["gpu_type"], "gpu_memory_mib": pool["gpu_memory_mib"]}
-    return [fixed | {a: pool[a] // count + (k < pool[a] % count) for a in ("gpus", *TOTALS)} for k in range(count)]
+    return [
+        fixed | {a: pool[a] // count + (k < pool[a] % count) for a in ("gpus", *NODE_AMOUNTS)} for k in range(count)
+    ]
 
 
 def _merge(scenario: Scenario) -> Scenario:

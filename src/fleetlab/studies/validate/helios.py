@@ -1,10 +1,9 @@
-"""Helios (Hu et al., SC'21) on semantics: how much longer jobs take first come first served than shortest first.
+"""Helios (Hu et al., SC 2021): the ratio of mean JCT under FIFO and under SJF.
 
-Published, for September on four clusters: 1.49 to 6.59 times, where the head of the line blocks (strict) and placement
-is consolidated. With greedy backfill, a public simulator has a ratio of about 1.4.
-The log itself is not at hand: jobs here have its published run times (median 206 s, mean 6,652 s) and GPUs (mean 3.7,
-median 1) on one virtual cluster. Its load is the one number that is fitted: such that jobs spend the published share
-of their completion time in the queue.
+Published for September on four clusters: 1.49 to 6.59, without backfill and with consolidated placement. With greedy
+backfill, a public simulator has a ratio of about 1.4. The log itself is not available: jobs here have its published
+runtimes (median 206 s, mean 6,652 s) and GPUs (mean 3.7, median 1) on one virtual cluster. The load is fitted: jobs
+spend the published share of their JCT in the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ JOBS = 10_000
 NODES, GPUS = 16, 8  # of a virtual cluster
 LOADS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
 MEDIAN, MEAN = 206.0, 6651.7
-# GPUs of a job and how many ask for so many: powers of 2, the median 1, the mean 3.7.
+# GPUs per job and their shares: powers of 2, the median 1, the mean 3.7.
 NEEDS = {1: 0.62, 2: 0.1, 4: 0.1, 8: 0.13, 16: 0.03, 32: 0.02}
 # Under FIFO, the share of completion time that is queueing; and FIFO's mean JCT by SJF's.
 PUBLISHED = {"Uranus": (0.425, 1.49), "Earth": (0.693, 2.87), "Venus": (0.818, 3.07), "Saturn": (0.897, 6.59)}

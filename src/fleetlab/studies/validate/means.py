@@ -123,7 +123,7 @@ def _one_fast_server(stream: JobStream, servers: int) -> Floats:
 
 def _many_servers(servers: int, rho: float) -> ExactCase:
     theory = solve("M/M/c", lam=servers * rho, mu=1.0, c=servers)
-    exact = {"mean wait": [theory["mean wait"]], "probability of waiting": [theory["chance to wait"]]}
+    exact = {"mean wait": [theory["mean wait"]], "probability of waiting": [theory["probability of waiting"]]}
     count, warm = LENGTHS[rho]
     length = (count * (2 if servers > 8 else 1), warm)  # on many GPUs more jobs complete in the same time
     return ExactCase(f"M/M/{servers}, ρ {rho}", exact, (JobClass(),), servers, servers * rho, length)
@@ -194,7 +194,7 @@ class GangMix:
 
     def limit(self) -> float:
         """Return the maximum throughput without backfill, in jobs per second."""
-        return solve("MSJ saturated", **self.parameters)["most jobs a second"]
+        return solve("MSJ saturated", **self.parameters)["maximum throughput"]
 
     def saturated(self, simulate: Simulator, seed: int, runs: int = 10, count: int = 20_000) -> Line:
         """Compare the throughput of a saturated queue, without its first and last tenth."""

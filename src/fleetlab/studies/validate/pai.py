@@ -2,7 +2,7 @@
 
 The instances show how many run at once and on how many machines, compared with a simulation at the same times.
 They cannot show waiting: the table has neither requests nor submissions. The sample of 60,105 jobs shows the laws
-behind the built-in trace; its arrivals are starts, and its run times end at 48 hours.
+behind the built-in trace; its arrivals are starts, and its runtimes end at 48 hours.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FOLDER = "alibaba-pai-v2020"
 TAIL = "instance_table_tail/pai_instance_table.tail27587.full.csv.gz"
 SAMPLE = "task_sample_60105/alibaba_trace_sub.csv"
 SPEC = "pai_machine_spec.csv"
-CLAMP = 172_800.0  # seconds: the sample's run times end there
+CLAMP = 172_800.0  # seconds: the sample's runtimes end there
 DAY, HOUR = 86_400.0, 3600.0
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 CAN = (
     "PAI: the tail of the instance table has no requests and no submissions. It shows how many run at once and on how "
-    "many machines, not waiting. The sample of jobs shows laws of run times and arrivals (starts, not submissions)"
+    "many machines, not waiting. The sample of jobs shows distributions of runtimes and of arrivals (starts)"
 )
 
 

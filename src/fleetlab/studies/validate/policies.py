@@ -24,7 +24,7 @@ JOBS = 110_000
 CORES = 23_220  # CPU milli a GPU, as the authors' released simulator has it
 ANY = pl.lit([], dtype=pl.List(pl.String))
 HISTORY = {"user": [["user"], []], "group": [["user", "group"], ["user"], []]}
-# Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT by mean run time.
+# Of the run that comes with their simulator, 20,000 jobs on 6,500 GPUs: mean JCT over mean runtime.
 DEMO = {"fifo": 1.572, "user": 1.246, "group": 1.205, "oracle": 1.189}
 DEMO_RUN = "PAI, 20,000 jobs on 6,500 GPUs"
 PREDICTS_LESS = "users and groups of the built-in trace predict runtimes less well"

@@ -1,4 +1,4 @@
-"""Lines of a foreign table as rows of its columns, or as a reason why not.
+"""Parse the lines of a delimited table into rows; a line that does not parse is returned with the reason.
 
 A block is parsed by polars where it is clean, which is nearly always, and line by line where it is not, so that one
 bad line costs one block a slower parse and no other row anything. Both ways give the same rows.
@@ -15,12 +15,12 @@ import polars as pl
 
 from fleetlab.core import TraceError
 from fleetlab.traces.input import line_blocks
-from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.line_blocks import Block
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """The shape of a foreign table: its columns in order and what each holds.
 
     With `header`, columns are found by name, in any order, and others are passed over; those in `optional` may be
@@ -37,7 +37,7 @@ class Table:
 
     @property
     def wanted(self) -> dict[str, type[pl.DataType]]:
-        """The columns that come out."""
+        """The columns that are read."""
         return {k: v for k, v in self.columns.items() if self.only is None or k in self.only}
 
 
@@ -45,17 +45,17 @@ class Table:
 class Layout:
     """A table as this file has it: every column in order, and which of them are wanted."""
 
-    table: Table
-    found: tuple[str, ...]  # columns in the file's order
+    table: TableSchema
+    columns: tuple[str, ...]  # columns in the file's order
 
     @property
     def kinds(self) -> dict[str, type[pl.DataType]]:
         """What each column holds; those that nobody wants are text."""
-        return {name: self.table.wanted.get(name, pl.String) for name in self.found}
+        return {name: self.table.wanted.get(name, pl.String) for name in self.columns}
 
 
 @dataclass
-class Rows:
+class ParsedBlock:
     """What a block turned into: rows, lines that are none, and the record that goes on in the next block."""
 
     frame: pl.DataFrame
@@ -63,7 +63,7 @@ class Rows:
     rest: Block | None = None
 
 
-def opening(block: Block, source: Source, table: Table) -> tuple[Layout, Block]:
+def read_header(block: Block, source: SourceFile, table: TableSchema) -> tuple[Layout, Block]:
     """The layout that the first line of a file tells, and the block without that line."""
     if block.data.startswith(b"\xef\xbb\xbf"):
         block.data = block.data[3:]
@@ -77,20 +77,20 @@ def opening(block: Block, source: Source, table: Table) -> tuple[Layout, Block]:
     names = [name.strip() for name in names]
     missing = [name for name in table.columns if name not in names and name not in table.optional]
     if missing or not names:
-        msg = f"{source.name}: no column in its first line: {missing or list(table.columns)}"
-        raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+        msg = f"{source.name}: missing columns in its first line: {missing or list(table.columns)}"
+        raise TraceError(msg, hint="`fleetlab traces` lists what each format expects")
     if len(set(names)) < len(names):
         msg = f"{source.name}: a column is named twice: {next(n for n in names if names.count(n) > 1)!r}"
-        raise TraceError(msg, hint="give each column a name of its own")
+        raise TraceError(msg, hint="give each column a different name")
     return Layout(table, tuple(names)), Block(rest, block.line + 1, block.share, block.too_long)
 
 
-def parse(block: Block, layout: Layout, *, ended: bool) -> Rows:
+def parse(block: Block, layout: Layout, *, ended: bool) -> ParsedBlock:
     """The rows of a block; where the file has not `ended`, its last record may go on in the next block."""
     fast = _fast(block, layout)
-    rows = _careful(block, layout, ended=ended) if fast is None else Rows(fast)
+    rows = _careful(block, layout, ended=ended) if fast is None else ParsedBlock(fast)
     wanted = layout.table.wanted
-    absent = [pl.lit(None, dtype=v).alias(k) for k, v in wanted.items() if k not in layout.found]
+    absent = [pl.lit(None, dtype=v).alias(k) for k, v in wanted.items() if k not in layout.columns]
     rows.frame = rows.frame.with_columns(absent).select([*wanted, "line"])
     return rows
 
@@ -104,7 +104,7 @@ def _fast(block: Block, layout: Layout) -> pl.DataFrame | None:
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     marks = data.count(layout.table.separator.encode())
     # In a table of one column, a blank line cannot be told from an empty value by counting separators.
-    if len(layout.found) == 1 or marks != lines * (len(layout.found) - 1):
+    if len(layout.columns) == 1 or marks != lines * (len(layout.columns) - 1):
         return None
     if b"\r" in data or (layout.table.quote and b'"' in data):
         return None
@@ -112,13 +112,13 @@ def _fast(block: Block, layout: Layout) -> pl.DataFrame | None:
     # Rows too short and too long can cancel out in the count; but a row too short has nothing in its last column.
     if frame is None or frame.height != lines:
         return None
-    if frame[layout.found[-1]].null_count() and not _even(data, layout):
+    if frame[layout.columns[-1]].null_count() and not _even(data, layout):
         return None
     return frame.with_columns(line=pl.int_range(block.line, block.line + lines, dtype=pl.Int64))
 
 
 def _scanned(data: bytes, layout: Layout) -> pl.DataFrame | None:
-    wanted = [name for name in layout.found if name in layout.table.wanted]
+    wanted = [name for name in layout.columns if name in layout.table.wanted]
     try:
         scan = pl.scan_csv(
             data,
@@ -128,7 +128,7 @@ def _scanned(data: bytes, layout: Layout) -> pl.DataFrame | None:
             quote_char=None,
             raise_if_empty=False,
         )
-        return scan.select(list(dict.fromkeys([*wanted, layout.found[-1]]))).collect()
+        return scan.select(list(dict.fromkeys([*wanted, layout.columns[-1]]))).collect()
     except (pl.exceptions.PolarsError, OSError):  # the latter where a block looks as if it were compressed
         return None
 
@@ -137,33 +137,33 @@ def _even(data: bytes, layout: Layout) -> bool:
     """Has every line as many separators as it should? Their number in all is right already."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == ord("\n"))
-    marks = np.flatnonzero(array == ord(layout.table.separator)).reshape(-1, len(layout.found) - 1)
+    marks = np.flatnonzero(array == ord(layout.table.separator)).reshape(-1, len(layout.columns) - 1)
     return bool((marks[: len(ends), -1] < ends).all() and (marks[1:, 0] > ends[: len(marks) - 1]).all())
 
 
 # -- line by line ------------------------------------------------------------------------------------------------
 
 
-def _careful(block: Block, layout: Layout, *, ended: bool) -> Rows:
+def _careful(block: Block, layout: Layout, *, ended: bool) -> ParsedBlock:
     """Parse line by line; bad lines come back with their reasons."""
-    rows = Rows(pl.DataFrame())
+    rows = ParsedBlock(pl.DataFrame())
     good: list[list[str]] = []
     at: list[int] = []
     lines = block.data.removesuffix(b"\n").split(b"\n")
     k = 0
     while k < len(lines):
-        length, found = _record(lines, k, block, layout, ended=ended)
+        length, columns = _record(lines, k, block, layout, ended=ended)
         if not length:
             left = b"\n".join([*lines[k:], b""])
             rows.rest = Block(left, block.line + k, block.share)
             break
-        if isinstance(found, str):
-            rows.bad.append((block.line + k, found))
-        elif found:
-            good.append(found)
+        if isinstance(columns, str):
+            rows.bad.append((block.line + k, columns))
+        elif columns:
+            good.append(columns)
             at.append(block.line + k)
         k += length
-    frame = pl.DataFrame(good, schema=dict.fromkeys(layout.found, pl.String), orient="row")
+    frame = pl.DataFrame(good, schema=dict.fromkeys(layout.columns, pl.String), orient="row")
     frame = frame.with_columns(pl.all().replace("", None)).with_columns(line=pl.Series(at, dtype=pl.Int64))
     rows.frame = _numbers(frame, layout, rows.bad)
     return rows
@@ -181,13 +181,13 @@ def _record(
     try:
         text = b"\n".join(lines[first : first + length]).decode().removesuffix("\r")
         fields = _fields(text, layout)
-    # Lines joined in vain are then looked at one by one: a stray quote must not take others with it.
+    # If the joined lines do not parse, only the first one is bad: a stray quote must not reject the lines after it.
     except UnicodeDecodeError:
         return 1, "not UTF-8"
     except csv.Error as e:
         return 1, f"not a row of CSV: {e}"
-    if fields and len(fields) != len(layout.found):
-        return length, f"{len(layout.found)} columns expected, found: {len(fields)}"
+    if fields and len(fields) != len(layout.columns):
+        return length, f"{len(layout.columns)} columns expected, got: {len(fields)}"
     return length, fields
 
 

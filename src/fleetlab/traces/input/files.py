@@ -1,7 +1,6 @@
-"""Foreign files as streams of bytes: plain, gzipped, or one member of a tar; nothing is ever unpacked to disk.
+"""Files as streams of bytes: plain, gzipped, or one member of a tar; nothing is unpacked to disk.
 
-An archive from a stranger is read as data. A member that would leave its folder, a link or a device is refused, not
-skipped: somebody made it so.
+Archives are untrusted. A member with a path outside the archive, a link or a device is refused, not skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BROKEN: Any = (EOFError, gzip.BadGzipFile, isal_zlib.error, zlib_error, tarfile.
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One foreign file: where it lies, and how its bytes are had."""
 
     path: Path
@@ -52,20 +51,20 @@ class Source:
     def open(self) -> Iterator[Stream]:
         """Its bytes, unpacked on the way; a broken archive or file becomes a TraceError."""
         try:
-            _refuse_strange(self.path)
+            _require_regular_file(self.path)
             with self.path.open("rb") as raw:
                 yield Stream(_unpacked(raw, self.path.name), raw)
         except BROKEN as e:
-            msg = f"{self.name}: the archive is cut off or damaged: {e}"
+            msg = f"{self.name}: the archive is truncated or damaged: {e}"
             raise TraceError(
                 msg, hint="download it again; `fleetlab fetch` verifies checksums where they are published"
             ) from None
         except IsADirectoryError:
-            msg = f"a folder, where a file was expected: {self.path}"
-            raise TraceError(msg, hint="`fleetlab traces` says what each format expects") from None
+            msg = f"a folder, but a file was expected: {self.path}"
+            raise TraceError(msg, hint="`fleetlab traces` lists what each format expects") from None
         except OSError as e:
             msg = f"cannot read {self.path}: {e.strerror or e}"
-            raise TraceError(msg, hint="look at the path and its permissions") from None
+            raise TraceError(msg, hint="check the path and its permissions") from None
 
 
 @dataclass
@@ -110,15 +109,15 @@ class _Member:
         self._archive = archive
         with _numbers_checked():
             self._tar = tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20)  # noqa: SIM115  closed with `plain`
-        found = self._next()
-        if found is None:
+        table = self._next()
+        if table is None:
             msg = f"{archive}: no table in the archive"
-            raise TraceError(msg, hint="it should hold one .csv or .json file")
-        self._file = found
+            raise TraceError(msg, hint="it should contain one .csv or .json file")
+        self._file = table
 
     def _next(self) -> IO[bytes] | None:
         while (member := self._header()) is not None:
-            refuse_hostile(member, self._archive)
+            reject_unsafe_member(member, self._archive)
             # macOS adds a `._name` beside each file, for its own attributes.
             if member.isreg() and not PurePosixPath(member.name).name.startswith("."):
                 return self._tar.extractfile(member)
@@ -148,40 +147,40 @@ def _numbers_checked() -> Iterator[None]:
         raise tarfile.ReadError(str(e)) from None
 
 
-def refuse_hostile(member: tarfile.TarInfo, archive: str) -> None:
+def reject_unsafe_member(member: tarfile.TarInfo, archive: str) -> None:
     """Raise if a member of a tar is not a plain file or folder inside the archive's own folder."""
     parts = PurePosixPath(member.name)
     if parts.is_absolute() or ".." in parts.parts:
-        msg = f"{archive}: a member would leave its folder: `{member.name}`"
+        msg = f"{archive}: a member points outside the archive: `{member.name}`"
     elif not (member.isreg() or member.isdir()):
         msg = f"{archive}: a member is a link or a device: `{member.name}`"
     elif member.issparse():
         # A few bytes that claim to be a terabyte of nothing.
-        msg = f"{archive}: a member is a file with holes: `{member.name}`"
+        msg = f"{archive}: a member is a sparse file: `{member.name}`"
     else:
         return
-    raise TraceError(msg, hint="nothing was written; do not trust this archive")
+    raise TraceError(msg, hint="nothing was written; do not use this archive")
 
 
-def sources(path: Path) -> list[Source]:
+def sources(path: Path) -> list[SourceFile]:
     """Every readable file at `path`: itself, or those right inside the folder, by name."""
     try:
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-            return [Source(p) for p in inside]
-        _refuse_strange(path)
+            return [SourceFile(p) for p in inside]
+        _require_regular_file(path)
     except FileNotFoundError:
         msg = f"no such file or folder: {path}"
-        raise TraceError(msg, hint="`fleetlab traces` says what each format expects") from None
+        raise TraceError(msg, hint="`fleetlab traces` lists what each format expects") from None
     except (OSError, ValueError) as e:  # the latter for a name that no file can have
         msg = f"cannot read {str(path)!r}: {getattr(e, 'strerror', None) or e}"
-        raise TraceError(msg, hint="look at the path and its permissions") from None
-    return [Source(path)]
+        raise TraceError(msg, hint="check the path and its permissions") from None
+    return [SourceFile(path)]
 
 
-def _refuse_strange(path: Path) -> None:
+def _require_regular_file(path: Path) -> None:
     # A pipe or a device may never end, and cannot be read twice.
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        msg = f"neither a file nor a folder: {path}"
-        raise TraceError(msg, hint="save it as a file first")
+        msg = f"not a regular file or folder: {path}"
+        raise TraceError(msg, hint="save it as a regular file first")

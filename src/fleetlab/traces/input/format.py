@@ -1,4 +1,4 @@
-"""What a reader says of itself, and how a stranger's file is recognised."""
+"""What a reader expects, and how its files are recognized."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
+from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.intake import Intake
 
 PEEK = 65_536
@@ -24,11 +24,11 @@ class Peek:
     path: Path
 
     @cached_property
-    def files(self) -> dict[str, Source]:
+    def files(self) -> dict[str, SourceFile]:
         """Files by their stems: `pai_task_table`, whatever it is packed in."""
         return {source.stem: source for source in sources(self.path)}
 
-    def beginning(self, source: Source) -> str:
+    def beginning(self, source: SourceFile) -> str:
         """The first characters of a file, unpacked; empty if it cannot be read."""
         try:
             with source.open() as stream:
@@ -111,7 +111,7 @@ def finish(
     )
 
 
-def from_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
+def relative_to_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
     """Count `submit`, `start` and `end` from the first submission; give that moment too, in arrival order."""
     zero = frame["submit"].min() if frame.height else 0.0
     assert isinstance(zero, float)

@@ -1,11 +1,11 @@
-"""The door's counter: every row of a foreign table is let in or written down, with file, line and reason.
+"""Row conservation: every row of a table is kept or rejected, with file, line and reason.
 
 Memory holds a few blocks of a file, never all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from shutil import rmtree
@@ -15,21 +15,14 @@ from weakref import finalize
 import polars as pl
 
 from fleetlab.core import TraceError
+from fleetlab.core.progress import Progress, silent
 from fleetlab.core.trace import COUNTS, REJECTS
 from fleetlab.traces.input import line_blocks
-from fleetlab.traces.input.delimited import Layout, Rows, Table, opening, parse
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.line_blocks import LONGEST, Block, ahead, blocks
+from fleetlab.traces.input.delimited import Layout, ParsedBlock, TableSchema, parse, read_header
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.line_blocks import LONGEST, Block, blocks, prefetch
 
-__all__ = ["LONGEST", "Intake", "Progress", "Rule", "Table", "silent"]
-
-# What is being read, how many rows of it so far, and how far into the packed bytes (0 to 1).
-Progress = Callable[[str, int, float], None]
-
-
-def silent(_what: str, _rows: int, _share: float) -> None:
-    """Tell nobody."""
-
+__all__ = ["LONGEST", "Intake", "Rule", "TableSchema"]
 
 # A rule says what is wrong, with the expression that is true for a bad row; what comes after it
 # shows the value: a column, or an expression.
@@ -38,7 +31,7 @@ Rule = tuple[str, pl.Expr] | tuple[str, pl.Expr, str | pl.Expr]
 
 @dataclass
 class Intake:
-    """Counts what comes in, keeps what is turned away, and stages what is too large for memory."""
+    """Count rows read and kept, collect rejected rows, and stage large tables on disk."""
 
     progress: Progress = silent
     rows: dict[str, int] = field(default_factory=dict)
@@ -48,15 +41,15 @@ class Intake:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def batches(self, source: Source, table: Table) -> Iterator[pl.DataFrame]:
+    def batches(self, source: SourceFile, table: TableSchema) -> Iterator[pl.DataFrame]:
         """The rows of a table, block by block, with the `line` each stands on; bad lines go to the rejects."""
         before = self.rows.setdefault(table.name, 0)
         layout: Layout | None = None
         rest: Block | None = None
-        with closing(ahead(blocks(source))) as coming:
+        with closing(prefetch(blocks(source))) as coming:
             for block in coming:
                 if layout is None:
-                    layout, block = opening(block, source, table)
+                    layout, block = read_header(block, source, table)
                 self._too_long(block, source, table)
                 if not block.data:
                     continue
@@ -66,42 +59,42 @@ class Intake:
                 self.progress(table.name, self.rows[table.name] - before, block.share)
         if layout is None:
             msg = f"{source.name}: the file is empty"
-            raise TraceError(msg, hint="`fleetlab traces` says what each format expects")
+            raise TraceError(msg, hint="`fleetlab traces` lists what each format expects")
         if rest:
             yield from self._counted(parse(rest, layout, ended=True), source, table)
 
-    def _counted(self, rows: Rows, source: Source, table: Table) -> Iterator[pl.DataFrame]:
+    def _counted(self, rows: ParsedBlock, source: SourceFile, table: TableSchema) -> Iterator[pl.DataFrame]:
         self.rows[table.name] += rows.frame.height + len(rows.bad)
-        self.refuse(table.name, source.name, rows.bad)
+        self.reject(table.name, source.name, rows.bad)
         if rows.frame.height:
             yield rows.frame
 
-    def table(self, source: Source, table: Table) -> pl.DataFrame:
+    def table(self, source: SourceFile, table: TableSchema) -> pl.DataFrame:
         """All rows of a table that fits in memory."""
         empty = pl.DataFrame(schema=table.wanted | {"line": pl.Int64})
         return pl.concat([empty, *self.batches(source, table)])
 
-    def _too_long(self, block: Block, source: Source, table: Table) -> None:
+    def _too_long(self, block: Block, source: SourceFile, table: TableSchema) -> None:
         reason = f"the line is longer than {line_blocks.LONGEST:,} bytes"
         self.rows[table.name] += len(block.too_long)
-        self.refuse(table.name, source.name, [(line, reason) for line in block.too_long])
+        self.reject(table.name, source.name, [(line, reason) for line in block.too_long])
 
     # -- turning away -------------------------------------------------------------------------------------------
 
-    def sieve(self, frame: pl.DataFrame, table: str, file: str, rules: Sequence[Rule]) -> pl.DataFrame:
-        """Turn away each row that breaks a rule, for the first one that it breaks; give the others back."""
+    def validate(self, frame: pl.DataFrame, table: str, file: str, rules: Sequence[Rule]) -> pl.DataFrame:
+        """Reject each row that breaks a rule, with the first rule it breaks; return the other rows."""
         if not rules or frame.is_empty():
             return frame
         broken = frame.select(pl.any_horizontal([rule[1].fill_null(value=False) for rule in rules]).alias("bad"))["bad"]
         if not broken.any():
             return frame
-        said = pl.coalesce([pl.when(rule[1].fill_null(value=False)).then(_reason(rule)) for rule in rules])
+        reason = pl.coalesce([pl.when(rule[1].fill_null(value=False)).then(_reason(rule)) for rule in rules])
         # Said of the whole frame before it is filtered: a rule may look at other rows, as one on duplicates does.
-        self._note(table, file, frame.select(pl.col("line").cast(pl.Int64), said.alias("reason")).filter(broken))
+        self._note(table, file, frame.select(pl.col("line").cast(pl.Int64), reason.alias("reason")).filter(broken))
         return frame.filter(~broken)
 
-    def refuse(self, table: str, file: str, lines: Sequence[tuple[int, str]]) -> None:
-        """Turn away lines by number."""
+    def reject(self, table: str, file: str, lines: Sequence[tuple[int, str]]) -> None:
+        """Reject lines by number."""
         if lines:
             self._note(table, file, pl.DataFrame(lines, schema={"line": pl.Int64, "reason": pl.String}, orient="row"))
 
@@ -120,9 +113,9 @@ class Intake:
         self.kept[table] = self.kept.get(table, 0) + rows
 
     def rejects(self) -> pl.DataFrame:
-        """Every row turned away, by table, file and line."""
-        found = pl.concat([pl.DataFrame(schema=REJECTS), *self._rejects])
-        return found.sort("table", "file", "line", maintain_order=True)
+        """All rejected rows, by table, file and line."""
+        rejects = pl.concat([pl.DataFrame(schema=REJECTS), *self._rejects])
+        return rejects.sort("table", "file", "line", maintain_order=True)
 
     def counts(self) -> pl.DataFrame:
         """Rows read, kept and rejected, by table."""
@@ -155,5 +148,5 @@ def _reason(rule: Rule) -> pl.Expr:
     if len(rule) == 2:
         return what
     value = pl.col(rule[2]) if isinstance(rule[2], str) else rule[2]
-    shown = value.cast(pl.String).str.slice(0, 80).fill_null("nothing")
-    return pl.concat_str(what, pl.lit(": "), shown)
+    text = value.cast(pl.String).str.slice(0, 80).fill_null("nothing")
+    return pl.concat_str(what, pl.lit(": "), text)

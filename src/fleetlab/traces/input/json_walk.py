@@ -87,5 +87,5 @@ class Walk:
     def broken(self, why: str, at: int) -> TraceError:
         """An error that says where the text stops being JSON."""
         line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
-        msg = f"{self.name}: not JSON, or cut off, at line {line:,}, column {column:,}: {why}"
+        msg = f"{self.name}: not JSON, or truncated, at line {line:,}, column {column:,}: {why}"
         return TraceError(msg, hint=self._hint)

@@ -1,4 +1,4 @@
-"""A foreign file as blocks of whole lines, the next one unpacked while this one is parsed; memory holds few of them."""
+"""Read a file as blocks of whole lines; the next block is decompressed while this one is parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from queue import Queue
 from threading import Thread
 from typing import Literal
 
-from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.files import SourceFile
 
 BLOCK = 32 << 20  # bytes parsed at once: large enough to be quick, small enough to hold several
 LONGEST = 1 << 20  # bytes of one line, or of one record; anything longer is no row of a trace
@@ -28,31 +28,31 @@ class Block:
         return Block(rest.data + self.data, rest.line, self.share, self.too_long) if rest else self
 
 
-def blocks(source: Source) -> Iterator[Block]:
+def blocks(source: SourceFile) -> Iterator[Block]:
     """All lines of a file, in order."""
     line = 1
     with source.open() as stream:
         size = max(1, source.size)
-        held = b""
+        pending = b""
         while True:
             more = stream.read(BLOCK)
             share = min(1.0, stream.position() / size)
             cut = more.rfind(b"\n") + 1
             if more and not cut:
-                held += more
-                if len(held) > LONGEST:
-                    held = held[: LONGEST + 1]  # it will be turned away: no need to hold the rest of it
+                pending += more
+                if len(pending) > LONGEST:
+                    pending = pending[: LONGEST + 1]  # it will be turned away: no need to hold the rest of it
                 continue
-            data, held = held + more[:cut], more[cut:]
+            data, pending = pending + more[:cut], more[cut:]
             if data:
                 block = Block(data, line, share)
                 line += data.count(b"\n") + (not data.endswith(b"\n"))
-                yield _shorn(block)
+                yield _drop_long_lines(block)
             if not more:
                 return
 
 
-def _shorn(block: Block) -> Block:
+def _drop_long_lines(block: Block) -> Block:
     """Take out lines that are too long, leaving an empty line in place of each, so that numbers still fit."""
     data, at, kept = block.data, 0, 0
     pieces = []
@@ -70,7 +70,7 @@ def _shorn(block: Block) -> Block:
     return block
 
 
-def ahead(blocks: Iterator[Block]) -> Generator[Block]:
+def prefetch(blocks: Iterator[Block]) -> Generator[Block]:
     """Unpack the next block while this one is being parsed."""
     queue: Queue[Block | BaseException | None] = Queue(maxsize=1)
     stopped: list[Literal[True]] = []

@@ -1,4 +1,4 @@
-"""When a log begins, where its user says so: a job that is older is in the log, but when it came tells nothing of then.
+"""The start of a log, as given by the user: older jobs are in the log, but their submit times are not part of its span.
 
 Programs that print a log list what ran inside a window, and so what was submitted long before it. Left where it is, one
 such job stretches the span of a month over a year, and every rate comes out too low.
@@ -20,26 +20,26 @@ def moment(text: str | None, zone: str) -> float | None:
     """The moment that a user names, by the clock of `zone`, as a log would write it."""
     if text is None:
         return None
-    found = moments(pl.Series([text.strip()], dtype=pl.String), zone)[0][0]
-    if found is None or not abs(found) <= LAST:
-        msg = f"`since` is not a moment: `{text[:80]}`"
-        raise TraceError(msg, hint="as in 2024-05-01 or 2024-05-01T08:00:00, by the clock that `zone` names")
-    return float(found)
+    seconds = moments(pl.Series([text.strip()], dtype=pl.String), zone)[0][0]
+    if seconds is None or not abs(seconds) <= LAST:
+        msg = f"`since` is not a date or time: `{text[:80]}`"
+        raise TraceError(msg, hint="as in 2024-05-01 or 2024-05-01T08:00:00, in the time zone `zone`")
+    return float(seconds)
 
 
-def ended_before(since: float | None, shown: str | pl.Expr) -> list[Rule]:
+def ended_before(since: float | None, value: str | pl.Expr) -> list[Rule]:
     """What has no part in the log."""
-    return [] if since is None else [("ended before `since`", pl.col("end") < since, shown)]
+    return [] if since is None else [("ended before `since`", pl.col("end") < since, value)]
 
 
-def clipped(jobs: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
+def clip_to_start(jobs: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Let older jobs be submitted when the log begins; of what ran by then, start and run time are not the log's."""
     if since is None:
         return jobs, _sparse(jobs["submit"].sort())
     older, ran = pl.col("submit") < since, (pl.col("start") < since).fill_null(value=False)
     first = jobs.select(older.sum().alias("older"), ran.sum().alias("ran")).row(0)
-    note = f"{first[0]:,} jobs are older than `since`: they are submitted at second 0; "
-    note += f"{first[1]:,} of them ran by then, and have no start and no runtime"
+    note = f"{first[0]:,} jobs were submitted before `since`: their submit time is set to 0; "
+    note += f"{first[1]:,} of them had started by then: their start and runtime are unknown"
     kept = [pl.when(~ran).then(pl.col(c)).alias(c) for c in ("start", "runtime")]
     return jobs.with_columns(pl.col("submit").clip(lower_bound=since), *kept), (note,)
 
@@ -53,5 +53,5 @@ def _sparse(submit: pl.Series) -> tuple[str, ...]:
     first = max(k for k in range(1, len(submit) // 100 + 2) if k == 1 or part[k] - part[k - 1] > NEAR)
     if part[first] <= 0.5:
         return ()
-    note = f"the first {int(100 * part[first])} % of the span has {first:,} of {len(submit):,} jobs: if these are "
-    return (note + "older than the log, rates come out too low; `since` says when it begins",)
+    note = f"the first {int(100 * part[first])} % of the span has {first:,} of {len(submit):,} jobs; if these are "
+    return (note + "older than the log, arrival rates are too low: set `since` to the start of the log",)

@@ -1,7 +1,7 @@
-"""Moments as people and machines write them, told apart by how they look.
+"""Times in any common format, recognized by their form.
 
 Unix time is known by its size: above 1e11 it is in milliseconds, above 1e14 in microseconds, above 1e17 in nanoseconds.
-Else a text is ISO 8601, with a zone or by the clock of a place. A small number is seconds from an untold moment.
+Else a text is ISO 8601, with a zone or by the clock of a place. A small number is seconds from an unknown date.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def by_size(number: pl.Series) -> tuple[pl.Series, pl.Series]:
         large = x.is_finite() & (x > above)
         seconds = pl.when(large).then(x / per_second).otherwise(seconds)
         form = pl.when(large).then(unit).otherwise(form)
-    found = pl.DataFrame({"x": number}).select(seconds=seconds, form=form.cast(pl.UInt8))
-    return found["seconds"], found["form"]
+    result = pl.DataFrame({"x": number}).select(seconds=seconds, form=form.cast(pl.UInt8))
+    return result["seconds"], result["form"]
 
 
 def written(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
@@ -63,19 +63,19 @@ def written(text: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
     seconds = (moment + pl.col("fraction")) / 1e6
     skipped = pl.col("naive").is_not_null() & pl.col("fraction").is_not_null() & ~zoned & first.is_null()
     form = pl.when(skipped).then(SKIPPED).when(seconds.is_null()).then(NOTHING).otherwise(form).cast(pl.UInt8)
-    found = frame.select(seconds=seconds, form=form)
-    return found["seconds"], found["form"]
+    result = frame.select(seconds=seconds, form=form)
+    return result["seconds"], result["form"]
 
 
-def second(seconds: pl.Expr, zone: str) -> pl.Expr:
+def later_occurrence(seconds: pl.Expr, zone: str) -> pl.Expr:
     """Of the hour that the clock of `zone` goes through twice, the same time of day for the second time."""
     there = pl.from_epoch((seconds * 1e6).round().cast(pl.Int64), "us").dt.convert_time_zone(zone)
-    shown = there.dt.replace_time_zone(None)
-    later = shown.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
+    wall_clock = there.dt.replace_time_zone(None)
+    later = wall_clock.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
     return seconds + (later.dt.epoch("us") - there.dt.epoch("us")) / 1e6
 
 
-def shown(seconds: pl.Expr, form: pl.Expr, zone: str) -> pl.Expr:
+def as_written(seconds: pl.Expr, form: pl.Expr, zone: str) -> pl.Expr:
     """A moment as it was written, or nearly so."""
     stamp = pl.from_epoch((seconds * 1e6).round().cast(pl.Int64), "us").dt.replace_time_zone("UTC")
     text = [pl.when(form == ZONED).then(stamp.dt.strftime("%Y-%m-%dT%H:%M:%SZ"))]

@@ -1,7 +1,7 @@
-"""Stamps of foreign clocks, as Unix seconds.
+"""Timestamps in one fixed format, as Unix seconds.
 
-Where clocks are set back an hour comes twice, and a stamp without an offset may mean either. The first is taken,
-unless it would put an end before its start: then it is the second.
+Where clocks are set back, an hour occurs twice and a local time is ambiguous. It is read as the first one, unless an
+end would come before its start: then as the second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import polars as pl
 
 from fleetlab.core import TraceError
 
-STAMP = "%Y-%m-%d %H:%M:%S"  # no fractions: none of these logs has them, and so it is read four times as fast
+STAMP = (
+    "%Y-%m-%d %H:%M:%S"  # without fractions of a second: none of these logs has them, and parsing is four times faster
+)
 LATEST = 1e11  # seconds, some three thousand years: nothing that was logged lies beyond
 
 
@@ -27,18 +29,18 @@ def known(zone: str) -> bool:
     return True
 
 
-def asked_for(zone: str) -> str:
+def valid_zone(zone: str) -> str:
     """Give back a zone that the user named, or raise if there is none by that name."""
     if not known(zone):
-        msg = f"no time zone by that name: `{zone[:80]}`"
-        raise TraceError(msg, hint="names are as in the IANA database: America/Los_Angeles, Asia/Shanghai, UTC")
+        msg = f"unknown time zone: `{zone[:80]}`"
+        raise TraceError(msg, hint="use IANA names: America/Los_Angeles, Asia/Shanghai, UTC")
     return zone
 
 
 def local(column: str, zone: str, *, again: bool = False) -> pl.Expr:
     """When the clock of `zone` showed this stamp (`again`: for the second time); null if it never did."""
-    shown = pl.col(column).str.strip_chars().str.to_datetime(STAMP, strict=False, time_unit="us")
-    there = shown.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
+    wall_clock = pl.col(column).str.strip_chars().str.to_datetime(STAMP, strict=False, time_unit="us")
+    there = wall_clock.dt.replace_time_zone(zone, ambiguous="latest" if again else "earliest", non_existent="null")
     return _seconds(there)
 
 

@@ -37,11 +37,11 @@ def row_of(pod: Pod, fleet: Fleet) -> Row:
 
 def gangs_of(rows: Iterable[Row]) -> list[list[Row]]:
     """Pods that are one job: those of a gang that ask for the same, and every other by itself."""
-    found: dict[object, list[Row]] = {}
+    gangs: dict[object, list[Row]] = {}
     for k, row in enumerate(rows):
         same = (row["gang"], *(row[name] for name in SAME)) if row["gang"] else k
-        found.setdefault(same, []).append(row)
-    return list(found.values())
+        gangs.setdefault(same, []).append(row)
+    return list(gangs.values())
 
 
 def jobs_of(gangs: list[list[Row]]) -> pl.DataFrame:

@@ -34,7 +34,7 @@ QUARTERS = {(1, 6), (2, 12), (4, 24)}  # and so these profiles tell, where no pr
 
 
 @dataclass(frozen=True)
-class Card:
+class NodeGpus:
     """What is known of the GPUs that a pod runs on, or could."""
 
     memory: int | None = None  # MiB
@@ -44,7 +44,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Ask:
+class GpuRequest:
     """A demand for GPUs that can be added up."""
 
     milli: Fraction = Fraction(0)
@@ -52,28 +52,28 @@ class Ask:
     unsized: bool = False  # the size of a share is not known: the whole GPU is counted
     rounded: bool = False  # shares of several GPUs: whole ones are counted
 
-    def __add__(self, other: Ask) -> Ask:
+    def __add__(self, other: GpuRequest) -> GpuRequest:
         unsized, rounded = self.unsized or other.unsized, self.rounded or other.rounded
-        return Ask(self.milli + other.milli, self.memory + other.memory, unsized, rounded)
+        return GpuRequest(self.milli + other.milli, self.memory + other.memory, unsized, rounded)
 
-    def times(self, n: Fraction) -> Ask:
+    def times(self, n: Fraction) -> GpuRequest:
         """That much, `n` times, wherever it fits."""
-        return Ask(self.milli * n, self.memory * n, self.unsized and n > 0, self.rounded and n > 0)
+        return GpuRequest(self.milli * n, self.memory * n, self.unsized and n > 0, self.rounded and n > 0)
 
-    def of_each(self, n: Fraction) -> Ask:
+    def of_each(self, n: Fraction) -> GpuRequest:
         """That much of each of `n` GPUs: a workload knows shares of one only, so several are taken whole."""
         if n <= 1:
             return self.times(n)
         whole = Fraction(1000 * ceil(self.milli / 1000))
-        return Ask(whole * n, self.memory * n, self.unsized, self.rounded or whole != self.milli)
+        return GpuRequest(whole * n, self.memory * n, self.unsized, self.rounded or whole != self.milli)
 
 
-GPU = Ask(Fraction(1000))
+GPU = GpuRequest(Fraction(1000))
 
 
-def asked(requests: Mapping[str, Fraction], card: Card) -> Ask:
+def gpu_request(requests: Mapping[str, Fraction], card: NodeGpus) -> GpuRequest:
     """What one container asks for in all."""
-    total = Ask()
+    total = GpuRequest()
     if not any("/" in name for name in requests):
         return total  # most ask for CPU and memory alone
     for name, n in requests.items():
@@ -88,55 +88,55 @@ def asked(requests: Mapping[str, Fraction], card: Card) -> Ask:
     return total + _aliyun(requests, card)
 
 
-def _replica(card: Card) -> Ask:
+def _replica(card: NodeGpus) -> GpuRequest:
     if card.replicas is None or card.replicas < 2:
-        return Ask(Fraction(1000), unsized=True)
-    return Ask(Fraction(max(1, 1000 // card.replicas)))
+        return GpuRequest(Fraction(1000), unsized=True)
+    return GpuRequest(Fraction(max(1, 1000 // card.replicas)))
 
 
-def _virtual(requests: Mapping[str, Fraction], name: str, card: Card) -> Ask:
+def _virtual(requests: Mapping[str, Fraction], name: str, card: NodeGpus) -> GpuRequest:
     memory, percent, cores = (requests.get(part, Fraction(0)) for part in OF_EACH[name])
     n = requests.get(name, Fraction(1 if memory or percent or cores else 0))
     if percent and card.memory:
         memory = percent * card.memory / 100
     if cores:
-        return Ask(min(cores * 10, Fraction(1000)), memory).of_each(n)
+        return GpuRequest(min(cores * 10, Fraction(1000)), memory).of_each(n)
     if percent:
-        return Ask(min(percent * 10, Fraction(1000)), memory).of_each(n)
+        return GpuRequest(min(percent * 10, Fraction(1000)), memory).of_each(n)
     return by_memory(memory, card).of_each(n) if memory else _advertised(card).times(n)
 
 
-def _advertised(card: Card) -> Ask:
+def _advertised(card: NodeGpus) -> GpuRequest:
     """One of what the device plugin calls a GPU: it may be a replica or a slice of one."""
     if card.profile:
         return slice_of(card.profile, card.product)
     return _replica(card) if (card.replicas or 1) > 1 else GPU
 
 
-def _aliyun(requests: Mapping[str, Fraction], card: Card) -> Ask:
+def _aliyun(requests: Mapping[str, Fraction], card: NodeGpus) -> GpuRequest:
     memory, cores = requests.get(ALIYUN_MEMORY, Fraction(0)), requests.get(ALIYUN_CORES, Fraction(0))
     memory *= 1024 if memory < 1000 else 1  # in GiB; clusters set up in MiB have larger numbers
     if cores:
-        return Ask(cores * 10, memory)
-    return by_memory(memory, card) if memory else Ask()
+        return GpuRequest(cores * 10, memory)
+    return by_memory(memory, card) if memory else GpuRequest()
 
 
-def by_memory(memory: Fraction, card: Card) -> Ask:
+def by_memory(memory: Fraction, card: NodeGpus) -> GpuRequest:
     """A share of a GPU by its memory, in MiB; more than a GPU has is several of them."""
     if not card.memory:
-        return Ask(Fraction(1000), memory, unsized=True)
-    return Ask(max(Fraction(1), 1000 * memory / card.memory), memory)
+        return GpuRequest(Fraction(1000), memory, unsized=True)
+    return GpuRequest(max(Fraction(1), 1000 * memory / card.memory), memory)
 
 
-def slice_of(profile: str, product: str) -> Ask:
+def slice_of(profile: str, product: str) -> GpuRequest:
     """A MIG slice by its profile: `1g.5gb`, `3g.40gb`, or `1c.3g.40gb` for a part of its cores."""
     form = PROFILE.fullmatch(profile)
     if not form:
-        return Ask(Fraction(1000), unsized=True)
+        return GpuRequest(Fraction(1000), unsized=True)
     cores, memory = int(form[1] or form[2]), int(form[3]) * 10**9 // 2**20
     slices = slices_of(profile, product)
     # The largest is the GPU itself, and its memory is whatever the GPU has.
-    return Ask(Fraction(1000 * cores // slices), Fraction(memory)) if cores < slices else GPU
+    return GpuRequest(Fraction(1000 * cores // slices), Fraction(memory)) if cores < slices else GPU
 
 
 def slices_of(profile: str, product: str) -> int:

@@ -16,10 +16,10 @@ from fleetlab.traces.kubernetes.gpus import (
     PROFILE,
     SHARED,
     WHOLE,
-    Card,
+    NodeGpus,
     slices_of,
 )
-from fleetlab.traces.kubernetes.objects import Malformed, Object, elements, members, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, words
 from fleetlab.traces.kubernetes.quantity import quantity
 
 # Labels that name the model of a GPU, on nodes and in what pods select.
@@ -49,7 +49,7 @@ class Node:
     memory_mib: int
     disk_mib: int
     rdma_milli: int
-    card: Card
+    card: NodeGpus
     models: frozenset[tuple[str, str]]  # labels that name the model
     out: bool  # cordoned, or not ready: no new pod goes there
 
@@ -63,7 +63,7 @@ def node_of(item: Object) -> Node:
     name = words(about.get("name"), "metadata.name")
     if not name:
         msg = "no `metadata.name`"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
     gpus, card = _gpus(labels, _texts(about.get("annotations"), "metadata.annotations"), has)
     model = next((labels[key] for key in MODELS if labels.get(key)), None)
     gpu_type = model_of(model or _vendor(has)) if gpus else None
@@ -83,8 +83,8 @@ def node_of(item: Object) -> Node:
 
 
 def _ready(status: Object) -> bool:
-    told = [members(c, "status.conditions") for c in elements(status.get("conditions"), "status.conditions")]
-    return all(c.get("status") == "True" for c in told if c.get("type") == "Ready")
+    conditions = [members(c, "status.conditions") for c in elements(status.get("conditions"), "status.conditions")]
+    return all(c.get("status") == "True" for c in conditions if c.get("type") == "Ready")
 
 
 def amounts(value: object, where: str) -> dict[str, Fraction]:
@@ -96,7 +96,7 @@ def limited(name: str, amount: int, most: int = MOST) -> int:
     """An amount that a column can hold, or Malformed."""
     if amount > most:
         msg = f"`{name}` is more than any node has: {str(amount)[:80]}"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
     return amount
 
 
@@ -113,7 +113,7 @@ def _vendor(has: Mapping[str, Fraction]) -> str:
     return next((name.split(".")[0] for name in ("amd.com/gpu",) if has.get(name)), "GPU").upper()
 
 
-def _gpus(labels: Mapping[str, str], notes: Mapping[str, str], has: Mapping[str, Fraction]) -> tuple[int, Card]:
+def _gpus(labels: Mapping[str, str], notes: Mapping[str, str], has: Mapping[str, Fraction]) -> tuple[int, NodeGpus]:
     """How many GPUs there are, whatever they are advertised as, and what is known of each."""
     product = next((labels[key] for key in MODELS if labels.get(key)), "")
     profile = labels.get("cloud.google.com/gke-gpu-partition-size") or product.partition("-MIG-")[2]
@@ -124,7 +124,7 @@ def _gpus(labels: Mapping[str, str], notes: Mapping[str, str], has: Mapping[str,
     count = len(registered) or _count(labels, has, profile, replicas)
     memory = next((m for m in registered if m), 0) or _memory(labels, has, count)
     memory *= _fit(profile, labels) if profile else 1  # there the label tells the memory of a slice
-    card = Card(memory or None, replicas, profile or None, product)
+    card = NodeGpus(memory or None, replicas, profile or None, product)
     return limited("gpus", count, MOST_GPUS), card
 
 
@@ -133,8 +133,8 @@ def _replicas(labels: Mapping[str, str], has: Mapping[str, Fraction]) -> int:
     replicas, count = _number(labels, "nvidia.com/gpu.replicas"), _number(labels, "nvidia.com/gpu.count")
     strategy = labels.get("nvidia.com/gpu.sharing-strategy") or labels.get("cloud.google.com/gke-gpu-sharing-strategy")
     replicas = replicas or _number(labels, "cloud.google.com/gke-max-shared-clients-per-gpu")
-    told = strategy not in (None, "none") or SHARED in has or has.get(NVIDIA) == count * replicas
-    return replicas if replicas > 1 and told and strategy != "none" else 1
+    is_shared = strategy not in (None, "none") or SHARED in has or has.get(NVIDIA) == count * replicas
+    return replicas if replicas > 1 and is_shared and strategy != "none" else 1
 
 
 def _count(labels: Mapping[str, str], has: Mapping[str, Fraction], profile: str, replicas: int) -> int:
@@ -144,10 +144,10 @@ def _count(labels: Mapping[str, str], has: Mapping[str, Fraction], profile: str,
     cut = sum(n * _part(mig[1], labels) / (replicas if mig[5] else 1) for name, n in has.items()
               if (mig := MIG.fullmatch(name)))  # fmt: skip
     other = sum(has.get(name, Fraction(0)) for name in WHOLE)
-    found = ceil(advertised / replicas) + ceil(cut) + ceil(other)
+    count = ceil(advertised / replicas) + ceil(cut) + ceil(other)
     # MIG slices may leave a part of a GPU out, and then the label knows better.
-    unsure = cut or (not found and NVIDIA not in has)
-    return max(found, _number(labels, "nvidia.com/gpu.count") if unsure else 0)
+    unsure = cut or (not count and NVIDIA not in has)
+    return max(count, _number(labels, "nvidia.com/gpu.count") if unsure else 0)
 
 
 def _fit(profile: str, labels: Mapping[str, str]) -> int:
@@ -162,8 +162,8 @@ def _part(profile: str, labels: Mapping[str, str]) -> Fraction:
 
 
 def _memory(labels: Mapping[str, str], has: Mapping[str, Fraction], count: int) -> int:
-    if told := _number(labels, "nvidia.com/gpu.memory"):
-        return told
+    if size := _number(labels, "nvidia.com/gpu.memory"):
+        return size
     each = has.get(ALIYUN_MEMORY, Fraction(0)) / max(1, count)
     return int(each * 1024 if each < 1000 else each)
 
@@ -193,17 +193,17 @@ class Fleet:
         with_gpus = [node for node in self.nodes.values() if node.gpus]
         cut = {node.card.replicas for node in with_gpus if (node.card.replicas or 1) > 1}
         memories = {node.card.memory for node in with_gpus}
-        self._any = Card(memories.pop() if len(memories) == 1 else None)
-        self._shared = Card(self._any.memory, cut.pop() if len(cut) == 1 else None)
+        self._any = NodeGpus(memories.pop() if len(memories) == 1 else None)
+        self._shared = NodeGpus(self._any.memory, cut.pop() if len(cut) == 1 else None)
         self._types: dict[tuple[str, str], set[str]] = {}
         for node in with_gpus:
             for label in node.models:
                 self._types.setdefault(label, set()).add(node.gpu_type or "GPU")
 
-    def card(self, node: str, *, shared: bool) -> Card:
+    def card(self, node: str, *, shared: bool) -> NodeGpus:
         """What is known of the GPUs of a node, or of a pod's that is on none."""
-        found = self.nodes.get(node)
-        return found.card if found and found.gpus else self._shared if shared else self._any
+        known = self.nodes.get(node)
+        return known.card if known and known.gpus else self._shared if shared else self._any
 
     def types(self, chosen: Iterable[tuple[str, str]]) -> list[str]:
         """Types of GPU by the labels that a pod selects nodes with, as the nodes that have them are called."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.json_walk import Walk
 from fleetlab.traces.input.timestamps import LATEST
 
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 
-class Malformed(ValueError):
+class MalformedObject(ValueError):
     """A place in an object does not hold what Kubernetes puts there; the message is the reason to reject it."""
 
     def __init__(self, reason: str) -> None:
@@ -32,7 +32,7 @@ class Malformed(ValueError):
         super().__init__(reason.encode("utf-8", "replace").decode())
 
 
-def items(source: Source) -> Iterator[tuple[int, object, float]]:
+def items(source: SourceFile) -> Iterator[tuple[int, object, float]]:
     """Each object of a file, in lists or one after the other: its line, itself, and the share read so far."""
     walk = Walk(_text(source), source.name, hint=f"write it again: {HINT}")
     if not walk.next():
@@ -43,7 +43,7 @@ def items(source: Source) -> Iterator[tuple[int, object, float]]:
             yield line, item, walk.at / len(walk.text)
 
 
-def _text(source: Source) -> str:
+def _text(source: SourceFile) -> str:
     blocks, size = [], 0
     with source.open() as stream:
         while block := stream.read(1 << 24):
@@ -80,10 +80,10 @@ def _document(walk: Walk) -> Iterator[tuple[int, object]]:
 
 def members(value: object, where: str) -> Object:
     """An object's members; none where there is nothing."""
-    found: Object = _checked(value, dict, {}, where, "an object")
-    for key in found:
+    checked: Object = _checked(value, dict, {}, where, "an object")
+    for key in checked:
         _spelt(key, where)
-    return found
+    return checked
 
 
 def elements(value: object, where: str) -> list[Any]:
@@ -98,8 +98,8 @@ def words(value: object, where: str) -> str:
 
 def _spelt(text: str, where: str) -> str:
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        msg = f"`{where}` has half a character: {text[:80]}"
-        raise Malformed(msg)
+        msg = f"`{where}` has an unpaired surrogate: {text[:80]}"
+        raise MalformedObject(msg)
     return text
 
 
@@ -112,12 +112,12 @@ def _checked(value: object, kind: type[T], nothing: T, where: str, what: str) ->
     if value is None:
         return nothing
     if not isinstance(value, kind):
-        msg = f"`{where}` is not {what}: {shown(value)}"
-        raise Malformed(msg)
+        msg = f"`{where}` is not {what}: {display(value)}"
+        raise MalformedObject(msg)
     return value
 
 
-def shown(value: object) -> str:
+def display(value: object) -> str:
     """What to say of a value: a short one itself, of a large one only what it is."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
@@ -135,5 +135,5 @@ def moment(value: object, where: str) -> float | None:
         seconds = LATEST
     if seconds >= LATEST:
         msg = f"`{where}` is not a time: {text[:80]}"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
     return seconds if seconds > 0 else None

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from fleetlab.traces.kubernetes.nodes import MODELS, amounts
-from fleetlab.traces.kubernetes.objects import Malformed, Object, elements, members, moment, whole, words
+from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
 from fleetlab.traces.kubernetes.quantity import quantity
 
 STATUS = {
@@ -36,7 +36,7 @@ Requests = dict[str, Fraction]
 
 
 @dataclass(frozen=True)
-class Fractions:
+class FractionalRequest:
     """A share of GPUs asked for by annotation, as KAI and Run:ai have it."""
 
     share: Fraction = Fraction(0)
@@ -65,7 +65,7 @@ class Pod:
     inits: tuple[tuple[Requests, bool], ...]  # and whether it stays: a sidecar
     besides: Requests  # overhead
     instead: Requests  # asked for by the pod as such
-    fractions: Fractions
+    fractions: FractionalRequest
     selects: tuple[tuple[str, str], ...]
     claims: bool
 
@@ -78,10 +78,10 @@ def pod_of(item: Object) -> Pod:
     notes = members(about.get("annotations"), "metadata.annotations")
     namespace, name = words(about.get("namespace"), "metadata.namespace"), words(about.get("name"), "metadata.name")
     if not name:
-        raise Malformed(_NO_NAME)
+        raise MalformedObject(_NO_NAME)
     if namespace in PLACEHOLDERS:
-        msg = f"it only holds a GPU for others, which are counted: {namespace}/{name}"
-        raise Malformed(msg)
+        msg = f"a placeholder that reserves a GPU for pods counted separately: {namespace}/{name}"
+        raise MalformedObject(msg)
     full = f"{namespace or 'default'}/{name}"
     key = words(about.get("uid"), "metadata.uid") or full
     owner = _owner(about)
@@ -144,13 +144,13 @@ def _init(container: object) -> tuple[Requests, bool]:
     return requests, members(container, "spec.initContainers").get("restartPolicy") == "Always"
 
 
-def _fractions(notes: Object) -> Fractions:
+def _fractions(notes: Object) -> FractionalRequest:
     def amount(key: str) -> Fraction:
         return quantity(notes[key], f"metadata.annotations.{key}") if notes.get(key) is not None else Fraction(0)
 
     by_container = sum((amount(key) for key in notes if _OF_CONTAINER.fullmatch(key)), Fraction(0))
     memory = amount("gpu-memory") + by_container / 2**20
-    return Fractions(amount("gpu-fraction"), memory, amount("gpu-fraction-num-devices") or Fraction(1))
+    return FractionalRequest(amount("gpu-fraction"), memory, amount("gpu-fraction-num-devices") or Fraction(1))
 
 
 def _selects(spec: Object) -> Iterable[tuple[str, str]]:
@@ -176,7 +176,7 @@ def _times(about: Object, status: Object, *, mirror: bool) -> dict[str, Any]:
     submit = moment(about.get("creationTimestamp"), "metadata.creationTimestamp")
     if submit is None:
         msg = "no `metadata.creationTimestamp`"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
     start, end, state = _start(status), _end(status), _status(status)
     if state == "waiting" and start is not None:
         state = "running"  # it pulls its images, and holds its node
@@ -192,7 +192,7 @@ def _times(about: Object, status: Object, *, mirror: bool) -> dict[str, Any]:
 def _in_order(wrong: str, soon: float | None, late: float | None) -> None:
     if soon is not None and late is not None and late < soon:
         msg = f"{wrong}: by {soon - late:,.0f} s"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
 
 
 def _conditions(status: Object) -> dict[str, Object]:
@@ -227,7 +227,7 @@ def _end(status: Object) -> float | None:
 def _status(status: Object) -> str:
     phase = words(status.get("phase"), "status.phase")
     if phase not in STATUS:
-        msg = f"no such phase: {phase[:80] or 'nothing'}"
-        raise Malformed(msg)
+        msg = f"unknown phase: {phase[:80] or 'nothing'}"
+        raise MalformedObject(msg)
     pushed = _conditions(status).get("DisruptionTarget", {}).get("reason") == "PreemptionByScheduler"
     return "cancelled" if phase == "Failed" and pushed else STATUS[phase]

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
 
-from fleetlab.traces.kubernetes.objects import Malformed, shown
+from fleetlab.traces.kubernetes.objects import MalformedObject, display
 
 MOST = 2**63 - 1  # what Kubernetes itself allows
 
@@ -23,18 +23,18 @@ def quantity(value: object, where: str) -> Fraction:
     >>> quantity("1536Mi", "memory") == quantity("1.5Gi", "memory")
     True
     """
-    found: Fraction | None = None
+    amount: Fraction | None = None
     if isinstance(value, str):
-        found = _parsed(value)
+        amount = _parsed(value)
     elif (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value)):
-        found = Fraction(value)
-    if found is None:
-        msg = f"`{where}` is not a quantity: {shown(value)}"
-        raise Malformed(msg)
-    if not 0 <= found <= MOST:
-        msg = f"`{where}` is below zero or beyond count: {shown(value)}"
-        raise Malformed(msg)
-    return found
+        amount = Fraction(value)
+    if amount is None:
+        msg = f"`{where}` is not a quantity: {display(value)}"
+        raise MalformedObject(msg)
+    if not 0 <= amount <= MOST:
+        msg = f"`{where}` is negative or larger than Kubernetes allows: {display(value)}"
+        raise MalformedObject(msg)
+    return amount
 
 
 @lru_cache(65_536)

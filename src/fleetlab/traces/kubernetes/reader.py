@@ -18,18 +18,18 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.core.cluster import SCHEMA as CLUSTER
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.kubernetes.gangs import Row, gangs_of, jobs_of, placements_of, row_of
 from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
-from fleetlab.traces.kubernetes.objects import HINT, Malformed, items, members
+from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
-from fleetlab.traces.kubernetes.requests import strange
+from fleetlab.traces.kubernetes.requests import unknown_resources
 
 
 @dataclass
-class Lists:
+class Inventory:
     """Everything that the files hold, by what it is; of what stands in several the last counts."""
 
     pods: dict[str, tuple[Pod, str, int]] = field(default_factory=dict)
@@ -39,23 +39,23 @@ class Lists:
 def read(path: Path, intake: Intake) -> Trace:
     """Read one file or all of a folder; nodes are also looked for in the files beside."""
     files, others = _files(path)
-    lists = Lists()
+    lists = Inventory()
     for source in files:
         _collect(source, lists, intake, only=None)
     if not lists.nodes and not path.is_dir():
         for source in (s for s in sources(path.parent) if _first_kind(s) == "Node"):
             _collect(source, lists, intake, only="Node")
     if not intake.rows.get("pods"):
-        msg = f"{path.name}: no pods in it"
+        msg = f"{path.name}: contains no pods"
         raise TraceError(msg, hint=HINT)
     return _trace(path, lists, others, intake)
 
 
-def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace:
+def _trace(path: Path, lists: Inventory, others: list[str], intake: Intake) -> Trace:
     cluster = _cluster(lists, intake)
     rows = _rows(lists, intake)
     gangs = gangs_of(rows)
-    jobs, zero = from_first(jobs_of(gangs))
+    jobs, zero = relative_to_first(jobs_of(gangs))
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"kubernetes:{path.name}"
     frame = jobs.drop("name", "at", "job", "unsized")
@@ -77,25 +77,25 @@ def _trace(path: Path, lists: Lists, others: list[str], intake: Intake) -> Trace
 # -- files and objects ---------------------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> tuple[list[Source], list[str]]:
+def _files(path: Path) -> tuple[list[SourceFile], list[str]]:
     here = sources(path)
-    found = [source for source in here if _first_kind(source)]
-    if not found:
+    readable = [source for source in here if _first_kind(source)]
+    if not readable:
         _surface_damage(here)
-        msg = f"{path.name}: no list of pods in it, as JSON"
+        msg = f"{path.name}: contains no JSON list of pods"
         raise TraceError(msg, hint=HINT)
-    passed = [source.name for source in here if source not in found]
-    return found, [f"not read: {', '.join(passed[:10])}"] if passed else []
+    passed = [source.name for source in here if source not in readable]
+    return readable, [f"not read: {', '.join(passed[:10])}"] if passed else []
 
 
-def _surface_damage(here: list[Source]) -> None:
+def _surface_damage(here: list[SourceFile]) -> None:
     """Raise what is wrong with the archives themselves, if that is why nothing was recognised."""
     for source in here:
         with source.open() as stream:
             stream.read(PEEK)
 
 
-def _first_kind(source: Source) -> str | None:
+def _first_kind(source: SourceFile) -> str | None:
     """What a file's first object is, by its beginning; of a mere list, what its first element is."""
     return _kind_in(Peek(source.path).beginning(source))
 
@@ -110,7 +110,7 @@ def _kind_in(beginning: str) -> str | None:
     return next((k for kind in kinds if (k := kind.removesuffix("List")) in ("Pod", "Node")), None)
 
 
-def _collect(source: Source, lists: Lists, intake: Intake, *, only: str | None) -> None:
+def _collect(source: SourceFile, lists: Inventory, intake: Intake, *, only: str | None) -> None:
     for number, (line, item, share) in enumerate(items(source)):
         kind = _kind(item)
         if only and kind != only:
@@ -120,9 +120,9 @@ def _collect(source: Source, lists: Lists, intake: Intake, *, only: str | None) 
         if number % 1000 == 0:
             intake.progress(table, intake.rows[table], share)
         try:
-            _put(kind, item, lists, source.name, line, intake)
-        except Malformed as e:
-            intake.refuse(table, source.name, [(line, _of(_name(item), str(e)))])
+            _store(kind, item, lists, source.name, line, intake)
+        except MalformedObject as e:
+            intake.reject(table, source.name, [(line, _of(_name(item), str(e)))])
 
 
 def _name(item: object) -> str:
@@ -137,7 +137,7 @@ def _name(item: object) -> str:
 def _of(name: str, reason: str) -> str:
     if not name or reason.endswith(name):
         return reason
-    return str(Malformed(f"{reason} ({name})" if ": " in reason else f"{reason}: {name}"))
+    return str(MalformedObject(f"{reason} ({name})" if ": " in reason else f"{reason}: {name}"))
 
 
 def _kind(item: object) -> str:
@@ -152,7 +152,7 @@ def _kind(item: object) -> str:
     return "Node" if isinstance(status, dict) and {"capacity", "allocatable"} & status.keys() else "nothing"
 
 
-def _put(kind: str, item: object, lists: Lists, file: str, line: int, intake: Intake) -> None:
+def _store(kind: str, item: object, lists: Inventory, file: str, line: int, intake: Intake) -> None:
     if kind == "Pod":
         pod = pod_of(members(item, "pod"))
         _again(lists.pods.get(pod.key), "pods", pod.name, intake)
@@ -164,18 +164,18 @@ def _put(kind: str, item: object, lists: Lists, file: str, line: int, intake: In
         lists.nodes[node.name] = (node, file, line)
     else:
         msg = f"neither a pod nor a node: {kind[:80]}"
-        raise Malformed(msg)
+        raise MalformedObject(msg)
 
 
 def _again(before: tuple[object, str, int] | None, table: str, name: str, intake: Intake) -> None:
     if before:
-        intake.refuse(table, before[1], [(before[2], f"it stands again further on: {name}")])
+        intake.reject(table, before[1], [(before[2], f"superseded by a later object of the same name: {name}")])
 
 
 # -- what is in them ------------------------------------------------------------------------------------------------
 
 
-def _cluster(lists: Lists, intake: Intake) -> Cluster | None:
+def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:
     if not lists.nodes:
         return None
     rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0}
@@ -187,38 +187,38 @@ def _cluster(lists: Lists, intake: Intake) -> Cluster | None:
     return cluster
 
 
-def _rows(lists: Lists, intake: Intake) -> list[Row]:
+def _rows(lists: Inventory, intake: Intake) -> list[Row]:
     """Each pod with its demand; that some have none that can be only shows when all nodes are known."""
     fleet = Fleet(node for node, _, _ in lists.nodes.values())
     rows: list[Row] = []
     for pod, file, line in lists.pods.values():
         try:
             rows.append(row_of(pod, fleet))
-        except Malformed as e:
-            intake.refuse("pods", file, [(line, _of(pod.name, str(e)))])
+        except MalformedObject as e:
+            intake.reject("pods", file, [(line, _of(pod.name, str(e)))])
     return rows
 
 
-def _notes(rows: list[Row], lists: Lists, cluster: Cluster | None) -> tuple[str, ...]:
+def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[str, ...]:
     pods = [pod for pod, _, _ in lists.pods.values()]
     out = sum(node.out for node, _, _ in lists.nodes.values())
-    size = "a list of nodes would tell" if cluster is None else "the list of nodes does not tell it"
+    size = "a list of nodes would give the size" if cluster is None else "the list of nodes does not give it"
     claims = sum(pod.claims for pod in pods)
     rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
     gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
-    unknown = Counter(name for pod in pods for name in strange(pod))
+    unknown = Counter(name for pod in pods for name in unknown_resources(pod))
     named = ", ".join(f"{name} ({k:,} pods)" for name, k in sorted(unknown.items(), key=lambda n: (-n[1], n[0]))[:20])
-    told = {
-        "a list is a snapshot: pods deleted before it was taken are not in it": True,
-        f"{claims:,} pods ask for devices by ResourceClaim, which is not in the list: not counted": claims,
-        f"{rounded:,} pods ask for shares of more than one GPU: counted as whole GPUs, rounded up": rounded,
-        f"{unsized:,} pods ask for shares of unknown size: whole GPUs are counted; {size}": unsized,
-        f"{out:,} nodes were cordoned or not ready when the list was made: they count as if they were not": out,
-        f"{gone:,} pods ended and do not say when: their runtime is not known": gone,
-        f"resources not understood, counted as none: {named}": unknown,
+    notes = {
+        "the list is a snapshot: pods deleted before it was taken are missing": True,
+        f"{claims:,} pods request devices by ResourceClaim, which is not in the list: not counted": claims,
+        f"{rounded:,} pods request fractions of more than one GPU: counted as whole GPUs, rounded up": rounded,
+        f"{unsized:,} pods request fractional GPUs of unknown size: counted as whole GPUs; {size}": unsized,
+        f"{out:,} nodes were cordoned or not ready when the list was made: counted as available": out,
+        f"{gone:,} pods ended at an unknown time: their runtime is unknown": gone,
+        f"unknown resources, not counted: {named}": unknown,
         "no nodes in the list: `kubectl get nodes -o json` prints them": cluster is None,
     }
-    return tuple(note for note, holds in told.items() if holds)
+    return tuple(note for note, holds in notes.items() if holds)
 
 
 def _fits(peek: Peek) -> bool:

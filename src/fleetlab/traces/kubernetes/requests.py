@@ -6,9 +6,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from fleetlab.traces.kubernetes.gpus import KNOWN, MIG, SHARED, Ask, Card, asked, by_memory
+from fleetlab.traces.kubernetes.gpus import KNOWN, MIG, SHARED, GpuRequest, NodeGpus, by_memory, gpu_request
 from fleetlab.traces.kubernetes.nodes import MOST_GPUS, Fleet, limited
-from fleetlab.traces.kubernetes.pods import Fractions, Pod, Requests
+from fleetlab.traces.kubernetes.pods import FractionalRequest, Pod, Requests
 
 NONE = Fraction(0)
 
@@ -20,7 +20,7 @@ def demand(pod: Pod, fleet: Fleet) -> dict[str, Any]:
     total = _together(pod, card)
     gpu = _annotated(pod.fractions, card) + _summed(total)
     milli = ceil(gpu.milli)
-    gpus = max(-(-milli // 1000), _filled(gpu, card))
+    gpus = max(-(-milli // 1000), _gpus_by_memory(gpu, card))
     many = gpu.milli >= 1000 or gpus > 1
     return {
         "cpu_milli": limited("cpu", ceil(total.get("cpu", NONE) * 1000)),
@@ -36,23 +36,23 @@ def demand(pod: Pod, fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _summed(total: Requests) -> Ask:
+def _summed(total: Requests) -> GpuRequest:
     flags = (bool(total.get(name)) for name in ("unsized", "rounded"))
-    return Ask(total.get("gpu", NONE), total.get("gpu_memory", NONE), *flags)
+    return GpuRequest(total.get("gpu", NONE), total.get("gpu_memory", NONE), *flags)
 
 
-def _filled(gpu: Ask, card: Card) -> int:
+def _gpus_by_memory(gpu: GpuRequest, card: NodeGpus) -> int:
     """How many GPUs the memory alone takes: small shares of two containers may have more of it than one GPU."""
     return ceil(gpu.memory / card.memory) if card.memory else 0
 
 
-def _annotated(fractions: Fractions, card: Card) -> Ask:
+def _annotated(fractions: FractionalRequest, card: NodeGpus) -> GpuRequest:
     if fractions.memory and not fractions.share:
         return by_memory(fractions.memory, card).of_each(fractions.devices)
-    return Ask(fractions.share * 1000).of_each(fractions.devices)
+    return GpuRequest(fractions.share * 1000).of_each(fractions.devices)
 
 
-def _together(pod: Pod, card: Card) -> Requests:
+def _together(pod: Pod, card: NodeGpus) -> Requests:
     """The scheduler's sum: containers run side by side, before them one initialiser after the other, sidecars stay."""
     staying: Requests = {}
     peak: Requests = {}
@@ -68,21 +68,21 @@ def _together(pod: Pod, card: Card) -> Requests:
     return _added(most | {n: v for n, v in _plain(pod.instead, card).items() if n in ("cpu", "memory")}, pod.besides)
 
 
-def _plain(requests: Requests, card: Card) -> Requests:
+def _plain(requests: Requests, card: NodeGpus) -> Requests:
     """Requests with GPUs of every make as one kind."""
-    gpu = asked(requests, card)
-    found = {name: requests[name] for name in ("cpu", "memory", "ephemeral-storage") if name in requests}
+    gpu = gpu_request(requests, card)
+    plain = {name: requests[name] for name in ("cpu", "memory", "ephemeral-storage") if name in requests}
     rdma = sum((n for name, n in requests.items() if name.startswith("rdma/")), NONE)
     extra = {"gpu": gpu.milli, "gpu_memory": gpu.memory, "rdma": rdma}
     extra |= {"unsized": Fraction(gpu.unsized), "rounded": Fraction(gpu.rounded)}
-    return found | {name: n for name, n in extra.items() if n}
+    return plain | {name: n for name, n in extra.items() if n}
 
 
 def _added(one: Requests, other: Requests) -> Requests:
     return {name: one.get(name, NONE) + other.get(name, NONE) for name in {*one, *other}}
 
 
-def strange(pod: Pod) -> set[str]:
+def unknown_resources(pod: Pod) -> set[str]:
     """What a pod asks for that is none of the resources known here: a GPU by another name, or no GPU at all."""
     parts = (*pod.containers, *(init for init, _ in pod.inits))
     extended = {name for part in parts for name, n in part.items() if n and "/" in name}

@@ -8,17 +8,17 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
-from fleetlab.traces.pai2020.staging import KEY, WHOLE_KEY, Visit, leave
+from fleetlab.traces.pai2020.staging import KEY, WHOLE_KEY, PaiTables, write_part
 from fleetlab.traces.pai2020.tables import GROUP, INSTANCE, JOB, STATUS, TASK
 
 # -- instances ---------------------------------------------------------------------------------------------------
 
 
-def stage_instances(visit: Visit) -> list[Path]:
+def stage_instances(tables_: PaiTables) -> list[Path]:
     """Pass the instance table through to disk, each row with the hashes it will be found by."""
-    if not visit.has(INSTANCE):
+    if not tables_.has(INSTANCE):
         return []
-    names = [] if visit.has(TASK) else ["job_name", "task_name", "inst_id"]
+    names = [] if tables_.has(TASK) else ["job_name", "task_name", "inst_id"]
     columns = [
         *[pl.col(c) for c in names],
         KEY.alias("key"),
@@ -31,10 +31,10 @@ def stage_instances(visit: Visit) -> list[Path]:
         pl.col("end_time").alias("end"),
         pl.col("line"),
     ]
-    return _without_repeats(visit, visit.stage(INSTANCE, columns))
+    return _without_repeats(tables_, tables_.stage(INSTANCE, columns))
 
 
-def _without_repeats(visit: Visit, parts: list[Path]) -> list[Path]:
+def _without_repeats(tables_: PaiTables, parts: list[Path]) -> list[Path]:
     """Turn away rows that name the same worker of the same instance again; a retry has another worker, and stays."""
     whole = pl.scan_parquet(parts).select("whole").collect()["whole"] if parts else pl.Series(dtype=pl.UInt64)
     if whole.n_unique() == len(whole):
@@ -46,29 +46,29 @@ def _without_repeats(visit: Visit, parts: list[Path]) -> list[Path]:
         mine = first.slice(at, frame.height)
         at += frame.height
         if not mine.all():
-            lines = [(line, "the instance stands twice") for line in frame.filter(~mine)["line"]]
-            visit.intake.refuse(INSTANCE.name, visit.files[INSTANCE.name].name, lines)
-            leave(frame.filter(mine), part)
+            lines = [(line, "duplicate instance") for line in frame.filter(~mine)["line"]]
+            tables_.intake.reject(INSTANCE.name, tables_.files[INSTANCE.name].name, lines)
+            write_part(frame.filter(mine), part)
     return parts
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------
 
 
-def numbered_jobs(visit: Visit, parts: list[Path]) -> pl.DataFrame:
+def numbered_jobs(tables_: PaiTables, parts: list[Path]) -> pl.DataFrame:
     """Tasks in arrival order, with what jobs, groups and instances tell of them."""
-    if visit.has(TASK):
-        frame = visit.whole(TASK)
+    if tables_.has(TASK):
+        frame = tables_.whole(TASK)
     elif parts:
-        frame = _from_instances(visit, parts)
+        frame = _from_instances(tables_, parts)
     else:
         frame = pl.DataFrame(schema=dict(TASK.columns) | {"line": pl.Int64, "inst_id": pl.String})
-        visit.notes.append("neither a task nor an instance in it: no workload")
-    return _with_gangs(visit, _with_group(visit, _with_job(visit, frame)), parts)
+        tables_.notes.append("no task table and no instance table: no jobs")
+    return _with_gangs(tables_, _with_group(tables_, _with_job(tables_, frame)), parts)
 
 
-def _from_instances(visit: Visit, parts: list[Path]) -> pl.DataFrame:
-    visit.notes.append("no task table: tasks are made of their instances, and what they asked for is not known")
+def _from_instances(tables_: PaiTables, parts: list[Path]) -> pl.DataFrame:
+    tables_.notes.append("no task table: jobs are built from instances, and their requests are unknown")
     running, waiting = (pl.col("status") == s for s in ("Running", "Waiting"))
     status = (
         pl.when(running.any()).then(pl.lit("Running"))
@@ -94,43 +94,43 @@ def _from_instances(visit: Visit, parts: list[Path]) -> pl.DataFrame:
     )
 
 
-def _with_job(visit: Visit, tasks: pl.DataFrame) -> pl.DataFrame:
-    if not visit.has(JOB):
+def _with_job(tables_: PaiTables, tasks: pl.DataFrame) -> pl.DataFrame:
+    if not tables_.has(JOB):
         absent = {"user": pl.String, "job_start": pl.Float64, "inst_id": pl.String}
         return tasks.with_columns(pl.lit(None, dtype=v).alias(k) for k, v in absent.items() if k not in tasks.columns)
-    jobs = visit.whole(JOB)
-    source = visit.files[JOB.name].name
+    jobs = tables_.whole(JOB)
+    source = tables_.files[JOB.name].name
     lonely = pl.col("job_name").is_in(tasks["job_name"].unique().implode()).not_()
-    jobs = visit.intake.sieve(jobs, JOB.name, source, [("no task of this job", lonely, "job_name")])
-    visit.intake.keep(JOB.name, jobs.height)
+    jobs = tables_.intake.validate(jobs, JOB.name, source, [("a job without tasks", lonely, "job_name")])
+    tables_.intake.keep(JOB.name, jobs.height)
     wanted = jobs.select("job_name", "inst_id", "user", job_start="start_time")
     return tasks.drop("inst_id", strict=False).join(wanted, on="job_name", how="left", maintain_order="left")
 
 
-def _with_group(visit: Visit, tasks: pl.DataFrame) -> pl.DataFrame:
-    if not visit.has(GROUP):
+def _with_group(tables_: PaiTables, tasks: pl.DataFrame) -> pl.DataFrame:
+    if not tables_.has(GROUP):
         return tasks.with_columns(
             pl.lit(None, dtype=pl.String).alias(c) for c in ("group", "gpu_type_spec", "workload")
         )
-    groups = visit.whole(GROUP)
-    source = visit.files[GROUP.name].name
+    groups = tables_.whole(GROUP)
+    source = tables_.files[GROUP.name].name
     lonely = pl.col("inst_id").is_in(tasks["inst_id"].drop_nulls().unique().implode()).not_()
-    groups = visit.intake.sieve(groups, GROUP.name, source, [("no job with this inst_id", lonely, "inst_id")])
-    visit.intake.keep(GROUP.name, groups.height)
-    wanted = groups.select("inst_id", "group", "gpu_type_spec", "workload", said="user")
+    groups = tables_.intake.validate(groups, GROUP.name, source, [("no job with this inst_id", lonely, "inst_id")])
+    tables_.intake.keep(GROUP.name, groups.height)
+    wanted = groups.select("inst_id", "group", "gpu_type_spec", "workload", group_user="user")
     joined = tasks.join(wanted, on="inst_id", how="left", maintain_order="left")
-    return joined.with_columns(user=pl.coalesce("user", "said")).drop("said")
+    return joined.with_columns(user=pl.coalesce("user", "group_user")).drop("group_user")
 
 
-def _with_gangs(visit: Visit, tasks: pl.DataFrame, parts: list[Path]) -> pl.DataFrame:
+def _with_gangs(tables_: PaiTables, tasks: pl.DataFrame, parts: list[Path]) -> pl.DataFrame:
     """Number the tasks, with what their instances tell of them; turn away instances of no task."""
     tasks = tasks.with_columns(KEY.alias("key"))
     gangs = _gangs(parts, tasks.select("key").lazy())
-    if visit.has(INSTANCE):
-        visit.intake.keep(INSTANCE.name, int(gangs["rows"].sum()))
-    lost = staged(parts).join(tasks.lazy(), on="key", how="anti").select("line").collect(engine="streaming")
+    if tables_.has(INSTANCE):
+        tables_.intake.keep(INSTANCE.name, int(gangs["rows"].sum()))
+    lost = scan_instances(parts).join(tasks.lazy(), on="key", how="anti").select("line").collect(engine="streaming")
     lines = [(line, "no such task") for line in lost["line"].sort()]
-    visit.intake.refuse(INSTANCE.name, visit.files[INSTANCE.name].name if lines else "", lines)
+    tables_.intake.reject(INSTANCE.name, tables_.files[INSTANCE.name].name if lines else "", lines)
     tasks = tasks.join(gangs, on="key", how="left", maintain_order="left")
     # Without any time, all that is known is that it was there: older than the log, for all one can tell.
     submit = pl.coalesce("start_time", "job_start", "first")
@@ -141,12 +141,12 @@ def _with_gangs(visit: Visit, tasks: pl.DataFrame, parts: list[Path]) -> pl.Data
 def _gangs(parts: list[Path], keys: pl.LazyFrame) -> pl.DataFrame:
     """What the instances tell of each task: how many rows, first start, last end, mean run time."""
     ran = pl.col("end") - pl.col("start")
-    told = [pl.len().alias("rows"), pl.col("start").min().alias("first"), pl.col("end").max().alias("last")]
-    mine = staged(parts).join(keys, on="key", how="semi")
-    return mine.group_by("key").agg(*told, ran.mean().alias("ran")).collect(engine="streaming")
+    aggregates = [pl.len().alias("rows"), pl.col("start").min().alias("first"), pl.col("end").max().alias("last")]
+    mine = scan_instances(parts).join(keys, on="key", how="semi")
+    return mine.group_by("key").agg(*aggregates, ran.mean().alias("ran")).collect(engine="streaming")
 
 
-def staged(parts: list[Path]) -> pl.LazyFrame:
+def scan_instances(parts: list[Path]) -> pl.LazyFrame:
     """The instances on disk."""
     columns = {"key": pl.UInt64, "start": pl.Float64, "end": pl.Float64, "line": pl.Int64}
     return pl.scan_parquet(parts) if parts else pl.LazyFrame(schema=columns)
@@ -155,23 +155,23 @@ def staged(parts: list[Path]) -> pl.LazyFrame:
 # -- the workload ------------------------------------------------------------------------------------------------
 
 
-def workload_of(visit: Visit, tasks: pl.DataFrame) -> tuple[Workload, float]:
+def workload_of(tables_: PaiTables, tasks: pl.DataFrame) -> tuple[Workload, float]:
     """The workload, and the second of the log that became its 0."""
     zero = float(tasks["submit"][0]) if tasks.height else 0.0
-    _note_oddities(visit, tasks)
-    workload = Workload.of(_columns(visit, tasks, zero), source="pai2020", epoch=zero, zone="Asia/Shanghai")
-    if visit.has(TASK):
-        visit.intake.keep(TASK.name, len(workload))
+    _note_oddities(tables_, tasks)
+    workload = Workload.of(_columns(tables_, tasks, zero), source="pai2020", epoch=zero, zone="Asia/Shanghai")
+    if tables_.has(TASK):
+        tables_.intake.keep(TASK.name, len(workload))
     return workload, zero
 
 
-def _columns(visit: Visit, frame: pl.DataFrame, zero: float) -> pl.DataFrame:
+def _columns(tables_: PaiTables, frame: pl.DataFrame, zero: float) -> pl.DataFrame:
     done = pl.col("status").is_in(["Terminated", "Failed"])
-    known = visit.has(INSTANCE)
+    known = tables_.has(INSTANCE)
     start = pl.col("first") - zero
     end = pl.when(done).then(pl.coalesce("last", "end_time") - zero)
     ran = pl.col("ran") if known else pl.col("end_time") - pl.col("start_time")
-    spec = pl.col("gpu_type_spec") if visit.has(GROUP) else pl.col("gpu_type").replace("CPU", None)
+    spec = pl.col("gpu_type_spec") if tables_.has(GROUP) else pl.col("gpu_type").replace("CPU", None)
     asks = pl.col("plan_gpu").fill_null(0) > 0
     return frame.select(
         parent=pl.col("job_name").rank("dense").cast(pl.Int64) - 1,
@@ -204,20 +204,19 @@ def _gpu_milli() -> pl.Expr:
     return pl.when(milli > 1000).then((milli + 999) // 1000 * 1000).otherwise(share)
 
 
-def _note_oddities(visit: Visit, frame: pl.DataFrame) -> None:
+def _note_oddities(tables_: PaiTables, frame: pl.DataFrame) -> None:
     milli = _milli("plan_gpu")
-    told = {
-        "ask for more than one GPU but not for whole ones, and hold the next whole number": (milli > 1000)
-        & (milli % 1000 != 0),
-        "have an instance that starts before the task's row does": pl.col("first") < pl.col("submit"),
-        "have no time at all, and are taken as submitted at the beginning": pl.col("timeless"),
-        "have no start time in the task table: the job's, or the first instance's, is taken": pl.col(
+    conditions = {
+        "request a fraction above one GPU: counted as the next whole number": (milli > 1000) & (milli % 1000 != 0),
+        "have an instance that starts before the task": pl.col("first") < pl.col("submit"),
+        "have no times: submit time set to 0": pl.col("timeless"),
+        "have no start time in the task table: that of the PAI job or the first instance is used": pl.col(
             "start_time"
         ).is_null(),
     }
-    counts = frame.select(e.sum().alias(what) for what, e in told.items()).row(0, named=True)
-    visit.notes += [f"{n:,} jobs {what}" for what, n in counts.items() if n]
-    if visit.has(TASK) and not visit.has(INSTANCE):
-        visit.notes.append("no instance table: run times include waiting, and when tasks started is not known")
-    if not visit.has(GROUP) and visit.has(TASK):
-        visit.notes.append("no group table: the GPU type that a task got stands for the one that it asked for")
+    counts = frame.select(e.sum().alias(what) for what, e in conditions.items()).row(0, named=True)
+    tables_.notes += [f"{n:,} jobs {what}" for what, n in counts.items() if n]
+    if tables_.has(TASK) and not tables_.has(INSTANCE):
+        tables_.notes.append("no instance table: run times include waiting, and starts are unknown")
+    if not tables_.has(GROUP) and tables_.has(TASK):
+        tables_.notes.append("no group table: the allocated GPU type is used as the requested one")

@@ -17,38 +17,38 @@ import polars as pl
 from fleetlab.core import Cluster, Trace
 from fleetlab.traces.input.format import Format, Peek, finish
 from fleetlab.traces.input.intake import Intake
-from fleetlab.traces.pai2020.jobs import numbered_jobs, stage_instances, staged, workload_of
-from fleetlab.traces.pai2020.staging import KEY, Number, Visit, look
+from fleetlab.traces.pai2020.jobs import numbered_jobs, scan_instances, stage_instances, workload_of
+from fleetlab.traces.pai2020.staging import KEY, Number, PaiTables, find_tables
 from fleetlab.traces.pai2020.tables import METRIC, SENSOR, SPEC, STATUS, TABLES
 
 
 def read(path: Path, intake: Intake) -> Trace:
     """Read whichever of the seven tables are there and join them to tasks."""
-    visit = look(path, intake)
-    cluster = _cluster(visit) if visit.has(SPEC) else None
-    parts = stage_instances(visit)
-    tasks = numbered_jobs(visit, parts)
-    workload, zero = workload_of(visit, tasks)
+    tables_ = find_tables(path, intake)
+    cluster = _cluster(tables_) if tables_.has(SPEC) else None
+    parts = stage_instances(tables_)
+    tasks = numbered_jobs(tables_, parts)
+    workload, zero = workload_of(tables_, tasks)
     return finish(
         intake,
         workload,
         source="pai2020",
         cluster=cluster,
         placements=_placements(parts, tasks, zero) if parts else None,
-        usage=_usage(visit, tasks),
+        usage=_usage(tables_, tasks),
         names=_names(tasks).lazy(),
-        series=_series(visit, zero),
-        notes=tuple(visit.notes),
-        settings={"tables": sorted(visit.files), "zero": zero},
+        series=_series(tables_, zero),
+        notes=tuple(tables_.notes),
+        settings={"tables": sorted(tables_.files), "zero": zero},
     )
 
 
 # -- machines ----------------------------------------------------------------------------------------------------
 
 
-def _cluster(visit: Visit) -> Cluster:
+def _cluster(tables_: PaiTables) -> Cluster:
     gpu = pl.when(pl.col("cap_gpu") > 0).then("gpu_type")
-    frame = visit.whole(SPEC).select(
+    frame = tables_.whole(SPEC).select(
         node="machine",
         pool=pl.col("gpu_type").fill_null("CPU"),
         gpu_type=gpu,
@@ -56,7 +56,7 @@ def _cluster(visit: Visit) -> Cluster:
         cpu_milli=(pl.col("cap_cpu") * 1000).round().cast(pl.Int64),
         memory_mib=(pl.col("cap_mem") * 1024).round().cast(pl.Int64),
     )
-    visit.intake.keep(SPEC.name, frame.height)
+    tables_.intake.keep(SPEC.name, frame.height)
     return Cluster.of(frame, source="pai2020")
 
 
@@ -71,7 +71,7 @@ def _names(tasks: pl.DataFrame) -> pl.DataFrame:
 def _placements(parts: list[Path], tasks: pl.DataFrame, zero: float) -> pl.LazyFrame:
     node = pl.col("node").cast(pl.Categorical)
     times = [pl.col(c) - zero for c in ("start", "end")]
-    joined = staged(parts).join(tasks.select("key", "job").lazy(), on="key", how="inner", maintain_order="left")
+    joined = scan_instances(parts).join(tasks.select("key", "job").lazy(), on="key", how="inner", maintain_order="left")
     status = pl.col("status").replace(STATUS | {"Interrupted": "interrupted"})
     return joined.select("job", "worker", node, status, *times)
 
@@ -82,18 +82,18 @@ def _numbered(tasks: pl.DataFrame) -> Number:
     keys, ids = by_key["key"].to_numpy(), by_key["job"]
 
     def number(names: pl.DataFrame) -> pl.Series:
-        asked = names.select(KEY.alias("key"))["key"].to_numpy()
+        wanted = names.select(KEY.alias("key"))["key"].to_numpy()
         if not len(keys):
-            return pl.repeat(None, len(asked), dtype=pl.Int64, eager=True).alias("job")
-        at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-        return ids.gather(at).set(pl.Series(keys[at] != asked), None)
+            return pl.repeat(None, len(wanted), dtype=pl.Int64, eager=True).alias("job")
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return ids.gather(at).set(pl.Series(keys[at] != wanted), None)
 
     return number
 
 
-def _usage(visit: Visit, tasks: pl.DataFrame) -> pl.LazyFrame | None:
+def _usage(tables_: PaiTables, tasks: pl.DataFrame) -> pl.LazyFrame | None:
     """What each worker used, lifetime averages in the house's units."""
-    if not visit.has(SENSOR):
+    if not tables_.has(SENSOR):
         return None
     columns = [
         pl.col("job"),
@@ -111,15 +111,15 @@ def _usage(visit: Visit, tasks: pl.DataFrame) -> pl.LazyFrame | None:
         pl.col("read_count").alias("reads"),
         pl.col("write_count").alias("writes"),
     ]
-    parts = visit.stage(SENSOR, columns, number=_numbered(tasks))
+    parts = tables_.stage(SENSOR, columns, number=_numbered(tasks))
     lazy = pl.scan_parquet(parts) if parts else pl.LazyFrame(schema={"job": pl.Int64})
-    visit.intake.keep(SENSOR.name, lazy.select(pl.len()).collect().item())
+    tables_.intake.keep(SENSOR.name, lazy.select(pl.len()).collect().item())
     return lazy
 
 
-def _series(visit: Visit, zero: float) -> dict[str, pl.LazyFrame]:
+def _series(tables_: PaiTables, zero: float) -> dict[str, pl.LazyFrame]:
     """What machines measured while a worker ran there."""
-    if not visit.has(METRIC):
+    if not tables_.has(METRIC):
         return {}
     columns = [
         pl.when(pl.col("worker_name").is_not_null()).then(pl.col("worker_name").hash(4)).alias("worker"),
@@ -128,9 +128,9 @@ def _series(visit: Visit, zero: float) -> dict[str, pl.LazyFrame]:
         (pl.col("end_time") - zero).alias("end"),
         *[pl.col(c).alias(c.removeprefix("machine_")) for c in list(METRIC.columns)[4:]],
     ]
-    parts = visit.stage(METRIC, columns)
+    parts = tables_.stage(METRIC, columns)
     lazy = pl.scan_parquet(parts) if parts else pl.LazyFrame(schema={"worker": pl.UInt64})
-    visit.intake.keep(METRIC.name, lazy.select(pl.len()).collect().item())
+    tables_.intake.keep(METRIC.name, lazy.select(pl.len()).collect().item())
     return {"machine_metric": lazy}
 
 

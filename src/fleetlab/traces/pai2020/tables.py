@@ -10,19 +10,19 @@ from dataclasses import replace
 
 import polars as pl
 
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.intake import Rule, Table
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.intake import Rule, TableSchema
 
 S, F = pl.String, pl.Float64
 
 
-def _table(name: str, text: str, numbers: str) -> Table:
+def _table(name: str, text: str, numbers: str) -> TableSchema:
     columns: dict[str, type[pl.DataType]] = dict.fromkeys(text.split(), S)
     columns |= dict.fromkeys(numbers.split(), F)
-    return Table(name, columns, header=False, quote=False)
+    return TableSchema(name, columns, header=False, quote=False)
 
 
-def _ordered(table: Table, order: str) -> Table:
+def _ordered(table: TableSchema, order: str) -> TableSchema:
     return replace(table, columns={c: table.columns[c] for c in order.split()})
 
 
@@ -60,12 +60,12 @@ STATUS = {"Terminated": "completed", "Failed": "failed", "Running": "running", "
 PACKED = (".csv", ".csv.gz", ".tar.gz", ".tgz", ".tar")
 
 
-def as_found(table: Table, first_line: str) -> Table:
+def with_header(table: TableSchema, first_line: str) -> TableSchema:
     """The table with or without a header row, as this copy of it has one or not."""
     return replace(table, header=first_line.split(",") == list(table.columns))
 
 
-def missing_for_zero(frame: pl.DataFrame) -> pl.DataFrame:
+def null_for_zero(frame: pl.DataFrame) -> pl.DataFrame:
     """Zero times mean that nothing was recorded."""
     return frame.with_columns(pl.when(pl.col(c) != 0).then(pl.col(c)).alias(c) for c in ("start_time", "end_time"))
 
@@ -83,8 +83,8 @@ def _broken(column: str) -> pl.Expr:
     return pl.col(column) != pl.col(column).floor()
 
 
-def _beyond(largest: float, *columns: str) -> list[Rule]:
-    return [(f"`{c}` is beyond belief", pl.col(c) > largest, c) for c in columns]
+def _too_large(largest: float, *columns: str) -> list[Rule]:
+    return [(f"`{c}` is implausibly large", pl.col(c) > largest, c) for c in columns]
 
 
 TIMES: list[Rule] = [
@@ -95,34 +95,34 @@ TIMES: list[Rule] = [
 RULES: dict[str, list[Rule]] = {
     "pai_machine_spec": [
         *_absent("machine", "cap_cpu", "cap_mem", "cap_gpu"),
-        ("the machine stands twice", pl.col("machine").is_first_distinct().not_(), "machine"),
+        ("duplicate machine", pl.col("machine").is_first_distinct().not_(), "machine"),
         *_amounts("cap_cpu", "cap_mem", "cap_gpu"),
-        *_beyond(1e6, "cap_cpu", "cap_mem", "cap_gpu"),
+        *_too_large(1e6, "cap_cpu", "cap_mem", "cap_gpu"),
         ("`cap_gpu` is not a number of GPUs", _broken("cap_gpu"), "cap_gpu"),
         ("GPUs of no type", (pl.col("cap_gpu") > 0) & pl.col("gpu_type").is_null()),
     ],
     "pai_job_table": [
         *_absent("job_name"),
-        ("the job stands twice", pl.col("job_name").is_first_distinct().not_(), "job_name"),
+        ("duplicate job", pl.col("job_name").is_first_distinct().not_(), "job_name"),
         *TIMES,
     ],
     "pai_group_tag_table": [
         *_absent("inst_id"),
-        ("the inst_id stands twice", pl.col("inst_id").is_first_distinct().not_(), "inst_id"),
+        ("duplicate inst_id", pl.col("inst_id").is_first_distinct().not_(), "inst_id"),
     ],
     "pai_task_table": [
         *_absent("job_name", "task_name", "inst_num", "status"),
-        ("the task stands twice", pl.struct("job_name", "task_name").is_first_distinct().not_(), "job_name"),
-        ("no such status", pl.col("status").is_in(list(STATUS)).not_(), "status"),
+        ("duplicate task", pl.struct("job_name", "task_name").is_first_distinct().not_(), "job_name"),
+        ("unknown status", pl.col("status").is_in(list(STATUS)).not_(), "status"),
         *TIMES,
         *_amounts("inst_num", "plan_cpu", "plan_mem", "plan_gpu"),
         ("`inst_num` is not a number of instances", (pl.col("inst_num") < 1) | _broken("inst_num"), "inst_num"),
-        *_beyond(1e6, "inst_num", "plan_mem"),
-        *_beyond(1e8, "plan_cpu", "plan_gpu"),
+        *_too_large(1e6, "inst_num", "plan_mem"),
+        *_too_large(1e8, "plan_cpu", "plan_gpu"),
     ],
     "pai_instance_table": [
         *_absent("job_name", "task_name", "inst_name", "status"),
-        ("no such status", pl.col("status").is_in([*STATUS, "Interrupted"]).not_(), "status"),
+        ("unknown status", pl.col("status").is_in([*STATUS, "Interrupted"]).not_(), "status"),
         *TIMES,
     ],
     "pai_sensor_table": [
@@ -133,12 +133,12 @@ RULES: dict[str, list[Rule]] = {
 }
 
 
-def choose(found: list[Source], table: Table) -> tuple[Source | None, list[Source]]:
+def choose(candidates: list[SourceFile], table: TableSchema) -> tuple[SourceFile | None, list[SourceFile]]:
     """Of the files that hold a table, the one to read: unpacked before packed; and others that could be meant."""
-    found = [s for s in found if s.name.lower().endswith(PACKED)]
-    exact = [s for s in found if s.stem == table.name]
+    candidates = [s for s in candidates if s.name.lower().endswith(PACKED)]
+    exact = [s for s in candidates if s.stem == table.name]
     if exact:
         exact.sort(key=lambda s: (not s.name.lower().endswith(".csv"), s.name))
         return exact[0], []
-    part = [s for s in found if s.stem.startswith(table.name)]
+    part = [s for s in candidates if s.stem.startswith(table.name)]
     return (part[0], []) if len(part) == 1 else (None, part)

@@ -15,7 +15,7 @@ import polars as pl
 from isal import igzip
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.files import TAR, Source, Stream, refuse_hostile, sources
+from fleetlab.traces.input.files import TAR, SourceFile, Stream, reject_unsafe_member, sources
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.json_walk import Walk
 
@@ -23,15 +23,15 @@ LARGEST = 1 << 30  # bytes of a job log; the published one is a tenth of it
 WANTED = ("cluster_job_log", "cluster_machine_list")
 KEYS = ("status", "vc", "jobid", "attempts", "submitted_time", "user")
 NO_TIME = (None, "", "None")
-CUT_OFF = "a file that was cut off ends so: download it again"
-EXPECTS = "`fleetlab traces` says what each format expects"
+CUT_OFF = "the file is truncated: download it again"
+EXPECTS = "`fleetlab traces` lists what each format expects"
 
 
 # -- files -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Member(Source):
+class Member(SourceFile):
     """A file out of an archive, held in memory: it lies between others of many gigabytes."""
 
     member: str
@@ -55,17 +55,17 @@ class Member(Source):
     @contextmanager
     def open(self) -> Iterator[Stream]:
         """Its bytes."""
-        held = BytesIO(self.data)
-        yield Stream(held, held)
+        data = BytesIO(self.data)
+        yield Stream(data, data)
 
 
-def files(path: Path) -> tuple[Source, Source | None]:
+def files(path: Path) -> tuple[SourceFile, SourceFile | None]:
     """The job log at `path` and the machine list in the same place."""
     packed = path.name.lower().endswith(TAR) and not path.is_dir()
     beside = path if path.is_dir() else path.parent
     there = _members(path) if packed else [s for s in sources(beside) if s.stem in WANTED]
     named = not packed and not path.is_dir()
-    logs = [Source(path)] if named else [s for s in there if s.stem == "cluster_job_log"]
+    logs = [SourceFile(path)] if named else [s for s in there if s.stem == "cluster_job_log"]
     lists = [s for s in there if s.stem == "cluster_machine_list"]
     if len(logs) != 1 or len(lists) > 1:
         msg = f"not one cluster_job_log, or more than one cluster_machine_list, in: {path}"
@@ -73,14 +73,14 @@ def files(path: Path) -> tuple[Source, Source | None]:
     return logs[0], lists[0] if lists else None
 
 
-def _members(path: Path) -> list[Source]:
-    found: list[Source] = []
-    with Source(path).open() as stream:
+def _members(path: Path) -> list[SourceFile]:
+    members: list[SourceFile] = []
+    with SourceFile(path).open() as stream:
         for member, file in _walk(stream.raw, path.name):
             name = PurePosixPath(member.name).name
             if member.isreg() and PurePosixPath(name).stem in WANTED:
-                found.append(Member(path, name, _bounded(file, name)))
-    return found
+                members.append(Member(path, name, _bounded(file, name)))
+    return members
 
 
 def _walk(raw: IO[bytes], archive: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
@@ -91,7 +91,7 @@ def _walk(raw: IO[bytes], archive: str) -> Iterator[tuple[tarfile.TarInfo, IO[by
     try:
         with tarfile.open(fileobj=plain, mode="r|", bufsize=1 << 20) as tar:
             for member in tar:
-                refuse_hostile(member, archive)
+                reject_unsafe_member(member, archive)
                 yield member, tar.extractfile(member) or BytesIO()
     except ValueError as e:  # of extended headers, `tarfile` does not check all
         raise tarfile.ReadError(str(e)) from None
@@ -110,7 +110,7 @@ def _bounded(file: IO[bytes] | Stream, name: str) -> bytes:
 # -- records -----------------------------------------------------------------------------------------------------
 
 
-def records(source: Source) -> Iterator[tuple[int, Any]]:
+def records(source: SourceFile) -> Iterator[tuple[int, Any]]:
     """What the list that a job log is holds, each with the line it begins on."""
     # No field holds a number: one of a million digits must be a bad record and not an error of its own kind.
     walk = Walk(_text(source), source.name, hint=CUT_OFF, decoder=json.JSONDecoder(parse_int=float))
@@ -123,7 +123,7 @@ def records(source: Source) -> Iterator[tuple[int, Any]]:
         raise walk.broken(why, walk.at)
 
 
-def _text(source: Source) -> str:
+def _text(source: SourceFile) -> str:
     with source.open() as stream:
         data = _bounded(stream, source.name)
     try:
@@ -134,19 +134,19 @@ def _text(source: Source) -> str:
 
 
 @dataclass(frozen=True)
-class Log:
+class JobLog:
     """What the job log says, as tables: a record has a number from 0, and a line on which it begins."""
 
     jobs: pl.DataFrame  # record, line, jobid, user, vc, status, submitted_time, instances, gpu_milli
     attempts: pl.DataFrame  # record, attempt, start_time, end_time, machines: whether it held any
-    held: pl.DataFrame  # attempt, node: the machines of an attempt
+    placements: pl.DataFrame  # attempt, node: the machines of an attempt
 
 
-def tables(source: Source, intake: Intake) -> Log:
+def tables(source: SourceFile, intake: Intake) -> JobLog:
     """Spread the records into tables; what is not a job goes to the rejects."""
     jobs: list[tuple[object, ...]] = []
     attempts: list[tuple[object, ...]] = []
-    held: list[tuple[object, ...]] = []
+    placements: list[tuple[object, ...]] = []
     bad: list[tuple[int, str]] = []
     record = -1
     for record, (line, job) in enumerate(records(source)):
@@ -155,22 +155,22 @@ def tables(source: Source, intake: Intake) -> Log:
             continue
         machines = [_machines(attempt) for attempt in job["attempts"]]
         for attempt, names in zip(job["attempts"], machines, strict=True):
-            held += [(len(attempts), name) for name in names]
+            placements += [(len(attempts), name) for name in names]
             times = (_time(attempt, "start_time"), _time(attempt, "end_time"))
             attempts.append((record, len(attempts), *times, bool(names)))
-        said = (job["jobid"], job["user"], job["vc"], job["status"], _time(job, "submitted_time"))
-        jobs.append((record, line, *said, *_gang(machines)))
+        fields = (job["jobid"], job["user"], job["vc"], job["status"], _time(job, "submitted_time"))
+        jobs.append((record, line, *fields, *_gang(machines)))
     intake.read("jobs", record + 1)
-    intake.refuse("jobs", source.name, bad)
+    intake.reject("jobs", source.name, bad)
     intake.progress("jobs", record + 1, 1.0)
     text, number, either = pl.String, pl.Int64, pl.Boolean
-    said_of = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
-    return Log(
-        _frame(jobs, {"record": number, "line": number, **said_of, "instances": number, "gpu_milli": number}),
+    text_columns = dict.fromkeys(("jobid", "user", "vc", "status", "submitted_time"), text)
+    return JobLog(
+        _frame(jobs, {"record": number, "line": number, **text_columns, "instances": number, "gpu_milli": number}),
         _frame(
             attempts, {"record": number, "attempt": number, "start_time": text, "end_time": text, "machines": either}
         ),
-        _frame(held, {"attempt": number, "node": text}),
+        _frame(placements, {"attempt": number, "node": text}),
     )
 
 

@@ -21,15 +21,15 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.trace import PLACEMENTS
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Rule, Table
-from fleetlab.traces.input.timestamps import asked_for, local, local_after
-from fleetlab.traces.philly.job_log import Log, files, tables
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
+from fleetlab.traces.input.timestamps import local, local_after, valid_zone
+from fleetlab.traces.philly.job_log import JobLog, files, tables
 
 ZONE = "America/Los_Angeles"
 STATUS = {"Pass": "completed", "Killed": "cancelled", "Failed": "failed"}
-MACHINES = Table(
+MACHINES = TableSchema(
     "machines", {"machineId": pl.String, "number of GPUs": pl.Int64, "single GPU mem": pl.String}, quote=False
 )
 FIRST_IN_ARCHIVE = (
@@ -41,8 +41,8 @@ FIRST_IN_ARCHIVE = (
 MEMORY = r"^\s*(\d{1,6})\s*GB\s*$"
 
 JOB_RULES: list[Rule] = [
-    ("the jobid stands twice", ~pl.col("jobid").is_first_distinct(), "jobid"),
-    ("no such status", pl.col("status").is_in(list(STATUS)).not_(), "status"),
+    ("duplicate jobid", ~pl.col("jobid").is_first_distinct(), "jobid"),
+    ("unknown status", pl.col("status").is_in(list(STATUS)).not_(), "status"),
     ("no submitted_time", pl.col("submitted_time").is_null()),
     ("`submitted_time` is not a time", pl.col("submit").is_null(), "submitted_time"),
     ("a time of an attempt is not a time", pl.col("no_time").is_not_null(), "no_time"),
@@ -53,7 +53,7 @@ JOB_RULES: list[Rule] = [
 ]
 MACHINE_RULES: list[Rule] = [
     ("no name", pl.col("machineId").is_null()),
-    ("the name stands twice", ~pl.col("machineId").is_first_distinct(), "machineId"),
+    ("duplicate name", ~pl.col("machineId").is_first_distinct(), "machineId"),
     (
         "`number of GPUs` is not from 0 to 1024",
         pl.col("number of GPUs").is_between(0, 1024).fill_null(value=False).not_(),
@@ -69,12 +69,12 @@ MACHINE_RULES: list[Rule] = [
 
 def read(path: Path, intake: Intake, *, zone: str = ZONE) -> Trace:
     """Read `cluster_job_log` and, in the same folder or archive, `cluster_machine_list`."""
-    zone = asked_for(zone)
+    zone = valid_zone(zone)
     source, machines = files(path)
     cluster = _cluster(machines, intake) if machines else None
     log = _timed(tables(source, intake), zone)
-    records = intake.sieve(log.jobs, "jobs", source.name, JOB_RULES)
-    jobs, zero = from_first(_jobs(records))
+    records = intake.validate(log.jobs, "jobs", source.name, JOB_RULES)
+    jobs, zero = relative_to_first(_jobs(records))
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     workload = Workload.of(_columns(jobs), source="philly", epoch=zero if jobs.height else None, zone=zone)
     intake.keep("jobs", len(workload))
@@ -90,9 +90,9 @@ def read(path: Path, intake: Intake, *, zone: str = ZONE) -> Trace:
     )
 
 
-def _cluster(source: Source, intake: Intake) -> Cluster:
+def _cluster(source: SourceFile, intake: Intake) -> Cluster:
     named = intake.table(source, MACHINES).with_columns(pl.col("machineId").str.strip_chars().replace("", None))
-    frame = intake.sieve(named, "machines", source.name, MACHINE_RULES)
+    frame = intake.validate(named, "machines", source.name, MACHINE_RULES)
     memory = pl.col("single GPU mem").str.extract(MEMORY).cast(pl.Int64)
     # The list does not say which GPUs they are: their memory is all there is to tell them apart.
     kind = pl.concat_str(pl.lit("GPU-"), memory.cast(pl.String), pl.lit("GB"))
@@ -110,13 +110,13 @@ def _cluster(source: Source, intake: Intake) -> Cluster:
     return cluster
 
 
-def _timed(log: Log, zone: str) -> Log:
+def _timed(log: JobLog, zone: str) -> JobLog:
     """Put moments to the stamps, and to each job what its attempts say of it."""
     records = log.jobs.with_columns(submit=local("submitted_time", zone))
     attempts = log.attempts.join(records.select("record", "submit"), on="record", how="left", maintain_order="left")
     attempts = attempts.with_columns(start=local_after("start_time", zone, "submit"))
     attempts = attempts.with_columns(end=local_after("end_time", zone, "start"))
-    told = attempts.group_by("record", maintain_order=True).agg(
+    by_record = attempts.group_by("record", maintain_order=True).agg(
         pl.len().alias("tries"),
         pl.col("start", "start_time").drop_nulls().first(),
         pl.col("end", "end_time").last(),
@@ -125,7 +125,7 @@ def _timed(log: Log, zone: str) -> Log:
         _first_where(*[(f"{t}_time", _unreadable(t)) for t in ("start", "end")]).alias("no_time"),
         _first_where(("end_time", pl.col("end") < pl.col("start"))).alias("reversed"),
     )
-    return Log(records.join(told, on="record", how="left", maintain_order="left"), attempts, log.held)
+    return JobLog(records.join(by_record, on="record", how="left", maintain_order="left"), attempts, log.placements)
 
 
 def _ran() -> pl.Expr:
@@ -152,13 +152,15 @@ def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     return jobs.select("user", "submit", "runtime", "instances", "gpu_milli", "status", "start", "end", app="vc")
 
 
-def _placements(log: Log, jobs: pl.DataFrame, zero: float) -> pl.DataFrame:
+def _placements(log: JobLog, jobs: pl.DataFrame, zero: float) -> pl.DataFrame:
     """One row an attempt and machine; how an attempt ended that was not the last, the log does not say."""
     last = pl.col("attempt") == pl.col("attempt").max().over("record")
     attempts = log.attempts.join(
         jobs.select("record", "job", "status"), on="record", how="inner", maintain_order="left"
     ).with_columns(status=pl.when(last).then(pl.col("status")))
-    rows = log.held.join(attempts, on="attempt", how="inner", maintain_order="left").sort("job", maintain_order=True)
+    rows = log.placements.join(attempts, on="attempt", how="inner", maintain_order="left").sort(
+        "job", maintain_order=True
+    )
     placed = rows.select(
         "job",
         worker=pl.int_range(pl.len(), dtype=pl.UInt64),
@@ -174,20 +176,20 @@ def _notes(jobs: pl.DataFrame, cluster: Cluster | None, zone: str) -> tuple[str,
     again = jobs.filter(pl.col("tries") > 1).height
     idle = jobs.filter(pl.col("gpu_milli") == 0).height
     gap = jobs.filter(pl.col("gap") & (pl.col("status") != "running")).height
-    said = [
-        f"the log names no time zone: its times are read on the clock of {zone}",
-        "the log does not say what CPU and memory jobs ask for: both stand as 0",
-        "the machine list does not say which GPUs they are: `gpu_type` names their memory"
+    notes = [
+        f"the log has no time zone: times are read as {zone}",
+        "CPU and memory requests are not in the log: both are 0",
+        "the machine list has no GPU models: `gpu_type` gives the GPU memory"
         if cluster
-        else "no cluster_machine_list beside the log: bring a cluster of your own to replay it",
+        else "no cluster_machine_list beside the log: provide a cluster to simulate it",
     ]
     if again:
-        said.append(f"jobs tried more than once, whose `runtime` is what all attempts ran: {again:,}")
+        notes.append(f"jobs with several attempts, whose `runtime` is the sum over attempts: {again:,}")
     if idle:
-        said.append(f"jobs that never held a GPU, so that what they asked for is unknown and stands as 0: {idle:,}")
+        notes.append(f"jobs that never had a GPU, whose GPU request is unknown and set to 0: {idle:,}")
     if gap:
-        said.append(f"ended jobs that lack a time of an attempt, whose `runtime` is unknown: {gap:,}")
-    return tuple(said)
+        notes.append(f"ended jobs with a missing time of an attempt, whose `runtime` is unknown: {gap:,}")
+    return tuple(notes)
 
 
 def _fits(peek: Peek) -> bool:

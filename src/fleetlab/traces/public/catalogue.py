@@ -34,7 +34,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublicTrace:
     """A trace that its owner published, file by file."""
 
     name: str
@@ -125,12 +125,12 @@ def _pai() -> tuple[File, ...]:
 
 
 _ALL = (
-    Published("pai2020", _pai()),
-    Published(
+    PublicTrace("pai2020", _pai()),
+    PublicTrace(
         "openb2023",
         tuple(File(f"{ALIBABA}/cluster-trace-gpu-v2023/csv/{name}", sha256) for name, sha256 in OPENB.items()),
     ),
-    Published(
+    PublicTrace(
         "dlrm2025",
         (
             File(
@@ -139,7 +139,7 @@ _ALL = (
             ),
         ),
     ),
-    Published(
+    PublicTrace(
         "spot2026",
         (
             File(
@@ -154,11 +154,11 @@ _ALL = (
             ),
         ),
     ),
-    Published(
+    PublicTrace(
         "genai2026",
         tuple(File(f"{ALIBABA}/cluster-trace-v2026-GenAI/{name}", sha256) for name, sha256 in GENAI.items()),
     ),
-    Published(
+    PublicTrace(
         "philly",
         (
             File(
@@ -168,7 +168,7 @@ _ALL = (
             ),
         ),
     ),
-    Published(
+    PublicTrace(
         "helios",
         (
             File(
@@ -179,7 +179,7 @@ _ALL = (
         ),
         then="unpack data.zip: the reader takes data/Venus, data/Earth, data/Saturn or data/Uranus",
     ),
-    Published(
+    PublicTrace(
         "acme",
         (
             File(f"{ACME}/data/job_trace/trace_seren.csv"),

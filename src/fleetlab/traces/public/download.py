@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.intake import Progress
+from fleetlab.core.progress import Progress
 from fleetlab.traces.public.catalogue import File
 
 CHUNK = 1 << 18
@@ -72,11 +72,11 @@ def discard(part: Path) -> None:
 
 def _try(file: File, address: str, part: Path, progress: Progress, timeout: float) -> None:
     try:
-        held = _held(file, address, part)
-        if held.size is not None and held.bytes == held.size:
+        partial = _partial_file(file, address, part)
+        if partial.size is not None and partial.bytes == partial.size:
             return
-        with _asked(address, held, part, timeout) as response:
-            at, total = _agreed(response, held, part)
+        with _request(address, partial, part, timeout) as response:
+            at, total = _agreed(response, partial, part)
             _acceptable(response, file, address, total)
             _room(part, total - at if total is not None else 0)
             with part.open("ab" if at else "wb") as out:
@@ -88,7 +88,7 @@ def _try(file: File, address: str, part: Path, progress: Progress, timeout: floa
         # What the network does wrong is told apart below: what is left is the disk.
         msg = f"cannot write {part}: {e.strerror or e}"
         raise TraceError(
-            msg, hint="make room or mend permissions, then run the same again: what came is kept"
+            msg, hint="free space or fix permissions, then run the same command again: it resumes"
         ) from None
 
 
@@ -96,7 +96,7 @@ def _try(file: File, address: str, part: Path, progress: Progress, timeout: floa
 
 
 @dataclass(frozen=True)
-class _Held:
+class _PartialFile:
     """The part that an earlier try left."""
 
     bytes: int = 0
@@ -104,7 +104,7 @@ class _Held:
     size: int | None = None
 
 
-def _held(file: File, address: str, part: Path) -> _Held:
+def _partial_file(file: File, address: str, part: Path) -> _PartialFile:
     for path in (part, _note(part)):
         if path.is_symlink():
             path.unlink()  # it may lead anywhere
@@ -113,13 +113,13 @@ def _held(file: File, address: str, part: Path) -> _Held:
         mark, size = note["mark"], note["size"]
         # Without a mark only a checksum can tell whether two pieces are of one file.
         fits = note["address"] == address and (isinstance(mark, str) or (mark is None and file.sha256 is not None))
-        held = _Held(part.stat().st_size, mark, size)
-        if fits and held.bytes and (size is None or held.bytes <= size):
-            return held
+        partial = _PartialFile(part.stat().st_size, mark, size)
+        if fits and partial.bytes and (size is None or partial.bytes <= size):
+            return partial
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
     discard(part)
-    return _Held()
+    return _PartialFile()
 
 
 def _note(part: Path) -> Path:
@@ -144,8 +144,8 @@ class _Redirects(request.HTTPRedirectHandler):
     ) -> request.Request | None:
         scheme = urlsplit(newurl).scheme
         if scheme != "https" and scheme != urlsplit(req.full_url).scheme:
-            what = f"{urlsplit(req.full_url).hostname} sends elsewhere, and not over HTTPS: {newurl}"
-            raise TraceError(what, hint="nothing was fetched from there; look at the owner's page")
+            what = f"{urlsplit(req.full_url).hostname} redirects to an address without HTTPS: {newurl}"
+            raise TraceError(what, hint="nothing was fetched; see the owner's page")
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 
 
@@ -160,21 +160,21 @@ def _opener() -> request.OpenerDirector:
     return opener
 
 
-def _asked(address: str, held: _Held, part: Path, timeout: float) -> HTTPResponse:
+def _request(address: str, partial: _PartialFile, part: Path, timeout: float) -> HTTPResponse:
     try:
-        asked = request.Request(address)
-        if held.bytes:
-            asked.add_header("Range", f"bytes={held.bytes}-")
-            if held.mark:
-                asked.add_header("If-Range", held.mark)
-        return _opener().open(asked, timeout=timeout)  # type: ignore[no-any-return]
+        query = request.Request(address)
+        if partial.bytes:
+            query.add_header("Range", f"bytes={partial.bytes}-")
+            if partial.mark:
+                query.add_header("If-Range", partial.mark)
+        return _opener().open(query, timeout=timeout)  # type: ignore[no-any-return]
     except HTTPError as e:
         e.close()
         raise _refused(e.code, str(e.reason), address, part) from None
     except URLError as e:
         raise _not_connected(e.reason, address) from None
     except (OSError, HTTPException) as e:
-        raise _Broken(_said(e)) from None
+        raise _Broken(_error_text(e)) from None
     except ValueError as e:
         msg = f"not an address: {address!r}: {e}"
         raise TraceError(msg) from None
@@ -183,40 +183,46 @@ def _asked(address: str, held: _Held, part: Path, timeout: float) -> HTTPRespons
 def _refused(code: int, reason: str, address: str, part: Path) -> Exception:
     if code == 416:
         discard(part)
-        return _Broken("the server has no such part of the file")
+        return _Broken("the server rejects the requested byte range")
     if code in AGAIN:
-        return _Broken(f"the server says {code} {reason}")
-    msg = f"the server says {code} {reason}: {address}"
-    return TraceError(msg, hint="the owner may have moved the file: look at the owner's page")
+        return _Broken(f"the server answered {code} {reason}")
+    msg = f"the server answered {code} {reason}: {address}"
+    return TraceError(msg, hint="the file may have moved: see the owner's page")
 
 
 def _not_connected(reason: object, address: str) -> Exception:
     if isinstance(reason, ssl.SSLCertVerificationError):
-        msg = f"{urlsplit(address).hostname} cannot prove who it is: {reason.verify_message}"
-        return TraceError(msg, hint="a proxy may be in between; nothing was fetched")
-    return _Unreachable(_said(reason))
+        msg = f"{urlsplit(address).hostname} has no valid certificate: {reason.verify_message}"
+        return TraceError(msg, hint="a proxy may intercept the connection; nothing was fetched")
+    return _Unreachable(_error_text(reason))
 
 
-def _said(e: object) -> str:
+def _error_text(e: object) -> str:
     return str(getattr(e, "strerror", None) or e or type(e).__name__)
 
 
 # -- receiving -----------------------------------------------------------------------------------------------------
 
 
-def _agreed(response: HTTPResponse, held: _Held, part: Path) -> tuple[int, int | None]:
+def _agreed(response: HTTPResponse, partial: _PartialFile, part: Path) -> tuple[int, int | None]:
     """Where the answer begins in the file, and how long the file is, if the server says."""
     length = response.headers.get("Content-Length", "")
     if response.status != 206:
         return 0, int(length) if length.isdecimal() else None
     piece = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     total = int(piece[2]) if piece and piece[2] != "*" else None
-    other = held.mark is not None and _mark(response.headers) not in (held.mark, None)
-    if not held.bytes or not piece or int(piece[1]) != held.bytes or other or (total != held.size and held.size):
+    other = partial.mark is not None and _mark(response.headers) not in (partial.mark, None)
+    if (
+        not partial.bytes
+        or not piece
+        or int(piece[1]) != partial.bytes
+        or other
+        or (total != partial.size and partial.size)
+    ):
         discard(part)
-        what = "the server sent another part than was asked for"
+        what = "the server sent another byte range than requested"
         raise _Broken(what)
-    return held.bytes, total
+    return partial.bytes, total
 
 
 def _mark(headers: Message) -> str | None:
@@ -227,18 +233,18 @@ def _mark(headers: Message) -> str | None:
 
 def _acceptable(response: HTTPResponse, file: File, address: str, total: int | None) -> None:
     if file.size is not None and total is not None and total != file.size:
-        msg = f"{address} is another file than the published one: {total:,} bytes, not {file.size:,}"
-        raise TraceError(msg, hint="look at the owner's page: it may have been published anew")
+        msg = f"{address} is not the published file: {total:,} bytes, not {file.size:,}"
+        raise TraceError(msg, hint="see the owner's page: a new version may have been published")
     if response.headers.get_content_type() == "text/html":
-        msg = f"a web page came instead of the file: {address}"
-        raise TraceError(msg, hint="does this network ask for a login first?")
+        msg = f"received a web page instead of the file: {address}"
+        raise TraceError(msg, hint="does this network require a login?")
 
 
 def _room(part: Path, needed: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed > free:
-        msg = f"no room for {part.name.removesuffix('.part')}: {needed:,} bytes are to come, free are {free:,}"
-        raise TraceError(msg, hint=f"make room in {part.parent}, then run the same again: what came is kept")
+        msg = f"not enough disk space for {part.name.removesuffix('.part')}: {needed:,} bytes needed, {free:,} free"
+        raise TraceError(msg, hint=f"free space in {part.parent}, then run the same command again: it resumes")
 
 
 def _copy(response: HTTPResponse, out: IO[bytes], at: int, total: int | None, file: File, progress: Progress) -> None:
@@ -247,7 +253,7 @@ def _copy(response: HTTPResponse, out: IO[bytes], at: int, total: int | None, fi
         at += len(chunk)
         progress(file.name, at, at / total if total else 0.0)
     if total is not None and at < total:
-        what = f"the connection was cut after {at:,} of {total:,} bytes"
+        what = f"the connection was closed after {at:,} of {total:,} bytes"
         raise _Broken(what)
 
 
@@ -256,7 +262,7 @@ def _received(response: HTTPResponse) -> bytes:
         # What is there, and not a full chunk: a server that stalls must not take with it what it had sent.
         return response.read1(CHUNK)
     except (OSError, HTTPException) as e:
-        raise _Broken(_said(e)) from None
+        raise _Broken(_error_text(e)) from None
 
 
 # -- giving up -----------------------------------------------------------------------------------------------------
@@ -264,11 +270,11 @@ def _received(response: HTTPResponse) -> bytes:
 
 def _cannot_reach(address: str, part: Path, why: Any) -> TraceError:  # noqa: ANN401
     msg = f"cannot reach {urlsplit(address).hostname}: {why}"
-    by_hand = f"download {address} elsewhere and put it at {part.with_name(part.name.removesuffix('.part'))}"
+    by_hand = f"download {address} elsewhere and save it as {part.with_name(part.name.removesuffix('.part'))}"
     return TraceError(msg, hint=f"is this machine offline? {by_hand}; fetch will then verify it")
 
 
 def _given_up(address: str, part: Path, failed: int, why: Any) -> TraceError:  # noqa: ANN401
     name = part.name.removesuffix(".part")
     msg = f"{name}: gave up after {failed} tries in a row at {urlsplit(address).hostname}: {why}"
-    return TraceError(msg, hint=f"run the same again to go on: {_size(part):,} bytes are kept in {part}")
+    return TraceError(msg, hint=f"run the same command again to resume: {_size(part):,} bytes are kept in {part}")

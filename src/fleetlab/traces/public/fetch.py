@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -15,9 +14,10 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, TraceError
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.input.files import BROKEN, _unpacked
-from fleetlab.traces.input.intake import Progress, silent
-from fleetlab.traces.public.catalogue import PUBLISHED, File, Published
+from fleetlab.traces.public.catalogue import PUBLISHED, File, PublicTrace
 from fleetlab.traces.public.download import Patience, discard, download
 
 CHUNK = 1 << 20
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched(Result):
+class FetchResult(Result):
     """The files of a published trace, in place; which of them are proved to be the published ones."""
 
     provenance: Provenance
@@ -45,7 +45,7 @@ class Fetched(Result):
 
     def __repr__(self) -> str:
         doubt = self.files.filter(pl.col("check") != VERIFIED).height
-        return f"<Fetched {self.provenance.source}, {len(self.paths)} files, {doubt} not verified>"
+        return f"<FetchResult {self.provenance.source}, {len(self.paths)} files, {doubt} not verified>"
 
     def summary(self) -> list[Estimate]:
         """How many files, how large, how many in doubt."""
@@ -61,26 +61,24 @@ class Fetched(Result):
         return {"files": self.files}
 
 
-def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> Fetched:
+def fetch(name: str, *, into: Path | str, progress: Progress = silent, base: str | None = None) -> FetchResult:
     """Bring a published trace into a folder: go on where an earlier try broke off, verify, never leave half a file.
 
     `base` is another place where the same files lie: a mirror, `https://mirror.example/pai`.
     """
-    if name not in PUBLISHED:
-        near = get_close_matches(name, PUBLISHED, 1)
-        msg = f"no published trace by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise TraceError(msg, hint=f"there are {', '.join(PUBLISHED)}")
-    return gather(PUBLISHED[name], into=into, progress=progress, base=base)
+    return gather(
+        PUBLISHED[lookup("published trace", name, PUBLISHED, error=TraceError)], into=into, progress=progress, base=base
+    )
 
 
 def gather(
-    published: Published,
+    published: PublicTrace,
     *,
     into: Path | str,
     progress: Progress = silent,
     base: str | None = None,
     patience: Patience | None = None,
-) -> Fetched:
+) -> FetchResult:
     """Bring all files of `published` into a folder; what `fetch` does with a name that it knows."""
     into = Path(into)
     addresses = [_address(file, base) for file in published.files]
@@ -90,7 +88,7 @@ def gather(
         _brought(file, address, into / file.name, progress, patience or Patience())
         for file, address in zip(published.files, addresses, strict=True)
     ]
-    return Fetched(
+    return FetchResult(
         Provenance("fetch", published.name, {"into": str(into), "base": base}),
         [into / file.name for file in published.files],
         pl.DataFrame(rows, schema=list(Copy._fields), orient="row"),
@@ -106,8 +104,8 @@ def _address(file: File, base: str | None) -> str:
     except ValueError:
         good = False
     if not good:
-        msg = f"not an address on the web: {address}"
-        raise TraceError(msg, hint="it begins with https:// and the name of a host")
+        msg = f"not a web address: {address}"
+        raise TraceError(msg, hint="it starts with https:// and a host name")
     return address
 
 
@@ -117,8 +115,8 @@ def _brought(file: File, address: str, place: Path, progress: Progress, patience
         if there and (digest := _right(place, file)) is not None:
             return _copy(file, place, "already there", digest)
         if place.exists() and not there:
-            msg = f"not a file, where one is to be put: {place}"
-            raise TraceError(msg, hint="name another folder")
+            msg = f"not a regular file: {place}"
+            raise TraceError(msg, hint="choose another folder")
     part = place.with_name(f"{place.name}.part")
     download(file, address, part, progress=progress, patience=patience)
     with _disk(place):
@@ -152,7 +150,7 @@ def _another(part: Path, address: str, what: str, found: str, published: str) ->
     # Kept, it would be gone on with next time, and be as wrong.
     discard(part)
     msg = f"{address} is not the published file: {what} is {found}, not {published}"
-    return TraceError(msg, hint="what came was removed: try again, and if it comes so again look at the owner's page")
+    return TraceError(msg, hint="the download was removed: try again; if it fails again, see the owner's page")
 
 
 def _digest(path: Path) -> str:
@@ -192,4 +190,4 @@ def _disk(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as e:  # a NUL in a path is a ValueError
         msg = f"cannot write {str(path)!r}: {getattr(e, 'strerror', None) or e}"
-        raise TraceError(msg, hint="look at the path, its permissions and the free space") from None
+        raise TraceError(msg, hint="check the path, its permissions and the free space") from None

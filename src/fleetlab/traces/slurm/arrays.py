@@ -17,7 +17,7 @@ _ARRAY = re.compile(r"(.*)_\[([^\[\]%]+)(?:%\d+)?\]")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
-def spread(records: pl.DataFrame) -> pl.DataFrame:
+def split_arrays(records: pl.DataFrame) -> pl.DataFrame:
     """One row a job: `array` is true where its row stood for several, `untold` where it still does."""
     several = records.filter(pl.col("name").str.contains("[", literal=True))["name"].value_counts(sort=False)
     known: list[tuple[str, list[str] | None]] = []
@@ -53,8 +53,8 @@ def size(name: str) -> int:
 
 
 def _spans(name: str) -> list[range]:
-    found = _ARRAY.fullmatch(name)
-    parts = [_SPAN.fullmatch(part) for part in found[2].split(",")] if found else []
+    match = _ARRAY.fullmatch(name)
+    parts = [_SPAN.fullmatch(part) for part in match[2].split(",")] if match else []
     spans = [_span(part) for part in parts if part]
     return spans if len(spans) == len(parts) and all(spans) else []
 

@@ -11,7 +11,7 @@ from math import prod
 
 MOST = 100_000  # nodes in one list; the largest machine there is has a tenth of it
 LONGEST = 253  # characters of a name, as in DNS
-NOBODY = frozenset({"", "none assigned", "none", "(null)", "n/a", "unknown"})
+NO_NODES = frozenset({"", "none assigned", "none", "(null)", "n/a", "unknown"})
 
 # What is plain in a name, what is in brackets, and what stands between two names.
 _PIECE = re.compile(r"([^\s\[\],|]+)|\[([^\[\]]*)\]|(,)")
@@ -27,7 +27,7 @@ def expand(text: str) -> list[str]:
     >>> expand("gpu[08-10],login1")
     ['gpu08', 'gpu09', 'gpu10', 'login1']
     """
-    if text.strip().lower() in NOBODY:
+    if text.strip().lower() in NO_NODES:
         return []
     names = _names(text.strip())
     if sum(_size(name) for name in names) > MOST:
@@ -40,11 +40,11 @@ def _names(text: str) -> list[Name]:
     names: list[Name] = [[]]
     at = 0
     while at < len(text):
-        found = _PIECE.match(text, at)
-        if not found:
+        match = _PIECE.match(text, at)
+        if not match:
             raise ValueError(_NOT_A_LIST)
-        at = found.end()
-        plain, ranges, comma = found.groups()
+        at = match.end()
+        plain, ranges, comma = match.groups()
         if comma:
             names.append([])
         else:
@@ -61,8 +61,8 @@ def _length(name: Name) -> int:
 def _spans(ranges: str) -> list[Span]:
     spans = []
     for text in ranges.split(","):
-        found = _RANGE.fullmatch(text)
-        first, last = (found[1], found[2] or found[1]) if found else ("1", "0")
+        match = _RANGE.fullmatch(text)
+        first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
         if int(first) > int(last):
             raise ValueError(_NOT_A_LIST)
         spans.append((int(first), int(last), len(first)))

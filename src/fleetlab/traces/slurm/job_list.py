@@ -30,7 +30,7 @@ TIMES = ("submit", "start", "end")
 MOST = {"gpu_num": 1_000_000, "node_num": 1_000_000, "cpu_num": 1_000_000_000}
 
 
-def without_gaps(records: pl.DataFrame) -> pl.DataFrame:
+def null_missing_times(records: pl.DataFrame) -> pl.DataFrame:
     """Where a stamp is a word for no time, let there be nothing; a state is its first word."""
     stamps = [pl.when(pl.col(f"{t}_time").is_in(NO_TIME).not_()).then(pl.col(f"{t}_time")) for t in TIMES]
     # Slurm writes «CANCELLED by 1001».
@@ -46,12 +46,12 @@ def _read_as_time() -> list[Rule]:
 
 RULES: list[Rule] = [
     ("no job_id", pl.col("job_id").is_null()),
-    ("the job_id stands twice", ~pl.col("job_id").is_first_distinct(), "job_id"),
+    ("duplicate job_id", ~pl.col("job_id").is_first_distinct(), "job_id"),
     ("`gpu_num` is missing", pl.col("gpu_num").is_null()),
     *[(f"`{c}` is not a whole number", (pl.col(c).is_finite() & (pl.col(c) % 1 == 0)).not_(), c) for c in MOST],
     *[(f"`{c}` is negative", pl.col(c) < 0, c) for c in MOST],
     *[(f"`{c}` is more than any cluster has", pl.col(c) > most, c) for c, most in MOST.items()],
-    ("no such state", pl.col("state").is_in(list(STATUS)).fill_null(value=False).not_(), "state"),
+    ("unknown state", pl.col("state").is_in(list(STATUS)).fill_null(value=False).not_(), "state"),
     *_read_as_time(),
     ("no submit_time", pl.col("submit").is_null()),
     ("started before it was submitted", pl.col("start") < pl.col("submit"), "start_time"),
@@ -81,7 +81,7 @@ def _instances() -> pl.Expr:
     return pl.when(even).then(nodes).otherwise(pl.max_horizontal(gpus, 1))
 
 
-def lacking(frame: pl.DataFrame) -> list[str]:
+def missing_notes(frame: pl.DataFrame) -> list[str]:
     """What to say of jobs whose row did not say all."""
     unsaid = frame["cpu_num"].null_count()
-    return [f"jobs that say no number of CPUs, which stand as 0: {unsaid:,}"] if unsaid else []
+    return [f"jobs without a number of CPUs, set to 0: {unsaid:,}"] if unsaid else []

@@ -9,17 +9,17 @@ from dataclasses import dataclass, fields
 
 import polars as pl
 
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.log_start import ended_before
 from fleetlab.traces.input.timestamps import LATEST
-from fleetlab.traces.slurm.arrays import spread
+from fleetlab.traces.slurm.arrays import split_arrays
 from fleetlab.traces.slurm.hostlist import expand
 from fleetlab.traces.slurm.states import STATUS
 from fleetlab.traces.slurm.time_limit import limit
-from fleetlab.traces.slurm.tres import Demand, PerGpu, demand
+from fleetlab.traces.slurm.tres import JobRequest, PerGpu, demand
 
-ASKED = (
+REQUESTED = (
     "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "AllocCPUS", "NCPUS", "ReqCPUS",
     "AllocNodes", "NNodes", "ReqNodes", "ReqMem",
 )  # fmt: skip
@@ -28,9 +28,9 @@ OPTIONAL = (
     *("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList"),
     *("Partition", "Eligible"),
     *LIMITS,
-    *ASKED,
+    *REQUESTED,
 )
-SACCT = Table(
+SACCT = TableSchema(
     "jobs",
     dict.fromkeys(("JobID", "Submit", "State", *OPTIONAL), pl.String),
     optional=frozenset(OPTIONAL),
@@ -46,7 +46,7 @@ TIMES = ("Submit", "Start", "End")
 RULES: list[Rule] = [
     ("no submit time", pl.col("Submit").is_in(NO_TIME)),
     *[(f"`{c}` is not a time", pl.col(c.lower()).is_null() & pl.col(c).is_in(NO_TIME).not_(), c) for c in TIMES],
-    ("no such state", pl.col("status").is_null(), "State"),
+    ("unknown state", pl.col("status").is_null(), "State"),
     (
         "`ElapsedRaw` is not a number of seconds",
         (pl.col("ElapsedRaw") != "") & pl.col("elapsed").is_between(0, LATEST).fill_null(value=False).not_(),
@@ -67,7 +67,7 @@ STEP = r"^[^.\[]*(?:\[[^\]]*\])?\."
 
 
 @dataclass(frozen=True)
-class Jobs:
+class JobRecords:
     """The jobs of a log, how many steps went into them, and the nodes that each distinct list names."""
 
     frame: pl.DataFrame
@@ -76,14 +76,18 @@ class Jobs:
     lists: pl.DataFrame | None  # NodeList, node: list; None where there are too many to keep
 
 
-def read_jobs(logs: list[Source], intake: Intake, zone: str, per_gpu: PerGpu, since: float | None = None) -> Jobs:
+def read_jobs(
+    logs: list[SourceFile], intake: Intake, zone: str, per_gpu: PerGpu, since: float | None = None
+) -> JobRecords:
     """Read logs one after the other; a job that stands in several is taken from the last."""
     parts = [_read(source, intake, zone, per_gpu, since) for source in logs]
-    records = _newest(spread(pl.concat([part[0] for part in parts])), intake)
+    records = _newest(split_arrays(pl.concat([part[0] for part in parts])), intake)
     steps = pl.concat([part[1] for part in parts])
     folded = steps.join(records.select("name").unique(), on="name", how="semi")
-    _refuse(steps.join(records, on="name", how="anti"), "a step of no job that was kept: ", "JobID", intake)
-    return Jobs(records, records.select(pl.struct("file", "line").n_unique()).item(), folded.height, _lists(records))
+    _refuse(steps.join(records, on="name", how="anti"), "a step of a job that is not in the trace: ", "JobID", intake)
+    return JobRecords(
+        records, records.select(pl.struct("file", "line").n_unique()).item(), folded.height, _lists(records)
+    )
 
 
 def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
@@ -95,10 +99,10 @@ def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def _read(
-    source: Source, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
+    source: SourceFile, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = intake.table(source, SACCT).with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
-    rows = intake.sieve(
+    rows = intake.validate(
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
     )
     rows = rows.with_columns(name=_name(), file=pl.lit(source.name))
@@ -110,9 +114,11 @@ def _read(
         elapsed=pl.col("ElapsedRaw").cast(pl.Float64, strict=False),
         priority=pl.col("Priority").cast(pl.Float64, strict=False).clip(-(2**31), 2**31 - 1).fill_nan(None),
     )
-    records = intake.sieve(records, "jobs", source.name, [*_skipped(zone), *RULES])
-    records = intake.sieve(_seen(records, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")])
-    return _held(_limited(_placed(records, intake), intake), per_gpu, intake), steps
+    records = intake.validate(records, "jobs", source.name, [*_skipped(zone), *RULES])
+    records = intake.validate(
+        _observed_times(records, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")]
+    )
+    return _with_requests(_with_time_limit(_placed(records, intake), intake), per_gpu, intake), steps
 
 
 def _name() -> pl.Expr:
@@ -132,7 +138,7 @@ def _skipped(zone: str) -> list[Rule]:
     at = [(c, pl.col(c).str.to_datetime(STAMP, strict=False, time_unit="us")) for c in TIMES]
     never = [(c, t.is_not_null() & t.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").is_null())
              for c, t in at]  # fmt: skip
-    return [(f"`{c}` is a time that the clock of {zone} skipped", gone, c) for c, gone in never]
+    return [(f"`{c}` does not exist in {zone}: clocks were set forward", gone, c) for c, gone in never]
 
 
 def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
@@ -149,7 +155,7 @@ def _moment(column: str, zone: str, *, again: bool = False) -> pl.Expr:
     return pl.when((seconds > 0) & (seconds < LATEST)).then(seconds)
 
 
-def _seen(records: pl.DataFrame, zone: str) -> pl.DataFrame:
+def _observed_times(records: pl.DataFrame, zone: str) -> pl.DataFrame:
     """Times as the log saw them: no start of what waits or never ran, no end of what runs."""
     going, waiting = pl.col("status") == "running", pl.col("status") == "waiting"
     # A job cancelled in the queue is logged as starting the moment it is cancelled, on no node.
@@ -177,7 +183,7 @@ def _placed(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     """Count the nodes of each list, and turn away jobs whose list cannot be read."""
     known = [(text, *_counted(text)) for text in records["NodeList"].unique()]
     table = pl.DataFrame(known, schema={"NodeList": pl.String, "hosts": pl.Int64, "wrong": pl.String}, orient="row")
-    return _good(records.join(table, on="NodeList", how="left", maintain_order="left"), intake)
+    return _without_bad(records.join(table, on="NodeList", how="left", maintain_order="left"), intake)
 
 
 def _counted(text: str) -> tuple[int, str | None]:
@@ -187,33 +193,35 @@ def _counted(text: str) -> tuple[int, str | None]:
         return 0, f"{e}: {text[:80]}"
 
 
-def _limited(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+def _with_time_limit(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     """Give each job the time that was asked for, and turn away those of which it cannot be read."""
     known = [(*texts, *_limit(*texts)) for texts in records.select(LIMITS).unique().iter_rows()]
     schema = dict.fromkeys(LIMITS, pl.String) | {"limit": pl.Float64, "wrong": pl.String}
     table = pl.DataFrame(known, schema=schema, orient="row")
-    return _good(records.join(table, on=LIMITS, how="left", maintain_order="left"), intake).drop(LIMITS)
+    return _without_bad(records.join(table, on=LIMITS, how="left", maintain_order="left"), intake).drop(LIMITS)
 
 
 def _limit(*texts: str) -> tuple[float | None, str | None]:
     for column, text in zip(LIMITS, texts, strict=True):
         try:
-            if found := limit(text):
-                return found, None
+            if request := limit(text):
+                return request, None
         except ValueError as e:
             return None, f"`{column}` is {e}"
     return None, None
 
 
-def _held(records: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
+def _with_requests(records: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
     """Give each job its demand, and turn away those whose resources cannot be read."""
-    distinct = records.select(*ASKED, "hosts").unique(maintain_order=True)
+    distinct = records.select(*REQUESTED, "hosts").unique(maintain_order=True)
     known = [row | _demanded(row, per_gpu) for row in distinct.iter_rows(named=True)]
     table = pl.DataFrame(known, schema=dict(distinct.schema) | _DEMAND | {"wrong": pl.String})
-    return _good(records.join(table, on=[*ASKED, "hosts"], how="left", maintain_order="left"), intake).drop(ASKED)
+    return _without_bad(records.join(table, on=[*REQUESTED, "hosts"], how="left", maintain_order="left"), intake).drop(
+        REQUESTED
+    )
 
 
-_DEMAND = {f.name: pl.Boolean if f.type == "bool" else pl.Int64 for f in fields(Demand)}
+_DEMAND = {f.name: pl.Boolean if f.type == "bool" else pl.Int64 for f in fields(JobRequest)}
 _DEMAND |= {"gpu_types": pl.List(pl.String)}  # type: ignore[dict-item]
 
 
@@ -221,13 +229,13 @@ def _demanded(row: dict[str, object], per_gpu: PerGpu) -> dict[str, object]:
     hosts = row["hosts"]
     assert isinstance(hosts, int)
     try:
-        found = demand({c: str(row[c]) for c in ASKED}, hosts, per_gpu)
+        request = demand({c: str(row[c]) for c in REQUESTED}, hosts, per_gpu)
     except ValueError as e:
         return dict.fromkeys(_DEMAND) | {"wrong": str(e)}
-    return vars(found) | {"gpu_types": list(found.gpu_types), "wrong": None}
+    return vars(request) | {"gpu_types": list(request.gpu_types), "wrong": None}
 
 
-def _good(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+def _without_bad(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     _refuse(records.filter(pl.col("wrong").is_not_null()), "", "wrong", intake)
     return records.filter(pl.col("wrong").is_null()).drop("wrong")
 
@@ -239,11 +247,11 @@ def _newest(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     # A row of several jobs goes only when each of them stands again.
     gone = records.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
     gone = gone.unique(["file", "line"], keep="first", maintain_order=True)
-    _refuse(gone, "the job stands again further on: ", "JobID", intake)
+    _refuse(gone, "superseded by a later row of the same job: ", "JobID", intake)
     return kept
 
 
 def _refuse(rows: pl.DataFrame, reason: str, column: str, intake: Intake) -> None:
     for (file,), part in rows.group_by("file", maintain_order=True):
         lines = [(line, f"{reason}{value}") for line, value in part.select("line", column).iter_rows()]
-        intake.refuse("jobs", str(file), lines)
+        intake.reject("jobs", str(file), lines)

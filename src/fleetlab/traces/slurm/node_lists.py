@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetlab.core import TraceError
-from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.json_walk import Walk
 
 LARGEST = 1 << 30  # bytes of a list of nodes, unpacked
@@ -38,7 +38,7 @@ _SINFO = {
 }
 _NOTHING = {"", "(null)", "N/A", "n/a"}
 
-Words = dict[str, str]
+NodeFields = dict[str, str]
 
 
 def kind_of(beginning: str) -> str | None:
@@ -53,12 +53,12 @@ def kind_of(beginning: str) -> str | None:
     return None
 
 
-def rows_of(source: Source, kind: str) -> Iterator[tuple[int, Words]]:
+def rows_of(source: SourceFile, kind: str) -> Iterator[tuple[int, NodeFields]]:
     """Each row of a list with the line it begins on."""
     return {"scontrol": _scontrol, "json": _json, "sinfo": _sinfo}[kind](source.name, _text(source))
 
 
-def _text(source: Source) -> str:
+def _text(source: SourceFile) -> str:
     with source.open() as stream:
         data = stream.read(LARGEST + 1)
     if len(data) > LARGEST:
@@ -67,7 +67,7 @@ def _text(source: Source) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def _scontrol(_name: str, text: str) -> Iterator[tuple[int, Words]]:
+def _scontrol(_name: str, text: str) -> Iterator[tuple[int, NodeFields]]:
     starts = [m.start() for m in re.finditer(r"^NodeName=", text, re.MULTILINE)]
     line, at = 1, 0
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
@@ -77,11 +77,11 @@ def _scontrol(_name: str, text: str) -> Iterator[tuple[int, Words]]:
 
 
 def _value(block: str, key: str) -> str:
-    found = re.search(rf"(?<!\S){key}=(\S*)", block)
-    return found[1] if found else ""
+    match = re.search(rf"(?<!\S){key}=(\S*)", block)
+    return match[1] if match else ""
 
 
-def _sinfo(_name: str, text: str) -> Iterator[tuple[int, Words]]:
+def _sinfo(_name: str, text: str) -> Iterator[tuple[int, NodeFields]]:
     header: list[str] | None = None
     bar = False
     for line, row in enumerate(text.splitlines(), 1):
@@ -101,11 +101,11 @@ def _header(line: str) -> list[str] | None:
     return names if {"NODELIST", "HOSTNAMES"} & set(names) and len(known & set(names)) > 2 else None
 
 
-def _pick(row: Words, names: dict[str, tuple[str, ...]]) -> Words:
+def _pick(row: NodeFields, names: dict[str, tuple[str, ...]]) -> NodeFields:
     return {word: next((row[n] for n in keys if row.get(n, "") not in _NOTHING), "") for word, keys in names.items()}
 
 
-def _json(name: str, text: str) -> Iterator[tuple[int, Words]]:
+def _json(name: str, text: str) -> Iterator[tuple[int, NodeFields]]:
     hint = "write it again: scontrol show nodes --json"
     walk = Walk(text, name, hint=hint)
     listed = False
@@ -124,14 +124,14 @@ def _json(name: str, text: str) -> Iterator[tuple[int, Words]]:
         raise TraceError(msg, hint=hint)
 
 
-def _of_scontrol(row: dict[str, Any]) -> Words:
+def _of_scontrol(row: dict[str, Any]) -> NodeFields:
     words = {"cpus": ("effective_cpus", "cpus"), "memory": ("real_memory",), "disk": ("temporary_disk",)}
     words |= {"name": ("name",), "gres": ("gres",), "tres": ("tres",), "pool": ("partitions",)}
     words |= {"state": ("state",)}
     return _pick({k: _plain(row.get(k)) for names in words.values() for k in names}, words)
 
 
-def _of_sinfo(row: dict[str, Any]) -> Words:
+def _of_sinfo(row: dict[str, Any]) -> NodeFields:
     def at(*keys: str) -> str:
         value: Any = row
         for key in keys:

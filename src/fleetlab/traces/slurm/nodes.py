@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Cluster, TraceError
-from fleetlab.traces.input.files import Source
+from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.slurm.hostlist import expand
-from fleetlab.traces.slurm.node_lists import Words, rows_of
+from fleetlab.traces.slurm.node_lists import NodeFields, rows_of
 from fleetlab.traces.slurm.tres import PerGpu, count, gres_list, gres_of, mebibytes, tres
 
 MOST = 1_000_000  # nodes
@@ -21,7 +21,7 @@ OUT = re.compile(r"\b(?:down|drain|drng|fail|error|maint)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Nodes:
+class NodeInventory:
     """The cluster, how its GPUs are cut into shares, and what is worth knowing of the list."""
 
     cluster: Cluster | None  # None if no row of the list is a node
@@ -30,71 +30,71 @@ class Nodes:
     notes: tuple[str, ...]
 
 
-def read_nodes(source: Source, kind: str, intake: Intake) -> Nodes:
+def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
     """Read a list of nodes; a row that cannot be one goes to the rejects."""
     # A table of nodes by partition names a node once for each; scontrol has no reason to.
     again = kind != "scontrol"
-    found: dict[str, dict[str, Any]] = {}
+    nodes: dict[str, dict[str, Any]] = {}
     named: list[list[str]] = []
     bad: list[tuple[int, str]] = []
     for line, words in rows_of(source, kind):
         intake.read("nodes", 1)
         try:
             names, row = _node(words)
-            if twice := [n for n in names if n in found and not again]:
-                bad.append((line, f"the node stands twice: {twice[0]}"))
+            if twice := [n for n in names if n in nodes and not again]:
+                bad.append((line, f"duplicate node: {twice[0]}"))
                 continue
         except ValueError as e:
             bad.append((line, str(e)))
             continue
         named.append(names)
         for name in names:
-            pools = found[name]["pools"] if name in found else []
-            found[name] = found.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
-        if len(found) > MOST:
-            msg = f"{source.name}: more nodes than any cluster has: {len(found):,}"
+            pools = nodes[name]["pools"] if name in nodes else []
+            nodes[name] = nodes.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
+        if len(nodes) > MOST:
+            msg = f"{source.name}: more nodes than any cluster has: {len(nodes):,}"
             raise TraceError(msg, hint="is this the right file?")
-    intake.refuse("nodes", source.name, bad)
-    cluster = Cluster.of(_frame(found), source=f"slurm:{source.stem}")
+    intake.reject("nodes", source.name, bad)
+    cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.stem}")
     there = set(cluster.frame["node"])
     intake.keep("nodes", sum(there.issuperset(names) for names in named))
-    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in found.values())
-    return Nodes(cluster if there else None, _per_gpu(found), partitions, _notes(found))
+    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in nodes.values())
+    return NodeInventory(cluster if there else None, _per_gpu(nodes), partitions, _notes(nodes))
 
 
-def _frame(found: dict[str, dict[str, Any]]) -> pl.DataFrame:
+def _frame(nodes: dict[str, dict[str, Any]]) -> pl.DataFrame:
     kinds = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
     kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib"), pl.Int64)
-    return pl.DataFrame([{k: row[k] for k in kinds} for row in found.values()], schema=kinds)
+    return pl.DataFrame([{k: row[k] for k in kinds} for row in nodes.values()], schema=kinds)
 
 
-def _per_gpu(found: dict[str, dict[str, Any]]) -> PerGpu:
+def _per_gpu(nodes: dict[str, dict[str, Any]]) -> PerGpu:
     def cut(kind: str) -> int | None:
-        sizes = {row[kind] // row["gpus"] for row in found.values() if row[kind] and row["gpus"]} - {0}
+        sizes = {row[kind] // row["gpus"] for row in nodes.values() if row[kind] and row["gpus"]} - {0}
         return sizes.pop() if len(sizes) == 1 else None
 
     return PerGpu(cut("mps"), cut("shard"))
 
 
-def _notes(found: dict[str, dict[str, Any]]) -> tuple[str, ...]:
+def _notes(nodes: dict[str, dict[str, Any]]) -> tuple[str, ...]:
     notes = []
-    if found and any(row["gpus"] for row in found.values()):
-        notes.append("the list of nodes does not tell the memory of a GPU")
-    if mixed := sum(row["mixed"] for row in found.values()):
-        notes.append(f"{mixed:,} nodes have GPUs of several types: all are counted as the most numerous one")
-    if several := sum(len(row["pools"]) > 1 for row in found.values()):
-        notes.append(f"{several:,} nodes are in several partitions: their pool is the first one")
-    if out := sum(row["out"] for row in found.values()):
-        notes.append(f"{out:,} nodes were down or drained when the list was made: they count as if they were not")
+    if nodes and any(row["gpus"] for row in nodes.values()):
+        notes.append("the list of nodes does not give GPU memory")
+    if mixed := sum(row["mixed"] for row in nodes.values()):
+        notes.append(f"{mixed:,} nodes have GPUs of several types: all are counted as the most frequent type")
+    if several := sum(len(row["pools"]) > 1 for row in nodes.values()):
+        notes.append(f"{several:,} nodes are in several partitions: the first one is their pool")
+    if out := sum(row["out"] for row in nodes.values()):
+        notes.append(f"{out:,} nodes were down or drained when the list was made: counted as available")
     return tuple(notes)
 
 
 # -- words as a node -----------------------------------------------------------------------------------------------
 
 
-def _node(words: Words) -> tuple[list[str], dict[str, Any]]:
+def _node(words: NodeFields) -> tuple[list[str], dict[str, Any]]:
     if "short" in words:
-        msg = f"a row of another width than its header: {words['short']}"
+        msg = f"a row with another number of columns than its header: {words['short']}"
         raise ValueError(msg)
     names = _names(words.get("name", ""))
     parts = tres(words.get("tres", ""))
@@ -133,7 +133,7 @@ def _cpus(text: str) -> str:
     return text.rsplit("/", 1)[-1].rstrip("+") or "0"
 
 
-def _devices(text: str, parts: Words) -> tuple[dict[str, int], int, int]:
+def _devices(text: str, parts: NodeFields) -> tuple[dict[str, int], int, int]:
     """GPUs by type, and shares; from the configured list, or else from what is tracked."""
     listed = gres_list(text)
     tracked = gres_of(parts)

@@ -14,31 +14,31 @@ import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.trace import PLACEMENTS
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import PEEK, Format, Peek, finish, from_first
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
-from fleetlab.traces.input.log_start import clipped, moment
-from fleetlab.traces.input.timestamps import asked_for
-from fleetlab.traces.slurm.jobs import Jobs, read_jobs
+from fleetlab.traces.input.log_start import clip_to_start, moment
+from fleetlab.traces.input.timestamps import valid_zone
+from fleetlab.traces.slurm.jobs import JobRecords, read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
-from fleetlab.traces.slurm.nodes import Nodes, read_nodes
+from fleetlab.traces.slurm.nodes import NodeInventory, read_nodes
 from fleetlab.traces.slurm.tres import PerGpu
 
 # Worth asking for.
 COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
-HELD = 60  # seconds between submission and eligibility that Slurm itself may take
+HOLD_SECONDS = 60  # seconds between submission and eligibility that Slurm itself may take
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
 
 
 def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:
     """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
-    clock = asked_for(zone or "UTC")
+    clock = valid_zone(zone or "UTC")
     logs, lists, others = _files(path)
     nodes = read_nodes(*lists[0], intake) if lists else None
     begin = moment(since, clock)
     records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
-    jobs, older = clipped(_jobs(records.frame), begin)
-    jobs, zero = from_first(jobs)
+    jobs, older = clip_to_start(_jobs(records.frame), begin)
+    jobs, zero = relative_to_first(jobs)
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
@@ -62,7 +62,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     )
 
 
-def _files(path: Path) -> tuple[list[Source], list[tuple[Source, str]], list[Source]]:
+def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], list[SourceFile]]:
     """The logs of jobs, the lists of nodes with the best first, and what is neither."""
     here = sources(path)
     beside = here if path.is_dir() else sources(path.parent)
@@ -73,11 +73,11 @@ def _files(path: Path) -> tuple[list[Source], list[tuple[Source, str]], list[Sou
         for source in here:
             with source.open() as stream:
                 stream.read(PEEK)  # a damaged archive says so itself
-        nodes = "a list of nodes, but " if any(kind_of(begins[source]) for source in here) else ""
-        msg = f"{path.name}: {nodes}no log of jobs, whose first line names JobID, Submit and State between bars"
+        nodes = "a list of nodes but " if any(kind_of(begins[source]) for source in here) else ""
+        msg = f"{path.name}: {nodes}no job log: its first line must have JobID, Submit and State, separated by |"
         raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
-    lists.sort(key=lambda found: (KINDS.index(found[1]), found[0].name))
+    lists.sort(key=lambda series: (KINDS.index(series[1]), series[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
     return logs, lists, others
 
@@ -112,57 +112,57 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
 
 def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """What the log tells of jobs that a workload has no column for."""
-    found = {
+    series = {
         "requested": jobs.filter(pl.col("limit").is_not_null()).select("job", seconds="limit"),
         "partition": jobs.filter(pl.col("Partition") != "").select("job", partition="Partition"),
         "unsized": jobs.filter("unsized").select("job"),
     }
-    return {name: frame.lazy() for name, frame in found.items() if frame.height}
+    return {name: frame.lazy() for name, frame in series.items() if frame.height}
 
 
 def _placements(jobs: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
     """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
     if lists is None or not lists["node"].list.len().sum():
         return None
-    held = jobs.lazy().filter("ran").select("job", "NodeList", "status", "start", "end")
+    ran = jobs.lazy().filter("ran").select("job", "NodeList", "status", "start", "end")
     named = lists.lazy().filter(pl.col("node").list.len() > 0)
     named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
-    spread = held.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
-    return spread.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
+    split_arrays = ran.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
+    return split_arrays.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
 
 
-def _notes(records: Jobs, nodes: Nodes | None, zone: str | None) -> tuple[str, ...]:
+def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -> tuple[str, ...]:
     frame = records.frame
     apart = frame.filter("array")
     rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
-    bound, held = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HELD).height
-    told = {
-        "times are read as UTC, since the log does not name its clock: `zone` does": zone is None,
-        f"{records.steps:,} steps are part of their jobs": records.steps,
-        f"{rows:,} rows stood for tasks of an array that had not started: they are {apart.height:,} jobs": rows,
-        f"{untold:,} rows stand for more tasks of an array than can be told: each is one job here": untold,
-        f"{frame['uneven'].sum():,} jobs had GPUs that do not divide by their nodes: "
-        "one instance is one GPU there": frame["uneven"].any(),
-        f"{frame['got'].sum():,} jobs do not say which GPU they asked for: the type they got is taken for it": frame[
-            "got"
+    bound, ran = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HOLD_SECONDS).height
+    notes = {
+        "times are read as UTC, since the log has no time zone: set `zone`": zone is None,
+        f"{records.steps:,} job steps are counted with their jobs": records.steps,
+        f"{rows:,} rows stand for array tasks that had not started: {apart.height:,} jobs": rows,
+        f"{untold:,} rows stand for an unknown number of array tasks: each is one job here": untold,
+        f"{frame['uneven'].sum():,} jobs have GPUs that do not divide evenly by their nodes: "
+        "counted as one instance per GPU": frame["uneven"].any(),
+        f"{frame['got'].sum():,} jobs have no requested GPU type: the allocated type is used": frame["got"].any(),
+        f"{frame['unsized'].sum():,} jobs have fractional GPUs of unknown size: counted as whole GPUs; "
+        f"{'the list of nodes does not give it' if nodes else 'a list of nodes would give the size'}": frame[
+            "unsized"
         ].any(),
-        f"{frame['unsized'].sum():,} jobs had shares of unknown size: a whole GPU is counted; "
-        f"{'the list of nodes does not tell it' if nodes else 'a list of nodes would tell'}": frame["unsized"].any(),
-        f"{bound:,} jobs name partitions that not all nodes are in: here any node may take them, so waits may come "
-        "out too short; the series `partition` keeps the names": bound,
-        f"{held:,} jobs could not start until more than a minute after they were submitted, held by a dependency or a "
-        "begin time: they count as waiting": held,
-        "no column Eligible: jobs held by a dependency or a begin time count as waiting": frame.height
+        f"{bound:,} jobs name partitions that not all nodes are in: here they may use any node, so waits may be "
+        "too short; the series `partition` has the names": bound,
+        f"{ran:,} jobs became eligible more than a minute after submission (dependency or begin time): "
+        "that time counts as waiting": ran,
+        "no column Eligible: time held by a dependency or a begin time counts as waiting": frame.height
         and not (frame["Eligible"] != "").any(),
-        "no job had a GPU: AccountingStorageTRES in slurm.conf must name gres/gpu for the log to tell": frame.height
+        "no job has a GPU: AccountingStorageTRES in slurm.conf must include gres/gpu": frame.height
         and not frame["gpu_milli"].sum(),
-        "the lists of nodes are too long in all to be kept: no placements": records.lists is None,
-        "no list of nodes beside the log: `scontrol show node > nodes.txt` makes one": nodes is None,
+        "the node lists are too long to keep: no placements": records.lists is None,
+        "no list of nodes beside the log: make one with `scontrol show node > nodes.txt`": nodes is None,
     }
-    return (*(note for note, holds in told.items() if holds), *(nodes.notes if nodes else ()))
+    return (*(note for note, holds in notes.items() if holds), *(nodes.notes if nodes else ()))
 
 
-def _bound(frame: pl.DataFrame, nodes: Nodes | None) -> int:
+def _bound(frame: pl.DataFrame, nodes: NodeInventory | None) -> int:
     """How many jobs name partitions that bind them, which a workload has no word for: a node that could is in none."""
     gpu = (pl.col("gpu_milli") > 0).alias("gpu")
     named = frame.filter(pl.col("Partition") != "").group_by("Partition", gpu).len()
@@ -175,7 +175,7 @@ def _bound(frame: pl.DataFrame, nodes: Nodes | None) -> int:
     )  # fmt: skip
 
 
-def _unread(lists: list[tuple[Source, str]], others: list[Source]) -> tuple[str, ...]:
+def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
     passed = [source.name for source, _ in lists] + [source.name for source in others]
     return (f"not read: {', '.join(passed[:10])}",) if passed else ()
 

@@ -20,12 +20,12 @@ def limit(text: str) -> float | None:
     """
     if text.strip().lower() in NONE:
         return None
-    found = _LIMIT.fullmatch(text.strip())
-    days, *parts = found.groups("0") if found else ("0",)
-    hours = bool(found and (found[1] or found[4]))
+    match = _LIMIT.fullmatch(text.strip())
+    days, *parts = match.groups("0") if match else ("0",)
+    hours = bool(match and (match[1] or match[4]))
     units = (3600, 60, 1) if hours else (60, 1, 1)
     seconds = 86_400 * int(days) + sum(int(part) * unit for part, unit in zip(parts, units, strict=False))
-    if not found or seconds > LATEST:
+    if not match or seconds > LATEST:
         msg = f"not a length of time: {text[:80]}"
         raise ValueError(msg)
     return float(seconds) or None

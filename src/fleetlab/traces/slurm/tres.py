@@ -34,7 +34,7 @@ class PerGpu:
 
 
 @dataclass(frozen=True)
-class Demand:
+class JobRequest:
     """A job as a gang of identical instances; the last three say what had to be decided on the way."""
 
     instances: int
@@ -92,11 +92,11 @@ def mebibytes(name: str, text: str) -> int:
 
 
 def _number(name: str, text: str) -> tuple[Fraction, str]:
-    found = _NUMBER.fullmatch(text.strip().upper())
-    if not found:
+    match = _NUMBER.fullmatch(text.strip().upper())
+    if not match:
         msg = f"`{name}` is not an amount: {text[:80]}"
         raise ValueError(msg)
-    return Fraction(found[1]), found[2]
+    return Fraction(match[1]), match[2]
 
 
 def _bounded(name: str, text: str, number: Fraction) -> int:
@@ -128,23 +128,23 @@ def gres_list(text: str) -> list[tuple[str, str, int]]:
     [('gpu', 'a100', 8), ('shard', '', 32)]
     """
     parts = re.sub(r"\([^()]*\)", "", text).split(",")
-    found = [match for part in parts if (match := _GRES.fullmatch(part.strip()))]
-    return [(m[1], (m[2] or "").lower(), count(m[1], m[3] or "1")) for m in found]
+    matches = [match for part in parts if (match := _GRES.fullmatch(part.strip()))]
+    return [(m[1], (m[2] or "").lower(), count(m[1], m[3] or "1")) for m in matches]
 
 
 # -- a job ---------------------------------------------------------------------------------------------------------
 
 
-def demand(asked: Mapping[str, str], hosts: int, per_gpu: PerGpu) -> Demand:
+def demand(asked: Mapping[str, str], hosts: int, per_gpu: PerGpu) -> JobRequest:
     """What one job holds, from the columns that a log has of it; ValueError says what is wrong with them."""
     given, wanted = tres(asked["AllocTRES"]), tres(asked["ReqTRES"])
     nodes = _first(asked, "node", (given, wanted), ("AllocNodes", "NNodes", "ReqNodes")) or hosts or 1
     cpus = _first(asked, "cpu", (given, wanted), ("AllocCPUS", "NCPUS", "ReqCPUS"))
     memory = _memory(asked, (given, wanted), nodes, cpus)
     got, want = gres_of(given), gres_of(wanted)
-    held = got or want or _old_gres(asked, nodes)
-    gang = _gang(nodes, cpus, memory, held, per_gpu)
-    return replace(gang, gpu_types=(want or held).types, got=bool(got.types and not want))
+    allocated = got or want or _old_gres(asked, nodes)
+    gang = _gang(nodes, cpus, memory, allocated, per_gpu)
+    return replace(gang, gpu_types=(want or allocated).types, got=bool(got.types and not want))
 
 
 def _first(asked: Mapping[str, str], name: str, parts: tuple[dict[str, str], ...], columns: tuple[str, ...]) -> int:
@@ -176,27 +176,27 @@ def _old_gres(asked: Mapping[str, str], nodes: int) -> Gres:
     return Gres(gpus, types, mps, shard)
 
 
-def _gang(nodes: int, cpus: int, memory: int, held: Gres, per_gpu: PerGpu) -> Demand:
-    uneven = bool(held.gpus % nodes)
-    instances = held.gpus if uneven else nodes
-    each, unsized = _shares_each(held, nodes, per_gpu)
-    return Demand(
+def _gang(nodes: int, cpus: int, memory: int, allocated: Gres, per_gpu: PerGpu) -> JobRequest:
+    uneven = bool(allocated.gpus % nodes)
+    instances = allocated.gpus if uneven else nodes
+    each, unsized = _shares_each(allocated, nodes, per_gpu)
+    return JobRequest(
         instances=instances,
         cpu_milli=-(-1000 * cpus // instances),
         memory_mib=-(-memory // instances),
-        gpu_milli=1000 * held.gpus // instances if held.gpus else each,
+        gpu_milli=1000 * allocated.gpus // instances if allocated.gpus else each,
         uneven=uneven,
         unsized=unsized,
     )
 
 
-def _shares_each(held: Gres, nodes: int, per_gpu: PerGpu) -> tuple[int, bool]:
+def _shares_each(allocated: Gres, nodes: int, per_gpu: PerGpu) -> tuple[int, bool]:
     """Milli of a GPU for each node, and whether that is only the most it can be: the size of a share is not known."""
-    if held.gpus or not (held.mps or held.shard):
+    if allocated.gpus or not (allocated.mps or allocated.shard):
         return 0, False
-    if held.shard and per_gpu.shard is None:
+    if allocated.shard and per_gpu.shard is None:
         return 1000, True
-    milli = Fraction(1000 * held.mps, per_gpu.mps or MPS) + Fraction(1000 * held.shard, per_gpu.shard or 1)
+    milli = Fraction(1000 * allocated.mps, per_gpu.mps or MPS) + Fraction(1000 * allocated.shard, per_gpu.shard or 1)
     each = ceil(milli / nodes)
     _bounded("gpu", f"{each} milli", Fraction(each, 1000))
     return (each if each < 1000 else -(-each // 1000) * 1000), False

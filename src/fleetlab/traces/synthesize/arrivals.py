@@ -1,4 +1,4 @@
-"""When jobs come: an hourly and weekly rhythm, days that differ, and bursts of one group's jobs."""
+"""Submission times: hourly and weekly pattern, variation between days, and bursts within a group."""
 
 from __future__ import annotations
 

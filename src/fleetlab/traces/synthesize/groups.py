@@ -1,4 +1,4 @@
-"""Who submits what again and again: recurring groups, their shapes and their users.
+"""Recurring groups of jobs, their request shapes and their users.
 
 Groups are dealt like cards, the largest first, each into a place that still has room for it; the small ones at the end
 fill what is left. So every law of jobs holds although a group's jobs are all alike.
@@ -13,7 +13,7 @@ import numpy as np
 from fleetlab.traces.synthesize.bins import summed
 from fleetlab.traces.synthesize.joint_law import Floats, Ints
 from fleetlab.traces.synthesize.laws import FULL, LAWS, PRINTED, curve
-from fleetlab.traces.synthesize.requests import Shapes
+from fleetlab.traces.synthesize.requests import RequestShapes
 
 # How many users there are in a part of the trace: the authors' sample of 100,000 jobs has about 577 of 1,300.
 USERS_GROW = np.log(577 / PRINTED["users"]) / np.log(100_000 / FULL)
@@ -35,7 +35,7 @@ class Groups:
     user: Ints
 
 
-def groups(jobs: int, shapes: Shapes, rng: np.random.Generator) -> Groups:
+def groups(jobs: int, shapes: RequestShapes, rng: np.random.Generator) -> Groups:
     """Make groups with `jobs` jobs in all, give each a size, GPU share and type, and a user."""
     sizes = group_sizes(jobs)
     kind = deal(sizes, summed(shapes.kind, shapes.share), rng)
@@ -47,13 +47,13 @@ def groups(jobs: int, shapes: Shapes, rng: np.random.Generator) -> Groups:
     return Groups(sizes, kind, user)
 
 
-def job_shapes(found: Groups, shapes: Shapes, rng: np.random.Generator) -> Ints:
+def job_shapes(parts: Groups, shapes: RequestShapes, rng: np.random.Generator) -> Ints:
     """Shape of each job, group by group: a large group changes its CPUs and memory every so many jobs."""
-    group = np.repeat(np.arange(len(found.jobs)), found.jobs)
-    first = np.cumsum(found.jobs) - found.jobs
+    group = np.repeat(np.arange(len(parts.jobs)), parts.jobs)
+    first = np.cumsum(parts.jobs) - parts.jobs
     fresh = (np.arange(len(group)) - first[group]) % STAYS == 0
     stretch = np.cumsum(fresh) - 1
-    sizes, kind = np.bincount(stretch), found.kind[group[fresh]]
+    sizes, kind = np.bincount(stretch), parts.kind[group[fresh]]
     order = np.lexsort((rng.random(len(sizes)), kind))
     total = summed(kind, sizes, len(shapes.first) - 1)
     # The middle of a stretch, as a part of all jobs of its kind, laid along the shapes of that kind.
@@ -75,8 +75,8 @@ def group_sizes(jobs: int) -> Ints:
     keep = upto < largest
     upto, percent = np.append(upto[keep], largest), np.append(percent[keep], 100.0)
     masses = np.diff(percent, prepend=0.0) / 100 * jobs
-    found = [_between(a, b, mass) for a, b, mass in zip(np.append(0.0, upto[:-1]), upto, masses, strict=True)]
-    sizes = np.concatenate(found[1:])[::-1] if len(found) > 1 else np.empty(0, dtype=np.int64)
+    parts = [_between(a, b, mass) for a, b, mass in zip(np.append(0.0, upto[:-1]), upto, masses, strict=True)]
+    sizes = np.concatenate(parts[1:])[::-1] if len(parts) > 1 else np.empty(0, dtype=np.int64)
     sizes = np.sort(sizes)[::-1]
     sizes = sizes[np.cumsum(sizes) <= jobs]
     # Groups of one job are what is left: sizes are whole, so the classes above do not use up quite their share.

@@ -1,4 +1,4 @@
-"""The least surprising joint law that says what was published, each number as firmly as it is known.
+"""Maximum-entropy joint distributions under published constraints.
 
 Papers print margins: a share here, a quantile there, some over jobs and some over instances. Of all joint laws that
 agree with them, the one nearest (in relative entropy) to a plain prior adds least of our own. Each number may be missed
@@ -25,31 +25,31 @@ CLOSE = 1e-8
 LOOSER = (100.0, 10.0, 1.0)  # firm wishes are come to by way of loose ones: from far off, Newton's steps are short
 
 
-class Wish(NamedTuple):
-    """What the law should say: the mean of `row` over it is `value`, give or take `slack`."""
+class Constraint(NamedTuple):
+    """A constraint: the mean of `row` over it is `value`, give or take `slack`."""
 
     row: Floats  # broadcasts to the law's shape
     value: float
     slack: float
 
 
-def fit(name: str, prior: Floats, wishes: Sequence[Wish], given: Floats | None = None) -> Floats:
-    """Find the law nearest to `prior` that grants the wishes; with `given`, the sum over the last axes is kept.
+def fit(name: str, prior: Floats, constraints: Sequence[Constraint], given: Floats | None = None) -> Floats:
+    """Find the distribution nearest to `prior` that satisfies the constraints; `given` fixes sums over the last axes.
 
     It is found from the multipliers that were written down under `name`, so that nearly always one look is enough.
 
-    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Wish(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
+    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Constraint(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
     >>> np.round(law, 3)
     array([[0.7, 0.3]])
     """
     weight = np.ones(1) if given is None else given.ravel()
     start = prior.reshape(weight.size, -1)
-    rows = np.stack([np.broadcast_to(w.row, prior.shape).reshape(start.shape) for w in wishes])
-    slack = np.array([w.slack for w in wishes])
-    value = np.array([w.value for w in wishes])
+    rows = np.stack([np.broadcast_to(w.row, prior.shape).reshape(start.shape) for w in constraints])
+    slack = np.array([w.slack for w in constraints])
+    value = np.array([w.value for w in constraints])
     at = np.array(multipliers().get(name, []))
-    known = len(at) == len(wishes)
-    at = at if known else np.zeros(len(wishes))
+    known = len(at) == len(constraints)
+    at = at if known else np.zeros(len(constraints))
     for loosen in (1.0,) if known else LOOSER:
         # In units of its slack each wish is as firm as any other, and the system is well conditioned.
         unit = slack * loosen
@@ -66,8 +66,8 @@ def multipliers() -> dict[str, list[float]]:
     When a law is changed, `python -m fleetlab.traces.synthesize.refit` looks again and writes them down.
     """
     there = files(__package__).joinpath("multipliers.json")
-    found: dict[str, list[float]] = json.loads(there.read_text("utf-8")) if there.is_file() else {}
-    return found
+    saved: dict[str, list[float]] = json.loads(there.read_text("utf-8")) if there.is_file() else {}
+    return saved
 
 
 def _descend(prior: Floats, weight: Floats, rows: Floats, value: Floats, at: Floats) -> tuple[Floats, Floats]:

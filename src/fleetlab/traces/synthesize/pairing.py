@@ -1,7 +1,7 @@
-"""The least surprising pairing of two quantities whose laws are known apart, by what was published of both together.
+"""Maximum-entropy joint distribution of two quantities with given margins and published joint statistics.
 
-Inside each pool both margins are kept as they are: only who has which of the one and which of the other is chosen. Of
-all pairings that say what was published, the one nearest (in relative entropy) to pairing by lot adds least of our own.
+Inside each pool both margins are kept. Of all joint distributions that satisfy the constraints, the one nearest (in
+relative entropy) to independence is taken.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Margins:
     second: Floats  # f8[pools, bins of the other]
 
 
-class Wished(NamedTuple):
-    """What the pairing should say: the mean of `weight[pool] * row[bin, other bin]` is `value`, or within `slack`."""
+class PairConstraint(NamedTuple):
+    """A constraint: the mean of `weight[pool] * row[bin, other bin]` is `value`, or within `slack`."""
 
     row: Floats
     weight: Floats
@@ -39,28 +39,28 @@ class Wished(NamedTuple):
     slack: float
 
 
-def tilt(name: str, margins: Margins, wishes: Sequence[Wished]) -> Floats:
-    """Find by how much, in logarithms, each pair of bins must be likelier than by lot for the wishes to be granted.
+def tilt(name: str, margins: Margins, constraints: Sequence[PairConstraint]) -> Floats:
+    """Find the log-odds of each pair of bins, relative to independence, that satisfy the constraints.
 
-    Multipliers that were written down under `name` are believed: `refit` looks for them, and a test looks again.
+    Multipliers saved under `name` are used as they are: `refit` computes them, and a test checks them.
 
     >>> even = Margins(np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5))
-    >>> both = Wished(np.array([[0.0, 0.0], [0.0, 1.0]]), np.ones(1), 0.4, 1e-6)
+    >>> both = PairConstraint(np.array([[0.0, 0.0], [0.0, 1.0]]), np.ones(1), 0.4, 1e-6)
     >>> np.round(paired(even, tilt("a doctest of pairs", even, [both])), 3)
     array([[[0.4, 0.1],
             [0.1, 0.4]]])
     """
-    rows, weights = np.stack([w.row for w in wishes]), np.stack([w.weight for w in wishes])
+    rows, weights = np.stack([w.row for w in constraints]), np.stack([w.weight for w in constraints])
     at = np.array(multipliers().get(name, []))
-    if len(at) != len(wishes):
-        value, slack = (np.array(x) for x in zip(*((w.value, w.slack) for w in wishes), strict=True))
+    if len(at) != len(constraints):
+        value, slack = (np.array(x) for x in zip(*((w.value, w.slack) for w in constraints), strict=True))
         at = _multipliers(margins, rows, weights, value, slack)
         multipliers()[name] = at.tolist()
     return _tilted(at, rows, weights)
 
 
 def paired(margins: Margins, tilt: Floats) -> Floats:
-    """Tilt a pairing by lot, and scale it until it has its margins again (Sinkhorn 1967)."""
+    """Tilt the independent distribution, and rescale it to its margins (Sinkhorn 1967)."""
     first, second = margins.first, margins.second
     raw = np.exp(tilt - tilt.max(axis=(1, 2), keepdims=True)) * second[:, None, :]
     across = np.ones_like(second)
@@ -83,7 +83,7 @@ def _multipliers(margins: Margins, rows: Floats, weights: Floats, value: Floats,
     at = np.zeros(len(value))
     for _ in range(STEPS):
         law = paired(margins, _tilted(at, rows, weights))
-        slope = _said(law, rows, weights) - value + at * slack**2
+        slope = _moments(law, rows, weights) - value + at * slack**2
         if (np.abs(slope) < CLOSE * slack).all():
             return at
         at = at - np.linalg.solve(_curvature(law, rows, weights) + np.diag(slack**2), slope)
@@ -91,7 +91,7 @@ def _multipliers(margins: Margins, rows: Floats, weights: Floats, value: Floats,
     raise AssertionError(msg)
 
 
-def _said(law: Floats, rows: Floats, weights: Floats) -> Floats:
+def _moments(law: Floats, rows: Floats, weights: Floats) -> Floats:
     return np.asarray(np.einsum("pij,kp,kij->k", law, weights, rows, optimize=True))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetlab.traces.synthesize.joint_law import multipliers
 from fleetlab.traces.synthesize.requests import shapes
 from fleetlab.traces.synthesize.run_times import held_a_job, pooled, run_times
-from fleetlab.traces.synthesize.usage import ASKED, usage_law
+from fleetlab.traces.synthesize.usage import REQUESTED, usage_law
 from fleetlab.traces.synthesize.wait_sampling import margins, tilts
 from fleetlab.traces.synthesize.waits import wait_law
 
@@ -22,7 +22,7 @@ def refit() -> dict[str, list[float]]:
         run_times()
         wait_law()
         tilts()
-        for what in ASKED:
+        for what in REQUESTED:
             usage_law(what)
     return multipliers()
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints, Wish, fit
+from fleetlab.traces.synthesize.joint_law import Bools, Constraint, Floats, Ints, fit
 from fleetlab.traces.synthesize.laws import (
     CPU_ONLY,
     FULL,
@@ -65,7 +65,7 @@ EXACT, DIGITISED, LOOSE = 1e-4, 3e-3, 6e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
+class RequestShapes:
     """Every combination of requests that occurs, with its share of the jobs."""
 
     share: Floats
@@ -84,7 +84,7 @@ def request_class(gpu_milli: Ints) -> Ints:
 
 
 @cache
-def shapes() -> Shapes:
+def shapes() -> RequestShapes:
     """Join the laws: size and GPU share, type given those, CPUs given those, memory given size and CPUs."""
     law = _gangs()
     typed = _types(law)
@@ -100,7 +100,7 @@ def shapes() -> Shapes:
     at = np.nonzero(joint > 1e-13)
     share = joint[at] / joint[at].sum()
     _, first, kind = np.unique(np.ravel_multi_index(at[:3], joint.shape[:3]), return_index=True, return_inverse=True)
-    return Shapes(
+    return RequestShapes(
         np.round(share, 14),
         SIZES[at[0]],
         MILLI[at[1]],
@@ -117,32 +117,32 @@ def _gangs() -> Floats:
     size, milli = SIZES[:, None], MILLI[None, :]
     counted = {int(m): n / TABLE["rows"] for m, n in TABLE["gpu_milli"].items()}
     gpu, some = 1 - counted[0], (milli > 0).astype(float)
-    wishes = [
-        Wish((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
-        Wish(size.astype(float), PER_JOB, 0.01),
-        Wish(some * size, PER_GPU_JOB * gpu, 0.1),
-        Wish(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
-        Wish(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
-        Wish((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
-        *[Wish((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
+    constraints = [
+        Constraint((size == 1) * 1.0, TABLE["single"] / TABLE["rows"], EXACT),
+        Constraint(size.astype(float), PER_JOB, 0.01),
+        Constraint(some * size, PER_GPU_JOB * gpu, 0.1),
+        Constraint(milli / 1000, PRINTED["gpus_per_instance_mean"] * gpu, 1e-3),
+        Constraint(some * (milli < 250), LAWS["request_share"]["<0.25"] * gpu, 1e-3),
+        Constraint((milli > 1000).astype(float), LAWS["request_share"][">1"] * gpu, 5e-4),
+        *[Constraint((milli == m) * 1.0, share, EXACT) for m, share in counted.items()],
     ]
     for below, percent in zip(*curve(LAWS["size_below"]), strict=True):
-        wishes.append(Wish((size < below) * size / PER_JOB, percent / 100, DIGITISED))
+        constraints.append(Constraint((size < below) * size / PER_JOB, percent / 100, DIGITISED))
     for upto, percent in zip(*curve(LAWS["gpu_request_cdf"]), strict=True):
-        wishes.append(Wish(some * ((milli <= upto * 1000) - percent / 100) * size / PER_JOB, 0.0, DIGITISED))
+        constraints.append(Constraint(some * ((milli <= upto * 1000) - percent / 100) * size / PER_JOB, 0.0, DIGITISED))
     for upto, percent in zip(*curve(LAWS["job_total_cdf"]["gpu"]), strict=True):
-        wishes.append(Wish(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
+        constraints.append(Constraint(some * (size * milli <= upto * 1000), percent / 100 * gpu, LOOSE))
     of_gangs = ((size > 1) - PRINTED["gang_demand"]) * size * milli / 1000
     # Loosely, by a part of the GPUs a job asks for: more firmly, it would be had of gangs of hundreds of GPUs.
-    wishes.append(Wish(of_gangs, 0.0, 0.2))
-    wishes.append(Wish(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
+    constraints.append(Constraint(of_gangs, 0.0, 0.2))
+    constraints.append(Constraint(np.where(size * milli > 1_000_000, float(FULL), 0.0), THOUSAND_GPUS, 0.1))
     mass = np.array(list(LAWS["size_mass"].values())) / SIZES
     # Large gangs ask for single GPUs or shares of one; of those that ask for more than 500 a real sample has none.
     total = size * milli
     rare = np.where((milli > 1000) & (size > 64), 1e-6, 1.0) * np.where(total > 500_000, 1e-9, 1.0)
     rare = np.where(total > 1_000_000, (milli == 1000) * 1.0, rare)
     prior = mass[:, None] * np.array([counted.get(int(m), 0.003) for m in MILLI]) * rare
-    return fit("gangs", prior / prior.sum(), wishes)
+    return fit("gangs", prior / prior.sum(), constraints)
 
 
 def _types(law: Floats) -> Floats:
@@ -153,15 +153,16 @@ def _types(law: Floats) -> Floats:
     # A gang goes where it has room with the CPUs and memory that most ask for: elsewhere it would have to ask for less.
     usual = fits[..., CPUS == USUAL_CPUS, MEMORY == USUAL_MEMORY]
     prior = lean * fits.any(axis=(3, 4)) * np.where(usual[..., 0], 1.0, 1e-9)
-    wishes = [
-        Wish(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4) for k, share in enumerate(LAWS["type_share"].values())
+    constraints = [
+        Constraint(np.eye(len(TYPES))[k], share * gpu.sum(), 3e-4)
+        for k, share in enumerate(LAWS["type_share"].values())
     ]
-    asked = (SIZES[:, None] * MILLI[None, 1:] / 1000)[:, :, None]
+    requested = (SIZES[:, None] * MILLI[None, 1:] / 1000)[:, :, None]
     for name, part in PRINTED["gpus_allocated"].items():
-        held = part * gpus(name) / KNOWN_A_SECOND / RUN_TIME[name]
-        wishes.append(Wish(asked * np.eye(len(TYPES))[TYPES.index(name)], held, 0.01 * held))
+        allocated = part * gpus(name) / KNOWN_A_SECOND / RUN_TIME[name]
+        constraints.append(Constraint(requested * np.eye(len(TYPES))[TYPES.index(name)], allocated, 0.01 * allocated))
     typed = np.zeros((*law.shape, CPU_ONLY + 1))
-    typed[:, 1:, :CPU_ONLY] = fit("types", prior, wishes, given=gpu)
+    typed[:, 1:, :CPU_ONLY] = fit("types", prior, constraints, given=gpu)
     typed[:, 0, CPU_ONLY] = law[:, 0]
     return typed
 
@@ -169,40 +170,40 @@ def _types(law: Floats) -> Floats:
 def _cpus(law: Floats) -> Floats:
     """Fit CPUs, given size, share and type: more GPUs come with more CPUs, and on V100 nodes still more."""
     size, cpus = SIZES[:, None, None, None], CPUS[None, None, None, :]
-    wishes = [
-        Wish((cpus <= upto * 1000) * size / PER_JOB, percent / 100, DIGITISED)
+    constraints = [
+        Constraint((cpus <= upto * 1000) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["cpu_request_cdf"]), strict=True)
     ]
-    wishes += [
-        Wish((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
+    constraints += [
+        Constraint((size * cpus <= upto * 1000) * 1.0, percent / 100, LOOSE)
         for upto, percent in zip(*curve(LAWS["job_total_cdf"]["cpu"]), strict=True)
     ]
     some = (MILLI > 0)[None, :, None, None] / law[:, 1:].sum()
-    wishes += [Wish(some * cpus, CPUS_PER_GPU_JOB, 50.0), Wish(some * (cpus < 6000), 0.42, 0.02)]
+    constraints += [Constraint(some * cpus, CPUS_PER_GPU_JOB, 50.0), Constraint(some * (cpus < 6000), 0.42, 0.02)]
     for name, part in PRINTED["cpus_allocated"].items():
-        held = 1000 * part * cores(name) / KNOWN_A_SECOND / CPU_RUN_TIME[name]
+        allocated = 1000 * part * cores(name) / KNOWN_A_SECOND / CPU_RUN_TIME[name]
         mine = np.eye(CPU_ONLY + 1)[TYPES.index(name)][:, None]
-        wishes.append(Wish(size * cpus * mine, held, 0.01 * held))
+        constraints.append(Constraint(size * cpus * mine, allocated, 0.01 * allocated))
     plenty = np.array([name in PLENTY for name in (*TYPES, None)])
     whole = np.maximum(1, MILLI / 1000)[:, None]
     heart = np.where(plenty, PLENTIFUL * whole**0.8, 6000 * whole**0.6)[None, :, :, None]
     fits = np.where(_fits().any(axis=4), 1.0, 1e-12)
-    return fit("cpus", _near(cpus / heart, 0.9) * fits, wishes, given=law)
+    return fit("cpus", _near(cpus / heart, 0.9) * fits, constraints, given=law)
 
 
 def _memory(law: Floats) -> Floats:
     """Fit memory, given size and CPUs: about five gigabytes a CPU."""
     size, memory = SIZES[:, None, None], MEMORY[None, None, :]
-    wishes = [
-        Wish((memory <= upto * READ) * size / PER_JOB, percent / 100, DIGITISED)
+    constraints = [
+        Constraint((memory <= upto * READ) * size / PER_JOB, percent / 100, DIGITISED)
         for upto, percent in zip(*curve(LAWS["memory_request_cdf"]), strict=True)
     ]
-    wishes += [
-        Wish((size * memory <= upto * READ) * 1.0, percent / 100, LOOSE)
+    constraints += [
+        Constraint((size * memory <= upto * READ) * 1.0, percent / 100, LOOSE)
         for upto, percent in zip(*curve(LAWS["job_total_cdf"]["memory"]), strict=True)
     ]
     prior = np.broadcast_to(_near(memory / (5 * CPUS[None, :, None]), 0.9), (*law.shape, len(MEMORY)))
-    return fit("memory", prior, wishes, given=law)
+    return fit("memory", prior, constraints, given=law)
 
 
 def _near(ratio: Floats, spread: float) -> Floats:

@@ -13,9 +13,9 @@ import numpy as np
 
 from fleetlab.traces.synthesize.bins import below, drawn, grid, means, ranked, summed
 from fleetlab.traces.synthesize.groups import Groups
-from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints, Wish, fit
+from fleetlab.traces.synthesize.joint_law import Bools, Constraint, Floats, Ints, fit
 from fleetlab.traces.synthesize.laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, TABLE, TYPES, curve
-from fleetlab.traces.synthesize.requests import Shapes, shapes
+from fleetlab.traces.synthesize.requests import RequestShapes, shapes
 
 EDGES = grid(3.0, PRINTED["gpu_run_time_max"], 96)
 POOLS = (CPU_ONLY + 1) * len(GANGS)
@@ -39,7 +39,7 @@ def pools(type: Ints, instances: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
+class PoolShares:
     """What the law of shapes says of each pool: its share of jobs, and the mean size of a gang there."""
 
     share: Floats
@@ -47,13 +47,13 @@ class Pooled:
 
 
 @cache
-def pooled() -> Pooled:
+def pooled() -> PoolShares:
     """Sum the law of shapes over pools."""
     law = shapes()
     pool = pools(law.type, law.instances)
     share = summed(pool, law.share, POOLS)
     sizes = summed(pool, law.share * law.instances, POOLS)
-    return Pooled(share, sizes / np.maximum(share, 1e-300))
+    return PoolShares(share, sizes / np.maximum(share, 1e-300))
 
 
 @cache
@@ -63,23 +63,23 @@ def run_times() -> Floats:
     gpu = np.arange(POOLS) < CPU_ONLY * len(GANGS)
     failed = TABLE["status"]["failed"] / (TABLE["status"]["failed"] + TABLE["status"]["completed"])
     some = (gpu / share[gpu].sum())[:, None, None]
-    wishes = [
-        Wish(np.array([0.0, 1.0])[None, :, None], failed, SURE),
-        Wish(some * below(EDGES, PRINTED["gpu_run_time_median"]), 0.5, SURE),
-        Wish(some * means(EDGES), PRINTED["gpu_run_time_mean"], 5.0),
+    constraints = [
+        Constraint(np.array([0.0, 1.0])[None, :, None], failed, SURE),
+        Constraint(some * below(EDGES, PRINTED["gpu_run_time_median"]), 0.5, SURE),
+        Constraint(some * means(EDGES), PRINTED["gpu_run_time_mean"], 5.0),
     ]
     for percent, value in zip(*curve(LAWS["run_time"]["job"]), strict=True):
-        wishes.append(Wish(below(EDGES, value)[None, None, :], percent / 100, DIGITISED))
+        constraints.append(Constraint(below(EDGES, value)[None, None, :], percent / 100, DIGITISED))
     weight = (size / (share @ size))[:, None, None]
     for percent, value in zip(*curve(LAWS["run_time"]["instance"]), strict=True):
-        wishes.append(Wish(weight * below(EDGES, value), percent / 100, DIGITISED))
+        constraints.append(Constraint(weight * below(EDGES, value), percent / 100, DIGITISED))
     completed = np.array([1.0, 0.0])[None, :, None]
     for k, name in enumerate(TYPES):
         of_type = (np.arange(POOLS) // len(GANGS) == k)[:, None, None] * completed
         of_type = of_type / (share[np.arange(POOLS) // len(GANGS) == k].sum() * (1 - failed))
         for percent, value in zip(*curve(LAWS["run_time"]["type"][name]), strict=True):
-            wishes.append(Wish(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
-    return fit("run times", _prior(failed), wishes, given=share)
+            constraints.append(Constraint(of_type * (below(EDGES, value) - percent / 100), 0.0, DIGITISED))
+    return fit("run times", _prior(failed), constraints, given=share)
 
 
 def _prior(failed: float) -> Floats:
@@ -91,7 +91,7 @@ def _prior(failed: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class TypeGroups:
     """The groups that run on one type, one entry a group."""
 
     jobs: Ints
@@ -100,8 +100,8 @@ class Kin:
     user: Ints
 
 
-def services(
-    groups: Groups, shapes: Shapes, shape: Ints, known: Bools, rng: np.random.Generator
+def sample_run_times(
+    groups: Groups, shapes: RequestShapes, shape: Ints, known: Bools, rng: np.random.Generator
 ) -> tuple[Floats, Bools]:
     """Run time of each job, and whether it failed; not a number where it is not `known`. Jobs stand by group."""
     law = run_times()
@@ -114,11 +114,11 @@ def services(
         mine, which = type == k, np.flatnonzero((type[of] == k) & known)
         if not len(which):
             continue
-        kin = Kin(groups.jobs[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
+        members = TypeGroups(groups.jobs[mine], pools(type, instances)[mine], instances[mine], groups.user[mine])
         mine_of = (np.cumsum(mine) - 1)[of[which]]
         wanted = due[:, k] * np.count_nonzero(known) if k in HELD else None
-        runtime[which], bin = _evenly(kin, mine_of, asked[:, shape[which]], wanted, stream)
-        failed[which] = stream.random(len(which)) < chance[kin.pool[mine_of], bin]
+        runtime[which], bin = _spread_evenly(members, mine_of, asked[:, shape[which]], wanted, stream)
+        failed[which] = stream.random(len(which)) < chance[members.pool[mine_of], bin]
     return runtime, failed
 
 
@@ -131,17 +131,19 @@ def held_a_job() -> Floats:
     return np.stack([summed(law.type, seconds * asked, CPU_ONLY + 1) for asked in (law.gpu_milli, law.cpu_milli)])
 
 
-def _evenly(kin: Kin, of: Ints, asked: Ints, wanted: Floats | None, rng: np.random.Generator) -> tuple[Floats, Ints]:
+def _spread_evenly(
+    members: TypeGroups, of: Ints, asked: Ints, wanted: Floats | None, rng: np.random.Generator
+) -> tuple[Floats, Ints]:
     """Draw run times until the GPUs and CPUs `asked` for are held about as long as `wanted`, or take the nearest.
 
     A few groups of large gangs hold a good part of a small pool: left to chance, one seed has it a third full and
     another two thirds.
     """
     if wanted is None:
-        return _drawn(kin, of, rng)
+        return _drawn(members, of, rng)
     nearest = np.inf
     for _ in range(min(max(WORK // len(of), LEAST), MOST)):
-        value, bin = _drawn(kin, of, rng)
+        value, bin = _drawn(members, of, rng)
         miss = float(np.abs(asked @ value / wanted - 1).max())
         if miss < nearest:
             nearest, kept = miss, (value, bin)
@@ -150,35 +152,37 @@ def _evenly(kin: Kin, of: Ints, asked: Ints, wanted: Floats | None, rng: np.rand
     return kept
 
 
-def _drawn(kin: Kin, of: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
+def _drawn(members: TypeGroups, of: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
     """Whole seconds that each job runs, and the bin of the law that they are in."""
     both = run_times().sum(axis=1)
-    base, part = _bases(kin, rng)
-    heart, low, high = (np.log(drawn(both, EDGES, kin.pool, at)[0]) for at in (base, base - part / 2, base + part / 2))
+    base, part = _bases(members, rng)
+    heart, low, high = (
+        np.log(drawn(both, EDGES, members.pool, at)[0]) for at in (base, base - part / 2, base + part / 2)
+    )
     spread = SPREAD[rng.choice(len(SPREAD), size=len(heart), p=STEADINESS)]
     # Ranking will spread a group over its own part of the law: that much of its spread is there already.
     spread = np.sqrt(np.maximum(spread**2 - (high - low) ** 2 / 12, 0.0))
     score = heart[of] + spread[of] * rng.standard_normal(len(of))
-    pool = kin.pool[of]
+    pool = members.pool[of]
     value, bin = drawn(both, EDGES, pool, ranked(pool, score))
     return np.maximum(1.0, np.rint(value)), bin
 
 
-def _bases(kin: Kin, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _bases(members: TypeGroups, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Give each group a quantile and a part of its pool, where all groups lie side by side in some order.
 
     Groups of like weight share out the order among them, so that no end of the law hangs on a few heavy ones.
     """
-    pool = kin.pool
-    by_weight = np.lexsort((rng.random(len(pool)), -kin.jobs * kin.instances, pool))
+    pool = members.pool
+    by_weight = np.lexsort((rng.random(len(pool)), -members.jobs * members.instances, pool))
     block = np.empty(len(pool), dtype=np.int64)
     # Blocks must not cross pools.
     block[by_weight] = np.arange(len(pool)) // ALIKE
     _, block = np.unique(block * POOLS + pool, return_inverse=True)
     # Each user has a place of its own, which the user's groups are near: some run short jobs and some run long ones.
-    score = rng.random(int(kin.user.max()) + 1)[kin.user] + NEAR * rng.random(len(pool))
+    score = rng.random(int(members.user.max()) + 1)[members.user] + NEAR * rng.random(len(pool))
     order = np.lexsort((ranked(block, score), pool))
-    total = summed(pool, kin.jobs, POOLS)
+    total = summed(pool, members.jobs, POOLS)
     base = np.empty(len(pool))
-    base[order] = np.cumsum(kin.jobs[order]) - kin.jobs[order] / 2
-    return (base - (np.cumsum(total) - total)[pool]) / total[pool], kin.jobs / total[pool]
+    base[order] = np.cumsum(members.jobs[order]) - members.jobs[order] / 2
+    return (base - (np.cumsum(total) - total)[pool]) / total[pool], members.jobs / total[pool]

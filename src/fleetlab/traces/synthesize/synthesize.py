@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from difflib import get_close_matches
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Provenance, Trace, TraceError, Workload
-from fleetlab.traces.input.intake import Progress, silent
+from fleetlab.core.names import lookup
+from fleetlab.core.progress import Progress, silent
 from fleetlab.traces.synthesize.arrivals import submissions
 from fleetlab.traces.synthesize.groups import Groups, groups, job_shapes
 from fleetlab.traces.synthesize.joint_law import Bools, Ints
 from fleetlab.traces.synthesize.laws import A_DAY, EPOCH, TABLE, TYPES, ZONE, cluster
 from fleetlab.traces.synthesize.requests import shapes
-from fleetlab.traces.synthesize.run_times import services
+from fleetlab.traces.synthesize.run_times import sample_run_times
 from fleetlab.traces.synthesize.usage import usage
 from fleetlab.traces.synthesize.wait_sampling import waits
 
@@ -26,12 +26,12 @@ MOST_DAYS = 36_500.0
 HOUR = 1 / 24
 
 NOTES = (
-    "synthetic: made from published statistics of the PAI trace, no row of it is real",
-    "`start` and `end` follow waits drawn from published quantiles, not a schedule: they may overfill the cluster",
-    "`running` jobs never closed their log, all through the trace: their run time is unknown",
-    "every GPU job may run on one type only, the one that the real log assigned it",
-    "each job is a job of its own; `usage` is one row a job, the mean of its instances",
-    "GPU memory, disk, network and priority are not published: none is asked for",
+    "synthetic: generated from published statistics of the PAI trace, no row is real",
+    "`start` and `end` come from sampled waits, not from a schedule: they may exceed the capacity of the cluster",
+    "`running` jobs occur throughout the trace: they have no end in the real log, so their run time is unknown",
+    "every GPU job may use one GPU type only, as assigned in the real log",
+    "every job is its own parent; `usage` has one row per job, the mean over its instances",
+    "GPU memory, disk, network and priority are not published: none is requested",
 )
 
 
@@ -48,8 +48,8 @@ def synthesize(
     >>> synthesize("pai2020", jobs=1000, seed=7)
     <Trace 1,000 jobs, 1,897 nodes, 0 rejects, synthesize:pai2020>
     """
-    _known(name)
-    span = _asked(jobs, days, seed)
+    lookup("synthetic trace", str(name), NAMES, error=TraceError)
+    span = _checked_span(jobs, days, seed)
     frame, first = _jobs(jobs, span, seed, progress)
     used = [c for c in frame.columns if c.startswith("used_")]
     source = f"synthesize:{name}"
@@ -64,27 +64,19 @@ def synthesize(
     )
 
 
-def _known(name: str) -> None:
-    if name in NAMES:
-        return
-    near = get_close_matches(str(name), NAMES, 1)
-    msg = f"no synthetic trace by that name: `{name}`" + (f"; did you mean {near[0]}?" if near else "")
-    raise TraceError(msg, hint=f"there is {', '.join(NAMES)}")
-
-
-def _asked(jobs: int, days: float | None, seed: int) -> float:
+def _checked_span(jobs: int, days: float | None, seed: int) -> float:
     if isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
         msg = f"`jobs` is not a whole number from 1 to {MOST_JOBS:,}: {jobs!r}"
         raise TraceError(msg, hint="the real trace has 1,260,920")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
         msg = f"`seed` is not a whole number from 0: {seed!r}"
-        raise TraceError(msg, hint="any will do: the same seed makes the same trace")
+        raise TraceError(msg, hint="any seed works: the same seed gives the same trace")
     if days is None:
         return max(HOUR, jobs / A_DAY)
     number = isinstance(days, int | float) and not isinstance(days, bool) and math.isfinite(days)
     if not number or not 1e-6 <= days <= MOST_DAYS:
         msg = f"`days` is not a number above 0 and up to {MOST_DAYS:,.0f}: {days!r}"
-        raise TraceError(msg, hint="leave it out, and jobs come as often as in the real trace")
+        raise TraceError(msg, hint="default: the arrival rate of the real trace")
     return float(days)
 
 
@@ -93,15 +85,15 @@ def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.Dat
     who, when, how_long, ended, waited, *used = np.random.default_rng(seed).spawn(8)
     progress("shapes", 0, 0.0)
     law = shapes()
-    found = groups(jobs, law, who)
-    group = np.repeat(np.arange(len(found.jobs)), found.jobs)
-    shape = job_shapes(found, law, who)
+    recurring = groups(jobs, law, who)
+    group = np.repeat(np.arange(len(recurring.jobs)), recurring.jobs)
+    shape = job_shapes(recurring, law, who)
     progress("submissions", jobs, 0.3)
     submit = submissions(group, days, when)
     first = float(submit.min())
     progress("run times", jobs, 0.4)
     running, waiting = _open(jobs, ended)
-    runtime, failed = services(found, law, shape, ~(running | waiting), how_long)
+    runtime, failed = sample_run_times(recurring, law, shape, ~(running | waiting), how_long)
     progress("waits", jobs, 0.6)
     wait = waits(law, shape, runtime, waited)
     progress("usage", jobs, 0.7)
@@ -120,9 +112,9 @@ def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.Dat
             },
         }
     )
-    frame = frame.with_columns(_status(running, waiting, failed), *_names(found, group, law.type[shape])).with_columns(
-        pl.col("runtime", "start").fill_nan(None)
-    )
+    frame = frame.with_columns(
+        _status(running, waiting, failed), *_names(recurring, group, law.type[shape])
+    ).with_columns(pl.col("runtime", "start").fill_nan(None))
     frame = frame.with_columns(end=pl.col("start") + pl.col("runtime"))
     return frame.sort("submit", maintain_order=True), first
 
@@ -142,12 +134,12 @@ def _status(running: Bools, waiting: Bools, failed: Bools) -> pl.Series:
     return pl.Series("status", ["completed", "failed", "running", "waiting"]).gather(code)
 
 
-def _names(found: Groups, group: Ints, type: Ints) -> list[pl.Series]:
+def _names(recurring: Groups, group: Ints, type: Ints) -> list[pl.Series]:
     """Names for users and groups, and the type that each job may run on."""
-    users = pl.Series("user", [f"user-{k}" for k in range(int(found.user.max()) + 1)], dtype=pl.Categorical)
-    groups = pl.Series("group", [f"group-{k}" for k in range(len(found.jobs))], dtype=pl.Categorical)
+    users = pl.Series("user", [f"user-{k}" for k in range(int(recurring.user.max()) + 1)], dtype=pl.Categorical)
+    groups = pl.Series("group", [f"group-{k}" for k in range(len(recurring.jobs))], dtype=pl.Categorical)
     types = pl.Series("gpu_types", [[t] for t in TYPES] + [[]], dtype=pl.List(pl.String))
-    return [users.gather(found.user[group]), groups.gather(group), types.gather(type)]
+    return [users.gather(recurring.user[group]), groups.gather(group), types.gather(type)]
 
 
 def _used(frame: pl.DataFrame) -> pl.LazyFrame:

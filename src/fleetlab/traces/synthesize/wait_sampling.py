@@ -14,8 +14,8 @@ import numpy as np
 from fleetlab.traces.synthesize.bins import drawn, ranked, summed
 from fleetlab.traces.synthesize.joint_law import Floats, Ints
 from fleetlab.traces.synthesize.laws import CPU_ONLY, GANGS, LAWS, REQUESTS, TYPES, curve
-from fleetlab.traces.synthesize.pairing import Margins, Wished, paired, tilt
-from fleetlab.traces.synthesize.requests import Shapes, shapes
+from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, tilt
+from fleetlab.traces.synthesize.requests import RequestShapes, shapes
 from fleetlab.traces.synthesize.run_times import EDGES, run_times
 from fleetlab.traces.synthesize.waits import EDGES as WAIT_EDGES
 from fleetlab.traces.synthesize.waits import pools, wait_law
@@ -27,7 +27,7 @@ GOLDEN = (5**0.5 - 1) / 2
 FINE = 8  # waits that stand for a bin
 
 
-def waits(law: Shapes, shape: Ints, runtime: Floats, rng: np.random.Generator) -> Floats:
+def waits(law: RequestShapes, shape: Ints, runtime: Floats, rng: np.random.Generator) -> Floats:
     """Wait of each job, in whole seconds; where its run time is not a number, one of any run time."""
     pool, bins = _pools(law)[shape], len(RUN_EDGES) - 1
     known = np.isfinite(runtime)
@@ -35,7 +35,9 @@ def waits(law: Shapes, shape: Ints, runtime: Floats, rng: np.random.Generator) -
     # What jobs wait by their run time; and, in a last row, whatever that is.
     given = np.concatenate([_conditional(pool[known], at[known]), margins().second[:, None, :]], axis=1)
     row = pool * (bins + 1) + np.where(known, at, bins)
-    score, _ = drawn(given.reshape(POOLS * (bins + 1), -1), WAIT_EDGES, row, _evenly(row, law.instances[shape], rng))
+    score, _ = drawn(
+        given.reshape(POOLS * (bins + 1), -1), WAIT_EDGES, row, _spread_evenly(row, law.instances[shape], rng)
+    )
     # Ranks give back to each pool its own waits, to the last one.
     return np.rint(drawn(margins().second, WAIT_EDGES, pool, ranked(pool, score))[0])
 
@@ -49,10 +51,10 @@ def _conditional(pool: Ints, at: Ints) -> Floats:
     return paired(Margins(total / max(len(pool), 1), run, margins().second), tilts())
 
 
-def _evenly(row: Ints, instances: Ints, rng: np.random.Generator) -> Floats:
+def _spread_evenly(row: Ints, instances: Ints, rng: np.random.Generator) -> Floats:
     """A quantile for each job, so that those of any few neighbours in row and gang size are spread over (0, 1).
 
-    Steps of the golden section do that best (Weyl's sequence). By lot, ranks would stray, and with them who waits long.
+    Steps of the golden ratio do that best (Weyl's sequence); random ranks would vary more.
     """
     order = np.lexsort((rng.random(len(row)), instances, row))
     at = np.empty(len(row))
@@ -60,7 +62,7 @@ def _evenly(row: Ints, instances: Ints, rng: np.random.Generator) -> Floats:
     return at
 
 
-def _pools(law: Shapes) -> Ints:
+def _pools(law: RequestShapes) -> Ints:
     return pools(law.type, np.where(law.type == CPU_ONLY, 1000, law.gpu_milli), law.instances)
 
 
@@ -83,21 +85,21 @@ def _parts(law: Floats) -> Floats:
 
 @cache
 def tilts() -> Floats:
-    """Tilt run times and waits towards one another, by the published part of completion that is waiting."""
+    """Tilt run times and waits towards one another, by the published part of JCT that is waiting."""
     law, share = shapes(), margins().share
     size = summed(_pools(law), law.share * law.instances, POOLS) / np.maximum(share, 1e-300)
-    wishes = [*_wishes("job", np.ones(POOLS)), *_wishes("instance", size / (share @ size))]
-    return tilt("waits and run times", margins(), wishes)
+    constraints = [*_constraints("job", np.ones(POOLS)), *_constraints("instance", size / (share @ size))]
+    return tilt("waits and run times", margins(), constraints)
 
 
-def _wishes(of: str, weight: Floats) -> Iterator[Wished]:
+def _constraints(of: str, weight: Floats) -> Iterator[PairConstraint]:
     middle = _median(margins().share * weight @ margins().first)
     short, long = agreed(LAWS["waiting_part"][of])
     for percent, below, above in zip(curve(LAWS["waiting_part"][of]["all"])[0], short, long, strict=True):
         every, longer = _within(percent / 100), _within(percent / 100, middle + 1)
         # Half of all are short and half are long.
-        yield Wished(2 * (every - longer), weight, below / 100, DIGITISED)
-        yield Wished(2 * longer, weight, above / 100, DIGITISED)
+        yield PairConstraint(2 * (every - longer), weight, below / 100, DIGITISED)
+        yield PairConstraint(2 * longer, weight, above / 100, DIGITISED)
 
 
 def agreed(part: dict[str, dict[str, float]]) -> tuple[Floats, Floats]:
@@ -116,7 +118,7 @@ def _median(law: Floats) -> float:
 
 
 def _within(part: float, least: float = 0.0) -> Floats:
-    """Of each bin of run time by bin of wait: how much of it waits at most `part` of completion, and runs `least`."""
+    """Of each bin of run time by bin of wait: how much of it waits at most `part` of JCT, and runs `least`."""
     logs = np.log(WAIT_EDGES)
     wait = np.rint(np.exp(logs[:-1] + (np.arange(FINE)[:, None] + 0.5) / FINE * np.diff(logs)))
     enough = np.maximum(wait * (1 - part) / part, least)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from fleetlab.traces.synthesize.bins import below, grid, means, summed
-from fleetlab.traces.synthesize.joint_law import Floats, Ints, Wish, fit
+from fleetlab.traces.synthesize.joint_law import Constraint, Floats, Ints, fit
 from fleetlab.traces.synthesize.laws import CPU_ONLY, GANG_EDGES, GANGS, LAWS, PRINTED, REQUESTS, TYPES, curve
 from fleetlab.traces.synthesize.requests import request_class, shapes
 
@@ -33,32 +33,32 @@ def wait_law() -> Floats:
     share = summed(pool, law.share[gpu], POOLS) / law.share[gpu].sum()
     sizes = summed(pool, (law.share * law.instances)[gpu], POOLS) / law.share[gpu].sum()
     type, request = np.divmod(np.arange(POOLS) // len(GANGS), len(REQUESTS))
-    wishes = [
-        Wish(below(EDGES, PRINTED["gpu_wait_median"])[None, :], 0.5, SURE),
-        Wish(means(EDGES)[None, :], PRINTED["gpu_wait_mean"], 1.0),
+    constraints = [
+        Constraint(below(EDGES, PRINTED["gpu_wait_median"])[None, :], 0.5, SURE),
+        Constraint(means(EDGES)[None, :], PRINTED["gpu_wait_mean"], 1.0),
     ]
     size = sizes / np.maximum(share, 1e-300)
     for names, index, key, slack in ((TYPES, type, "type", BY_TYPE), (REQUESTS, request, "request", BY_REQUEST)):
         for k, name in enumerate(names):
             mine = (index == k) * 1.0
-            wishes += _curve(mine / (mine @ share), LAWS["wait"][key][name], slack)
+            constraints += _curve(mine / (mine @ share), LAWS["wait"][key][name], slack)
             by_instance = mine * size / (mine @ sizes)
-            wishes += _curve(by_instance, LAWS["wait"][f"instance_{key}"][name], BY_INSTANCE)
-    return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, wishes, given=share)
+            constraints += _curve(by_instance, LAWS["wait"][f"instance_{key}"][name], BY_INSTANCE)
+    return fit("waits", np.broadcast_to(_prior(), (POOLS, len(EDGES) - 1)) * 1.0, constraints, given=share)
 
 
-def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Wish]:
+def _curve(weight: Floats, points: dict[str, float], slack: float) -> list[Constraint]:
     """Ask for a curve of quantiles; equal ones are a step, which is asked for at its foot and its head."""
     percent, value = curve(points)
-    wishes = []
+    constraints = []
     for at in np.unique(value):
         there = percent[value == at] / 100
         if len(there) == 1:
-            wishes.append(Wish(weight[:, None] * below(EDGES, at), float(there[0]), slack))
+            constraints.append(Constraint(weight[:, None] * below(EDGES, at), float(there[0]), slack))
         else:
-            wishes.append(Wish(weight[:, None] * below(EDGES, at - HALF), float(there[0]) / 2, slack * 10))
-            wishes.append(Wish(weight[:, None] * below(EDGES, at + HALF), float(there[-1]) + 0.03, slack))
-    return wishes
+            constraints.append(Constraint(weight[:, None] * below(EDGES, at - HALF), float(there[0]) / 2, slack * 10))
+            constraints.append(Constraint(weight[:, None] * below(EDGES, at + HALF), float(there[-1]) + 0.03, slack))
+    return constraints
 
 
 def _prior() -> Floats:

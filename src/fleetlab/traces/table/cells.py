@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from fleetlab.traces.input.files import Source
-from fleetlab.traces.input.intake import Intake, Rule, Table
+from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.times import LAST, SKIPPED, by_size, moments, written
-from fleetlab.traces.table.expression import Column, Node, Text, evaluate
-from fleetlab.traces.table.mapping import AMOUNTS, TEXTS, TIMES, Plan
+from fleetlab.traces.table.expression import ColumnRef, Node, TextLiteral, evaluate
+from fleetlab.traces.table.mapping import AMOUNTS, TEXTS, TIMES, ColumnMap
 
 NAME = "jobs"  # of the table, in rejects and counts
 
@@ -30,41 +30,41 @@ STATES = {word: status for status, words in STATUS.items() for word in words.spl
 BITS = {"instances": 31, "gpu_milli": 31, "max_per_node": 31, "priority": 31}  # else 53: a float counts no further
 
 
-def read(source: Source, table: Table, intake: Intake, plan: Plan) -> pl.DataFrame:
+def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap) -> pl.DataFrame:
     """Every row whose cells can be read, with its `line`; the others are turned away.
 
     Beside each time `t` stands `t?`, what it was found to be; times that nobody asked for are null.
     """
     rules = _rules(plan)
     empty = pl.DataFrame(schema=dict.fromkeys(plan.columns, pl.String) | {"line": pl.Int64})
-    frames = (intake.sieve(_evaluated(b, plan), NAME, source.name, rules) for b in intake.batches(source, table))
+    frames = (intake.validate(_evaluated(b, plan), NAME, source.name, rules) for b in intake.batches(source, table))
     return pl.concat([_typed(_evaluated(empty, plan)), *map(_typed, frames)])
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def _evaluated(batch: pl.DataFrame, plan: Plan) -> pl.DataFrame:
+def _evaluated(batch: pl.DataFrame, plan: ColumnMap) -> pl.DataFrame:
     raw = {name: _cleaned(batch[name]) for name in plan.columns}
     known = {name: _reckoned(raw[name], plan, clock=name in plan.clocks) for name in plan.numbers}
-    found = {"line": batch["line"]}
+    columns = {"line": batch["line"]}
     for name, short in plan.columns.items():
-        found[short] = raw[name]
+        columns[short] = raw[name]
         if name in known:
-            found[f"{short}?"] = known[name][0].is_null() & raw[name].is_not_null()
+            columns[f"{short}?"] = known[name][0].is_null() & raw[name].is_not_null()
         if name in plan.clocks:
-            found[f"{short}!"] = known[name][1] == SKIPPED
+            columns[f"{short}!"] = known[name][1] == SKIPPED
     for target, node in plan.nodes.items():
-        found |= _target(target, node, raw, known, batch.height)
-    return pl.DataFrame(found)
+        columns |= _target(target, node, raw, known, batch.height)
+    return pl.DataFrame(columns)
 
 
 def _cleaned(text: pl.Series) -> pl.Series:
-    bare = text.str.strip_chars()
-    return bare.set(bare.str.to_lowercase().is_in(NOTHING).fill_null(value=False), None)
+    stripped = text.str.strip_chars()
+    return stripped.set(stripped.str.to_lowercase().is_in(NOTHING).fill_null(value=False), None)
 
 
-def _reckoned(text: pl.Series, plan: Plan, *, clock: bool) -> tuple[pl.Series, pl.Series]:
+def _reckoned(text: pl.Series, plan: ColumnMap, *, clock: bool) -> tuple[pl.Series, pl.Series]:
     if clock:
         return moments(text, plan.zone)
     number = text.cast(pl.Float64, strict=False)
@@ -81,11 +81,11 @@ def _target(
     known: dict[str, tuple[pl.Series, pl.Series]],
     rows: int,
 ) -> dict[str, pl.Series]:
-    if target in TEXTS and isinstance(node, Column):
+    if target in TEXTS and isinstance(node, ColumnRef):
         return {target: raw[node.name]}
-    if isinstance(node, Text):
+    if isinstance(node, TextLiteral):
         return {target: pl.repeat(node.value, rows, dtype=pl.String, eager=True)}
-    if target in TIMES and isinstance(node, Column):
+    if target in TIMES and isinstance(node, ColumnRef):
         return dict(zip((target, f"{target}?"), known[node.name], strict=True))
     number = evaluate(node, lambda name: known[name][0], rows)
     if target in TIMES:
@@ -121,11 +121,11 @@ def _typed(frame: pl.DataFrame) -> pl.DataFrame:
 # -- turning away --------------------------------------------------------------------------------------------------
 
 
-def _rules(plan: Plan) -> list[Rule]:
-    asked = plan.nodes
+def _rules(plan: ColumnMap) -> list[Rule]:
+    targets = plan.nodes
     kinds = {name: "time" if name in plan.clocks else "number" for name in plan.numbers}
     unread: list[Rule] = [
-        (f"`{name}` is a time that the clock of {plan.zone} skipped", pl.col(f"{short}!"), short)
+        (f"`{name}` does not exist in {plan.zone}: clocks were set forward", pl.col(f"{short}!"), short)
         for name, short in plan.columns.items()
         if name in plan.clocks
     ]
@@ -139,16 +139,16 @@ def _rules(plan: Plan) -> list[Rule]:
         *[
             (f"`{name}` is not finite", pl.col(name).is_finite().not_(), name)
             for name in (*TIMES, "runtime", *AMOUNTS)
-            if name in asked
+            if name in targets
         ],
         *[
-            (f"`{name}` is beyond all calendars", pl.col(name).abs() > LAST, name)
+            (f"`{name}` is out of range for a date", pl.col(name).abs() > LAST, name)
             for name in (*TIMES, "runtime")
-            if name in asked
+            if name in targets
         ],
-        *[rule for name in AMOUNTS if name in asked for rule in _amount_rules(name)],
-        *(_status_rules() if "status" in asked else []),
-        *([("`job` is missing", pl.col("job").is_null())] if "job" in asked else []),
+        *[rule for name in AMOUNTS if name in targets for rule in _amount_rules(name)],
+        *(_status_rules() if "status" in targets else []),
+        *([("`job` is missing", pl.col("job").is_null())] if "job" in targets else []),
     ]
 
 
@@ -160,14 +160,14 @@ def _amount_rules(name: str) -> list[Rule]:
     elif name != "priority":
         rules.append((f"`{name}` is negative", pl.col(name) < 0, name))
     if name == "gpu_milli":
-        rules.append(("a share of less than a thousandth of a GPU", (pl.col(name) > 0) & (whole == 0), name))
+        rules.append(("less than 1/1000 of a GPU", (pl.col(name) > 0) & (whole == 0), name))
         several = (whole > 1000) & (whole % 1000 != 0)
-        rules.append(("neither a share of one GPU nor a multiple of 1000", several, name))
+        rules.append(("neither a fraction of one GPU nor a multiple of 1000", several, name))
     return rules
 
 
 def _status_rules() -> list[Rule]:
     return [
         ("`status` is missing", pl.col("status").is_null()),
-        ("no such status", _state().is_null(), "status"),
+        ("unknown status", _state().is_null(), "status"),
     ]

@@ -31,7 +31,7 @@ TOKEN = re.compile(
 )
 
 
-class Malformed(Exception):
+class ExpressionError(Exception):
     """An expression that cannot be read, and at which character it fails; who knows which map it is tells the user."""
 
     def __init__(self, what: str, at: int) -> None:
@@ -40,35 +40,35 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberLiteral:
     """A number as written."""
 
     value: float
 
 
 @dataclass(frozen=True)
-class Text:
+class TextLiteral:
     """A quoted word: the same for every row."""
 
     value: str
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnRef:
     """A column of the file, by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Minus:
+class Negation:
     """The negative of a number."""
 
     of: Node
 
 
 @dataclass(frozen=True)
-class Both:
+class BinaryOperation:
     """Two numbers joined by + - * or /."""
 
     sign: str
@@ -76,7 +76,7 @@ class Both:
     right: Node
 
 
-Node = Number | Text | Column | Minus | Both
+Node = NumberLiteral | TextLiteral | ColumnRef | Negation | BinaryOperation
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ def parse(text: str) -> Node:
     """Read an expression, or say at which character it stops making sense.
 
     >>> parse("gpus * 1000")
-    Both(sign='*', left=Column(name='gpus'), right=Number(value=1000.0))
+    BinaryOperation(sign='*', left=ColumnRef(name='gpus'), right=NumberLiteral(value=1000.0))
     """
     if len(text) > LONGEST:
         what = f"longer than {LONGEST:,} characters"
-        raise Malformed(what, LONGEST)
+        raise ExpressionError(what, LONGEST)
     return _Reader(list(_tokens(text))).all()
 
 
@@ -109,11 +109,11 @@ def named(column: str) -> str:
 
 def columns(node: Node) -> list[str]:
     """The columns that an expression asks for, each once, in order."""
-    if isinstance(node, Column):
+    if isinstance(node, ColumnRef):
         return [node.name]
-    if isinstance(node, Minus):
+    if isinstance(node, Negation):
         return columns(node.of)
-    if isinstance(node, Both):
+    if isinstance(node, BinaryOperation):
         return list(dict.fromkeys([*columns(node.left), *columns(node.right)]))
     return []
 
@@ -123,14 +123,14 @@ def evaluate(node: Node, number: Callable[[str], pl.Series], rows: int) -> pl.Se
 
     What is missing stays missing; a division by zero gives an infinity or NaN, as floats do.
     """
-    if isinstance(node, Column):
+    if isinstance(node, ColumnRef):
         return number(node.name)
-    if isinstance(node, Minus):
+    if isinstance(node, Negation):
         return -evaluate(node.of, number, rows)
-    if isinstance(node, Both):
+    if isinstance(node, BinaryOperation):
         left, right = evaluate(node.left, number, rows), evaluate(node.right, number, rows)
         return _joined(node.sign, left, right)
-    assert isinstance(node, Number)  # a text among numbers was refused when the expression was read
+    assert isinstance(node, NumberLiteral)  # a text among numbers was refused when the expression was read
     return pl.repeat(node.value, rows, dtype=pl.Float64, eager=True)
 
 
@@ -145,15 +145,15 @@ def _joined(sign: str, left: pl.Series, right: pl.Series) -> pl.Series:
 def _tokens(text: str) -> Iterator[_Token]:
     at = 0
     while text[at:].strip():
-        found = TOKEN.match(text, at)
+        match = TOKEN.match(text, at)
         begin = at + len(text[at:]) - len(text[at:].lstrip())
-        if found is None:
-            raise Malformed(_unreadable(text[begin]), begin)
-        kind = found.lastgroup or ""
-        value = found[kind]
+        if match is None:
+            raise ExpressionError(_unreadable(text[begin]), begin)
+        kind = match.lastgroup or ""
+        value = match[kind]
         kind = {"quoted": "word", "single": "text", "double": "text"}.get(kind, kind)
         yield _Token(kind, value, begin)
-        at = found.end()
+        at = match.end()
     yield _Token("end", "", len(text))
 
 
@@ -175,7 +175,7 @@ class _Reader:
         node = self._sum()
         if self._next.kind != "end":
             what = "there are no functions" if self._next.value == "(" else "a sign + - * / is missing"
-            raise Malformed(what, self._next.at)
+            raise ExpressionError(what, self._next.at)
         return node
 
     @property
@@ -202,7 +202,7 @@ class _Reader:
             right = part()
             _must_be_number(node, at)
             _must_be_number(right, right_at)
-            node = Both(sign.value, node, right)
+            node = BinaryOperation(sign.value, node, right)
         return node
 
     def _factor(self) -> Node:
@@ -210,39 +210,41 @@ class _Reader:
         if token.kind == "number":
             return _number(token)
         if token.kind == "word":
-            return Column(token.value)
+            return ColumnRef(token.value)
         if token.kind == "text":
-            return Text(token.value)
+            return TextLiteral(token.value)
         if token.value in ("-", "+", "("):
             return self._deeper(token)
-        raise Malformed("it ends too early" if token.kind == "end" else "a column or a number is missing", token.at)
+        raise ExpressionError(
+            "it ends too early" if token.kind == "end" else "a column or a number is missing", token.at
+        )
 
     def _deeper(self, token: _Token) -> Node:
         self._depth += 1
         if self._depth > DEEPEST:
             what = f"more than {DEEPEST} parentheses or signs inside one another"
-            raise Malformed(what, token.at)
+            raise ExpressionError(what, token.at)
         at = self._next.at
         node = self._sum() if token.value == "(" else self._factor()
         self._depth -= 1
         if token.value == "(":
             if self._take().value != ")":
                 what = "a parenthesis is opened here and not closed"
-                raise Malformed(what, token.at)
+                raise ExpressionError(what, token.at)
             return node
         _must_be_number(node, at)
-        return Minus(node) if token.value == "-" else node
+        return Negation(node) if token.value == "-" else node
 
 
 def _must_be_number(node: Node, at: int) -> None:
-    if isinstance(node, Text):
+    if isinstance(node, TextLiteral):
         what = "a quoted word cannot be reckoned with"
-        raise Malformed(what, at)
+        raise ExpressionError(what, at)
 
 
-def _number(token: _Token) -> Number:
+def _number(token: _Token) -> NumberLiteral:
     value = float(token.value)
     if not math.isfinite(value):
         what = "a number beyond all bounds"
-        raise Malformed(what, token.at)
-    return Number(value)
+        raise ExpressionError(what, token.at)
+    return NumberLiteral(value)

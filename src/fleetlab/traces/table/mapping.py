@@ -9,8 +9,20 @@ from shlex import quote
 
 from fleetlab.core import TraceError
 from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.names import lookup
 from fleetlab.core.workload import SCHEMA
-from fleetlab.traces.table.expression import Both, Column, Malformed, Minus, Node, Number, Text, columns, named, parse
+from fleetlab.traces.table.expression import (
+    BinaryOperation,
+    ColumnRef,
+    ExpressionError,
+    Negation,
+    Node,
+    NumberLiteral,
+    TextLiteral,
+    columns,
+    named,
+    parse,
+)
 
 TIMES = ("submit", "start", "end")
 AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority")
@@ -18,7 +30,7 @@ TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnMap:
     """Which expression gives which column of the workload, over the columns that the file has."""
 
     nodes: Mapping[str, Node]
@@ -27,70 +39,71 @@ class Plan:
     @property
     def columns(self) -> dict[str, str]:
         """The columns to read, and what each is called in here, so that none is taken for another thing."""
-        asked = dict.fromkeys(name for node in self.nodes.values() for name in columns(node))
-        return {name: f"c{k}" for k, name in enumerate(asked)}
+        used = dict.fromkeys(name for node in self.nodes.values() for name in columns(node))
+        return {name: f"c{k}" for k, name in enumerate(used)}
 
     @property
     def clocks(self) -> set[str]:
         """Columns that are moments, since they are taken as such: they count in seconds wherever they stand."""
-        return {node.name for target, node in self.nodes.items() if target in TIMES and isinstance(node, Column)}
+        return {node.name for target, node in self.nodes.items() if target in TIMES and isinstance(node, ColumnRef)}
 
     @property
     def numbers(self) -> list[str]:
         """Columns that are reckoned with, and so must be numbers or moments."""
-        reckoned = [n for target, n in self.nodes.items() if target not in TEXTS or isinstance(n, Both | Minus)]
+        reckoned = [
+            n for target, n in self.nodes.items() if target not in TEXTS or isinstance(n, BinaryOperation | Negation)
+        ]
         return list(dict.fromkeys(name for node in reckoned for name in columns(node)))
 
 
-def planned(given: Mapping[str, str], there: Sequence[str], zone: str) -> Plan:
+def column_map(given: Mapping[str, str], there: Sequence[str], zone: str) -> ColumnMap:
     """Read every expression; a column that nobody mapped is taken from the file's column of that name."""
-    own = {name: Column(name) for name in SCHEMA if name in there}
+    own = {name: ColumnRef(name) for name in SCHEMA if name in there}
     nodes = own | {target: _node(target, text, there) for target, text in given.items()}
-    return Plan({target: nodes[target] for target in SCHEMA if target in nodes}, zone)
+    return ColumnMap({target: nodes[target] for target in SCHEMA if target in nodes}, zone)
 
 
 def _node(target: str, text: str, there: Sequence[str]) -> Node:
-    if target not in SCHEMA:
-        near = get_close_matches(target, SCHEMA, 1)
-        msg = f"map: no such column in a workload: `{target}`" + (f"; did you mean {near[0]}?" if near else "")
-        raise TraceError(msg, hint=f"there are {', '.join(SCHEMA)}")
+    lookup("column of a workload", target, SCHEMA, error=TraceError)
     try:
         node = parse(str(text))
-    except Malformed as e:
+    except ExpressionError as e:
         raise _marked(target, str(text), str(e), e.at) from None
     for name in columns(node):
         _must_be_there(target, name, there)
-    if target not in TEXTS and isinstance(node, Text):
+    if target not in TEXTS and isinstance(node, TextLiteral):
         raise _marked(target, str(text), f"`{target}` is a number, not a word", 0)
-    if target in ("user", "group", "app", "gpu_types", "status") and isinstance(node, Number):
+    if target in ("user", "group", "app", "gpu_types", "status") and isinstance(node, NumberLiteral):
         raise _marked(target, str(text), f"`{target}` is a word: put it in quotes", 0)
     return node
 
 
 def _marked(target: str, text: str, what: str, at: int) -> TraceError:
-    shown = "".join(c if c.isprintable() else " " for c in text)
+    printable = "".join(c if c.isprintable() else " " for c in text)
     # A long expression is shown around the place where it fails.
     begin = max(0, at - 60)
-    msg = f"map of `{target}`: {what}\n  {shown[begin : begin + 80]}\n  {' ' * (at - begin)}^"
-    return TraceError(msg, hint="columns, numbers, 'words', + - * / and parentheses; odd names stand in `backquotes`")
+    msg = f"map of `{target}`: {what}\n  {printable[begin : begin + 80]}\n  {' ' * (at - begin)}^"
+    return TraceError(
+        msg, hint="columns, numbers, 'words', + - * / and parentheses; names with other characters go in `backquotes`"
+    )
 
 
 def _must_be_there(target: str, name: str, there: Sequence[str]) -> None:
     if name not in there:
         folded = {column.casefold(): column for column in there}
         near = get_close_matches(name.casefold(), folded, 1)
-        msg = f"map of `{target}`: no such column in the file: `{name}`"
+        msg = f"map of `{target}`: unknown column of the file: `{name}`"
         msg += f"; did you mean `{folded[near[0]]}`?" if near else ""
         raise TraceError(msg, hint=f"it has {listed(there)}")
     if name == "line":
-        msg = "a column that is named `line` cannot be read: that is what rows are counted by"
-        raise TraceError(msg, hint="give it another name in the first line of the file")
+        msg = "a column named `line` cannot be read: the name is reserved"
+        raise TraceError(msg, hint="rename it in the first line of the file")
 
 
-def suggested(target: str, column: str, then: str = "") -> str:
+def map_option(target: str, column: str, then: str = "") -> str:
     """The option that maps a column of the file, as a shell takes it: --map submit=created_at."""
-    bare = named(column) == column and column.isascii()
-    return f"--map {target}={column}{then}" if bare else f"--map {quote(f'{target}={named(column)}{then}')}"
+    plain = named(column) == column and column.isascii()
+    return f"--map {target}={column}{then}" if plain else f"--map {quote(f'{target}={named(column)}{then}')}"
 
 
 def listed(names: Sequence[str], most: int = 30) -> str:

@@ -14,16 +14,16 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.traces.input.files import Source, sources
-from fleetlab.traces.input.format import Format, Peek, finish, from_first
-from fleetlab.traces.input.intake import Intake, Table
+from fleetlab.traces.input.files import SourceFile, sources
+from fleetlab.traces.input.format import Format, Peek, finish, relative_to_first
+from fleetlab.traces.input.intake import Intake, TableSchema
 from fleetlab.traces.input.line_blocks import LONGEST
-from fleetlab.traces.input.log_start import clipped, moment
+from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.times import moments
-from fleetlab.traces.input.timestamps import asked_for
+from fleetlab.traces.input.timestamps import valid_zone
 from fleetlab.traces.table import cells
-from fleetlab.traces.table.jobs import settled
-from fleetlab.traces.table.mapping import TIMES, Plan, listed, planned, suggested
+from fleetlab.traces.table.jobs import to_jobs
+from fleetlab.traces.table.mapping import TIMES, ColumnMap, column_map, listed, map_option
 
 # How JSON, XML and HTML begin, and no names of columns: `[id],[name]` would be some.
 NO_TABLE = re.compile(r"""\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[{"\]\d-]|$)|<[?!a-zA-Z])""")
@@ -43,16 +43,16 @@ def read(
     lines = _beginning(source)
     separator = _separator(lines[0])
     header = _fields(lines[0], separator)
-    plan = planned(map or {}, header, asked_for(zone or "UTC"))
+    plan = column_map(map or {}, header, valid_zone(zone or "UTC"))
     if "submit" not in plan.nodes:
         raise _no_submit(source, header, [_fields(line, separator) for line in lines[1:]])
     rows = cells.read(source, _table(plan, separator), intake, plan)
     begin = moment(since, plan.zone)
-    jobs, about = settled(rows, source, intake, plan, begin)
-    jobs, older = clipped(jobs, begin)
-    jobs, zero = from_first(jobs)
+    jobs, info = to_jobs(rows, source, intake, plan, begin)
+    jobs, older = clip_to_start(jobs, begin)
+    jobs, zero = relative_to_first(jobs)
     workload = Workload.of(
-        jobs.drop("name"), source=f"csv:{source.stem}", epoch=zero if about.dated else None, zone=zone
+        jobs.drop("name"), source=f"csv:{source.stem}", epoch=zero if info.dated else None, zone=zone
     )
     intake.keep(cells.NAME, len(workload))
     named = jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="name").lazy()
@@ -61,12 +61,12 @@ def read(
         workload,
         source=workload.source,
         names=named if "job" in plan.nodes else None,
-        notes=(*about.notes(plan, told=zone is not None), *older),
+        notes=(*info.notes(plan, zone_given=zone is not None), *older),
         settings={"map": dict(map or {}), "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
 
 
-def _one(path: Path) -> Source:
+def _one(path: Path) -> SourceFile:
     there = sources(path)
     if len(there) != 1:
         msg = f"not one file, but {len(there)}, in: {path}"
@@ -74,11 +74,11 @@ def _one(path: Path) -> Source:
     return there[0]
 
 
-def _table(plan: Plan, separator: str) -> Table:
-    return Table(cells.NAME, dict.fromkeys(plan.columns, pl.String), separator=separator)
+def _table(plan: ColumnMap, separator: str) -> TableSchema:
+    return TableSchema(cells.NAME, dict.fromkeys(plan.columns, pl.String), separator=separator)
 
 
-def _beginning(source: Source) -> list[str]:
+def _beginning(source: SourceFile) -> list[str]:
     with source.open() as stream:
         data = stream.read(LONGEST)
     if not data.strip():
@@ -90,18 +90,18 @@ def _beginning(source: Source) -> list[str]:
     except UnicodeDecodeError:
         header = ""
     if not header.strip() or not header.replace("\t", " ").isprintable():
-        msg = f"{source.name}: its first line does not name columns in UTF-8"
+        msg = f"{source.name}: its first line is not a list of column names in UTF-8"
         raise TraceError(msg, hint="save the table as CSV in UTF-8, with the names of its columns in its first line")
     if NO_TABLE.match(header):
-        msg = f"{source.name}: not a delimited table, but JSON or a page: it begins with {header.lstrip()[:20]!r}"
-        raise TraceError(msg, hint="`kubernetes` and `philly` read JSON of their own; of any other make a table first")
+        msg = f"{source.name}: not a delimited table but JSON or HTML: it begins with {header.lstrip()[:20]!r}"
+        raise TraceError(msg, hint="the formats `kubernetes` and `philly` read JSON; convert any other JSON to a table")
     return [header, *(line.decode("utf-8", "replace").rstrip("\r") for line in more)]
 
 
 def _separator(header: str) -> str:
     # Whatever stands between most names; a separator inside quotes is part of a name.
-    bare = "".join(header.split('"')[::2])
-    return max(SEPARATORS, key=bare.count)
+    unquoted = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=unquoted.count)
 
 
 def _fields(line: str, separator: str) -> list[str]:
@@ -111,13 +111,13 @@ def _fields(line: str, separator: str) -> list[str]:
         return []
 
 
-def _no_submit(source: Source, header: list[str], rows: list[list[str]]) -> TraceError:
+def _no_submit(source: SourceFile, header: list[str], rows: list[list[str]]) -> TraceError:
     likely = [name for k, name in enumerate(header) if _looks_like_time(name, [r[k] for r in rows if k < len(r)])]
-    msg = f"{source.name}: no column `submit` in it, and no map that gives it"
+    msg = f"{source.name}: no column `submit`, and no map for it"
     hint = f"it has {listed(header)}; "
-    hint += f"these look like times: {listed(likely)}; " if likely else "say when each job was submitted: "
+    hint += f"likely times: {listed(likely)}; " if likely else "map the submission time: "
     sayable = [name for name in likely if "`" not in name]  # a backquote cannot stand between backquotes
-    return TraceError(msg, hint=hint + suggested("submit", sayable[0] if sayable else "COLUMN"))
+    return TraceError(msg, hint=hint + map_option("submit", sayable[0] if sayable else "COLUMN"))
 
 
 def _looks_like_time(name: str, values: list[str]) -> bool:
@@ -134,8 +134,8 @@ FORMAT = Format(
     name="csv",
     title="Any delimited table, by a map",
     expects="one file with the names of its columns in its first line; --map submit=COLUMN --map gpu_milli=gpus*1000 …",
-    licence="your own",
-    origin="your own",
+    licence="yours",
+    origin="yours",
     read=read,
     fits=_fits,
     options=frozenset({"map", "zone", "since"}),

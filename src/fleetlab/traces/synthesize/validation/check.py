@@ -1,4 +1,4 @@
-"""Is the built-in trace what was published? Every number it was made to have, beside the one it has."""
+"""Compare a synthetic trace with the published numbers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, Trace, TraceError
 from fleetlab.traces.synthesize.laws import LAWS
-from fleetlab.traces.synthesize.validation.columns import View
+from fleetlab.traces.synthesize.validation.columns import TraceColumns
 from fleetlab.traces.synthesize.validation.demand import demand
 from fleetlab.traces.synthesize.validation.submissions import rhythm
 from fleetlab.traces.synthesize.validation.target import Target
 
-# Published numbers that others contradict, and why those were believed; docs/measurements/synthesize.md tells more.
+# Published numbers that contradict others, and why the others were used; see docs/measurements/synthesize.md.
 CONFLICTS: dict[str, str] = {
-    "instances a job": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
+    "instances per job": "7.5 million instances count retries; the law of sizes and the singles counted give 5.46",
     "instances in jobs of more than 100 GPUs": (
-        "13.2 % of instances are in gangs of more than 100, and 1.4 % of those with a GPU ask for more than one: "
+        "13.2 % of instances are in gangs of more than 100, and 1.4 % of those with a GPU request more than one: "
         "together less than 15 %"
     ),
-    "GPUs held in all, shares of one added up": (
-        "74 % of the GPUs of MISC nodes and 49 % of those of V100 nodes were held: 2,595 without T4 and P100"
+    "allocated GPUs, with sharing": (
+        "74 % of the GPUs of MISC nodes and 49 % of those of V100 nodes were allocated: 2,595 without T4 and P100"
     ),
-    "GPUs held in all, shared by none": (
-        "twice the 1,700 held with sharing, which 2,595 held on MISC and V100 nodes contradict"
+    "allocated GPUs, without sharing": (
+        "twice the 1,700 allocated with sharing, contradicted by 2,595 allocated on MISC and V100 nodes"
     ),
     "instances that the group's mean, or else the user's, predicts within 25%": (
         "by the published recurrence a quarter of all jobs are the first of their group: no mean of earlier ones "
@@ -66,12 +66,12 @@ class Check(Result):
 def check(trace: Trace) -> Check:
     """Hold a trace that `synthesize` made against what was published; each row says how sure its number is."""
     if trace.provenance.verb != "synthesize" or trace.usage is None or trace.cluster is None:
-        msg = f"not a trace that `synthesize` made: {trace.workload.source}"
-        raise TraceError(msg, hint="the published numbers are of one cluster; no other trace is bound by them")
+        msg = f"not a trace from `synthesize`: {trace.workload.source}"
+        raise TraceError(msg, hint="the published numbers describe one cluster only")
     if len(trace.workload) < LEAST:
-        msg = f"too few jobs to hold against what was published of a million: {len(trace.workload):,}"
-        raise TraceError(msg, hint=f"make {LEAST:,} or more")
-    view = View.of(trace)
+        msg = f"too few jobs to compare with published numbers: {len(trace.workload):,}"
+        raise TraceError(msg, hint=f"use {LEAST:,} jobs or more")
+    view = TraceColumns.of(trace)
     rows = [_row(t, len(trace.workload)) for t in (*demand(trace, view), *rhythm(view))]
     made = trace.provenance
     return Check(

@@ -15,7 +15,7 @@ USED = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TraceColumns:
     """One entry a job, in order of submission."""
 
     submit: Floats
@@ -33,7 +33,7 @@ class View:
     days: float
 
     @classmethod
-    def of(cls, trace: Trace) -> View:
+    def of(cls, trace: Trace) -> TraceColumns:
         """Take a trace apart."""
         f = trace.workload.frame
         type = f["gpu_types"].list.first()

@@ -1,4 +1,4 @@
-"""What jobs and machines are: every published number of them beside the one that a trace has."""
+"""Published numbers of jobs, requests, run times, waits and nodes, compared with a trace."""
 
 from __future__ import annotations
 
@@ -11,26 +11,36 @@ from fleetlab.core import Cluster, Trace
 from fleetlab.traces.synthesize.joint_law import Bools, Floats
 from fleetlab.traces.synthesize.laws import DAY, FULL, LAWS, PRINTED, REQUESTS, SOME, TABLE, TYPES, cores, curve, gpus
 from fleetlab.traces.synthesize.requests import READ, request_class
-from fleetlab.traces.synthesize.validation.columns import View
-from fleetlab.traces.synthesize.validation.target import BAR, CDF, SHARE, TOLD, Sample, Target, number, quantile, share
+from fleetlab.traces.synthesize.validation.columns import TraceColumns
+from fleetlab.traces.synthesize.validation.target import (
+    BAR,
+    CDF,
+    SHARE,
+    STATED,
+    Target,
+    WeightedSample,
+    number,
+    quantile,
+    share,
+)
 
 SECOND = 0.5  # run times and waits are whole seconds, a figure's axis is not: half of one
 STATUS = ("completed", "failed", "cancelled", "running", "waiting")
 GPUS = {"MISC": 2240, "P100": 1596, "T4": 994, "V100": 832, "V100M32": 1080}
 POINTS = 0.05  # of what is held: what the source's round numbers and the jobs still running leave open
-A_HAIR = 1.0001  # so that what is asked for in round numbers is at, and not above, itself
+A_HAIR = 1.0001  # relative tolerance, so that round requests compare as equal
 
 
-def demand(trace: Trace, view: View) -> Iterator[Target]:
+def demand(trace: Trace, view: TraceColumns) -> Iterator[Target]:
     """Measure machines, requests, run times, waits and use."""
     assert trace.cluster is not None
     yield from _machines(trace.cluster)
-    for topic in (_counts, _types, _sizes, _requests, _gangs, _run_times, _held, _waits, _waiting_parts, _usage):
+    for topic in (_counts, _types, _sizes, _requests, _gangs, _run_times, _allocation, _waits, _waiting_parts, _usage):
         yield from topic(view)
 
 
 def curves(
-    name: str, sample: Sample, points: Mapping[str, float], *, needs: int = 0, grain: float = 0.0
+    name: str, sample: WeightedSample, points: Mapping[str, float], *, needs: int = 0, grain: float = 0.0
 ) -> Iterator[Target]:
     """Hold each quantile of a sample against a published curve."""
     for percent in curve(points)[0]:
@@ -51,7 +61,7 @@ def _machines(cluster: Cluster) -> Iterator[Target]:
         yield number(name, published, achieved, 0, how="counted: exactly", source="spec")
 
 
-def _counts(v: View) -> Iterator[Target]:
+def _counts(v: TraceColumns) -> Iterator[Target]:
     counted = [(f"jobs, {s}", TABLE["status"].get(s), v.status == k) for k, s in enumerate(STATUS)]
     counted += [("jobs of one instance", TABLE["single"], v.instances == 1)]
     counted += [(f"jobs, GPU milli {m}", n, v.milli == int(m)) for m, n in TABLE["gpu_milli"].items()]
@@ -60,7 +70,7 @@ def _counts(v: View) -> Iterator[Target]:
             yield share(name, rows / TABLE["rows"], float(which.mean()), len(which), how=SHARE, source="table")
 
 
-def _types(v: View) -> Iterator[Target]:
+def _types(v: TraceColumns) -> Iterator[Target]:
     milli, type = v.milli[v.gpu], v.type[v.gpu]
     of, n = request_class(milli), len(milli)
     for k, name in enumerate(REQUESTS):
@@ -69,8 +79,8 @@ def _types(v: View) -> Iterator[Target]:
     for k, name in enumerate(TYPES):
         published, achieved = LAWS["type_share"][name], float((type == k).mean())
         yield share(f"GPU jobs, {name}", published, achieved, n, how=BAR, source="figure")
-    yield _mean("GPUs an instance, mean over GPU jobs", "gpus_per_instance_mean", milli / 1000, source="acme")
-    name, median = "GPUs an instance, median over GPU jobs", float(np.median(milli)) / 1000
+    yield _mean("GPUs per instance, mean over GPU jobs", "gpus_per_instance_mean", milli / 1000, source="acme")
+    name, median = "GPUs per instance, median over GPU jobs", float(np.median(milli)) / 1000
     yield number(name, PRINTED["gpus_per_instance_median"], median, 0, how="printed: exactly", source="acme")
 
 
@@ -79,28 +89,28 @@ def _mean(name: str, key: str, values: Floats, *, source: str) -> Target:
     return number(name, PRINTED[key], float(values.mean()), 0.01, how=SHARE, source=source, error=error)
 
 
-def _sizes(v: View) -> Iterator[Target]:
+def _sizes(v: TraceColumns) -> Iterator[Target]:
     n = v.instances
     error = float(n.std() / np.sqrt(len(n)))
     published = PRINTED["instances"] / FULL
-    yield number("instances a job", published, float(n.mean()), 0.01, how=SHARE, source="paper", error=error)
-    sample = Sample.of(n, n)
+    yield number("instances per job", published, float(n.mean()), 0.01, how=SHARE, source="paper", error=error)
+    sample = WeightedSample.of(n, n)
     for x, percent in zip(*curve(LAWS["size_below"]), strict=True):
         name = f"instances in jobs of fewer than {x:.0f}"
         yield share(name, percent / 100, sample.below(x - 0.5), sample.count, how=CDF, source="figure")
 
 
-def _requests(v: View) -> Iterator[Target]:
-    yield from _asked("gpu", v.milli / 1000, "GPUs", v, v.gpu)
-    yield from _asked("cpu", v.cpu / 1000, "CPUs", v, None)
-    yield from _asked("memory", v.memory / READ, "GiB", v, None)
+def _requests(v: TraceColumns) -> Iterator[Target]:
+    yield from _request_curves("gpu", v.milli / 1000, "GPUs", v, v.gpu)
+    yield from _request_curves("cpu", v.cpu / 1000, "CPUs", v, None)
+    yield from _request_curves("memory", v.memory / READ, "GiB", v, None)
 
 
-def _asked(what: str, amount: Floats, word: str, v: View, where: Bools | None) -> Iterator[Target]:
-    each, whole = Sample.of(amount, v.instances, where), Sample.of(amount * v.instances, None, where)
+def _request_curves(what: str, amount: Floats, word: str, v: TraceColumns, where: Bools | None) -> Iterator[Target]:
+    each, whole = WeightedSample.of(amount, v.instances, where), WeightedSample.of(amount * v.instances, None, where)
     curves = (
-        ("instances asking for up to {:g} {}", each, LAWS[f"{what}_request_cdf"]),
-        ("jobs asking for up to {:g} {} in all", whole, LAWS["job_total_cdf"][what]),
+        ("instances requesting up to {:g} {}", each, LAWS[f"{what}_request_cdf"]),
+        ("jobs requesting up to {:g} {} in total", whole, LAWS["job_total_cdf"][what]),
     )
     for name, sample, points in curves:
         for x, percent in zip(*curve(points), strict=True):
@@ -108,8 +118,8 @@ def _asked(what: str, amount: Floats, word: str, v: View, where: Bools | None) -
             yield share(name.format(x, word), percent / 100, achieved, sample.count, how=CDF, source="figure")
 
 
-def _run_times(v: View) -> Iterator[Target]:
-    gpu = Sample.of(v.runtime, None, v.gpu)
+def _run_times(v: TraceColumns) -> Iterator[Target]:
+    gpu = WeightedSample.of(v.runtime, None, v.gpu)
     yield _mean("run time of GPU jobs, mean", "gpu_run_time_mean", gpu.values, source="acme")
     middle = gpu.quantile(0.5)
     error = abs(gpu.quantile(0.5 + gpu.error(0.5)) - middle)
@@ -118,48 +128,48 @@ def _run_times(v: View) -> Iterator[Target]:
     name, published = "run time of GPU jobs, longest", PRINTED["gpu_run_time_max"]
     yield number(name, published, gpu.quantile(1.0), 0.1, how="one job: a tenth", source="acme", needs=FULL)
     law = LAWS["run_time"]
-    yield from curves("run time of jobs", Sample.of(v.runtime), law["job"], grain=SECOND)
-    yield from curves("run time of instances", Sample.of(v.runtime, v.instances), law["instance"], grain=SECOND)
+    yield from curves("run time of jobs", WeightedSample.of(v.runtime), law["job"], grain=SECOND)
+    yield from curves("run time of instances", WeightedSample.of(v.runtime, v.instances), law["instance"], grain=SECOND)
     for k, name in enumerate(TYPES):
-        done = Sample.of(v.runtime, None, (v.type == k) & (v.status == STATUS.index("completed")))
+        done = WeightedSample.of(v.runtime, None, (v.type == k) & (v.status == STATUS.index("completed")))
         yield from curves(f"run time of completed jobs, {name}", done, law["type"][name], grain=SECOND)
 
 
-def _held(v: View) -> Iterator[Target]:
+def _allocation(v: TraceColumns) -> Iterator[Target]:
     """What jobs with a known run time hold on a mean day, of the GPUs and CPUs of their type."""
     seconds = np.nan_to_num(v.runtime) * v.instances / (v.days * DAY) * v.thinner
-    how = "told, and of jobs still running nothing is known: 5 points"
+    how = "stated, and run times of running jobs are unknown: 5 points"
     kinds = (
-        ("GPUs held, {}", "gpus_allocated", v.milli, gpus),
-        ("CPUs held on {} nodes", "cpus_allocated", v.cpu, cores),
+        ("GPU allocation, {}", "gpus_allocated", v.milli, gpus),
+        ("CPU allocation, {} nodes", "cpus_allocated", v.cpu, cores),
     )
-    for name, key, asked, there in kinds:
+    for name, key, requested, there in kinds:
         for type, published in PRINTED[key].items():
-            part = float((seconds * asked)[v.type == TYPES.index(type)].sum()) / 1000 / there(type)
+            part = float((seconds * requested)[v.type == TYPES.index(type)].sum()) / 1000 / there(type)
             room = published - POINTS, published + POINTS
             yield Target(name.format(type), published, part, *room, how, "summary", SOME)
     shared = float(seconds @ v.milli) / 1000
     alone = float(seconds @ np.where(v.milli > 0, np.maximum(v.milli, 1000), 0)) / 1000
     how = "read off a box plot of hours: 8 %"
-    for name, achieved in (("shares of one added up", shared), ("shared by none", alone)):
-        published = PRINTED["gpus_held"][name]
-        yield number(f"GPUs held in all, {name}", published, achieved, 0.08, how=how, source="figure", needs=SOME)
+    for name, achieved in (("with sharing", shared), ("without sharing", alone)):
+        published = PRINTED["gpus_in_use"][name]
+        yield number(f"allocated GPUs, {name}", published, achieved, 0.08, how=how, source="figure", needs=SOME)
 
 
-def _gangs(v: View) -> Iterator[Target]:
+def _gangs(v: TraceColumns) -> Iterator[Target]:
     """How much of the demand is of gangs, and of large ones."""
-    asked = v.instances * v.milli / 1000
-    demand, instances = Sample.of(v.instances, asked, v.gpu), Sample.of(asked, v.instances)
-    name, published = "GPUs asked for by gangs", PRINTED["gang_demand"]
-    yield share(name, published, 1 - demand.below(1), demand.count, how=TOLD, source="summary")
+    requested = v.instances * v.milli / 1000
+    demand, instances = WeightedSample.of(v.instances, requested, v.gpu), WeightedSample.of(requested, v.instances)
+    name, published = "GPUs requested by gangs", PRINTED["gang_demand"]
+    yield share(name, published, 1 - demand.below(1), demand.count, how=STATED, source="summary")
     name, published = "instances in jobs of more than 100 GPUs", PRINTED["instances_over_100_gpus"]
-    yield share(name, published, 1 - instances.below(100), instances.count, how=TOLD, source="summary")
-    name, least, how = "GPUs of the largest job, at least", PRINTED["largest_job_gpus"], "told as a bound: at least"
-    yield Target(name, least, float(asked.max(initial=0.0)), least, np.inf, how, "summary", FULL)
+    yield share(name, published, 1 - instances.below(100), instances.count, how=STATED, source="summary")
+    name, least, how = "GPUs of the largest job, at least", PRINTED["largest_job_gpus"], "stated as a bound: at least"
+    yield Target(name, least, float(requested.max(initial=0.0)), least, np.inf, how, "summary", FULL)
 
 
-def _waits(v: View) -> Iterator[Target]:
-    gpu = Sample.of(v.wait, None, v.gpu)
+def _waits(v: TraceColumns) -> Iterator[Target]:
+    gpu = WeightedSample.of(v.wait, None, v.gpu)
     yield _mean("wait of GPU jobs, mean", "gpu_wait_mean", gpu.values, source="acme")
     name, published = "wait of GPU jobs, median", PRINTED["gpu_wait_median"]
     yield number(name, published, gpu.quantile(0.5), 0, how="printed: exactly", source="acme")
@@ -167,33 +177,35 @@ def _waits(v: View) -> Iterator[Target]:
     for weight, word, key in ((None, "jobs", ""), (v.instances, "instances", "instance_")):
         for k, name in enumerate(TYPES):
             points = LAWS["wait"][f"{key}type"][name]
-            yield from curves(f"wait of {word}, {name}", Sample.of(v.wait, weight, v.type == k), points, grain=SECOND)
+            yield from curves(
+                f"wait of {word}, {name}", WeightedSample.of(v.wait, weight, v.type == k), points, grain=SECOND
+            )
         for k, name in enumerate(REQUESTS):
-            points, sample = LAWS["wait"][f"{key}request"][name], Sample.of(v.wait, weight, of == k)
+            points, sample = LAWS["wait"][f"{key}request"][name], WeightedSample.of(v.wait, weight, of == k)
             yield from curves(f"wait of {word}, request {name}", sample, points, grain=SECOND)
 
 
-def _waiting_parts(v: View) -> Iterator[Target]:
-    """Which part of completion is waiting, for those that run up to the median of their kind, for others, for all."""
+def _waiting_parts(v: TraceColumns) -> Iterator[Target]:
+    """Which part of JCT is waiting, for those that run up to the median of their kind, for others, for all."""
     part = 100 * v.wait / (v.wait + v.runtime)
     for weight, word, key in ((None, "jobs", "job"), (v.instances, "instances", "instance")):
-        middle = Sample.of(v.runtime, weight).quantile(0.5)
+        middle = WeightedSample.of(v.runtime, weight).quantile(0.5)
         for of, where in (("short ", v.runtime <= middle), ("long ", v.runtime > middle), ("", None)):
-            sample = Sample.of(part, weight, where)
+            sample = WeightedSample.of(part, weight, where)
             for x, percent in zip(*curve(LAWS["waiting_part"][key][of.strip() or "all"]), strict=True):
-                name = f"{of}{word} that wait up to {x:.0f}% of completion"
+                name = f"{of}{word} that wait up to {x:.0f}% of JCT"
                 achieved = sample.below(x * A_HAIR)
                 yield share(name, percent / 100, achieved, sample.count, how=CDF, source="figure")
 
 
-def _usage(v: View) -> Iterator[Target]:
-    asked = {"gpu": (v.milli, 1000.0, "GPUs"), "cpu": (v.cpu, 1000.0, "CPUs"), "memory": (v.memory, 1024.0, "GiB")}
-    for what, (column, unit, word) in asked.items():
+def _usage(v: TraceColumns) -> Iterator[Target]:
+    requested = {"gpu": (v.milli, 1000.0, "GPUs"), "cpu": (v.cpu, 1000.0, "CPUs"), "memory": (v.memory, 1024.0, "GiB")}
+    for what, (column, unit, word) in requested.items():
         there = np.isfinite(v.used[what]) & (column > 0)
-        used, weight = Sample.of(v.used[what] / unit, v.instances, there), v.instances[there]
+        used, weight = WeightedSample.of(v.used[what] / unit, v.instances, there), v.instances[there]
         yield from curves(f"{word} used by instances", used, LAWS["usage"][what])
         over = (v.used[what] > column)[there]
-        name, published = f"jobs using more {word} than asked", PRINTED["over_request_jobs"][what]
+        name, published = f"jobs using more {word} than requested", PRINTED["over_request_jobs"][what]
         yield share(name, published, float(over.mean()), len(over), how=SHARE, source="notebook")
-        name, published = f"instances using more {word} than asked", PRINTED["over_request_instances"][what]
-        yield share(name, published, float(over @ weight / weight.sum()), used.count, how=TOLD, source="paper")
+        name, published = f"instances using more {word} than requested", PRINTED["over_request_instances"][what]
+        yield share(name, published, float(over @ weight / weight.sum()), used.count, how=STATED, source="paper")

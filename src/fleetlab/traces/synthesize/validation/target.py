@@ -1,4 +1,4 @@
-"""How a number of a trace is held against a published one, and how far apart they may be."""
+"""A published number, the value of a trace, and the tolerance between them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_TAIL = 0.5  # of what is beyond the quantile
 
 MIDDLE = 5.0, 95.0  # percent: between them curves were read to 8 %, beyond to 15 %
 
-SAMPLED = "and 3 standard errors"
+SAMPLED = "plus 3 standard errors"
 SHARE = f"printed: 1 % of it, {SAMPLED}"
 BAR = f"a bar's length: 0.3 points, {SAMPLED}"
 CDF = f"read off a curve: 1 point, {SAMPLED}"
-TOLD = f"told in round numbers: 2 points, {SAMPLED}"
+STATED = f"stated in round numbers: 2 points, {SAMPLED}"
 MIDST = f"read off a curve: 8 % of the value, {SAMPLED}; or, at that value, 1 point of the level, {SAMPLED}"
 ENDS = f"read off a curve's end: 15 % of the value, {SAMPLED}; or, at that value, a tenth of the tail, {SAMPLED}"
 GRAIN = "; half a second more, as times are whole seconds"
@@ -44,7 +44,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WeightedSample:
     """Values with weights, sorted once for many questions."""
 
     values: Floats
@@ -52,7 +52,7 @@ class Sample:
     count: float  # how many equally weighted values would be as sure
 
     @classmethod
-    def of(cls, values: Floats, weights: Floats | None = None, where: Bools | None = None) -> Sample:
+    def of(cls, values: Floats, weights: Floats | None = None, where: Bools | None = None) -> WeightedSample:
         """Take the values that are there."""
         keep = np.isfinite(values) if where is None else where & np.isfinite(values)
         kept = values[keep]
@@ -88,14 +88,14 @@ def share(
     name: str, published: float, achieved: float, count: float, *, how: str, source: str, needs: int = 0
 ) -> Target:
     """Hold a share of jobs or instances against a published one."""
-    margin = {SHARE: 0.01 * published, BAR: 0.003, CDF: 0.01, TOLD: 0.02}[how]
+    margin = {SHARE: 0.01 * published, BAR: 0.003, CDF: 0.01, STATED: 0.02}[how]
     room = margin + ERRORS * float(np.sqrt(max(published * (1 - published), 0) / max(count, 1.0)))
     return Target(name, published, achieved, max(0.0, published - room), published + room, how, source, needs)
 
 
 def quantile(
     name: str,
-    sample: Sample,
+    sample: WeightedSample,
     points: Mapping[str, float],
     percent: float,
     *,
@@ -115,9 +115,9 @@ def quantile(
     return Target(name, published, achieved, max(0.0, low), high, how, source, needs, few, by_level)
 
 
-def _few(sample: Sample, level: float) -> str | None:
+def _few(sample: WeightedSample, level: float) -> str | None:
     sampled, most = ERRORS * sample.error(level), min(MOST_POINTS, MOST_TAIL * min(level, 1 - level))
-    return f"as sure as {sample.count:,.0f} values: to {100 * sampled:.2g} points" if sampled > most else None
+    return f"effective sample size {sample.count:,.0f}: ±{100 * sampled:.2g} points" if sampled > most else None
 
 
 def along(points: Mapping[str, float], level: float) -> float:
@@ -129,7 +129,7 @@ def along(points: Mapping[str, float], level: float) -> float:
     return float(np.exp(logs[left] + slope * (level * 100 - percents[left])))
 
 
-def _level(sample: Sample, level: float, published: float, grain: float) -> str | None:
+def _level(sample: WeightedSample, level: float, published: float, grain: float) -> str | None:
     """Say at which level of the trace a published quantile is, if that is near enough; a maximum has no level."""
     slip = 0.01 if MIDDLE[0] <= level * 100 <= MIDDLE[1] else 0.1 * min(level, 1 - level)
     room = slip + ERRORS * sample.error(level)

@@ -1,0 +1,145 @@
+"""Build a profile: measured speeds, predictions for pairs that were not measured, and predictions for MIG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fleetlab.bench.profile.holdout import interval
+from fleetlab.bench.profile.mig import half_gpu
+from fleetlab.bench.profile.observations import PROBES, Colocation, Observations
+from fleetlab.bench.profile.pairs import Pair, SpeedTable, WaitModel
+from fleetlab.bench.profile.reader import read_observations
+from fleetlab.core import DeviceError, Provenance, Speed
+from fleetlab.stats import Interval
+
+Row = dict[str, Any]
+LIGHT, MEDIUM = 0.37, 0.75  # GPU utilization alone: light below the first, medium below the second, heavy above
+CLASSES = ("light", "medium", "heavy")
+
+
+def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False) -> Speed:
+    """Speeds of workloads alone and beside each other, by mode, relative to alone without MPS.
+
+    `workloads` selects those in the profile (default: all that were measured beside others, without stressors). With
+    `classes` they are grouped as light, medium and heavy by utilization: the speed of a class is the geometric
+    mean over its workloads, and its interval covers all of theirs.
+    """
+    observations = read_observations(folders)
+    chosen = _chosen(observations, workloads)
+    rows = [row for mode in observations.modes() for row in _of_mode(observations, mode, chosen)]
+    met = [work for work in chosen if any(row["workload"] == work for row in rows)]
+    rows = [_row("exclusive", work, None, Interval(1.0, 1.0, 1.0), "measured") for work in met] + rows
+    rows += [
+        _row("mig", work, beside, speed, "predicted")
+        for work, speed in half_gpu(observations, met).items()
+        for beside in (None, *met)
+    ]
+    if classes:
+        rows = list(_by_class(rows, {work: _class(observations.busy[work]) for work in met}))
+    busy = {work: round(observations.busy[work], 3) for work in met}
+    settings = {"folders": sorted(str(folder) for folder in folders), "busy": busy, "classes": classes}
+    provenance = Provenance("bench profile", observations.device, settings)
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    notes = tuple(_notes(observations, met, frame, classes=classes))
+    return Speed.of(frame, device=observations.device, provenance=provenance, notes=notes)
+
+
+def _chosen(seen: Observations, workloads: Collection[str]) -> list[str]:
+    paired = [met.workload for met in seen.rates if len(met.beside) == 1 and met.workload not in PROBES]
+    there = list(dict.fromkeys(name for name in seen.works if name in paired))
+    if missing := [work for work in workloads if work not in there]:
+        msg = f"not measured beside others: {', '.join(missing)}"
+        raise DeviceError(msg, hint=f"there are {', '.join(there) or 'none'}")
+    if not there:
+        msg = "no pairs were measured"
+        raise DeviceError(msg, hint="measure pairs: `fleetlab bench suite pairs-mps --out pairs-mps`")
+    return [name for name in there if not workloads or name in workloads]
+
+
+def _row(mode: str, work: str, beside: str | None, speed: Interval, kind: str) -> Row:
+    numbers = {"speed": speed.value, "low": speed.low, "high": speed.high}
+    return {"mode": mode, "workload": work, "neighbour": beside, **numbers, "kind": kind}
+
+
+def _of_mode(seen: Observations, mode: str, chosen: Sequence[str]) -> Iterable[Row]:
+    probed = seen.table(mode, chosen).gentle(PROBES)
+    table = probed.but(PROBES)
+    ties, loose = tied(table), tied(probed)
+    here = [
+        work
+        for work in chosen
+        if any(work in pair for pair in probed.speed) and Colocation(mode, work, ()) in seen.rates
+    ]
+    for work in here:
+        yield _row(mode, work, None, seen.speed(Colocation(mode, work, ())), "measured")
+        for other in here:
+            met = Colocation(mode, work, (other,))
+            if met in seen.rates:
+                yield _row(mode, work, other, seen.speed(met), "measured")
+            elif (work, other) in loose:
+                known = table if (work, other) in ties else probed
+                yield _row(mode, work, other, interval(known, WaitModel, (work, other), PROBES), "predicted")
+
+
+def tied(table: SpeedTable) -> set[Pair]:
+    """Pairs whose sensitivity and pressure are identified by the measured pairs."""
+    island = {("slowed", a): {("slowed", a)} for a, _ in table.speed}
+    island |= {("slows", b): {("slows", b)} for _, b in table.speed}
+    for a, b in table.speed:
+        one, other = island["slowed", a], island["slows", b]
+        if one is not other:
+            one |= other
+            island.update(dict.fromkeys(other, one))
+    slowed, slows = ([name for side, name in island if side == which] for which in ("slowed", "slows"))
+    return {(a, b) for a in slowed for b in slows if island["slowed", a] is island["slows", b]}
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def _class(busy: float) -> str:
+    return CLASSES[(busy >= LIGHT) + (busy >= MEDIUM)]
+
+
+def _by_class(rows: Sequence[Row], classes: dict[str, str]) -> Iterable[Row]:
+    by: dict[tuple[str, str, str | None], list[Row]] = {}
+    for row in rows:
+        beside = row["neighbour"] and classes[row["neighbour"]]
+        by.setdefault((row["mode"], classes[row["workload"]], beside), []).append(row)
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        for one in CLASSES:
+            for other in (None, *CLASSES):
+                if same := by.get((mode, one, other)):
+                    kind = "predicted" if any(row["kind"] == "predicted" for row in same) else "measured"
+                    yield _row(mode, one, other, _together(same), kind)
+
+
+def _together(rows: Sequence[Row]) -> Interval:
+    middle = math.exp(sum(math.log(row["speed"]) for row in rows) / len(rows))
+    return Interval(middle, min(row["low"] for row in rows), max(row["high"] for row in rows))
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _notes(seen: Observations, works: Sequence[str], frame: pl.DataFrame, *, classes: bool) -> Iterable[str]:
+    yield "speeds are relative to the workload alone without MPS; intervals are 95 %, of predictions 90 %"
+    if classes:
+        yield (
+            f"classes by GPU utilization alone: light below {LIGHT:.0%}, "
+            f"medium to {MEDIUM:.0%}, heavy above; means over {', '.join(works)}, with intervals that cover all of them"
+        )
+    if "mig" in frame["mode"]:
+        yield "mig: half a GPU, predicted from runs on fewer SMs; interference between slices is neglected"
+    if (guessed := frame.filter((pl.col("kind") == "predicted") & (pl.col("mode") != "mig"))).height:
+        yield f"{guessed.height} speeds beside others were not measured and are predicted by the model of pairs"
+    if "mig" not in frame["mode"]:
+        yield "no mig: not all workloads were measured on fewer SMs, or the GPU does not support MIG"
+    if any(len(runs) == 1 for met, runs in seen.rates.items() if met.workload in works and met.beside):
+        yield "speeds measured only once: the interval covers variation within the run, not between runs"
+    yield from seen.notes
