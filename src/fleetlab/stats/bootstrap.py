@@ -218,7 +218,9 @@ class Replicates:
             1.0 if self.independent else variance_inflation(np.nan_to_num(self.values[-self.blocks :], nan=value))
         )
         stretch = math.sqrt(inflation * self.blocks / (self.blocks - 1)) / NORMAL
-        below, above = stretch * max(value - low, 0.0), stretch * max(high - value, 0.0)
+        # Resamples that reach a bound show that the limit does: a median wait may well be 0.
+        below = math.inf if low <= within[0] < value else stretch * max(value - low, 0.0)
+        above = math.inf if high >= within[1] > value else stretch * max(high - value, 0.0)
         df = min(degrees_of_freedom(self.blocks, inflation), max(self.df, 1.0))
         return Statistic(value, below, above, df, within)
 

@@ -106,7 +106,7 @@ class Statistic:
         error = self.above if above else self.below
         if math.isnan(distance) or math.isnan(error) or not self.df > 0:
             return math.nan
-        if not distance:
+        if not distance or math.isinf(error):
             return 0.5
         if room < math.inf:  # the inverse of `_reach`
             distance = -room * math.log1p(-distance / room) if distance < room else math.inf
