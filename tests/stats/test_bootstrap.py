@@ -90,6 +90,15 @@ def test_values_that_are_all_the_same_have_an_interval_without_width():
         assert replicates.interval() == (0.0, 0.0, 0.0)
 
 
+def test_where_no_job_waits_any_more_the_mean_wait_is_lower_unless_waits_were_an_accident():
+    blocks, none, block = evenly(2000), np.zeros(2000), np.arange(2000) // 50
+    for busy, verdict in ((block % 5 == 0, "lower"), (block == 7, "not significant")):
+        waits = np.where(busy, 5.0, 0.0)
+        found = paired_difference(blocks.means(waits), blocks.means(none))
+        assert found.change() == verdict
+        assert (found.probability_below(0.0) > 0.975) == (verdict == "lower")
+
+
 def test_a_quantile_beyond_which_few_independent_values_lie_has_no_interval():
     (waits,) = mm1_waits(np.random.default_rng(7), 0.8, 3000, 1)
     p50, p99 = evenly(3000).quantiles(waits[0], [0.5, 0.99])

@@ -16,7 +16,7 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
-from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
 from fleetlab.studies.requests import CANNOT_RUN
 from fleetlab.studies.sentences import change_of_mean, duration
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
@@ -211,12 +211,16 @@ def _row(name: str, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBoo
                 "jobs that wait": float((own[metric] > 0).mean()),
             }
     for metric in MEASURES:
-        row |= _columns(f"{metric} difference", blocks.mean(own[metric] - base[metric]).interval())
+        row |= _columns(f"{metric} difference", _change(metric, base, own, blocks))
     return row
 
 
 def _mean(metric: str, values: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
     return blocks.mean(values[metric], (METRICS[metric].least, math.inf)).interval()
+
+
+def _change(metric: str, base: Mapping[str, Floats], own: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
+    return paired_difference(blocks.means(base[metric]), blocks.means(own[metric])).interval()
 
 
 def _columns(name: str, interval: Interval) -> dict[str, float]:

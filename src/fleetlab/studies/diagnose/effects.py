@@ -43,7 +43,7 @@ def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, An
     row |= {"main reason then": main_reason(outcome.shortages)}
     if not len(before):
         return row | {"verdict": NOT_SIGNIFICANT}
-    mean = part.mean(after - before)
+    mean = paired_difference(part.means(before), part.means(after))
     p90 = paired_difference(*(part.quantiles(x, [0.9])[0] for x in (before, after))).interval()
     row |= dict(zip(("mean change", "mean low", "mean high"), mean.interval(), strict=True))
     row |= dict(zip(("P90 change", "P90 low", "P90 high"), p90, strict=True))
