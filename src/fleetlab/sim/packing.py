@@ -153,7 +153,7 @@ class _Study:
         )
 
     def _stream(self, rng: np.random.Generator, capacity: int) -> Ints:
-        """The list once, in random order, then again and again by lot, up to the last pod that stays below the end."""
+        """Return the list once in random order, then random pods, up to the last that stays below the end."""
         stream = self.shape[rng.permutation(len(self.shape))]
         demand = self.pods.gpus * self.pods.milli
         while (arrived := np.cumsum(demand[stream]))[-1] <= capacity * UPTO // 100:

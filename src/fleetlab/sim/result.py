@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
 from fleetlab.core.catalog import METRICS
-from fleetlab.sim import _classes, _figures, accounts, estimates
+from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, WHOLE, Floats
@@ -78,8 +78,8 @@ class SimResult(Result):
         """One row a job that could run; times are rounded to the simulator's tick, 60 ns.
 
         `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
-        where runtime is 0), `bounded_slowdown` the same with a service of at least 10 s; `lost` are seconds of run time
-        done in vain, or spent on saving and restarting. What did not happen is null.
+        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of run time
+        lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
         world, played = self.world, self.played
         times = {"submit": world.submit, "runtime": world.runtime, "start": played.start, "end": played.end}
@@ -264,19 +264,19 @@ class SimResult(Result):
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""
         return {
-            **_classes.by_class(self._done, self.blocks(self._done)),
-            "waiting": _classes.waiting(self.ledger),
-            "waiting by request": _classes.waiting_by_request(self.jobs, self.ledger),
+            **job_classes.by_class(self._done, self.blocks(self._done)),
+            "waiting": job_classes.waiting(self.ledger),
+            "waiting by request": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
-            "refused": _classes.refusals(self.refused),
+            "refused": job_classes.refusals(self.refused),
         }
 
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
-        blocks, waiting = self.blocks(self._done), _classes.waiting(self.ledger)
-        by_request = _classes.by_class(self._done, blocks)["by request"]
-        return _figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
+        blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
+        by_request = job_classes.by_class(self._done, blocks)["by request"]
+        return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
         """GPU-hours there and allocated over the whole run, and the share of them while jobs arrive, by GPU type."""

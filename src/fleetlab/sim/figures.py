@@ -57,7 +57,7 @@ def _allocation(timeline: pl.DataFrame) -> Figure:
     frame = up.select(x=pl.col("time") / DAY, y=100 * pl.col("allocated") / pl.col("up"))
     held = frame["y"].to_numpy()
     alt = f"at {len(held)} instants between {held.min():.0f} and {held.max():.0f} % of the GPUs are held"
-    return Figure("How full the GPUs are", "line", frame, "day", "GPUs held, %", alt)
+    return Figure("GPU allocation", "line", frame, "day", "GPU allocation, %", alt)
 
 
 def _queue(timeline: pl.DataFrame) -> Figure:
