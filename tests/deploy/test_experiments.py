@@ -241,7 +241,7 @@ def test_a_dry_run_shows_every_command_and_runs_none(cluster, script):
         (["--node", "gpu-7", "--seconds", "soon"], "not a number"),
         (["--node", "gpu-7", "--seconds", "9" * 30], "not a number"),
         (["--node", "--dry-run"], "not the name of a node: --dry-run"),
-        (["--node", "gpu-7", "--work", 'a","b":"c'], "not the name of a work"),
+        (["--node", "gpu-7", "--work", 'a","b":"c'], "not the name of a workload"),
         (["--node", "gpu-7", "--out", ""], "not a folder"),
         (["--node", "gpu-7", "--out", __file__], "not a folder"),
         (["--fast"], "no such option: --fast"),

@@ -331,7 +331,9 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
 def test_jobs_that_do_not_complete_are_counted_and_left_out():
     jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
-    assert found.findings[0].startswith("The mean wait is 4.5 s, of the 2 jobs that completed (1 do not complete).")
+    assert found.findings[0].startswith(
+        "The mean wait is 4.5 s, of the 2 jobs that end in the simulation (of 3, 1 do not complete)."
+    )
     assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 
 

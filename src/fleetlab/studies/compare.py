@@ -17,6 +17,7 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
 from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
+from fleetlab.studies.requests import CANNOT_RUN
 from fleetlab.studies.sentences import change_of_mean, duration
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
@@ -263,7 +264,9 @@ def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
 
 def _coverage(jobs: int, refused: pl.DataFrame, compared: int) -> list[str]:
     cannot = int(refused["jobs"].sum())
-    parts = [f"{cannot:,} cannot run on the cluster"] if cannot else []
+    never = int(refused.filter(pl.col("reason").is_in(CANNOT_RUN))["jobs"].sum())
+    parts = [f"{never:,} cannot run on the cluster"] if never else []
+    parts += [f"{cannot - never:,} have an unknown runtime or exceed a quota"] if cannot > never else []
     if left := jobs - cannot - compared:
         parts.append(f"{left:,} do not complete under every policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []

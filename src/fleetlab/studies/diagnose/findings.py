@@ -50,11 +50,14 @@ def findings(
 
 def population(scenario: Scenario, result: SimResult) -> str:
     """Return which jobs a diagnosis speaks of."""
-    cannot, done = result.refused.height, int((result.jobs["status"] == "done").sum())
-    left = len(scenario.workload) - cannot - done
-    others = [f"{cannot:,} of {len(scenario.workload):,} cannot run"] if cannot else []
+    excluded, done = result.refused.height, int((result.jobs["status"] == "done").sum())
+    never = result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height
+    left = len(scenario.workload) - excluded - done
+    others = [f"of {len(scenario.workload):,}"] if excluded or left else []
+    others += [f"{never:,} cannot run on the cluster"] if never else []
+    others += [f"{excluded - never:,} have an unknown runtime or exceed a quota"] if excluded > never else []
     others += [f"{left:,} do not complete"] if left else []
-    return f"the {done:,} jobs that completed" + (f" ({', '.join(others)})" if others else "")
+    return f"the {done:,} jobs that end in the simulation" + (f" ({', '.join(others)})" if others else "")
 
 
 def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
