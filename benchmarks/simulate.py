@@ -25,8 +25,9 @@ import polars as pl
 
 import fleetlab
 from fleetlab import Cluster, Workload
-from fleetlab.sim import quick
-from fleetlab.sim._tables import TICK, world
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.layout import TICK
+from fleetlab.sim.world import world
 from fleetlab.traces.builtin import open_trace
 
 BUILD = Path("build/bench")

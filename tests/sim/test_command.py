@@ -8,7 +8,7 @@ import pytest
 import fleetlab
 from fleetlab import Trace, Workload, WorkloadError, cli
 from fleetlab.core.events import from_toml
-from fleetlab.sim import _compile
+from fleetlab.sim import jit
 
 
 def run(capsys, *words):
@@ -150,6 +150,6 @@ def test_until_stops_the_clock(capsys, trace):
 
 
 def test_compiled_code_is_kept_by_the_text_of_all_files_it_came_from():
-    files = {path.stem for path in _compile._sources("_engine")}
-    assert {"_engine", "_gangs", "_index", "_nodes", "_places", "_compile"} <= files
-    assert "_full" not in files
+    files = {path.stem for path in jit.sources("engine.greedy")}
+    assert {"greedy", "fit", "index", "layout", "nodes", "placements", "jit"} <= files
+    assert "preemption" not in files

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster
-from fleetlab.sim import _fragments, full, quick
-from fleetlab.sim._nodes import FIRST, FREE, LAST, SHAPE_FIELDS, TYPE, WHOLE, holds, survey
-from fleetlab.sim._places import USUAL_CPU, USUAL_GPUS, USUAL_MILLI, USUAL_TYPES, fragment, growth
-from fleetlab.sim._tables import _nodes, world
+from fleetlab.sim import nodes as on_nodes
+from fleetlab.sim import placements
+from fleetlab.sim.engine import fragments
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.layout import SHAPE, TYPICAL, WHOLE, table
+from fleetlab.sim.reference import play as full
+from fleetlab.sim.world import node_tables, world
 
 # Every way to ask for GPUs, and CPU alone: CPU, milli, GPUs, types.
 ASK = st.tuples(
@@ -33,14 +36,34 @@ USUAL = st.lists(st.tuples(ASK, st.integers(1, 1000)), min_size=1, max_size=12)
 
 
 @numba.njit
-def grown(S, s, N, n, G, U, share, lines, marks):
+def growth_by_lines(shapes, nodes, n, gpus, typical, lines, about, cpus):
     """Called from Python, what is meant for compiled code alone."""
-    return _fragments.grown(S, s, N, n, G, U, share, lines, marks)
+    return fragments.growth_by_lines(shapes[0], nodes[n], gpus, typical, lines, about, cpus)
 
 
 @numba.njit
-def lay_out(N, U, share, lines, marks):
-    _fragments.lay_out(N, U, share, lines, marks)
+def fragmentation_growth(shapes, nodes, n, gpus, typical):
+    return placements.fragmentation_growth(shapes[0], nodes[n], gpus, typical)
+
+
+@numba.njit
+def fragmentation(nodes, n, gpus, cpu, typical):
+    return placements.fragmentation(nodes[n], gpus, cpu, typical)
+
+
+@numba.njit
+def holds(shapes, nodes, n, gpus, apps):
+    return on_nodes.holds(shapes[0], nodes[n], gpus, apps)
+
+
+@numba.njit
+def recount(nodes, n, gpus):
+    on_nodes.recount(nodes[n], gpus)
+
+
+@numba.njit
+def plan_lines(nodes, typical, lines, about, cpus):
+    fragments.plan_lines(nodes, typical, lines, about, cpus)
 
 
 def nodes_of(rows):
@@ -56,79 +79,69 @@ def nodes_of(rows):
             "memory_mib": [0 for _ in rows],
         }
     )
-    N, G = _nodes(Cluster.of(frame, source="some nodes"), {"A": 1, "B": 2})
+    nodes, gpus = node_tables(Cluster.of(frame, source="some nodes"), {"A": 1, "B": 2})
     for n, (_, left, _) in enumerate(rows):
-        G[N[n, FIRST] : N[n, LAST], FREE] = left
-        survey(N, n, G)
-    return N, G
+        gpus.free[nodes[n].first_gpu : nodes[n].end_gpu] = left
+        recount(nodes, n, gpus)
+    return nodes, gpus
 
 
-def usual_of(asks):
-    U = np.zeros((len(asks), 4), dtype=np.int64)
-    for m, ((cpu, milli, gpus, types), _) in enumerate(asks):
-        U[m, USUAL_CPU], U[m, USUAL_MILLI], U[m, USUAL_GPUS], U[m, USUAL_TYPES] = cpu, milli, gpus, types
+def typical_of(asks):
+    cpu, milli, gpus, types = zip(*(ask for ask, _ in asks), strict=True)
     count = np.array([count for _, count in asks], dtype=np.float64)
-    return U, count / count.sum()
+    return table(len(asks), TYPICAL, cpu=cpu, milli=milli, gpus=gpus, types=types, share=count / count.sum())
 
 
-def shape_of(ask):
-    S = np.zeros((1, SHAPE_FIELDS), dtype=np.int64)
-    S[0, 0], S[0, 4], S[0, 5], S[0, 7] = ask
-    return S
+def shapes_of(ask):
+    cpu, milli, gpus, types = ask
+    return table(1, SHAPE, cpu=cpu, milli=milli, gpus=gpus, types=types)
 
 
-def by_the_paper(N, n, G, U, share):
+def by_the_paper(node, gpus, typical):
     """F_n(M), equations 1 to 4 of the FGD paper, in exact fractions."""
-    left, lost = [int(f) for f in G[N[n, FIRST] : N[n, LAST], FREE]], Fraction(0)
-    for m in range(len(share)):
-        need, gpus = int(U[m, USUAL_MILLI]), int(U[m, USUAL_GPUS])
-        able = sum(f >= need for f in left) >= gpus > 0
-        runs = able and N[n, 0] >= U[m, USUAL_CPU] and bool(U[m, USUAL_TYPES] & N[n, TYPE])
-        lost += Fraction(float(share[m])) * sum(f for f in left if not runs or f < need)
+    left, lost = [int(f) for f in gpus.free[node.first_gpu : node.end_gpu]], Fraction(0)
+    for usual in typical:
+        able = sum(f >= usual.milli for f in left) >= usual.gpus > 0
+        runs = able and node.free_cpu >= usual.cpu and bool(usual.types & node.gpu_type)
+        lost += Fraction(float(usual.share)) * sum(f for f in left if not runs or f < usual.milli)
     return lost
 
 
 @given(st.lists(NODE, min_size=1, max_size=3), USUAL)
 @settings(deadline=None, derandomize=True)
 def test_a_fragment_is_what_the_paper_says(rows, asks):
-    (N, G), (U, share) = nodes_of(rows), usual_of(asks)
-    for n in range(len(N)):
-        assert fragment(N, n, G, N[n, 0], U, share) == pytest.approx(float(by_the_paper(N, n, G, U, share)), abs=1e-6)
+    (nodes, gpus), typical = nodes_of(rows), typical_of(asks)
+    for n, node in enumerate(nodes):
+        exact = float(by_the_paper(node, gpus, typical))
+        assert fragmentation(nodes, n, gpus, node.free_cpu, typical) == pytest.approx(exact, abs=1e-6)
 
 
 @given(NODE, USUAL, st.randoms(use_true_random=False))
 @settings(deadline=None, derandomize=True)
 def test_the_order_of_the_usual_shapes_and_of_the_gpus_does_not_matter(row, asks, dice):
-    one = fragment(*_first(nodes_of([row])), row[2], *usual_of(asks))
-    cards = dice.sample(row[1], len(row[1]))
-    other = fragment(*_first(nodes_of([(row[0], cards, row[2])])), row[2], *_shuffled(usual_of(asks), dice))
+    nodes, gpus = nodes_of([row])
+    one = fragmentation(nodes, 0, gpus, row[2], typical_of(asks))
+    nodes, gpus = nodes_of([(row[0], dice.sample(row[1], len(row[1])), row[2])])
+    typical = typical_of(asks)
+    other = fragmentation(nodes, 0, gpus, row[2], typical[dice.sample(range(len(typical)), len(typical))])
     assert one == other
-
-
-def _first(land):
-    return land[0], 0, land[1]
-
-
-def _shuffled(usual, dice):
-    order = dice.sample(range(len(usual[1])), len(usual[1]))
-    return np.ascontiguousarray(usual[0][order]), usual[1][order]
 
 
 @pytest.mark.parametrize("lines", [1, 2, 1000])
 @settings(deadline=None, derandomize=True)
 @given(rows=st.lists(NODE, min_size=1, max_size=5), asks=USUAL, tried=st.lists(ASK, min_size=1, max_size=5))
 def test_lines_tell_the_growth_of_fragments_to_the_last_bit_however_few_there_is_room_for(lines, rows, asks, tried):
-    (N, G), (U, share) = nodes_of(rows), usual_of(asks)
-    uses = _fragments.uses_of(len(U))
-    lay_out(N, U, share, *uses)
-    few = uses.lines[: 1 + lines * uses.marks[_fragments.WIDTH]]
-    uses.marks[_fragments.LINES] = min(lines, uses.marks[_fragments.LINES])
+    (nodes, gpus), typical = nodes_of(rows), typical_of(asks)
+    uses = fragments.no_lines(len(typical))
+    plan_lines(nodes, typical, *uses)
+    few = uses.lines[: 1 + lines * uses.about.width]
+    uses.about.count = min(lines, uses.about.count)
     apps = np.zeros((1, 1), dtype=np.int64)
-    for S in map(shape_of, tried):
-        for n in range(len(N)):
-            if holds(S, 0, N, n, G, apps):
-                found = grown(S, 0, N, n, G, U, share, few, uses.marks)
-                assert found == growth(S, 0, N, n, G, U, share)
+    for shapes in map(shapes_of, tried):
+        for n in range(len(nodes)):
+            if holds(shapes, nodes, n, gpus, apps):
+                growth = growth_by_lines(shapes, nodes, n, gpus, typical, few, uses.about, uses.cpus)
+                assert growth == fragmentation_growth(shapes, nodes, n, gpus, typical)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +160,8 @@ def test_nodes_are_gone_through_by_type_but_of_equals_the_first_is_taken(placeme
 
 PLAY = """
 import fleetlab
-from fleetlab.sim import quick
-from fleetlab.sim._tables import world
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.world import world
 trace = fleetlab.synthesize("pai2020", jobs=60, seed=2)
 few = fleetlab.Cluster.of(trace.cluster.frame[::60], source="few")
 one = quick.play(world(trace.workload, few), order="fifo", backfill="greedy", placement="fgd")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -16,12 +17,13 @@ import fleetlab
 from fleetlab import Cluster, PolicyError, Provenance, Speed, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS
 from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
-from fleetlab.sim._nodes import APP, GPU_MEMORY, GPUS, LIMIT, MILLI, REASONS, TYPE, TYPES, room
-from fleetlab.sim._tables import world
-from fleetlab.sim.full import Speeds, play, speeds_of
+from fleetlab.sim import nodes as on_nodes
+from fleetlab.sim.codes import REASONS
+from fleetlab.sim.layout import DONE, RUNNING, WAITING
+from fleetlab.sim.reference.play import Speeds, play, speeds_of
+from fleetlab.sim.world import world
 
 BUILT_IN = ORDERS.names
-WAITING, RUNNING, DONE = 0, 1, 2
 
 
 def jobs(**columns):
@@ -81,24 +83,39 @@ def small(rows):
 WORKLOADS = st.lists(JOB, min_size=1, max_size=14).map(small)
 
 
+@numba.njit
+def take_gpus(shapes, s, nodes, n, gpus, apps, bits):
+    """Called from Python, what is meant for compiled code alone."""
+    on_nodes.take_gpus(shapes[s], nodes[n], gpus, apps, bits)
+
+
+@numba.njit
+def slots(shapes, s, nodes, gpus, apps):
+    """Instances that fit, on all nodes together."""
+    count = 0
+    for n in range(len(nodes)):
+        count += on_nodes.room(shapes[s], nodes[n], gpus, apps)
+    return count
+
+
 def held(w, runs, now):
     """What is held in an instant: CPU and memory of nodes, milli and memory of GPUs, places of apps with a limit."""
-    nodes, cards, apps = np.zeros((len(w.N), 2), int), np.zeros((len(w.G), 2), int), {}
+    nodes, cards, apps = np.zeros((len(w.nodes), 2), int), np.zeros((len(w.gpus), 2), int), {}
     for k in np.flatnonzero((runs.begin <= now) & (runs.end > now) & (runs.end > runs.begin)):
         t = runs.job[k]
-        s = w.S[w.shape[t]]
+        s = w.shapes[w.shape[t]]
         for i in range(runs.first[k], runs.first[k] + w.instances[t]):
             n, got = runs.where[i], int(runs.got[i])
-            nodes[n] += s[:2]
-            first, last = w.N[n, 8], w.N[n, 9]
+            nodes[n] += (s.cpu, s.memory)
+            first, last = w.nodes[n].first_gpu, w.nodes[n].end_gpu
             mine = [g for g in range(first, last) if got >> (g - first) & 1]
-            assert len(mine) == s[GPUS]
+            assert len(mine) == s.gpus
             assert got >> (last - first) == 0
-            assert not mine or s[TYPES] & w.N[n, TYPE]
+            assert not mine or s.types & w.nodes[n].gpu_type
             for g in mine:
-                cards[g] += (s[MILLI], s[GPU_MEMORY])
-            if s[LIMIT]:
-                apps[n, s[APP]] = apps.get((n, s[APP]), 0) + 1
+                cards[g] += (s.milli, s.gpu_memory)
+            if s.per_node:
+                apps[n, s.app] = apps.get((n, s.app), 0) + 1
     return nodes, cards, apps
 
 
@@ -108,9 +125,9 @@ def obeys(w, played):
     assert (runs.begin >= w.submit[runs.job]).all()
     for now in sorted(set(runs.begin)):
         nodes, cards, apps = held(w, runs, now)
-        assert (nodes <= w.N[:, :2]).all()
+        assert (nodes <= np.stack([w.nodes.free_cpu, w.nodes.free_memory], axis=1)).all()
         assert (cards[:, 0] <= 1000).all()
-        assert (cards[:, 1] <= w.G[:, 1]).all()
+        assert (cards[:, 1] <= w.gpus.free_memory).all()
         assert all(count <= 1 for count in apps.values())  # every limit of these worlds is 1
     stop = played.stopped if (played.status == DONE).all() else played.until
     for t in range(len(w.submit)):
@@ -180,7 +197,7 @@ def test_no_user_ever_holds_more_than_the_quota(workload, limit, backfill):
     quota = np.array([limit] + [-1] * (len(w.users) - 1))
     played = play(w, quota=quota, backfill=backfill)
     obeys(w, played)
-    need = w.S[w.shape, GPUS] * w.S[w.shape, MILLI] * w.instances
+    need = w.gpu_milli
     runs = played.runs(w.first)
     for now in set(runs.begin):
         live = runs.job[(runs.begin <= now) & (runs.end > now)]
@@ -198,28 +215,16 @@ def test_under_skip_nobody_waits_who_fits(workload, order, preempt):
     played = play(w, order=order, preempt=preempt)
     runs = played.runs(w.first)
     for now in sorted({*runs.begin, *runs.end}):
-        N, G, apps = w.N.copy(), w.G.copy(), w.apps.copy()
+        nodes, gpus, apps = w.nodes.copy(), w.gpus.copy(), w.apps.copy()
         live = (runs.begin <= now) & (runs.end > now)
         for k in np.flatnonzero(live):
             t, s = runs.job[k], w.shape[runs.job[k]]
             for i in range(runs.first[k], runs.first[k] + w.instances[t]):
-                _hold(w, s, N, G, apps, runs.where[i], int(runs.got[i]))
+                take_gpus(w.shapes, s, nodes, runs.where[i], gpus, apps, runs.got[i])
         out = (w.submit > now) | (played.end <= now)
         out[runs.job[live]] = True
         for t in np.flatnonzero(~out):
-            assert sum(room(w.S, w.shape[t], N, n, G, apps) for n in range(len(N))) < w.instances[t]
-
-
-def _hold(w, s, N, G, apps, n, got):
-    N[n, :4] -= w.S[s, :4]
-    first = N[n, 8]
-    for g in range(first, N[n, 9]):
-        if got >> (g - first) & 1:
-            G[g, :2] -= (w.S[s, MILLI], w.S[s, GPU_MEMORY])
-    free = G[first : N[n, 9], 0]
-    N[n, 4:7] = free.sum(), (free == 1000).sum(), free.max(initial=0)
-    if w.S[s, LIMIT]:
-        apps[w.S[s, APP], n] += 1
+            assert slots(w.shapes, w.shape[t], nodes, gpus, apps) < w.instances[t]
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -249,7 +254,7 @@ def test_neighbours_slow_each_other_and_all_work_is_done(workload, speed):
         on = {}
         for t in live:
             for i in range(w.first[t], w.first[t + 1]):
-                if 0 < w.S[w.shape[t], MILLI] < 1000:
+                if 0 < w.shapes[w.shape[t]].milli < 1000:
                     on.setdefault((played.where[i], played.got[i]), []).append(t)
         slow = {t: min((speed ** (len(c) - 1) for c in on.values() if t in c), default=1.0) for t in live}
         for t in live:
@@ -603,9 +608,9 @@ def test_an_order_that_gives_no_number_stops_the_run():
 
 EVERYTHING = """
 import json, numpy as np, fleetlab
-from fleetlab.sim._tables import world
+from fleetlab.sim.world import world
 from fleetlab.core.events import *
-from fleetlab.sim.full import play, speeds_of
+from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.core.catalog import PLACEMENTS
-from fleetlab.sim import _packing, packing
-from fleetlab.sim._packing import Nodes, Pods, Usual
+from fleetlab.sim import packing, packing_loop
+from fleetlab.sim.layout import REQUESTS
+from fleetlab.sim.packing_loop import Nodes, Pods, Usual
 
 LISTS = ["default", "gpushare40", "multigpu20", "gpuspec10", "cpu050"]
 PAPER = {
@@ -39,15 +40,15 @@ USUAL = Usual(
 
 
 def test_the_paper_s_worked_example_has_a_sixth_of_a_gpu_in_fragments():
-    assert _packing.fragment(ints(500, 1000), 0, 1, USUAL) == pytest.approx(1000 / 6)
+    assert packing_loop.fragment(ints(500, 1000), 0, 1, USUAL) == pytest.approx(1000 / 6)
 
 
 @pytest.mark.parametrize(("share", "gpu"), [(300, 1), (500, 0), (700, 1)])
 def test_fgd_puts_the_paper_s_jobs_where_the_paper_does(share, gpu):
     pods = Pods(ints(0), ints(0), ints(share), ints(1), ints(1))
-    held = np.zeros((1, _packing.KINDS), dtype=np.int64)
+    held = np.zeros((1, REQUESTS), dtype=np.int64)
     nodes = Nodes(ints(0, 2), ints(1), ints(0), ints(0), ints(500, 1000), held, 1, 2000)
-    assert _packing.by_fragments(0, 0, pods, nodes, USUAL, 1000 / 6)[1] == gpu
+    assert packing_loop.by_fragments(0, 0, pods, nodes, USUAL, 1000 / 6)[1] == gpu
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_fgd_puts_the_paper_s_jobs_where_the_paper_does(share, gpu):
 def test_what_a_usual_pod_cannot_use_is_a_fragment(usual, gpu, cpu, lost):
     told = {"cpu": 1000, "types": 1} | usual
     one = Usual(*(ints(told[k]) for k in ("cpu", "milli", "gpus", "types")), np.ones(1))
-    assert _packing.fragment(ints(*gpu), cpu, 1, one) == lost
+    assert packing_loop.fragment(ints(*gpu), cpu, 1, one) == lost
 
 
 def world(shapes, nodes, seed):
@@ -109,7 +110,7 @@ def run(study, placement, seed):
     order = rng.permutation(study.cluster.height)
     draws = rng.random((len(stream), 2))
     marks = np.arange(131) * capacity // 100
-    result = _packing.pack(
+    result = packing_loop.pack(
         PLACEMENTS.index(placement), stream, draws, order, study.pods, study.nodes(), study.usual, marks
     )
     return stream, result

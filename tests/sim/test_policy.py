@@ -16,11 +16,11 @@ from numba import config, njit, typeof
 import fleetlab
 from fleetlab.core.words import WORDS
 from fleetlab.sim import check
-from fleetlab.sim._tables import world
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.load import load
 from fleetlab.sim.orders import BY_NAME, aging, las
 from fleetlab.sim.policy import NODE_COLUMNS, STATE_TYPE, State, order, placement, state_of
+from fleetlab.sim.world import world
 
 LIST, TABLE, ARRAY, TUPLE, WEIGHT = [1.0], {0: 1.0}, np.ones(3), (1.0, 2.0), 2.0
 
@@ -70,7 +70,7 @@ def s():
     )
     w = world(fleetlab.Workload.of(jobs, source="test"), fleetlab.Cluster.of(nodes, source="test"))
     free = {"attained": np.array([9000.0, 10.0, 0.0]), "usage": np.array([0.5, 0.25])}
-    return state_of(w, w.N, estimate=w.estimate, remaining=w.estimate.copy(), **free)
+    return state_of(w, w.nodes, estimate=w.estimate, remaining=w.estimate.copy(), **free)
 
 
 def first(policy, s, now=5.0):
@@ -100,8 +100,8 @@ def test_the_state_says_what_is_on_nodes(s):
 def test_the_state_changes_with_the_loop_but_not_by_policies():
     trace = fleetlab.synthesize("pai2020", jobs=20, seed=1)
     w = world(trace.workload, trace.cluster)
-    s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(len(w.users)))
-    w.N[3, 0] = 77
+    s = state_of(w, w.nodes, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(len(w.users)))
+    w.nodes.free_cpu[3] = 77
     assert s.free_cpu[3] == 77
     assert not any(column.flags.writeable for column in s)
 
@@ -110,7 +110,7 @@ def test_the_state_changes_with_the_loop_but_not_by_policies():
 def test_a_state_has_one_type_whatever_the_cluster(nodes):
     job = pl.DataFrame({"parent": [0], "submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]})
     w = world(fleetlab.Workload.of(job, source="test"), fleetlab.Cluster.uniform(nodes, 8))
-    s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
+    s = state_of(w, w.nodes, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
     assert typeof(s) == STATE_TYPE
 
 
@@ -487,8 +487,8 @@ LOOP = """
 from numba import njit
 
 @njit(cache=True)
-def run(fill, place, s, N, jobs, keys):
-    N[0, 0] += 1
+def run(fill, place, s, nodes, jobs, keys):
+    nodes[0].free_cpu += 1
     return fill(s, jobs, len(jobs), 5.0, keys)
 """
 TRY = """
@@ -496,7 +496,7 @@ import sys
 import numpy as np
 import polars as pl
 import fleetlab
-from fleetlab.sim._tables import world
+from fleetlab.sim.world import world
 from fleetlab.sim.policy import NO_PLACE, order, state_of
 from loop import run
 
@@ -504,11 +504,11 @@ job = pl.DataFrame({"parent": [0, 1], "submit": [0.0, 1.0], "runtime": [1.0, 7.0
 policies = [order(eval("lambda s, job, now: " + text)).compiled() for text in sys.argv[1:]]
 for nodes in (1, 3):
     w = world(fleetlab.Workload.of(job, source="test"), fleetlab.Cluster.uniform(nodes, 8))
-    s = state_of(w, w.N, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
+    s = state_of(w, w.nodes, estimate=w.estimate, attained=w.submit, remaining=w.submit, usage=np.zeros(1))
     for policy in policies:
         keys = np.empty(2)
         before = int(s.free_cpu[0])
-        run(policy, NO_PLACE, s, w.N, np.arange(2), keys)
+        run(policy, NO_PLACE, s, w.nodes, np.arange(2), keys)
         print(*keys, s.free_cpu[0] - before)
 stats = getattr(run, "stats", None)
 if stats:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
 from fleetlab.core.prices import Prices
-from fleetlab.sim._nodes import BY_GPU, BY_ORDER, REASONS, give_back, take
-from fleetlab.sim._places import BEST_FIT, pick
-from fleetlab.sim._played import DONE, RUNNING, WAITING, Played, Segments, Up
-from fleetlab.sim._tables import world
+from fleetlab.sim import nodes as on_nodes
+from fleetlab.sim import placements
+from fleetlab.sim.codes import BEST_FIT, BY_GPU, BY_ORDER, REASONS
 from fleetlab.sim.estimates import distribution, fairness, jain
+from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeView, Scoring
 from fleetlab.sim.result import SimResult
+from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.world import world
 from fleetlab.stats import BlockBootstrap, paired_difference
 
 CLUSTER = Cluster.of(
@@ -38,9 +41,26 @@ CLUSTER = Cluster.of(
 )
 
 
+@numba.njit
+def pick(shapes, s, state, scoring):
+    """Called from Python, what is meant for compiled code alone."""
+    return placements.pick(BEST_FIT, shapes[s], state, scoring)
+
+
+@numba.njit
+def take(shapes, s, nodes, n, gpus, apps, at):
+    return on_nodes.take(shapes[s], nodes[n], gpus, apps, at)
+
+
+@numba.njit
+def give_back(shapes, s, nodes, n, gpus, apps, bits):
+    on_nodes.give_back(shapes[s], nodes[n], gpus, apps, bits)
+
+
 def greedy(w):
     """Strictly in order of arrival, one job after the other: each starts at the first moment at which it fits."""
-    N, G, apps, draws = w.N.copy(), w.G.copy(), w.apps.copy(), np.ones(1, dtype=np.int64)
+    nodes, gpus, apps = state = NodeView(w.nodes.copy(), w.gpus.copy(), w.apps.copy())
+    scoring = Scoring(w.capacity, w.largest, w.typical, np.ones(1, dtype=np.int64))
     jobs = len(w.submit)
     start, end = np.zeros(jobs), np.zeros(jobs)
     where, got = np.full(w.first[-1], -1), np.zeros(w.first[-1], dtype=np.int64)
@@ -48,19 +68,19 @@ def greedy(w):
 
     def put(t):
         for i in range(w.first[t], w.first[t + 1]):
-            n, at = pick(BEST_FIT, w.S, w.shape[t], N, G, apps, w.C, w.most, w.U, w.share, draws)
+            n, at = pick(w.shapes, w.shape[t], state, scoring)
             if n < 0:
                 for j in range(w.first[t], i):
-                    give_back(w.S, w.shape[t], N, where[j], G, apps, got[j])
+                    give_back(w.shapes, w.shape[t], nodes, where[j], gpus, apps, got[j])
                 return False
-            where[i], got[i] = n, take(w.S, w.shape[t], N, n, G, apps, at)
+            where[i], got[i] = n, take(w.shapes, w.shape[t], nodes, n, gpus, apps, at)
         return True
 
     def free(upto):
         for end_at, t in [r for r in sorted(running) if r[0] <= upto]:
             running.remove((end_at, t))
             for i in range(w.first[t], w.first[t + 1]):
-                give_back(w.S, w.shape[t], N, where[i], G, apps, got[i])
+                give_back(w.shapes, w.shape[t], nodes, where[i], gpus, apps, got[i])
 
     for t in range(jobs):
         now = max(now, w.submit[t])
@@ -195,7 +215,7 @@ def broken(**wrong):
         ({"got": np.array([1, 2])}, "a GPU that the node does not have"),
         ({"got": np.array([1, 0])}, "not the number of GPUs"),
         ({"where": np.array([0, 1])}, "which is none at 4.0 s: the node is not up"),
-        ({"up": Up(np.array([0]), np.array([0.0]), np.array([9.0]))}, "the node goes with it on board"),
+        ({"up": Up(np.array([0]), np.array([0.0]), np.array([9.0]))}, "the node goes down with a job on it"),
         ({"up": Up(np.array([0]), np.array([1.0]), np.array([np.inf]))}, "the node is not up"),
     ],
 )

@@ -14,8 +14,8 @@ import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES, PLACEMENTS
 from fleetlab.core.events import Recovery
-from fleetlab.sim.quick import BACKFILLS
-from fleetlab.sim.quick import STATIC as ORDERS
+from fleetlab.sim.engine.play import BACKFILLS
+from fleetlab.sim.engine.play import STATIC as ORDERS
 from fleetlab.sim.simulate import simulate
 
 PLACES = PLACEMENTS.names

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.core.catalog import PLACEMENTS
-from fleetlab.sim import full, quick
-from fleetlab.sim._tables import world
+from fleetlab.sim.engine import play as quick
+from fleetlab.sim.reference import play as full
+from fleetlab.sim.world import world
 
 JOB = st.fixed_dictionaries(
     {

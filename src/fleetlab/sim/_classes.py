@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from fleetlab.sim._nodes import REASONS
+from fleetlab.sim.codes import REASONS
 from fleetlab.stats import POSITIVE, BlockBootstrap
 
 MOST = 20  # rows of a class that has no end of values: the others are one row together

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.sim._nodes import Floats
+from fleetlab.sim.layout import Floats
 from fleetlab.stats import BlockBootstrap
 
 POINTS = 120  # of a curve

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.core import PolicyError
-from fleetlab.sim._nodes import WHOLE, Floats, Ints
+from fleetlab.sim.layout import WHOLE, Floats, Ints
 from fleetlab.sim.policy import FLOATS, Ranking, State, order, placement, read_only
 
 # Jobs, nodes, and what times and amounts are multiplied by: one of each, a usual mix, as large as they get, nothing.

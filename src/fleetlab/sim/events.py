@@ -11,9 +11,8 @@ import polars as pl
 
 from fleetlab.core import Cluster, WorkloadError
 from fleetlab.core.events import Drain, Elastic, Event, Faults, Outage, Spot
-from fleetlab.sim._nodes import Floats, Ints
+from fleetlab.sim.layout import TICK, Floats, Ints
 
-TICK = 2.0**-24  # seconds; every time is a whole number of these
 DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves jobs the time to be saved
 MOST = 5_000_000  # outages in one run
 

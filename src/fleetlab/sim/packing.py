@@ -19,13 +19,13 @@ from fleetlab.core import Cluster, Estimate, Progress, Provenance, Result, Scena
 from fleetlab.core.catalog import PLACEMENTS
 from fleetlab.core.names import lookup
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.sim import _packing
-from fleetlab.sim._packing import KINDS, WHOLE, Ints, Nodes, Pods, Usual
+from fleetlab.sim import packing_loop
+from fleetlab.sim.layout import MAX_TYPES, REQUESTS, WHOLE, Ints
+from fleetlab.sim.packing_loop import Nodes, Pods, Usual
 from fleetlab.stats import mean_of_runs
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
-MOST_TYPES = 62  # GPU types in one cluster: a bit each
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
 
 
@@ -131,7 +131,7 @@ class _Study:
         marks = np.arange(UPTO + 1) * capacity // 100
         code = PLACEMENTS.index(placement)
         draws = rng.random((len(stream), 2))
-        allocated, fragments, failed, _, _ = _packing.pack(
+        allocated, fragments, failed, _, _ = packing_loop.pack(
             code, stream, draws, order, self.pods, self.nodes(), self.usual, marks
         )
         return pl.DataFrame(
@@ -164,7 +164,7 @@ class _Study:
             cpu=_ints(c["cpu_milli"]),
             memory=_ints(c["memory_mib"]),
             gpu=np.full(int(gpus.sum()), WHOLE, dtype=np.int64),
-            held=np.zeros((len(gpus), KINDS), dtype=np.int64),
+            by_request=np.zeros((len(gpus), REQUESTS), dtype=np.int64),
             most_cpu=max(1, int(c["cpu_milli"].max())),  # type: ignore[arg-type]
             most_gpu=int(gpus.max()) * WHOLE,
         )
@@ -176,9 +176,9 @@ def _study(workload: Workload, cluster: Cluster) -> _Study:
         msg = f"{workload.source}: a packing study needs a cluster with GPUs and jobs that ask for some"
         raise WorkloadError(msg, hint="another trace, or --cluster FILE.toml")
     bits = {name: 1 << k for k, name in enumerate(sorted(set(nodes["gpu_type"])))}
-    if len(bits) > MOST_TYPES:
+    if len(bits) > MAX_TYPES:
         msg = f"{cluster.source}: more GPU types than a packing study holds: {len(bits)}"
-        raise WorkloadError(msg, hint=f"at most {MOST_TYPES}: merge those that pods do not tell apart")
+        raise WorkloadError(msg, hint=f"at most {MAX_TYPES}: merge those that pods do not tell apart")
     shapes, shape = _shapes(workload, bits)
     pods = Pods(*(_ints(shapes[c]) for c in ("cpu_milli", "memory_mib", "milli", "gpus", "types")))
     left = len(cluster) - nodes.height

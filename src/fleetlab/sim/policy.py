@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from fleetlab.core import PolicyError
 from fleetlab.sim._boil import in_a_line
-from fleetlab.sim._nodes import CPU, FIRST, GPU, GPUS, IDLE, LAST, MEMORY, MILLI, MOST, Floats, Ints
-from fleetlab.sim._places import HAS_CPU, HAS_MEMORY, TIER
 from fleetlab.sim._reading import moves, must_be_pure
-from fleetlab.sim._tables import World
+from fleetlab.sim.layout import Floats, Ints, Records
+from fleetlab.sim.world import World
 
 
 class State(NamedTuple):
@@ -88,7 +87,7 @@ NO_WEIGHTS: Floats = np.zeros(0)
 
 def state_of(
     world: World,
-    N: Ints,
+    nodes: Records,
     *,
     estimate: Floats,
     attained: Floats,
@@ -97,29 +96,29 @@ def state_of(
     weights: Floats = NO_WEIGHTS,
 ) -> State:
     """What policies see of a loop's own arrays: views, so they change as the loop changes them."""
-    S, shape, gpus = world.S, world.shape, N[:, LAST] - N[:, FIRST]
+    shapes, shape, gpus = world.shapes, world.shape, nodes.end_gpu - nodes.first_gpu
     columns = (
         world.submit,
         estimate,
         world.instances,
-        S[shape, CPU],
-        S[shape, MEMORY],
-        S[shape, MILLI] * S[shape, GPUS],
+        shapes.cpu[shape],
+        shapes.memory[shape],
+        shapes.milli[shape] * shapes.gpus[shape],
         world.priority,
         world.user,
         attained,
         remaining,
         usage,
         weights,
-        N[:, CPU],
-        N[:, MEMORY],
-        N[:, GPU],
-        N[:, IDLE],
-        N[:, MOST],
+        nodes.free_cpu,
+        nodes.free_memory,
+        nodes.free_gpu,
+        nodes.idle_gpus,
+        nodes.largest_free,
         gpus,
-        np.where(gpus > 0, world.C[:, TIER], -1),
-        world.C[:, HAS_CPU],
-        world.C[:, HAS_MEMORY],
+        np.where(gpus > 0, world.capacity.tier, -1),
+        world.capacity.cpu,
+        world.capacity.memory,
     )
     s = State(*(read_only(column) for column in columns))
     assert all(_is_as_declared(getattr(s, name), kind) for name, kind in zip(s._fields, STATE_TYPE.types, strict=True))

@@ -13,11 +13,12 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
 from fleetlab.core.catalog import METRICS
 from fleetlab.sim import _classes, _figures, accounts, estimates
-from fleetlab.sim._nodes import REASONS, WHOLE, Floats
-from fleetlab.sim._played import DONE, Played
-from fleetlab.sim._tables import World
 from fleetlab.sim.accounts import HOUR
+from fleetlab.sim.codes import REASONS
+from fleetlab.sim.layout import DONE, WHOLE, Floats
+from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
+from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown

@@ -11,15 +11,15 @@ import polars as pl
 from fleetlab.core import Cluster, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.sim._nodes import WHOLE, Floats
-from fleetlab.sim._played import Played
-from fleetlab.sim._tables import World, world
 from fleetlab.sim.check import check_order, check_placement
+from fleetlab.sim.layout import WHOLE, Floats
 from fleetlab.sim.load import load
 from fleetlab.sim.policy import order as Order
 from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
 from fleetlab.sim.result import SimResult
+from fleetlab.sim.schedule import Played
+from fleetlab.sim.world import World, world
 
 
 def simulate(
@@ -52,13 +52,13 @@ def simulate(
     quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
     played = _quick(s, jobs, order, placement, weights) if quick else None
     if played is None:
-        from fleetlab.sim import full
-        from fleetlab.sim._compile import telling
+        from fleetlab.sim.jit import compile_notice
+        from fleetlab.sim.reference.play import play, speeds_of
 
-        speeds = full.speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
+        speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
         limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
-        with telling():
-            played = full.play(
+        with compile_notice():
+            played = play(
                 jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
                 quota=limits, weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
                 cluster=nodes, seed=s.seed, until=s.until, progress=progress,
@@ -69,8 +69,8 @@ def simulate(
 
 def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats) -> Played | None:
     """Use the quick loop, where it knows the rules."""
-    from fleetlab.sim import quick
-    from fleetlab.sim._compile import telling
+    from fleetlab.sim.engine import play as quick
+    from fleetlab.sim.jit import compile_notice
 
     backfill = s.policy.backfill
     if backfill not in quick.BACKFILLS or not isinstance(placement, str):
@@ -85,7 +85,7 @@ def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placem
         return None
     else:
         rank = _fixed_keys(order, jobs, weights)
-    with telling():
+    with compile_notice():
         return quick.play(jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until)
 
 
@@ -95,7 +95,7 @@ def _fixed_keys(order: Order, jobs: World, weights: Floats) -> Floats:
     blank = np.zeros(len(rows))
     usage = np.zeros(max(1, len(jobs.users)))
     state = state_of(
-        jobs, jobs.N.copy(), estimate=jobs.estimate.copy(), attained=blank, remaining=blank, usage=usage,
+        jobs, jobs.nodes.copy(), estimate=jobs.estimate.copy(), attained=blank, remaining=blank, usage=usage,
         weights=weights,
     )  # fmt: skip
     if len(rows) and not order.compiled()(state, rows, len(rows), 0.0, keys):

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetlab.sim._nodes import Floats, Ints
-
-WAITING, RUNNING, DONE = 0, 1, 2  # what `status` says
+from fleetlab.sim.layout import RUNNING, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,23 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetlab.core.catalog import PLACEMENTS
-from fleetlab.sim._compile import loop, step
+from fleetlab.sim.codes import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM, WORST_FIT
+from fleetlab.sim.jit import loop, step
+from fleetlab.sim.layout import REQUESTS, WHOLE, Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Scores = NDArray[np.int16]
 
-RANDOM = PLACEMENTS.index("random")
-DOT_PRODUCT = PLACEMENTS.index("dot_product")
-GPU_CLUSTERING = PLACEMENTS.index("gpu_clustering")
-GPU_PACKING = PLACEMENTS.index("gpu_packing")
-BEST_FIT = PLACEMENTS.index("best_fit")
-FGD = PLACEMENTS.index("fgd")
-FIRST_FIT = PLACEMENTS.index("first_fit")
-WORST_FIT = PLACEMENTS.index("worst_fit")
-WHOLE = 1000
-KINDS = 10  # of request on a node: 0 a share, 1 to 8 whole GPUs, 9 more
 UNFIT = -1000  # below every score
 
 
@@ -51,7 +40,7 @@ class Nodes(NamedTuple):
     cpu: Ints
     memory: Ints
     gpu: Ints  # milli free of each GPU
-    held: Ints  # [nodes, KINDS] pods there by kind of request
+    by_request: Ints  # [nodes, REQUESTS] pods there by kind of request
     most_cpu: int  # of the largest node
     most_gpu: int
 
@@ -100,11 +89,11 @@ def fits(p: int, n: int, pods: Pods, nodes: Nodes) -> bool:
         return True
     if pods.types[p] & nodes.type[n] == 0:
         return False
-    found = 0
+    count = 0
     for g in range(nodes.first[n], nodes.first[n + 1]):
         if nodes.gpu[g] >= pods.milli[p]:
-            found += 1
-    return found >= pods.gpus[p]
+            count += 1
+    return count >= pods.gpus[p]
 
 
 @step
@@ -162,7 +151,7 @@ def by_packing(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 @step
 def kind_of(p: int, pods: Pods) -> int:
     """What clustering calls alike: a share, or the same number of whole GPUs."""
-    return 0 if pods.milli[p] < WHOLE else min(pods.gpus[p], KINDS - 1)
+    return 0 if pods.milli[p] < WHOLE else min(pods.gpus[p], REQUESTS - 1)
 
 
 @step
@@ -172,10 +161,10 @@ def by_clustering(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
         return 0
     base = 25 * (nodes.most_gpu - free_gpu(n, nodes)) // nodes.most_gpu
     others = 0
-    for k in range(KINDS):
-        if k != kind_of(p, pods) and nodes.held[n, k]:
+    for k in range(REQUESTS):
+        if k != kind_of(p, pods) and nodes.by_request[n, k]:
             others += 1
-    if nodes.held[n, kind_of(p, pods)]:
+    if nodes.by_request[n, kind_of(p, pods)]:
         return base + (50 if others else 75)
     return base + (0 if others else 25)
 
@@ -236,7 +225,7 @@ def put(p: int, n: int, at: int, pods: Pods, nodes: Nodes) -> None:
     nodes.memory[n] -= pods.memory[p]
     if pods.gpus[p] == 0:
         return
-    nodes.held[n, kind_of(p, pods)] += 1
+    nodes.by_request[n, kind_of(p, pods)] += 1
     if pods.milli[p] < WHOLE:
         nodes.gpu[at] -= pods.milli[p]
         return

@@ -1,0 +1,245 @@
+"""The quick loop with EASY backfill: no job may delay the first job in the queue that does not fit, the *head*.
+
+The head has a reservation. A job behind it may start if it is expected to end before that, or if it also fits beside
+the head. A reservation stands as long as its head does and all goes as estimated; else it is made again. Kinds that
+could not start are looked at again only when that may have changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.sim.codes import BY_HEAD, BY_ORDER
+from fleetlab.sim.engine.events import complete, exceeds_freed, next_instant, start, summarize_freed
+from fleetlab.sim.engine.fit import allocate, slots, wait_reason
+from fleetlab.sim.engine.ledger import charge, close_ledger, transfer
+from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
+from fleetlab.sim.engine.reservation import Reservation, allocate_beside, combine, reserve
+from fleetlab.sim.engine.scores import Memo
+from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
+from fleetlab.sim.heap import pop, push, remove
+from fleetlab.sim.jit import inline, inner, loop
+from fleetlab.sim.layout import Floats, NodeView, Record
+from fleetlab.sim.nodes import room
+
+CONTINUE, AGAIN = range(2)  # what a tried job means for the pass
+
+
+@inner
+def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Events, queues: Queues) -> None:
+    """Look again at the waiting kinds that nodes freed now may help."""
+    clock, now, both = events.clock, resources.now, reservation.combined
+    if clock.head >= 0:
+        for i in range(clock.freed):
+            combine(events.freed[i], now, reservation)
+    for i in range(clock.listed):
+        k = queues.listed[i]
+        queue, kind = queues.kinds[k], jobs.kinds[k]
+        shape = resources.shapes[kind.shape_id]
+        if exceeds_freed(shape, clock):
+            continue
+        for f in range(clock.freed):
+            n = events.freed[f]
+            queue.fit_bound += room(shape, now.nodes[n], now.gpus, now.apps)
+            if queue.delays:
+                queue.both_bound += room(shape, both.nodes[n], both.gpus, both.apps)
+        if (queue.both_bound if queue.delays else queue.fit_bound) >= kind.instances:
+            add_candidate(k, queues, clock)
+
+
+@inline
+def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, by_estimate: int) -> None:
+    """Put jobs that are submitted now into the queues of their kinds."""
+    clock = events.clock
+    while clock.arrived < len(jobs.submit) and jobs.submit[clock.arrived] == clock.now:
+        j = clock.arrived
+        clock.arrived += 1
+        queue = queues.kinds[jobs.kind[j]]
+        learn_key(j, jobs, by_estimate)
+        if queue.slot >= 0:
+            charge(queue, clock.now)
+        elif queue.length == 0:
+            queue.since, queue.reason = clock.now, 0
+        # If others of its kind wait, it does not fit either; but if it ranks before the head, it is the head now.
+        first = clock.head >= 0 and jobs.key[j] < jobs.key[clock.head]
+        if not queue.candidate and (queue.slot < 0 or queue.delays or first):
+            add_candidate(jobs.kind[j], queues, clock)
+        transfer(j, queue, -1, schedule.ledger)
+        queue.shortest = min(queue.shortest, jobs.estimate[j])
+        enqueue(j, queue, jobs, queues)
+
+
+@inner
+def first_within(queue: Record, queues: Queues, estimate: Floats, window: float) -> int:
+    """Return the position of the first-ranked job of a kind that is expected to run at most `window`; -1: none."""
+    best, keys, jobs = -1, queues.keys, queues.jobs
+    for i in range(queue.first, queue.first + queue.length):
+        if estimate[jobs[i]] <= window and (
+            best < 0 or keys[i] < keys[best] or (keys[i] == keys[best] and jobs[i] < jobs[best])
+        ):
+            best = i
+    return best
+
+
+@inner
+def leave_queue(j: int, queue: Record, queues: Queues, ledger: Floats, now: float) -> None:
+    """Remove a job that starts from the queue of its kind; it need not be the first."""
+    i = queue.first
+    while queues.jobs[i] != j:
+        i += 1
+    remove(queues.keys, queues.jobs, queue.first, queue.length, i)
+    queue.length -= 1
+    if queue.slot >= 0:
+        charge(queue, now)
+    transfer(j, queue, 1, ledger)
+    if queue.length == 0:
+        queue.shortest = np.inf
+
+
+@inner
+def combine_at(j: int, jobs: Jobs, now: NodeView, schedule: ScheduleTable, reservation: Reservation) -> None:
+    """Update the combined view on the nodes of a job that has started."""
+    for i in range(jobs.first[j], jobs.first[j + 1]):
+        combine(schedule.placed.node[i], now, reservation)
+
+
+@inner
+def try_shorter(queue: Record, jobs: Jobs, queues: Queues, window: float, size: int) -> int:
+    """Where a job is too long to end before the reservation, let the first that is short enough contend."""
+    if queue.shortest > window:
+        return size
+    i = first_within(queue, queues, jobs.estimate, window)
+    if i < 0:
+        queue.shortest = np.nextafter(window, np.inf)
+        return size
+    push(queues.ranks, queues.first_jobs, 0, size, queues.keys[i], queues.jobs[i])
+    return size + 1
+
+
+@inline
+def try_job(
+    placement: int, j: int, rank: float, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events,
+    queues: Queues, schedule: ScheduleTable, reservation: Reservation, size: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Start a job if it fits and delays no reservation; if it is first in the queue and does not fit, reserve for it.
+
+    Returns how many jobs contend now, and AGAIN if another job is the head, so that all who wait must be tried again.
+    """
+    clock = events.clock
+    queue, kind = queues.kinds[jobs.kind[j]], jobs.kinds[jobs.kind[j]]
+    shape, count, at, head = resources.shapes[kind.shape_id], kind.instances, jobs.first[j], clock.head
+    ahead = head < 0 or j == head or rank < jobs.key[head] or (rank == jobs.key[head] and j < head)
+    within = ahead or clock.now + jobs.estimate[j] <= clock.shadow_time
+    if within:
+        fits = allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, at)
+    else:
+        fits = allocate_beside(placement, shape, count, resources, memo, reservation, schedule.placed, at)
+    if fits == count:
+        leave_queue(j, queue, queues, schedule.ledger, clock.now)
+        start(j, jobs, events, schedule)
+        clock.started = 1
+        if head >= 0 and ahead:  # the head started, or a job before it: the first that does not fit is the head now
+            clock.head, clock.renew = -1, 1
+            return size, AGAIN
+        if head >= 0:
+            combine_at(j, jobs, resources.now, schedule, reservation)
+        return contend(queue, queues, size) if queue.length else size, CONTINUE
+    if ahead:
+        if j == head:
+            return size, CONTINUE
+        reserve(placement, j, jobs, resources, events, schedule, reservation)
+        if clock.renew:
+            return size, CONTINUE
+        clock.renew = 1  # another head than before
+        return size, AGAIN
+    return size if within else try_shorter(queue, jobs, queues, clock.shadow_time - clock.now, size), CONTINUE
+
+
+@inner
+def line_up(queues: Queues, clock: Record) -> int:
+    """Let the first jobs of all candidates contend; of all kinds that wait, where the head may be another."""
+    size = 0
+    if clock.renew:
+        for i in range(clock.listed):
+            if not queues.kinds[queues.listed[i]].candidate:
+                add_candidate(queues.listed[i], queues, clock)
+    for i in range(clock.candidates):
+        queue = queues.kinds[queues.candidates[i]]
+        if queue.length:
+            size = contend(queue, queues, size)
+    return size
+
+
+@inner
+def update_list(k: int, queue: Record, queues: Queues, clock: Record) -> None:
+    """List a kind that begins to wait; take one that waits no more off the list."""
+    if queue.length and queue.slot < 0:
+        queue.slot = clock.listed
+        queues.listed[clock.listed] = k
+        clock.listed += 1
+    elif queue.length == 0 and queue.slot >= 0:
+        clock.listed -= 1
+        last = queues.listed[clock.listed]
+        queues.listed[queue.slot] = last
+        queues.kinds[last].slot = queue.slot
+        queue.slot = -1
+
+
+@inner
+def update_reasons(jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record) -> None:
+    """After a pass: list the candidates that wait, and charge them to a reason."""
+    header, numbers = resources.fit_index.header, resources.fit_index.numbers
+    for i in range(clock.candidates):
+        k = queues.candidates[i]
+        queue, kind = queues.kinds[k], jobs.kinds[k]
+        shape, count, is_new = resources.shapes[kind.shape_id], kind.instances, queue.slot < 0
+        queue.candidate = 0
+        update_list(k, queue, queues, clock)
+        if queue.length == 0:
+            continue
+        might = not is_new and queue.fit_bound >= count
+        queue.fit_bound = slots(shape, count, resources.now, header, numbers)
+        queue.delays = queue.fit_bound >= count
+        queue.both_bound = slots(shape, count, reservation.combined, header, numbers) if queue.delays else 0
+        if not (queue.delays or might or is_new):
+            continue  # nothing has changed for it
+        charge(queue, clock.now)
+        if queue.delays:
+            queue.reason = BY_HEAD
+        elif might and clock.started:
+            queue.reason = BY_ORDER  # it might have fitted, and a job before it was started
+        else:
+            queue.reason = wait_reason(shape, count, queue.fit_bound, resources)
+
+
+@loop
+def run_easy(
+    placement: int, jobs: Jobs, resources: Resources, memo: Memo | None, events: Events, queues: Queues,
+    schedule: ScheduleTable, reservation: Reservation, by_estimate: int, exact: int, until: float,
+) -> None:  # fmt: skip
+    """Play all events; `exact`: every estimate is the true runtime."""
+    clock = events.clock
+    while next_instant(jobs, events, until):
+        complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
+        if clock.freed:
+            summarize_freed(clock, events.freed, resources.now.nodes)
+            retry(jobs, resources, reservation, events, queues)
+        arrive(jobs, events, queues, schedule, by_estimate)
+        if clock.candidates == 0 and (exact or clock.head < 0):
+            continue
+        if not exact or clock.now >= clock.shadow_time:
+            clock.head = -1  # not all went as estimated: whoever is first gets a new reservation
+        clock.started, clock.renew = 0, clock.head < 0
+        after = AGAIN
+        while after == AGAIN:
+            size, after = line_up(queues, clock), CONTINUE
+            while size and after == CONTINUE:
+                j, rank = queues.first_jobs[0], queues.ranks[0]
+                pop(queues.ranks, queues.first_jobs, 0, size)
+                size, after = try_job(
+                    placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
+                )
+        update_reasons(jobs, resources, reservation, queues, clock)
+        if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
+            clock.head = -1
+    close_ledger(queues, schedule.ledger, until)

@@ -1,0 +1,237 @@
+"""What fits on a node, and what instances take of it: the compiled arithmetic that both loops share.
+
+`shape` is a row of SHAPE, `node` a row of NODE: see `layout`. Everything here also runs as plain Python, with the same
+result.
+"""
+
+from __future__ import annotations
+
+from fleetlab.sim.codes import BY_CPU, BY_FRAGMENT, BY_GANG, BY_GPU, BY_MEMORY, BY_OTHER, BY_TYPE
+from fleetlab.sim.jit import inner
+from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, NodeView, Record, Records
+
+BESIDE_GPUS = len(AMOUNTS)
+
+
+@inner
+def has_beside_gpus(shape: Record, node: Record, apps: Ints) -> bool:
+    """Return whether a node has what an instance needs beside GPUs."""
+    for k in range(BESIDE_GPUS):
+        if node.free[k] < shape.amounts[k]:
+            return False
+    return shape.per_node == 0 or apps[shape.app, node.number] < shape.per_node
+
+
+@inner
+def holds(shape: Record, node: Record, gpus: Records, apps: Ints) -> bool:
+    """Return whether a node can take an instance now."""
+    if node.up == 0 or not has_beside_gpus(shape, node, apps):
+        return False
+    if shape.gpus == 0:
+        return True
+    if shape.types & node.gpu_type == 0:
+        return False
+    if shape.gpu_memory == 0:
+        return node.largest_free >= shape.milli if shape.milli < WHOLE else node.idle_gpus >= shape.gpus
+    count = 0
+    for g in range(node.first_gpu, node.end_gpu):
+        count += gpus[g].free >= shape.milli and gpus[g].free_memory >= shape.gpu_memory
+    return count >= shape.gpus
+
+
+@inner
+def gpu_slots(shape: Record, node: Record, gpus: Records) -> int:
+    """Return how often the GPUs of a node have free what a shape requests of one."""
+    milli = shape.milli
+    if milli == WHOLE:
+        return node.idle_gpus
+    count = 0
+    if node.largest_free >= milli:
+        for g in range(node.first_gpu, node.end_gpu):
+            count += gpus[g].free >= milli if milli > WHOLE // 2 else gpus[g].free // milli
+    return count
+
+
+@inner
+def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
+    """Return how many instances a node could take now, one after the other."""
+    if not holds(shape, node, gpus, apps):
+        return 0
+    most = UNLIMITED
+    for k in range(BESIDE_GPUS):
+        if shape.amounts[k]:
+            most = min(most, node.free[k] // shape.amounts[k])
+    if shape.per_node:
+        most = min(most, shape.per_node - apps[shape.app, node.number])
+    if shape.gpus == 0:
+        return most
+    if shape.gpu_memory == 0:
+        return min(most, gpu_slots(shape, node, gpus) // shape.gpus)
+    slots = 0
+    for g in range(node.first_gpu, node.end_gpu):
+        slots += min(gpus[g].free // shape.milli, gpus[g].free_memory // shape.gpu_memory)
+    return min(most, slots // shape.gpus)
+
+
+@inner
+def tightest(shape: Record, node: Record, gpus: Records) -> int:
+    """Return the GPU of a node with the least free that still holds a fraction; the first of equals."""
+    best, least = -1, WHOLE + 1
+    for g in range(node.first_gpu, node.end_gpu):
+        gpu = gpus[g]
+        if gpu.free >= shape.milli and gpu.free_memory >= shape.gpu_memory and gpu.free < least:
+            best, least = g, gpu.free
+    return best
+
+
+@inner
+def largest_free(node: Record, gpus: Records) -> int:
+    """Return the most that is free on one GPU of a node, milli."""
+    most = 0
+    for g in range(node.first_gpu, node.end_gpu):
+        most = max(most, gpus[g].free)
+    return most
+
+
+@inner
+def recount(node: Record, gpus: Records) -> None:
+    """Sum up what is free on the GPUs of a node."""
+    free, idle = 0, 0
+    for g in range(node.first_gpu, node.end_gpu):
+        free += gpus[g].free
+        idle += gpus[g].free == WHOLE
+    node.free_gpu, node.idle_gpus, node.largest_free = free, idle, largest_free(node, gpus)
+
+
+@inner
+def change(shape: Record, node: Record, apps: Ints, sign: int) -> None:
+    """Take (1) or give back (-1) what an instance has of a node beside GPUs."""
+    for k in range(BESIDE_GPUS):
+        node.free[k] -= sign * shape.amounts[k]
+    node.instances += sign
+    node.version += 1
+    if shape.per_node:
+        apps[shape.app, node.number] += sign
+
+
+@inner
+def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
+    """Allocate what an instance requests on a node; return its GPUs, as bits counted from the node's first.
+
+    A fraction comes from GPU `at`, or, if that is -1, from the tightest that holds it; whole GPUs are the first idle.
+    """
+    change(shape, node, apps, 1)
+    if shape.gpus == 0:
+        return 0
+    node.by_request[shape.request] += 1
+    node.free_gpu -= shape.gpus * shape.milli
+    if shape.milli < WHOLE:
+        g = at if at >= 0 else tightest(shape, node, gpus)
+        free = gpus[g].free
+        gpus[g].free = free - shape.milli
+        gpus[g].free_memory -= shape.gpu_memory
+        node.idle_gpus -= free == WHOLE
+        if free == node.largest_free:
+            node.largest_free = largest_free(node, gpus)
+        return 1 << (g - node.first_gpu)
+    bits, left = 0, shape.gpus
+    for g in range(node.first_gpu, node.end_gpu):
+        if left and gpus[g].free == WHOLE and gpus[g].free_memory >= shape.gpu_memory:
+            gpus[g].free = 0
+            gpus[g].free_memory -= shape.gpu_memory
+            bits |= 1 << (g - node.first_gpu)
+            left -= 1
+    node.idle_gpus -= shape.gpus
+    if node.idle_gpus == 0:
+        node.largest_free = largest_free(node, gpus)
+    return bits
+
+
+@inner
+def take_gpus(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
+    """Allocate the GPUs `bits` of a node, and no others: undo `give_back`."""
+    change(shape, node, apps, 1)
+    if bits:
+        node.by_request[shape.request] += 1
+        for g in range(node.first_gpu, node.end_gpu):
+            if bits >> (g - node.first_gpu) & 1:
+                gpus[g].free -= shape.milli
+                gpus[g].free_memory -= shape.gpu_memory
+        recount(node, gpus)
+
+
+@inner
+def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) -> None:
+    """Undo `take`."""
+    change(shape, node, apps, -1)
+    if bits == 0:
+        return
+    node.by_request[shape.request] -= 1
+    node.free_gpu += shape.gpus * shape.milli
+    g = node.first_gpu
+    while bits:
+        if bits & 1:
+            gpus[g].free += shape.milli
+            gpus[g].free_memory += shape.gpu_memory
+            node.idle_gpus += gpus[g].free == WHOLE
+            node.largest_free = max(node.largest_free, gpus[g].free)
+        bits >>= 1
+        g += 1
+
+
+@inner
+def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -> None:
+    """Leave of a node only what is free on the same node in another state too."""
+    for k in range(BESIDE_GPUS):
+        node.free[k] = min(node.free[k], other.free[k])
+    node.up = min(node.up, other.up)
+    for g in range(node.first_gpu, node.end_gpu):
+        gpus[g].free = min(gpus[g].free, other_gpus[g].free)
+        gpus[g].free_memory = min(gpus[g].free_memory, other_gpus[g].free_memory)
+    recount(node, gpus)
+
+
+@inner
+def wait_reason(shape: Record, instances: int, now: NodeView) -> int:
+    """Return what keeps a job of `instances` from starting now, if one reason must be named.
+
+    Tested from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
+    the memory beside it? A job of which some instances would fit, but not all, lacks room for its `gang`.
+    """
+    need = instances * shape.gpus * shape.milli
+    anywhere, typed, usable, with_cpu, with_memory, slots = 0, 0, 0, 0, 0, 0
+    for n in range(len(now.nodes)):
+        node = now.nodes[n]
+        if node.up == 0:
+            continue
+        anywhere += node.free_gpu
+        if shape.gpus and shape.types & node.gpu_type == 0:
+            continue
+        typed += node.free_gpu
+        units = UNLIMITED
+        if shape.gpus:
+            units = 0
+            for g in range(node.first_gpu, node.end_gpu):
+                units += now.gpus[g].free // shape.milli
+            units //= shape.gpus
+        usable += min(units, instances)
+        if shape.cpu:
+            units = min(units, node.free_cpu // shape.cpu)
+        with_cpu += min(units, instances)
+        if shape.memory:
+            units = min(units, node.free_memory // shape.memory)
+        with_memory += min(units, instances)
+        slots += min(room(shape, node, now.gpus, now.apps), instances)
+    if anywhere < need:
+        return BY_GPU
+    if typed < need:
+        return BY_TYPE
+    if slots and slots < instances:
+        return BY_GANG
+    if usable < instances:
+        return BY_FRAGMENT
+    if with_cpu < instances:
+        return BY_CPU
+    if with_memory < instances:
+        return BY_MEMORY
+    return BY_OTHER

@@ -1,0 +1,282 @@
+"""Scheduling passes, one for each backfill rule: which waiting jobs start now, and what the others wait for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.sim.codes import BY_GANG, BY_GPU, BY_HEAD, BY_ORDER, BY_QUOTA, BY_TYPE, NO_BACKFILL
+from fleetlab.sim.jit import inner, inner_loop, value
+from fleetlab.sim.layout import Ints, NodeView, Record
+from fleetlab.sim.nodes import holds, room, wait_reason
+from fleetlab.sim.reference.allocation import copy, fits, slots, start
+from fleetlab.sim.reference.backfill import combine, combine_at, plan_next, plan_running, reserve, start_beside
+from fleetlab.sim.reference.queue import over_quota, set_head, set_reason
+from fleetlab.sim.reference.ranking import next_job, rank_waiting
+from fleetlab.sim.reference.state import Policies, Rules, Simulation
+from fleetlab.sim.reference.work import estimated_length
+
+# -- which groups are tried ------------------------------------------------------------------------------------------
+
+
+@inner
+def forget_freed(sim: Simulation) -> None:
+    """End a pass: the next one counts freed nodes anew."""
+    for k in range(sim.clock.freed):
+        sim.nodes[sim.freed[k]].freed = 0
+    sim.clock.freed = 0
+
+
+@inner
+def freed_slots(sim: Simulation, shape: Record, enough: int, now: NodeView) -> int:
+    """Return how many instances the nodes freed since the last pass could hold, counted up to `enough`."""
+    count = 0
+    for k in range(sim.clock.freed):
+        count += room(shape, now.nodes[sim.freed[k]], now.gpus, now.apps)
+        if count >= enough:
+            break
+    return count
+
+
+@inner
+def find_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
+    """Mark the groups that may fit where they did not before, and of these those that fit; return how many do.
+
+    What fitted when a group was last counted, and what was freed since, bounds what fits now: few are counted again.
+    """
+    able = 0
+    for k in range(sim.clock.waiting):
+        g = sim.waiting[k]
+        group, barred = sim.groups[g], over_quota(sim, g)
+        shape, count = rules.shapes[group.shape_id], group.instances
+        if group.is_new or group.over_quota or barred:
+            group.fit_bound = count  # nothing is known
+        more = freed_slots(sim, shape, max(1, count - group.fit_bound), now)
+        group.retry = group.is_new or (group.over_quota and not barred) or more > 0
+        group.able, group.fit_bound = 0, min(count, group.fit_bound + more)
+        if not barred and (group.retry or group.delays) and group.fit_bound == count:
+            group.fit_bound = slots(shape, count, now)
+            group.able = group.fit_bound == count
+            able += group.able
+    forget_freed(sim)
+    return able
+
+
+@inner
+def try_all(sim: Simulation) -> None:
+    """Let every group be tried, but for those over their user's quota."""
+    for k in range(sim.clock.waiting):
+        sim.groups[sim.waiting[k]].tried = not over_quota(sim, sim.waiting[k])
+
+
+@inner
+def try_able(sim: Simulation) -> None:
+    """Let the groups be tried that fit when the pass began: no other will fit in it."""
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        group.tried = group.able
+
+
+# -- why the others wait ---------------------------------------------------------------------------------------------
+
+
+@inner_loop
+def free_by_type(now: NodeView) -> Ints:
+    """Return the free GPU milli on nodes that are up, by the number of their type."""
+    free = np.zeros(64, np.int64)
+    for n in range(len(now.nodes)):
+        if now.nodes[n].up:
+            free[max(0, now.nodes[n].type_number)] += now.nodes[n].free_gpu
+    return free
+
+
+@inner
+def quick_reason(shape: Record, count: int, free: Ints, now: NodeView) -> int:
+    """Return what `wait_reason` returns, without counting where too little is free in all, or some instances fit."""
+    need, anywhere, typed = count * shape.gpus * shape.milli, 0, 0
+    for t in range(len(free)):
+        anywhere += free[t]
+        typed += free[t] if shape.types >> t & 1 else 0
+    if typed < need:
+        return BY_TYPE if anywhere >= need else BY_GPU
+    if 0 < slots(shape, count, now) < count:
+        return BY_GANG
+    return wait_reason(shape, count, now)
+
+
+@inner_loop
+def update_reasons(sim: Simulation, rules: Rules, now: NodeView) -> None:
+    """After a pass: charge each waiting group to what it waits for."""
+    free = free_by_type(now)
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        shape, count, reason = rules.shapes[group.shape_id], group.instances, group.reason
+        if over_quota(sim, sim.waiting[k]):
+            reason = BY_QUOTA
+        elif rules.backfill == NO_BACKFILL:
+            reason = BY_HEAD
+        elif group.is_new or group.retry or group.delays or group.over_quota:
+            group.delays = group.able and fits(shape, count, now)
+            if group.delays:
+                reason = BY_HEAD
+            elif group.able:
+                reason = BY_ORDER
+            else:
+                reason = quick_reason(shape, count, free, now)
+        set_reason(group, reason, sim.clock.now)
+        group.over_quota = reason == BY_QUOTA
+        group.is_new = group.retry = 0
+
+
+# -- no backfill -----------------------------------------------------------------------------------------------------
+
+
+@inner
+def still_blocked(sim: Simulation, rules: Rules, t: int, now: NodeView) -> bool:
+    """Return whether `t` is the head that did not fit before, and no node freed since holds an instance of it."""
+    if t != sim.clock.head:
+        return False
+    shape = rules.shapes[sim.jobs[t].shape_id]
+    for k in range(sim.clock.freed):  # noqa: SIM110  compiled, a loop is quicker than a generator
+        if holds(shape, now.nodes[sim.freed[k]], now.gpus, now.apps):
+            return False
+    return True
+
+
+@value
+def pass_none(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
+    """Start jobs in order; all wait behind the first that does not fit."""
+    clock, head, reason = sim.clock, -1, 0
+    before = clock.head
+    fixed = not (rules.moving or rules.quota or clock.outranked)
+    if before >= 0 and fixed and still_blocked(sim, rules, before, now):
+        forget_freed(sim)
+        return 0
+    try_all(sim)
+    size = rank_waiting(sim, rules, policies)
+    while size:
+        t, size = next_job(sim, rules, size)
+        job = sim.jobs[t]
+        if over_quota(sim, job.group):
+            continue
+        if t == before and still_blocked(sim, rules, t, now):
+            head, reason = t, clock.head_reason
+            break
+        before = -1  # another job was tried: what is free may have changed
+        if not fits(rules.shapes[job.shape_id], job.instances, now):
+            head, reason = t, wait_reason(rules.shapes[job.shape_id], job.instances, now)
+            break
+        start(sim, rules, policies, t, now)
+    set_head(sim, head, reason, clock.now)
+    forget_freed(sim)
+    update_reasons(sim, rules, now)
+    return 0
+
+
+# -- greedy ----------------------------------------------------------------------------------------------------------
+
+
+@value
+def pass_greedy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
+    """Start every job that fits, in order."""
+    able = find_able(sim, rules, now)
+    if able:
+        try_able(sim)
+        size = rank_waiting(sim, rules, policies)
+        while able and size:
+            t, size = next_job(sim, rules, size)
+            job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
+            if not group.tried:
+                continue
+            if over_quota(sim, job.group) or not fits(rules.shapes[job.shape_id], job.instances, now):
+                group.tried = 0
+                able -= 1
+            else:
+                start(sim, rules, policies, t, now)
+    update_reasons(sim, rules, now)
+    return 0
+
+
+# -- easy ------------------------------------------------------------------------------------------------------------
+
+
+@value
+def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
+    """Start jobs in order; the first that does not fit gets a reservation, which no other may delay."""
+    able = find_able(sim, rules, now)
+    if able:
+        try_all(sim)
+        size = rank_waiting(sim, rules, policies)
+        try_able(sim)
+        while able and size:
+            t, size = next_job(sim, rules, size)
+            job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
+            if over_quota(sim, job.group):
+                continue
+            if group.tried and fits(rules.shapes[job.shape_id], job.instances, now):
+                start(sim, rules, policies, t, now)
+                continue
+            able -= group.tried
+            group.tried = 0
+            reserved = copy(now)
+            shadow_time = reserve(sim, rules, policies, t, reserved)
+            backfill(sim, now, rules, policies, able, size, shadow_time, reserved)
+            break
+    update_reasons(sim, rules, now)
+    return 0
+
+
+@inner_loop
+def backfill(
+    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow_time: float,
+    reserved: NodeView,
+) -> None:  # fmt: skip
+    """Start jobs that end before the reservation starts, or that fit beside it."""
+    combined = combine(now, reserved)
+    while able and size:
+        t, size = next_job(sim, rules, size)
+        job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
+        shape, count = rules.shapes[job.shape_id], job.instances
+        if not group.tried or over_quota(sim, job.group):
+            continue
+        if not fits(shape, count, now):
+            group.tried = 0
+            able -= 1
+        elif sim.clock.now + estimated_length(sim, rules, t) <= shadow_time:
+            start(sim, rules, policies, t, now)
+            combine_at(sim, t, combined, now)
+        elif fits(shape, count, combined):
+            start_beside(sim, rules, policies, t, now, reserved, combined)
+
+
+# -- conservative ----------------------------------------------------------------------------------------------------
+
+
+@value
+def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
+    """Plan a start for every waiting job; a job starts only where that delays none before it."""
+    able = find_able(sim, rules, now)
+    if able:
+        try_all(sim)
+        size = rank_waiting(sim, rules, policies)
+        try_able(sim)
+        plan = plan_running(sim, size)
+        while able and size:  # as soon as no job is left that fits now, plans matter no more
+            t, size = next_job(sim, rules, size)
+            if over_quota(sim, sim.jobs[t].group):
+                continue
+            plan_next(sim, rules, policies, t, now, plan)
+            able = count_able(sim, rules, now)
+    update_reasons(sim, rules, now)
+    return 0
+
+
+@inner
+def count_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
+    """Return how many of the groups tried still fit and have a waiting job."""
+    able = 0
+    for k in range(sim.clock.waiting):
+        group = sim.groups[sim.waiting[k]]
+        if group.tried:
+            group.tried = fits(rules.shapes[group.shape_id], group.instances, now)
+            able += group.tried
+    return able

@@ -1,0 +1,304 @@
+"""Play a world with the reference loop: allocate its tables, run it, and read the schedule from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numba.experimental.function_type  # noqa: F401  teaches numba what a policy is before it sees the first
+import numpy as np
+import polars as pl
+from numba import config, typeof, types
+from numba.core.types import CompileResultWAP
+
+from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
+from fleetlab.core.events import Event, Recovery
+from fleetlab.sim import layout
+from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
+from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, growth_of, outages_of
+from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
+from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
+from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
+from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
+from fleetlab.sim.reference.passes import pass_conservative, pass_easy, pass_greedy, pass_none
+from fleetlab.sim.reference.preemption import pass_preempt
+from fleetlab.sim.reference.speeds import Speeds, speeds_of
+from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
+from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.world import World
+
+__all__ = ["Speeds", "play", "speeds_of"]
+
+LEVELS = (3600.0,)  # GPU-seconds between the queues of `las`
+HORIZON = 3.0  # failures are drawn for so many times the span of the workload
+PASSES = {"none": pass_none, "greedy": pass_greedy, "easy": pass_easy, "conservative": pass_conservative}
+
+
+def play(
+    world: World,
+    *,
+    order: str | order = "fifo",
+    backfill: str = "greedy",
+    placement: str | placement = "best_fit",
+    preempt: bool = False,
+    weight: float = 1.0,
+    levels: Sequence[float] = LEVELS,
+    quota: Ints | None = None,
+    weights: Floats = NO_WEIGHTS,
+    speeds: Speeds | None = None,
+    recovery: Recovery | None = None,
+    events: Sequence[Event] = (),
+    cluster: Cluster | None = None,
+    seed: int = 0,
+    until: float | None = None,
+    progress: Progress | None = None,
+) -> Played:
+    """Play a world by any rules; `cluster` names the nodes and pools of `events`.
+
+    `progress` is called many times a second; what it raises ends the run.
+    """
+    recovery = recovery or Recovery()
+    code = ORDERS.index(order) if isinstance(order, str) else OWN_ORDER
+    preempt = preempt or (isinstance(order, str) and ORDERS[order].preemptive)
+    if preempt and BACKFILLS[backfill].reserves:
+        msg = f"a preemptive order needs no reservation: `{backfill}` with preemption"
+        raise PolicyError(msg, hint="preemption goes with the backfill rules none and greedy")
+    outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)
+    rules = Rules(
+        order=code,
+        moving=int(ORDERS[order].dynamic if isinstance(order, str) else order.moves),
+        backfill=BACKFILLS.index(backfill),
+        placement=PLACEMENTS.index(placement) if isinstance(placement, str) else OWN_PLACEMENT,
+        preempt=int(preempt),
+        sharing=int(speeds is not None),
+        quota=int(quota is not None),
+        checkpoint_every=_on_tick(recovery.every),
+        save=_on_tick(recovery.save),
+        restart=_on_tick(recovery.restart),
+        until=math.inf if until is None else float(until),
+        cpu=_total(world.capacity.cpu),
+        memory=_total(world.capacity.memory),
+        gpu=_total(world.capacity.gpu),
+        aging_weight=float(weight),
+        levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
+        alone=np.ones(1) if speeds is None else writable(speeds.alone),
+        pair=np.ones((1, 1)) if speeds is None else writable(speeds.pair),
+        shapes=writable(world.shapes),
+        scoring=_scoring(world, seed),
+    )
+    interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
+    now = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
+    node_events = _node_events(now, outages, growth)
+    sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
+    _set_status(sim, now, growth)
+    state = state_of(
+        world, now.nodes,
+        estimate=sim.estimate, attained=sim.attained, remaining=sim.remaining, usage=sim.usage,
+        weights=weights,
+    )  # fmt: skip
+    policies = Policies(
+        NO_ORDER if isinstance(order, str) else order.compiled(),  # type: ignore[arg-type]
+        NO_PLACE if isinstance(placement, str) else placement.compiled(),  # type: ignore[arg-type]
+        state,
+    )
+    loop = _Loop(sim, now, rules, node_events, policies, with_events=bool(events))
+    try:
+        loop.run(progress)
+    except _PolicyFailure:
+        raise _refusal(sim, rules, policies, order, placement) from None
+    return loop.played(interrupts=interrupts, until=until)
+
+
+class _PolicyFailure(Exception):
+    """The result of a policy was not a number."""
+
+
+class _Loop:
+    """The compiled loop, called as often as its logs fill up."""
+
+    def __init__(
+        self, sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, policies: Policies, *,
+        with_events: bool,
+    ) -> None:  # fmt: skip
+        self.sim, self.events, self.with_events = sim, events, with_events
+        common = (sim, now, rules)
+        chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS.names[rules.backfill]]
+        schedule = _as_value(chosen, *common, policies)
+        handler = _as_value(handle, *common, events, 0, 0, called=with_events)
+        self.arguments = (*common, events, schedule, handler, policies)
+        self.runs: list[tuple[Records, Ints]] = []
+        self.uptimes: list[Records] = []
+
+    def run(self, progress: Progress | None) -> None:
+        """Run the loop to its end."""
+        clock, jobs = self.sim.clock, len(self.sim.jobs)
+        while True:
+            result = run(*self.arguments)
+            if result == POLICY_ERROR:
+                raise _PolicyFailure
+            self._empty_logs()
+            if result != CALL_AGAIN:
+                return
+            if progress is not None:
+                progress("simulated", int(clock.finished), int(clock.finished) / jobs)
+
+    def _empty_logs(self) -> None:
+        clock, sim = self.sim.clock, self.sim
+        self.runs.append((sim.runs[: clock.runs].copy(), sim.entries[: clock.entries].copy()))
+        self.uptimes.append(self.events.uptimes[: clock.uptimes].copy())
+        clock.runs = clock.entries = clock.uptimes = 0
+
+    def played(self, *, interrupts: bool, until: float | None) -> Played:
+        """Return the schedule."""
+        jobs, instances = self.sim.jobs, self.sim.instances
+        done = bool((jobs.status == DONE).all())
+        stop = float(self.sim.clock.now) if done or until is None else float(until)
+        return Played(
+            start=jobs.start.copy(),
+            end=jobs.end.copy(),
+            status=jobs.status.copy(),
+            where=instances.node[:, NOW].copy(),
+            got=instances.gpus[:, NOW].copy(),
+            ledger=jobs.ledger.copy(),
+            preemptions=jobs.preemptions.copy(),
+            failures=jobs.failures.copy(),
+            lost=jobs.lost.copy(),
+            segments=self._segments() if interrupts else None,
+            up=self._up() if self.with_events else None,
+            until=None if done else stop,
+        )
+
+    def _segments(self) -> Segments:
+        runs = np.concatenate([part[0] for part in self.runs])
+        entries = np.concatenate([part[1] for part in self.runs])
+        first = np.append(0, np.cumsum(self.sim.jobs.instances[runs["job"]]))
+        job, begin, end = (runs[name].copy() for name in ("job", "begin", "end"))
+        return Segments(job, begin, end, first, entries[:, 0].copy(), entries[:, 1].copy())
+
+    def _up(self) -> Up:
+        uptimes = np.concatenate(self.uptimes)
+        return Up(*(uptimes[name].copy() for name in ("node", "begin", "end")))
+
+
+def _refusal(
+    sim: Simulation, rules: Rules, policies: Policies, order: str | order, placement: str | placement
+) -> PolicyError:
+    """Say which policy did not return a number, and for what."""
+    clock, which = sim.clock, int(sim.clock.error_job)
+    if clock.policy_error == BAD_ORDER:
+        assert not isinstance(order, str)
+        jobs = sim.to_rank[:which] if rules.moving else [which]
+        return order.refusal(policies.state, jobs, float(clock.now))
+    assert not isinstance(placement, str)
+    return placement.refusal(policies.state, np.arange(len(sim.nodes)), which)
+
+
+def _as_value(function: Any, *args: Any, called: bool = True) -> Any:  # noqa: ANN401
+    """Return a compiled function as a value of its type: the loop compiles once for all, and no function in vain."""
+    if getattr(config, "DISABLE_JIT", 0):
+        return function
+    signature = types.int64(*(typeof(a) for a in args))  # type: ignore[no-untyped-call]
+    if not called:
+        return Nobody(signature)
+    function.compile(signature)
+    return CompileResultWAP(function.get_compile_result(signature))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _outages_and_growth(
+    world: World, events: Sequence[Event], cluster: Cluster | None, recovery: Recovery, seed: int
+) -> tuple[Outages, Growth]:
+    assert cluster is not None or not events, "events name nodes of a cluster"
+    if cluster is None:
+        nothing = np.empty(0, dtype=np.int64)
+        return Outages(np.empty(0), nothing, nothing), Growth(np.full(len(world.nodes), -1), np.empty((0, 4)))
+    span = float(world.submit.max(initial=0.0) + world.runtime.max(initial=0.0))
+    outages = outages_of(events, cluster, horizon=HORIZON * span, save=recovery.save, seed=seed)
+    return outages, growth_of(events, cluster)
+
+
+def _node_events(now: NodeView, outages: Outages, growth: Growth) -> NodeEvents:
+    """Make the tables of node events; nodes of elastic pools start switched off, all but the first few."""
+    empty = now.nodes.copy()
+    least, boot, every, idle = growth.rules.T
+    for p, count in enumerate(least):
+        now.nodes.up[np.flatnonzero(growth.pool == p)[int(count) :]] = 0
+    failures = table(len(outages.time), layout.NODE_EVENT, time=outages.time, node=outages.node, action=outages.what)
+    pools = table(len(least), layout.POOL, least=least, boot=boot, every=every, idle=idle)
+    return NodeEvents(failures, pools, empty, table(4 * len(empty) + 16, layout.UPTIME))
+
+
+def _set_status(sim: Simulation, now: NodeView, growth: Growth) -> None:
+    """Set which nodes are on, and the pool that each is switched with."""
+    on = now.nodes.up == 1
+    sim.nodes.pool, sim.nodes.power = growth.pool, np.where(on, ON, OFF)
+    sim.nodes.up_since, sim.nodes.idle_since = np.where(on, 0.0, np.inf), np.inf
+
+
+def _scoring(world: World, seed: int) -> Scoring:
+    random = np.array([1 + seed % 2_147_483_646], dtype=np.int64)
+    return Scoring(writable(world.capacity), writable(world.largest), writable(world.typical), random)
+
+
+def _groups(world: World, *, by_user: bool) -> tuple[Records, Ints]:
+    """Return the groups of jobs that fit or fail together, and the group of each job."""
+    user = world.user if by_user else np.full(len(world.kind), -1)
+    pairs = pl.DataFrame({"kind": world.kind, "user": user})
+    distinct = pairs.unique(maintain_order=True).with_row_index("group")
+    group = pairs.join(distinct, on=["kind", "user"], how="left", maintain_order="left")["group"]
+    kinds = world.kinds[distinct["kind"].to_numpy()]
+    shapes = world.shapes[kinds.shape_id]
+    groups = table(
+        len(kinds), layout.GROUP, shape_id=kinds.shape_id, instances=kinds.instances, user=distinct["user"].to_numpy(),
+        gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
+    )  # fmt: skip
+    return groups, group.to_numpy().astype(np.int64)
+
+
+def _simulation(
+    world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None, *, interrupts: bool
+) -> Simulation:
+    count, instances, nodes = len(world.submit), int(world.first[-1]), len(world.nodes)
+    groups, group = _groups(world, by_user=quota is not None)
+    jobs = table(
+        count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
+        first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
+        gpu_milli=world.gpu_milli, submit=world.submit, runtime=world.runtime, work=world.runtime,
+        key=_fixed_key(world, rules.order), start=np.nan, end=np.nan,
+    )  # fmt: skip
+    owner = np.repeat(np.arange(count), world.instances)
+    places = table(instances, layout.INSTANCE, neighbor=-1, job=owner, speed=1.0)
+    places.node[:, NOW] = -1
+    timers = 2 * count + 3 * nodes  # there are no more pools than nodes
+    return Simulation(
+        clock=table(1, layout.COUNTERS, head=-1)[0], jobs=jobs, instances=places, groups=groups,
+        users=table(len(world.users), layout.USER, quota=-1 if quota is None else quota),
+        nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
+        running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
+        last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
+        timer_keys=np.empty(2 * timers + 16), timers=_ints(2 * timers + 16), keys=np.empty(count + 1),
+        heap=_ints(count + 1), to_rank=_ints(count + 1), runs=table(count if interrupts else 0, layout.RUN),
+        entries=_ints(instances if interrupts else 0, 2), estimate=writable(world.estimate), attained=np.zeros(count),
+        remaining=np.zeros(count), usage=np.zeros(len(world.users)),
+    )  # fmt: skip
+
+
+def _fixed_key(world: World, code: int) -> Floats:
+    keys = {"smallest": world.gpu_milli, "largest": -world.gpu_milli, "priority": -world.priority}
+    return keys.get(ORDERS.names[code] if code < OWN_ORDER else "", np.zeros(len(world.submit))).astype(np.float64)
+
+
+def _ints(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
+
+
+def _total(column: Ints) -> float:
+    return float(max(1, int(column.sum())))
+
+
+def _on_tick(seconds: float) -> float:
+    return math.ceil(seconds / TICK) * TICK

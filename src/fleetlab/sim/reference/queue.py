@@ -1,0 +1,134 @@
+"""Who waits and for which reason; what users have allocated; what is estimated of runtimes.
+
+Waited time is charged to the group. A job gets the difference between what its group had waited for when the job came
+and when it left.
+"""
+
+from __future__ import annotations
+
+from fleetlab.sim.codes import BY_HEAD, REASONS
+from fleetlab.sim.jit import inner
+from fleetlab.sim.layout import WAITING, Record, Records
+from fleetlab.sim.reference.state import Rules, Simulation
+
+COUNT = len(REASONS)
+
+
+@inner
+def charge(group: Record, now: float) -> None:
+    """Charge a group for the time since its last charge to its present reason."""
+    group.ledger[group.reason] += now - group.settled
+    group.settled = now
+
+
+@inner
+def ranks_after(jobs: Records, a: int, b: int) -> bool:
+    """Return whether job `a` comes after job `b`, by their keys."""
+    return jobs[a].key > jobs[b].key or (jobs[a].key == jobs[b].key and a > b)
+
+
+@inner
+def enter(sim: Simulation, t: int) -> None:
+    """Let a job wait."""
+    clock, jobs, job = sim.clock, sim.jobs, sim.jobs[t]
+    group = sim.groups[job.group]
+    if group.length == 0:
+        sim.waiting[clock.waiting], group.slot = job.group, clock.waiting
+        clock.waiting += 1
+        group.is_new, group.delays, group.over_quota, group.reason, group.newest = 1, 0, 0, BY_HEAD, -1
+        group.settled = clock.now
+    charge(group, clock.now)
+    for reason in range(COUNT):
+        job.ledger[reason] -= group.ledger[reason]
+    job.status, job.next, job.previous = WAITING, group.newest, -1
+    if group.newest >= 0:
+        jobs[group.newest].previous = t
+    group.newest = t
+    group.length += 1
+    if clock.head >= 0 and ranks_after(jobs, clock.head, t):
+        clock.outranked = 1
+
+
+@inner
+def leave(sim: Simulation, t: int, now: float) -> None:
+    """Let a job wait no more."""
+    clock, jobs, job = sim.clock, sim.jobs, sim.jobs[t]
+    group = sim.groups[job.group]
+    charge(group, now)
+    for reason in range(COUNT):
+        job.ledger[reason] += group.ledger[reason]
+    if job.previous >= 0:
+        jobs[job.previous].next = job.next
+    else:
+        group.newest = job.next
+    if job.next >= 0:
+        jobs[job.next].previous = job.previous
+    group.length -= 1
+    if group.length == 0:
+        clock.waiting -= 1
+        last = sim.waiting[clock.waiting]
+        sim.waiting[group.slot] = last
+        sim.groups[last].slot = group.slot
+
+
+@inner
+def set_reason(group: Record, reason: int, now: float) -> None:
+    """Let a group wait for `reason` from now on."""
+    charge(group, now)
+    group.reason = reason
+
+
+@inner
+def set_head(sim: Simulation, t: int, reason: int, now: float) -> None:
+    """Let job `t` (-1: none) block all others from now on, and itself wait for `reason`, not for its group's."""
+    clock = sim.clock
+    if clock.head >= 0:
+        ledger = sim.jobs[clock.head].ledger
+        ledger[clock.head_reason] += now - clock.head_since
+        ledger[BY_HEAD] -= now - clock.head_since
+    clock.head, clock.head_reason, clock.head_since, clock.outranked = t, reason, now, 0
+
+
+# -- users -----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def charge_user(sim: Simulation, rules: Rules, job: Record, sign: int) -> None:
+    """Add what a job has allocated to its user (1), or subtract it (-1)."""
+    user, shape, count = sim.users[job.user], rules.shapes[job.shape_id], sign * job.instances
+    user.cpu += count * shape.cpu
+    user.memory += count * shape.memory
+    user.gpu += count * shape.gpus * shape.milli
+    share = max(user.gpu / rules.gpu, user.cpu / rules.cpu)
+    sim.usage[job.user] = max(share, user.memory / rules.memory)
+
+
+@inner
+def over_quota(sim: Simulation, g: int) -> bool:
+    """Return whether a job of group `g` would take its user above the quota."""
+    group = sim.groups[g]
+    if group.user < 0 or group.gpu_milli == 0:
+        return False
+    user = sim.users[group.user]
+    return user.quota >= 0 and user.gpu + group.gpu_milli > user.quota
+
+
+# -- estimates -------------------------------------------------------------------------------------------------------
+
+
+@inner
+def estimate(sim: Simulation, t: int) -> None:
+    """Estimate the runtime of a job that arrives: the mean of finished jobs of its learner, or of all."""
+    learners, of = sim.learners, sim.jobs[t].learner
+    if of >= 0:
+        sim.estimate[t] = learners[of if learners[of].count else len(learners) - 1].average
+
+
+@inner
+def learn(learners: Records, job: Record) -> None:
+    """Remember the runtime of a finished job."""
+    if job.learner >= 0:
+        for of in (job.learner, len(learners) - 1):
+            learner = learners[of]
+            learner.count += 1
+            learner.average += (job.runtime - learner.average) / learner.count

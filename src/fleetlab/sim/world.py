@@ -1,0 +1,296 @@
+"""A workload and a cluster as the compiled loops take them: tables of records (see `layout`) and columns of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
+from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
+from fleetlab.core.names import lookup
+from fleetlab.sim import layout
+from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
+
+COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
+DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app")
+# What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
+STRENGTH = (
+    "MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40", "A30",
+    "A100", "A800", "H20", "H800", "H100", "H200", "B200", "GB200",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
+
+    frame: pl.DataFrame  # the jobs' rows of the workload
+    refused: pl.DataFrame  # job, reason
+    submit: Floats  # on the tick
+    runtime: Floats  # on the tick
+    estimate: Floats  # 0 where it is learnt from finished jobs
+    learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
+    learners: int
+    shape: Ints  # its row of `shapes`
+    instances: Ints
+    gpu_milli: Ints  # of all its instances
+    kind: Ints  # its row of `kinds`
+    kinds: Records  # KIND: jobs of one kind request the same: a shape, so many times
+    first: Ints  # [jobs + 1]: index of its first instance
+    user: Ints  # 0 to users - 1; jobs without a user are one user together
+    users: list[str]
+    priority: Ints
+    requested: Ints  # GPU milli an instance, before fractions are rounded up
+    shapes: Records  # SHAPE
+    nodes: Records  # NODE
+    gpus: Records  # GPU
+    capacity: Records  # CAPACITY, [nodes]
+    apps: Ints  # [apps with a limit, nodes], at least [1, 1]
+    largest: Ints  # [2]: CPU and GPU milli of the largest node
+    typical: Records  # TYPICAL
+
+
+def world(
+    workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
+    part: int = 1, allowed: Mapping[str, int] | None = None,
+) -> World:  # fmt: skip
+    """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
+
+    A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
+    one, in GPU milli.
+    """
+    bits = _bits(cluster)
+    gpu = pl.col("gpu_milli")
+    frame = workload.frame.with_columns(
+        pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(workload, estimate), requested=gpu
+    )
+    if part > 1:
+        frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
+    frame, refused = _able(frame, cluster, allowed or {})
+    shapes, shape = _shapes(frame, bits)
+    instances = _ints(frame["instances"])
+    kinds, kind = _kinds(shape, instances)
+    nodes, gpus = node_tables(cluster, bits)
+    learner, learners = _learners(frame, estimate)
+    user, users = _users(frame)
+    limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
+    return World(
+        frame=frame.drop("estimate", "requested"),
+        refused=refused,
+        submit=_on_tick(frame["submit"]),
+        runtime=_on_tick(frame["runtime"]),
+        estimate=np.zeros(frame.height) if learners else _on_tick(frame["estimate"].fill_null(frame["runtime"])),
+        learner=learner,
+        learners=learners,
+        shape=shape,
+        instances=instances,
+        gpu_milli=shapes.gpus[shape] * shapes.milli[shape] * instances,
+        kind=kind,
+        kinds=kinds,
+        first=np.append(0, np.cumsum(instances)),
+        user=user,
+        users=users,
+        priority=_ints(frame["priority"]),
+        requested=_ints(frame["requested"]),
+        shapes=shapes,
+        nodes=nodes,
+        gpus=gpus,
+        capacity=_capacity(cluster),
+        apps=np.zeros(limited, dtype=np.int64),
+        largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
+        typical=_typical(shapes, shape, instances),
+    )
+
+
+def _on_tick(column: pl.Series) -> Floats:
+    return np.rint(column.to_numpy().astype(np.float64) / layout.TICK) * layout.TICK
+
+
+def _bits(cluster: Cluster) -> dict[str, int]:
+    names = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
+    most = cluster.frame["gpus"].max()
+    if len(names) > layout.MAX_TYPES or (isinstance(most, int) and most > layout.MAX_GPUS):
+        msg = f"{cluster.source}: more than {layout.MAX_TYPES} GPU types, or {layout.MAX_GPUS} GPUs on a node"
+        raise WorkloadError(msg, hint="split such nodes, or merge types that no job tells apart")
+    return {name: 1 << k for k, name in enumerate(names)}
+
+
+def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
+    """Return the estimate of each job's runtime; null: none."""
+    if isinstance(estimate, str):
+        hint = f"choose from {', '.join(ESTIMATES.names)}; or pass a column of seconds, one per job"
+        lookup("estimate", estimate, ESTIMATES.names, hint=hint)
+        return workload.frame["runtime"]
+    values = pl.Series("estimate", estimate, dtype=pl.Float64, strict=False)
+    if len(values) != len(workload) or (bad := values.is_nan() | values.is_infinite() | (values < 0)).any():
+        what = (
+            f"{len(values)} values for {len(workload)} jobs"
+            if len(values) != len(workload)
+            else str(values.filter(bad)[0])
+        )
+        msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
+        raise PolicyError(msg, hint="null where nothing is known of a job: then its true run time is taken")
+    return values
+
+
+# -- who cannot run at all ---------------------------------------------------------------------------------------
+
+
+def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The jobs that can run on the cluster when it is empty, and the others with their reasons."""
+    room = _room(frame, cluster)
+    user = pl.col("user").cast(pl.String).fill_null("")
+    most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
+    reason = (
+        pl.when(pl.col("runtime").is_null()).then(pl.lit("its run time is not known"))
+        .when(room == 0).then(pl.lit("an instance fits on no node"))
+        .when(room < frame["instances"]).then(pl.lit("its instances do not all fit at once"))
+        .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
+        .then(pl.lit("it asks for more than its user may hold"))
+    )  # fmt: skip
+    jobs = frame.with_columns(reason=reason)
+    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason")
+    return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
+
+
+def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
+    """How many instances of each job the empty cluster holds."""
+    columns = [*(resource.request for resource in RESOURCES), "gpu_types"]
+    asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
+    distinct = asks.unique(maintain_order=True)
+    nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
+    wanted = {name: _ints(distinct[name].fill_null(0)) for name in distinct.columns if name != "gpu_types"}
+    room = np.zeros(distinct.height, dtype=np.int64)
+    for node in nodes.iter_rows(named=True):
+        room += _on_node(wanted, distinct["gpu_types"], node) * node["len"]
+    counted = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
+    return asks.join(counted, on=asks.columns, how="left", maintain_order="left")["room"]
+
+
+def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
+    """How many of each ask an empty node of this kind holds."""
+    room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
+    for name in NODE_AMOUNTS:
+        room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
+    milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
+    each = np.where(memory > 0, node["gpu_memory_mib"] // np.maximum(memory, 1), WHOLE)
+    shares = node["gpus"] * np.minimum(WHOLE // np.maximum(milli, 1), each)
+    wholes = np.where(node["gpu_memory_mib"] >= memory, node["gpus"] * WHOLE // np.maximum(milli, 1), 0)
+    by_gpu = np.minimum(room, np.where(milli >= WHOLE, wholes, shares))
+    named = [t for t in types.unique() if not t or node["gpu_type"] in t.split("\n")]
+    return np.where(milli == 0, room, np.where(types.is_in(named).to_numpy(), by_gpu, 0)).astype(np.int64)
+
+
+# -- what they ask for -------------------------------------------------------------------------------------------
+
+
+def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Records, Ints]:
+    """The distinct demands of an instance, and which of them each job has."""
+    gpu, limit = pl.col("gpu_milli").cast(pl.Int64), pl.col("max_per_node")
+    apps = sorted(set(frame.filter(limit > 0)["app"]))
+    app = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
+    demand = frame.select(
+        *(pl.col(column).alias(name) for name, column in zip(AMOUNTS, NODE_AMOUNTS, strict=True)),
+        pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
+        pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
+        pl.col("gpu_memory_mib").alias("gpu_memory"),
+        _mask(frame["gpu_types"], bits).alias("types"),
+        limit.alias("per_node"),
+        pl.when(limit > 0).then(app).otherwise(0).alias("app"),
+    )
+    distinct = demand.unique(maintain_order=True).with_row_index("shape")
+    shape = demand.join(distinct, on=list(DEMAND), how="left", maintain_order="left")["shape"]
+    shapes = table(distinct.height, layout.SHAPE, **{name: _ints(distinct[name]) for name in DEMAND})
+    shapes.request = np.where(shapes.milli < WHOLE, 0, np.minimum(shapes.gpus, layout.REQUESTS - 1))
+    return shapes, _ints(shape)
+
+
+def _mask(types: pl.Series, bits: dict[str, int]) -> pl.Series:
+    """The GPU types of each job as bits; none named means any."""
+    joined = types.list.join("\n")
+    distinct = joined.unique(maintain_order=True).to_list()
+    masks = [sum(bits.get(name, 0) for name in set(t.split("\n"))) if t else sum(bits.values()) for t in distinct]
+    return joined.replace_strict(distinct, masks, return_dtype=pl.Int64)
+
+
+def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
+    demand = pl.DataFrame({"shape": shape, "instances": instances})
+    distinct = demand.unique(maintain_order=True).with_row_index("kind")
+    kind = demand.join(distinct, on=["shape", "instances"], how="left", maintain_order="left")["kind"]
+    columns = {"shape_id": _ints(distinct["shape"]), "instances": _ints(distinct["instances"])}
+    return table(distinct.height, layout.KIND, **columns), _ints(kind)
+
+
+def _learners(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
+    none = np.full(frame.height, -1, dtype=np.int64)
+    if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:
+        return none, 0
+    # A job without a group is estimated by its user alone.
+    learner = frame.select(pl.struct(ESTIMATES[estimate].columns).rank("dense").alias("learner"))["learner"]
+    learners = _ints(learner) - 1 if frame.height else none
+    return learners, int(learners.max(initial=-1)) + 1
+
+
+def _users(frame: pl.DataFrame) -> tuple[Ints, list[str]]:
+    names = frame["user"].cast(pl.String).fill_null("")
+    users = names.unique().sort().to_list()
+    return _ints(names.replace_strict(users, list(range(len(users))), return_dtype=pl.Int64)), users
+
+
+def _typical(shapes: Records, shape: Ints, instances: Ints) -> Records:
+    """The shapes that stand for the workload: most frequent first until they cover 95 % of it; memory aside."""
+    count = np.bincount(shape, weights=instances, minlength=len(shapes)).astype(np.int64)
+    fields = ("cpu", "milli", "gpus", "types")
+    rows = (
+        pl.DataFrame({name: shapes[name] for name in fields} | {"count": count})
+        .group_by(fields, maintain_order=True)
+        .agg(pl.col("count").sum())
+        .sort("count", descending=True, maintain_order=True)
+    )
+    if rows.is_empty():
+        return table(0, layout.TYPICAL)
+    covered = rows["count"].cum_sum() / rows["count"].sum()
+    rows = rows.head(int((covered < COVER).sum()) + 1)
+    share = (rows["count"] / rows["count"].sum()).to_numpy()
+    return table(rows.height, layout.TYPICAL, share=share, **{name: _ints(rows[name]) for name in fields})
+
+
+# -- what there is -----------------------------------------------------------------------------------------------
+
+
+def node_tables(cluster: Cluster, bits: dict[str, int]) -> tuple[Records, Records]:
+    """Return the tables of the nodes and GPUs of an empty cluster; `bits` has the bit of each GPU type."""
+    c = cluster.frame
+    count = _ints(c["gpus"])
+    end = np.cumsum(count)
+    types = [bits[kind] if kind is not None and g else 0 for kind, g in zip(c["gpu_type"], count, strict=True)]
+    nodes = table(
+        len(count), layout.NODE, free_gpu=count * WHOLE, idle_gpus=count, up=1,
+        largest_free=np.where(count > 0, WHOLE, 0), first_gpu=end - count, end_gpu=end, gpu_type=types,
+        type_number=[bit.bit_length() - 1 for bit in types], number=np.arange(len(count)),
+        free=np.stack([_ints(c[column]) for column in NODE_AMOUNTS], axis=1),
+    )  # fmt: skip
+    owner = np.repeat(np.arange(len(count)), count)
+    return nodes, table(len(owner), layout.GPU, free=WHOLE, free_memory=_ints(c["gpu_memory_mib"])[owner], node=owner)
+
+
+def _capacity(cluster: Cluster) -> Records:
+    c = cluster.frame
+    names = sorted(set(c["gpu_type"].drop_nulls()), key=lambda name: _strength(name, c))
+    tier = {name: k for k, name in enumerate(names)}
+    tiers = [tier.get(name, 0) for name in c["gpu_type"]]
+    cpu, memory, gpu = (_ints(c[name]) for name in ("cpu_milli", "memory_mib", "gpus"))
+    return table(c.height, layout.CAPACITY, cpu=cpu, memory=memory, gpu=gpu * WHOLE, tier=tiers)
+
+
+def _strength(name: str, nodes: pl.DataFrame) -> tuple[int, int, str]:
+    memory = int(_ints(nodes.filter(pl.col("gpu_type") == name)["gpu_memory_mib"]).max(initial=0))
+    return STRENGTH.index(name) if name in STRENGTH else len(STRENGTH), memory, name
+
+
+def _ints(column: pl.Series) -> Ints:
+    return column.to_numpy().astype(np.int64)
