@@ -130,10 +130,10 @@ class BlockBootstrap:
         size, found = min(self.effective_size(values), self.effective_size(cell.astype(np.float64))), []
         for q in levels:
             at = self._first_at(heights, q)
-            # About the quantile itself, not about its neighbor on the grid.
-            centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
+            values_at = grid[at]
+            values_at[0] = _quantile(ranked, q)  # itself, not its neighbor on the grid
             beyond = round(size * min(q, 1 - q), 1)
-            found.append(replace(self.replicates(centered), df=beyond))
+            found.append(replace(self.replicates(values_at), df=beyond))
         return found
 
     def _first_at(self, heights: Floats, level: float) -> Ints:
