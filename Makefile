@@ -4,13 +4,17 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN := .venv/bin
 SOURCES := pyproject.toml
 
-.PHONY: demo test check browser bench clean
+.PHONY: demo test validate check browser bench clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
 
 test: check .venv/.dev browser
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not validate"
+
+# Slow proofs: long runs against exact theory, soak tests, fuzzing of the page's interface.
+validate: .venv/.dev browser
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m validate
 
 check: .venv/.dev
 	$(BIN)/ruff check .

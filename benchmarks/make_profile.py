@@ -28,22 +28,22 @@ PLANS = {
 
 def main() -> None:
     """Write both files, or check slices."""
-    asked = argparse.ArgumentParser(prog="python -m benchmarks.make_profile", description=__doc__)
-    asked.add_argument("folder", type=Path, help="docs/measurements/h200")
-    asked.add_argument("--out", type=Path, default=HOME, help="where the files go")
-    asked.add_argument("--colocation", action="store_true", help="the folder holds published tables of MIG speeds")
-    told = asked.parse_args()
-    if told.colocation:
-        print(table(against(told.folder)))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.make_profile", description=__doc__)
+    parser.add_argument("folder", type=Path, help="docs/measurements/h200")
+    parser.add_argument("--out", type=Path, default=HOME, help="where the files go")
+    parser.add_argument("--colocation", action="store_true", help="the folder has published tables of MIG speeds")
+    options = parser.parse_args()
+    if options.colocation:
+        print(table(against(options.folder)))
         return
     for name, plans in PLANS.items():
-        works, classes = (tuple(CLASSES), True) if name == "speed.json" else (MATRIX, False)
-        made = profile([told.folder / plan for plan in plans], works=works, classes=classes)
-        print(rounded(made, plans).save(told.out / name))
+        workloads, classes = (tuple(CLASSES), True) if name == "speed.json" else (MATRIX, False)
+        made = profile([options.folder / plan for plan in plans], workloads=workloads, classes=classes)
+        print(rounded(made, plans).save(options.out / name))
 
 
 def rounded(made: Speed, plans: tuple[str, ...]) -> Speed:
-    """To a few digits, and with folders by name: where they lay is nobody's business."""
+    """Round, and keep only the names of the folders."""
     settings = dict(made.provenance.settings) | {"folders": list(plans)}
     provenance = Provenance(made.provenance.verb, made.provenance.source, settings, version="0.1.0")
     frame = made.frame.with_columns(pl.col("speed", "low", "high").round(DIGITS))

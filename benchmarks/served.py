@@ -39,28 +39,28 @@ MARK = "loading"  # the background's last word before it works
 
 def main() -> None:
     """Every mode, background and load; a line of JSON each, written as it comes."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("out", type=Path)
-    asked.add_argument("--seconds", type=float, default=12)
-    asked.add_argument("--mode", action="append", choices=MODES, help="one of the modes; all, if none is named")
-    asked.add_argument("--background", action="append", choices=BACKGROUNDS, help="likewise")
-    asked.add_argument("--search", default="", help="LOW:HIGH: look for the highest rate that keeps the goal instead")
-    asked.add_argument("--rehearse", action="store_true", help="on the CPU, tiny: same code, no meaning")
-    said = asked.parse_args()
-    said.out.mkdir(parents=True, exist_ok=True)
-    there = said.out / "served.jsonl"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--mode", action="append", choices=MODES, help="one of the modes; all, if none is named")
+    parser.add_argument("--background", action="append", choices=BACKGROUNDS, help="likewise")
+    parser.add_argument("--search", default="", help="LOW:HIGH: look for the highest rate that keeps the goal instead")
+    parser.add_argument("--rehearse", action="store_true", help="on the CPU, tiny: same code, no meaning")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    there = options.out / "served.jsonl"
     done = {json.loads(line)["cell"] for line in there.read_text().splitlines()} if there.exists() else set()
-    for name in said.mode or MODES:
+    for name in options.mode or MODES:
         mode, share = MODES[name]
-        with shared(mode, rehearse=said.rehearse) as way, _server(way.environment(Share()), said) as (pid, url):
-            for background in said.background or BACKGROUNDS:
-                todo = [load for load in _loads(said) if f"{name}/{background}/{load}" not in done]
+        with shared(mode, rehearse=options.rehearse) as way, _server(way.environment(Share()), options) as (pid, url):
+            for background in options.background or BACKGROUNDS:
+                todo = [load for load in _loads(options) if f"{name}/{background}/{load}" not in done]
                 if todo:
-                    with _background(background, way.environment(share), said) as other:
+                    with _background(background, way.environment(share), options) as other:
                         proved = sorted(way.attached({pid, *other})) == sorted({pid, *other})
                         for load in todo:
                             cell = {"cell": f"{name}/{background}/{load}", "mode": name, "background": background}
-                            _keep(there, cell | {"proved": proved, "load": load, "said": _load(url, load, said)})
+                            _keep(there, cell | {"proved": proved, "load": load, "said": _load(url, load, options)})
 
 
 def _loads(said: argparse.Namespace) -> list[str]:
@@ -108,10 +108,10 @@ def _where(said: argparse.Namespace) -> list[str]:
 def _load(url: str, load: str, said: argparse.Namespace) -> dict[str, Any]:
     seconds = ["--seconds", str(said.seconds), "--warmup", "1.5", "--slo-ms", str(SLO_MS)]
     line = [sys.executable, "-m", "fleetlab.serving.load", url, *load.split(), *seconds]
-    found = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert found.returncode in (0, 3), found.stderr
-    told: dict[str, Any] = json.loads(found.stdout)
-    return told
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def _keep(there: Path, cell: dict[str, Any]) -> None:

@@ -82,11 +82,11 @@ def _matrix(cells: list[dict[str, Any]], alone: dict[str, float]) -> None:
 
 
 def _curve(cells: list[dict[str, Any]], alone: dict[str, float]) -> None:
-    found = {(c["tenants"][0]["tenant"], c["tenants"][0]["sms"]): c["tenants"][0]["rate"] for c in cells}
-    sms = sorted({s for _, s in found})
+    rates = {(c["tenants"][0]["tenant"], c["tenants"][0]["sms"]): c["tenants"][0]["rate"] for c in cells}
+    sms = sorted({s for _, s in rates})
     print("\n### Parts of the SMs\n\n| SMs | " + " | ".join(map(str, sms)) + " |\n|---|" + "--:|" * len(sms))
     for tenant in TENANTS:
-        row = [found.get((tenant, s)) for s in sms]
+        row = [rates.get((tenant, s)) for s in sms]
         print(f"| {tenant} | " + " | ".join("" if r is None else f"{r / alone[tenant]:.2f}" for r in row) + " |")
 
 
@@ -131,8 +131,8 @@ def _tail(one: dict[str, Any], again: dict[str, Any] | None) -> str:
     if again is None:
         return f"{1e3 * one['p99'][0]:.1f}"
     worth = one["steps"] / again["clumps"]["p99"]
-    found = percentile(Histogram.from_json(one["times"]), 0.99, worth=worth)
-    return "{:.1f} ({:.1f} to {:.1f})".format(*(1e3 * x for x in found))
+    interval = percentile(Histogram.from_json(one["times"]), 0.99, effective_n=worth)
+    return "{:.1f} ({:.1f} to {:.1f})".format(*(1e3 * x for x in interval))
 
 
 def _crowded(cells: list[dict[str, Any]]) -> None:
@@ -175,16 +175,19 @@ def _classes(cells: list[dict[str, Any]], every: list[dict[str, Any]]) -> None:
 
 def _stressors(cells: list[dict[str, Any]]) -> None:
     alone = _alone(cells)
-    found = {}
+    by_pair = {}
     for cell in cells:
         if len(cell["tenants"]) == 2:
             one, two = cell["tenants"]
-            found[one["tenant"], two["tenant"]] = one["rate"] / alone[one["tenant"]], two["rate"] / alone[two["tenant"]]
-    against = list(dict.fromkeys(b for _, b in sorted(found)))
+            by_pair[one["tenant"], two["tenant"]] = (
+                one["rate"] / alone[one["tenant"]],
+                two["rate"] / alone[two["tenant"]],
+            )
+    against = list(dict.fromkeys(b for _, b in sorted(by_pair)))
     print("\n### Beside a stressor, MPS: the tenant's progress, and the stressor's\n")
     print("| beside: | " + " | ".join(against) + " |\n|---|" + "--:|" * len(against))
     for tenant in TENANTS:
-        row = ["{:.2f}, {:.2f}".format(*found[tenant, b]) if (tenant, b) in found else "" for b in against]
+        row = ["{:.2f}, {:.2f}".format(*by_pair[tenant, b]) if (tenant, b) in by_pair else "" for b in against]
         print(f"| {tenant} | " + " | ".join(row) + " |")
 
 
@@ -221,26 +224,26 @@ def _http(cells: list[dict[str, Any]]) -> None:
     """A star is a load whose sender was late; two numbers are two runs."""
     print("\n### The HTTP server: ms, from when a request was due\n")
     print("| mode | beside | P50, 100/s | P99, 100/s | P50, 300/s | P99, 300/s |\n|---|---|--:|--:|--:|--:|")
-    found = defaultdict(list)
+    by_mode = defaultdict(list)
     for cell in cells:
-        found[cell["mode"], cell["background"] or "nothing", cell["load"].split()[1]].append(cell["said"])
-    for mode, beside in dict.fromkeys((m, b) for m, b, _ in found):
-        row = [_ms(found[mode, beside, rate], p) for rate in ("100", "300") for p in ("p50", "p99")]
+        by_mode[cell["mode"], cell["background"] or "nothing", cell["load"].split()[1]].append(cell["said"])
+    for mode, beside in dict.fromkeys((m, b) for m, b, _ in by_mode):
+        row = [_ms(by_mode[mode, beside, rate], p) for rate in ("100", "300") for p in ("p50", "p99")]
         print(f"| {mode} | {beside} | " + " | ".join(row) + " |")
     print("\n| mode | beside | highest rate seen to keep P99 within 25 ms | lowest seen not to |\n|---|---|--:|--:|")
-    for (mode, beside, load), (said, *_) in found.items():
+    for (mode, beside, load), (said, *_) in by_mode.items():
         if ":" in load:
             failed = f"{said['failed']:,.0f}/s" if said["failed"] else "none"
             print(f"| {mode} | {beside} | {said['passed']:,.0f}/s | {failed} |")
 
 
 def _ms(said: list[dict[str, Any]], p: str) -> str:
-    told = []
+    rows = []
     for one in said:
         value, low, high = (1000 * x for x in one["percentiles"]["answers"][p])
         limits = f" ({low:.1f} to {high:.1f})" if p == "p99" else ""
-        told.append(f"{value:.1f}{limits}{'' if one['valid'] else '*'}")
-    return "; ".join(told)
+        rows.append(f"{value:.1f}{limits}{'' if one['valid'] else '*'}")
+    return "; ".join(rows)
 
 
 if __name__ == "__main__":

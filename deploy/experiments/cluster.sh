@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 manifests=$(cd "$here/../kubernetes" && pwd)
 namespace=fleetlab-bench
 longest=9000 # s that a job may take
-replicas=4 # of a card that is shared, as in deploy/kubernetes/sharing
+replicas=4 # of a shared GPU, as in deploy/kubernetes/sharing
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -89,7 +89,7 @@ sensible() {
   local mode
   [[ $node ]] || fail "which node?" "--node NODE; kubectl get nodes --selector nvidia.com/gpu.present=true"
   [[ $node =~ ^[a-z0-9][a-z0-9.-]*$ ]] || fail "not the name of a node: $node" "kubectl get nodes"
-  [[ $work =~ ^[A-Za-z0-9][A-Za-z0-9_.:-]*$ ]] || fail "not the name of a work: $work" "fleetlab bench work --help"
+  [[ $work =~ ^[A-Za-z0-9][A-Za-z0-9_.:-]*$ ]] || fail "not the name of a workload: $work" "fleetlab bench workload --help"
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || fail "not a number of seconds: $seconds"
   [[ $modes =~ ^[a-z\ -]*[a-z]+[a-z\ -]*$ ]] || fail "which modes? «$modes»" "exclusive, time-slicing, mps, mig"
   for mode in $modes; do
@@ -129,7 +129,7 @@ slots() {
   esac
 }
 
-# Switch the node. From one shared mode to another it goes by way of whole cards, so that the change is seen.
+# Switch the node. From one shared mode to another it goes through exclusive GPUs, so that the change is visible.
 share() {
   step kubectl --namespace "$namespace" delete job --all --ignore-not-found
   if [[ $cut && $1 != mig ]]; then

@@ -7,9 +7,9 @@ usage() {
 run-all.sh --node NODE [--modes "exclusive time-slicing mps"] [--plans "solo pairs-ts pairs-mps"] [--work resnet-infer]
            [--tenants 4] [--seconds 60] [--out measured] [--dry-run]
 
-For each mode: switch the node, run the tenants as pods (alone where a card is whole), copy what they said. Where cards are
-whole, the plans of the suite too. In the end `fleetlab bench analyse` of the suite and one page of all tenants.
---modes may have mig too: it cuts the cards of the node. --dry-run shows every command and runs none.
+For each mode: switch the node, run the tenants as pods (alone where GPUs are exclusive), copy their results. Where GPUs are
+whole, the plans of the suite too. In the end `fleetlab bench analyze` of the suite and one page of all tenants.
+--modes may include mig, which partitions the GPUs of the node. --dry-run prints every command and runs none.
 
 Examples:
   deploy/experiments/run-all.sh --node gpu-7 --dry-run
@@ -57,8 +57,8 @@ for mode in $modes; do
   collect
 done
 if [[ " $modes " == *" exclusive "* ]]; then
-  step fleetlab bench analyse "$out/suite" --out "$out/analysis" || lost=$((lost + 1))
+  step fleetlab bench analyze "$out/suite" --out "$out/analysis" || lost=$((lost + 1))
 fi
 pages "Tenants by mode"
 [[ $lost -eq 0 ]] || { say "$lost jobs failed, or what they left cannot be analysed; what the others measured is in $out"; exit 1; }
-say "all is in $out: report.html, and analysis/analysis.html where whole cards were measured"
+say "results are in $out: report.html, and analysis/analysis.html of exclusive GPUs"

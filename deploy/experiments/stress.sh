@@ -6,7 +6,7 @@ usage() {
   cat <<'TEXT'
 stress.sh --node NODE [--modes "exclusive time-slicing mps"] [--work resnet-infer] [--seconds 30] [--out stressed] [--dry-run]
 
-Where cards are whole, `fleetlab bench stress` raises the tenants inside one pod and says what broke. Where they are shared,
+Where GPUs are exclusive, `fleetlab bench stress` raises the tenants inside one pod and says what broke. Where they are shared,
 1, 2, 4, … pods run at once, as many as the node has places; the first number with a pod that fails ends the mode.
 
 Examples:

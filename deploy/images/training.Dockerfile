@@ -6,5 +6,5 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="fleetlab-training" org.opencontainers.image.version="0.1.0"
 USER 10001:10001
 HEALTHCHECK --interval=60s --timeout=5s --start-period=120s --retries=3 CMD ["alive"]
-ENTRYPOINT ["fleetlab", "bench", "work"]
+ENTRYPOINT ["fleetlab", "bench", "workload"]
 CMD ["resnet-train", "--epochs", "5", "--out", "/results/trained"]

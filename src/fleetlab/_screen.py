@@ -27,7 +27,7 @@ BEST_KNOWN = [
     "GPU jobs, request 1",
     "GPU jobs, MISC",
     "GPU jobs, T4",
-    "GPUs an instance, mean over GPU jobs",
+    "GPUs per instance, mean over GPU jobs",
     "run time of GPU jobs, mean",
     "run time of GPU jobs, median",
     "run time of instances, P50",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
-from fleetlab.bench.suite import Suite
+from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
+from fleetlab.bench.suite import SuiteRun
 from fleetlab.sharing.modes import Share
 
 # Works of a user's own: one whose speed is known, and some that fall.
@@ -74,18 +74,18 @@ def works(tmp_path, monkeypatch) -> Path:
 
 def plan(cells, **tenants):
     made = {name: Tenant(f"mine:{name.capitalize()}", settings) for name, settings in tenants.items()}
-    return Plan("small", made, tuple(cells), settle=0.05, window=0.15)
+    return SuitePlan("small", made, tuple(cells), settle=0.05, window=0.15)
 
 
 def alone(name, block=0, **share):
-    return Cell("all", "mps", block, (Seat(name, share=Share(**share)),))
+    return BenchCell("all", "mps", block, (Seat(name, share=Share(**share)),))
 
 
 def pair(a, b, block=0):
-    return Cell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
+    return BenchCell("all", "mps", block, (Seat(a), Seat(b, int(a == b))))
 
 
 def run(plan, out, *, limit=100):
     said = []
-    skipped = Suite(plan, out, limit=limit, rehearse=True, tell=said.append).run()
+    skipped = SuiteRun(plan, out, limit=limit, rehearse=True, progress=said.append).run()
     return skipped, [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said

@@ -35,5 +35,5 @@ def test_nothing_is_a_histogram_too():
 
 @pytest.mark.parametrize("bad", [[-1.0], [float("nan")], [float("inf")]])
 def test_what_is_no_time_is_refused(bad):
-    with pytest.raises(ValueError, match="negative or no number"):
+    with pytest.raises(ValueError, match="negative or not a number"):
         Histogram.of(bad)

@@ -5,21 +5,21 @@ from collections import Counter
 import pytest
 
 from fleetlab.bench.plans import BY_NAME, MATRIX, Seat
-from fleetlab.bench.run import main, planned
+from fleetlab.bench.run import main, make_plan
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.modes import Share
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_same_seed_gives_the_same_order_and_another_another(name):
-    names = [[cell.name for cell in planned(name, seed=seed).cells] for seed in (0, 0, 1)]
+    names = [[cell.name for cell in make_plan(name, seed=seed).cells] for seed in (0, 0, 1)]
     assert names[0] == names[1]
     assert names[0] != names[2]
     assert sorted(names[0]) == sorted(names[2]) or name == "sm-curve"
 
 
 def test_a_block_of_pairs_has_every_pair_and_every_tenant_alone():
-    cells = planned("pairs-ts", blocks=3).cells
+    cells = make_plan("pairs-ts", blocks=3).cells
     assert Counter(cell.block for cell in cells) == {0: 27, 1: 27, 2: 27}
     alone = {cell.seats[0].tenant for cell in cells if cell.block == 1 and len(cell.seats) == 1}
     assert alone == set(MATRIX)
@@ -28,12 +28,14 @@ def test_a_block_of_pairs_has_every_pair_and_every_tenant_alone():
 
 
 def test_a_tenant_meets_itself_as_two_processes():
-    cell = next(c for c in planned("pairs-ts").cells if c.label == "" and [s.tenant for s in c.seats] == ["launch"] * 2)
+    cell = next(
+        c for c in make_plan("pairs-ts").cells if c.label == "" and [s.tenant for s in c.seats] == ["launch"] * 2
+    )
     assert cell.seats == (Seat("launch", 0), Seat("launch", 1))
 
 
 def test_shares_are_measured_beside_anchors_without_them():
-    cells = [c for c in planned("pairs-mps-50", blocks=1).cells if len(c.seats) == 1]
+    cells = [c for c in make_plan("pairs-mps-50", blocks=1).cells if len(c.seats) == 1]
     assert Counter(c.seats[0].share for c in cells) == {Share(): 6, Share(50): 6}
 
 
@@ -45,17 +47,17 @@ blocks = 2
 window = 2
 
 [tenant.train]
-work = "resnet-train"
+workload = "resnet-train"
 batch = 128
 [tenant.serve]
-work = "resnet-infer"
+workload = "resnet-infer"
 poisson = 20
 """
 
 
 def test_a_plan_of_ones_own(tmp_path):
     (tmp_path / "mine.toml").write_text(MINE)
-    made = planned(str(tmp_path / "mine.toml"))
+    made = make_plan(str(tmp_path / "mine.toml"))
     assert made.window == 2
     assert made.tenants["train"].settings == {"batch": 128}
     assert made.tenants["serve"].poisson == 20
@@ -77,19 +79,19 @@ def test_a_plan_of_ones_own(tmp_path):
     ("text", "what"),
     [
         ("[suite", "cannot read the plan"),
-        ("[suite]\nblock = 1\n[tenant.a]\nwork='gemm'", "no such key: block"),
-        ("[suite]\nmodes=['mig']\n[tenant.a]\nwork='gemm'", "no sharing mode by that name: `mig`"),
-        ("[suite]\nmodes=['mps@x']\n[tenant.a]\nwork='gemm'", "no sharing mode"),
-        ("[suite]\nmodes=['mps@0']\n[tenant.a]\nwork='gemm'", "percentage"),
-        ("[suite]\nmixes=[['b']]\n[tenant.a]\nwork='gemm'", "no such tenant: b"),
-        ("[suite]\nmixes='all'\n[tenant.a]\nwork='gemm'", "mixes are lists"),
-        ("[suite]\nblocks=0.5\n[tenant.a]\nwork='gemm'", "not a number of blocks"),
-        ("[suite]\nwindow='x'\n[tenant.a]\nwork='gemm'", "window is a number"),
-        ("[suite]\n[tenant.a]\nwork='gemm'\nrest='x'", "rest is a number"),
-        ("[suite]\n[tenant.a]\nwork='gemm'\npoisson=-1", "not a rest or a rate"),
-        ("[suite]\n[tenant.a]\nwork='gemm'\npoisson=1\nrest=1", "either rests or has a timetable"),
-        ("[suite]\nwindow=0\n[tenant.a]\nwork='gemm'", "nothing to measure"),
-        ("[suite]\nmodes=[]\n[tenant.a]\nwork='gemm'", "nothing to measure"),
+        ("[suite]\nblock = 1\n[tenant.a]\nworkload='gemm'", "unknown key: block"),
+        ("[suite]\nmodes=['mig']\n[tenant.a]\nworkload='gemm'", "unknown sharing mode: `mig`"),
+        ("[suite]\nmodes=['mps@x']\n[tenant.a]\nworkload='gemm'", "unknown sharing mode"),
+        ("[suite]\nmodes=['mps@0']\n[tenant.a]\nworkload='gemm'", "percentage"),
+        ("[suite]\nmixes=[['b']]\n[tenant.a]\nworkload='gemm'", "unknown tenant: b"),
+        ("[suite]\nmixes='all'\n[tenant.a]\nworkload='gemm'", "mixes must be lists"),
+        ("[suite]\nblocks=0.5\n[tenant.a]\nworkload='gemm'", "not a number of blocks"),
+        ("[suite]\nwindow='x'\n[tenant.a]\nworkload='gemm'", "window must be a number"),
+        ("[suite]\n[tenant.a]\nworkload='gemm'\nrest='x'", "rest must be a number"),
+        ("[suite]\n[tenant.a]\nworkload='gemm'\npoisson=-1", "not a pause or a rate"),
+        ("[suite]\n[tenant.a]\nworkload='gemm'\npoisson=1\nrest=1", "rest and poisson exclude each other"),
+        ("[suite]\nwindow=0\n[tenant.a]\nworkload='gemm'", "nothing to measure"),
+        ("[suite]\nmodes=[]\n[tenant.a]\nworkload='gemm'", "nothing to measure"),
         ("[suite]\n[tenant.a]\nbatch=1", "needs a work"),
         ("", "needs a work"),
     ],
@@ -97,17 +99,17 @@ def test_a_plan_of_ones_own(tmp_path):
 def test_a_plan_that_cannot_be_says_why(tmp_path, text, what):
     (tmp_path / "bad.toml").write_text(text)
     with pytest.raises(BenchError, match=what):
-        planned(str(tmp_path / "bad.toml"))
+        make_plan(str(tmp_path / "bad.toml"))
 
 
 def test_a_mistake_ends_in_an_error_and_a_hint(capsys, tmp_path):
     assert main(["pears", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: no plan by that name: `pears`\nhint: there are ")
+    assert said.startswith("error: unknown plan: `pears`\nhint: there are ")
 
 
 def test_the_measuring_side_needs_no_frames_and_its_commander_no_torch():
-    heavy = "{'polars', 'cyclopts', 'numba', 'scipy', 'fleetlab.core'}"
+    heavy = "{'polars', 'cyclopts', 'numba', 'scipy', 'fleetlab.core.result'}"
     code = "import sys, fleetlab.bench.run, fleetlab.bench.probe; assert 'torch' not in sys.modules\n"
     code += f"import fleetlab.bench.workers.__main__\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

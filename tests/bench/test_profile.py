@@ -1,4 +1,4 @@
-"""From cells to a profile: who is compared with whom, how sure that is, and what is foretold."""
+"""From cells to a profile: who is compared with whom, how sure that is, and what is predicted."""
 
 import json
 import math
@@ -9,12 +9,12 @@ import pytest
 
 import fleetlab
 from fleetlab.bench.profile import check, profile
-from fleetlab.bench.profile.make import CLASSES, tied
-from fleetlab.bench.profile.observations import Met, One, Seen
-from fleetlab.bench.profile.pairs import Table
+from fleetlab.bench.profile.build import CLASSES, tied
+from fleetlab.bench.profile.observations import Colocation, Observations, RateSample
+from fleetlab.bench.profile.pairs import SpeedTable
 
 RATES = {"a": 100.0, "b": 40.0, "c": 8.0, "d": 1000.0}
-MINDS = {"a": 0.4, "b": 1.0, "c": 1.5, "d": 0.2}  # how much a step of it waits for a neighbour
+MINDS = {"a": 0.4, "b": 1.0, "c": 1.5, "d": 0.2}  # how much a step of it waits for a neighbor
 PRESSES = {"a": 0.5, "b": 1.0, "c": 0.3, "d": 2.0}
 CLIENT = {"a": 0.95, "b": 0.9, "c": 0.8, "d": 1.0}  # speed alone as a client of MPS
 
@@ -103,7 +103,7 @@ def test_cells_that_say_nothing_of_speeds_are_left_out_and_counted(tmp_path):
     ]
     made = profile([folder(tmp_path / "x", alone() + pairs() + odd)])
     assert made.speed("mps", "a", "b").value == pytest.approx(beside("a", "b"))
-    assert any("3 cells left out" in note for note in made.notes)
+    assert any("3 cells ignored" in note for note in made.notes)
 
 
 def test_what_a_timetable_sends_has_no_speed(tmp_path):
@@ -114,14 +114,14 @@ def test_what_a_timetable_sends_has_no_speed(tmp_path):
 
 def test_two_cards_make_no_profile(tmp_path):
     folders = [folder(tmp_path / "x", alone()), folder(tmp_path / "y", pairs(), card="NVIDIA A100")]
-    with pytest.raises(fleetlab.DeviceError, match="two cards in one profile"):
+    with pytest.raises(fleetlab.DeviceError, match="two GPUs in one profile"):
         profile(folders)
 
 
 def test_one_name_for_two_works_is_refused(tmp_path):
     other = {name: {"work": name, "batch": 8} for name in RATES}
     folders = [folder(tmp_path / "x", alone()), folder(tmp_path / "y", pairs(), tenants=other)]
-    with pytest.raises(fleetlab.DeviceError, match="is not the same work as elsewhere"):
+    with pytest.raises(fleetlab.DeviceError, match="is another workload elsewhere"):
         profile(folders)
 
 
@@ -129,22 +129,22 @@ def test_one_name_for_two_works_is_refused(tmp_path):
     ("cells", "works", "said"),
     [
         (pairs(), (), "not measured alone without MPS: a, b, c, d"),
-        (alone(), (), "nobody was measured beside anybody"),
+        (alone(), (), "no pairs were measured"),
         (alone() + pairs(), ("a", "zebra"), "not measured beside others: zebra"),
     ],
     ids=["no reference", "no pairs", "no such work"],
 )
 def test_what_no_profile_can_be_made_of_says_why(cells, works, said, tmp_path):
     with pytest.raises(fleetlab.DeviceError, match=said):
-        profile([folder(tmp_path / "x", cells)], works=works)
+        profile([folder(tmp_path / "x", cells)], workloads=works)
 
 
 def test_no_folder_is_no_profile():
-    with pytest.raises(fleetlab.DeviceError, match="nothing to make a profile of"):
+    with pytest.raises(fleetlab.DeviceError, match="no folders to make a profile from"):
         profile([])
 
 
-# --- what is foretold ------------------------------------------------------------------------------------------------
+# --- what is predicted ------------------------------------------------------------------------------------------------
 
 
 def test_a_pair_that_was_not_measured_is_foretold_and_marked(tmp_path):
@@ -160,13 +160,13 @@ def test_a_pair_that_was_not_measured_is_foretold_and_marked(tmp_path):
 def test_islands_of_pairs_say_nothing_of_each_other():
     """Two works that met and two others that met: how one of the first bears one of the second is anybody's guess."""
     speeds = {(x, y): 0.5 for island in ("ab", "cd") for x in island for y in island}
-    found = tied(Table(speeds, {}, {}))
+    found = tied(SpeedTable(speeds, {}, {}))
     assert found == set(speeds)
 
 
 def test_one_pair_across_ties_one_side_of_each():
     speeds = {(x, y): 0.5 for island in ("ab", "cd") for x in island for y in island} | {("a", "c"): 0.5}
-    assert tied(Table(speeds, {}, {})) == {(x, y) for x in "abcd" for y in "abcd"}
+    assert tied(SpeedTable(speeds, {}, {})) == {(x, y) for x in "abcd" for y in "abcd"}
 
 
 def test_classes_are_means_over_works_and_hold_their_intervals(tmp_path):
@@ -193,7 +193,7 @@ def test_classes_have_every_pair_that_the_simulator_asks_for(tmp_path):
 
 
 def test_a_card_that_waits_for_its_host_is_not_busy(tmp_path):
-    """Steps are under way all the time, but the card is at work for a fifth of it."""
+    """Steps are under way all the time, but the GPU is at work for a fifth of it."""
     cells = [cell("time-slicing", ["a"], [1.0], busy=1.0, util=20), cell("time-slicing", ["a", "a"], [0.9, 0.9])]
     made = profile([folder(tmp_path / "x", cells)], classes=True)
     assert set(made.frame["workload"]) == {"light"}
@@ -206,23 +206,30 @@ def test_limits_hold_the_truth_as_often_as_they_say():
     """Two blocks of each pair with noise of 5 %, three runs alone: 95 % of intervals hold the true speed."""
     rng, inside, total = np.random.default_rng(1), 0, 0
     for _ in range(60):
-        rates = {Met("time-slicing", "a", ()): [One(x, 0.0) for x in rng.normal(0, 0.05, 2)]}
+        rates = {Colocation("time-slicing", "a", ()): [RateSample(x, 0.0) for x in rng.normal(0, 0.05, 2)]}
         truth = dict(zip("bcdefgh", rng.uniform(-1, 0, 7), strict=True))
         for other, log in truth.items():
-            rates[Met("mps", "a", (other,))] = [One(x, 0.0) for x in log + rng.normal(0, 0.05, 2)]
-        seen = Seen("card", {}, rates)
+            rates[Colocation("mps", "a", (other,))] = [RateSample(x, 0.0) for x in log + rng.normal(0, 0.05, 2)]
+        seen = Observations("card", {}, rates)
         for other, log in truth.items():
-            found = seen.speed(Met("mps", "a", (other,)))
+            found = seen.speed(Colocation("mps", "a", (other,)))
             inside, total = inside + (found.low <= math.exp(log) <= found.high), total + 1
     assert inside / total > 0.93
 
 
 def test_what_was_measured_once_is_as_sure_as_its_tenths_were_steady():
     steady, shaky = (
-        Seen("card", {}, {Met("time-slicing", "a", ()): [One(0.0, w)], Met("mps", "a", ("b",)): [One(-1.0, w)]})
+        Observations(
+            "card",
+            {},
+            {
+                Colocation("time-slicing", "a", ()): [RateSample(0.0, w)],
+                Colocation("mps", "a", ("b",)): [RateSample(-1.0, w)],
+            },
+        )
         for w in (0.001, 0.02)
     )
-    met = Met("mps", "a", ("b",))
+    met = Colocation("mps", "a", ("b",))
     assert 1 < steady.speed(met).high / steady.speed(met).low < shaky.speed(met).high / shaky.speed(met).low
 
 

@@ -1,14 +1,14 @@
-"""Slices of a card, foretold: by hand, and against what others measured on A100s."""
+"""Slices of a GPU, predicted: by hand, and against what others measured on A100s."""
 
 from pathlib import Path
 
 import pytest
 
 import fleetlab
-from fleetlab.bench.profile import published, slices
-from fleetlab.bench.profile.slice_model import OFF, Slice, curve, from_one, on_slice
+from fleetlab.bench.profile import predict_slices, published
+from fleetlab.bench.profile.slice_model import ERROR_P90, GpuSlice, from_one, on_slice, stretch_curve
 
-HALF, EIGHTH = Slice("half", 0.5, 0.5), Slice("eighth", 0.125, 0.125)
+HALF, EIGHTH = GpuSlice("half", 0.5, 0.5), GpuSlice("eighth", 0.125, 0.125)
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def h200() -> Path:
 
 
 def test_a_step_takes_longer_with_fewer_sms_whatever_the_noise():
-    found = curve({132: 100.0, 66: 60.0, 33: 70.0, 16: 20.0})
+    found = stretch_curve({132: 100.0, 66: 60.0, 33: 70.0, 16: 20.0})
     assert found == pytest.approx({16 / 132: 5.0, 0.25: 100 / 65, 0.5: 100 / 65, 1.0: 1.0})
 
 
@@ -26,7 +26,7 @@ def test_a_slice_by_hand():
     """Half of the SMs stretch a step by 1.6; the memory, busy 0.3 of the time, takes 0.3 more on half of it."""
     found = on_slice({0.25: 2.8, 0.5: 1.6, 1.0: 1.0}, 0.3, HALF)
     assert found.value == pytest.approx(1 / 1.9)
-    assert (found.low, found.high) == pytest.approx((1 / 1.9 / (1 + OFF), (1 + OFF) / 1.6))
+    assert (found.low, found.high) == pytest.approx((1 / 1.9 / (1 + ERROR_P90), (1 + ERROR_P90) / 1.6))
 
 
 def test_who_rests_minds_a_slice_less():
@@ -40,39 +40,39 @@ def test_nothing_is_stretched_more_than_its_means_are_cut():
 
 
 def test_the_whole_card_is_the_whole_card():
-    assert on_slice({0.5: 1.5, 1.0: 1.0}, 0.4, Slice("all", 1.0, 1.0)).value == pytest.approx(1.0)
+    assert on_slice({0.5: 1.5, 1.0: 1.0}, 0.4, GpuSlice("all", 1.0, 1.0)).value == pytest.approx(1.0)
 
 
 def test_between_two_numbers_of_sms_times_are_between():
     stretch = {0.25: 4.0, 1.0: 1.0}
-    assert on_slice(stretch, 0.0, Slice("half", 0.5, 1.0)).value == pytest.approx(0.5)
-    assert on_slice(stretch, 0.0, Slice("less", 0.125, 1.0)).value == pytest.approx(0.125)
+    assert on_slice(stretch, 0.0, GpuSlice("half", 0.5, 1.0)).value == pytest.approx(0.5)
+    assert on_slice(stretch, 0.0, GpuSlice("less", 0.125, 1.0)).value == pytest.approx(0.125)
 
 
 def test_one_slice_gives_the_others_where_all_is_memory():
-    """Three slices with the same SMs for their memory as the card: a step that waits for memory all the time."""
-    thin = Slice("thin", 0.9, 0.25)
-    assert from_one(0.25, thin, 1.0, [Slice("thinner", 0.9, 0.125)])["thinner"] == pytest.approx(0.125)
+    """Three slices with the same SMs for their memory as the GPU: a step that waits for memory all the time."""
+    thin = GpuSlice("thin", 0.9, 0.25)
+    assert from_one(0.25, thin, 1.0, [GpuSlice("thinner", 0.9, 0.125)])["thinner"] == pytest.approx(0.125)
 
 
 def test_one_slice_gives_itself():
     for speed, memory in ((0.5, 0.0), (0.35, 0.3), (0.9, 0.6), (0.26, 0.9)):
-        known = Slice("known", 2 / 7, 2 / 8)
+        known = GpuSlice("known", 2 / 7, 2 / 8)
         assert from_one(speed, known, memory, [known])["known"] == pytest.approx(speed)
 
 
 def test_without_a_curve_there_is_nothing_to_foretell(h200):
-    with pytest.raises(fleetlab.DeviceError, match="no work was measured on fewer SMs"):
-        slices([h200 / "pairs-ts"])
+    with pytest.raises(fleetlab.DeviceError, match="no workload was measured on fewer SMs"):
+        predict_slices([h200 / "pairs-ts"])
 
 
 def test_a_card_that_cannot_be_cut_is_said(h200):
-    with pytest.raises(fleetlab.DeviceError, match="no card with MIG by that name"):
-        slices([h200], card="V100")
+    with pytest.raises(fleetlab.DeviceError, match="unknown GPU model with MIG"):
+        predict_slices([h200], model="V100")
 
 
 def test_every_prediction_says_that_it_is_one(h200):
-    frame = slices([h200]).tables()["slices"]
+    frame = predict_slices([h200]).tables()["slices"]
     assert set(frame["kind"]) == {"predicted"}
     assert (frame["low"] <= frame["speed"]).all()
     assert (frame["speed"] <= frame["high"]).all()
@@ -107,4 +107,4 @@ def test_the_twin_is_within_five_percent_for_half_of_misos_settings(tables):
 
 @pytest.mark.data
 def test_nine_in_ten_are_within_what_the_limits_allow(tables):
-    assert max(found["p90"] for found in tables.values()) <= OFF
+    assert max(found["p90"] for found in tables.values()) <= ERROR_P90

@@ -7,8 +7,8 @@ import pytest
 
 import fleetlab
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.results.density import Goals
-from fleetlab.bench.results.suite import measured
+from fleetlab.bench.results.density import DensityGoals
+from fleetlab.bench.results.suite import suite_result
 from fleetlab.cli import main
 from fleetlab.stats import geometric_means, wilson
 
@@ -46,12 +46,12 @@ def row(frame, **by):
 
 
 def test_progress_is_relative_to_the_same_block(tmp_path):
-    """The card is twice as fast in the second block: alone and beside others alike."""
+    """The GPU is twice as fast in the second block: alone and beside others alike."""
     lines = []
     for block, speed in ((0, 1.0), (1, 2.0)):
         lines += [line("a", [100 * speed], block=block), line("b", [40 * speed], block=block)]
         lines += [line("a+b", [50 * speed, 30 * speed], block=block)]
-    found = measured(folder(tmp_path, lines)).tables()
+    found = suite_result(folder(tmp_path, lines)).tables()
     made = row(found["progress"], tenant="a")
     assert (made["progress"], made["low"], made["high"]) == pytest.approx((0.5, 0.5, 0.5))
     mix = row(found["mixes"], mix="a + b")
@@ -61,7 +61,7 @@ def test_progress_is_relative_to_the_same_block(tmp_path):
 
 def test_a_share_is_relative_to_the_whole_card(tmp_path):
     lines = [line("a", [100]), line("a@50", [60]), line("a@50+a@50", [45, 55])]
-    found = measured(folder(tmp_path, lines)).tables()
+    found = suite_result(folder(tmp_path, lines)).tables()
     assert row(found["progress"], tenant="a@50", beside="")["progress"] == pytest.approx(0.6)
     assert row(found["progress"], tenant="a@50", beside="a@50")["progress"] == pytest.approx(0.5)
     assert row(found["mixes"], mix="2 a@50")["stp"] == pytest.approx(1.0)
@@ -70,7 +70,7 @@ def test_a_share_is_relative_to_the_whole_card(tmp_path):
 def test_a_failed_cell_is_listed_and_counts_for_nothing(tmp_path):
     fault = {"seat": "b", "kind": "died", "detail": "ended by signal 9", "copy": 0}
     lines = [line("a", [100]), line("a+b", [90], status="failed", failures=[fault])]
-    found = measured(folder(tmp_path, lines))
+    found = suite_result(folder(tmp_path, lines))
     assert found.tables()["failures"]["kind"].to_list() == ["died"]
     assert found.tables()["mixes"].is_empty()
     assert found.summary()[-1].value == 1
@@ -78,33 +78,33 @@ def test_a_failed_cell_is_listed_and_counts_for_nothing(tmp_path):
 
 def test_of_a_cell_measured_twice_the_last_counts(tmp_path):
     lines = [line("a", [1], status="failed"), line("a", [100])]
-    assert measured(folder(tmp_path, lines)).tables()["alone"]["rate"].to_list() == pytest.approx([100])
+    assert suite_result(folder(tmp_path, lines)).tables()["alone"]["rate"].to_list() == pytest.approx([100])
 
 
 def test_one_block_has_no_limits(tmp_path):
-    found = measured(folder(tmp_path, [line("a", [100])])).tables()["alone"]
+    found = suite_result(folder(tmp_path, [line("a", [100])])).tables()["alone"]
     assert math.isnan(found["low"][0])
 
 
 def test_a_folder_without_a_suite_says_so(tmp_path):
-    with pytest.raises(fleetlab.DeviceError, match="holds no measured suite"):
-        measured(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match="not the results of a suite"):
+        suite_result(tmp_path)
 
 
 def test_cells_may_be_packed(tmp_path):
     path = folder(tmp_path, [line("a", [100]), line("a+a", [40, 50])])
-    plain = measured(path).tables()
+    plain = suite_result(path).tables()
     (path / "cells.jsonl.gz").write_bytes(gzip.compress((path / "cells.jsonl").read_bytes()))
     (path / "cells.jsonl").unlink()
-    assert measured(path).tables()["mixes"].equals(plain["mixes"])
+    assert suite_result(path).tables()["mixes"].equals(plain["mixes"])
 
 
 def test_packed_cells_that_are_cut_off_are_an_error(tmp_path):
     path = folder(tmp_path, [line("a", [100])])
     (path / "cells.jsonl.gz").write_bytes(gzip.compress((path / "cells.jsonl").read_bytes())[:20])
     (path / "cells.jsonl").unlink()
-    with pytest.raises(fleetlab.DeviceError, match="holds no measured suite"):
-        measured(path)
+    with pytest.raises(fleetlab.DeviceError, match="not the results of a suite"):
+        suite_result(path)
 
 
 def test_pooled_limits_by_hand():
@@ -140,7 +140,7 @@ def test_every_try_counts_for_success(tmp_path):
     fault = {"seat": "a", "kind": "died", "detail": "", "copy": 0}
     lines = [line("a+b", [1, 1]), line("a+b", [], block=1, status="failed", failures=[fault])]
     lines += [line("a+b", [1, 1], block=1), line("a", [2])]
-    found = measured(folder(tmp_path, lines)).tables()["runs"]
+    found = suite_result(folder(tmp_path, lines)).tables()["runs"]
     both = row(found, mix="a + b")
     assert (both["tried"], both["ok"], both["success"]) == pytest.approx((3, 2, 2 / 3))
     assert both["low"] < 2 / 3 < both["high"]
@@ -149,35 +149,35 @@ def test_every_try_counts_for_success(tmp_path):
 
 def test_a_failed_crowd_is_named_by_what_it_was_to_be(tmp_path):
     lines = [line("a", [1]), line("16xa", [], status="failed", failures=[{"kind": "mode", "detail": "no daemon"}])]
-    found = measured(folder(tmp_path, lines)).tables()["runs"]
+    found = suite_result(folder(tmp_path, lines)).tables()["runs"]
     assert row(found, mix="16 a")["ok"] == 0
 
 
 def test_latency_adds_blocks_before_it_asks(tmp_path):
     """Two blocks of 200 steps, of 10 ms and of 20 ms: P95 is 20 ms, and only both together carry a P99."""
     lines = [with_(line("a", [1], block=b), times=steps(0.01 * (1 + b), 200)) for b in (0, 1)]
-    made = row(measured(folder(tmp_path, lines)).tables()["latency"], tenant="a")
+    made = row(suite_result(folder(tmp_path, lines)).tables()["latency"], tenant="a")
     assert (made["n"], made["blocks"], made["short"]) == (400, 2, "")
     assert made["p95_ms"] == pytest.approx(20, rel=2e-3)
     assert made["p99_low"] <= made["p99_ms"] <= made["p99_high"]
 
 
 def test_too_few_steps_have_no_percentile_but_a_reason(tmp_path):
-    made = row(measured(folder(tmp_path, [with_(line("a", [1]), times=steps(0.01, 100))])).tables()["latency"])
+    made = row(suite_result(folder(tmp_path, [with_(line("a", [1]), times=steps(0.01, 100))])).tables()["latency"])
     assert made["p95_ms"] == pytest.approx(10, rel=2e-3)
     assert made["p99_ms"] is None
     assert made["short"] == "n too small for P99: 100 of 299"
 
 
 def shared_card(tmp_path):
-    """Alone a makes 100 items a second and b 40; together 60 and 20: progress 0.6 and 0.5, STP 1.1."""
+    """Alone a makes 100 items per second and b 40; together 60 and 20: progress 0.6 and 0.5, STP 1.1."""
     lines = [with_(line("a", [100]), gpu=card(300)), with_(line("b", [40]), gpu=card(200))]
     return folder(tmp_path, [*lines, with_(line("a+b", [60, 20]), gpu=card(440))])
 
 
 def test_costs_by_hand(tmp_path):
-    """3.6 an hour is a thousandth a second. Alone 1,000 items of a take 10 s of the card; shared, 10 / 1.1."""
-    found = measured(shared_card(tmp_path), price=3.6).tables()["costs"]
+    """3.6 an hour is a thousandth a second. Alone 1,000 items of a take 10 s of the GPU; shared, 10 / 1.1."""
+    found = suite_result(shared_card(tmp_path), price=3.6).tables()["costs"]
     alone, shared = row(found, tenant="a", beside=""), row(found, tenant="a", beside="b")
     assert (alone["gpu_s_per_1000"], alone["cost_per_1000"]) == pytest.approx((10, 0.010))
     assert (shared["gpu_s_per_1000"], shared["cost_per_1000"]) == pytest.approx((10 / 1.1, 0.010 / 1.1))
@@ -186,35 +186,35 @@ def test_costs_by_hand(tmp_path):
 
 
 def test_all_of_a_cards_time_and_energy_is_paid_for(tmp_path):
-    found = measured(shared_card(tmp_path)).tables()["costs"]
+    found = suite_result(shared_card(tmp_path)).tables()["costs"]
     a, b = row(found, tenant="a", beside="b"), row(found, tenant="b", beside="a")
     assert 60 * a["gpu_s_per_1000"] / 1000 + 20 * b["gpu_s_per_1000"] / 1000 == pytest.approx(1)
     assert 60 * a["joules_an_item"] + 20 * b["joules_an_item"] == pytest.approx(440)
 
 
 def test_the_energy_of_a_mix_is_for_a_second_of_work_alone(tmp_path):
-    assert row(measured(shared_card(tmp_path)).tables()["mixes"])["joules"] == pytest.approx(440 / 1.1)
+    assert row(suite_result(shared_card(tmp_path)).tables()["mixes"])["joules"] == pytest.approx(440 / 1.1)
 
 
 def test_without_a_price_there_is_no_cost(tmp_path):
-    assert "cost_per_1000" not in measured(shared_card(tmp_path)).tables()["costs"].columns
+    assert "cost_per_1000" not in suite_result(shared_card(tmp_path)).tables()["costs"].columns
 
 
 @pytest.mark.parametrize("price", [-1, math.nan, math.inf])
 def test_a_price_that_is_none_is_refused(price, tmp_path):
     with pytest.raises(fleetlab.DeviceError, match="not a price"):
-        measured(shared_card(tmp_path), price=price)
+        suite_result(shared_card(tmp_path), price=price)
 
 
 def test_trillions_are_counted_as_such(tmp_path):
     lines = [with_(line("gemm", [5e14]), unit="flop", gpu=card(700))]
-    made = row(measured(folder(tmp_path, lines)).tables()["costs"])
+    made = row(suite_result(folder(tmp_path, lines)).tables()["costs"])
     assert made["unit"] == "TFLOP"
     assert made["joules_an_item"] == pytest.approx(700 / 500)
 
 
 def crowd(tmp_path, progress, p95=(), failed=()):
-    """1, 2, 4, … of a, which alone makes 100 items a second with steps of 10 ms; two blocks that differ by 1 %."""
+    """1, 2, 4, … of a, which alone makes 100 items per second with steps of 10 ms; two blocks that differ by 1 %."""
     lines = []
     for block in (0, 1):
         for k, np_ in enumerate(progress):
@@ -226,42 +226,42 @@ def crowd(tmp_path, progress, p95=(), failed=()):
 
 
 def test_as_many_fit_as_all_make_enough_progress(tmp_path):
-    found = measured(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=Goals(progress=0.5)).tables()["density"]
+    found = suite_result(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=DensityGoals(progress=0.5)).tables()["density"]
     made = row(found, goal="worst progress at least 0.5")
     assert (made["tenants"], made["low"], made["high"], made["breaks_at"]) == (4, 4, 4, 8)
 
 
 def test_a_goal_within_the_noise_leaves_the_number_open(tmp_path):
-    found = measured(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=Goals(progress=0.601)).tables()["density"]
+    found = suite_result(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=DensityGoals(progress=0.601)).tables()["density"]
     made = row(found, goal="worst progress at least 0.601")
     assert (made["tenants"], made["low"], made["high"]) == (4, 2, 4)
 
 
 def test_a_number_that_fails_below_one_that_passes_is_the_limit(tmp_path):
-    found = measured(crowd(tmp_path, [1, 0.4, 0.6]), goals=Goals(progress=0.5)).tables()["density"]
+    found = suite_result(crowd(tmp_path, [1, 0.4, 0.6]), goals=DensityGoals(progress=0.5)).tables()["density"]
     assert row(found, goal="worst progress at least 0.5")["tenants"] == 1
 
 
 def test_what_does_not_run_does_not_fit(tmp_path):
-    found = measured(crowd(tmp_path, [1, 0.9], failed=[4])).tables()["density"]
+    found = suite_result(crowd(tmp_path, [1, 0.9], failed=[4])).tables()["density"]
     made = row(found, goal="worst progress at least 0.5")
     assert (made["tenants"], made["breaks_at"], made["most_measured"]) == (2, 4, 4)
 
 
 def test_as_many_fit_as_wait_no_longer_than_they_may(tmp_path):
     path = crowd(tmp_path, [1, 0.9, 0.9], p95=[0.010, 0.020, 0.040])
-    found = measured(path, goals=Goals(slowdown=3, slo_ms=15)).tables()["density"]
-    assert row(found, goal="P95 at most 3 times that alone")["tenants"] == 2
+    found = suite_result(path, goals=DensityGoals(slowdown=3, slo_ms=15)).tables()["density"]
+    assert row(found, goal="P95 at most 3 times that of one tenant")["tenants"] == 2
     assert row(found, goal="P99 at most 15 ms")["tenants"] == 1
 
 
 def test_a_goal_that_is_none_is_refused():
     with pytest.raises(fleetlab.DeviceError, match="not a goal: slowdown 0"):
-        Goals(slowdown=0)
+        DensityGoals(slowdown=0)
 
 
 def served(*, lag=0.0001, unsent=0, rates=(200, 50), name="s+b"):
-    """s has 200 requests a second by a timetable; b goes as fast as it can."""
+    """s has 200 requests per second on an arrival schedule; b goes as fast as it can."""
     cell = with_(line(name, list(rates)), times=steps(0.004, 1000))
     told = {"offered": 1000, "lag": steps(lag, 1000), "unsent": unsent}
     cell["tenants"][0] |= told
@@ -269,7 +269,7 @@ def served(*, lag=0.0001, unsent=0, rates=(200, 50), name="s+b"):
 
 
 def test_requests_by_a_timetable_are_told_apart(tmp_path):
-    found = measured(folder(tmp_path, [line("b", [100]), served(), served(name="s")])).tables()
+    found = suite_result(folder(tmp_path, [line("b", [100]), served(), served(name="s")])).tables()
     made = row(found["serving"], tenant="s", beside="b")
     assert (made["offered"], made["answered"], made["unsent"], made["valid"]) == (200, 200, 0, True)
     assert made["p99_ms"] == pytest.approx(4, rel=2e-3)
@@ -278,8 +278,8 @@ def test_requests_by_a_timetable_are_told_apart(tmp_path):
 
 
 def test_a_rate_that_was_asked_for_is_no_progress(tmp_path):
-    """The one with the timetable does what it is told; the other is slowed, and that can be said."""
-    found = measured(folder(tmp_path, [line("b", [100]), served(), served(name="s")])).tables()
+    """The one with the arrival schedule does what it is told; the other is slowed, and that can be said."""
+    found = suite_result(folder(tmp_path, [line("b", [100]), served(), served(name="s")])).tables()
     assert found["alone"]["tenant"].to_list() == ["b"]
     assert found["progress"].select("tenant", "beside", "progress").rows() == [("b", "s", pytest.approx(0.5))]
     assert found["mixes"].is_empty()
@@ -287,70 +287,70 @@ def test_a_rate_that_was_asked_for_is_no_progress(tmp_path):
 
 
 def test_a_late_sender_is_not_valid_and_what_was_not_sent_is_said(tmp_path):
-    found = measured(folder(tmp_path, [served(lag=0.002, unsent=7, name="s")]))
+    found = suite_result(folder(tmp_path, [served(lag=0.002, unsent=7, name="s")]))
     made = row(found.tables()["serving"])
     assert (made["valid"], made["unsent"]) == (False, 7)
     assert any("never sent" in note for note in found.notes)
-    assert row(found.tables()["gates"], gate="sent within 1 ms at P99")["holds"] is False
+    assert row(found.tables()["checks"], check="generator lag below 1 ms at P99")["passed"] is False
 
 
 def test_a_server_that_falls_behind_does_not_fit(tmp_path):
     lines = [served(name="s"), served(name="s+s", rates=(200, 200))]
     lines[1]["tenants"][1] |= {"offered": 1000, "lag": steps(0.0001, 1000), "unsent": 3}
-    found = measured(folder(tmp_path, lines)).tables()["density"]
+    found = suite_result(folder(tmp_path, lines)).tables()["density"]
     assert (row(found)["tenants"], row(found)["breaks_at"]) == (1, 2)
 
 
 @pytest.mark.parametrize(("rates", "holds"), [((100, 105), True), ((100, 107), False)])
 def test_anchors_are_within_three_in_a_hundred_of_their_mean(rates, holds, tmp_path):
     lines = [line("a", [rate], block=b) for b, rate in enumerate(rates)]
-    made = row(measured(folder(tmp_path, lines)).tables()["gates"], gate="alone within 3% in every block")
-    assert (made["checked"], made["holds"]) == (1, holds)
+    made = row(suite_result(folder(tmp_path, lines)).tables()["checks"], check="solo rate within 3% in every block")
+    assert (made["checked"], made["passed"]) == (1, holds)
 
 
-def gate(tmp_path, cell, name, machine=None):
+def check(tmp_path, cell, name, machine=None):
     path = folder(tmp_path, [cell])
     about = json.loads((path / "manifest.json").read_text()) | ({"machine": machine} if machine else {})
     (path / "manifest.json").write_text(json.dumps(about))
-    return row(measured(path).tables()["gates"], gate=name)["holds"]
+    return row(suite_result(path).tables()["checks"], check=name)["passed"]
 
 
 @pytest.mark.parametrize("proved", [True, False])
 def test_a_client_must_be_proved_to_be_attached(proved, tmp_path):
     cell = with_(line("a+b", [1, 1]), attached=[True, proved])
-    assert gate(tmp_path, cell, "proved to be attached to MPS") is proved
+    assert check(tmp_path, cell, "clients attached to MPS") is proved
 
 
 @pytest.mark.parametrize(("reasons", "holds"), [(0, True), (1, True), (0x4, False), (0x40, False)])
-def test_clocks_that_were_held_down_are_flagged(reasons, holds, tmp_path):
+def test_clocks_that_were_throttled_are_flagged(reasons, holds, tmp_path):
     cell = with_(line("a", [1]), gpu=card(700, reasons=reasons))
-    assert gate(tmp_path, cell, "clocks not held down by power or heat") is holds
+    assert check(tmp_path, cell, "no throttling by power or temperature") is holds
 
 
 @pytest.mark.parametrize(("cores", "holds"), [(2, True), (1, False)])
 def test_a_busy_host_is_flagged(cores, holds, tmp_path):
     """Two tenants take half a core each."""
-    assert gate(tmp_path, line("a+b", [1, 1]), "CPU below 80%", {"cores": cores}) is holds
+    assert check(tmp_path, line("a+b", [1, 1]), "CPU utilization below 80%", {"cores": cores}) is holds
 
 
 def test_what_was_not_there_to_check_is_not_checked(tmp_path):
-    found = measured(folder(tmp_path, [line("a", [1])])).tables()["gates"]
-    assert found["holds"].to_list() == [None] * 5
+    found = suite_result(folder(tmp_path, [line("a", [1])])).tables()["checks"]
+    assert found["passed"].to_list() == [None] * 5
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_said(tmp_path):
     path = folder(tmp_path, [line("a", [100])])
     with (path / "cells.jsonl").open("a") as file:
         file.write('{"cell": "s/1/a", "sta')
-    found = measured(path)
+    found = suite_result(path)
     assert found.tables()["alone"]["blocks"].to_list() == [1]
-    assert any("cut off" in note for note in found.notes)
+    assert any("truncated" in note for note in found.notes)
 
 
 def test_a_line_that_is_no_cell_is_an_error(tmp_path):
     path = folder(tmp_path, [{"cell": "s/0/a", "status": "ok"}])
     with pytest.raises(fleetlab.DeviceError, match="a cell without stage, mode, block"):
-        measured(path)
+        suite_result(path)
 
 
 def test_shares_that_were_counted_have_wilsons_limits():
@@ -374,7 +374,7 @@ def test_the_command_takes_a_price_and_goals(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["pairs-mps", "breaking", "solo", "sm-curve"])
 def test_what_was_measured_on_an_h200_reads(name):
     folder = Path(__file__).parents[2] / "docs/measurements/h200" / name
-    found = measured(folder, price=3.5)
+    found = suite_result(folder, price=3.5)
     assert found.tables()["latency"].height
     assert found.tables()["costs"]["joules_an_item"].is_not_null().all()
-    assert found.tables()["gates"].height == 5
+    assert found.tables()["checks"].height == 5

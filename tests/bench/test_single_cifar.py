@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fleetlab.bench.single import settings_of, work
-from fleetlab.bench.workloads.cifar import NAMES, Images, Stored, brightness, read_cifar
+from fleetlab.bench.single import parse_settings, work
+from fleetlab.bench.workloads.cifar import NAMES, CifarImages, Stored, brightness, read_cifar
 from fleetlab.devices.errors import BenchError
 
 CPU = torch.device("cpu")
@@ -84,7 +84,7 @@ class Evil:
 def test_a_pickle_that_would_run_something_runs_nothing(tmp_path):
     pickled(tmp_path)
     (tmp_path / "data_batch_3").write_bytes(pickle.dumps({b"data": Evil(str(tmp_path / "evil"))}))
-    with pytest.raises(BenchError, match=r"data_batch_3: not a file of CIFAR-10.*asks for `posix.mkdir`"):
+    with pytest.raises(BenchError, match=r"data_batch_3: not a file of CIFAR-10.*refers to `posix.mkdir`"):
         read_cifar(tmp_path)
     assert not (tmp_path / "evil").exists()
 
@@ -117,12 +117,12 @@ def huge(path):
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (cut, r"data_batch_2.bin: cut short: 61,459 bytes are no whole number of images"),
-        (shorten, r"data_batch_2.bin: cut short: 19 images, where others have 20"),
+        (cut, r"data_batch_2.bin: truncated: 61,459 bytes are not a multiple of 3,073"),
+        (shorten, r"data_batch_2.bin: truncated: 19 images, others have 20"),
         (mislabel, r"data_batch_2.bin: not CIFAR-10: a label above 9: 10"),
         (empty, r"data_batch_2.bin: 0 images and 0 labels"),
-        (remove, r"CIFAR-10 is not complete, no data_batch_2.bin"),
-        (huge, r"data_batch_2.bin: too large for a file of CIFAR-10"),
+        (remove, r"CIFAR-10 is incomplete, missing: data_batch_2.bin"),
+        (huge, r"data_batch_2.bin: too large for CIFAR-10"),
     ],
 )
 def test_what_is_wrong_with_a_binary_file_is_said(harm, told, tmp_path):
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_binary_file_is_said(harm, told, tmp_path):
 )
 def test_what_is_no_pickle_of_images_is_refused(about, tmp_path):
     (pickled(tmp_path) / "test_batch").write_bytes(about)
-    with pytest.raises(BenchError, match="test_batch: not a file of CIFAR-10, or cut short"):
+    with pytest.raises(BenchError, match="test_batch: not a file of CIFAR-10, or truncated"):
         read_cifar(tmp_path)
 
 
@@ -162,7 +162,7 @@ def test_labels_that_cannot_be_are_refused(labels, tmp_path):
 
 def stored(batch=10):
     pixels = np.arange(30 * 3072).reshape(30, 3, 32, 32).astype(np.uint8)
-    return Stored(Images(pixels, (np.arange(30) % 10).astype(np.uint8)), batch, CPU)
+    return Stored(CifarImages(pixels, (np.arange(30) % 10).astype(np.uint8)), batch, CPU)
 
 
 def test_an_epoch_sees_every_image_once():
@@ -181,7 +181,7 @@ def test_images_are_turned_and_shifted_but_stay_themselves():
     """A picture whose columns are all different: each drawn row is a run of it, forwards or backwards."""
     torch.manual_seed(1)
     pixels = np.broadcast_to(np.arange(32, dtype=np.uint8) * 8, (40, 3, 32, 32)).copy()
-    source = Stored(Images(pixels, np.zeros(40, np.uint8)), 40, CPU)
+    source = Stored(CifarImages(pixels, np.zeros(40, np.uint8)), 40, CPU)
     drawn, _ = source.draw()
     back = ((drawn * source.spread + source.mean) * 255).round().long()[:, 0, 5] // 8
     steps = back.diff(dim=1)
@@ -191,7 +191,7 @@ def test_images_are_turned_and_shifted_but_stay_themselves():
 
 
 def test_brightness_by_hand():
-    """Half of the pixels 0 and half 255: mean a half, spread a half; one colour all the same: no spread to speak of."""
+    """Half of the pixels 0 and half 255: mean a half, spread a half; one color all the same: no spread to speak of."""
     pixels = np.zeros((2, 3, 32, 32), np.uint8)
     pixels[0, :2] = 255
     mean, spread = brightness(pixels)
@@ -200,14 +200,14 @@ def test_brightness_by_hand():
 
 
 def test_a_batch_larger_than_the_set_is_refused():
-    with pytest.raises(BenchError, match="a batch of 31 out of 30 images"):
+    with pytest.raises(BenchError, match="a batch of 31 from 30 images"):
         stored(31)
 
 
 def test_real_images_are_learnt_and_tested(tmp_path):
     binary(tmp_path)
     words = [f"data={tmp_path}", "blocks=1", "width=8", "batch=10", "rate=0.01"]
-    told = work("resnet-train", settings=settings_of("resnet-train", words), device="cpu", tiny=True, epochs=8)
+    told = work("resnet-train", settings=parse_settings("resnet-train", words), device="cpu", tiny=True, epochs=8)
     epochs = told.tables["epochs"]
     assert epochs[-1]["loss"] < 0.8 * epochs[0]["loss"]
     assert max(row["test_accuracy"] for row in epochs) > 0.2  # one in ten by chance

@@ -1,10 +1,10 @@
-"""Works by themselves on a real card: as graphs, with its own clock and energy counter."""
+"""Works by themselves on a real GPU: as graphs, with its own clock and energy counter."""
 
 import numpy as np
 import pytest
 import torch
 
-from fleetlab.bench.single import settings_of, work
+from fleetlab.bench.single import parse_settings, work
 from fleetlab.bench.workloads.cifar import NAMES
 from fleetlab.devices.errors import BenchError
 
@@ -19,7 +19,7 @@ def numbers(told):
 
 
 def run(name, *words, **asked):
-    return work(name, settings=settings_of(name, words), **asked)
+    return work(name, settings=parse_settings(name, words), **asked)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_real_images_are_drawn_inside_the_graph(tmp_path):
 
 def test_a_stressor_tells_its_rate_and_its_energy():
     told = numbers(run("gemm", seconds=6))
-    assert 100 < told["throughput"] < 2000  # TFLOP/s of any card since 2020
-    assert told["duty, got"] > 0.95
+    assert 100 < told["throughput"] < 2000  # TFLOP/s of any GPU since 2020
+    assert told["duty, measured"] > 0.95
     assert 50 < told["power"] < 1500
     assert told["energy"] == pytest.approx(told["power"] / told["throughput"], rel=0.05)
 
@@ -65,5 +65,5 @@ def test_larger_batches_do_more_in_all():
 
 
 def test_what_does_not_fit_is_told_by_its_size():
-    with pytest.raises(BenchError, match=r"out of memory: asked for .* more, with .* GiB free"):
+    with pytest.raises(BenchError, match=r"out of memory: requested .* more, with .* GiB free"):
         run("hbm", "mib=100000000")

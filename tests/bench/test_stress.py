@@ -9,9 +9,9 @@ import pytest
 
 import fleetlab
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.stress.result import stressed
-from fleetlab.bench.stress.run import Climb, edges, following, sentence, steps, stress
-from fleetlab.bench.stress.verdict import MISS, Goal, Step, chance, judged
+from fleetlab.bench.stress.result import stress_result
+from fleetlab.bench.stress.run import StressPlan, edges, next_count, sentence, steps, stress
+from fleetlab.bench.stress.verdict import MISS, StressGoal, StressStep, judge_steps, tail_probability
 from fleetlab.devices.errors import BenchError
 
 # --- the search ------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ from fleetlab.devices.errors import BenchError
 def search(breaks_at, up_to):
     """Climb where everything from `breaks_at` on is bad; what was tried."""
     reasons = {}
-    while (n := following(reasons, up_to)) is not None:
+    while (n := next_count(reasons, up_to)) is not None:
         assert n not in reasons
         reasons[n] = ["broke"] if breaks_at is not None and n >= breaks_at else []
     return reasons
@@ -38,7 +38,7 @@ def test_the_search_finds_every_breaking_point_in_few_steps(up_to):
 
 def test_the_answer_is_a_sentence():
     assert sentence("mps", {1: [], 2: []}, 2) == "mps: did not break up to 2"
-    assert sentence("mps", {1: [], 2: []}, 8) == "mps: no time left, did not break up to 2"
+    assert sentence("mps", {1: [], 2: []}, 8) == "mps: time limit reached, did not break up to 2"
     assert sentence("mps", {1: [], 2: ["x"]}, 8) == "mps: breaks at 2: x; 1 is good"
     assert sentence("mps", {1: ["x", "y"]}, 8) == "mps: breaks at 1: x; y"
     assert "between 4 and 8" in sentence("mps", {4: [], 8: ["x"]}, 8)
@@ -63,8 +63,8 @@ def cell(n, *, failures=(), tenants=None, mode="mps", **how):
 
 
 def judge(*cells, goal=None, cores=16, on_card=True):
-    found = [Step(int(c["cell"].split("/")[2].partition("x")[0]), c) for c in cells]
-    return judged(found, goal or Goal(), cores=cores, on_card=on_card)
+    found = [StressStep(int(c["cell"].split("/")[2].partition("x")[0]), c) for c in cells]
+    return judge_steps(found, goal or StressGoal(), cores=cores, on_card=on_card)
 
 
 def test_tenants_that_are_quick_enough_and_do_more_in_all_are_good():
@@ -72,8 +72,10 @@ def test_tenants_that_are_quick_enough_and_do_more_in_all_are_good():
 
 
 def test_latency_breaks_it_above_the_factor_and_above_the_goal():
-    assert judge(cell(1), cell(2, step=0.031))[2] == ["P95 of a step above 3 times that alone: 31 ms, against 30 ms"]
-    goal = Goal(ms=9)
+    assert judge(cell(1), cell(2, step=0.031))[2] == [
+        "P95 step time above 3 times that of one tenant: 31 ms, limit 30 ms"
+    ]
+    goal = StressGoal(ms=9)
     assert judge(cell(1), cell(2, step=0.0085), goal=goal)[2] == []
     assert "above the goal" in judge(cell(1), goal=goal)[1][0]
 
@@ -96,7 +98,7 @@ def test_steps_that_just_keep_the_limit_are_seldom_called_too_slow():
     """P95 is exactly at the limit: it is said to be above in about one of twenty windows, and not in more."""
     rng = np.random.default_rng(1)
     for n in (20, 100, 400):
-        wrong = np.mean([chance(int(k), n) < MISS for k in rng.binomial(n, 0.05, size=2000)])
+        wrong = np.mean([tail_probability(int(k), n) < MISS for k in rng.binomial(n, 0.05, size=2000)])
         assert wrong <= 0.065
 
 
@@ -109,13 +111,13 @@ def test_less_work_in_all_is_a_break_where_it_is_shown():
 
 def test_a_host_that_is_full_is_not_the_cards_fault():
     why = judge(cell(1), cell(2, cpu=0.9), cores=2)[2]
-    assert why == ["the host, not the card: the tenants keep 1.8 of 2 cores busy"]
+    assert why == ["the host, not the GPU: the tenants keep 1.8 of 2 cores busy"]
     assert judge(cell(1, cpu=1.9), cores=2)[1] == []
 
 
 def test_a_host_that_starves_the_card_is_said_where_there_is_a_card():
     cells = cell(1, starved=0.1), cell(2, starved=0.7)
-    assert "70% of steps found the card idle (10% alone)" in judge(*cells)[2][0]
+    assert "70% of steps found the GPU idle (10% alone)" in judge(*cells)[2][0]
     assert judge(*cells, on_card=False)[2] == []
     assert judge(cell(1, starved=0.6), cell(2, starved=0.7))[2] == []
 
@@ -125,10 +127,10 @@ def test_a_host_that_starves_the_card_is_said_where_there_is_a_card():
     [
         (
             {"kind": "out-of-memory", "detail": "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0"},
-            "out of memory (tenant 2 of 2 asked for 20.00 GiB)",
+            "out of memory (tenant 2 of 2 requested 20.00 GiB)",
         ),
         ({"kind": "died", "detail": "ended by signal 9"}, "tenant 2 of 2 died (ended by signal 9)"),
-        ({"kind": "hung", "detail": "no answer within 20 s"}, "tenant 2 of 2 gave no answer (no answer within 20 s)"),
+        ({"kind": "hung", "detail": "no answer within 20 s"}, "tenant 2 of 2 did not answer (no answer within 20 s)"),
         ({"kind": "mode", "detail": "no MPS"}, "the mode failed: no MPS"),
     ],
 )
@@ -140,21 +142,21 @@ def test_a_failure_is_told_as_it_was(failure, said):
 @pytest.mark.parametrize("goal", [{"factor": 1.0}, {"factor": float("nan")}, {"ms": 0.0}])
 def test_a_goal_that_cannot_be_is_refused(goal):
     with pytest.raises(BenchError):
-        Goal(**goal)
+        StressGoal(**goal)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"work": "magic"}, "no work by that name: `magic`"),
-        ({"work": "launch", "modes": ("mig",)}, "no sharing mode by that name: `mig`"),
+        ({"work": "magic"}, "unknown workload: `magic`"),
+        ({"work": "launch", "modes": ("mig",)}, "unknown sharing mode: `mig`"),
         ({"work": "launch", "modes": ("mps", "mps")}, "each mode once"),
         ({"work": "launch", "up_to": 0}, "not a number of tenants: 0"),
     ],
 )
 def test_a_climb_that_cannot_be_is_refused(words, said):
     with pytest.raises(BenchError, match=said):
-        Climb(**words)
+        StressPlan(**words)
 
 
 # --- the result ------------------------------------------------------------------------------------------------------
@@ -178,13 +180,13 @@ def test_the_table_has_each_number_of_tenants_with_its_spread(tmp_path):
     two = [tenant(0, rate=60.0), tenant(1, rate=80.0)]
     oom = {"kind": "out-of-memory", "detail": "Tried to allocate 2 GiB", "copy": 2, "seat": "a"}
     cells = [cell(1), cell(2, tenants=two) | {"gpu": {"memory_mib": 900, "watts": 300.0}}]
-    found = stressed(folder(tmp_path, [*cells, cell(3, failures=[oom], tenants=two)]))
+    found = stress_result(folder(tmp_path, [*cells, cell(3, failures=[oom], tenants=two)]))
     row = found.tables()["steps"].row(1, named=True)
     assert (row["throughput"], row["low"], row["high"], row["unit"]) == (140, 140, 140, "image/s")
     assert (row["progress"], row["worst"], row["best"]) == pytest.approx((0.7, 0.6, 0.8))
     assert row["p95_ms"] == pytest.approx(10, rel=2e-3)
     assert (row["memory_mib"], row["watts"], row["good"]) == (900, 300, True)
-    assert found.tables()["answers"].rows() == [("mps", 2, 3, "out of memory (tenant 3 of 3 asked for 2 GiB)")]
+    assert found.tables()["answers"].rows() == [("mps", 2, 3, "out of memory (tenant 3 of 3 requested 2 GiB)")]
     assert found.summary()[0].value == 2
     assert found.notes[0].startswith("mps: breaks at 3: out of memory")
 
@@ -195,14 +197,14 @@ def test_what_was_measured_again_counts_the_last_time(tmp_path):
 
 
 def test_a_folder_without_a_stress_test_says_so(tmp_path):
-    with pytest.raises(fleetlab.DeviceError, match="holds no stress test"):
-        stressed(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match="not a stress test"):
+        stress_result(tmp_path)
 
 
 def test_a_folder_of_another_work_is_left_alone(tmp_path):
     folder(tmp_path, [])
-    with pytest.raises(BenchError, match="holds another run: work m:a, not launch"):
-        stress(Climb("launch"), tmp_path, rehearse=True, tell=print)
+    with pytest.raises(BenchError, match="contains another run: work m:a, not launch"):
+        stress(StressPlan("launch"), tmp_path, rehearse=True, progress=print)
 
 
 # --- real processes --------------------------------------------------------------------------------------------------
@@ -252,16 +254,16 @@ def crowds(works):
 def climb(work, out, *, up_to=2, window=0.2, factor=1e6, **how):
     """Latency is left out unless asked for: on a busy machine it may be anything."""
     said = []
-    goal = Goal(factor)
-    made = Climb(f"mine:{work}", ("time-slicing",), up_to, goal, settle=0.05, window=window)
-    reached = stress(made, out, rehearse=True, tell=said.append, **how)
+    goal = StressGoal(factor)
+    made = StressPlan(f"mine:{work}", ("time-slicing",), up_to, goal, settle=0.05, window=window)
+    reached = stress(made, out, rehearse=True, progress=said.append, **how)
     return reached, said
 
 
 @pytest.mark.usefixtures("crowds")
 def test_memory_that_is_not_enough_for_two_breaks_it_at_two_and_is_not_asked_again(tmp_path):
     reached, said = climb("Crowded", tmp_path / "out")
-    answer = "time-slicing: breaks at 2: out of memory (tenant 2 of 2 asked for 20.00 GiB); 1 is good"
+    answer = "time-slicing: breaks at 2: out of memory (tenant 2 of 2 requested 20.00 GiB); 1 is good"
     assert (reached, said[-1]) == (True, answer)
     before = (tmp_path / "out/cells.jsonl").read_text()
     assert len(before.splitlines()) == 2
@@ -274,7 +276,7 @@ def test_memory_that_is_not_enough_for_two_breaks_it_at_two_and_is_not_asked_aga
 def test_it_looks_between_the_last_good_number_and_the_first_bad_one(tmp_path):
     reached, said = climb("Roomy", tmp_path / "out", up_to=8)
     assert reached
-    assert said[-1] == "time-slicing: breaks at 4: out of memory (tenant 4 of 4 asked for 20.00 GiB); 3 are good"
+    assert said[-1] == "time-slicing: breaks at 4: out of memory (tenant 4 of 4 requested 20.00 GiB); 3 are good"
     assert list(steps(tmp_path / "out", "time-slicing")) == [1, 2, 4, 3]
 
 
@@ -289,7 +291,7 @@ def test_a_tenant_that_dies_breaks_it(tmp_path):
 @pytest.mark.usefixtures("crowds")
 def test_tenants_that_slow_each_other_down_break_it(tmp_path):
     _, said = climb("Jammed", tmp_path / "out", window=3.0, factor=3.0)
-    assert "breaks at 2: P95 of a step above 3 times that alone" in said[-1]
+    assert "breaks at 2: P95 step time above 3 times that of one tenant" in said[-1]
 
 
 @pytest.mark.slow
@@ -306,10 +308,10 @@ def test_the_command_prints_the_answer(tmp_path):
 
 @pytest.mark.usefixtures("works", "deaf_mps")
 def test_a_mode_that_does_not_start_is_the_answer_and_is_tried_again_the_next_time(tmp_path):
-    made = Climb("mine:Steady", modes=("mps",), up_to=4, settle=0.05, window=0.1)
+    made = StressPlan("mine:Steady", modes=("mps",), up_to=4, settle=0.05, window=0.1)
     for runs in (1, 2):
         said = []
-        assert stress(made, tmp_path / "out", device="cpu", tell=said.append)
+        assert stress(made, tmp_path / "out", device="cpu", progress=said.append)
         assert "mps: breaks at 1: the mode failed: MPS did not start" in said[-1]
         assert len((tmp_path / "out/cells.jsonl").read_text().splitlines()) == runs
 
@@ -318,4 +320,4 @@ def test_a_mode_that_does_not_start_is_the_answer_and_is_tried_again_the_next_ti
 def test_without_time_it_says_so(tmp_path):
     reached, said = climb("Steady", tmp_path / "out", limit=5)
     assert not reached
-    assert said[-1] == "time-slicing: no time left, did not break up to 0"
+    assert said[-1] == "time-slicing: time limit reached, did not break up to 0"

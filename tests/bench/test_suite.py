@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetlab.bench.suite import Suite, finished
+from fleetlab.bench.suite import SuiteRun, finished_cells
 from fleetlab.devices.errors import BenchError
 
 from .conftest import alone, pair, plan, run
@@ -46,19 +46,19 @@ def test_a_failed_cell_is_tried_again(tmp_path):
 
 def test_a_folder_of_another_plan_is_left_alone(tmp_path):
     run(plan([alone("steady")], steady={}), tmp_path / "out")
-    with pytest.raises(BenchError, match="holds another run: plan small, not other"):
+    with pytest.raises(BenchError, match="contains another run: plan small, not other"):
         run(replace(plan([alone("steady")], steady={}), name="other"), tmp_path / "out")
 
 
 def test_cells_without_time_are_skipped_and_said(tmp_path):
     many = plan([alone("steady", block) for block in range(5)], steady={})
-    skipped, said = Suite(many, tmp_path / "out", limit=10, rehearse=True, tell=lambda _: None).run(), []
+    skipped, said = SuiteRun(many, tmp_path / "out", limit=10, rehearse=True, progress=lambda _: None).run(), []
     assert len(skipped) == 5
     assert json.loads((tmp_path / "out/manifest.json").read_text())["skipped"] == skipped
     assert not said
-    assert finished(tmp_path / "out") == set()
+    assert finished_cells(tmp_path / "out") == set()
 
 
 def test_a_plan_with_an_unknown_tenant_is_refused():
-    with pytest.raises(BenchError, match="no such tenant: ghost"):
+    with pytest.raises(BenchError, match="unknown tenant: ghost"):
         plan([alone("ghost")], steady={})

@@ -1,4 +1,4 @@
-"""The suite, and tenants of one process, on a real card."""
+"""The suite, and tenants of one process, on a real GPU."""
 
 import importlib.util
 import json
@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fleetlab.bench.one_process import measure
-from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
-from fleetlab.bench.suite import Suite
-from fleetlab.bench.time_slices import slices
+from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
+from fleetlab.bench.suite import SuiteRun
+from fleetlab.bench.time_slices import measure_slices
 from fleetlab.sharing.modes import Share
 
 pytestmark = [
@@ -36,11 +36,11 @@ def living(name: str) -> list[str]:
 def test_tenants_under_mps_are_proved_and_one_over_its_memory_is_a_record(tmp_path):
     tenants = {"small": Tenant("launch"), "large": Tenant("hbm", {"mib": 12_000})}
     cells = (
-        Cell("all", "mps", 0, (Seat("small"), Seat("small", 1, Share(25)))),
-        Cell("all", "mps", 0, (Seat("large", share=Share(memory_mib=8_000)),)),
-        Cell("all", "mps", 0, (Seat("small"),)),
+        BenchCell("all", "mps", 0, (Seat("small"), Seat("small", 1, Share(25)))),
+        BenchCell("all", "mps", 0, (Seat("large", share=Share(memory_mib=8_000)),)),
+        BenchCell("all", "mps", 0, (Seat("small"),)),
     )
-    Suite(Plan("try", tenants, cells, settle=0.2, window=1.5), tmp_path, limit=200).run()
+    SuiteRun(SuitePlan("try", tenants, cells, settle=0.2, window=1.5), tmp_path, limit=200).run()
     first, second, third = told(tmp_path)
     assert [c["status"] for c in (first, second, third)] == ["ok", "failed", "ok"]
     assert all(t["attached"] for t in first["tenants"])
@@ -52,7 +52,7 @@ def test_tenants_under_mps_are_proved_and_one_over_its_memory_is_a_record(tmp_pa
 
 
 def test_a_green_context_has_its_sms_and_no_more(tmp_path):
-    measure((("gemm", "gemm"),), tmp_path, ways=("streams", "green"), sms=32, window=1.0, tell=lambda _: None)
+    measure((("gemm", "gemm"),), tmp_path, ways=("streams", "green"), sms=32, window=1.0, progress=lambda _: None)
     rates = {c["cell"].split("/", 2)[2]: c["tenants"][0]["rate"] for c in told(tmp_path) if c["status"] == "ok"}
     assert rates["green/gemm@32sms"] < 0.5 * rates["streams/gemm"]
     # Two parts that do not overlap: each keeps what it had alone, but for power and memory.
@@ -62,7 +62,7 @@ def test_a_green_context_has_its_sms_and_no_more(tmp_path):
 @needs_cupy
 @needs_mps
 def test_processes_take_turns_without_mps_and_none_with_it():
-    seen = slices(seconds=0.5)
+    seen = measure_slices(seconds=0.5)
     assert seen["time-slicing"]["1"]["gaps"] == 0
     assert seen["time-slicing"]["2"]["running"] < 1
     assert seen["time-slicing"]["2"]["gaps"] > 20

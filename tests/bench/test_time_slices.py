@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetlab.bench.time_slices import slices, summed
+from fleetlab.bench.time_slices import measure_slices, summarize_gaps
 
 
 def test_slices_gaps_and_what_is_nobodys_by_hand():
@@ -14,7 +14,7 @@ def test_slices_gaps_and_what_is_nobodys_by_hand():
     ms = 1_000_000
     one = np.array([[2 * ms, 5 * ms], [7 * ms, 10 * ms]])
     two = np.array([[0, int(2.5 * ms)], [int(4.5 * ms), int(7.5 * ms)]])
-    told = summed([one, two], 0.010)
+    told = summarize_gaps([one, two], 0.010)
     assert told["gaps"] == 4
     assert told["slice_ms"][2] == pytest.approx(2)
     assert told["gap_ms"][0] == pytest.approx(2.5)
@@ -23,17 +23,17 @@ def test_slices_gaps_and_what_is_nobodys_by_hand():
 
 
 def test_one_who_is_never_away_has_no_gaps():
-    assert summed([np.empty((0, 2), np.int64)], 1.0)["running"] == 1
+    assert summarize_gaps([np.empty((0, 2), np.int64)], 1.0)["running"] == 1
 
 
 def test_two_on_one_core_see_each_others_slices():
-    told = slices(modes=("time-slicing",), seconds=0.4, device="cpu")["time-slicing"]
+    told = measure_slices(modes=("time-slicing",), seconds=0.4, device="cpu")["time-slicing"]
     # Alone one may lose its core to others of this machine; two on one core must lose at least half of the time.
     assert told["2"]["running"] <= 1.05
     assert told["2"]["gap_ms"][-1] > 1
 
 
-@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a card")
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a GPU")
 def test_without_a_card_it_says_so(tmp_path):
     words = [sys.executable, "-m", "fleetlab.bench.time_slices", "--modes", "mps", "--out", str(tmp_path / "s.json")]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -89,13 +89,13 @@ def test_a_duty_that_is_no_share_is_refused(duty):
 
 
 def test_an_unknown_work_lists_the_known():
-    with pytest.raises(BenchError, match="no work by that name: `resnett`") as e:
+    with pytest.raises(BenchError, match="unknown workload: `resnett`") as e:
         make("resnett")
     assert "resnet-train" in e.value.hint
 
 
 def test_an_unknown_setting_lists_the_known():
-    with pytest.raises(BenchError, match="no such setting: bach") as e:
+    with pytest.raises(BenchError, match="unknown setting: bach") as e:
         make("resnet-infer", bach=2)
     assert "batch" in e.value.hint
 

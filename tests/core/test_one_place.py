@@ -16,10 +16,10 @@ SHARED = {"priority", "fair", "smallest", "largest", "spread", "random"}
 SHARED |= {"cpu", "memory", "gpu", "gpu_type", "other", "gang", "quota"}
 
 # Where a name is computed: its own file. Studies of one published result name what that result is about.
-PLACEMENT_FILES = {"sim/_places.py", "sim/_packing.py", "sim/packing.py", "studies/validate/", "studies/autoscale/"}
-ORDER_FILES = {"sim/orders.py", "sim/_ranks.py", "sim/quick.py", "studies/validate/", "studies/tune/terms.py"}
+PLACEMENT_FILES = {"sim/codes.py", "sim/packing.py", "studies/validate/", "studies/autoscale/"}
+ORDER_FILES = {"sim/codes.py", "sim/orders.py", "sim/engine/play.py", "studies/validate/", "studies/tune/terms.py"}
 ORDER_FILES |= {"studies/compare.py", "studies/diagnose/"}
-REASON_FILES = {"sim/_nodes.py", "studies/diagnose/"}
+REASON_FILES = {"sim/codes.py", "studies/diagnose/"}
 RESOURCE_FILES = {"traces/kubernetes/", "traces/dlrm2025", "studies/validate/"}  # readers fill what their logs have
 
 

@@ -113,7 +113,7 @@ def cluster(tmp_path):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What a tenant says, really."""
-    words = ["bench", "work", "launch", "--device", "cpu", "--tiny", "--seconds", "1", "--json"]
+    words = ["bench", "workload", "launch", "--device", "cpu", "--tiny", "--seconds", "1", "--json"]
     done = subprocess.run([sys.executable, "-m", "fleetlab.cli", *words], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -241,7 +241,7 @@ def test_a_dry_run_shows_every_command_and_runs_none(cluster, script):
         (["--node", "gpu-7", "--seconds", "soon"], "not a number"),
         (["--node", "gpu-7", "--seconds", "9" * 30], "not a number"),
         (["--node", "--dry-run"], "not the name of a node: --dry-run"),
-        (["--node", "gpu-7", "--work", 'a","b":"c'], "not the name of a work"),
+        (["--node", "gpu-7", "--work", 'a","b":"c'], "not the name of a workload"),
         (["--node", "gpu-7", "--out", ""], "not a folder"),
         (["--node", "gpu-7", "--out", __file__], "not a folder"),
         (["--fast"], "no such option: --fast"),

@@ -408,6 +408,6 @@ def test_the_linter_of_the_lab_finds_no_error_in_them(mode, rendered, tmp_path):
         if one["kind"] in ("Pod", "ResourceQuota") or one.get("metadata", {}).get("name", "").startswith("fleetlab-"):
             path = tmp_path / "one.yaml"
             path.write_text(yaml.safe_dump(one), "utf-8")
-            assert [f for f in lint(path, card=None).findings if f.severity == "error"] == []
+            assert [f for f in lint(path, gpu=None).problems if f.severity == "error"] == []
             looked += 1
     assert looked == 4

@@ -1,4 +1,4 @@
-"""Watching cards: what is seen, written, served and shown; with a stand-in for the driver, and with the host itself."""
+"""Watching GPUs: what is seen, written, served and shown; with a stand-in for the driver, and with the host itself."""
 
 import io
 import json
@@ -17,17 +17,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.monitor.log import Log, rows_of
-from fleetlab.monitor.parquet import frames
-from fleetlab.monitor.prometheus import Exporter, served
-from fleetlab.monitor.result import of, packed
-from fleetlab.monitor.run import Seen, watch
-from fleetlab.monitor.sources import VALUES, Card
+from fleetlab.monitor.log import SampleLog, read_samples
+from fleetlab.monitor.parquet import sample_frames
+from fleetlab.monitor.prometheus import Exporter, serve_metrics
+from fleetlab.monitor.result import monitor_result, pack_log
+from fleetlab.monitor.run import MonitorRun, monitor
+from fleetlab.monitor.sources import VALUES, MonitoredGpu
 from fleetlab.monitor.terminal import tables
 from fleetlab.stats import mean_of_runs
 
-# What NVIDIA's library answers for two cards: the second has no memory sensor and no energy counter, and from its
-# third look on it is lost. Nobody runs on it, which its process utilisation tells by an error.
+# What NVIDIA's library answers for two GPUs: the second has no memory sensor and no energy counter, and from its
+# third look on it is lost. Nobody runs on it, which its process utilization tells by an error.
 PYNVML = """
 import os
 from types import SimpleNamespace as Of
@@ -37,9 +37,9 @@ nvmlMemory_v2 = 0x2000028
 looks = {0: 0, 1: 0}
 def refuse(why):
     raise NVMLError(why)
-def alive(card):
-    if card == 1 and looks[1] > 2: refuse("GPU is lost")
-    return card
+def alive(GPU):
+    if GPU == 1 and looks[1] > 2: refuse("GPU is lost")
+    return GPU
 def nvmlInit():
     if os.environ.get("NO_DRIVER"): refuse("Driver Not Loaded")
 def nvmlShutdown(): pass
@@ -102,11 +102,11 @@ def test_every_card_says_what_it_knows_and_nothing_where_it_does_not(tmp_path):
     done = on_device("--every", 0.02, "--seconds", 0.1, "--out", tmp_path / "out", "--quiet")
     assert done.returncode == 0, done.stderr
     first, second = lines(tmp_path / "out")[:2]
-    assert (first["card"], first["util"], first["memory_util"]) == (0, 83, 40)
+    assert (first["gpu"], first["util"], first["memory_util"]) == (0, 83, 40)
     assert [first[f"{part}_mib"] for part in ("used", "free", "reserved", "total")] == [1024, 2560, 512, 4096]
     assert (first["celsius"], first["memory_celsius"], first["watts"], first["joules"]) == (61, 70, 430.5, 1.051)
     assert (first["sm_mhz"], first["memory_mhz"], first["reasons"]) == (1500, 2619, 0x24)
-    assert first["events"] == ["power cap", "heat (driver)"]
+    assert first["events"] == ["power cap", "thermal (software)"]
     assert first["processes"] == [
         {"pid": 77, "name": "python3.12", "kind": "compute", "memory_mib": 512, "util": 60, "memory_util": 2},
         {"pid": 78, "name": "python3.12", "kind": "mps", "memory_mib": None, "util": None, "memory_util": None},
@@ -120,20 +120,20 @@ def test_a_card_that_is_lost_leaves_empty_rows_and_the_other_goes_on(tmp_path):
     done = on_device("--every", 0.02, "--seconds", 1, "--out", tmp_path / "out", "--quiet")
     assert done.returncode == 0, done.stderr
     rows = lines(tmp_path / "out")
-    lost = [row for row in rows if row["card"] == 1][2:]
+    lost = [row for row in rows if row["gpu"] == 1][2:]
     assert len(lost) > 1
     assert all(row[key] is None for row in lost for key in (*VALUES, "events", "processes"))
-    assert all(row["util"] == 83 for row in rows if row["card"] == 0)
-    assert done.stderr.count("card 1 no longer answers") == 1
+    assert all(row["util"] == 83 for row in rows if row["gpu"] == 0)
+    assert done.stderr.count("GPU 1 does not answer") == 1
 
 
 @pytest.mark.usefixtures("driver")
 def test_only_the_cards_that_are_asked_for_are_watched(tmp_path):
     on_device("--every", 0.02, "--seconds", 0.05, "--index", "1", "--out", tmp_path / "out", "--quiet")
-    assert {row["card"] for row in lines(tmp_path / "out")} == {1}
+    assert {row["gpu"] for row in lines(tmp_path / "out")} == {1}
     done = on_device("--index", "0,2")
     assert done.returncode == 2
-    assert "no card by that number: 2" in done.stderr
+    assert "no GPU with index 2" in done.stderr
 
 
 @pytest.mark.usefixtures("driver")
@@ -152,7 +152,7 @@ def test_a_machine_without_a_card_says_so_and_names_the_way_out(monkeypatch, env
 
 def test_the_measuring_side_imports_no_frames():
     code = "import sys, fleetlab.monitor.__main__, fleetlab.bench.stress.run\n"
-    code += "print(sorted({'polars', 'cyclopts', 'torch', 'fleetlab.core'} & set(sys.modules)))"
+    code += "print(sorted({'polars', 'cyclopts', 'torch', 'fleetlab.core.result'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -162,9 +162,9 @@ def test_the_measuring_side_imports_no_frames():
 WITHIN = """
 import sys, time
 from pathlib import Path
-from fleetlab.devices.nvml import Monitor
+from fleetlab.devices.nvml import GpuSampler
 path = Path(sys.argv[1])
-with Monitor(path, every=0.01) as m:
+with GpuSampler(path, every=0.01) as m:
     began = time.monotonic()
     while len(m.samples) < 5: time.sleep(0.01)
     print(m.about["name"], m.between(began, time.monotonic())["watts"] > 0, m.unwritten)
@@ -209,8 +209,8 @@ def test_a_watch_that_is_told_to_stop_ends_well_and_is_packed(tmp_path, told):
     assert packed_rows.height == len(lines(out)) >= 3
     assert packed_rows["total_mib"].to_list() == [row["total_mib"] for row in lines(out)]
     assert pl.read_parquet(out / "processes.parquet").height == sum(len(row["processes"]) for row in lines(out))
-    assert "card 0  " in said  # a line a look, as this is no terminal
-    assert "looks" in said
+    assert "GPU 0  " in said  # a line a look, as this is no terminal
+    assert "samples" in said
 
 
 def test_a_killed_watch_keeps_its_lines_and_can_be_packed_after(tmp_path):
@@ -225,7 +225,7 @@ def test_a_killed_watch_keeps_its_lines_and_can_be_packed_after(tmp_path):
     assert done.returncode == 0, done.stderr
     whole = (out / "samples.jsonl").read_text().splitlines()[:-1]
     assert pl.read_parquet(out / "samples.parquet").height == len(whole) >= 5
-    assert json.loads(done.stdout)["summary"][-1] == {"metric": "looks", "unit": ""} | dict.fromkeys(
+    assert json.loads(done.stdout)["summary"][-1] == {"metric": "samples", "unit": ""} | dict.fromkeys(
         ("value", "low", "high"), len(whole)
     )
     assert sorted(p.name for p in out.iterdir()) == [
@@ -237,10 +237,10 @@ def test_a_killed_watch_keeps_its_lines_and_can_be_packed_after(tmp_path):
 
 
 def test_a_watch_goes_on_where_a_killed_one_stopped(tmp_path):
-    (tmp_path / "samples.jsonl").write_text('{"at": 1, "card": 0}\n{"at": 2, "ca')
-    watch(backend="cpu", every=0.01, seconds=0.02, out=tmp_path, tell=print)
-    rows = list(rows_of(tmp_path / "samples.jsonl"))
-    assert rows[0] == {"at": 1, "card": 0}
+    (tmp_path / "samples.jsonl").write_text('{"at": 1, "gpu": 0}\n{"at": 2, "ca')
+    monitor(backend="cpu", every=0.01, seconds=0.02, out=tmp_path, progress=print)
+    rows = list(read_samples(tmp_path / "samples.jsonl"))
+    assert rows[0] == {"at": 1, "gpu": 0}
     assert rows[1]["total_mib"] > 0
 
 
@@ -252,7 +252,7 @@ def test_a_full_disk_ends_the_watch_with_an_error_and_whole_lines(tmp_path):
     command = [*words, "--quiet", "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=little, timeout=120)
     assert done.returncode == 2
-    assert "what is written stays" in done.stderr
+    assert "earlier samples are kept" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(lines(tmp_path / "out")) >= 1
     assert (tmp_path / "out/samples.jsonl").read_text().endswith("\n")
@@ -261,80 +261,80 @@ def test_a_full_disk_ends_the_watch_with_an_error_and_whole_lines(tmp_path):
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BenchError, match=r"Not a directory|File exists"):
-        Log(tmp_path / "file/samples.jsonl")
+        SampleLog(tmp_path / "file/samples.jsonl")
 
 
-@pytest.mark.parametrize("line", ["no json", "[]", '{"at": 1}', '{"at": "x", "card": 0}'])
+@pytest.mark.parametrize("line", ["no json", "[]", '{"at": 1}', '{"at": "x", "gpu": 0}'])
 def test_a_log_of_something_else_is_refused_by_its_line(tmp_path, line):
     path = tmp_path / "samples.jsonl"
-    path.write_text('{"at": 1, "card": 0}\n' + line + "\n")
-    with pytest.raises(BenchError, match=r"samples.jsonl: line 2 is no sample"):
-        packed(path)
+    path.write_text('{"at": 1, "gpu": 0}\n' + line + "\n")
+    with pytest.raises(BenchError, match=r"samples.jsonl: line 2 is not a sample"):
+        pack_log(path)
     assert [p.name for p in tmp_path.iterdir()] == ["samples.jsonl"]
 
 
 @pytest.mark.parametrize("words", [{"every": 0}, {"every": float("nan")}, {"seconds": -1}, {"backend": "gpu"}])
 def test_a_watch_that_cannot_be_is_refused(words):
     with pytest.raises(BenchError):
-        watch(**{"backend": "cpu", "seconds": 1} | words)
+        monitor(**{"backend": "cpu", "seconds": 1} | words)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def row(at, card=0, **known):
-    return {"at": at, "card": card} | dict.fromkeys(VALUES) | {"events": [], "processes": []} | known
+    return {"at": at, "gpu": card} | dict.fromkeys(VALUES) | {"events": [], "processes": []} | known
 
 
 def told(rows):
-    seen = Seen()
+    seen = MonitorRun()
     seen.rows.extend(rows)
-    return of(seen)
+    return monitor_result(seen)
 
 
 def test_energy_is_the_counters_and_never_the_integral_of_power():
-    """The card says 999 W all the time; its counter says 30 J in 2 s."""
+    """The GPU says 999 W all the time; its counter says 30 J in 2 s."""
     found = told([row(10.0, joules=100, watts=999), row(11.0, joules=112, watts=999), row(12.0, joules=130, watts=999)])
-    card = found.tables()["cards"].row(0, named=True)
+    card = found.tables()["gpus"].row(0, named=True)
     assert (card["joules"], card["watts"], card["seconds"]) == (30, 15, 2)
 
 
 def test_a_counter_that_begins_anew_is_said_and_counts_from_there():
     found = told([row(0.0, joules=100), row(1.0, joules=150), row(2.0, joules=5), row(3.0, joules=25)])
-    assert found.tables()["cards"]["joules"].to_list() == [70]
-    assert any("began anew" in note for note in found.notes)
+    assert found.tables()["gpus"]["joules"].to_list() == [70]
+    assert any("was reset" in note for note in found.notes)
 
 
 def test_looks_without_an_answer_count_for_nothing():
     found = told([row(0.0, joules=10, util=50), row(1.0), row(2.0, joules=30, util=70), row(0.0, card=1)])
-    first, second = found.tables()["cards"].iter_rows(named=True)
-    assert (first["looks"], first["util"], first["joules"], first["watts"]) == (3, 60, 20, 10)
-    assert (second["util"], second["joules"], second["held_down"]) == (None, None, None)
+    first, second = found.tables()["gpus"].iter_rows(named=True)
+    assert (first["samples"], first["util"], first["joules"], first["watts"]) == (3, 60, 20, 10)
+    assert (second["util"], second["joules"], second["throttled"]) == (None, None, None)
 
 
 def test_limits_of_use_come_from_batches_because_neighbours_are_alike():
     """Each value twice: single looks would be taken for twenty independent ones, and there are ten."""
     values = [20, 40, 60, 80, 30, 50, 70, 90, 10, 50]
-    found = told([row(float(k), util=values[k // 2]) for k in range(20)]).tables()["cards"].row(0, named=True)
-    by_hand = mean_of_runs(values).interval()
+    found = told([row(float(k), util=values[k // 2]) for k in range(20)]).tables()["gpus"].row(0, named=True)
+    by_hand = mean_of_runs(values, (0.0, 100.0)).interval()
     assert (found["util"], found["low"], found["high"]) == pytest.approx(by_hand)
 
 
-def test_the_share_of_looks_that_were_held_down():
+def test_the_share_of_looks_that_were_throttled():
     found = told([row(float(k), reasons=bits) for k, bits in enumerate([0x4, 0x1, 0x0, 0x40])])
-    assert found.tables()["cards"]["held_down"].to_list() == [0.5]
+    assert found.tables()["gpus"]["throttled"].to_list() == [0.5]
 
 
 def test_a_log_longer_than_a_batch_is_whole(monkeypatch):
     monkeypatch.setattr("fleetlab.monitor.parquet.AT_ONCE", 3)
-    made = frames(row(float(k), util=k, processes=[{"pid": k, "name": None}]) for k in range(10))
+    made = sample_frames(row(float(k), util=k, processes=[{"pid": k, "name": None}]) for k in range(10))
     assert made["samples"]["util"].to_list() == list(range(10))
     assert made["processes"]["pid"].to_list() == list(range(10))
 
 
 # --- Prometheus ------------------------------------------------------------------------------------------------------
 
-CARD = Card(0, "H0", "GPU-7", "00000000:19:00.0", "nvidia4")
+CARD = MonitoredGpu(0, "H0", "GPU-7", "00000000:19:00.0", "nvidia4")
 FULL = row(1.0, util=83, memory_util=40, used_mib=1.5, free_mib=2.0, reserved_mib=0.5, total_mib=4.0, celsius=61) | {
     "memory_celsius": 70,
     "watts": 430.5,
@@ -376,9 +376,9 @@ NEW = {
 
 
 def scraped(names, rows):
-    exporter = Exporter([CARD, Card(1, "H0", "GPU-8", "", "nvidia5")], names)
+    exporter = Exporter([CARD, MonitoredGpu(1, "H0", "GPU-8", "", "nvidia5")], names)
     exporter.rows = rows
-    with served(exporter, port=0) as where, urllib.request.urlopen(where, timeout=60) as page:
+    with serve_metrics(exporter, port=0) as where, urllib.request.urlopen(where, timeout=60) as page:
         assert where.startswith("http://127.0.0.1:")
         text = page.read().decode()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -413,7 +413,7 @@ def test_a_port_that_is_taken_is_an_error_with_a_way_out():
         port = taken.getsockname()[1]
         with (
             pytest.raises(BenchError, match=f"cannot serve metrics at 127.0.0.1:{port}"),
-            served(Exporter([CARD]), port=port),
+            serve_metrics(Exporter([CARD]), port=port),
         ):
             pass
 
@@ -465,5 +465,5 @@ def test_a_terminal_gets_a_table_that_is_drawn_again():
             text += more
         assert watcher.wait(timeout=60) == 0
     os.close(ours)
-    assert text.count(b"Ctrl-C ends it") >= 2
+    assert text.count(b"stop with Ctrl-C") >= 2
     assert b"process" in text

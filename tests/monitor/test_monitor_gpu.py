@@ -1,4 +1,4 @@
-"""A real card, watched; only what a measuring machine has is imported."""
+"""A real GPU, watched; only what a measuring machine has is imported."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.monitor.sources import source
+from fleetlab.monitor.sources import open_source
 
 pytestmark = pytest.mark.gpu
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture
 def cards():
     try:
-        found = source("nvml")
+        found = open_source("nvml")
     except BenchError as e:
         pytest.skip(str(e))
     yield found
@@ -31,7 +31,7 @@ def test_a_real_card_says_its_numbers(cards):
     assert row["sm_mhz"] > 0
     assert all(isinstance(word, str) for word in row["events"])
     assert isinstance(row["processes"], list)
-    assert cards.cards[0].uuid.startswith("GPU-")
+    assert cards.gpus[0].uuid.startswith("GPU-")
 
 
 BUSY = """
@@ -53,7 +53,7 @@ def test_a_busy_card_uses_energy_and_names_who_keeps_it_busy(cards, tmp_path):
         finally:
             worker.kill()
     rows = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if row["card"] == 0]
+    rows = [row for row in rows if row["gpu"] == 0]
     assert max(row["util"] for row in rows) > 50
     assert rows[-1]["joules"] - rows[0]["joules"] > 100
     assert any(row["processes"] for row in rows)

@@ -29,7 +29,7 @@ disk_mib = 4194304
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.validate
 def test_the_busiest_moment_of_dlrm_is_placed_within_five_percent_of_the_bound(data, tmp_path):
     (tmp_path / "nodes.toml").write_text(NODES, "utf-8")
     trace = fleetlab.read(data / "alibaba-dlrm-v2025", "dlrm2025")

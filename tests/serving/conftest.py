@@ -19,7 +19,7 @@ MINE = """
 import time, torch
 from dataclasses import dataclass
 from pathlib import Path
-from fleetlab.serving.server.inputs import Shape
+from fleetlab.serving.server.inputs import InputShape
 
 @dataclass
 class Echo:
@@ -31,7 +31,7 @@ class Echo:
     calls: int = 0
 
     def __post_init__(self):
-        self.shape = Shape(self.size, 1 << 20, "token", "<i4")
+        self.shape = InputShape(self.size, 1 << 20, "token", "<i4")
 
     def _wait(self):
         while Path(self.gate).exists():

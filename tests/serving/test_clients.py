@@ -197,7 +197,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(echo, length):
         made.sendall(b"POST /predict HTTP/1.1\r\nHost: here\r\n" + length + b"\r\n\r\n")
         answer = rest(made)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"the body did not come within 2 s" in answer
+    assert b"the body did not arrive within 2 s" in answer
     assert echo.stats()["reasons"]["slow"] == before + 1
 
 

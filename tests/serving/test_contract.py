@@ -9,8 +9,8 @@ import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
 
-from fleetlab.serving.server.inputs import Shape
-from fleetlab.serving.server.models import noise
+from fleetlab.serving.server.inputs import InputShape
+from fleetlab.serving.server.models import seeded_inputs
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,9 @@ def test_inputs_that_come_together_are_computed_together(bert):
 
 
 def test_numbers_raw_numbers_and_their_seed_are_one_input(bert):
-    shape = Shape(8, 64, "token", "<i4")
+    shape = InputShape(8, 64, "token", "<i4")
     for seed in range(6):
-        row = noise(torch.tensor([seed]), shape)[0]
+        row = seeded_inputs(torch.tensor([seed]), shape)[0]
         raw = row.to(torch.int32).numpy().astype("<i4").tobytes()
         expected = bert.predict(seed=seed)[1]["class"]
         assert bert.predict(input=row.tolist())[1]["class"] == expected
@@ -82,7 +82,7 @@ def test_numbers_raw_numbers_and_their_seed_are_one_input(bert):
 
 
 def test_raw_pixels_are_bytes(resnet):
-    rows = noise(torch.arange(3), Shape(3 * 16 * 16, 256, "pixel"))
+    rows = seeded_inputs(torch.arange(3), InputShape(3 * 16 * 16, 256, "pixel"))
     raw = rows.to(torch.uint8).numpy().tobytes()
     status, _, found = resnet.ask("POST", "/predict/batch", raw, "application/octet-stream")
     assert status == 200
@@ -97,7 +97,7 @@ def test_raw_pixels_are_bytes(resnet):
         ("/predict", '{"input": [1, 2, 3, 4, 5, 6, 7, 64]}', 400, "not a token: 64 at 7"),
         ("/predict", '{"input": [1, 2, 3, 4, 5, 6, 7, NaN]}', 400, "not a token: nan at 7"),
         ("/predict/batch", '{"inputs": [{"seed": 1}, {"sead": 2}]}', 400, "keys sead"),
-        ("/predict/batch", json.dumps({"inputs": [{"seed": 1}] * 65}), 413, "65 of at most 64"),
+        ("/predict/batch", json.dumps({"inputs": [{"seed": 1}] * 65}), 413, "65 of 64"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused_in_words(bert, path, body, status, why):

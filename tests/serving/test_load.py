@@ -19,15 +19,15 @@ import pytest
 
 import fleetlab
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.load import intervals as limits
+from fleetlab.serving.load import intervals
 from fleetlab.serving.load.__main__ import main
-from fleetlab.serving.load.files import keep
+from fleetlab.serving.load.files import save
 from fleetlab.serving.load.measure import measure
 from fleetlab.serving.load.requests import OUTCOMES, STOPPED
-from fleetlab.serving.load.result import kept, shown
+from fleetlab.serving.load.result import load_result, saved_load
 from fleetlab.serving.load.run import exit_status
 from fleetlab.serving.load.search import search
-from fleetlab.serving.load.settings import Asked
+from fleetlab.serving.load.settings import LoadSettings
 
 SERVER = Path(__file__).with_name("load_server.py")
 QUIET = {"lag": 10.0}  # s: these tests may share two cores with others
@@ -51,7 +51,7 @@ def url():
 
 
 def asked(url, **how):
-    return measure(Asked(url=url, **{"warmup": 0, "seconds": 1.0, **QUIET, **how}))
+    return measure(LoadSettings(url=url, **{"warmup": 0, "seconds": 1.0, **QUIET, **how}))
 
 
 def words(said):
@@ -147,7 +147,7 @@ def test_a_server_that_dies_midway_is_told_as_it_was():
 
 
 def test_where_nobody_listens_nothing_is_sent():
-    with pytest.raises(BenchError, match="nobody listens") as caught:
+    with pytest.raises(BenchError, match="no server") as caught:
         asked("http://127.0.0.1:1", rate=10)
     assert "bench serve" in caught.value.hint
 
@@ -155,7 +155,7 @@ def test_where_nobody_listens_nothing_is_sent():
 def test_a_load_begins_when_the_server_is_ready():
     said = []
     with serving(waits=3) as (_, url):
-        load = measure(Asked(url=url, rate=20, warmup=0, seconds=0.5, **QUIET), tell=said.append)
+        load = measure(LoadSettings(url=url, rate=20, warmup=0, seconds=0.5, **QUIET), progress=said.append)
     assert said[0] == "waiting for the server to be ready"
     assert set(outcomes(load)) == {"answered"}
 
@@ -183,12 +183,12 @@ def test_a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one(url):
     stall = f"{url}/stall?at=200&s=2&id="
     opened = asked(stall + "open", rate=100, arrivals="uniform", seconds=6, timeout=60)
     closed = asked(stall + "closed", clients=1, limit=600, seconds=120, timeout=60)
-    assert limits.quantile(opened.due.latency, 0.99).low > 1.5
+    assert intervals.quantile(opened.due.latency, 0.99).low > 1.5
     assert (opened.due.latency > 0.1).mean() > 0.25
     assert closed.due.latency.max() > 1.9
     assert (closed.due.latency > 1).mean() < 0.01
-    assert limits.quantile(closed.due.latency, 0.99).value < 1
-    assert any("do not hold them against an SLO" in note for note in closed.notes)
+    assert intervals.quantile(closed.due.latency, 0.99).value < 1
+    assert any("do not compare them with an SLO" in note for note in closed.notes)
 
 
 def test_latencies_are_those_of_the_queue_that_the_timetable_makes(url):
@@ -211,7 +211,7 @@ def test_percentile_limits_hold_the_truth_of_a_known_law(url):
     way = float(np.quantile(load.due.latency - drawn, 0.95))  # a busy machine makes it longer
     assert (load.due.latency - drawn).min() > -0.001
     for p, truth in ((0.5, 0.5), (0.95, 0.86)):
-        low, high = limits.quantile(load.due.latency, p)[1:]
+        low, high = intervals.quantile(load.due.latency, p)[1:]
         assert low - way <= truth <= high
 
 
@@ -222,11 +222,11 @@ def test_a_generator_that_is_held_up_says_that_it_is_invalid(url, capsys):
         time.sleep(0.5)
         slept.append(1)
 
-    load = measure(Asked(url=url, rate=100, warmup=0, seconds=3), tell=hold_up)
+    load = measure(LoadSettings(url=url, rate=100, warmup=0, seconds=3), progress=hold_up)
     assert slept
     assert load.lag["max"] > 0.4
     assert not load.valid
-    assert load.notes[0].startswith("invalid: the generator fell behind")
+    assert load.notes[0].startswith("invalid: the generator was late")
     assert exit_status(load) == 3
     # From when they were due: what the generator lost is in the latencies, not beside them.
     assert load.due.latency.max() > 0.4
@@ -260,19 +260,19 @@ def test_the_measuring_side_prints_one_object_and_keeps_it(url, tmp_path, capsys
     how = words("--rate 50 --seconds 1 --warmup 0.2 --slo-ms 500 --lag-ms 9999 --each")
     assert main([url, *how, "--out", str(tmp_path / "new" / "folder")]) == 0
     said = json.loads(capsys.readouterr().out)
-    kept = json.loads((tmp_path / "new" / "folder" / "load.json").read_text())
-    assert {**said, "manifest": 0} == {**kept, "manifest": 0}
-    assert kept["manifest"]["url"] == url + "/predict"
+    saved_load = json.loads((tmp_path / "new" / "folder" / "load.json").read_text())
+    assert {**said, "manifest": 0} == {**saved_load, "manifest": 0}
+    assert saved_load["manifest"]["url"] == url + "/predict"
     lines = [json.loads(line) for line in (tmp_path / "new" / "folder" / "requests.jsonl").read_text().splitlines()]
-    assert sum(line["counted"] for line in lines) == kept["offered"]
+    assert sum(line["counted"] for line in lines) == saved_load["offered"]
     assert all(line["scheduled_ns"] <= line["begun_ns"] <= line["sent_ns"] <= line["done_ns"] for line in lines)
     assert sorted(p.name for p in (tmp_path / "new" / "folder").iterdir()) == ["load.json", "requests.jsonl"]
 
 
 def test_the_measuring_side_needs_no_frames():
     ask = (
-        "import sys; from fleetlab.serving.load import keep, search, __main__; "
-        "print(sorted({'polars', 'cyclopts', 'rich', 'torch', 'fleetlab.core'} & set(sys.modules)))"
+        "import sys; from fleetlab.serving.load import files, search, __main__; "
+        "print(sorted({'polars', 'cyclopts', 'rich', 'torch', 'fleetlab.core.result'} & set(sys.modules)))"
     )
     said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
@@ -291,13 +291,13 @@ def test_a_load_that_is_stopped_keeps_what_it_measured(url, tmp_path, sign):
     assert "requests have ended" in process.stderr.readline()
     process.send_signal(sign)
     out, talk = process.communicate(timeout=60)
-    kept = json.loads((tmp_path / "load.json").read_text())
+    saved_load = json.loads((tmp_path / "load.json").read_text())
     assert process.returncode == 130
     assert "note: stopped after" in talk
-    assert json.loads(out)["offered"] == kept["offered"] > 20
-    assert kept["stopped"]
-    assert kept["window"] < 200
-    assert kept["outcomes"].get(OUTCOMES[STOPPED], 0) + kept["answered"] == kept["offered"]
+    assert json.loads(out)["offered"] == saved_load["offered"] > 20
+    assert saved_load["stopped"]
+    assert saved_load["window"] < 200
+    assert saved_load["outcomes"].get(OUTCOMES[STOPPED], 0) + saved_load["answered"] == saved_load["offered"]
 
 
 @pytest.mark.parametrize(
@@ -305,11 +305,11 @@ def test_a_load_that_is_stopped_keeps_what_it_measured(url, tmp_path, sign):
     [
         (["http://8.8.8.8", "--rate", "5"], "not on this machine"),
         (["http://127.0.0.1:1"], "no rate"),
-        (["http://127.0.0.1:1", "--rate", "-5"], "rate is from"),
-        (["http://127.0.0.1:1", "--rate", "5", "--each"], "nowhere to keep"),
-        (["http://127.0.0.1:1", "--rate", "5", "--out", "/dev/null/x"], "not a folder"),
+        (["http://127.0.0.1:1", "--rate", "-5"], "rate must be from"),
+        (["http://127.0.0.1:1", "--rate", "5", "--each"], "no folder to write"),
+        (["http://127.0.0.1:1", "--rate", "5", "--out", "/dev/null/x"], "not a writable folder"),
         (["http://127.0.0.1:1", "--search", "5", "--slo-ms", "3"], "LOW:HIGH"),
-        (["http://127.0.0.1:1", "--rate", "5", "--connections", "9999999"], "connections is from"),
+        (["http://127.0.0.1:1", "--rate", "5", "--connections", "9999999"], "connections must be from"),
     ],
 )
 def test_what_cannot_be_is_refused_on_both_sides(asking, says, capsys):
@@ -335,8 +335,8 @@ def test_the_command_shows_rates_latencies_and_doubts(url, capsys):
     with pytest.raises(SystemExit):
         command(["bench", "load", url, *words("--clients 2 --seconds 0.5 --warmup 0 --json")])
     told = json.loads(capsys.readouterr().out)
-    assert set(told["tables"]) == {"requests", "latency", "timeline", "how", "notes"}
-    assert "SLO" in told["tables"]["notes"][0]["note"]
+    assert set(told["tables"]) == {"requests", "latency", "timeline", "how"}
+    assert "SLO" in told["notes"][0]
 
 
 def test_a_load_that_was_kept_is_shown_as_when_it_was_measured(url, tmp_path, capsys):
@@ -354,12 +354,12 @@ def test_a_load_that_was_kept_is_shown_as_when_it_was_measured(url, tmp_path, ca
 
 
 def test_a_search_that_was_kept_is_shown_and_half_a_file_is_refused(url, tmp_path):
-    found = search(Asked(url=url, slo=5.0, seconds=1, warmup=0, **QUIET), low=10, high=11, percentile=50)
-    keep(found, tmp_path)
-    assert kept(tmp_path).tables()["trials"].equals(shown(found.to_json()).tables()["trials"])
+    found = search(LoadSettings(url=url, slo=5.0, seconds=1, warmup=0, **QUIET), low=10, high=11, percentile=50)
+    save(found, tmp_path)
+    assert saved_load(tmp_path).tables()["trials"].equals(load_result(found.to_json()).tables()["trials"])
     (tmp_path / "search.json").write_text('{"kind": "search"}')
-    with pytest.raises(BenchError, match=r"search\.json: holds no load"):
-        kept(tmp_path)
+    with pytest.raises(BenchError, match=r"search\.json: not a saved load"):
+        saved_load(tmp_path)
 
 
 @pytest.mark.data
@@ -389,7 +389,7 @@ def test_real_arrivals_become_requests(url, data, tmp_path, capsys):
 @pytest.mark.slow
 def test_a_search_brackets_what_one_worker_can_do(url):
     """20 ms each, one at a time: at 20 a second P90 keeps 0.3 s by far, at 80 a second the queue only grows."""
-    goal = Asked(url=f"{url}/queue?ms=20&id=search", slo=0.3, seconds=4, warmup=0.5, timeout=3, **QUIET)
+    goal = LoadSettings(url=f"{url}/queue?ms=20&id=search", slo=0.3, seconds=4, warmup=0.5, timeout=3, **QUIET)
     found = search(goal, low=20, high=80, percentile=90, within=0.5)
     assert found.trials[0].verdict == "passed"
     assert found.trials[1].verdict == "failed"
@@ -400,7 +400,7 @@ def test_a_search_brackets_what_one_worker_can_do(url):
 
 def test_a_search_does_not_take_quick_refusals_for_quick_answers(url):
     """Half of the requests are refused at once: the other half may be as quick as it likes, the rate fails."""
-    goal = Asked(url=url + "/refuse?status=503", slo=5.0, seconds=1, warmup=0, **QUIET)
+    goal = LoadSettings(url=url + "/refuse?status=503", slo=5.0, seconds=1, warmup=0, **QUIET)
     found = search(goal, low=100, high=200, percentile=50)
     assert (found.passed, found.failed, len(found.trials)) == (None, 100, 1)
     assert found.trials[0].lost.low > 0.3

@@ -9,27 +9,27 @@ import pytest
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.load import intervals as limits
+from fleetlab.serving.load import intervals
+from fleetlab.serving.load.schedule import arrival_schedule
 from fleetlab.serving.load.search import (
-    FAILS,
+    FAILED_TRIAL,
     INVALID,
     PASSED,
     UNDECIDED,
-    Found,
-    Goal,
-    Trial,
+    LatencyGoal,
+    RateSearch,
+    RateTrial,
     next_rate,
     search,
     verdict,
 )
-from fleetlab.serving.load.settings import Asked
+from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.serving.load.target import loopback
-from fleetlab.serving.load.timetable import timetable
 from fleetlab.stats import Interval
 
 
 def due(**words):
-    return timetable(Asked(url="", **{"warmup": 0, "seconds": 100, **words})).due
+    return arrival_schedule(LoadSettings(url="", **{"warmup": 0, "seconds": 100, **words})).due
 
 
 def waits(at, service):
@@ -38,7 +38,7 @@ def waits(at, service):
     return np.maximum.accumulate(at - busy) - (at - busy)
 
 
-# -- timetables -------------------------------------------------------------------------------------------------------
+# -- arrival schedules ------------------------------------------------------------------------------------------------
 
 
 def test_poisson_gaps_are_exponential():
@@ -73,7 +73,7 @@ def test_one_seed_gives_one_timetable_and_a_longer_one_begins_like_it():
 
 
 def test_a_warm_up_is_the_beginning_of_the_same_timetable():
-    table = timetable(Asked(url="", rate=50, warmup=2, seconds=8))
+    table = arrival_schedule(LoadSettings(url="", rate=50, warmup=2, seconds=8))
     assert table.due.tolist() == due(rate=50, seconds=10).tolist()
     assert (table.opens, table.closes) == (2, 10)
 
@@ -101,16 +101,16 @@ def test_a_file_that_lists_no_arrivals_is_refused(tmp_path, text):
 
 
 def test_a_timetable_that_ends_early_ends_its_window():
-    table = timetable(Asked(url="", times=tuple(range(11)), warmup=2, seconds=60))
+    table = arrival_schedule(LoadSettings(url="", times=tuple(range(11)), warmup=2, seconds=60))
     assert (table.closes, len(table.due)) == (11, 11)
     assert "ends after 11 requests" in table.notes[0]
-    table = timetable(Asked(url="", rate=10, arrivals="uniform", warmup=1, seconds=100, limit=50))
+    table = arrival_schedule(LoadSettings(url="", rate=10, arrivals="uniform", warmup=1, seconds=100, limit=50))
     assert len(table.due) == 50
     assert 5 < table.closes < 5.2  # so that 40 requests in the window are 10 a second
 
 
 def test_a_list_of_arrivals_all_at_once_is_one_burst():
-    table = timetable(Asked(url="", times=(7.0,) * 50, warmup=0, seconds=5))
+    table = arrival_schedule(LoadSettings(url="", times=(7.0,) * 50, warmup=0, seconds=5))
     assert (len(table.due), table.closes) == (50, 5)
 
 
@@ -118,17 +118,17 @@ def test_a_list_of_arrivals_all_at_once_is_one_burst():
     ("words", "says"),
     [
         ({}, "no rate"),
-        ({"rate": 0}, "rate is from"),
-        ({"rate": math.nan}, "rate is from"),
-        ({"rate": 10, "seconds": -1}, "seconds is from"),
-        ({"rate": 10, "clients": 3}, "clients send"),
-        ({"rate": 10, "scale": 2}, "one of them"),
-        ({"rate": 10, "arrivals": "gamma:x"}, "burstiness"),
-        ({"rate": 10, "arrivals": "gamma:0"}, "burstiness"),
+        ({"rate": 0}, "rate must be from"),
+        ({"rate": math.nan}, "rate must be from"),
+        ({"rate": 10, "seconds": -1}, "seconds must be from"),
+        ({"rate": 10, "clients": 3}, "a closed loop has"),
+        ({"rate": 10, "scale": 2}, "exclude each other"),
+        ({"rate": 10, "arrivals": "gamma:x"}, "gamma takes a shape"),
+        ({"rate": 10, "arrivals": "gamma:0"}, "gamma takes a shape"),
         ({"arrivals": "poissson"}, "no such arrivals"),
-        ({"times": (5.0, 5.0), "rate": 3}, "all arrivals at once"),
-        ({"times": (1.0,), "warmup": 1}, "no request is due"),
-        ({"rate": 0.01, "seconds": 1}, "no request is due"),
+        ({"times": (5.0, 5.0), "rate": 3}, "all arrivals are at the same time"),
+        ({"times": (1.0,), "warmup": 1}, "no request is scheduled"),
+        ({"rate": 0.01, "seconds": 1}, "no request is scheduled"),
     ],
 )
 def test_what_makes_no_timetable_is_refused(words, says):
@@ -148,7 +148,7 @@ def test_a_poisson_timetable_waits_as_pollaczek_and_khinchine_say():
 
 
 def queue(rng, n, load):
-    """Times in a queue with one worker of rate 1: known to be exponential, and like those of their neighbours."""
+    """Times in a queue with one worker of rate 1: known to be exponential, and like those of their neighbors."""
     at, service = np.cumsum(rng.exponential(1 / load, 2 * n)), rng.exponential(1, 2 * n)
     return (waits(at, service) + service)[n:]
 
@@ -158,7 +158,7 @@ def test_limits_of_neighbours_that_wait_alike_cover_where_simple_ones_do_not():
     ours = simple = 0
     for _ in range(200):
         times = queue(rng, 4000, 0.7)
-        found, naive = limits.quantile(times, 0.95), percentile(Histogram.of(times), 0.95)
+        found, naive = intervals.quantile(times, 0.95), percentile(Histogram.of(times), 0.95)
         ours += found.low <= truth <= found.high
         simple += naive.low <= truth <= naive.high
     assert simple < 120
@@ -167,57 +167,57 @@ def test_limits_of_neighbours_that_wait_alike_cover_where_simple_ones_do_not():
 
 def test_limits_of_independent_times_cover():
     rng, truth = np.random.default_rng(6), math.log(100)
-    found = [limits.quantile(rng.exponential(1, 1500), 0.99) for _ in range(300)]
+    found = [intervals.quantile(rng.exponential(1, 1500), 0.99) for _ in range(300)]
     assert np.mean([one.low <= truth * 1.001 and truth * 0.999 <= one.high for one in found]) > 0.93
 
 
 def test_too_few_times_carry_no_percentile():
-    assert limits.said(np.ones(298), 0.99) == "n too small for P99: 298 of 299"
+    assert intervals.quantile_or_reason(np.ones(298), 0.99) == "n too small for P99: 298 of 299"
 
 
 def test_a_stall_in_a_row_does_not_take_the_percentile_away():
     times = np.full(600, 0.01)
     times[200:400] = np.linspace(2, 0, 200)
-    found = limits.quantile(times, 0.99)
+    found = intervals.quantile(times, 0.99)
     assert found.low > 1.7
     assert found.high == pytest.approx(2, rel=0.002)
-    assert limits.unsure(times, 0.99)
-    assert not limits.unsure(np.random.default_rng(0).exponential(1, 600), 0.99)
-    assert not limits.unsure(times[:100], 0.99)  # nothing is told of it
+    assert intervals.is_autocorrelated(times, 0.99)
+    assert not intervals.is_autocorrelated(np.random.default_rng(0).exponential(1, 600), 0.99)
+    assert not intervals.is_autocorrelated(times[:100], 0.99)  # nothing is told of it
 
 
 def test_shares_of_what_comes_in_a_row_are_less_sure():
     scattered, row = np.arange(1000) % 10 == 0, np.arange(1000) < 100
-    a, b = limits.share(scattered), limits.share(row)
+    a, b = intervals.share(scattered), intervals.share(row)
     assert a.value == b.value == 0.1
     assert b.high - b.low > 3 * (a.high - a.low)
-    assert limits.share(np.zeros(1000, bool))[:2] == (0, 0)
+    assert intervals.share(np.zeros(1000, bool))[:2] == (0, 0)
 
 
 def test_a_rate_is_not_below_0_however_unsure_it_is():
     """Two answers in the last tenth of ten seconds: mean 0.2, half width 2.262 * 0.2 (Student, nine degrees)."""
-    assert limits.rate(np.array([9.2, 9.7]), 0, 10) == pytest.approx((0.2, 0, 0.2 + 2.262 * 0.2), rel=1e-3)
+    assert intervals.rate(np.array([9.2, 9.7]), 0, 10) == pytest.approx((0.2, 0, 0.2 + 2.262 * 0.2), rel=1e-3)
 
 
 @pytest.mark.parametrize(("growth", "steady"), [(0.0, True), (0.5, False)])
 def test_a_server_that_grows_slower_is_not_steady(growth, steady):
     at = np.linspace(0, 10, 2000, endpoint=False)
     latency = 0.01 * (1 + growth * at / 10)
-    assert limits.steady(at, at + latency, latency, 0, 10, by_timetable=True) is steady
+    assert intervals.steady(at, at + latency, latency, 0, 10, by_timetable=True) is steady
 
 
 def test_a_server_that_answers_less_and_less_is_not_steady():
     at = np.linspace(0, 10, 2000, endpoint=False)
     latency = np.where((at < 6) | (np.arange(2000) % 3 > 0), 0.01, np.nan)
-    assert limits.steady(at, at[np.isfinite(latency)], latency, 0, 10, by_timetable=True) is False
-    assert limits.steady(at[::50], at[::50], np.full(40, 0.01), 0, 10, by_timetable=True) is None
-    assert limits.steady(at, at, np.full(2000, np.nan), 0, 10, by_timetable=True) is None
+    assert intervals.steady(at, at[np.isfinite(latency)], latency, 0, 10, by_timetable=True) is False
+    assert intervals.steady(at[::50], at[::50], np.full(40, 0.01), 0, 10, by_timetable=True) is None
+    assert intervals.steady(at, at, np.full(2000, np.nan), 0, 10, by_timetable=True) is None
 
 
 def test_bursts_of_a_timetable_are_no_unrest_of_the_server():
     at = np.sort(np.concatenate((np.linspace(0, 10, 500, endpoint=False), np.linspace(6, 8, 500, endpoint=False))))
-    assert limits.steady(at, at, np.full(1000, 0.01), 0, 10, by_timetable=True) is True
-    assert limits.steady(at, at, np.full(1000, 0.01), 0, 10, by_timetable=False) is False
+    assert intervals.steady(at, at, np.full(1000, 0.01), 0, 10, by_timetable=True) is True
+    assert intervals.steady(at, at, np.full(1000, 0.01), 0, 10, by_timetable=False) is False
 
 
 # -- whom it goes to --------------------------------------------------------------------------------------------------
@@ -245,12 +245,12 @@ def test_this_machine_is_named_by_number(url, to):
         ("http://0.0.0.0:8000", "not on this machine"),
         ("http://[::ffff:8.8.8.8]", "not on this machine"),
         ("http://134744072", "not on this machine"),
-        ("http://127.0.0.1@8.8.8.8", "not the address"),
-        ("https://127.0.0.1", "not the address"),
-        ("127.0.0.1:8000", "not the address"),
-        ("http://127.0.0.1:99999", "not the address"),
-        ("http://[::1", "not the address"),
-        ("", "not the address"),
+        ("http://127.0.0.1@8.8.8.8", "not the URL"),
+        ("https://127.0.0.1", "not the URL"),
+        ("127.0.0.1:8000", "not the URL"),
+        ("http://127.0.0.1:99999", "not the URL"),
+        ("http://[::1", "not the URL"),
+        ("", "not the URL"),
         ("http://no-such-host.invalid", "no such host"),
     ],
 )
@@ -266,33 +266,33 @@ SURE = Interval(0.0, 0.0, 0.001)
 
 
 def trial(rate, said):
-    return Trial(rate, said, 1000, "-", SURE, 0.0, 1)
+    return RateTrial(rate, said, 1000, "-", SURE, 0.0, 1)
 
 
 def found(trials):
-    return Found(Asked(url="", slo=1.0), "", Goal(1.0), tuple(trials))
+    return RateSearch(LoadSettings(url="", slo=1.0), "", LatencyGoal(1.0), tuple(trials))
 
 
 @pytest.mark.parametrize(
     ("latency", "lost", "says"),
     [
         (Interval(8, 7, 9), SURE, PASSED),
-        (Interval(12, 11, 13), SURE, FAILS),
+        (Interval(12, 11, 13), SURE, FAILED_TRIAL),
         (Interval(10, 9, 11), SURE, UNDECIDED),
         ("n too small", SURE, UNDECIDED),
-        (Interval(8, 7, 9), Interval(0.2, 0.18, 0.22), FAILS),
-        ("n too small", Interval(0.9, 0.8, 0.95), FAILS),
+        (Interval(8, 7, 9), Interval(0.2, 0.18, 0.22), FAILED_TRIAL),
+        ("n too small", Interval(0.9, 0.8, 0.95), FAILED_TRIAL),
         (Interval(8, 7, 9), Interval(0.003, 0.0005, 0.01), UNDECIDED),
     ],
 )
 def test_a_trial_decides_only_when_its_interval_does(latency, lost, says):
-    assert verdict(latency, lost, Goal(10)) == says
+    assert verdict(latency, lost, LatencyGoal(10)) == says
 
 
 def test_a_search_halves_the_ratio_until_it_is_narrow_enough():
     trials = []
     while (rate := next_rate(trials, 10, 1000, 0.05)) is not None:
-        trials.append(trial(rate, PASSED if rate < 123.4 else FAILS))
+        trials.append(trial(rate, PASSED if rate < 123.4 else FAILED_TRIAL))
     answer = found(trials)
     assert [t.rate for t in trials[:3]] == [10, 1000, 100]
     assert answer.passed < 123.4 < answer.failed <= 1.05 * answer.passed
@@ -300,7 +300,7 @@ def test_a_search_halves_the_ratio_until_it_is_narrow_enough():
 
 
 @pytest.mark.parametrize(
-    ("says", "passed", "failed", "note"), [(FAILS, None, 10, "lowest"), (PASSED, 1000, None, "no")]
+    ("says", "passed", "failed", "note"), [(FAILED_TRIAL, None, 10, "lowest"), (PASSED, 1000, None, "no")]
 )
 def test_a_search_ends_at_an_end_that_says_it_all(says, passed, failed, note):
     trials = []
@@ -314,7 +314,7 @@ def test_a_search_ends_at_an_end_that_says_it_all(says, passed, failed, note):
 def test_what_stays_undecided_is_narrowed_down_from_both_sides():
     trials = []
     while (rate := next_rate(trials, 10, 1000, 0.1)) is not None:
-        trials.append(trial(rate, PASSED if rate < 90 else FAILS if rate > 110 else UNDECIDED))
+        trials.append(trial(rate, PASSED if rate < 90 else FAILED_TRIAL if rate > 110 else UNDECIDED))
     answer = found(trials)
     assert 70 < answer.passed < 90
     assert 110 < answer.failed < 140
@@ -334,13 +334,13 @@ def test_rates_that_the_generator_cannot_send_decide_nothing():
 
 def test_a_search_finds_what_the_queue_can_carry():
     """One worker of rate 100: P99 of its time is ln(100)/(100 - rate), so 0.2 s is kept up to 76.97 a second."""
-    goal, truth = Goal(0.2), 100 - math.log(100) / 0.2
+    goal, truth = LatencyGoal(0.2), 100 - math.log(100) / 0.2
     held = 0
     for seed in range(8):
         rng, trials = np.random.default_rng(seed), []
         while (rate := next_rate(trials, 20, 200, 0.05)) is not None:
             times = queue(rng, 20_000, rate / 100) / 100 if rate < 100 else np.linspace(1, 50, 20_000)
-            trials.append(trial(rate, verdict(limits.said(times, 0.99), SURE, goal)))
+            trials.append(trial(rate, verdict(intervals.quantile_or_reason(times, 0.99), SURE, goal)))
         answer = found(trials)
         held += answer.passed <= truth <= answer.failed
         assert 0.85 * truth < answer.passed < 1.1 * truth
@@ -351,14 +351,14 @@ def test_a_search_finds_what_the_queue_can_carry():
 @pytest.mark.parametrize(
     ("words", "ends", "says"),
     [
-        ({}, (10, 100), "needs a goal"),
-        ({"slo": 1.0}, (100, 10), "not rates"),
-        ({"slo": 1.0}, (0, 10), "not rates"),
-        ({"slo": 1.0, "rate": 5}, (1, 10), "own rates"),
-        ({"slo": 1.0, "clients": 5}, (1, 10), "own rates"),
-        ({"slo": 1.0, "times": (1.0, 2.0)}, (1, 10), "own rates"),
+        ({}, (10, 100), "needs a latency goal"),
+        ({"slo": 1.0}, (100, 10), "not a range of rates"),
+        ({"slo": 1.0}, (0, 10), "not a range of rates"),
+        ({"slo": 1.0, "rate": 5}, (1, 10), "chooses the rates"),
+        ({"slo": 1.0, "clients": 5}, (1, 10), "chooses the rates"),
+        ({"slo": 1.0, "times": (1.0, 2.0)}, (1, 10), "chooses the rates"),
     ],
 )
 def test_a_search_that_cannot_be_is_refused(words, ends, says):
     with pytest.raises(BenchError, match=says):
-        search(Asked(url="http://127.0.0.1:1", **words), low=ends[0], high=ends[1])
+        search(LoadSettings(url="http://127.0.0.1:1", **words), low=ends[0], high=ends[1])

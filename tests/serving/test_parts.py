@@ -13,21 +13,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.server import __main__ as door
-from fleetlab.serving.server.counts import MANY, Counts, Times, _by_normal
-from fleetlab.serving.server.inputs import Shape, inputs_of
-from fleetlab.serving.server.limits import Limits
-from fleetlab.serving.server.metrics import Books, exposition
-from fleetlab.serving.server.models import Engine, noise, servable, sizes
-from fleetlab.serving.server.refusals import REASONS, Refusal
+from fleetlab.serving.server import __main__
+from fleetlab.serving.server.counts import MANY, LatencyCounter, ServerCounts, _by_normal
+from fleetlab.serving.server.errors import REASONS, RequestError
+from fleetlab.serving.server.inputs import InputShape, parse_inputs
+from fleetlab.serving.server.limits import ServerLimits
+from fleetlab.serving.server.metrics import ServerMetrics, exposition
+from fleetlab.serving.server.models import InferenceEngine, seeded_inputs, servable, sizes
 
-FOUR = Shape(4, 100, "token", "<i4")
+FOUR = InputShape(4, 100, "token", "<i4")
 CPU = torch.device("cpu")
 
 
 def parsed(said, *, many=False, kind=b"application/json", shape=FOUR, most=8):
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return inputs_of(body, kind, shape, many=many, most=most)
+    return parse_inputs(body, kind, shape, many=many, most=most)
 
 
 def test_an_input_is_a_seed_or_numbers():
@@ -76,7 +76,7 @@ def test_raw_inputs_are_little_endian_whatever_the_machine():
     ],
 )
 def test_what_is_no_input_is_refused_with_its_place(said, why):
-    with pytest.raises(Refusal, match=why) as e:
+    with pytest.raises(RequestError, match=why) as e:
         parsed(said)
     assert e.value.status == 400
     assert e.value.hint
@@ -84,27 +84,27 @@ def test_what_is_no_input_is_refused_with_its_place(said, why):
 
 @pytest.mark.parametrize("said", [b"[]", b'{"inputs": []}', b'{"inputs": 5}', b'{"input": [1]}', b'{"inputs": [1]}'])
 def test_what_is_no_list_of_inputs_is_refused(said):
-    with pytest.raises(Refusal) as e:
+    with pytest.raises(RequestError) as e:
         parsed(said, many=True)
     assert e.value.status == 400
 
 
 def test_more_inputs_than_can_wait_are_too_large():
-    with pytest.raises(Refusal, match="9 of at most 8") as e:
+    with pytest.raises(RequestError, match="9 of 8") as e:
         parsed({"inputs": [{"seed": k} for k in range(9)]}, many=True)
     assert e.value.status == 413
 
 
 @pytest.mark.parametrize(
-    ("body", "why"), [(b"", "16 bytes, not 0"), (bytes(15), "16 bytes, not 15"), (bytes(32), "one input was expected")]
+    ("body", "why"), [(b"", "16 bytes, not 0"), (bytes(15), "16 bytes, not 15"), (bytes(32), "expected one input")]
 )
 def test_raw_bodies_of_the_wrong_length_are_refused(body, why):
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(RequestError, match=why):
         parsed(body, kind=b"application/octet-stream")
 
 
 def test_raw_tokens_out_of_range_are_refused():
-    with pytest.raises(Refusal, match="not a token: -1 at 0"):
+    with pytest.raises(RequestError, match="not a token: -1 at 0"):
         parsed(b"\xff" * 16, kind=b"application/octet-stream")
 
 
@@ -112,9 +112,9 @@ def test_raw_tokens_out_of_range_are_refused():
 
 
 def test_a_seed_makes_the_same_input_in_any_company():
-    shape = Shape(50, 30522, "token", "<i4")
-    together = noise(torch.arange(40), shape)
-    alone = torch.cat([noise(torch.tensor([k]), shape) for k in range(40)])
+    shape = InputShape(50, 30522, "token", "<i4")
+    together = seeded_inputs(torch.arange(40), shape)
+    alone = torch.cat([seeded_inputs(torch.tensor([k]), shape) for k in range(40)])
     assert torch.equal(together, alone)
     assert together.min() >= 0
     assert together.max() < shape.top
@@ -122,13 +122,13 @@ def test_a_seed_makes_the_same_input_in_any_company():
 
 
 def test_seeds_beyond_32_bits_are_their_own():
-    rows = noise(torch.tensor([1, 1 + 2**32, 2**63 - 1]), FOUR._replace(size=30))
+    rows = seeded_inputs(torch.tensor([1, 1 + 2**32, 2**63 - 1]), FOUR._replace(size=30))
     assert len({tuple(row) for row in rows.tolist()}) == 3
 
 
 def test_noise_is_spread_evenly_below_its_end():
     """With ends uniform on 1…top and numbers uniform below their end, the mean is a quarter of top."""
-    rows = noise(torch.arange(2000), Shape(64, 256, "pixel")).double()
+    rows = seeded_inputs(torch.arange(2000), InputShape(64, 256, "pixel")).double()
     ends = rows.max(1).values
     assert abs(rows.mean() / 256 - 0.25) < 4 * 0.2 / math.sqrt(2000)  # a row's mean has a deviation below 0.2
     assert (ends < 64).float().mean() == pytest.approx(0.25, abs=0.05)
@@ -146,7 +146,7 @@ def test_every_batch_has_a_size_to_be_padded_to():
 def test_an_input_has_the_same_class_in_any_batch(name, settings):
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    engine = Engine(servable(name, tiny=True, settings=settings), CPU, batch=5)
+    engine = InferenceEngine(servable(name, tiny=True, settings=settings), CPU, batch=5)
     inputs = parsed({"inputs": [{"seed": k} for k in range(60)]}, many=True, most=60)
     alone = [engine.classes([one])[0] for one in inputs]
     for size in (2, 3, 5):
@@ -157,8 +157,8 @@ def test_an_input_has_the_same_class_in_any_batch(name, settings):
 
 def test_numbers_of_ones_own_and_the_seed_that_makes_them_are_one_input():
     torch.manual_seed(0)
-    engine = Engine(servable("bert-infer", tiny=True, settings={}), CPU, batch=4)
-    rows = noise(torch.arange(4), engine.shape).tolist()
+    engine = InferenceEngine(servable("bert-infer", tiny=True, settings={}), CPU, batch=4)
+    rows = seeded_inputs(torch.arange(4), engine.shape).tolist()
     seeds = parsed({"inputs": [{"seed": k} for k in range(4)]}, many=True, shape=engine.shape)
     numbers = parsed({"inputs": [{"input": row} for row in rows]}, many=True, shape=engine.shape)
     assert engine.classes([seeds[0], numbers[1], seeds[2], numbers[3]]) == engine.classes(seeds)
@@ -167,10 +167,10 @@ def test_numbers_of_ones_own_and_the_seed_that_makes_them_are_one_input():
 @pytest.mark.parametrize(
     ("name", "settings", "why"),
     [
-        ("gemm", {}, "not a work that can be served"),
-        ("resnett", {}, "no work by that name"),
-        ("bert-infer", {"widht": 8}, "no such setting: widht"),
-        ("bert-infer", {"batch": 8}, "batch of a server"),
+        ("gemm", {}, "workload cannot be served"),
+        ("resnett", {}, "unknown work"),
+        ("bert-infer", {"widht": 8}, "unknown setting: widht"),
+        ("bert-infer", {"batch": 8}, "batch size of a server"),
     ],
 )
 def test_a_work_that_cannot_be_served_says_so(name, settings, why):
@@ -184,7 +184,7 @@ def test_a_work_that_cannot_be_served_says_so(name, settings, why):
 
 def test_times_counted_up_are_the_histogram_of_all():
     seconds = np.random.default_rng(0).lognormal(-5, 2, 3000)
-    times = Times()
+    times = LatencyCounter()
     for s in [*seconds, 0.0, 1e9]:
         times.add(s)
     whole = Histogram.of([*seconds, 0.0, 1e9])
@@ -200,7 +200,7 @@ def test_limits_of_many_times_are_the_exact_ones(p):
 
 
 def test_few_times_carry_no_percentile():
-    times = Times()
+    times = LatencyCounter()
     for _ in range(100):
         times.add(0.001)
     about = times.about()
@@ -209,7 +209,7 @@ def test_few_times_carry_no_percentile():
 
 
 def test_the_books_add_up_whatever_happens():
-    counts = Counts(batch=4)
+    counts = ServerCounts(batch=4)
     for reason in [None, *REASONS]:
         counts.begin()
         counts.end(reason, 0.1)
@@ -221,14 +221,14 @@ def test_the_books_add_up_whatever_happens():
 
 
 def test_metrics_say_what_the_books_say():
-    counts = Counts(batch=4)
+    counts = ServerCounts(batch=4)
     for k, seconds in enumerate([0.0001, 0.003, 0.003, 0.2, 70]):
         counts.begin()
         counts.end(None, seconds)
         counts.computed(1 + k % 4, seconds)
     counts.begin()
     counts.end("queue-full", 0)
-    text = exposition([Books(counts, lambda: 3)])().decode()
+    text = exposition([ServerMetrics(counts, lambda: 3)])().decode()
     found = {(s.name, *s.labels.values()): s.value for f in text_string_to_metric_families(text) for s in f.samples}
     assert found["fleetlab_serve_requests_total", "answered"] == 5
     assert found["fleetlab_serve_requests_total", "queue-full"] == 1
@@ -249,15 +249,15 @@ def test_metrics_say_what_the_books_say():
     "wrong", [{"batch": 0}, {"queue": -1}, {"wait": -0.1}, {"deadline": 0}, {"max_body": float("nan")}, {"drain": -1}]
 )
 def test_a_limit_that_is_none_is_refused(wrong):
-    with pytest.raises(BenchError, match="not a limit: --"):
-        Limits(**wrong)
+    with pytest.raises(BenchError, match="invalid limit: --"):
+        ServerLimits(**wrong)
 
 
 def test_the_command_and_the_module_have_the_same_words():
-    from fleetlab.commands.bench.serve import serve
+    from fleetlab.commands.bench.serving import serve
 
     command = {name.rstrip("_"): p.default for name, p in inspect.signature(serve).parameters.items()}
-    module = {a.dest: a.default for a in door._parser()._actions if a.dest != "help"}
+    module = {a.dest: a.default for a in __main__._parser()._actions if a.dest != "help"}
     assert set(command) == set(module)
     same = set(command) - {"work", "set"}  # one is asked for, the other is a list here and a tuple there
     assert {name: command[name] for name in same} == {name: module[name] for name in same}

@@ -62,7 +62,7 @@ async def asked(port, seeds):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 def test_memory_is_flat_and_nothing_is_lost_over_a_soak(start, tmp_path, law):
     with start(tmp_path, "bert-infer", "--batch", "64", "--wait", "20") as house:
         early = asyncio.run(asked(house.port, range(REQUESTS // 5)))

@@ -26,7 +26,7 @@ def tables(capsys):
 def test_status_tells_the_card_and_its_modes(capsys):
     say("status", "--json")
     found = tables(capsys)
-    assert found["cards"][0]["name"] == "NVIDIA H200"
+    assert found["gpus"][0]["name"] == "NVIDIA H200"
     assert [m["name"] for m in found["modes"]] == ["exclusive", "time-slicing", "mps", "green-contexts", "mig"]
 
 
@@ -34,8 +34,8 @@ def test_status_without_a_card_is_an_answer_and_no_error(capsys, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     say("status")
     said = capsys.readouterr().out
-    assert said.startswith("cards 0\n")
-    assert "no NVIDIA GPU to be seen" in said
+    assert said.startswith("gpus 0\n")
+    assert "no NVIDIA GPU" in said
 
 
 def test_a_start_prints_what_a_shell_can_take_over(mps):
@@ -44,7 +44,7 @@ def test_a_start_prints_what_a_shell_can_take_over(mps):
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=100)
     assert done.stdout.strip() == fleetlab_pipe()
     ended = subprocess.run([*command, "stop", "mps"], capture_output=True, text=True, timeout=100)
-    assert (ended.returncode, ended.stderr) == (0, "MPS is gone\n")
+    assert (ended.returncode, ended.stderr) == (0, "MPS is stopped\n")
 
 
 def fleetlab_pipe():
@@ -66,7 +66,7 @@ def test_a_command_ends_with_its_own_status():
 
 
 def test_layouts_of_a_card_are_listed_with_what_they_leave(capsys):
-    say("mig", "layouts", "--card", "H200", "--json")
+    say("mig", "layouts", "--model", "H200", "--json")
     rows = {row["layout"]: row for row in tables(capsys)["H200-141"]}
     assert len(rows) == 38
     assert rows["2x3g.71gb"] == {
@@ -81,7 +81,7 @@ def test_layouts_of_a_card_are_listed_with_what_they_leave(capsys):
 
 def test_profiles_of_a_known_card_need_no_card(capsys, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    say("mig", "profiles", "--card", "A100-80", "--json")
+    say("mig", "profiles", "--model", "A100-80", "--json")
     rows = tables(capsys)["A100-80"]
     assert [(r["profile"], r["sms"], r["most"]) for r in rows][2:4] == [("1g.20gb", 14, 4), ("2g.20gb", 28, 3)]
 
@@ -91,7 +91,7 @@ def test_a_layout_is_checked_on_the_card_that_is_here(capsys):
     say("mig", "check", "7x1g.18gb")
     said = capsys.readouterr().out
     assert "NVIDIA H200" in said
-    assert "left over: 0 of 7 slices of compute, 1 of 8 of memory" in said
+    assert "unused: 0 of 7 compute slices, 1 of 8 memory slices" in said
 
 
 def test_applying_only_shows_unless_one_insists(smi, capsys, monkeypatch):
@@ -100,14 +100,14 @@ def test_applying_only_shows_unless_one_insists(smi, capsys, monkeypatch):
     said = capsys.readouterr().out
     places = ",".join(f"1g.18gb:{k}" for k in range(7))
     assert f"\n  nvidia-smi mig -i 0 -cgi {places} -C\n" in said
-    assert "now it would be refused: only root may change MIG" in said
+    assert "would be refused now: only root can change MIG" in said
     assert smi.changes == []
 
 
 def test_a_layout_is_made_and_undone_if_one_insists(smi, capsys, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     say("mig", "apply", "2x3g.71gb", "--really", "--json")
-    assert [row["profile"] for row in tables(capsys)["parts"]] == ["3g.71gb", "3g.71gb"]
+    assert [row["profile"] for row in tables(capsys)["devices"]] == ["3g.71gb", "3g.71gb"]
     say("mig", "undo")
     assert "nvidia-smi mig -i 0 -dgi -gi 1,2" in capsys.readouterr().out
     assert len(smi["instances"]) == 2
@@ -118,19 +118,19 @@ def test_a_layout_is_made_and_undone_if_one_insists(smi, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["start", "time-slicing"], "nothing to start by that name: `time-slicing`"),
-        (["stop", "mig"], "nothing to stop by that name: `mig`"),
-        (["stop", "mps"], "no MPS was started from here"),
-        (["start", "mps"], "no MPS on this machine"),
+        (["start", "time-slicing"], "cannot start the mode `time-slicing`"),
+        (["stop", "mig"], "cannot stop the mode `mig`"),
+        (["stop", "mps"], "fleetlab started no MPS daemon"),
+        (["start", "mps"], "MPS is not available"),
         (["run", "mps"], "no command to run"),
         (["run", "exclusive", "--", "x"], "no such command: `x`"),
-        (["mig", "check", "8x1g.18gb", "--card", "H200"], "at most 7"),
-        (["mig", "check", "1g.5gb", "--card", "H200"], "no profile by that name on the card H200-141: `1g.5gb`"),
-        (["mig", "layouts"], "which card? no NVIDIA GPU to be seen"),
-        (["mig", "layouts", "--card", "A100"], "several cards by that name"),
-        (["mig", "apply", "7x1g.18gb", "--card", "H200", "--really"], "--card names a kind of card"),
-        (["mig", "apply", "7x1g.18gb"], "which card?"),
-        (["mig", "undo"], "no layout was made on card 0 from here"),
+        (["mig", "check", "8x1g.18gb", "--model", "H200"], "at most 7"),
+        (["mig", "check", "1g.5gb", "--model", "H200"], "H200-141 has no profile `1g.5gb`"),
+        (["mig", "layouts"], "no GPU model given: no NVIDIA GPU"),
+        (["mig", "layouts", "--model", "A100"], "ambiguous GPU model"),
+        (["mig", "apply", "7x1g.18gb", "--model", "H200", "--really"], "--model names a GPU model"),
+        (["mig", "apply", "7x1g.18gb"], "no GPU model given"),
+        (["mig", "undo"], "fleetlab created no layout on GPU 0"),
     ],
 )
 def test_a_mistake_is_told_with_a_hint(words, error, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_driver_in_trouble_ends_in_an_error_and_status_2(smi):
             [sys.executable, "-m", "fleetlab.cli", "share", *words], capture_output=True, text=True, timeout=100
         )
         assert done.returncode == 2
-        assert done.stderr.startswith("error: nvidia-smi answers something else than was asked")
+        assert done.stderr.startswith("error: unexpected output of nvidia-smi")
         assert "\nhint: " in done.stderr
 
 

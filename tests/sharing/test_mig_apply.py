@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from fleetlab.devices import nvidia_smi as cards
+from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing import records as _state
-from fleetlab.sharing.mig import apply as making
-from fleetlab.sharing.mig.layouts import names, place
-from fleetlab.sharing.mig.profiles import here, known
+from fleetlab.sharing import records
+from fleetlab.sharing.mig import apply
+from fleetlab.sharing.mig.layouts import parse_layout, place
+from fleetlab.sharing.mig.profiles import gpu_profiles, mig_gpu
 
 MAKE = "mig -i 0 -cgi 2g.35gb:0,2g.35gb:2,3g.71gb:4 -C"
 pytestmark = pytest.mark.usefixtures("own", "root")
@@ -36,17 +36,17 @@ def said():
 
 @pytest.fixture
 def layout():
-    return place(known("H200"), names("3g.71gb,2x2g.35gb"))
+    return place(mig_gpu("H200"), parse_layout("3g.71gb,2x2g.35gb"))
 
 
 def as_it_was(smi):
-    return not smi["instances"] and smi["mig"] == smi["pending"] == "Disabled" and _state.read("mig-0") is None
+    return not smi["instances"] and smi["mig"] == smi["pending"] == "Disabled" and records.read("mig-0") is None
 
 
 def test_the_commands_and_their_undoing_are_those_one_would_type(layout):
-    plan = making.steps(layout, 0)
-    assert [making.said(c) for c in plan.do] == ["nvidia-smi -i 0 -mig 1", f"nvidia-smi {MAKE}"]
-    assert [making.said(c) for c in plan.undo] == [
+    plan = apply.layout_commands(layout, 0)
+    assert [apply.command_line(c) for c in plan.do] == ["nvidia-smi -i 0 -mig 1", f"nvidia-smi {MAKE}"]
+    assert [apply.command_line(c) for c in plan.undo] == [
         "nvidia-smi mig -i 0 -dci",
         "nvidia-smi mig -i 0 -dgi",
         "nvidia-smi -i 0 -mig 0",
@@ -54,10 +54,10 @@ def test_the_commands_and_their_undoing_are_those_one_would_type(layout):
 
 
 def test_a_layout_is_made_proved_and_undone(smi, layout, said):
-    parts = making.apply(layout, 0, tell=said.append)
+    parts = apply.apply(layout, 0, progress=said.append)
     assert smi.changes == ["-i 0 -mig 1", MAKE]
     assert parts == [("2g.35gb", "MIG-1"), ("2g.35gb", "MIG-2"), ("3g.71gb", "MIG-3")]
-    making.undo(0, tell=said.append)
+    apply.undo(0, progress=said.append)
     assert smi.changes[2:] == ["mig -i 0 -dci -gi 1,2,3", "mig -i 0 -dgi -gi 1,2,3", "-i 0 -mig 0"]
     assert as_it_was(smi)
     assert said == [f"nvidia-smi {line}" for line in smi.changes]
@@ -65,8 +65,8 @@ def test_a_layout_is_made_proved_and_undone(smi, layout, said):
 
 def test_mig_that_was_on_stays_on(smi, layout, said):
     smi.set(mig="Enabled", pending="Enabled")
-    making.apply(layout, 0, tell=said.append)
-    making.undo(0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
+    apply.undo(0, progress=said.append)
     assert not any("-mig" in line.split() for line in smi.changes)
     assert smi["mig"] == "Enabled"
     assert not smi["instances"]
@@ -75,32 +75,35 @@ def test_mig_that_was_on_stays_on(smi, layout, said):
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        ({"processes": [[4711, "python"]]}, "processes run on card 0: 4711"),
-        ({"mig": "[N/A]", "pending": "[N/A]"}, "card 0 has no MIG"),
-        ({"mig": "Enabled", "pending": "Enabled", "instances": [["1g.18gb", 7, 0, 1]]}, "cut already: 1g.18gb at 0"),
-        ({"pending": "Enabled"}, "after a reset that it waits for"),
+        ({"processes": [[4711, "python"]]}, "processes are running on GPU 0: 4711"),
+        ({"mig": "[N/A]", "pending": "[N/A]"}, "GPU 0 does not support MIG"),
+        (
+            {"mig": "Enabled", "pending": "Enabled", "instances": [["1g.18gb", 7, 0, 1]]},
+            "already has instances: 1g.18gb at 0",
+        ),
+        ({"pending": "Enabled"}, "after a pending reset"),
     ],
 )
 def test_a_card_that_is_not_free_is_refused_and_left_alone(smi, layout, said, state, why):
     smi.set(**state)
     with pytest.raises(BenchError, match=why):
-        making.apply(layout, 0, tell=said.append)
+        apply.apply(layout, 0, progress=said.append)
     assert smi.changes == []
-    assert _state.read("mig-0") is None
+    assert records.read("mig-0") is None
 
 
 def test_only_root_may(smi, layout, said, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(BenchError, match="only root"):
-        making.apply(layout, 0, tell=said.append)
+        apply.apply(layout, 0, progress=said.append)
     assert smi.changes == []
 
 
 def test_a_second_layout_is_refused_while_the_first_is_remembered(smi, layout, said):
-    making.apply(layout, 0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
     before = smi.changes
-    with pytest.raises(BenchError, match="from here before"):
-        making.apply(layout, 0, tell=said.append)
+    with pytest.raises(BenchError, match="fleetlab created a layout"):
+        apply.apply(layout, 0, progress=said.append)
     assert smi.changes == before
 
 
@@ -110,17 +113,17 @@ def test_a_second_layout_is_refused_while_the_first_is_remembered(smi, layout, s
         ({"fails": {"-mig": "Unable to enable MIG Mode: In use by another client"}}, "In use by another client"),
         ({"fails": {"-cgi": "Failed to create GPU instances: Insufficient Permissions"}}, "Insufficient Permissions"),
         ({"half": True}, "Insufficient Resources"),
-        ({"lies": ["-mig"]}, "is not on"),
-        ({"lies": ["-cgi"]}, "made something else: nothing"),
-        ({"moves": {"2": 6}}, "made something else: 2g.35gb:0, 2g.35gb:6, 3g.71gb:4"),
-        ({"parts": False}, "programs would see: nothing"),
+        ({"lies": ["-mig"]}, "did not become active"),
+        ({"lies": ["-cgi"]}, "created other instances: none"),
+        ({"moves": {"2": 6}}, "created other instances: 2g.35gb:0, 2g.35gb:6, 3g.71gb:4"),
+        ({"parts": False}, "MIG devices are: none"),
         ({"pends": True}, "Enabled after a reset"),
     ],
 )
 def test_what_fails_midway_is_undone(smi, layout, said, trouble, why):
     smi.set(**trouble)
     with pytest.raises(BenchError, match=why):
-        making.apply(layout, 0, tell=said.append)
+        apply.apply(layout, 0, progress=said.append)
     assert as_it_was(smi)
 
 
@@ -128,96 +131,96 @@ def test_what_fails_midway_is_undone(smi, layout, said, trouble, why):
 def test_ctrl_c_midway_undoes(smi, layout, said):
     smi.set(interrupts=True)
     with pytest.raises(KeyboardInterrupt):
-        making.apply(layout, 0, tell=said.append)
+        apply.apply(layout, 0, progress=said.append)
     assert as_it_was(smi)
 
 
 def test_what_cannot_be_undone_is_told_and_remembered_until_it_can(smi, layout, said):
     smi.set(parts=False, fails={"-dgi": "Failed to destroy GPU instances: In use by another client"})
-    with pytest.raises(BenchError, match="could not be undone") as e:
-        making.apply(layout, 0, tell=said.append)
+    with pytest.raises(BenchError, match="rolling back failed") as e:
+        apply.apply(layout, 0, progress=said.append)
     assert "share mig undo --gpu 0 --really" in e.value.hint
     smi.set(fails={})
-    making.undo(0, tell=said.append)
+    apply.undo(0, progress=said.append)
     assert as_it_was(smi)
 
 
 def test_an_undoing_that_lies_is_found_out(smi, layout, said):
-    making.apply(layout, 0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
     smi.set(lies=["-dgi", "-mig"])
-    with pytest.raises(BenchError, match="not as it was"):
-        making.undo(0, tell=said.append)
-    assert _state.read("mig-0") is not None
+    with pytest.raises(BenchError, match="is not restored"):
+        apply.undo(0, progress=said.append)
+    assert records.read("mig-0") is not None
 
 
 def test_others_instances_are_not_undone(smi, layout, said):
-    making.apply(layout, 0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
     smi.set(instances=[["1g.18gb", 9, 6, 1]])
-    with pytest.raises(BenchError, match=r"not made here: 1g\.18gb"):
-        making.undo(0, tell=said.append)
+    with pytest.raises(BenchError, match=r"fleetlab did not create: 1g\.18gb"):
+        apply.undo(0, progress=said.append)
     assert smi["instances"]
 
 
 def test_nothing_is_undone_while_processes_run(smi, layout, said):
-    making.apply(layout, 0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
     smi.set(processes=[[4711, "python"]])
     with pytest.raises(BenchError, match="4711"):
-        making.undo(0, tell=said.append)
+        apply.undo(0, progress=said.append)
     assert len(smi["instances"]) == 3
 
 
 def test_another_card_of_the_same_number_is_not_undone(smi, layout, said):
-    making.apply(layout, 0, tell=said.append)
+    apply.apply(layout, 0, progress=said.append)
     smi.set(uuid="GPU-other")
-    with pytest.raises(BenchError, match="another one than was cut"):
-        making.undo(0, tell=said.append)
+    with pytest.raises(BenchError, match="is not the one whose layout was changed"):
+        apply.undo(0, progress=said.append)
 
 
 def test_where_nothing_was_made_nothing_is_undone(smi, said):
-    with pytest.raises(BenchError, match="no layout was made on card 0"):
-        making.undo(0, tell=said.append)
+    with pytest.raises(BenchError, match="fleetlab created no layout on GPU 0"):
+        apply.undo(0, progress=said.append)
     assert smi["log"] == []
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"gpu": 0}'])
 def test_a_record_that_is_none_is_an_error_and_changes_nothing(smi, said, own, text):
-    _state.write("mig-0", {})
+    records.write("mig-0", {})
     (own / "mig-0.json").write_text(text)
     with pytest.raises(BenchError, match="mig-0"):
-        making.undo(0, tell=said.append)
+        apply.undo(0, progress=said.append)
     assert smi.changes == []
 
 
 def test_a_card_tells_its_own_profiles(smi):
-    cut = here(0)
-    assert cut.card == "NVIDIA H200"
-    assert cut.profiles == known("H200").profiles
+    cut = gpu_profiles(0)
+    assert cut.name == "NVIDIA H200"
+    assert cut.profiles == mig_gpu("H200").profiles
 
 
 def test_where_a_driver_does_not_tell_places_the_known_ones_do(smi):
     smi.set(places="")
-    assert here(0).profiles == known("H200").profiles
+    assert gpu_profiles(0).profiles == mig_gpu("H200").profiles
 
 
 def test_an_unknown_card_that_does_not_tell_places_is_refused(smi):
     smi.set(places="", profiles=smi["profiles"].replace("1g.18gb ", "1g.23gb "))
-    with pytest.raises(BenchError, match=r"where an instance of `1g.23gb` may lie"):
-        here(0)
+    with pytest.raises(BenchError, match=r"unknown placements of profile `1g.23gb`"):
+        gpu_profiles(0)
 
 
 def test_a_card_without_mig_says_so(smi):
     smi.set(mig="[N/A]", pending="[N/A]", name="NVIDIA L4")
-    with pytest.raises(BenchError, match="card 0 has no MIG: NVIDIA L4"):
-        here(0)
+    with pytest.raises(BenchError, match="GPU 0 does not support MIG: NVIDIA L4"):
+        gpu_profiles(0)
 
 
 def test_a_list_of_instances_that_is_garbage_is_not_an_empty_one(smi):
     smi.set(garbage=True)
     with pytest.raises(BenchError, match="not a list of instances"):
-        making.instances(0)
+        apply.instances(0)
 
 
 def test_a_card_that_is_not_there_is_named(smi):
-    with pytest.raises(BenchError, match="no card of that number: 3") as e:
-        cards.card(3)
+    with pytest.raises(BenchError, match="no GPU with index 3") as e:
+        nvidia_smi.gpu(3)
     assert e.value.hint == "there are 0"

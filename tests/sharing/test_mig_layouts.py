@@ -11,8 +11,8 @@ import pytest
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig import layouts
-from fleetlab.sharing.mig.layouts import left, maximal, names, place, told
-from fleetlab.sharing.mig.profiles import BY_NAME, Cut, Profile, known, listed, places
+from fleetlab.sharing.mig.layouts import layout_name, maximal_layouts, parse_layout, place, slices_left
+from fleetlab.sharing.mig.profiles import BY_NAME, MigGpu, MigProfile, mig_gpu, parse_placements, parse_profiles
 
 PROBE = Path(__file__).parents[2] / "docs" / "measurements" / "h200" / "probe.json"
 # The 18 layouts of an A100 in MISO's repository (Li et al., SoCC 2022), as slices of compute.
@@ -46,8 +46,8 @@ def cut(request):
 @pytest.fixture
 def classic():
     """An A100 without the profiles that came later: 1g with twice the memory, and with media extensions."""
-    card = known("A100-40")
-    return Cut(card.card, tuple(p for p in card.profiles if p.name not in ("1g.10gb", "1g.5gb+me")))
+    card = mig_gpu("A100-40")
+    return MigGpu(card.name, tuple(p for p in card.profiles if p.name not in ("1g.10gb", "1g.5gb+me")))
 
 
 def slices(layout):
@@ -56,25 +56,28 @@ def slices(layout):
 
 def test_what_we_know_of_an_h200_is_what_one_told():
     table = json.loads(PROBE.read_text())["mig profiles"]
-    known_ = [(p.name, p.id, p.sms, p.memory_gib, p.most) for p in known("H200").profiles]
-    assert listed(table, 0) == known_
+    known_ = [(p.name, p.id, p.sms, p.memory_gib, p.most) for p in mig_gpu("H200").profiles]
+    assert parse_profiles(table, 0) == known_
 
 
 def test_profiles_of_another_card_are_not_ours():
     table = json.loads(PROBE.read_text())["mig profiles"]
-    with pytest.raises(BenchError, match="no MIG profiles of card 1"):
-        listed(table, 1)
+    with pytest.raises(BenchError, match="no MIG profiles for GPU 1"):
+        parse_profiles(table, 1)
 
 
 @pytest.mark.parametrize("garbage", ["", "No MIG-supported devices found.", "\x00\x01|||", "| 0 MIG | x"])
 def test_what_is_not_a_table_of_profiles_is_refused(garbage):
     with pytest.raises(BenchError, match="lists no MIG profiles"):
-        listed(garbage, 0)
+        parse_profiles(garbage, 0)
 
 
 def test_places_are_read_as_the_driver_prints_them():
     said = "GPU  0 Profile ID 15 Placements: {0,2,4,6}:2\nGPU  0 Profile ID  0 Placement : {0}:8\n"
-    assert places(said + "GPU  1 Profile ID  5 Placement : {0}:4\n", 0) == {15: (2, (0, 2, 4, 6)), 0: (8, (0,))}
+    assert parse_placements(said + "GPU  1 Profile ID  5 Placement : {0}:4\n", 0) == {
+        15: (2, (0, 2, 4, 6)),
+        0: (8, (0,)),
+    }
 
 
 def test_a_card_holds_as_many_of_each_profile_as_nvidia_says_and_no_more(cut):
@@ -86,13 +89,13 @@ def test_a_card_holds_as_many_of_each_profile_as_nvidia_says_and_no_more(cut):
 
 def test_an_a100_has_19_layouts_by_place_and_14_by_size(classic):
     # Left half 4, 3, 22, 211, 112 or 1111; right half 3, 21 or 111; or all of it: 6 × 3 + 1.
-    found = maximal(classic)
+    found = maximal_layouts(classic)
     assert len(found) == 19
     assert len({slices(layout) for layout in found}) == 14
 
 
 def test_misos_layouts_are_ours_but_for_4_and_3(classic):
-    ours = {slices(layout) for layout in maximal(classic)}
+    ours = {slices(layout) for layout in maximal_layouts(classic)}
     theirs = {"".join(sorted(str(code), reverse=True)) for code in MISO}
     assert len(MISO) == 18
     assert ours - theirs == {"43"}
@@ -100,7 +103,7 @@ def test_misos_layouts_are_ours_but_for_4_and_3(classic):
 
 
 def test_maximal_layouts_are_those_of_brute_force(cut):
-    every = [layouts.Placed(start, p) for p in cut.profiles if not p.media for start in p.starts]
+    every = [layouts.Placement(start, p) for p in cut.profiles if not p.media for start in p.starts]
     taken = [0] * (1 << len(every))  # slices of each subset, or -1 where two overlap
     for subset in range(1, len(taken)):
         low = subset & -subset
@@ -108,7 +111,7 @@ def test_maximal_layouts_are_those_of_brute_force(cut):
         taken[subset] = -1 if rest < 0 or rest & one else rest | one
     good = [s for s, bits in enumerate(taken) if bits > 0 and all(bits & one.bits for one in every)]
     expected = {frozenset(str(one) for k, one in enumerate(every) if s >> k & 1) for s in good}
-    assert {frozenset(map(str, layout)) for layout in maximal(cut)} == expected
+    assert {frozenset(map(str, layout)) for layout in maximal_layouts(cut)} == expected
 
 
 def test_on_these_cards_counts_and_sums_of_slices_decide(cut):
@@ -127,7 +130,7 @@ def test_on_these_cards_counts_and_sums_of_slices_decide(cut):
 
 def test_no_layout_has_more_sms_than_the_card(cut):
     whole = max(p.sms for p in cut.profiles)
-    assert all(sum(one.profile.sms for one in layout) <= whole for layout in maximal(cut))
+    assert all(sum(one.profile.sms for one in layout) <= whole for layout in maximal_layouts(cut))
 
 
 def test_a_layout_is_placed_so_that_more_can_be_added(cut):
@@ -138,52 +141,54 @@ def test_a_layout_is_placed_so_that_more_can_be_added(cut):
 
 
 def test_what_is_left_over_is_told():
-    h200 = known("H200")
-    assert left(place(h200, names("2x3g.71gb")), h200) == (1, 0)
-    assert left(place(h200, names("7x1g.18gb")), h200) == (0, 1)
+    h200 = mig_gpu("H200")
+    assert slices_left(place(h200, parse_layout("2x3g.71gb")), h200) == (1, 0)
+    assert slices_left(place(h200, parse_layout("7x1g.18gb")), h200) == (0, 1)
 
 
 @pytest.mark.parametrize(
     ("layout", "why"),
     [
-        ("8x1g.18gb", "8 of 1g.18gb, and a card holds at most 7"),
-        ("4g.71gb,2x2g.35gb", "take 4 + 2 + 2 = 8 slices of compute, and a card has 7"),
-        ("2x3g.71gb,1g.18gb", "2x3g.71gb and 1g.18gb take 4 + 4 + 1 = 9 slices of memory, and a card has 8"),
-        ("7g.141gb,1g.18gb+me", "7 + 1 = 8 slices of compute"),
+        ("8x1g.18gb", "8 of 1g.18gb, but a GPU holds at most 7"),
+        ("4g.71gb,2x2g.35gb", "need 4 + 2 + 2 = 8 compute slices, but a GPU has 7"),
+        ("2x3g.71gb,1g.18gb", "2x3g.71gb and 1g.18gb need 4 + 4 + 1 = 9 memory slices, but a GPU has 8"),
+        ("7g.141gb,1g.18gb+me", "7 + 1 = 8 compute slices"),
         ("2x1g.18gb+me", "at most 1"),
     ],
 )
 def test_what_does_not_fit_is_told_in_slices(layout, why):
     with pytest.raises(BenchError) as e:
-        place(known("H200"), names(layout))
+        place(mig_gpu("H200"), parse_layout(layout))
     assert why in str(e.value)
-    assert "layouts --card H200-141" in e.value.hint
+    assert "layouts --model H200-141" in e.value.hint
 
 
 def test_slices_that_would_do_in_all_but_not_where_they_are_are_told_so():
-    odd = Profile("2g.2gb", 1, 2, 2.0, 3, 2, (1, 3))
-    card = Cut("odd", (odd, Profile("4g.4gb", 0, 4, 4.0, 1, 4, (0,)), Profile("7g.8gb", 2, 7, 8.0, 1, 8, (0,))))
-    with pytest.raises(BenchError, match=r"2g.2gb takes 2 slices of memory from slice 1, 3, and beside 4g.4gb none"):
+    odd = MigProfile("2g.2gb", 1, 2, 2.0, 3, 2, (1, 3))
+    card = MigGpu(
+        "odd", (odd, MigProfile("4g.4gb", 0, 4, 4.0, 1, 4, (0,)), MigProfile("7g.8gb", 2, 7, 8.0, 1, 8, (0,)))
+    )
+    with pytest.raises(BenchError, match=r"2g.2gb needs 2 memory slices starting at 1, 3, and beside 4g.4gb none"):
         place(card, ["4g.4gb", "2g.2gb"])
 
 
 @pytest.mark.parametrize("words", ["", ",", "3g.71gb,,1g.18gb", "0x1g.18gb", "100x1g.18gb", "1g.18gb 2g.35gb", "3x"])
 def test_what_is_not_a_layout_is_refused(words):
-    with pytest.raises(BenchError, match=r"not a layout|no profile by that name"):
-        place(known("H200"), names(words))
+    with pytest.raises(BenchError, match=r"not a layout|no profile"):
+        place(mig_gpu("H200"), parse_layout(words))
 
 
 def test_a_layout_is_told_as_it_is_asked_for():
     asked = "3g.71gb,2g.35gb,2x1g.18gb"
-    assert told(place(known("H200"), names(asked))) == asked
+    assert layout_name(place(mig_gpu("H200"), parse_layout(asked))) == asked
 
 
 @pytest.mark.parametrize(("name", "hint"), [("A100", "A100-40, A100-80"), ("V100", "H200-141"), ("", "H200-141")])
 def test_a_card_of_no_or_of_several_kinds_lists_what_there_is(name, hint):
     with pytest.raises(BenchError) as e:
-        known(name)
+        mig_gpu(name)
     assert hint in e.value.hint
 
 
 def test_a_card_is_found_by_the_beginning_of_its_name():
-    assert known("h200").card == known("H200-141").card == "H200-141"
+    assert mig_gpu("h200").name == mig_gpu("H200-141").name == "H200-141"

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing import mps_daemon as lasting
-from fleetlab.sharing import records as _state
-from fleetlab.sharing import run as within
+from fleetlab.sharing import mps_daemon, records, run_command
 from fleetlab.sharing.modes import CONTROL, Share
 
 pytestmark = pytest.mark.usefixtures("own")
@@ -59,37 +57,37 @@ def test_a_daemon_outlives_its_start_and_is_gone_after_its_stop(daemon, own):
     code = "from fleetlab.sharing import mps_daemon; mps_daemon.start()"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert alive(daemon())
-    lasting.stop()
+    mps_daemon.stop()
     assert not alive(daemon())
     assert list(own.iterdir()) == []
 
 
 def test_a_client_is_told_where_to_find_it(daemon):
-    told = lasting.start()
-    assert told["CUDA_MPS_PIPE_DIRECTORY"] == lasting.recorded()["pipe"]
+    told = mps_daemon.start()
+    assert told["CUDA_MPS_PIPE_DIRECTORY"] == mps_daemon.mps_record()["pipe"]
     assert Path(told["CUDA_MPS_PIPE_DIRECTORY"], "nvidia-cuda-mps-control.pid").read_text() == str(daemon())
-    lasting.stop()
+    mps_daemon.stop()
 
 
 def test_its_folder_is_ones_own(daemon, own):
-    lasting.start()
+    mps_daemon.start()
     assert own.stat().st_mode & 0o777 == 0o700
-    assert Path(lasting.recorded()["pipe"]).stat().st_mode & 0o777 == 0o700
-    lasting.stop()
+    assert Path(mps_daemon.mps_record()["pipe"]).stat().st_mode & 0o777 == 0o700
+    mps_daemon.stop()
 
 
 def test_limits_are_set_and_asked_back(daemon):
-    pipe = Path(lasting.start(percent=50, memory_mib=20000)["CUDA_MPS_PIPE_DIRECTORY"])
+    pipe = Path(mps_daemon.start(percent=50, memory_mib=20000)["CUDA_MPS_PIPE_DIRECTORY"])
     assert (pipe / "percent").read_text() == "50.0"
     assert (pipe / "memory0").read_text() == "20000M"
-    lasting.stop()
+    mps_daemon.stop()
 
 
 @pytest.mark.parametrize("limit", [{"percent": 50}, {"memory_mib": 8192}])
 def test_a_limit_that_is_not_taken_is_found_out_and_nothing_is_left(mps, daemon, own, limit):
     (mps / "stubborn").touch()
-    with pytest.raises(BenchError, match="MPS did not take"):
-        lasting.start(**limit)
+    with pytest.raises(BenchError, match="MPS did not accept"):
+        mps_daemon.start(**limit)
     assert not alive(daemon())
     assert list(own.iterdir()) == []
 
@@ -97,64 +95,64 @@ def test_a_limit_that_is_not_taken_is_found_out_and_nothing_is_left(mps, daemon,
 @pytest.mark.parametrize("limit", [{"percent": 0}, {"percent": 101}, {"memory_mib": 0}])
 def test_a_limit_that_cannot_be_starts_nothing(mps, limit):
     with pytest.raises(BenchError):
-        lasting.start(**limit)
+        mps_daemon.start(**limit)
     assert not (mps / "daemon").exists()
 
 
 @pytest.mark.parametrize(("told", "mib"), [("8G", 8192), ("19G", 20000), ("20000M", 20000)])
 def test_drivers_say_memory_in_m_or_in_whole_g(told, mib):
-    assert lasting._same_memory(told, mib)
-    assert not lasting._same_memory(told, mib - 1025)
-    assert not lasting._same_memory("", mib)
+    assert mps_daemon._same_memory(told, mib)
+    assert not mps_daemon._same_memory(told, mib - 1025)
+    assert not mps_daemon._same_memory("", mib)
 
 
 def test_a_second_start_says_where_the_first_is(daemon):
-    pipe = lasting.start()["CUDA_MPS_PIPE_DIRECTORY"]
+    pipe = mps_daemon.start()["CUDA_MPS_PIPE_DIRECTORY"]
     first = daemon()
     with pytest.raises(BenchError, match=f"already: {pipe}"):
-        lasting.start()
+        mps_daemon.start()
     assert daemon() == first
     assert alive(first)
-    lasting.stop()
+    mps_daemon.stop()
 
 
 def test_one_that_died_is_forgotten_by_the_next_start(daemon):
-    lasting.start()
+    mps_daemon.start()
     first = daemon()
     os.kill(first, signal.SIGKILL)
     assert until(lambda: not alive(first))
     # The real one answers no more when it is dead; the stand-in's file must go for that.
-    Path(lasting.recorded()["pipe"], "nvidia-cuda-mps-control.pid").unlink()
-    lasting.start()
+    Path(mps_daemon.mps_record()["pipe"], "nvidia-cuda-mps-control.pid").unlink()
+    mps_daemon.start()
     assert daemon() != first
-    lasting.stop()
+    mps_daemon.stop()
 
 
 @pytest.mark.usefixtures("deaf_mps")
 def test_a_program_that_starts_nothing_and_exits_0_is_found_out(own):
     with pytest.raises(BenchError, match="no daemon answers"):
-        lasting.start()
+        mps_daemon.start()
     assert list(own.iterdir()) == []
 
 
 def test_without_a_control_program_there_is_no_mps(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(BenchError, match="no MPS on this machine"):
-        lasting.start()
+    with pytest.raises(BenchError, match="MPS is not available"):
+        mps_daemon.start()
 
 
 def test_a_pipe_of_ones_own_is_made_and_removed(daemon, own):
     pipe = own.parent / "mine"
-    assert lasting.start(pipe=pipe)["CUDA_MPS_PIPE_DIRECTORY"] == str(pipe)
-    lasting.stop()
+    assert mps_daemon.start(pipe=pipe)["CUDA_MPS_PIPE_DIRECTORY"] == str(pipe)
+    mps_daemon.stop()
     assert not pipe.exists()
 
 
 def test_a_pipe_that_was_there_stays(daemon, own):
     pipe = own.parent / "mine"
     pipe.mkdir()
-    lasting.start(pipe=pipe)
-    lasting.stop()
+    mps_daemon.start(pipe=pipe)
+    mps_daemon.stop()
     assert pipe.is_dir()
 
 
@@ -163,40 +161,40 @@ def test_a_pipe_that_may_be_somebodys_or_cannot_be_is_refused(mps, own):
     somebodys.mkdir()
     (somebodys / "control").touch()
     for pipe, why in [
-        (somebodys, "not an empty folder"),
+        (somebodys, "not an empty directory"),
         (own.parent / "no" / "where", "no such folder"),
         (Path("/tmp/" + "x" * 100), "too long"),
     ]:
         with pytest.raises(BenchError, match=why):
-            lasting.start(pipe=pipe)
+            mps_daemon.start(pipe=pipe)
     assert not (mps / "daemon").exists()
 
 
 def test_clients_are_not_cut_off_unless_one_insists(mps, daemon):
-    lasting.start()
+    mps_daemon.start()
     (mps / "clients").write_text("11\n12\n")
     with pytest.raises(BenchError, match="MPS has clients: 11, 12"):
-        lasting.stop()
+        mps_daemon.stop()
     assert alive(daemon())
-    assert lasting.stop(anyway=True) == [11, 12]
+    assert mps_daemon.stop(anyway=True) == [11, 12]
     assert not alive(daemon())
 
 
 def test_a_daemon_that_does_not_answer_may_have_clients(mps, daemon):
-    lasting.start()
+    mps_daemon.start()
     working = (mps / "bin" / CONTROL).read_text()
     (mps / "bin" / CONTROL).write_text("#!/bin/sh\nexit 0\n")
-    with pytest.raises(BenchError, match="cannot be told"):
-        lasting.stop()
+    with pytest.raises(BenchError, match="are unknown"):
+        mps_daemon.stop()
     assert alive(daemon())
-    lasting.stop(anyway=True)  # by its id, as it does not listen
+    mps_daemon.stop(anyway=True)  # by its id, as it does not listen
     assert not alive(daemon())
     (mps / "bin" / CONTROL).write_text(working)
 
 
 def test_where_nothing_was_started_nothing_is_stopped():
-    with pytest.raises(BenchError, match="no MPS was started from here"):
-        lasting.stop()
+    with pytest.raises(BenchError, match="fleetlab started no MPS daemon"):
+        mps_daemon.stop()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
@@ -204,7 +202,7 @@ def test_a_record_that_is_none_is_an_error(own, text):
     own.mkdir()
     (own / "mps").mkdir()
     (own / "mps" / "record.json").write_text(text)
-    for verb in (lasting.start, lasting.stop):
+    for verb in (mps_daemon.start, mps_daemon.stop):
         with pytest.raises(BenchError):
             verb()
 
@@ -213,13 +211,13 @@ def test_a_folder_that_others_may_write_to_is_not_trusted(own):
     own.mkdir()
     own.chmod(0o777)
     with pytest.raises(BenchError, match="only you can write to"):
-        _state.folder()
+        records.folder()
 
 
 def test_a_folder_behind_a_link_is_not_trusted(own, tmp_path):
     own.symlink_to(tmp_path)
     with pytest.raises(BenchError, match="only you can write to"):
-        _state.folder()
+        records.folder()
 
 
 # --- a command in a mode ---------------------------------------------------------------------------------------------
@@ -227,7 +225,7 @@ def test_a_folder_behind_a_link_is_not_trusted(own, tmp_path):
 
 def test_a_command_under_mps_is_proved_and_mps_put_back(mps, daemon):
     said = []
-    status = within.run("mps", [sys.executable, "-c", CLIENT, str(mps)], tell=said.append)
+    status = run_command.run_in_mode("mps", [sys.executable, "-c", CLIENT, str(mps)], progress=said.append)
     pid = (mps / "clients").read_text()
     assert (status, said) == (0, [f"ran under MPS: attached as {pid}"])
     assert not alive(daemon())
@@ -236,19 +234,19 @@ def test_a_command_under_mps_is_proved_and_mps_put_back(mps, daemon):
 def test_a_child_of_the_command_is_proof_too(mps, daemon):
     said = []
     script = f"{sys.executable} -c '{CLIENT}' {mps}; true"  # not the shell itself
-    within.run("mps", ["sh", "-c", script], tell=said.append)
+    run_command.run_in_mode("mps", ["sh", "-c", script], progress=said.append)
     assert said == [f"ran under MPS: attached as {(mps / 'clients').read_text()}"]
 
 
 def test_what_is_not_proved_is_said(mps, daemon):
     said = []
-    assert within.run("mps", ["true"], tell=said.append) == 0
-    assert said[0].startswith("not proved that it ran under MPS")
+    assert run_command.run_in_mode("mps", ["true"], progress=said.append) == 0
+    assert said[0].startswith("not verified that it ran under MPS")
 
 
 def test_a_command_sees_its_share(mps, daemon, tmp_path):
     script = f"env > {tmp_path / 'env'}"
-    within.run("mps", ["sh", "-c", script], share=Share(50, 8192, 1), tell=print)
+    run_command.run_in_mode("mps", ["sh", "-c", script], share=Share(50, 8192, 1), progress=print)
     seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
     assert seen["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
     assert seen["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=8192M"
@@ -257,7 +255,7 @@ def test_a_command_sees_its_share(mps, daemon, tmp_path):
 
 @pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -KILL $$", 137)])
 def test_the_status_is_the_commands_and_mps_is_put_back(mps, daemon, script, status):
-    assert within.run("mps", ["sh", "-c", script], tell=print) == status
+    assert run_command.run_in_mode("mps", ["sh", "-c", script], progress=print) == status
     assert not alive(daemon())
 
 
@@ -278,14 +276,16 @@ def test_mps_is_put_back_when_the_runner_is_ended(mps, daemon, tmp_path, blow):
 
 
 def test_by_turns_a_command_cannot_find_a_daemon(tmp_path):
-    within.run("time-slicing", ["sh", "-c", f"echo $CUDA_MPS_PIPE_DIRECTORY > {tmp_path / 'pipe'}"], tell=print)
+    run_command.run_in_mode(
+        "time-slicing", ["sh", "-c", f"echo $CUDA_MPS_PIPE_DIRECTORY > {tmp_path / 'pipe'}"], progress=print
+    )
     assert not Path((tmp_path / "pipe").read_text().strip()).exists()
 
 
 def test_an_exclusive_card_is_one_that_nobody_uses(smi, tmp_path):
     smi.set(processes=[[4711, "python"]])
-    with pytest.raises(BenchError, match=r"card 0 is not free: 4711 \(python\)"):
-        within.run("exclusive", ["touch", str(tmp_path / "ran")], tell=print)
+    with pytest.raises(BenchError, match=r"GPU 0 is in use: 4711 \(python\)"):
+        run_command.run_in_mode("exclusive", ["touch", str(tmp_path / "ran")], progress=print)
     assert not (tmp_path / "ran").exists()
     assert smi.changes == []
 
@@ -299,26 +299,28 @@ while not (home / "looked").exists() and time.monotonic() < end: time.sleep(0.02
 @pytest.mark.parametrize("others", [[], [os.getpid()]])
 @pytest.mark.usefixtures("smi")
 def test_whoever_comes_to_an_exclusive_card_is_named(tmp_path, monkeypatch, others):
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # the stand-in is to be asked, not a card that may be here
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # the stand-in is to be asked, not a GPU that may be here
     said = []
     command = [sys.executable, "-c", VISITED, str(tmp_path), *map(str, others)]
-    assert within.run("exclusive", command, tell=said.append) == 0
-    assert said[0].startswith(f"NOT alone on card 0: {os.getpid()} came too" if others else "alone on card 0")
+    assert run_command.run_in_mode("exclusive", command, progress=said.append) == 0
+    assert said[0].startswith(
+        f"NOT alone on GPU 0: processes {os.getpid()} used it too" if others else "alone on GPU 0"
+    )
 
 
 @pytest.mark.parametrize(
     ("mode", "command", "share", "why"),
     [
-        ("magic", ["true"], Share(), "no sharing mode to run in"),
+        ("magic", ["true"], Share(), "unknown sharing mode"),
         ("mps", [], Share(), "no command to run"),
         ("mps", ["/nonexistent/program"], Share(), "no such command"),
-        ("time-slicing", ["true"], Share(50), "no shares to give"),
-        ("exclusive", ["true"], Share(50), "no shares to give"),
+        ("time-slicing", ["true"], Share(50), "no limits per tenant"),
+        ("exclusive", ["true"], Share(50), "no limits per tenant"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_switched_on(mps, mode, command, share, why):
     with pytest.raises(BenchError, match=why):
-        within.run(mode, command, share=share, tell=print)
+        run_command.run_in_mode(mode, command, share=share, progress=print)
     assert not (mps / "daemon").exists()
 
 
@@ -326,19 +328,19 @@ def test_a_program_that_is_none_is_an_error_and_mps_is_put_back(mps, daemon, tmp
     (tmp_path / "odd").write_bytes(b"\x00\x01")
     (tmp_path / "odd").chmod(0o700)
     with pytest.raises(BenchError, match="cannot be run"):
-        within.run("mps", [str(tmp_path / "odd")], tell=print)
+        run_command.run_in_mode("mps", [str(tmp_path / "odd")], progress=print)
     assert not alive(daemon())
 
 
 def test_a_machine_without_a_card_has_none_to_be_alone_on(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BenchError, match="no nvidia-smi"):
-        within.run("exclusive", [sys.executable, "-c", ""], tell=print)
+    with pytest.raises(BenchError, match="nvidia-smi is not installed"):
+        run_command.run_in_mode("exclusive", [sys.executable, "-c", ""], progress=print)
 
 
 def test_a_family_is_the_process_and_all_that_came_of_it():
     with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as parent:
         child = int(parent.stdout.readline())
-        assert within.family(parent.pid) == {parent.pid, child}
-        assert os.getpid() not in within.family(parent.pid)
+        assert run_command.process_tree(parent.pid) == {parent.pid, child}
+        assert os.getpid() not in run_command.process_tree(parent.pid)
         os.kill(child, signal.SIGKILL)

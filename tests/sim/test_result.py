@@ -18,12 +18,13 @@ from fleetlab.core import Provenance, as_json
 from fleetlab.core.prices import Prices
 from fleetlab.sim import nodes as on_nodes
 from fleetlab.sim import placements
-from fleetlab.sim._intervals import BATCHES, fairness, jain, spread
 from fleetlab.sim.codes import BEST_FIT, BY_GPU, BY_ORDER, REASONS
+from fleetlab.sim.estimates import distribution, fairness, jain
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeView, Scoring
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.world import world
+from fleetlab.stats import BlockBootstrap, paired_difference
 
 CLUSTER = Cluster.of(
     pl.DataFrame(
@@ -310,7 +311,7 @@ def test_fairness_is_over_users_and_not_over_jobs():
 
 
 def test_an_unlucky_bootstrap_still_has_the_index_inside():
-    found = fairness("fairness", np.random.default_rng(1).exponential(1.0, 50))
+    found = fairness(np.random.default_rng(1).exponential(1.0, 50)).interval()
     assert found.low <= found.value <= found.high < 1
 
 
@@ -453,29 +454,28 @@ def test_the_tables_stay_small():
 
 def test_quantiles_are_those_of_numpy():
     values = np.random.default_rng(3).exponential(1.0, 1234)
-    assert [e.value for e in spread("x", values)] == pytest.approx(
+    found = distribution("x", values, BlockBootstrap.of_times(np.arange(1234.0)))
+    assert [x.interval().value for x in found.values()] == pytest.approx(
         [values.mean(), *np.quantile(values, [0.5, 0.9, 0.99])]
     )
 
 
 def test_few_values_have_no_interval():
-    found = spread("x", np.arange(10 * BATCHES - 1.0))
-    assert all(np.isnan(e.low) and np.isnan(e.high) for e in found)
+    found = distribution("x", np.arange(199.0), BlockBootstrap.of_times(np.arange(199.0)))
+    assert all(np.isnan(x.interval().low) and np.isnan(x.interval().high) for x in found.values())
 
 
-def test_the_interval_of_a_mean_that_hangs_together_is_honest():
-    """An autoregressive row of mean 0 and memory 0.9: 95 of 100 intervals hold 0, and of the naive ones few do."""
-    rng, inside, naive, runs, count = np.random.default_rng(8), 0, 0, 400, 4000
-    noise = rng.normal(size=(runs, count + 200))
-    rows = np.zeros_like(noise)
-    for k in range(1, noise.shape[1]):
-        rows[:, k] = 0.9 * rows[:, k - 1] + noise[:, k]
-    for row in rows[:, 200:]:
-        found = spread("x", row, least=-np.inf)[0]
-        inside += found.low <= 0 <= found.high
-        naive += abs(row.mean()) <= 1.96 * row.std() / count**0.5
-    assert 0.92 <= inside / runs <= 0.98
-    assert naive / runs < 0.5
+def test_the_same_jobs_under_two_policies_are_compared_in_pairs():
+    rng = np.random.default_rng(5)
+    jobs = {
+        "submit": np.linspace(0, 4000, 400),
+        "runtime": rng.exponential(9.0, 400),
+        "gpu_milli": [1000] * 400,
+    }
+    few, many = (made(jobs, Cluster.uniform(n, 1)).replicates["mean wait"] for n in (1, 2))
+    change = paired_difference(few, many)
+    assert change.change() == "lower"
+    assert paired_difference(few, few).interval() == (0.0, 0.0, 0.0)
 
 
 def test_compiled_and_plain_python_tell_the_same_timeline():

@@ -479,7 +479,7 @@ def named(case):
     return case.name
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 @pytest.mark.parametrize("case", EXACT, ids=named)
 def test_means_are_as_theory_says(case):
     for found in measured(case):
@@ -487,7 +487,7 @@ def test_means_are_as_theory_says(case):
         assert found.off <= SURE / T95, found
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 def test_no_more_intervals_miss_the_theory_than_should():
     offs = [found.off for case in EXACT for found in measured(case)]
     assert sum(off > 1 for off in offs) <= 8  # of 48 at 95 %: two; nine or more once in a thousand
@@ -506,7 +506,7 @@ def srpt_bounds(rate):
     return least, least + ((math.e + 1) * (FILLED - 1) * math.log(1 / idle) + math.e) / rate
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 @pytest.mark.parametrize("case", BOUNDED, ids=named)
 def test_server_filling_srpt_is_within_its_bounds_and_as_seen_before(case):
     (found,) = measured(case)
@@ -530,7 +530,7 @@ def saturated(name, runs=10, count=30_000):
     return Found(limit, np.mean(rates), half, np.mean(rates), half)
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 @pytest.mark.parametrize("name", GANGS)
 def test_gangs_that_block_the_head_run_at_the_published_throughput(name):
     found = saturated(name)

@@ -9,7 +9,7 @@ import pytest
 import fleetlab
 from fleetlab.cli import app
 
-SPEC = 'mode = "mps"\ncard = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000\nname = "lab"\n'
+SPEC = 'mode = "mps"\ngpu = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000\nname = "lab"\n'
 ONE_REPLICA = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}\n"
 
 
@@ -35,7 +35,7 @@ def test_a_file_is_written_whole_and_the_losses_go_to_stdout(lab, tmp_path, caps
     say("emit", lab, "--to", "dra", "--out", out)
     assert out.read_text("utf-8").startswith("# NVIDIA's DRA driver")
     said = capsys.readouterr().out
-    assert "card: H200-141 -> none; the claim takes any card of its class" in said
+    assert "gpu: H200-141 -> none; the claim accepts any GPU of its device class" in said
     assert "apiVersion" not in said
 
 
@@ -46,7 +46,7 @@ def test_what_is_emitted_is_read_again(lab, tmp_path, capsys):
     say("read", tmp_path / "claim.yaml")
     said = capsys.readouterr()
     assert said.out == 'mode = "mps"\nname = "lab"\nreplicas = 4\npercent = 25\nmemory_mib = 35000\n'
-    assert said.err == "claim.yaml is of dra\n"
+    assert said.err == "claim.yaml: format dra\n"
 
 
 def test_machines_get_one_object(lab, written, capsys):
@@ -54,7 +54,7 @@ def test_machines_get_one_object(lab, written, capsys):
     say("emit", lab, "--to", "hami", "--json")
     found = json.loads(capsys.readouterr().out)
     assert [e["metric"] for e in found["summary"]] == ["parts lost", "guarantees lost"]
-    assert [row["part"] for row in found["tables"]["lost"]] == ["mode", "card"]
+    assert [row["part"] for row in found["tables"]["lost"]] == ["mode", "gpu"]
     assert found["tables"]["file"][0]["text"].startswith("# HAMi")
     say("read", written(ONE_REPLICA.replace("1}", "3}")), "--json")
     assert json.loads(capsys.readouterr().out)["tables"]["spec"][0]["mode"] == "time-slicing"
@@ -82,14 +82,14 @@ def test_what_a_stranger_wrote_cannot_move_the_cursor(written, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["emit", "{lab}", "--to", "slurm"], "no format by that name: `slurm`"),
-        (["emit", "{lab}", "--to", "mig-parted"], "mig-parted cannot say it"),
+        (["emit", "{lab}", "--to", "slurm"], "unknown format: `slurm`"),
+        (["emit", "{lab}", "--to", "mig-parted"], "mig-parted cannot express it"),
         (["emit", "nowhere.toml", "--to", "env"], "cannot read nowhere.toml: No such file"),
         (["emit", "{lab}", "--to", "env", "--out", "/nonexistent/x"], "cannot write /nonexistent/x: No such file"),
         (["read", "{huge}"], "larger than any such file: 104,857,600 bytes"),
         (["read", "/dev/zero"], "larger than any such file"),
         (["read", "{binary}"], "not text"),
-        (["lint", "{lab}", "--card", "K80"], "no card by that name: `K80`"),
+        (["lint", "{lab}", "--model", "K80"], "unknown GPU model: `K80`"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )
@@ -112,7 +112,7 @@ def test_without_a_reader_of_yaml_the_hint_names_the_extra(written):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert done.returncode == 2
-    assert "to read YAML, PyYAML is needed" in done.stderr
+    assert "reading YAML needs PyYAML" in done.stderr
     assert "pip install 'fleetlab[k8s]'" in done.stderr
 
 

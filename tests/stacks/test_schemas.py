@@ -10,7 +10,7 @@ from fleetlab.stacks import emit
 from fleetlab.stacks.formats import BY_NAME
 from fleetlab.stacks.formats.gpu_operator import inside
 from fleetlab.stacks.formats.kueue import configurations
-from fleetlab.stacks.reading import parsed
+from fleetlab.stacks.reading import parse_documents
 from fleetlab.stacks.spec_file import parse
 
 pytest.importorskip("yaml")
@@ -19,10 +19,10 @@ jsonschema = pytest.importorskip("jsonschema")
 SPECS = sorted((Path(__file__).parents[1] / "fixtures" / "share").glob("*.toml"))
 MORE = {
     "exclusive": 'mode = "exclusive"\nnode = {pool = "gpu"}',
-    "medium turns": 'mode = "time-slicing"\ncard = "T4"\nreplicas = 2\ninterval = "medium"',
-    "limits by turns": 'mode = "time-slicing"\nreplicas = 3\nmemory_mib = 4000\npercent = 30',
+    "medium turns": 'mode = "time-slicing"\ngpu = "T4"\nreplicas = 2\ninterval = "medium"',
+    "limits under time slicing": 'mode = "time-slicing"\nreplicas = 3\nmemory_mib = 4000\npercent = 30',
     "one client": 'mode = "mps"\nreplicas = 1\npriority = 1',
-    "clients without limits": 'mode = "mps"\ncard = "L4"\nreplicas = 7',
+    "clients without limits": 'mode = "mps"\ngpu = "L4"\nreplicas = 7',
     "unlike clients": 'mode = "mps"\n[[tenant]]\npercent = 10\n[[tenant]]\nmemory_mib = 3\npriority = 0',
     "media": 'mode = "mig"\nlayout = "1g.18gb+me,2x1g.35gb"',
 }
@@ -60,7 +60,7 @@ EVERY = pytest.mark.parametrize(("to", "text"), list(each()))
 @EVERY
 def test_kubernetes_takes_its_own_kinds(to, text, version):
     checker = pytest.importorskip("kubernetes_validate")
-    for one in parsed(text, to):
+    for one in parse_documents(text, to):
         if one.get("kind") in BUILT_IN:
             checker.validate(one, version, strict=True)
 
@@ -76,7 +76,7 @@ def test_the_checker_would_see_a_slip():
 
 @EVERY
 def test_each_stack_takes_its_own_words(to, text, schemas):
-    documents = parsed(text, to)
+    documents = parse_documents(text, to)
     if to == "env":
         assert all(re.fullmatch(r"CUDA_MPS_[A-Z_]+", key) for one in documents for key in one["BLOCK"])
         return

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.mig.layouts import maximal
+from fleetlab.sharing.mig.layouts import maximal_layouts
 from fleetlab.sharing.modes import Share
 from fleetlab.stacks import Spec, emit, lint, read
 from fleetlab.stacks.formats import BY_NAME
 from fleetlab.stacks.formats.format import dig
 from fleetlab.stacks.gpu_models import BY_NAME as MODELS
-from fleetlab.stacks.reading import parsed, recognised
+from fleetlab.stacks.reading import parse_documents, recognize
 from fleetlab.stacks.rules import ALL
 from fleetlab.stacks.spec import by_size
 from fleetlab.stacks.spec_file import parse
@@ -24,7 +24,7 @@ pytest.importorskip("yaml")
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "share"
 MEDIA = ("1g.18gb+me", "1g.18gb")
 LAYOUTS = [MEDIA] + [
-    tuple(p.profile.name for p in layout) for m in MODELS.values() if m.cut for layout in maximal(m.cut)[::7]
+    tuple(p.profile.name for p in layout) for m in MODELS.values() if m.cut for layout in maximal_layouts(m.cut)[::7]
 ]
 NAMES = st.from_regex(r"[a-z]([-a-z]{0,8}[a-z])?", fullmatch=True)
 WORDS = {
@@ -67,7 +67,7 @@ def specs(draw):
         return Spec(mode, layout=by_size(draw(st.sampled_from(LAYOUTS))), turns=draw(st.integers(1, 4)), **words)
     tenants = (Share(),) if mode == "exclusive" else draw(shares(mode))
     interval = draw(st.sampled_from(["default", "short", "long"])) if mode == "time-slicing" else "default"
-    return Spec(mode, tenants, card=draw(st.sampled_from([None, *MODELS])), interval=interval, **words)
+    return Spec(mode, tenants, gpu=draw(st.sampled_from([None, *MODELS])), interval=interval, **words)
 
 
 @pytest.mark.parametrize("to", BY_NAME)
@@ -77,18 +77,18 @@ def test_what_a_stack_holds_is_read_again_and_the_rest_is_said(to, spec):
     stack = BY_NAME[to]
     held = attempt(stack.hold, spec)
     if isinstance(held, BenchError):
-        assert "cannot say it: " in str(held)
+        assert "cannot express it: " in str(held)
         assert held.hint
         return
     text = stack.write(held)
-    documents = parsed(text, to)
-    assert recognised(documents) == to
+    documents = parse_documents(text, to)
+    assert recognize(documents) == to
     assert stack.read(documents) == held
     assert stack.hold(held) == held
     emitted = emit(spec, to=to)
     assert emitted.text == text
     assert (emitted.losses == ()) == (spec == held)
-    assert all(loss.asked != loss.kept and loss.why for loss in emitted.losses)
+    assert all(loss.requested != loss.kept and loss.why for loss in emitted.losses)
     traps = [f for rule in ALL for f in rule(documents, None) if f.severity != "note" and f.code != "DP07"]
     assert traps == []
 
@@ -100,8 +100,8 @@ def test_a_promise_that_is_lost_has_a_reason(spec):
         emitted = attempt(lambda: emit(spec, to=to))  # noqa: B023
         if isinstance(emitted, BenchError):
             continue
-        assert all(one.why for one in emitted.promises if one.lost)
-        assert [e.value for e in emitted.summary()] == [len(emitted.losses), sum(p.lost for p in emitted.promises)]
+        assert all(one.why for one in emitted.guarantees if one.lost)
+        assert [e.value for e in emitted.summary()] == [len(emitted.losses), sum(p.lost for p in emitted.guarantees)]
 
 
 EACH = [
@@ -142,7 +142,7 @@ mig-configs:
   - {devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
      device-filter: ["0x20B010DE", "0x20B110DE"]}
 """,
-        Spec("mig", layout=("3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"), card="A100-40", name="all-enabled"),
+        Spec("mig", layout=("3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"), gpu="A100-40", name="all-enabled"),
     ),
     "dra": (
         """
@@ -278,9 +278,9 @@ UNREADABLE = {
     "[{name: gpu, replicas: 2}, {name: mig-1g.5gb, replicas: 2}]}}",
     "one replica": "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 1}]}}",
     "services of nothing": "services: {a: {image: x}}",
-    "instances by number": "services: {a: {deploy: {resources: {reservations: {devices: "
+    "MIG devices by index": "services: {a: {deploy: {resources: {reservations: {devices: "
     "[{device_ids: ['0:0'], capabilities: [gpu]}]}}}}}",
-    "a part of an unknown card": "{kind: Pod, spec: {containers: "
+    "a part of an unknown GPU": "{kind: Pod, spec: {containers: "
     "[{resources: {limits: {nvidia.com/gpumem-percentage: 50}}}]}}",
     "no queue": "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue",
     "a pod of nobody": "kind: Pod\nspec: {containers: [{name: x}]}",
@@ -359,17 +359,17 @@ def test_more_tenants_than_a_card_can_have_take_no_memory(document, written):
 
 
 def test_the_v100_has_room_for_sixteen_clients_in_the_plugin_and_no_more():
-    spec = Spec("mps", (Share(),) * 16, card="V100-16")
+    spec = Spec("mps", (Share(),) * 16, gpu="V100-16")
     assert "replicas: 16" in emit(spec, to="device-plugin").text
-    with pytest.raises(BenchError, match="17 replicas under MPS on the card V100-16, and the plugin allows 16"):
+    with pytest.raises(BenchError, match="17 replicas under MPS on V100-16, but the plugin allows 16"):
         emit(replace(spec, tenants=(Share(),) * 17), to="device-plugin")
-    assert "replicas: 17" in emit(replace(spec, tenants=(Share(),) * 17, card="T4"), to="device-plugin").text
+    assert "replicas: 17" in emit(replace(spec, tenants=(Share(),) * 17, gpu="T4"), to="device-plugin").text
 
 
 def test_the_plugin_gives_each_of_three_a_third_rounded_down():
     emitted = emit(Spec("mps", (Share(40),) * 3), to="device-plugin")
-    assert emitted.held.tenants == (Share(33),) * 3
-    assert [(x.part, x.asked, x.kept) for x in emitted.losses] == [("percent", "40", "33")]
+    assert emitted.kept.tenants == (Share(33),) * 3
+    assert [(x.part, x.requested, x.kept) for x in emitted.losses] == [("percent", "40", "33")]
 
 
 def test_a_claim_holds_all_to_the_largest_limit_and_a_pod_tightens_its_own():
@@ -382,13 +382,13 @@ def test_a_claim_holds_all_to_the_largest_limit_and_a_pod_tightens_its_own():
 
 def test_a_pod_that_asks_for_cpu_and_memory_besides_gets_through_the_queue():
     text = emit(Spec("time-slicing", (Share(),) * 2), to="kueue").text
-    covered = dig(parsed(text, "x")[1], "spec", "resourceGroups", 0, "coveredResources")
+    covered = dig(parse_documents(text, "x")[1], "spec", "resourceGroups", 0, "coveredResources")
     assert covered == ["cpu", "memory", "nvidia.com/gpu.shared"]
 
 
 def test_a_queue_with_a_group_of_its_own_for_cpu_is_read():
     text = emit(Spec("time-slicing", (Share(),) * 2), to="kueue").text
-    documents = parsed(text, "x")
+    documents = parse_documents(text, "x")
     documents[1]["spec"]["resourceGroups"].insert(
         0, {"flavors": [{"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": 8}]}]}
     )
@@ -398,10 +398,10 @@ def test_a_queue_with_a_group_of_its_own_for_cpu_is_read():
 def test_a_map_for_the_operator_lies_where_the_operator_looks():
     emitted = emit(Spec("time-slicing", (Share(),) * 2), to="gpu-operator")
     assert "namespace: gpu-operator\n" in emitted.text
-    assert [(x.part, x.asked, x.kept) for x in emitted.losses] == [("namespace", "default", "gpu-operator")]
+    assert [(x.part, x.requested, x.kept) for x in emitted.losses] == [("namespace", "default", "gpu-operator")]
     assert "namespace: gpu-lab\n" in emit(replace(emitted.spec, namespace="gpu-lab"), to="gpu-operator").text
 
 
 def test_a_format_that_is_not_there_is_refused():
-    with pytest.raises(BenchError, match="no format by that name: `slurm`"):
+    with pytest.raises(BenchError, match="unknown format: `slurm`"):
         emit(Spec("exclusive", (Share(),)), to="slurm")

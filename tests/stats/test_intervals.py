@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fleetlab.core import Estimate
-from fleetlab.stats import POSITIVE, SHARE, Interval, Statistic, student_cdf, student_quantile
+from fleetlab.stats import ANY, POSITIVE, SHARE, Interval, Statistic, student_cdf, student_quantile
 
 
 @pytest.mark.parametrize("df", [1, 2, 3.5, 7, 19, 39, 120, 299.5, 1000, 5000, 1e9])
@@ -16,11 +16,26 @@ def test_students_t_is_that_of_scipy(df):
         assert student_cdf(t, df) == pytest.approx(scipy.t.cdf(t, df), abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("df", "confidence", "t"),
+    [(1, 0.95, 12.706), (5, 0.99, 4.032), (9, 0.95, 2.262), (30, 0.999, 3.646), (10**6, 0.95, 1.96)],
+)
+def test_students_t_is_as_in_the_tables(df, confidence, t):
+    assert student_quantile((1 + confidence) / 2, df) == pytest.approx(t, abs=1e-3)
+
+
 def test_an_interval_lies_within_the_possible_range_and_holds_its_value():
-    assert Statistic.symmetric(1.0, 2.0, 10, POSITIVE).interval().low == 0.0
+    assert 0 < Statistic.symmetric(1.0, 2.0, 10, POSITIVE).interval().low < 0.02
     share = Statistic.symmetric(0.99, 0.02, 10, SHARE).interval()
-    assert share.high == 1.0
+    assert 0.99 < share.high < 1.0
     assert share.low < 0.99
+    assert Statistic(0.0, 0.0, 1.0, 10, POSITIVE).interval().low == 0.0
+
+
+def test_far_from_the_bound_the_range_changes_nothing():
+    free, bounded = (Statistic.symmetric(100.0, 1.0, 10, w).interval() for w in (ANY, POSITIVE))
+    assert bounded.low == pytest.approx(free.low, abs=0.03)
+    assert bounded.high == free.high
 
 
 def test_no_degrees_of_freedom_give_no_interval():
@@ -33,7 +48,7 @@ def test_interval_probability_and_verdict_never_disagree(confidence):
     for value, below, above, df in zip(
         rng.normal(0, 2, 400), rng.exponential(1, 400), rng.exponential(1, 400), rng.uniform(1, 60, 400), strict=True
     ):
-        found = Statistic(value, below, above, df)
+        found = Statistic(value, below, above, df, (-9.0, math.inf))
         limit = (1 + confidence) / 2
         assert (found.change(confidence) == "lower") == (found.probability_below(0.0) > limit)
         assert (found.change(confidence) == "higher") == (found.probability_below(0.0) < 1 - limit)

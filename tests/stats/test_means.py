@@ -30,6 +30,16 @@ def test_few_values_of_a_series_have_no_interval():
     assert not math.isnan(batch_means(np.arange(200.0)).interval().low)
 
 
+def test_values_that_come_in_runs_make_an_interval_wider():
+    steps = np.repeat(np.random.default_rng(5).normal(size=200), 50)
+    assert batch_means(steps).error > 4 * steps.std() / len(steps) ** 0.5
+
+
+def test_how_many_may_miss_is_binomial():
+    chances = [math.comb(48, k) * 0.05**k * 0.95 ** (48 - k) for k in range(10)]
+    assert sum(chances[: allowed_misses(48) + 1]) >= 0.999 > sum(chances[: allowed_misses(48)])
+
+
 def test_controls_take_off_the_variance_that_they_explain():
     rng = np.random.default_rng(0)
     control = rng.normal(size=(50, 1))

@@ -11,7 +11,6 @@ import fleetlab
 from fleetlab import Cluster, Trace, Workload, WorkloadError, cli, queueing
 from fleetlab.core import Estimate, Faults
 from fleetlab.studies.capacity.goal import ServiceGoal
-from fleetlab.studies.capacity.search import pooled
 
 DAY = 86_400.0
 
@@ -175,22 +174,6 @@ def test_another_seed_draws_others(weeks):
 
 
 # -- intervals over resamples ----------------------------------------------------------------------------------------
-
-
-def test_resamples_that_differ_widen_the_interval():
-    alike = pooled(np.array([[10.0, 9.0, 11.0]] * 3))
-    apart = pooled(np.array([[8.0, 7.0, 9.0], [10.0, 9.0, 11.0], [12.0, 11.0, 13.0]]))
-    assert alike == pytest.approx((10.0, 9.0, 11.0), abs=1e-3)
-    # Rubin: within 0.26, between (1 + 1/3) 4 = 5.33; Student's with 2.2 degrees of freedom.
-    assert apart[0] == 10.0
-    assert apart[2] - apart[0] > 4.3 * 5.33**0.5
-
-
-def test_where_runs_have_no_interval_their_mean_has_none():
-    value, low, high = pooled(np.array([[x, math.nan, math.nan] for x in (50.0, 50.0, 650.0)]))
-    assert value == 250.0
-    assert math.isnan(low)
-    assert math.isnan(high)
 
 
 @pytest.mark.parametrize("growth", [1.0, 1.5])

@@ -160,7 +160,10 @@ def test_jobs_that_cannot_run_are_counted_with_the_reason():
     # The second has no run time, the third asks for more GPUs than a node has.
     frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "runtime": [5.0, None, 5.0], "gpu_milli": [1000, 1000, 8000]})
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=["fifo", "sjf"])
-    assert found.findings[1] == "2 of 3 jobs are not compared: 2 cannot run on the cluster."
+    assert (
+        found.findings[1]
+        == "2 of 3 jobs are not compared: 1 cannot run on the cluster, 1 have an unknown runtime or exceed a quota."
+    )
     assert sorted(found.tables()["cannot run"]["jobs"]) == [1, 1]
 
 

@@ -14,7 +14,6 @@ import fleetlab
 from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadError, cli
 from fleetlab.core import Drain, Scenario
 from fleetlab.sim import order
-from fleetlab.studies._blocks import Blocks
 from fleetlab.studies.diagnose.changes import LARGEST, what_if
 from fleetlab.studies.diagnose.ledger import shortages
 from fleetlab.studies.workers import Call, run_calls
@@ -226,48 +225,6 @@ def test_a_cluster_without_fragments_has_all_that_there_was(kinds):
     assert merged["gpus"].max() <= LARGEST
 
 
-# -- intervals -------------------------------------------------------------------------------------------------------
-
-
-def test_the_interval_of_a_paired_difference_holds_the_truth():
-    # Differences with a long memory: jobs one by one would give an interval far too narrow.
-    inside, naive, runs, n = 0, 0, 200, 4000
-    rng = np.random.default_rng(1)
-    submit = np.arange(n, dtype=float)
-    for _ in range(runs):
-        noise = rng.standard_normal(n)
-        change = np.empty(n)
-        change[0] = noise[0] / (1 - 0.9**2) ** 0.5
-        for k in range(1, n):
-            change[k] = 0.9 * change[k - 1] + noise[k]
-        _, low, high = Blocks.cut(submit).mean(change)
-        inside += low <= 0 <= high
-        naive += abs(change.mean()) <= 1.96 * change.std() / n**0.5
-    assert 0.9 * runs <= inside <= runs  # 95 %: of 200, below 180 once in a thousand times
-    assert naive < 0.6 * runs
-
-
-def test_a_quantile_of_many_is_that_of_numpy_and_lies_in_its_interval():
-    values = np.random.default_rng(2).exponential(1.0, 50_000)
-    value, low, high = Blocks.cut(np.arange(50_000.0)).quantile(values, 0.9)
-    assert value == np.quantile(values, 0.9)
-    assert low < np.log(10) < high
-    assert high - low < 0.1
-
-
-def test_the_interval_of_a_share_ends_at_none_and_at_all():
-    blocks = Blocks.cut(np.arange(2000.0))
-    part = blocks.sums(1.0 * (np.arange(2000) != 7))
-    whole = blocks.sums(np.ones(2000))
-    assert blocks.ratio(part, whole)[2] > 1  # drawn and stretched, it goes beyond
-    assert blocks.share(part, whole)[2] == 1
-    assert blocks.share(whole - part, whole)[1] == 0
-
-
-def test_few_jobs_have_no_interval():
-    assert np.isnan(Blocks.cut(np.arange(50.0)).mean(np.ones(50))[1:]).all()
-
-
 # -- the ledger added up ---------------------------------------------------------------------------------------------
 
 
@@ -374,7 +331,9 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
 def test_jobs_that_do_not_complete_are_counted_and_left_out():
     jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
-    assert found.findings[0].startswith("The mean wait is 4.5 s, of the 2 jobs that completed (1 do not complete).")
+    assert found.findings[0].startswith(
+        "The mean wait is 4.5 s, of the 2 jobs that end in the simulation (of 3, 1 do not complete)."
+    )
     assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 
 

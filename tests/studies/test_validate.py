@@ -1,7 +1,6 @@
 """Validation: its intervals are honest, its recursions right, and a simulator with another tie order fails it."""
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -12,9 +11,8 @@ import pytest
 
 import fleetlab
 from fleetlab import order
-from fleetlab._student import student
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Mean, over_runs, over_time, rarely_more, with_controls
+from fleetlab.stats import Statistic
 from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
 from fleetlab.studies.validate.arrivals import RuntimeLaw
 from fleetlab.studies.validate.busy_nodes import busy_nodes
@@ -144,53 +142,12 @@ def test_server_filling_takes_the_largest_of_the_shortest_line_that_fills():
     assert schedules.filling(stream, {0: 1.0, 1: 1.0, 2: 1.0}, 2) == [1]
 
 
-# -- intervals -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("freedom", "sure", "t"),
-    [(1, 0.95, 12.706), (5, 0.99, 4.032), (9, 0.95, 2.262), (30, 0.999, 3.646), (10**6, 0.95, 1.96)],
-)
-def test_students_t_is_as_in_the_tables(freedom, sure, t):
-    assert student(freedom, sure) == pytest.approx(t, abs=1e-3)
-
-
-def test_intervals_of_normal_runs_hold_the_mean_nineteen_times_in_twenty():
-    rng = np.random.default_rng(3)
-    held = [low <= 0 <= high for low, high in (over_runs(rng.normal(size=6)).between() for _ in range(4000))]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.011)
-
-
-def test_controls_take_off_what_they_explain_and_leave_the_mean():
-    rng = np.random.default_rng(4)
-    control = rng.normal(size=(24, 1))
-    values = 7 + 3 * control[:, 0] + 0.1 * rng.normal(size=24)
-    found, plain = with_controls(values, control), over_runs(values)
-    assert found.error < plain.error / 10
-    assert abs(found.value - 7) < 0.1
-
-
-def test_neighbours_that_hang_together_make_an_interval_wider():
-    rng = np.random.default_rng(5)
-    steps = np.repeat(rng.normal(size=200), 50)
-    assert over_time(steps).error > 4 * steps.std() / len(steps) ** 0.5
-
-
-def test_few_values_have_no_interval():
-    assert math.isnan(over_time(np.ones(50)).between()[0])
-
-
-def test_how_many_may_miss_is_binomial():
-    chances = [math.comb(48, k) * 0.05**k * 0.95 ** (48 - k) for k in range(10)]
-    assert sum(chances[: rarely_more(48) + 1]) >= 0.999 > sum(chances[: rarely_more(48)])
-
-
 # -- verdicts ------------------------------------------------------------------------------------------------------
 
 
 def line(off, **more):
     """A line whose found value is so many standard errors off."""
-    return Line("case", "metric", 100.0, Mean(100.0 + off, 1.0, 10**6), **more)
+    return Line("case", "metric", 100.0, Statistic.symmetric(100.0 + off, 1.0, 10**6), **more)
 
 
 def test_a_verdict_counts_how_many_lines_there_are():
@@ -212,7 +169,7 @@ def test_a_known_difference_is_said_and_fails_nothing():
 
 
 def test_an_interval_that_would_hold_anything_cannot_tell():
-    assert Line("c", "m", 5.0, Mean(0.0, 10.0, 20)).verdict() == INCONCLUSIVE
+    assert Line("c", "m", 5.0, Statistic.symmetric(0.0, 10.0, 20)).verdict() == INCONCLUSIVE
 
 
 def test_a_bound_agrees_with_less_and_not_with_more():

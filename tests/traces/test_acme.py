@@ -51,7 +51,7 @@ def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):
 def test_of_two_clusters_one_must_be_named(tmp_path, fixtures):
     shutil.copy(fixtures / "acme" / "good" / "trace_seren.csv", tmp_path)
     shutil.copy(fixtures / "acme" / "kalos" / "trace_kalos.csv", tmp_path)
-    with pytest.raises(fleetlab.TraceError, match="one can be read at a time"):
+    with pytest.raises(fleetlab.TraceError, match="read one at a time"):
         fleetlab.read(tmp_path, "acme")
     assert len(fleetlab.read(tmp_path / "trace_kalos.csv", "acme").workload) == 3
 

@@ -149,12 +149,12 @@ def test_a_quantile_on_a_steep_curve_is_met_by_its_level():
 
 def test_a_quantile_of_a_handful_of_values_is_called_one_of_too_few():
     few = quantile("a quantile", WeightedSample.of(np.arange(1.0, 200.0)), CURVE, 50.0, source="figure").few
-    assert few == "as sure as 199 values: to 11 points"
+    assert few == "effective sample size 199: ±11 points"
 
 
 def test_other_traces_are_not_bound_by_these_numbers(trace):
     other = Trace(trace.workload, type(trace.provenance)("read", "elsewhere"))
-    with pytest.raises(TraceError, match="not a trace that `synthesize` made"):
+    with pytest.raises(TraceError, match="not a trace from `synthesize`"):
         check(other)
 
 

@@ -25,7 +25,7 @@ def page(root):
         yield client
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 def test_no_request_that_schemathesis_draws_is_a_stumble_or_answered_otherwise_than_described(page, tmp_path):
     program = shutil.which("schemathesis", path=Path(sys.executable).parent)
     if program is None:

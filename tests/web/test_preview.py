@@ -13,7 +13,7 @@ import fleetlab
 from fleetlab import Workload
 from fleetlab.core.scenario import Scenario
 from fleetlab.web import preview
-from fleetlab.web.backend import Backend
+from fleetlab.web.backend import WhatIfBackend
 from fleetlab.web.link import Link
 from fleetlab.web.operations import Operation
 from fleetlab.web.preview import FIRST, GROWTH, NO_PREVIEW, PREVIEW_TIME, RunTimes, is_slow, next_size
@@ -99,7 +99,7 @@ def test_progress_of_a_slow_run_has_the_answer_for_its_first_jobs(root, monkeypa
                 early.append(self.early)
 
     async def told():
-        backend = Backend(root=root, workers=1, upload_bytes=1, limit=200.0)
+        backend = WhatIfBackend(root=root, workers=1, upload_bytes=1, limit=200.0)
         await backend.open()
         try:
             operation = Follower("run", "ann")

@@ -1,5 +1,5 @@
-"""The bench: real work on a real GPU, alone and beside others, measured.
+"""Measure how workloads share a GPU: alone and beside each other.
 
-What runs on the measuring machine needs only the standard library, torch, numpy and, where there is one, NVML:
-such machines carry little else. It is started there as `python -m fleetlab.bench.run PLAN --out FOLDER`.
+The measuring side needs only the standard library, torch, numpy and, if present, NVML, because GPU machines have little
+else installed. It is started there as `python -m fleetlab.bench.run PLAN --out FOLDER`.
 """

@@ -1,6 +1,6 @@
-"""Many times in few numbers: buckets that grow by 0.2 %, so that any time is kept to three digits.
+"""Histograms of times with buckets that grow by 0.2 %, so that any time is kept to three digits.
 
-Histograms of equal buckets add up without loss, which percentiles do not: add first, ask after.
+Histograms can be summed without loss; percentiles cannot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LAST = int(np.ceil(np.log(3600 / LOWEST) / np.log(GROWTH)))  # an hour and beyon
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often each bucket was hit; `buckets` ascend and `counts` are above 0."""
+    """Bucket indexes in ascending order, and their counts."""
 
     buckets: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Histogram:
         """
         times = np.asarray(list(seconds), dtype=float)
         if times.size and not (np.isfinite(times).all() and times.min() >= 0):
-            msg = "a time that is negative or no number"
+            msg = "a time that is negative or not a number"
             raise ValueError(msg)
         at = np.log(np.maximum(times, LOWEST) / LOWEST) / np.log(GROWTH)
         buckets, counts = np.unique(np.minimum(np.floor(at), LAST).astype(np.int64), return_counts=True)
@@ -41,7 +41,7 @@ class Histogram:
 
     @classmethod
     def sum(cls, many: Iterable[Histogram]) -> Histogram:
-        """All of them as one."""
+        """Sum histograms."""
         total = np.zeros(LAST + 1, np.int64)
         for one in many:
             total[one.buckets] += one.counts
@@ -50,7 +50,7 @@ class Histogram:
 
     @property
     def n(self) -> int:
-        """How many times were counted."""
+        """Number of times."""
         return int(self.counts.sum())
 
     def at(self, rank: int) -> float:
@@ -62,10 +62,10 @@ class Histogram:
         return float(LOWEST * GROWTH ** (float(bucket) + 0.5))
 
     def to_json(self) -> dict[str, Any]:
-        """Gaps between buckets and their counts: small numbers, short text."""
+        """Differences of bucket indexes, and counts."""
         return {"gaps": np.diff(self.buckets, prepend=0).tolist(), "counts": self.counts.tolist()}
 
     @classmethod
     def from_json(cls, about: dict[str, Any]) -> Histogram:
-        """What `to_json` wrote."""
+        """Read `to_json`."""
         return cls(np.cumsum(np.asarray(about["gaps"], np.int64)), np.asarray(about["counts"], np.int64))

@@ -1,9 +1,8 @@
-"""Tenants of one process: on streams of one kind, with one above the other, or each on SMs of its own (green contexts).
+"""Tenants as threads of one process: on equal streams, on streams with priorities, or on disjoint SMs (green contexts).
 
-Processes share a card by turns or by MPS; threads of one process have these three ways besides. Green contexts split
-the SMs once, so that the parts are disjoint: contexts from separate splits may overlap. Memory, its bandwidth and the
-second-level cache stay shared. Cells are written as a suite writes them: one stage, in which a tenant on all SMs by
-itself is what every other is compared with.
+Green contexts come from one split of the SMs, so that the parts are disjoint: contexts from separate splits may
+overlap. Memory, its bandwidth and the L2 cache stay shared. Cells are written in the format of a suite, as one stage,
+in which a tenant alone on all SMs is the baseline.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,12 +23,14 @@ from typing import Any
 
 import torch
 
-from fleetlab.bench.loops import saturate
-from fleetlab.bench.window import tally
-from fleetlab.bench.workloads import Work, make
-from fleetlab.devices.clock import Clock, clock_of
+from fleetlab.bench.loops import closed_loop
+from fleetlab.bench.window import summarize_window
+from fleetlab.bench.workloads import BenchWorkload, make
+from fleetlab.devices.clock import Clock, clock_for
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.nvml import Monitor
+from fleetlab.devices.files import atomic_write
+from fleetlab.devices.nvml import GpuSampler
+from fleetlab.devices.progress import Progress, print_error, print_progress
 
 PAIRS = (
     ("resnet-infer", "resnet-train"),
@@ -38,30 +39,30 @@ PAIRS = (
     ("bert-infer", "bert-train"),
 )
 SELF = "fleetlab.bench.one_process"
-WAYS = ("streams", "priority", "green")
-MARK = {"streams": ("", ""), "priority": ("!high", "!low")}  # of a seat's name, for the first and the second
+METHODS = ("streams", "priority", "green")
+MARK = {"streams": ("", ""), "priority": ("!high", "!low")}  # suffixes of the two tenants' names
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Where one tenant runs: a stream, and what is said of it after the tenant's name."""
+    """Where one tenant runs: a stream, and a suffix of the tenant's name."""
 
     mark: str
-    stream: Any = None  # None: the CPU has none
+    stream: Any = None  # None on a CPU
 
     def entered(self) -> AbstractContextManager[Any]:
-        """In this thread, from here on to the end of the block.
+        """Use the stream in this thread until the end of the block.
 
-        The stream alone does it: a green context that were made current would take cuDNN's handles from under it.
+        The stream is enough: making a green context current would invalidate cuDNN's handles.
         """
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
 
 def lanes(way: str, *, device: torch.device, sms: int = 64) -> list[Lane]:
-    """Two lanes side by side."""
-    if way not in WAYS:
-        msg = f"no way for tenants of one process by that name: `{way}`"
-        raise BenchError(msg, hint=f"there are {', '.join(WAYS)}")
+    """Two lanes for two tenants."""
+    if way not in METHODS:
+        msg = f"unknown method for tenants of one process: `{way}`"
+        raise BenchError(msg, hint=f"there are {', '.join(METHODS)}")
     if device.type != "cuda":
         return [Lane(mark) for mark in MARK.get(way, (f"@{sms}sms", f"@{sms}sms"))]
     if way == "green":
@@ -71,34 +72,34 @@ def lanes(way: str, *, device: torch.device, sms: int = 64) -> list[Lane]:
 
 
 def _green(device: torch.device, sms: int) -> list[Lane]:
-    """One split into two parts of `sms` each, what is left of the card unused."""
+    """Split the SMs into two parts of `sms` each; the rest of the GPU stays unused."""
     try:
         from cuda.bindings import driver  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         msg = "no green contexts: CUDA's Python bindings are not installed"
-        raise BenchError(msg, hint="they come with the builds of PyTorch for a GPU (cuda-bindings)") from None
-    torch.zeros(1, device=device)  # the primary context must be there
-    card = _told(driver.cuDeviceGet(device.index or 0))
-    whole = _told(driver.cuDeviceGetDevResource(card, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
-    parts, count, _ = _told(driver.cuDevSmResourceSplitByCount(2, whole, 0, sms))
+        raise BenchError(msg, hint="they are part of PyTorch's CUDA builds (cuda-bindings)") from None
+    torch.zeros(1, device=device)  # creates the primary context
+    card = _check_driver(driver.cuDeviceGet(device.index or 0))
+    whole = _check_driver(driver.cuDeviceGetDevResource(card, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+    parts, count, _ = _check_driver(driver.cuDevSmResourceSplitByCount(2, whole, 0, sms))
     if count != 2:
-        msg = f"the card cannot give {sms} SMs twice"
+        msg = f"the GPU does not have twice {sms} SMs"
         raise BenchError(msg, hint=f"it has {whole.sm.smCount}, in steps of 8")
     return [_green_lane(driver, card, part) for part in parts]
 
 
 def _green_lane(driver: Any, card: Any, part: Any) -> Lane:  # noqa: ANN401  the driver's own handles
-    described = _told(driver.cuDevResourceGenerateDesc([part], 1))
+    described = _check_driver(driver.cuDevResourceGenerateDesc([part], 1))
     flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
-    green = _told(driver.cuGreenCtxCreate(described, card, flags))
-    stream = _told(driver.cuGreenCtxStreamCreate(green, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+    green = _check_driver(driver.cuGreenCtxCreate(described, card, flags))
+    stream = _check_driver(driver.cuGreenCtxStreamCreate(green, driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
     return Lane(f"@{part.sm.smCount}sms", torch.cuda.ExternalStream(int(stream)))  # type: ignore[no-untyped-call]
 
 
-def _told(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401
+def _check_driver(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401
     status, *found = answer
     if int(status):
-        msg = f"the driver refused: {status.name if hasattr(status, 'name') else status}"
+        msg = f"the driver returned an error: {status.name if hasattr(status, 'name') else status}"
         raise BenchError(msg, hint="green contexts need CUDA 12.4 or later")
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -106,8 +107,8 @@ def _told(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401
 # --- a tenant in a thread --------------------------------------------------------------------------------------------
 
 
-class Tenant(threading.Thread):
-    """Loads in its lane, then runs whenever it is told, for as long as the process lives."""
+class TenantThread(threading.Thread):
+    """Loads its workload, then runs a cell on each request, until the process ends."""
 
     def __init__(self, name: str, lane: Lane, device: torch.device, *, tiny: bool) -> None:
         super().__init__(daemon=True)
@@ -115,11 +116,11 @@ class Tenant(threading.Thread):
         self.seat = name + lane.mark
         self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._order: tuple[float, float, float] | None = None
-        self.told: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """In its own thread."""
+        """Run in its own thread."""
         try:
             with self.lane.entered():
                 work, clock = self._load()
@@ -128,41 +129,41 @@ class Tenant(threading.Thread):
                     self._go.acquire()
                     if self._order is None:
                         return
-                    self.told = self._ran(work, clock, *self._order)
+                    self.summary = self._ran(work, clock, *self._order)
                     self._done.release()
-        except Exception as e:  # a tenant's failure is a record
+        except Exception as e:  # a failure of a tenant is recorded
             self.error = e
             self._done.release()
 
-    def _load(self) -> tuple[Work, Clock]:
+    def _load(self) -> tuple[BenchWorkload, Clock]:
         work = make(self.name, tiny=self._tiny)
         work.setup(self._device)
         for _ in range(3):
             work.step()
         self.about = {"unit": work.unit, "how": getattr(work, "how", "")}
-        return work, clock_of(self._device)
+        return work, clock_for(self._device)
 
-    def _ran(self, work: Work, clock: Clock, at: float, settle: float, window: float) -> dict[str, Any]:
+    def _ran(self, work: BenchWorkload, clock: Clock, at: float, settle: float, window: float) -> dict[str, Any]:
         while (left := at - time.monotonic()) > 0:
             time.sleep(left)
-        fed = saturate(work, clock, until=at + settle + window + 0.1)
+        fed = closed_loop(work, clock, until=at + settle + window + 0.1)
         if fed.error is not None:
             raise fed.error
-        return tally(fed, at + settle, at + settle + window) | {"cpu": 0.0, "late": 0.0}
+        return summarize_window(fed, at + settle, at + settle + window) | {"cpu": 0.0, "late": 0.0}
 
     def wait(self, within: float) -> bool:
-        """Until it has loaded or run; False if it failed."""
+        """Wait until it has loaded or run; False if it failed."""
         if not self._done.acquire(timeout=within):
             self.error = TimeoutError(f"no answer within {within:.0f} s")
         return self.error is None
 
     def go(self, *order: float) -> None:
-        """Run from `at`."""
+        """Run a cell from time `at`."""
         self._order = (order[0], order[1], order[2])
         self._go.release()
 
     def end(self) -> None:
-        """Let go of it."""
+        """End the thread."""
         self._order = None
         self._go.release()
         self.join(timeout=10)
@@ -172,33 +173,33 @@ def measure(
     pairs: tuple[tuple[str, str], ...],
     out: Path,
     *,
-    ways: tuple[str, ...] = WAYS,
+    ways: tuple[str, ...] = METHODS,
     sms: int = 64,
     device: str = "cuda",
     tiny: bool = False,
     settle: float = 0.5,
     window: float = 2.0,
     limit: float = 300.0,
-    tell: Callable[[str], None] = print,
+    progress: Progress = print,
 ) -> None:
-    """Each of a pair alone and both together, in each way, into `out` as a suite's folder."""
+    """Measure each of a pair alone and both together, with each method; results are in the format of a suite."""
     on = torch.device(device)
     if on.type == "cuda" and not torch.cuda.is_available():
         msg = "no NVIDIA GPU on this machine"
-        raise BenchError(msg, hint="--rehearse runs the same on the CPU, tiny")
+        raise BenchError(msg, hint="--rehearse runs the same on the CPU with tiny sizes")
     out.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + limit
-    with Monitor(out / "monitor.jsonl") as monitor:
+    with GpuSampler(out / "monitor.jsonl") as monitor:
         _declare(out, monitor, settle, window, on, tiny=tiny)
         for way in ways:
             for block, pair in enumerate(pairs):
                 if time.monotonic() + 20 > until:
-                    tell(f"{way}: no time left for {' + '.join(pair)}")
+                    progress(f"{way}: no time left for {' + '.join(pair)}")
                     continue
                 for cell in _cells(way, pair, on, sms, monitor, tiny=tiny, settle=settle, window=window):
                     cell["cell"] = f"together/{block}/{way}/" + "+".join(cell.pop("names"))
                     _write(out, cell | {"block": block})
-                    tell(f"{cell['cell']}: " + _said(cell))
+                    progress(f"{cell['cell']}: " + _rates_line(cell))
 
 
 def _cells(
@@ -206,7 +207,7 @@ def _cells(
     pair: tuple[str, str],
     device: torch.device,
     sms: int,
-    monitor: Monitor,
+    monitor: GpuSampler,
     *,
     tiny: bool,
     settle: float,
@@ -214,13 +215,13 @@ def _cells(
 ) -> Iterator[dict[str, Any]]:
     try:
         tenants = [
-            Tenant(name, lane, device, tiny=tiny)
+            TenantThread(name, lane, device, tiny=tiny)
             for name, lane in zip(pair, lanes(way, device=device, sms=sms), strict=True)
         ]
     except BenchError as e:
         yield _cell([*pair], [], settle, window, failures=[{"seat": way, "kind": "mode", "detail": str(e)}])
         return
-    for tenant in tenants:  # one after the other: what one captures, another's loading would spoil
+    for tenant in tenants:  # one after the other: loading would break another tenant's graph capture
         tenant.start()
         if not tenant.wait(120):
             yield _cell([*pair], [], settle, window, failures=[_failure(tenant)])
@@ -242,9 +243,9 @@ def _cells(
 
 
 def _cell(
-    names: list[str], group: list[Tenant], settle: float, window: float, *, failures: list[dict[str, Any]]
+    names: list[str], group: list[TenantThread], settle: float, window: float, *, failures: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    tenants = [] if failures else [{"seat": t.seat, "tenant": t.name, "copy": 0, **t.about, **t.told} for t in group]
+    tenants = [] if failures else [{"seat": t.seat, "tenant": t.name, "copy": 0, **t.about, **t.summary} for t in group]
     return {
         "names": names,
         "stage": "together",
@@ -260,11 +261,11 @@ def _cell(
     }
 
 
-def _failure(tenant: Tenant) -> dict[str, Any]:
+def _failure(tenant: TenantThread) -> dict[str, Any]:
     return {"seat": tenant.seat, "kind": "error", "detail": f"{type(tenant.error).__name__}: {tenant.error}"[:500]}
 
 
-def _said(cell: dict[str, Any]) -> str:
+def _rates_line(cell: dict[str, Any]) -> str:
     return ", ".join(f"{t['rate']:.4g}/s" for t in cell["tenants"]) or str(cell["failures"])
 
 
@@ -275,7 +276,7 @@ def _write(out: Path, cell: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _declare(out: Path, monitor: Monitor, settle: float, window: float, device: torch.device, *, tiny: bool) -> None:
+def _declare(out: Path, monitor: GpuSampler, settle: float, window: float, device: torch.device, *, tiny: bool) -> None:
     about = {
         "plan": "together",
         "seed": 0,
@@ -288,51 +289,51 @@ def _declare(out: Path, monitor: Monitor, settle: float, window: float, device: 
         "skipped": [],
         "stages": [],
     }
-    beside = out / "manifest.new"
-    beside.write_text(json.dumps(about, indent=1), "utf-8")
-    beside.replace(out / "manifest.json")
+    atomic_write(out / "manifest.json", json.dumps(about, indent=1))
 
 
 def main() -> int:
     """`python -m fleetlab.bench.one_process --out FOLDER`."""
     parser = argparse.ArgumentParser(prog="python -m fleetlab.bench.one_process", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--ways", default=",".join(WAYS), help="streams, priority, green")
-    parser.add_argument("--sms", type=int, default=64, help="SMs of each green context (64)")
+    parser.add_argument("--ways", default=",".join(METHODS), help="streams, priority, green (default: all)")
+    parser.add_argument("--sms", type=int, default=64, help="SMs of each green context (default: 64)")
     parser.add_argument("--window", type=float, default=2.0)
     parser.add_argument("--limit", type=float, default=300.0)
-    parser.add_argument("--pairs", help="tenants as FIRST+SECOND, with commas between pairs")
-    parser.add_argument("--rehearse", action="store_true", help="on the CPU, tiny and short: same code, no meaning")
-    asked = parser.parse_args()
-    ways = asked.ways.split(",")
+    parser.add_argument("--pairs", help="tenants as FIRST+SECOND, separated by commas")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="run on the CPU with tiny sizes: results are meaningless"
+    )
+    options = parser.parse_args()
+    ways = options.ways.split(",")
     if len(ways) > 1:
         return max(
             subprocess.run([sys.executable, "-m", SELF, *_for(way, sys.argv[1:])], check=False).returncode
             for way in ways
         )
     try:
-        pairs = PAIRS if asked.pairs is None else tuple(_pair(word) for word in asked.pairs.split(","))
+        pairs = PAIRS if options.pairs is None else tuple(_pair(word) for word in options.pairs.split(","))
         measure(
             pairs,
-            asked.out,
+            options.out,
             ways=(ways[0],),
-            sms=asked.sms,
-            device="cpu" if asked.rehearse else "cuda",
-            tiny=asked.rehearse,
-            window=0.2 if asked.rehearse else asked.window,
-            limit=asked.limit,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
+            sms=options.sms,
+            device="cpu" if options.rehearse else "cuda",
+            tiny=options.rehearse,
+            window=0.2 if options.rehearse else options.window,
+            limit=options.limit,
+            progress=print_progress,
         )
     except BenchError as e:
-        print(f"error: {e}" + (f"\nhint: {e.hint}" if e.hint else ""), file=sys.stderr)
+        print_error(e)
         return 2
     return 0
 
 
 def _for(way: str, words: list[str]) -> list[str]:
-    """The same words for one way, the last of which counts: each way has a process of its own.
+    """The same arguments for one method, as the last one counts: each method has its own process.
 
-    What cuDNN keeps of a stream of the whole card fails on one of a green context.
+    cuDNN's state of a stream of the whole GPU does not work on a green context.
     """
     return [*words, "--ways", way]
 

@@ -1,8 +1,8 @@
-"""What to measure: tenants, the cells in which they meet, and in what order.
+"""Plans of a suite: tenants, cells and their order.
 
-A cell is one meeting: some tenants run at once for a while. Cells that need the same processes form a stage, so that
-these start once. Inside a block of a stage the order is random by seed, and each block has every solo run of its own,
-so that what drifts over an hour (heat, clocks) drifts through both sides of each ratio.
+A cell is one measurement: some tenants run at the same time. Cells with the same processes form a stage, so that
+processes start once. Inside a block of a stage the order is random, and each block measures every tenant alone, too,
+so that drift (temperature, clocks) affects both sides of a ratio.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.modes import Share
 
-WHOLE = Share()  # all of the card, as far as others leave it
+WHOLE = Share()  # no limits
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A work and its settings, under a name of its own; it saturates unless it rests or has a timetable."""
+    """A workload with settings, under a name; a closed loop unless it has pauses or scheduled steps."""
 
     work: str
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
-    rest: float = 0.0  # s that its host is busy elsewhere after each step, on the mean
-    poisson: float = 0.0  # steps a second that fall due at random, whether or not those before are done
+    rest: float = 0.0  # mean pause after each step, s
+    poisson: float = 0.0  # scheduled steps per second (open loop)
 
     def __post_init__(self) -> None:
         if not (0 <= self.rest < math.inf and 0 <= self.poisson < math.inf):
-            msg = f"{self.work}: not a rest or a rate: {self.rest} s, {self.poisson} a second"
-            raise BenchError(msg, hint="both are at least 0")
+            msg = f"{self.work}: not a pause or a rate: {self.rest} s, {self.poisson} per second"
+            raise BenchError(msg, hint="both must be at least 0")
         if self.rest and self.poisson:
-            msg = f"{self.work}: either rests or has a timetable"
+            msg = f"{self.work}: rest and poisson exclude each other"
             raise BenchError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One process: which copy of which tenant, and what it may have of the card."""
+    """One process: a copy of a tenant, with its MPS limits."""
 
     tenant: str
     copy: int = 0
@@ -56,8 +56,8 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Who runs at once; nobody is the idle card."""
+class BenchCell:
+    """Tenants that run at the same time; none measures the idle GPU."""
 
     stage: str
     mode: str
@@ -67,34 +67,34 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The same in every run of the same plan."""
+        """A name that is the same in every run of a plan."""
         return f"{self.stage}/{self.block}/{self.label or '+'.join(map(str, self.seats)) or 'idle'}"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Cells in the order in which they are measured, stage by stage."""
+class SuitePlan:
+    """Cells in the order of their measurement, by stage."""
 
     name: str
     tenants: dict[str, Tenant]
-    cells: tuple[Cell, ...]
-    settle: float = 1.5  # s before the window opens
+    cells: tuple[BenchCell, ...]
+    settle: float = 1.5  # s before the measurement
     window: float = 5.0  # s
     seed: int = 0
 
     def __post_init__(self) -> None:
         named = {seat.tenant for cell in self.cells for seat in cell.seats}
         if missing := sorted(named - set(self.tenants)):
-            msg = f"{self.name}: no such tenant: {', '.join(missing)}"
+            msg = f"{self.name}: unknown tenant: {', '.join(missing)}"
             raise BenchError(msg, hint=f"there are {', '.join(self.tenants)}")
         if not self.cells or not self.window > 0 or not self.settle >= 0:
             msg = f"{self.name}: nothing to measure"
-            raise BenchError(msg, hint="a plan needs cells, and windows longer than 0 s")
+            raise BenchError(msg, hint="a plan needs cells, and a window above 0 s")
         if len({cell.name for cell in self.cells}) < len(self.cells):
-            msg = f"{self.name}: two cells have one name"
+            msg = f"{self.name}: two cells have the same name"
             raise BenchError(msg)
 
-    def stages(self) -> list[tuple[Cell, ...]]:
+    def stages(self) -> list[tuple[BenchCell, ...]]:
         """Cells by stage, in order."""
         names = dict.fromkeys(cell.stage for cell in self.cells)
         return [tuple(c for c in self.cells if c.stage == name) for name in names]
@@ -112,66 +112,70 @@ ALONE = {
 PERCENTS = (12, 25, 37, 50, 67, 85, 100)
 
 
-def shuffled(cells: Iterable[Cell], *, blocks: int, seed: int) -> tuple[Cell, ...]:
-    """Each cell once a block, in an order of its own in each."""
+def shuffle_cells(cells: Iterable[BenchCell], *, blocks: int, seed: int) -> tuple[BenchCell, ...]:
+    """Repeat the cells in each block, in random order."""
     chance, once = random.Random(seed), list(cells)
     return tuple(replace(cell, block=block) for block in range(blocks) for cell in chance.sample(once, len(once)))
 
 
-def solo(seed: int = 0, blocks: int = 2) -> Plan:
-    """Each tenant and stressor by itself, and the idle card: rates, power, memory, and whether the host keeps up."""
+def solo(seed: int = 0, blocks: int = 2) -> SuitePlan:
+    """Each tenant and stressor alone, and the idle GPU: rates, power, memory, and starvation by the host."""
     tenants = SIX | STRESSORS | ALONE
-    cells = [Cell("alone", "time-slicing", 0, (Seat(t),)) for t in tenants] + [Cell("alone", "time-slicing", 0, ())]
-    return Plan("solo", tenants, shuffled(cells, blocks=blocks, seed=seed), seed=seed)
+    cells = [BenchCell("alone", "time-slicing", 0, (Seat(t),)) for t in tenants] + [
+        BenchCell("alone", "time-slicing", 0, ())
+    ]
+    return SuitePlan("solo", tenants, shuffle_cells(cells, blocks=blocks, seed=seed), seed=seed)
 
 
-def sm_curve(seed: int = 0, blocks: int = 1) -> Plan:
+def sm_curve(seed: int = 0, blocks: int = 1) -> SuitePlan:
     """The six tenants of the matrix, each alone on a part of the SMs."""
     order = random.Random(seed).sample(PERCENTS, len(PERCENTS))
-    cells: list[Cell] = []
-    for stage, percents in (("first", order[:4]), ("second", order[4:])):  # all at once would fill the card's memory
-        once = [Cell(stage, "mps", 0, (Seat(t, share=Share(p)),)) for p in percents for t in MATRIX]
-        cells += shuffled(once, blocks=blocks, seed=seed)
-    return Plan("sm-curve", SIX, tuple(cells), settle=0.8, window=3.0, seed=seed)
+    cells: list[BenchCell] = []
+    for stage, percents in (("first", order[:4]), ("second", order[4:])):  # all together would exceed GPU memory
+        once = [BenchCell(stage, "mps", 0, (Seat(t, share=Share(p)),)) for p in percents for t in MATRIX]
+        cells += shuffle_cells(once, blocks=blocks, seed=seed)
+    return SuitePlan("sm-curve", SIX, tuple(cells), settle=0.8, window=3.0, seed=seed)
 
 
-def pairs(mode: str, seed: int = 0, blocks: int = 2, share: Share = WHOLE) -> Plan:
-    """Every pair of the six, also with itself, and each alone."""
+def pairs(mode: str, seed: int = 0, blocks: int = 2, share: Share = WHOLE) -> SuitePlan:
+    """All pairs of the six tenants, also with themselves, and each alone."""
     name = "pairs-" + {"time-slicing": "ts", "mps": "mps"}[mode] + (f"-{share.percent}" if share.percent else "")
-    cells = meetings(name, mode, tuple(combinations_with_replacement(MATRIX, 2)), share)
-    # With shares there are six cells more, in the same time.
+    cells = mix_cells(name, mode, tuple(combinations_with_replacement(MATRIX, 2)), share)
+    # With limits there are six more cells, in the same time.
     settle, window = (1.5, 5.0) if share == WHOLE else (1.0, 4.5)
-    return Plan(name, SIX, shuffled(cells, blocks=blocks, seed=seed), settle=settle, window=window, seed=seed)
+    return SuitePlan(name, SIX, shuffle_cells(cells, blocks=blocks, seed=seed), settle=settle, window=window, seed=seed)
 
 
-def meetings(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Share = WHOLE) -> list[Cell]:
-    """Each mix, and each of its tenants alone; with a share, alone both with and without it."""
+def mix_cells(stage: str, mode: str, mixes: Iterable[Sequence[str]], share: Share = WHOLE) -> list[BenchCell]:
+    """Each mix, and each of its tenants alone; with limits, alone both with and without them."""
     mixes = [tuple(mix) for mix in mixes]
     tenants = dict.fromkeys(tenant for mix in mixes for tenant in mix)
     alone = [(Seat(t),) for t in tenants]
     capped = [(Seat(t, share=share),) for t in tenants] if share != WHOLE else []
-    together = [_seated(mix, share) for mix in mixes if len(mix) > 1]
-    return [Cell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
+    together = [_seats(mix, share) for mix in mixes if len(mix) > 1]
+    return [BenchCell(stage, mode, 0, seats) for seats in (*alone, *capped, *together)]
 
 
-def _seated(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
+def _seats(mix: Sequence[str], share: Share) -> tuple[Seat, ...]:
     return tuple(Seat(tenant, mix[:k].count(tenant), share) for k, tenant in enumerate(mix))
 
 
 def breaking(
     seed: int = 0, blocks: int = 2, tenant: str = "resnet-infer", counts: Sequence[int] = (1, 2, 4, 8, 16)
-) -> Plan:
-    """More and more of the same, by turns and side by side: where does it break?"""
-    cells: list[Cell] = []
+) -> SuitePlan:
+    """An increasing number of copies of one tenant, under time slicing and MPS."""
+    cells: list[BenchCell] = []
     for mode in ("time-slicing", "mps"):
-        once = (Cell(mode, mode, 0, tuple(Seat(tenant, k) for k in range(n)), label=f"{n}x{tenant}") for n in counts)
-        cells += shuffled(once, blocks=blocks, seed=seed)
-    return Plan("breaking", {tenant: Tenant(tenant)}, tuple(cells), seed=seed)
+        once = (
+            BenchCell(mode, mode, 0, tuple(Seat(tenant, k) for k in range(n)), label=f"{n}x{tenant}") for n in counts
+        )
+        cells += shuffle_cells(once, blocks=blocks, seed=seed)
+    return SuitePlan("breaking", {tenant: Tenant(tenant)}, tuple(cells), seed=seed)
 
 
-# --- plans with pauses and timetables --------------------------------------------------------------------------------
+# --- plans with pauses and scheduled steps ----------------------------------------------------------------------------
 
-# Rests that make a training step, 17.2 ms and 10.1 ms on an H200, keep the card busy 0.2 and 0.55 of the time.
+# Pauses with which a training step (17.2 ms and 10.1 ms on an H200) keeps the GPU busy 20 % and 55 % of the time.
 RESTS = {"resnet": {"light": 0.0690, "medium": 0.0141}, "bert": {"light": 0.0405, "medium": 0.0083}}
 CLASSES = {
     f"{family}-{kind}": Tenant(f"{family}-train", rest=RESTS[family].get(kind, 0.0))
@@ -192,43 +196,45 @@ GROUPS = (
 )
 
 
-def classes(seed: int = 0, blocks: int = 1) -> Plan:
-    """Training that keeps the card busy a little, half and all of the time: pairs, and some threes and fours."""
+def classes(seed: int = 0, blocks: int = 1) -> SuitePlan:
+    """Training at low, medium and full utilization: pairs, and some groups of three and four."""
     mixes = [*combinations_with_replacement(CLASSES, 2), *(tuple(words.split()) for words in GROUPS)]
-    cells: list[Cell] = []
+    cells: list[BenchCell] = []
     for name, mode in (("classes-ts", "time-slicing"), ("classes-mps", "mps")):
-        cells += shuffled(meetings(name, mode, mixes), blocks=blocks, seed=seed)
-    return Plan("classes", CLASSES, tuple(cells), settle=0.6, window=3.0, seed=seed)
+        cells += shuffle_cells(mix_cells(name, mode, mixes), blocks=blocks, seed=seed)
+    return SuitePlan("classes", CLASSES, tuple(cells), settle=0.6, window=3.0, seed=seed)
 
 
-def stressed(seed: int = 0, blocks: int = 1) -> Plan:
-    """The six tenants of the matrix, each beside each stressor: who minds what, and who presses on what."""
+def stressor_pairs(seed: int = 0, blocks: int = 1) -> SuitePlan:
+    """Each of the six tenants beside each stressor: sensitivity to contention on one resource."""
     mixes = [(tenant, stressor) for tenant in MATRIX for stressor in STRESSORS]
-    cells = shuffled(meetings("stressors-mps", "mps", mixes), blocks=blocks, seed=seed)
-    return Plan("stressors", SIX | STRESSORS, cells, settle=0.6, window=2.5, seed=seed)
+    cells = shuffle_cells(mix_cells("stressors-mps", "mps", mixes), blocks=blocks, seed=seed)
+    return SuitePlan("stressors", SIX | STRESSORS, cells, settle=0.6, window=2.5, seed=seed)
 
 
-RATES = (200, 400, 800)  # requests a second; one card alone answers about 1,250, under MPS 1,050
+RATES = (200, 400, 800)  # requests per second; one GPU alone answers about 1,250, under MPS 1,050
 BELOW = Share(priority=1)
 
 
-def serving(seed: int = 0, blocks: int = 1, rates: Sequence[int] = RATES) -> Plan:
-    """Single images by a timetable beside nothing, a training or a decoder, the same timetables in every mode."""
+def serving(seed: int = 0, blocks: int = 1, rates: Sequence[int] = RATES) -> SuitePlan:
+    """Scheduled single-image inference beside nothing, a training or a decoder; the same schedules in every mode."""
     background = ("resnet-train", "llm-decode")
     tenants = {f"serve-{rate}": Tenant("resnet-infer", poisson=rate) for rate in rates}
-    cells: list[Cell] = []
+    cells: list[BenchCell] = []
     for name, mode, served, other in (
         ("serving-ts", "time-slicing", WHOLE, WHOLE),
         ("serving-mps", "mps", WHOLE, WHOLE),
         ("serving-mps-50", "mps", Share(50), Share(50)),
         ("serving-mps-prio", "mps", Share(priority=0), BELOW),
     ):
-        alone = [Cell(name, mode, 0, (Seat(b, share=other),)) for b in background]
+        alone = [BenchCell(name, mode, 0, (Seat(b, share=other),)) for b in background]
         for t in tenants:
-            alone.append(Cell(name, mode, 0, (Seat(t, share=served),)))
-            alone += [Cell(name, mode, 0, (Seat(t, share=served), Seat(b, share=other))) for b in background]
-        cells += shuffled(alone, blocks=blocks, seed=seed)
-    return Plan("serving", tenants | {b: SIX[b] for b in background}, tuple(cells), settle=0.8, window=6.0, seed=seed)
+            alone.append(BenchCell(name, mode, 0, (Seat(t, share=served),)))
+            alone += [BenchCell(name, mode, 0, (Seat(t, share=served), Seat(b, share=other))) for b in background]
+        cells += shuffle_cells(alone, blocks=blocks, seed=seed)
+    return SuitePlan(
+        "serving", tenants | {b: SIX[b] for b in background}, tuple(cells), settle=0.8, window=6.0, seed=seed
+    )
 
 
 def crowded(
@@ -237,17 +243,17 @@ def crowded(
     rate: float = 200,
     turns: Sequence[int] = (1, 2, 3, 4, 5, 6),
     together: Sequence[int] = (1, 4, 8, 12, 16, 18, 20, 22, 24),
-) -> Plan:
-    """How many servers of single images, each with requests of its own, can one card hold?"""
-    cells: list[Cell] = []
+) -> SuitePlan:
+    """How many servers of single images, each with its own requests, one GPU can hold."""
+    cells: list[BenchCell] = []
     for name, mode, counts in (("crowded-ts", "time-slicing", turns), ("crowded-mps", "mps", together)):
-        once = [Cell(name, mode, 0, tuple(Seat("serve", k) for k in range(n)), label=f"{n}xserve") for n in counts]
-        cells += shuffled(once, blocks=blocks, seed=seed)
+        once = [BenchCell(name, mode, 0, tuple(Seat("serve", k) for k in range(n)), label=f"{n}xserve") for n in counts]
+        cells += shuffle_cells(once, blocks=blocks, seed=seed)
     tenants = {"serve": Tenant("resnet-infer", poisson=rate)}
-    return Plan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
+    return SuitePlan("crowded", tenants, tuple(cells), settle=1.0, window=5.0, seed=seed)
 
 
-BY_NAME: dict[str, Callable[..., Plan]] = {
+BY_NAME: dict[str, Callable[..., SuitePlan]] = {
     "solo": solo,
     "sm-curve": sm_curve,
     "pairs-ts": lambda **k: pairs("time-slicing", **k),
@@ -255,7 +261,7 @@ BY_NAME: dict[str, Callable[..., Plan]] = {
     "pairs-mps-50": lambda **k: pairs("mps", share=Share(50), **k),
     "breaking": breaking,
     "classes": classes,
-    "stressors": stressed,
+    "stressors": stressor_pairs,
     "serving": serving,
     "crowded": crowded,
 }

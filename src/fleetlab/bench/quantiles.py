@@ -1,4 +1,4 @@
-"""P50, P95 and P99 as a row of a table, with their limits, as far as the sample carries them."""
+"""P50, P95 and P99 with intervals as table columns, as far as the sample supports them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ ENDINGS = ("_ms", "_low", "_high")
 COLUMNS = [name + ending for name, _ in QUANTILES for ending in ENDINGS]
 
 
-def quantiles(times: Histogram, worth: Mapping[str, float] | None = None) -> tuple[dict[str, float | None], list[str]]:
-    """In milliseconds; what the sample cannot carry is None, and the list says why.
+def quantiles(
+    times: Histogram, effective_n: Mapping[str, float] | None = None
+) -> tuple[dict[str, float | None], list[str]]:
+    """Quantiles in milliseconds; one that the sample does not support is None, and the list says why.
 
-    `worth` says for each as how many independent ones the times count, where neighbours hang together.
+    `effective_n` is the effective sample size by quantile, for autocorrelated times.
     """
     row: dict[str, float | None] = dict.fromkeys(COLUMNS)
     why: list[str] = []
     for name, p in QUANTILES:
         try:
-            found = percentile(times, p, worth=(worth or {}).get(name, math.inf))
+            interval = percentile(times, p, effective_n=(effective_n or {}).get(name, math.inf))
         except BenchError as e:
             why.append(str(e))
         else:
-            row |= {name + ending: 1000 * x for ending, x in zip(ENDINGS, found, strict=True)}
+            row |= {name + ending: 1000 * x for ending, x in zip(ENDINGS, interval, strict=True)}
     return row, why

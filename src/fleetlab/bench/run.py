@@ -1,4 +1,4 @@
-"""Measure on a machine that has little installed: `python -m fleetlab.bench.run PLAN --out FOLDER`."""
+"""Measure on a machine with few packages: `python -m fleetlab.bench.run PLAN --out FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,48 @@ from pathlib import Path
 from types import FrameType
 
 from fleetlab.bench.plan_file import read_plan
-from fleetlab.bench.plans import BY_NAME, Plan
-from fleetlab.bench.suite import Suite
+from fleetlab.bench.plans import BY_NAME, SuitePlan
+from fleetlab.bench.suite import SuiteRun
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.progress import print_error, print_progress
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the plan; 0 if all of it was measured, 3 if time ran out, 2 if it cannot be."""
-    asked = _parser().parse_args(words)
-    signal.signal(signal.SIGTERM, _terminated)
+    """Run a plan; exit status 0 if complete, 3 if the time limit was reached, 2 for an error."""
+    options = _parser().parse_args(words)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if asked.plan == "probe":
+        if options.plan == "probe":
             from fleetlab.bench.probe import probe
 
-            probe(asked.out, tell=_tell, rehearse=asked.rehearse)
+            probe(options.out, progress=print_progress, rehearse=options.rehearse)
             return 0
-        plan = planned(
-            asked.plan,
-            blocks=asked.blocks,
-            settle=asked.settle,
-            window=asked.window,
-            seed=asked.seed,
-            rehearse=asked.rehearse,
+        plan = make_plan(
+            options.plan,
+            blocks=options.blocks,
+            settle=options.settle,
+            window=options.window,
+            seed=options.seed,
+            rehearse=options.rehearse,
         )
-        skipped = Suite(
-            plan, asked.out, limit=asked.limit, device=asked.device, rehearse=asked.rehearse, tell=_tell
+        skipped = SuiteRun(
+            plan,
+            options.out,
+            limit=options.limit,
+            device=options.device,
+            rehearse=options.rehearse,
+            progress=print_progress,
         ).run()
     except BenchError as e:
-        print(f"error: {e}" + (f"\nhint: {e.hint}" if e.hint else ""), file=sys.stderr)
+        print_error(e)
         return 2
     except KeyboardInterrupt:
-        print("stopped; finished cells are kept, and the same command goes on", file=sys.stderr)
+        print("stopped; finished cells are kept, run the same command again to resume", file=sys.stderr)
         return 130
     return 3 if skipped else 0
 
 
-def planned(
+def make_plan(
     plan: str,
     *,
     blocks: int | None = None,
@@ -53,8 +59,8 @@ def planned(
     window: float | None = None,
     seed: int = 0,
     rehearse: bool = False,
-) -> Plan:
-    """The plan by that name, or in that TOML file, with what is to be different about it."""
+) -> SuitePlan:
+    """Look up a plan by name or TOML file, and override its settings."""
     if blocks is not None and blocks < 1:
         msg = f"not a number of blocks: {blocks}"
         raise BenchError(msg)
@@ -63,7 +69,7 @@ def planned(
     elif plan in BY_NAME:
         made = BY_NAME[plan](seed=seed, **({} if blocks is None else {"blocks": blocks}))
     else:
-        msg = f"no plan by that name: `{plan}`"
+        msg = f"unknown plan: `{plan}`"
         raise BenchError(msg, hint=f"there are {', '.join(BY_NAME)}; or name a TOML file")
     if rehearse:
         made = replace(made, settle=0.1, window=0.3)
@@ -75,22 +81,20 @@ def planned(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fleetlab.bench.run", description=__doc__)
     parser.add_argument("plan", help=f"probe, {', '.join(BY_NAME)}, or a TOML file")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the results; one that is there goes on")
-    parser.add_argument("--limit", type=float, default=500, help="seconds after which no cell is begun (500)")
-    parser.add_argument("--blocks", type=int, help="how often each cell is measured")
-    parser.add_argument("--window", type=float, help="seconds that a cell is measured")
-    parser.add_argument("--settle", type=float, help="seconds that it runs before")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of cells (0)")
-    parser.add_argument("--device", default="cuda", help="where the tenants run (cuda)")
-    parser.add_argument("--rehearse", action="store_true", help="on the CPU, tiny and short: same code, no meaning")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results; an existing one is resumed")
+    parser.add_argument("--limit", type=float, default=500, help="time limit in seconds (default: 500)")
+    parser.add_argument("--blocks", type=int, help="measurements of each cell")
+    parser.add_argument("--window", type=float, help="seconds of a measurement")
+    parser.add_argument("--settle", type=float, help="seconds before a measurement")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the order of cells (default: 0)")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (default: cuda)")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="run on the CPU with tiny sizes: results are meaningless"
+    )
     return parser
 
 
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

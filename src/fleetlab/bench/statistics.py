@@ -1,8 +1,8 @@
-"""What sharing did, in numbers that know how sure they are.
+"""Metrics of sharing, with confidence intervals.
 
-Normalised progress NP is a tenant's rate beside others over its rate alone. System throughput STP and average
-normalised turnaround ANTT are a pair (Eyerman and Eeckhout, IEEE Micro 28(3), 2008): the one is what the card does,
-the other what a tenant feels, and one without the other misleads. Fairness is after Jain, Chiu and Hawe (1984).
+Normalized progress NP is a tenant's rate beside others over its rate alone. System throughput STP and average
+normalized turnaround ANTT are a pair (Eyerman and Eeckhout, IEEE Micro 28(3), 2008): one is the view of the GPU, the
+other that of a tenant; use both. Fairness is after Jain, Chiu and Hawe (1984).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fleetlab.stats import Floats, Interval, quantile_ranks, samples_needed
 
 
 def progress(shared: ArrayLike, alone: ArrayLike) -> Floats:
-    """NP of each tenant: its rate beside the others over its rate alone."""
+    """NP of each tenant: its rate beside others over its rate alone."""
     beside, by_itself = np.asarray(shared, float), np.asarray(alone, float)
     if not (
         np.isfinite(beside).all() and np.isfinite(by_itself).all() and (by_itself > 0).all() and (beside >= 0).all()
@@ -30,7 +30,7 @@ def progress(shared: ArrayLike, alone: ArrayLike) -> Floats:
 
 
 def stp(np_: ArrayLike) -> float:
-    """System throughput: how many cards' worth of work one card did.
+    """System throughput: the work of one shared GPU, in units of what a GPU does for tenants alone.
 
     >>> stp([0.5, 0.6])
     1.1
@@ -39,7 +39,7 @@ def stp(np_: ArrayLike) -> float:
 
 
 def antt(np_: ArrayLike) -> float:
-    """Average normalised turnaround time: how many times as long a tenant's work took; infinite if one stood still.
+    """Average normalized turnaround time: mean slowdown of the tenants; infinite if one makes no progress.
 
     >>> antt([0.5, 0.25])
     3.0
@@ -49,12 +49,12 @@ def antt(np_: ArrayLike) -> float:
 
 
 def harmonic(np_: ArrayLike) -> float:
-    """Harmonic mean of NP: one tenant that starves cannot be made good by the others."""
+    """Harmonic mean of NP, which is dominated by the slowest tenant."""
     return 1 / antt(np_)
 
 
 def jain(np_: ArrayLike) -> float:
-    """Jain's index: 1 if all make the same progress, 1/n if one makes all.
+    """Jain's index: 1 if all make the same progress, 1/n if only one does.
 
     >>> jain([0.5, 0.5]), jain([1.0, 0.0])
     (1.0, 0.5)
@@ -64,7 +64,7 @@ def jain(np_: ArrayLike) -> float:
 
 
 def unfairness(np_: ArrayLike) -> float:
-    """The largest slowdown over the smallest; infinite if one stood still."""
+    """The largest slowdown over the smallest; infinite if one makes no progress."""
     x = _tenants(np_)
     return float(x.max() / x.min()) if x.min() > 0 else math.inf
 
@@ -73,24 +73,24 @@ def _tenants(np_: ArrayLike) -> Floats:
     x = np.asarray(np_, float)
     if x.ndim != 1 or not x.size or not np.isfinite(x).all() or (x < 0).any():
         msg = f"not the progress of tenants: {np_!r}"
-        raise BenchError(msg, hint="one number of at least 0 for each")
+        raise BenchError(msg, hint="one number of at least 0 per tenant")
     return x
 
 
 # --- percentiles -----------------------------------------------------------------------------------------------------
 
 
-def percentile(times: Histogram, p: float, *, confidence: float = 0.95, worth: float = math.inf) -> Interval:
-    """The quantile `p` with limits from order statistics, which ask nothing of the distribution.
+def percentile(times: Histogram, p: float, *, confidence: float = 0.95, effective_n: float = math.inf) -> Interval:
+    """Quantile `p` with a distribution-free interval from order statistics.
 
-    They ask that the times are independent; those of neighbours often are not, and then the limits are too near, unless
-    `worth` says as how many independent ones they count. A sample that cannot carry the quantile is refused.
+    The interval assumes independent times; for autocorrelated ones pass the effective sample size. A sample that does
+    not support the quantile raises an error.
     """
     n = times.n
     if n < (need := samples_needed(p, confidence=confidence)):
         msg = f"n too small for P{100 * p:g}: {n} of {need}"
-        raise BenchError(msg, hint="measure longer, or ask for a lower percentile")
-    few = n if worth >= n else max(math.floor(worth), need)
+        raise BenchError(msg, hint="measure longer, or use a lower percentile")
+    few = n if effective_n >= n else max(math.floor(effective_n), need)
     low, high = quantile_ranks(few, p, confidence=confidence)
     value = times.at(min(n, math.floor(p * n) + 1))
     return Interval(value, times.at(1 + (low - 1) * n // few), times.at(math.ceil(high * n / few)))

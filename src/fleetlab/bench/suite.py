@@ -1,7 +1,7 @@
-"""Measure a plan, cell by cell; each finished cell is on disk before the next begins.
+"""Run a plan, cell by cell; each finished cell is on disk before the next begins.
 
-In the folder: `manifest.json` (machine, plan, order, what was skipped), `cells.jsonl` (one line a cell) and
-`monitor.jsonl` (the card, five times a second). A run that is started again goes on where it stopped.
+The folder has `manifest.json` (machine, plan, order, skipped cells), `cells.jsonl` (one line per cell) and
+`monitor.jsonl` (the GPU, five times per second). A run that is started again resumes.
 """
 
 from __future__ import annotations
@@ -11,50 +11,57 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fleetlab.bench.plans import Cell, Plan, Seat, Tenant
-from fleetlab.bench.workers.pool import GRACE, LEAD, LOAD, Crew
+from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
+from fleetlab.bench.workers.pool import GRACE, LEAD, LOAD, TenantWorkers
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.nvml import Monitor
+from fleetlab.devices.files import atomic_write
+from fleetlab.devices.nvml import GpuSampler
+from fleetlab.devices.progress import Progress
+from fleetlab.devices.versions import package_version
 from fleetlab.sharing.modes import Mps, TimeSlicing, shared
 
-RESERVE = 15.0  # s to end workers and to put the mode back
-Tell = Callable[[str], None]
+RESERVE = 15.0  # s to end workers and to restore the mode
 
 
-class Suite:
+class SuiteRun:
     """One run of a plan into one folder."""
 
     def __init__(
-        self, plan: Plan, out: Path, *, limit: float, device: str = "cuda", rehearse: bool = False, tell: Tell = print
+        self,
+        plan: SuitePlan,
+        out: Path,
+        *,
+        limit: float,
+        device: str = "cuda",
+        rehearse: bool = False,
+        progress: Progress = print,
     ) -> None:
         if not limit > 0:
             msg = f"not a time limit: {limit} s"
             raise BenchError(msg)
-        self._plan, self._out, self._tell = plan, out, tell
+        self._plan, self._out, self._progress = plan, out, progress
         self._device, self._rehearse = "cpu" if rehearse else device, rehearse
         self._began = time.monotonic()
         self._until = self._began + limit
-        self._rates: dict[tuple[str, Seat], float] = {}  # alone, to talk about what came of it
+        self._rates: dict[tuple[str, Seat], float] = {}  # alone, for progress reports
         self._skipped: list[str] = []
         self._stages: list[dict[str, Any]] = []
 
     def run(self) -> list[str]:
-        """Measure what is not yet there; the names of cells that there was no time for."""
+        """Measure the missing cells; returns the names of cells that were skipped for lack of time."""
         self._out.mkdir(parents=True, exist_ok=True)
         self._manifest = self._out / "manifest.json"
-        done = finished(self._out)
+        done = finished_cells(self._out)
         self._check()
-        with Monitor(self._out / "monitor.jsonl") as self._monitor:
+        with GpuSampler(self._out / "monitor.jsonl") as self._monitor:
             self._has_card()
             if self._monitor.absent:
-                self._tell(f"no card to watch: {self._monitor.absent}")
+                self._progress(f"no GPU to sample: {self._monitor.absent}")
             self._declare()
             for cells in self._plan.stages():
                 left = [c for c in cells if c.name not in done]
@@ -68,17 +75,17 @@ class Suite:
             was = json.loads(self._manifest.read_text("utf-8"))
             for key, now in (("plan", self._plan.name), ("seed", self._plan.seed), ("rehearsal", self._rehearse)):
                 if was.get(key) != now:
-                    msg = f"{self._out}: holds another run: {key} {was.get(key)}, not {now}"
+                    msg = f"{self._out}: contains another run: {key} {was.get(key)}, not {now}"
                     raise BenchError(msg, hint="name another folder with --out")
 
     def _has_card(self) -> None:
         if self._device.startswith("cuda") and self._monitor.absent and not Path("/dev/nvidia0").exists():
             msg = f"no NVIDIA GPU on this machine: {self._monitor.absent}"
-            raise BenchError(msg, hint="--rehearse runs the same plan on the CPU, tiny and short")
+            raise BenchError(msg, hint="--rehearse runs the plan on the CPU with tiny sizes")
 
     # --- a stage -----------------------------------------------------------------------------------------------------
 
-    def _stage(self, cells: list[Cell]) -> None:
+    def _stage(self, cells: list[BenchCell]) -> None:
         if not self._time_for(LOAD / 3 + self._length()):
             self._skip(cells)
             return
@@ -87,12 +94,12 @@ class Suite:
             try:
                 mode = stack.enter_context(shared(cells[0].mode, rehearse=self._rehearse))
             except BenchError as e:
-                self._tell(f"{cells[0].stage}: {e}")
+                self._progress(f"{cells[0].stage}: {e}")
                 for cell in cells:
                     self._write(cell, {"status": "failed", "failures": [{"kind": "mode", "detail": str(e)}]})
                 return
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            crew = stack.enter_context(Crew(self._plan, mode, home, device=self._device, tiny=self._rehearse))
+            crew = stack.enter_context(TenantWorkers(self._plan, mode, home, device=self._device, tiny=self._rehearse))
             self._man(crew, mode, cells[0], list(seats))
             for k, cell in enumerate(cells):
                 if not self._time_for(self._length()):
@@ -100,7 +107,7 @@ class Suite:
                     return
                 self._cell(crew, cell)
 
-    def _man(self, crew: Crew, mode: TimeSlicing | Mps, cell: Cell, seats: list[Seat]) -> None:
+    def _man(self, crew: TenantWorkers, mode: TimeSlicing | Mps, cell: BenchCell, seats: list[Seat]) -> None:
         began = time.monotonic()
         crew.man(seats, within=min(LOAD, self._until - began - RESERVE))
         about = {
@@ -115,11 +122,11 @@ class Suite:
         self._stages.append(about)
         self._declare()
         apart = [str(s) for s in seats if s in crew.about and not crew.about[s].get("attached", True)]
-        self._tell(f"{cell.stage}: {len(seats)} workers in {about['load_s']} s")
+        self._progress(f"{cell.stage}: {len(seats)} workers in {about['load_s']} s")
         for failure in crew.failed.values():
-            self._tell(f"  failed: {failure['seat']}: {failure['kind']}: {failure['detail']}")
+            self._progress(f"  failed: {failure['seat']}: {failure['kind']}: {failure['detail']}")
         if apart:
-            self._tell(f"  NOT PROVED TO BE ATTACHED: {', '.join(apart)}")
+            self._progress(f"  NOT ATTACHED TO MPS: {', '.join(apart)}")
 
     def _length(self) -> float:
         return LEAD + self._plan.settle + self._plan.window + 0.3
@@ -127,13 +134,13 @@ class Suite:
     def _time_for(self, seconds: float) -> bool:
         return time.monotonic() + seconds + RESERVE <= self._until
 
-    def _skip(self, cells: list[Cell]) -> None:
+    def _skip(self, cells: list[BenchCell]) -> None:
         self._skipped += [cell.name for cell in cells]
-        self._tell(f"{cells[0].stage}: no time left for {len(cells)} cells")
+        self._progress(f"{cells[0].stage}: no time left for {len(cells)} cells")
 
     # --- a cell ------------------------------------------------------------------------------------------------------
 
-    def _cell(self, crew: Crew, cell: Cell) -> None:
+    def _cell(self, crew: TenantWorkers, cell: BenchCell) -> None:
         if any(seat in crew.failed for seat in cell.seats):
             crew.man(cell.seats, within=max(min(60.0, self._until - time.monotonic() - RESERVE - GRACE), 1.0))
         load = os.getloadavg()[0]
@@ -157,16 +164,16 @@ class Suite:
                 "failures": failures,
             },
         )
-        self._tell(self._said(cell, tenants, failures))
+        self._progress(self._cell_line(cell, tenants, failures))
 
-    def _write(self, cell: Cell, about: dict[str, Any]) -> None:
+    def _write(self, cell: BenchCell, about: dict[str, Any]) -> None:
         line = {"cell": cell.name, "stage": cell.stage, "mode": cell.mode, "block": cell.block, "at": _now(), **about}
         with (self._out / "cells.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def _said(self, cell: Cell, tenants: list[dict[str, Any]], failures: list[dict[str, Any]]) -> str:
+    def _cell_line(self, cell: BenchCell, tenants: list[dict[str, Any]], failures: list[dict[str, Any]]) -> str:
         if len(cell.seats) == 1 and tenants:
             self._rates[cell.stage, cell.seats[0]] = tenants[0]["rate"]
         parts = []
@@ -190,9 +197,9 @@ class Suite:
             "device": self._device,
             "card": self._monitor.about or {"absent": self._monitor.absent},
             "machine": {"system": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
-            "fleetlab": _version("fleetlab"),
-            "torch": _version("torch"),
-            "numpy": _version("numpy"),
+            "fleetlab": package_version("fleetlab"),
+            "torch": package_version("torch"),
+            "numpy": package_version("numpy"),
             "settle": plan.settle,
             "window": plan.window,
             "tenants": {name: {"work": t.work, **_feeding(t), **t.settings} for name, t in plan.tenants.items()},
@@ -200,13 +207,11 @@ class Suite:
             "skipped": self._skipped,
             "stages": self._stages,
         }
-        beside = self._manifest.with_suffix(".new")
-        beside.write_text(json.dumps(about, indent=1), "utf-8")
-        beside.replace(self._manifest)
+        atomic_write(self._manifest, json.dumps(about, indent=1))
 
 
-def finished(out: Path) -> set[str]:
-    """The cells of a folder that were measured; a last line that was cut off was not."""
+def finished_cells(out: Path) -> set[str]:
+    """Names of the measured cells of a folder; a truncated last line is removed."""
     path, done = out / "cells.jsonl", set[str]()
     if not path.exists():
         return done
@@ -223,21 +228,14 @@ def finished(out: Path) -> set[str]:
     return done
 
 
-def _known(crew: Crew, seat: Seat) -> dict[str, Any]:
+def _known(crew: TenantWorkers, seat: Seat) -> dict[str, Any]:
     about = crew.about.get(seat, {})
     return {key: about[key] for key in ("pid", "sms", "unit", "how", "memory_mib", "attached") if key in about}
 
 
 def _feeding(tenant: Tenant) -> dict[str, float]:
-    """Only what is not usual: most tenants saturate."""
+    """Settings that differ from the default, a closed loop."""
     return {key: value for key in ("rest", "poisson") if (value := getattr(tenant, key))}
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""What a tenant did inside a window: rates, step times, and how much of it the host was to blame for."""
+"""Summarize the steps of a tenant inside a measurement window: rate, step times, utilization, starvation."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.loops import Fed
+from fleetlab.bench.loops import StepLog
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.stats import design_effect
 
-AT = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-PARTS = 10  # of a window, to see whether it was steady
+PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+PARTS = 10  # parts of a window, to check that it was steady
 
 
-def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
-    """Items a second inside the window, in all and in each tenth, and the times of the steps inside."""
+def summarize_window(fed: StepLog, opens: float, closes: float) -> dict[str, Any]:
+    """Rate inside the window, in total and by tenth, and the times of the steps inside."""
     begun, ended, items = (np.asarray(x, float) for x in (fed.begun, fed.ended, fed.items))
     edges = np.linspace(opens, closes, PARTS + 1)
     done = _done_by(edges, begun, ended, items)
-    # A timetable's step belongs to when it was due: one that a stall pushed out of the window must still count.
+    # A scheduled step belongs to its scheduled time: one that a stall delays past the window must still count.
     by = begun if fed.lags else ended
     inside = (by >= opens) & (by < closes)
     took = (ended - begun)[inside]
     times = Histogram.of(took)
-    # Requests that waited in one queue waited alike: what they are worth is kept, for their histogram forgets it.
+    # Step times in one queue are autocorrelated: the design effect is kept, because a histogram loses the order.
     clumps = (
-        {name: design_effect(took > np.quantile(took, p)) if took.size else 1.0 for name, p in AT} if fed.lags else {}
+        {name: design_effect(took > np.quantile(took, p)) if took.size else 1.0 for name, p in PERCENTILES}
+        if fed.lags
+        else {}
     )
     return {
         "rate": float((done[-1] - done[0]) / (closes - opens)),
@@ -47,10 +49,10 @@ def tally(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
 
 
 def _done_by(edges: NDArray[Any], begun: NDArray[Any], ended: NDArray[Any], items: NDArray[Any]) -> NDArray[Any]:
-    """Items done by each time, a step's evenly over its own time: a window's ends may cut through steps."""
+    """Items done by each time, spread evenly over the time of their step: the window may cut through steps."""
     if not ended.size:
         return np.zeros(len(edges))
-    # Steps of one stream end in order, but a timetable's steps wait for each other: count from the one before.
+    # Steps of one stream end in order, but scheduled steps wait for each other: count from the end of the previous one.
     taken = np.maximum(begun, np.concatenate(([begun[0]], ended[:-1])))
     at = np.column_stack((taken, np.maximum(ended, taken))).ravel()
     total = np.cumsum(np.column_stack((np.zeros(len(items)), items)).ravel())
@@ -59,7 +61,7 @@ def _done_by(edges: NDArray[Any], begun: NDArray[Any], ended: NDArray[Any], item
 
 
 def _busy(begun: NDArray[Any], ended: NDArray[Any], opens: float, closes: float) -> float:
-    """The share of the window in which a step was under way."""
+    """Fraction of the window in which a step was running."""
     if not ended.size:
         return 0.0
     taken = np.maximum(begun, np.concatenate(([begun[0]], ended[:-1])))
@@ -68,10 +70,12 @@ def _busy(begun: NDArray[Any], ended: NDArray[Any], opens: float, closes: float)
 
 
 def _percentiles(times: Histogram, clumps: dict[str, float]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, p in AT:
+    percentiles: dict[str, Any] = {}
+    for name, p in PERCENTILES:
         try:
-            found[name] = [float(f"{x:.4g}") for x in percentile(times, p, worth=times.n / clumps.get(name, 1.0))]
+            percentiles[name] = [
+                float(f"{x:.4g}") for x in percentile(times, p, effective_n=times.n / clumps.get(name, 1.0))
+            ]
         except BenchError as e:
-            found[name] = str(e)
-    return found
+            percentiles[name] = str(e)
+    return percentiles

@@ -107,11 +107,11 @@ def capacity(
     pool
         Scale this pool or GPU type, for the jobs that may run on it (default: all pools in proportion, for all jobs).
     growth
-        Scale the number of jobs: days of users are resampled and added to the trace.
+        Scale the number of jobs: user-days are resampled and added to the trace.
     resamples
         How many times to resample.
     workers
-        Processes that simulate at once (default: one per core for a large trace; 0: none but this one).
+        Processes that simulate at once (default: one per core for a large trace, at most four; 0: run in this process).
     """
     from fleetlab._screen import progress, show
 

@@ -43,8 +43,8 @@ def describe(
     against
         Another trace to compare with, figure by figure.
     only
-        Sections to print in full, separated by commas: time, run, space, machines, sharing, recurrence, service
-        (default: the findings of all sections).
+        Sections to print in full, separated by commas: arrivals, runtimes, requests, machines, sharing, recurrence,
+        services (default: the findings of all sections).
     """
     from fleetlab._screen import progress, show
 
@@ -80,7 +80,7 @@ def diagnose(
         fragmentation (each pool one node), gangs (instances start one by one), backfill (easy), sjf (with group
         estimates), sharing (on or off), nodes (10 % more of each type; nodes:T4 for one), nothing.
     workers
-        Processes that simulate at once (default: one per core for a large trace; 0: none but this one).
+        Processes that simulate at once (default: one per core for a large trace, at most four; 0: run in this process).
     """
     from fleetlab._screen import progress, show
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 POLICY = Group("Policy", sort_key=1)
 SCENARIO = Group("Scenario", sort_key=2)
 
-Json = Annotated[bool, Parameter(negative=(), help="Print one JSON object.")]
-Seed = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63), help=WORDS["seed"].help)]
+Json = Annotated[bool, Parameter(negative=(), show_default=False, help="Print one JSON object.")]
+Seed = Annotated[
+    int, Parameter(validator=validators.Number(gte=0, lt=2**63), help=WORDS["seed"].help, show_default=False)
+]
 TraceName = Annotated[str, Parameter(help=WORDS["trace"].help)]
 ClusterFile = Annotated[Path | None, Parameter(help=WORDS["cluster"].help)]
 

@@ -1,4 +1,4 @@
-"""`fleetlab share …`: how the tenants of a card share it, seen, switched on and put back; and files of the stacks."""
+"""`fleetlab share …`: see and switch how a GPU is shared; configuration files of Kubernetes stacks."""
 
 import sys
 from pathlib import Path
@@ -8,16 +8,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.mig import Gpu, mig
+from fleetlab.commands.mig import GpuIndex, mig
 from fleetlab.commands.words import Json, examples, on_the_bench, talk, version
 
 share = App(
     name="share",
-    help="How tenants share a GPU: see it, switch MPS on and off, cut a card by MIG, say it to a stack.",
+    help="Share a GPU: show its state, run MPS, create MIG instances, write and lint Kubernetes configuration.",
     help_epilogue=examples(
         "fleetlab share status",
         "fleetlab share run mps --percent 50 -- python train.py",
-        "fleetlab share mig layouts --card H200",
+        "fleetlab share mig layouts --model H200",
         "fleetlab share emit lab.toml --to gpu-operator",
     ),
     help_format="plaintext",
@@ -25,8 +25,8 @@ share = App(
 )
 share.command(mig)
 
-Percent = Annotated[int | None, Parameter(help="Of the SMs, that a client may use at most.")]
-Memory = Annotated[int | None, Parameter(help="MiB of the card, that a client may use at most.")]
+Percent = Annotated[int | None, Parameter(help="Active thread percentage of an MPS client (default: no limit).")]
+Memory = Annotated[int | None, Parameter(help="Device memory limit of an MPS client in MiB (default: no limit).")]
 
 
 # --- modes -----------------------------------------------------------------------------------------------------------
@@ -34,14 +34,14 @@ Memory = Annotated[int | None, Parameter(help="MiB of the card, that a client ma
 
 @share.command(help_epilogue=examples("fleetlab share status", "fleetlab share status --json"))
 def status(*, json: Json = False) -> None:
-    """What cards are here, who is on them, which MPS runs, and which modes could be used; nothing is changed."""
+    """Show GPUs, their processes, MPS daemons, and which sharing modes are available. Nothing is changed."""
     from fleetlab._screen import show
-    from fleetlab.sharing import status as sharing
-    from fleetlab.sharing.result import of_machine
+    from fleetlab.sharing import status as sharing_status
+    from fleetlab.sharing.result import status_tables
 
     with on_the_bench():
-        found = sharing.status()
-    show(of_machine(found), json=json, most=200)
+        current = sharing_status.status()
+    show(status_tables(current), json=json, most=200)
 
 
 @share.command(
@@ -50,49 +50,49 @@ def status(*, json: Json = False) -> None:
 def start(
     mode: str, *, percent: Percent = None, memory: Memory = None, pipe: Path | None = None, json: Json = False
 ) -> None:
-    """Start an MPS that stays, in a folder of its own, and print what a client needs in its environment.
+    """Start an MPS daemon that keeps running, and print the environment variables of its clients.
 
-    The card's compute mode is left as it is: a program without this environment does not come under MPS.
+    The GPU's compute mode is not changed: a program without these variables does not use MPS.
 
     Parameters
     ----------
     mode
-        mps: the only one that has to be started.
+        mps, the only mode with a daemon.
     pipe
-        The folder that clients find it by; if not given, one that nobody else uses.
+        Pipe directory (CUDA_MPS_PIPE_DIRECTORY) of the daemon (default: a private one).
     """
     from fleetlab._screen import show
-    from fleetlab.sharing import mps_daemon as lasting
-    from fleetlab.sharing import result as told
+    from fleetlab.sharing import mps_daemon
+    from fleetlab.sharing.result import machine_tables, table
 
     _only_mps(mode, "start")
     with on_the_bench():
-        environment = lasting.start(percent=percent, memory_mib=memory, pipe=pipe)
+        environment = mps_daemon.start(percent=percent, memory_mib=memory, pipe=pipe)
     if json:
-        named = told.rows({"name": name, "value": value} for name, value in environment.items())
-        show(told.here("share start", {"environment": named}), json=True)
+        rows = table({"name": name, "value": value} for name, value in environment.items())
+        show(machine_tables("share start", {"environment": rows}), json=True)
     else:
         print("\n".join(f"export {name}={quote(value)}" for name, value in environment.items()))
-    talk("MPS runs; `fleetlab share stop mps` ends it")
+    talk("MPS is running; `fleetlab share stop mps` stops it")
 
 
 @share.command(help_epilogue=examples("fleetlab share stop mps", "fleetlab share stop mps --anyway"))
 def stop(mode: str, *, anyway: Annotated[bool, Parameter(negative=())] = False) -> None:
-    """End the MPS that `share start mps` left, and see that it is gone.
+    """Stop the MPS daemon that `share start mps` started, and verify that it is gone.
 
     Parameters
     ----------
     mode
-        mps: the only one that has to be stopped.
+        mps, the only mode with a daemon.
     anyway
-        Even if clients are attached; they fail.
+        Stop it even if clients are attached; they fail.
     """
-    from fleetlab.sharing import mps_daemon as lasting
+    from fleetlab.sharing import mps_daemon
 
     _only_mps(mode, "stop")
     with on_the_bench():
-        clients = lasting.stop(anyway=anyway)
-    talk("MPS is gone" + (f"; clients that it had: {', '.join(map(str, clients))}" if clients else ""))
+        clients = mps_daemon.stop(anyway=anyway)
+    talk("MPS is stopped" + (f"; it had these clients: {', '.join(map(str, clients))}" if clients else ""))
 
 
 @share.command(
@@ -108,28 +108,28 @@ def run(
     percent: Percent = None,
     memory: Memory = None,
     priority: int | None = None,
-    gpu: Gpu = 0,
+    gpu: GpuIndex = 0,
 ) -> None:
-    """Run a command in one mode of sharing; end with its status, and put back what was switched on.
+    """Run a command in a sharing mode, and restore the previous state. The exit status is that of the command.
 
     Parameters
     ----------
     mode
-        exclusive (refuses a card that somebody uses, and tells if somebody came), time-slicing, or mps.
+        exclusive (refuses a GPU in use, and reports other processes), time-slicing, or mps.
     command
-        After `--`: what to run.
+        The command, after `--`.
     priority
-        Of a client of mps: 0 is normal, 1 below normal.
+        Priority of an MPS client: 0 is normal, 1 below normal.
     """
-    from fleetlab.sharing import run as within
     from fleetlab.sharing.modes import Share
+    from fleetlab.sharing.run_command import run_in_mode
 
     with on_the_bench():
-        status = within.run(mode, command, share=Share(percent, memory, priority), gpu=gpu, tell=talk)
-    sys.exit(status)
+        exit_status = run_in_mode(mode, command, share=Share(percent, memory, priority), gpu=gpu, progress=talk)
+    sys.exit(exit_status)
 
 
-# --- files of the stacks ---------------------------------------------------------------------------------------------
+# --- configuration of stacks -----------------------------------------------------------------------------------------
 
 
 @share.command(
@@ -140,40 +140,39 @@ def run(
     )
 )
 def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) -> None:
-    """Write how a card is to be shared in the format of a stack, and say what is lost on the way.
+    """Write a sharing spec in the format of a stack, and list what the stack cannot express.
 
-    The file goes to stdout, and what is lost to stderr; with --out the file goes there, and what is lost to stdout.
+    The file goes to stdout and the list to stderr; with --out the list goes to stdout.
 
     Parameters
     ----------
     spec
-        A spec in TOML: docs/share-emit.md says what it may hold.
+        Spec in TOML; its keys are in docs/share-emit.md.
     to
         device-plugin, gpu-operator, mig-parted, dra, hami, volcano, kai, kueue, compose or env.
     out
-        Where to write the file; what was there is replaced once the new one is whole.
+        File to write, atomically.
     """
+    from fleetlab import stacks
     from fleetlab._screen import show, table
-    from fleetlab.stacks import emit as compiled
-    from fleetlab.stacks import read as back
 
     with on_the_bench():
-        found = compiled(back(spec).spec, to=to, source=spec.name)
+        result = stacks.emit(stacks.read(spec).spec, to=to, source=spec.name)
         if out is not None:
-            _written(out, found.text)
+            _write(out, result.text)
     if json:
-        show(found, json=True)
+        show(result, json=True)
         return
     if out is None:
-        print(found.text, end="")
-    tell = talk if out is None else print
-    tell("\nlost" if found.losses else "\nlost: nothing")
-    for loss in found.losses:
-        tell(f"  {loss.part}: {loss.asked} -> {loss.kept}; {loss.why}")
-    tell(f"\nguarantees\n{table(found.tables()['guarantees'].drop('why'))}")
-    for one in found.promises:
+        print(result.text, end="")
+    report = talk if out is None else print
+    report("\nlost" if result.losses else "\nlost: nothing")
+    for loss in result.losses:
+        report(f"  {loss.part}: {loss.requested} -> {loss.kept}; {loss.why}")
+    report(f"\nguarantees\n{table(result.tables()['guarantees'].drop('why'))}")
+    for one in result.guarantees:
         if one.why:
-            tell(f"  {one.guarantee}: {one.why}")
+            report(f"  {one.guarantee}: {one.why}")
 
 
 @share.command(
@@ -181,73 +180,70 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
     help_epilogue=examples("fleetlab share read time-slicing.yaml", "fleetlab share read claim.yaml --json"),
 )
 def read_file(file: Path, *, json: Json = False) -> None:
-    """Read a file of any stack as a spec, in TOML; which stack it is of is seen from what is in it.
+    """Read a configuration file of any stack, and print it as a spec in TOML. The stack is recognized by its contents.
 
     Parameters
     ----------
     file
         YAML of a stack, a Compose file, or lines of KEY=VALUE.
     """
+    from fleetlab import stacks
     from fleetlab._screen import show
-    from fleetlab.stacks import read as back
 
     with on_the_bench():
-        found = back(file)
+        result = stacks.read(file)
     if json:
-        show(found, json=True)
+        show(result, json=True)
         return
-    talk(f"{file.name} is of {found.stack}")
-    print(found.text, end="")
+    talk(f"{file.name}: format {result.stack}")
+    print(result.text, end="")
 
 
 @share.command(
     help_epilogue=examples(
-        "fleetlab share lint time-slicing.yaml", "fleetlab share lint mps.yaml --card V100-16 --json"
+        "fleetlab share lint time-slicing.yaml", "fleetlab share lint mps.yaml --model V100-16 --json"
     )
 )
-def lint(file: Path, *, card: str | None = None, json: Json = False) -> None:
-    """Look for the traps of every stack in a file; ends with status 1 if there is an error.
+def lint(file: Path, *, model: str | None = None, json: Json = False) -> None:
+    """Check a configuration file against the rules of every stack. The exit status is 1 if there is an error.
 
     Parameters
     ----------
     file
         A file of a stack, pods, a quota, or a spec in TOML.
-    card
-        The card it is for, as in H200: some traps are those of a card.
+    model
+        GPU model, such as H200, for rules that depend on it.
     """
+    from fleetlab import stacks
     from fleetlab._screen import cell, show
-    from fleetlab.stacks import lint as look
 
     with on_the_bench():
-        found = look(file, card=card)
+        result = stacks.lint(file, gpu=model)
     if json:
-        show(found, json=True)
+        show(result, json=True)
     else:
-        for one in found.problems:
+        for one in result.problems:
             print(f"{one.severity} {one.code} at {cell(one.where, widest=200)}")
             print(f"  {cell(one.what, widest=300)}\n  do: {cell(one.do, widest=300)}")
-        counts = ", ".join(f"{e.metric} {e.value:g}" for e in found.summary())
-        print(f"{cell(file.name)}, {found.stack}: {counts}")
-    if found.count("error"):
+        counts = ", ".join(f"{e.metric} {e.value:g}" for e in result.summary())
+        print(f"{cell(file.name)}, {result.stack}: {counts}")
+    if result.count("error"):
         sys.exit(1)
 
 
-# --- words to nouns --------------------------------------------------------------------------------------------------
-
-
-def _written(out: Path, text: str) -> None:
-    from fleetlab.core.files import atomic_write
+def _write(out: Path, text: str) -> None:
     from fleetlab.devices.errors import BenchError
+    from fleetlab.devices.files import atomic_write
 
     try:
         atomic_write(out, text)
     except OSError as e:
         msg = f"cannot write {out}: {e.strerror or e}"
-        raise BenchError(msg, hint="is the folder there, and may it be written to?") from None
+        raise BenchError(msg, hint="does the folder exist, and is it writable?") from None
 
 
 def _only_mps(mode: str, verb: str) -> None:
     if mode != "mps":
-        msg = f"nothing to {verb} by that name: `{mode}`"
-        hint = "only mps is; time slicing is what a driver does by itself, and MIG has `fleetlab share mig`"
+        msg = f"cannot {verb} the mode `{mode}`"
+        hint = "only mps has a daemon; time slicing is the driver's default, and MIG has `fleetlab share mig`"
         raise fleetlab.DeviceError(msg, hint=hint)

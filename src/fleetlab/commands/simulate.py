@@ -73,7 +73,8 @@ def compare(
         of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
         smallest, sjf with group estimates, sjf). The options below hold for all of them.
     workers
-        Processes that simulate at once (default: one per core for a large workload).
+        Processes that simulate at once (default: one per core for a large workload, at most four; 0: run in this
+        process).
     """
     from fleetlab._screen import progress, show
 

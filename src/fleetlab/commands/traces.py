@@ -45,7 +45,7 @@ def read(
     zone
         Time zone of a log without time zones, such as Europe/Berlin.
     since
-        When the log begins, as given to `sacct -S`, such as 2024-05-01: older jobs count as submitted then.
+        When the log begins, as given to `sacct -S`, such as 2024-05-01: earlier submissions are clipped to it.
     """
     from fleetlab._screen import progress, show
     from fleetlab.core.trace import may_hold

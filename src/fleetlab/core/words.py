@@ -276,9 +276,10 @@ WORDS: dict[str, Word] = {
         Word("preemption", "policy", False,  # noqa: FBT003
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,
-             "GPUs that a user may have allocated at once: 16, or ada=16,bob=8 (default: no limit).", _quota),
+             "GPU limit per user: 16, or ada=16,bob=8 (default: no limit).", _quota),
         Word("recovery", "policy", None,
-             "Checkpoints of jobs: every=600,save=10,restart=30, in seconds (default: none, jobs start over).",
+             "Checkpoints: every=600,save=10,restart=30, in seconds (default: none: failed jobs start over, "
+             "preempted ones resume at no cost).",
              _recovery),
         Word("events", "scenario", (),
              "A TOML file of node events: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], and [recovery] "
@@ -288,7 +289,7 @@ WORDS: dict[str, Word] = {
         Word("prices", "scenario", None,
              "A TOML file of prices and powers: per_gpu_hour, per_kwh, pue, … (default: 1 per GPU-hour).",
              _prices, local=True),
-        Word("seed", "scenario", 0, "Seed of everything random (default: 0).", _seed),
+        Word("seed", "scenario", 0, "Random seed (default: 0).", _seed),
         Word("until", "scenario", None,
              "Stop the clock at this time: seconds, or such as 12h or 7d (default: when all jobs are done).", _until),
     )

@@ -37,7 +37,7 @@ class Occupancy:
         """The mean amount held in each stretch: the area below the sum of boxes, over its length.
 
         >>> edges = np.array([0.0, 5.0, 10.0, 20.0])
-        >>> boxes = Held.of(np.array([0.0, 5.0, np.nan]), np.array([10.0, 10.0, 7.0]), edges)
+        >>> boxes = Occupancy.of(np.array([0.0, 5.0, np.nan]), np.array([10.0, 10.0, 7.0]), edges)
         >>> boxes.mean(np.array([1.0, 2.0, 4.0]))
         array([1., 3., 0.])
         """

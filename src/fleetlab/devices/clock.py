@@ -1,4 +1,4 @@
-"""When did a step begin and end, on the host's clock? On a GPU its own events tell, without waiting for it."""
+"""Timestamps of steps on the host's clock; on a GPU they come from CUDA events, without blocking."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 
 
 class Clock(Protocol):
-    """Marks in a device's stream of work, and their times as `time.monotonic` would have read them."""
+    """Marks in a device's stream, and their times on the scale of `time.monotonic`."""
 
     def mark(self) -> Any:  # noqa: ANN401  what a mark is, only its clock knows
-        """Note this point in the stream."""
+        """Record this point in the stream."""
 
     def done(self, mark: Any) -> bool:  # noqa: ANN401
-        """Has the device come this far?"""
+        """Return whether the device has reached the mark."""
 
     def wait(self, mark: Any) -> None:  # noqa: ANN401
-        """Until the device has come this far."""
+        """Wait until the device has reached the mark."""
 
     def time(self, mark: Any) -> float:  # noqa: ANN401
-        """When it came by; after `wait` only."""
+        """Return the time of the mark; call after `wait`."""
 
 
 class HostClock:
-    """The CPU does each step at once, so a mark is a time."""
+    """The CPU finishes each step before it returns, so a mark is a time."""
 
     def mark(self) -> float:
         """Now."""
@@ -36,15 +36,15 @@ class HostClock:
         return True
 
     def wait(self, mark: float) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
     def time(self, mark: float) -> float:
-        """The mark itself."""
+        """Return the mark itself."""
         return mark
 
 
 class CudaClock:
-    """Events of the current stream, anchored to the host's clock when nothing else ran."""
+    """CUDA events of the current stream, anchored to the host's clock while the GPU is idle."""
 
     def __init__(self) -> None:
         tries = [self._bracket() for _ in range(5)]
@@ -61,13 +61,13 @@ class CudaClock:
         return after - before, event, (before + after) / 2
 
     def mark(self) -> torch.cuda.Event:
-        """An event that a waiting host sleeps for: sixteen tenants that spin would starve each other."""
+        """Record an event that the host waits for asleep: sixteen tenants that spin would starve each other."""
         event = torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
     def done(self, mark: torch.cuda.Event) -> bool:
-        """Without waiting."""
+        """Query without waiting."""
         return bool(mark.query())  # type: ignore[no-untyped-call]
 
     def wait(self, mark: torch.cuda.Event) -> None:
@@ -75,10 +75,10 @@ class CudaClock:
         mark.synchronize()
 
     def time(self, mark: torch.cuda.Event) -> float:
-        """By the GPU's own clock, from the anchor on."""
+        """Elapsed GPU time since the anchor, added to the anchor's host time."""
         return self.at + float(self.anchor.elapsed_time(mark)) / 1000
 
 
-def clock_of(device: torch.device) -> Clock:
-    """The clock of a device."""
+def clock_for(device: torch.device) -> Clock:
+    """Return the clock for a device."""
     return CudaClock() if device.type == "cuda" else HostClock()

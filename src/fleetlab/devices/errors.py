@@ -1,8 +1,8 @@
-"""What can go wrong on the bench, without the hall's tables: a measuring machine may not have polars."""
+"""The error of the GPU rooms; it needs no polars, which a GPU machine may not have."""
 
 
 class BenchError(Exception):
-    """Something the user can mend; the message says what and which, the hint what to do next."""
+    """An error that the user can fix; `hint` says what to do next."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

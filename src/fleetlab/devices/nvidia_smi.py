@@ -1,4 +1,4 @@
-"""What cards this machine has and who is on them, as `nvidia-smi` tells; nothing here changes anything."""
+"""GPUs and compute processes of this machine, as `nvidia-smi` lists them. Read-only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fleetlab.devices.errors import BenchError
 
 SMI = "nvidia-smi"
-PATIENCE = 30.0  # s; a driver that is stuck answers never
+TIMEOUT = 30.0  # s; nvidia-smi never returns if the driver hangs
 FIELDS = (
     "index",
     "name",
@@ -23,17 +23,17 @@ FIELDS = (
     "mig.mode.current",
     "mig.mode.pending",
 )
-ABSENT = "no NVIDIA GPU to be seen: this machine has no nvidia-smi"
-NONE_HERE = ("No devices were found", "No devices found")
+NO_SMI = "no NVIDIA GPU: nvidia-smi is not installed on this machine"
+NO_DEVICES = ("No devices were found", "No devices found")
 
 
-class NoCard(BenchError):
-    """There is no NVIDIA GPU here: an answer to some, an error to others."""
+class NoGpu(BenchError):
+    """The machine has no NVIDIA GPU."""
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """One GPU; MIG is None where the card has none."""
+class Gpu:
+    """One GPU; `mig` is None if the GPU does not support MIG."""
 
     index: int
     name: str
@@ -49,8 +49,8 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """Somebody who computes on a card."""
+class GpuProcess:
+    """A compute process on a GPU."""
 
     uuid: str
     pid: int
@@ -58,12 +58,12 @@ class Process:
     memory_mib: int | None
 
 
-def ask(*words: str) -> str:
-    """What `nvidia-smi` answers, or why not. An exit status of 0 proves nothing: ask again what became of it."""
+def run_smi(*words: str) -> str:
+    """Run `nvidia-smi` and return its output. It may exit with 0 and do nothing, so check the effect of a change."""
     status, said = _run((SMI, *words))
-    if any(none in said for none in NONE_HERE):
+    if any(none in said for none in NO_DEVICES):
         msg = "no NVIDIA GPU on this machine: nvidia-smi finds no device"
-        raise NoCard(msg, hint="`nvidia-smi -L` lists what the driver sees")
+        raise NoGpu(msg, hint="`nvidia-smi -L` lists the GPUs that the driver finds")
     if status:
         reason = " ".join(said.split())[:300] or "no reason given"
         msg = f"`{SMI} {' '.join(words)}` failed with status {status}: {reason}"
@@ -71,40 +71,40 @@ def ask(*words: str) -> str:
     return said
 
 
-def cards() -> list[Card]:
-    """Every card, in the driver's order."""
+def gpus() -> list[Gpu]:
+    """List all GPUs in the driver's order."""
     rows = _table("--query-gpu=" + ",".join(FIELDS), len(FIELDS))
     slices = _time_slices()
-    return [_card(row, slices) for row in rows]
+    return [_parse_gpu(row, slices) for row in rows]
 
 
-def card(index: int) -> Card:
-    """The card of that number."""
-    here = cards()
+def gpu(index: int) -> Gpu:
+    """Return the GPU with that index."""
+    here = gpus()
     for one in here:
         if one.index == index:
             return one
-    msg = f"no card of that number: {index}"
+    msg = f"no GPU with index {index}"
     raise BenchError(msg, hint=f"there are {', '.join(str(one.index) for one in here)}")
 
 
-def processes() -> list[Process]:
-    """Who computes on any card. Clients of MPS do not show: their server does."""
+def processes() -> list[GpuProcess]:
+    """List compute processes on all GPUs. Under MPS the server is listed, not its clients."""
     rows = _table("--query-compute-apps=gpu_uuid,pid,used_memory,process_name", 4)
-    return [Process(uuid, _whole(pid, "a process id"), name, _number(used)) for uuid, pid, used, name in rows]
+    return [GpuProcess(uuid, _parse_int(pid, "a process id"), name, _number(used)) for uuid, pid, used, name in rows]
 
 
-def on(one: Card) -> list[Process]:
-    """Who computes on this card; on an instance of some card, it counts for each."""
+def processes_on(one: Gpu) -> list[GpuProcess]:
+    """List compute processes on a GPU; a process on a MIG instance counts for every GPU."""
     return [p for p in processes() if p.uuid == one.uuid or not p.uuid.startswith("GPU")]
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- running nvidia-smi ----------------------------------------------------------------------------------------------
 
 
 def _run(words: tuple[str, ...]) -> tuple[int, str]:
     try:
-        asked = subprocess.Popen(
+        process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -113,24 +113,24 @@ def _run(words: tuple[str, ...]) -> tuple[int, str]:
             errors="replace",
         )
     except FileNotFoundError:
-        raise NoCard(ABSENT, hint="it comes with NVIDIA's driver") from None
+        raise NoGpu(NO_SMI, hint="it is part of NVIDIA's driver") from None
     except OSError as e:
         msg = f"`{words[0]}` cannot be run: {e.strerror or e}"
-        raise BenchError(msg, hint="look at its permissions: `command -v nvidia-smi`") from None
+        raise BenchError(msg, hint="check its permissions: `command -v nvidia-smi`") from None
     try:
-        said, _ = asked.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        _abandon(asked)
-        msg = f"`{' '.join(words)}` does not answer within {PATIENCE:g} s"
-        raise BenchError(msg, hint="the driver may be stuck: look at `dmesg`; a restart mends it") from None
+        _abandon(process)
+        msg = f"`{' '.join(words)}` did not finish within {TIMEOUT:g} s"
+        raise BenchError(msg, hint="the driver may hang: check `dmesg`; a reboot clears it") from None
     except BaseException:
-        _abandon(asked)
+        _abandon(process)
         raise
-    return asked.returncode, said
+    return process.returncode, output
 
 
 def _abandon(asked: subprocess.Popen[str]) -> None:
-    """End it, but do not wait for it: a process that is stuck inside the driver cannot be ended."""
+    """Kill it without waiting long: a process that hangs inside the driver cannot be killed."""
     asked.kill()
     assert asked.stdout is not None
     asked.stdout.close()
@@ -141,30 +141,30 @@ def _abandon(asked: subprocess.Popen[str]) -> None:
 def _advice(said: str) -> str:
     low = said.lower()
     if "permission" in low:
-        return "this needs root, and in a container also the right to it"
+        return "this needs root, and in a container also the capability"
     if "in use" in low:
-        return "somebody still holds the card: `fuser -v /dev/nvidia*` names who"
+        return "a process still uses the GPU: `fuser -v /dev/nvidia*` lists them"
     if "driver" in low:
         return "is the driver loaded? `lsmod | grep nvidia`, `dmesg`"
-    return "run it by hand to see all that it says"
+    return "run it by hand to see the full output"
 
 
 def _table(query: str, width: int) -> list[list[str]]:
-    said = ask(query, "--format=csv,noheader,nounits")
-    # Warnings come in between; nothing is quoted, so the last column may hold commas of its own.
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("WARNING")]
+    output = run_smi(query, "--format=csv,noheader,nounits")
+    # Warnings appear between rows; fields are not quoted, so the last column may contain commas.
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("WARNING")]
     rows = [[cell.strip() for cell in line.split(",", width - 1)] for line in lines]
     for row in rows:
         if len(row) != width:
-            msg = f"nvidia-smi answers something else than was asked: `{', '.join(row)[:200]}`"
+            msg = f"unexpected output of nvidia-smi: `{', '.join(row)[:200]}`"
             raise BenchError(msg, hint=f"run `{SMI} {query} --format=csv` by hand")
     return rows
 
 
-def _card(row: list[str], slices: dict[int, str]) -> Card:
+def _parse_gpu(row: list[str], slices: dict[int, str]) -> Gpu:
     index, name, uuid, driver, total, used, mode, persistence, mig, pending = row
-    number = _whole(index, "the number of a card")
-    return Card(
+    number = _parse_int(index, "a GPU index")
+    return Gpu(
         index=number,
         name=name,
         uuid=uuid,
@@ -180,12 +180,12 @@ def _card(row: list[str], slices: dict[int, str]) -> Card:
 
 
 def _time_slices() -> dict[int, str]:
-    """How long a turn is, where the driver tells; many do not."""
+    """Time-slice length by GPU, where the driver reports it; many do not."""
     try:
-        said = ask("compute-policy", "-l")
+        output = run_smi("compute-policy", "-l")
     except BenchError:
         return {}
-    return {int(index): value for index, value in re.findall(r"^\|\s*(\d+)\s+Timeslice\s+(.+?)\s*\|", said, re.M)}
+    return {int(index): value for index, value in re.findall(r"^\|\s*(\d+)\s+Timeslice\s+(.+?)\s*\|", output, re.M)}
 
 
 def _word(cell: str) -> str | None:
@@ -196,8 +196,8 @@ def _number(cell: str) -> int | None:
     return int(cell) if cell.isdigit() else None
 
 
-def _whole(cell: str, what: str) -> int:
+def _parse_int(cell: str, what: str) -> int:
     if not cell.isdigit():
-        msg = f"nvidia-smi answers something that is not {what}: `{cell[:100]}`"
+        msg = f"unexpected output of nvidia-smi, not {what}: `{cell[:100]}`"
         raise BenchError(msg, hint=f"run `{SMI}` by hand")
     return int(cell)

@@ -1,6 +1,6 @@
-"""What the card itself says, five times a second: use, memory, heat, power, energy, clocks and what holds them down.
+"""Sample a GPU five times per second through NVML: utilization, memory, temperature, power, energy, clocks, throttling.
 
-Energy is the card's own counter; the power that it reports is a sample of a part of the time.
+Energy is read from the GPU's counter; its power reading covers only a part of the time.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from types import TracebackType
 from typing import Any, Self
 
 FIELDS = ("t", "util", "memory_util", "memory_mib", "celsius", "watts", "joules", "sm_mhz", "memory_mhz", "reasons")
-POWER_CAP, THERMAL = 0x4, 0x20 | 0x40  # of the clock-event bits
-BAD_REASONS = POWER_CAP | 0x8 | THERMAL | 0x80  # bits that say the clocks are held down
-REASONS = {  # the clock-event bits of NVML, in words
+POWER_CAP, THERMAL = 0x4, 0x20 | 0x40  # clock-event bits
+THROTTLE_REASONS = POWER_CAP | 0x8 | THERMAL | 0x80  # bits that mean that clocks are throttled
+REASONS = {  # names of NVML's clock-event bits
     0x1: "idle",
-    0x2: "clocks set by a user",
+    0x2: "application clocks",
     POWER_CAP: "power cap",
     0x8: "hardware slowdown",
     0x10: "sync boost",
-    0x20: "heat (driver)",
-    0x40: "heat (hardware)",
+    0x20: "thermal (software)",
+    0x40: "thermal (hardware)",
     0x80: "power brake",
     0x100: "display clocks",
 }
 
 
-def in_words(bits: int) -> list[str]:
-    """What a card's clock-event bits say; a bit that has no word yet is shown as it is.
+def reason_names(bits: int) -> list[str]:
+    """Name the clock-event bits that are set; unknown bits are shown in hexadecimal.
 
-    >>> in_words(0x4 | 0x20), in_words(0), in_words(0x400)
-    (['power cap', 'heat (driver)'], [], ['0x400'])
+    >>> reason_names(0x4 | 0x20), reason_names(0), reason_names(0x400)
+    (['power cap', 'thermal (software)'], [], ['0x400'])
     """
     set_ = [1 << k for k in range(int(bits).bit_length()) if bits >> k & 1]
     return [REASONS.get(bit, hex(bit)) for bit in set_]
 
 
-class Monitor:
-    """Samples in the background until left; without NVML there are none, and `absent` says why."""
+class GpuSampler:
+    """Sample in the background inside a `with` block; without NVML there are no samples, and `absent` says why."""
 
     def __init__(self, path: Path, *, every: float = 0.2, index: int = 0) -> None:
         self._path, self._every = path, every
         self.samples: list[tuple[float, ...]] = []
-        self.unwritten = ""  # why samples are no longer on disk; they are still taken
+        self.unwritten = ""  # why samples are no longer written; sampling continues
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.absent, self.about = "", {}
-        self._nvml, self._card = _opened(index)
+        self._nvml, self._card = _open_nvml(index)
         if self._nvml is None:
             self.absent = str(self._card)
         else:
@@ -66,7 +66,7 @@ class Monitor:
         if self._nvml is not None:
             self._over.set()
             self._thread.join()
-            with contextlib.suppress(OSError):  # what a full disk did not take is lost already
+            with contextlib.suppress(OSError):  # the disk is full: nothing more can be written
                 self._file.close()
             self._nvml.nvmlShutdown()
 
@@ -82,13 +82,13 @@ class Monitor:
         try:
             self._file.write(line)
             self._file.flush()
-        except OSError as e:  # a full disk must not end the watch: cells need the samples
+        except OSError as e:  # a full disk must not stop sampling: cells use the samples
             self.unwritten = f"{self._path}: {e.strerror}"
 
     def look(self) -> tuple[float, ...]:
-        """One sample now."""
+        """Take one sample."""
         n, card = self._nvml, self._card
-        use, memory = or_none(n.nvmlDeviceGetUtilizationRates, card), or_none(n.nvmlDeviceGetMemoryInfo, card)
+        use, memory = query(n.nvmlDeviceGetUtilizationRates, card), query(n.nvmlDeviceGetMemoryInfo, card)
         return (
             round(time.monotonic(), 4),
             use.gpu if use else -1,
@@ -103,14 +103,14 @@ class Monitor:
         )
 
     def between(self, opens: float, closes: float) -> dict[str, Any]:
-        """A window in few numbers; the energy is its own counter's, over the samples that the window holds."""
+        """Summarize a time window; power is the energy counter's difference over the time between samples."""
         rows = [s for s in self.samples if opens <= s[0] <= closes]
         if len(rows) < 2:
             return {}
         of = {name: [row[k] for row in rows] for k, name in enumerate(FIELDS)}
-        held = 0
+        reasons = 0
         for bits in of["reasons"]:
-            held |= int(bits) if bits >= 0 else 0
+            reasons |= int(bits) if bits >= 0 else 0
         span = of["t"][-1] - of["t"][0]
         return {
             "util": _mean(of["util"]),
@@ -120,12 +120,12 @@ class Monitor:
             "watts": round((of["joules"][-1] - of["joules"][0]) / span, 1),
             "sm_mhz": _mean(of["sm_mhz"]),
             "sm_mhz_low": min(of["sm_mhz"]),
-            "reasons": held,
+            "reasons": reasons,
             "samples": len(rows),
         }
 
 
-def _opened(index: int) -> tuple[Any, Any]:
+def _open_nvml(index: int) -> tuple[Any, Any]:
     try:
         import pynvml  # type: ignore[import-untyped]
 
@@ -134,24 +134,24 @@ def _opened(index: int) -> tuple[Any, Any]:
     except ImportError:
         return None, "nvidia-ml-py is not installed"
     except pynvml.NVMLError as e:
-        return None, f"no NVML here: {e}"
+        return None, f"NVML is not available: {e}"
 
 
 def _about(n: Any, card: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
-        "name": or_none(n.nvmlDeviceGetName, card),
-        "uuid": or_none(n.nvmlDeviceGetUUID, card),
-        "driver": or_none(n.nvmlSystemGetDriverVersion),
-        "cuda": or_none(n.nvmlSystemGetCudaDriverVersion),
-        "compute_mode": or_none(n.nvmlDeviceGetComputeMode, card),
+        "name": query(n.nvmlDeviceGetName, card),
+        "uuid": query(n.nvmlDeviceGetUUID, card),
+        "driver": query(n.nvmlSystemGetDriverVersion),
+        "cuda": query(n.nvmlSystemGetCudaDriverVersion),
+        "compute_mode": query(n.nvmlDeviceGetComputeMode, card),
         "power_limit_w": _number(n.nvmlDeviceGetEnforcedPowerLimit, card) / 1000,
         "max_sm_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_SM),
         "max_memory_mhz": _number(n.nvmlDeviceGetMaxClockInfo, card, n.NVML_CLOCK_MEM),
     }
 
 
-def or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
-    """What NVML answers; None where this card has no answer."""
+def query(ask: Any, *of: Any) -> Any:  # noqa: ANN401
+    """Call NVML; None if this GPU does not support the query."""
     import pynvml
 
     try:
@@ -161,8 +161,8 @@ def or_none(ask: Any, *of: Any) -> Any:  # noqa: ANN401
 
 
 def _number(ask: Any, *of: Any) -> float:  # noqa: ANN401
-    found = or_none(ask, *of)
-    return -1.0 if found is None else found
+    value = query(ask, *of)
+    return -1.0 if value is None else value
 
 
 def _mean(values: list[float]) -> float:

@@ -1,14 +1,14 @@
-"""Items that are counted by the trillion, and how one speaks of them."""
+"""Readable units for large counts: TFLOP and GB."""
 
 from __future__ import annotations
 
 SCALE = {"flop": (1e-12, "TFLOP"), "byte": (1e-9, "GB")}
 
 
-def scaled(unit: str) -> tuple[float, str]:
-    """By how much to multiply a count of this unit, and what it then counts.
+def unit_scale(unit: str) -> tuple[float, str]:
+    """Return the factor and the name of the unit to print a count in.
 
-    >>> scaled("flop"), scaled("image")
+    >>> unit_scale("flop"), unit_scale("image")
     ((1e-12, 'TFLOP'), (1, 'image'))
     """
     return SCALE.get(unit, (1, unit))

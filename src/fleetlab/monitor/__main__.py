@@ -1,4 +1,4 @@
-"""Watch on a machine that has little installed: `python -m fleetlab.monitor --out FOLDER`."""
+"""Sample GPUs on a machine with few packages: `python -m fleetlab.monitor --out FOLDER`."""
 
 from __future__ import annotations
 
@@ -7,49 +7,50 @@ import sys
 from pathlib import Path
 
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.progress import print_error, print_progress
 from fleetlab.monitor.prometheus import LOOPBACK, NAMES
-from fleetlab.monitor.run import Served, watch
+from fleetlab.monitor.run import MetricsEndpoint, monitor
 from fleetlab.monitor.sources import BACKENDS
 
 
 def main(words: list[str] | None = None) -> int:
-    """Watch until told; 0 at the end, 2 if it cannot be, or can no longer be written."""
-    asked = _parser().parse_args(words)
-    port = asked.prometheus
+    """Sample until stopped; exit status 0, or 2 if sampling or writing fails."""
+    options = _parser().parse_args(words)
+    port = options.prometheus
     try:
-        seen = watch(
-            backend=asked.backend,
-            index=asked.index,
-            every=asked.every,
-            seconds=asked.seconds,
-            out=asked.out,
-            prometheus=None if port is None else Served(port, asked.address, asked.dcgm_names),
-            stream=None if asked.quiet else sys.stdout,
-            tell=_tell,
+        run = monitor(
+            backend=options.backend,
+            index=options.index,
+            every=options.every,
+            seconds=options.seconds,
+            out=options.out,
+            prometheus=None if port is None else MetricsEndpoint(port, options.address, options.dcgm_names),
+            stream=None if options.quiet else sys.stdout,
+            progress=print_progress,
         )
     except BenchError as e:
-        _tell(f"error: {e}" + (f"\nhint: {e.hint}" if e.hint else ""))
+        print_error(e)
         return 2
-    _tell(f"looked {seen.looks} times" + (f"; {seen.late} looks left out: too slow" if seen.late else ""))
+    print_progress(
+        f"{run.samples} samples" + (f"; {run.late} skipped: the previous one took too long" if run.late else "")
+    )
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fleetlab.monitor", description=__doc__)
-    parser.add_argument("--out", type=Path, help="folder of samples.jsonl; one that is there is gone on with")
-    parser.add_argument("--every", type=float, default=1.0, help="seconds between looks (1)")
-    parser.add_argument("--seconds", type=float, help="for how long; until Ctrl-C unless told")
-    parser.add_argument("--index", default="all", help="which cards, such as 0,1 (all)")
-    parser.add_argument("--backend", default="nvml", choices=BACKENDS, help="cpu: the host in place of a card")
-    parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics there, 0 for any free port")
-    parser.add_argument("--address", default=LOOPBACK, help=f"where they are served ({LOOPBACK})")
-    parser.add_argument("--dcgm-names", default="4.8", choices=NAMES, help="whose names and units (4.8)")
-    parser.add_argument("--quiet", action="store_true", help="show nothing")
+    parser.add_argument("--out", type=Path, help="folder for samples.jsonl; an existing file is appended to")
+    parser.add_argument("--every", type=float, default=1.0, help="seconds between samples (default: 1)")
+    parser.add_argument("--seconds", type=float, help="duration (default: until Ctrl-C or SIGTERM)")
+    parser.add_argument("--index", default="all", help="GPU indexes such as 0,1 (default: all)")
+    parser.add_argument("--backend", default="nvml", choices=BACKENDS, help="cpu samples the host instead of a GPU")
+    parser.add_argument("--prometheus", type=int, metavar="PORT", help="port for metrics; 0 chooses a free port")
+    parser.add_argument("--address", default=LOOPBACK, help=f"address for metrics (default: {LOOPBACK})")
+    parser.add_argument(
+        "--dcgm-names", default="4.8", choices=NAMES, help="DCGM exporter's metric names (default: 4.8)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print no samples")
     return parser
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows on disk, one JSON object a line; each line is whole however the watch ends, but for the last of a killed one."""
+"""Samples on disk, one JSON object per line; a kill can truncate only the last line."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fleetlab.monitor.sources import Row
 SAMPLES = "samples.jsonl"
 
 
-class Log:
-    """A file that grows; one that is there is gone on with."""
+class SampleLog:
+    """A file that is appended to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class Log:
             self._file = path.open("ab", buffering=0)
         except OSError as e:
             msg = f"{e.filename or path}: {e.strerror}"
-            raise BenchError(msg, hint="--out names a folder that can be written to") from None
+            raise BenchError(msg, hint="--out needs a writable folder") from None
 
     def __enter__(self) -> Self:
         return self
@@ -36,21 +36,21 @@ class Log:
         self._file.close()
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Add rows; they are with the system when this returns, so that no kill loses them."""
+        """Append rows; they are handed to the operating system at once, so that a kill loses none."""
         text = "".join(json.dumps(row) + "\n" for row in rows).encode()
         end = os.fstat(self._file.fileno()).st_size
         try:
             while text:
                 text = text[self._file.write(text) :]
         except OSError as e:
-            with contextlib.suppress(OSError):  # half a line is worth nothing
+            with contextlib.suppress(OSError):  # remove the truncated line
                 os.ftruncate(self._file.fileno(), end)
-            msg = f"{self._path}: cannot be written any more: {e.strerror}; what is written stays"
-            raise BenchError(msg, hint="make room, and start again with the same --out: it goes on there") from None
+            msg = f"{self._path}: cannot be written: {e.strerror}; earlier samples are kept"
+            raise BenchError(msg, hint="free space, and run the command again with the same --out") from None
 
 
 def _mend(path: Path) -> None:
-    """Cut off a last line that a killed watch left unfinished."""
+    """Remove a truncated last line."""
     if not path.is_file() or not path.stat().st_size:
         return
     with path.open("rb+") as file:
@@ -67,8 +67,8 @@ def _mend(path: Path) -> None:
             file.truncate(whole)
 
 
-def rows_of(path: Path) -> Iterator[Row]:
-    """What a log holds; its last line may be unfinished."""
+def read_samples(path: Path) -> Iterator[Row]:
+    """Read a log; a truncated last line is ignored."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -85,7 +85,9 @@ def _row(line: bytes, number: int, path: Path) -> Row:
         row = json.loads(line)
     except ValueError:
         row = None
-    if not isinstance(row, dict) or not isinstance(row.get("card"), int) or not isinstance(row.get("at"), int | float):
-        msg = f"{path}: line {number} is no sample of a card"
+    if isinstance(row, dict) and "card" in row:
+        row["gpu"] = row.pop("card")  # written by 0.1
+    if not isinstance(row, dict) or not isinstance(row.get("gpu"), int) or not isinstance(row.get("at"), int | float):
+        msg = f"{path}: line {number} is not a sample of a GPU"
         raise BenchError(msg, hint="`fleetlab bench monitor --out FOLDER` writes FOLDER/samples.jsonl")
     return row

@@ -1,4 +1,4 @@
-"""A watch as frames, and as Parquet files beside its log: small, typed and quick to read."""
+"""Samples as data frames, and as Parquet files beside their log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fleetlab.monitor.sources import VALUES, Row
 WHOLE = {"reasons"}
 SAMPLES: dict[str, Any] = {
     "at": pl.Float64,
-    "card": pl.Int64,
+    "gpu": pl.Int64,
     **{key: pl.Int64 if key in WHOLE else pl.Float64 for key in VALUES},
     "events": pl.List(pl.String),
 }
 PROCESSES: dict[str, Any] = {
     "at": pl.Float64,
-    "card": pl.Int64,
+    "gpu": pl.Int64,
     "pid": pl.Int64,
     "name": pl.String,
     "kind": pl.String,
@@ -30,11 +30,11 @@ PROCESSES: dict[str, Any] = {
     "util": pl.Float64,
     "memory_util": pl.Float64,
 }
-AT_ONCE = 20_000  # rows held as Python objects while a log is read
+AT_ONCE = 20_000  # rows that are Python objects at the same time
 
 
-def pack(path: Path, made: dict[str, pl.DataFrame]) -> tuple[Path, Path]:
-    """Write `samples.parquet` and `processes.parquet` beside a log; what is there is replaced whole or not at all."""
+def write_parquet(path: Path, made: dict[str, pl.DataFrame]) -> tuple[Path, Path]:
+    """Write `samples.parquet` and `processes.parquet` beside a log, atomically."""
     targets = [path.with_suffix(".parquet"), path.with_name("processes.parquet")]
     beside = [target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}") for target in targets]
     try:
@@ -43,16 +43,16 @@ def pack(path: Path, made: dict[str, pl.DataFrame]) -> tuple[Path, Path]:
         for file, target in zip(beside, targets, strict=True):
             os.replace(file, target)  # noqa: PTH105
     except (OSError, pl.exceptions.ComputeError) as e:
-        msg = f"{path.parent}: the Parquet files cannot be written: {getattr(e, 'strerror', None) or e}"
-        raise BenchError(msg, hint=f"make room, then `fleetlab bench monitor --pack {path}`") from None
+        msg = f"{path.parent}: cannot write the Parquet files: {getattr(e, 'strerror', None) or e}"
+        raise BenchError(msg, hint=f"free space, then `fleetlab bench monitor --pack {path}`") from None
     finally:
         for file in beside:
             file.unlink(missing_ok=True)
     return targets[0], targets[1]
 
 
-def frames(rows: Iterable[Row]) -> dict[str, pl.DataFrame]:
-    """`samples`, one row a card and look, and `processes`, one row a process of these."""
+def sample_frames(rows: Iterable[Row]) -> dict[str, pl.DataFrame]:
+    """Make `samples` (one row per GPU and sample) and `processes` (one row per process)."""
     parts: list[tuple[pl.DataFrame, pl.DataFrame]] = [_frames([])]
     batch: list[Row] = []
     for row in rows:
@@ -67,6 +67,6 @@ def frames(rows: Iterable[Row]) -> dict[str, pl.DataFrame]:
 
 def _frames(rows: list[Row]) -> tuple[pl.DataFrame, pl.DataFrame]:
     samples = pl.DataFrame({key: [row.get(key) for row in rows] for key in SAMPLES}, schema=SAMPLES, strict=False)
-    one = [{"at": row["at"], "card": row["card"], **p} for row in rows for p in row.get("processes") or []]
+    one = [{"at": row["at"], "gpu": row["gpu"], **p} for row in rows for p in row.get("processes") or []]
     processes = pl.DataFrame({key: [p.get(key) for p in one] for key in PROCESSES}, schema=PROCESSES, strict=False)
     return samples, processes

@@ -1,9 +1,9 @@
-"""What was seen last, for Prometheus, under the names and units of NVIDIA's DCGM exporter.
+"""The latest sample for Prometheus, with the metric names and units of NVIDIA's DCGM exporter.
 
-Release 4.9 of that exporter renamed its metrics and put them into base units; both vocabularies are known here. Names
+Version 4.9 of the exporter renamed its metrics and uses base units; both sets of names are supported. Names
 of 4.8: NVIDIA/dcgm-exporter, etc/default-counters.csv. Names of 4.9: NVIDIA/go-dcgm, pkg/dcgm/const_fields.go and
-base_unit_fields_test.go, and the release notes; those of used, free and reserved memory and of the memory's use were
-only read in a text about DCGM 4.7 whose other names agree with NVIDIA's.
+base_unit_fields_test.go, and the release notes; names of used, free and reserved memory and of memory utilization
+come from a text about DCGM 4.7 whose other names agree with NVIDIA's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.monitor.sources import Card, Row
+from fleetlab.monitor.sources import MonitoredGpu, Row
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -25,7 +25,7 @@ MIB = 2.0**20
 
 
 class Field(NamedTuple):
-    """One number under its two names; each is what a row says times a factor."""
+    """One value under its two names; each is the sampled value times a factor."""
 
     key: str
     old: str
@@ -45,7 +45,7 @@ FIELDS = (
     Field("reserved_mib", "FB_RESERVED", "Reserved (in MiB)", 1, "FB_RESERVED_BYTES", "Reserved (in bytes)", MIB),
     Field("total_mib", "FB_TOTAL", "Memory (in MiB)", 1, "FB_CAPACITY_BYTES", "Memory (in bytes)", MIB),
     Field("celsius", "GPU_TEMP", "GPU temperature (in C)", 1, "GPU_TEMP_CELSIUS", "GPU temperature (in C)", 1),
-    Field("memory_celsius", "MEMORY_TEMP", "Memory heat (in C)", 1, "MEMORY_TEMP_CELSIUS", "Memory heat (in C)", 1),
+    Field("memory_celsius", "MEMORY_TEMP", "Memory temp. (in C)", 1, "MEMORY_TEMP_CELSIUS", "Memory temp. (in C)", 1),
     Field("watts", "POWER_USAGE", "Power draw (in W)", 1, "BOARD_POWER_WATTS", "Power draw (in W)", 1),
     Field(
         "joules",
@@ -64,41 +64,41 @@ FIELDS = (
 
 
 class Exporter:
-    """Collects the rows that it was last given."""
+    """Exports the latest rows."""
 
-    def __init__(self, cards: Iterable[Card], names: str = "4.8") -> None:
+    def __init__(self, gpus: Iterable[MonitoredGpu], names: str = "4.8") -> None:
         if names not in NAMES:
-            msg = f"no DCGM vocabulary by that name: `{names}`"
+            msg = f"unknown DCGM version: `{names}`"
             raise BenchError(msg, hint=f"there are {', '.join(NAMES)}")
-        self._labels = {card.index: _labels(card) for card in cards}
+        self._labels = {gpu.index: _labels(gpu) for gpu in gpus}
         self._names = names
         self.rows: list[Row] = []
 
     def collect(self) -> Iterator[Metric]:
-        """Each number of each card that has it."""
+        """Each value that a GPU reports."""
         rows = self.rows
-        seen = set[str]()
+        names = set[str]()
         for f in FIELDS:
             old, new = (f.old, f.old_unit, f.old_factor), (f.new, f.new_unit, f.new_factor)
             for name, unit, factor in {"4.8": (old,), "4.9": (new,), "both": (old, new)}[self._names]:
-                if name not in seen:
-                    seen.add(name)
+                if name not in names:
+                    names.add(name)
                     yield self._metric(f, name, unit, factor, rows)
 
     def _metric(self, field: Field, name: str, unit: str, factor: float, rows: list[Row]) -> Metric:
         from prometheus_client.core import Metric
 
-        # A counter of this library must end in `_total`, and DCGM's does not: without a type its name is left alone.
+        # This library appends `_total` to counters, and DCGM's names have none: an untyped metric keeps its name.
         metric = Metric(f"DCGM_FI_DEV_{name}", unit, "unknown" if field.counter else "gauge")
         for row in rows:
             if row[field.key] is not None:
-                metric.add_sample(metric.name, self._labels[row["card"]], _scaled(row[field.key], factor))
+                metric.add_sample(metric.name, self._labels[row["gpu"]], _scaled(row[field.key], factor))
         return metric
 
 
 @contextmanager
-def served(exporter: Exporter, *, port: int, address: str = LOOPBACK) -> Iterator[str]:
-    """Serve it at `http://address:port/metrics` until left; port 0 takes one that is free."""
+def serve_metrics(exporter: Exporter, *, port: int, address: str = LOOPBACK) -> Iterator[str]:
+    """Serve metrics at `http://address:port/metrics` inside the block; port 0 chooses a free port."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
@@ -110,7 +110,7 @@ def served(exporter: Exporter, *, port: int, address: str = LOOPBACK) -> Iterato
         server, thread = start_http_server(port, addr=address, registry=registry)
     except (OSError, OverflowError) as e:
         msg = f"cannot serve metrics at {address}:{port}: {getattr(e, 'strerror', None) or e}"
-        raise BenchError(msg, hint="another port with --prometheus, 0 for any that is free") from None
+        raise BenchError(msg, hint="choose another port with --prometheus, 0 for any free port") from None
     try:
         yield f"http://{address}:{server.server_port}/metrics"
     finally:
@@ -119,18 +119,18 @@ def served(exporter: Exporter, *, port: int, address: str = LOOPBACK) -> Iterato
         thread.join()
 
 
-def _labels(card: Card) -> dict[str, str]:
+def _labels(gpu: MonitoredGpu) -> dict[str, str]:
     return {
-        "gpu": str(card.index),
-        "UUID": card.uuid,
-        "pci_bus_id": card.bus,
-        "device": card.device,
-        "modelName": card.name,
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": gpu.bus,
+        "device": gpu.device,
+        "modelName": gpu.name,
         "hostname": platform.node(),
     }
 
 
 def _scaled(value: float, factor: float) -> float:
-    """Times a factor, without the dust of binary fractions: an energy of 1.001 J is 1001 mJ."""
+    """Scale a value and round off binary noise: 1.001 J is 1001 mJ."""
     scaled = value * factor
     return float(round(scaled)) if factor > 1 else round(scaled, 6)

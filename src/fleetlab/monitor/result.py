@@ -1,6 +1,6 @@
-"""What a watch says in the end: how busy each card was, and what it cost.
+"""The summary of a monitoring run: utilization, energy and throttling of each GPU.
 
-Energy is the sum of its counter's steps, and power is that over the time: never the other way round.
+Energy is the sum of the counter's differences, and mean power is energy over time, never the reverse.
 """
 
 from __future__ import annotations
@@ -15,70 +15,68 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result
-from fleetlab.devices.nvml import BAD_REASONS
-from fleetlab.monitor.log import rows_of
-from fleetlab.monitor.parquet import frames, pack
-from fleetlab.monitor.run import KEPT, Seen
+from fleetlab.devices.nvml import THROTTLE_REASONS
+from fleetlab.monitor.log import read_samples
+from fleetlab.monitor.parquet import sample_frames, write_parquet
+from fleetlab.monitor.run import MAX_ROWS, MonitorRun
 from fleetlab.stats import mean_of_runs
 
-BATCHES = 10  # parts of a watch: neighbouring looks are alike, so single ones would be far too sure
+BATCHES = 10  # batch means: neighboring samples are autocorrelated
 
 
 @dataclass(frozen=True, slots=True)
-class Watched(Result):
-    """Cards and the processes seen on them."""
+class MonitorResult(Result):
+    """Tables of GPUs and processes."""
 
-    found: dict[str, pl.DataFrame]
+    frames: dict[str, pl.DataFrame]
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """Use and energy of each card."""
-        found = []
-        for row in self.found["cards"].iter_rows(named=True):
-            name = f"card {row['card']}"
+        """Utilization and energy of each GPU."""
+        estimates = []
+        for row in self.frames["gpus"].iter_rows(named=True):
+            name = f"GPU {row['gpu']}"
             if row["util"] is not None:
-                found.append(Estimate(f"{name}: use", row["util"], _nan(row["low"]), _nan(row["high"]), "%"))
+                estimates.append(
+                    Estimate(f"{name}: utilization", row["util"], _nan(row["low"]), _nan(row["high"]), "%")
+                )
             if row["joules"] is not None:
-                found.append(Estimate.exact(f"{name}: energy", row["joules"], "J"))
-        return [*found, Estimate.exact("looks", max(self.found["cards"]["looks"], default=0))]
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """As told."""
-        return self.found
+                estimates.append(Estimate.exact(f"{name}: energy", row["joules"], "J"))
+        return [*estimates, Estimate.exact("samples", max(self.frames["gpus"]["samples"], default=0))]
 
     def __repr__(self) -> str:
-        return f"<Watched {self.provenance.source}, {self.found['cards'].height} cards>"
+        return f"<MonitorResult {self.provenance.source}, {self.frames['gpus'].height} GPUs>"
 
 
-def of(seen: Seen) -> Watched:
-    """What a watch that is over saw; its log, if it has one, is packed."""
-    late = [f"{seen.late} looks were left out: the one before took too long"] if seen.late else []
-    if seen.path is not None:
-        found = packed(seen.path)
-        return Watched(found.found, found.provenance, (*late, *found.notes))
-    if seen.looks > KEPT:
-        late.append(f"of the last {KEPT} rows only; --out keeps them all")
-    return _told(frames(seen.rows), "this machine", late)
+def monitor_result(run: MonitorRun) -> MonitorResult:
+    """Summarize a finished run; its log, if any, is converted to Parquet."""
+    late = [f"{run.late} samples were skipped: the previous one took too long"] if run.late else []
+    if run.path is not None:
+        packed_log = pack_log(run.path)
+        return MonitorResult(packed_log.frames, packed_log.provenance, (*late, *packed_log.notes))
+    if run.samples > MAX_ROWS:
+        late.append(f"only the last {MAX_ROWS} rows are summarized; --out keeps all")
+    return _result(sample_frames(run.rows), "this machine", late)
 
 
-def packed(path: Path) -> Watched:
-    """Make the Parquet files of a log, and say what it holds."""
-    made = frames(rows_of(path))
-    samples, processes = pack(path, made)
-    return _told(made, str(path.parent), [f"packed into {samples} and {processes.name}"])
+def pack_log(path: Path) -> MonitorResult:
+    """Convert a log to Parquet and summarize it."""
+    made = sample_frames(read_samples(path))
+    samples, processes = write_parquet(path, made)
+    return _result(made, str(path.parent), [f"converted to {samples} and {processes.name}"])
 
 
-def _told(found: dict[str, pl.DataFrame], source: str, notes: Iterable[str]) -> Watched:
+def _result(found: dict[str, pl.DataFrame], source: str, notes: Iterable[str]) -> MonitorResult:
     samples, processes = found["samples"], found["processes"]
-    cards = [_card(int(key[0]), rows.sort("at")) for key, rows in samples.group_by("card", maintain_order=True)]
-    tables = {"cards": pl.DataFrame(cards, schema=CARDS, orient="row"), "processes": _processes(processes)}
-    return Watched(tables, Provenance("bench monitor", source), (*notes, *_noted(samples)))
+    gpus = [_gpu_row(int(key[0]), rows.sort("at")) for key, rows in samples.group_by("gpu", maintain_order=True)]
+    tables = {"gpus": pl.DataFrame(gpus, schema=GPU_COLUMNS, orient="row"), "processes": _processes(processes)}
+    return MonitorResult(tables, Provenance("bench monitor", source), (*notes, *_notes(samples)))
 
 
-CARDS: dict[str, Any] = {
-    "card": pl.Int64,
-    "looks": pl.Int64,
+GPU_COLUMNS: dict[str, Any] = {
+    "gpu": pl.Int64,
+    "samples": pl.Int64,
     "seconds": pl.Float64,
     "util": pl.Float64,
     "low": pl.Float64,
@@ -88,18 +86,18 @@ CARDS: dict[str, Any] = {
     "joules": pl.Float64,
     "watts": pl.Float64,
     "sm_mhz_low": pl.Float64,
-    "held_down": pl.Float64,
+    "throttled": pl.Float64,
 }
 
 
-def _card(card: int, rows: pl.DataFrame) -> dict[str, Any]:
+def _gpu_row(gpu: int, rows: pl.DataFrame) -> dict[str, Any]:
     counter = rows.drop_nulls("joules").select("at", "joules")
     span = counter["at"][-1] - counter["at"][0] if counter.height > 1 else 0.0
     joules = float(counter["joules"].diff().clip(lower_bound=0).sum()) if span else None
     reasons = rows["reasons"].drop_nulls()
     return {
-        "card": card,
-        "looks": rows.height,
+        "gpu": gpu,
+        "samples": rows.height,
         "seconds": rows["at"][-1] - rows["at"][0],
         **_use(rows["util"].drop_nulls().to_numpy()),
         "used_mib": rows["used_mib"].max(),
@@ -107,12 +105,12 @@ def _card(card: int, rows: pl.DataFrame) -> dict[str, Any]:
         "joules": joules,
         "watts": None if joules is None else joules / span,
         "sm_mhz_low": rows["sm_mhz"].min(),
-        "held_down": float(((reasons.to_numpy() & BAD_REASONS) != 0).mean()) if len(reasons) else None,
+        "throttled": float(((reasons.to_numpy() & THROTTLE_REASONS) != 0).mean()) if len(reasons) else None,
     }
 
 
 def _use(util: np.ndarray[Any, Any]) -> dict[str, float | None]:
-    """The mean with limits from batch means, where there are enough looks for batches."""
+    """Mean with an interval from batch means, if there are enough samples."""
     if not util.size:
         return {"util": None, "low": None, "high": None}
     if util.size < 2 * BATCHES:
@@ -122,21 +120,21 @@ def _use(util: np.ndarray[Any, Any]) -> dict[str, float | None]:
 
 
 def _processes(seen: pl.DataFrame) -> pl.DataFrame:
-    # A process id is a name: written as a number it would get separators.
+    # A process id is a label: as a number it would get thousands separators.
     return (
         seen.with_columns(pl.col("pid").cast(pl.String))
-        .group_by("card", "pid", "name", "kind", maintain_order=True)
-        .agg(looks=pl.len(), memory_mib=pl.col("memory_mib").max(), util=pl.col("util").mean())
-        .sort("card", "memory_mib", descending=[False, True], nulls_last=True)
+        .group_by("gpu", "pid", "name", "kind", maintain_order=True)
+        .agg(samples=pl.len(), memory_mib=pl.col("memory_mib").max(), util=pl.col("util").mean())
+        .sort("gpu", "memory_mib", descending=[False, True], nulls_last=True)
     )
 
 
-def _noted(samples: pl.DataFrame) -> Iterable[str]:
-    for key, rows in samples.drop_nulls("joules").group_by("card", maintain_order=True):
+def _notes(samples: pl.DataFrame) -> Iterable[str]:
+    for key, rows in samples.drop_nulls("joules").group_by("gpu", maintain_order=True):
         if (rows.sort("at")["joules"].diff() < 0).any():
-            yield f"card {key[0]}: its energy counter began anew; what it counted in between is lost"
-    if samples.height < 2 * BATCHES * samples["card"].n_unique():
-        yield f"fewer than {2 * BATCHES} looks: too few for limits"
+            yield f"GPU {key[0]}: its energy counter was reset; the energy before the reset is partly lost"
+    if samples.height < 2 * BATCHES * samples["gpu"].n_unique():
+        yield f"fewer than {2 * BATCHES} samples: too few for intervals"
 
 
 def _nan(value: float | None) -> float:

@@ -1,9 +1,8 @@
-"""Look at cards again and again, on time, until told to stop; every row goes to all that want it."""
+"""Sample GPUs at a fixed interval until stopped; every sample goes to file, terminal and Prometheus."""
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import signal
 import sys
@@ -17,19 +16,20 @@ from pathlib import Path
 from typing import TextIO
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.monitor.log import SAMPLES, Log
-from fleetlab.monitor.prometheus import LOOPBACK, Exporter, served
-from fleetlab.monitor.sources import VALUES, Row, Source, source
-from fleetlab.monitor.terminal import view
+from fleetlab.devices.files import atomic_write
+from fleetlab.devices.progress import Progress
+from fleetlab.monitor.log import SAMPLES, SampleLog
+from fleetlab.monitor.prometheus import LOOPBACK, Exporter, serve_metrics
+from fleetlab.monitor.sources import VALUES, Row, SampleSource, open_source
+from fleetlab.monitor.terminal import terminal_view
 
-KEPT = 10_000  # rows that are remembered where no file keeps them all
-Tell = Callable[[str], None]
+MAX_ROWS = 10_000  # rows that are kept in memory if there is no file
 Take = Callable[[list[Row]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Where Prometheus finds the rows, and under which names."""
+class MetricsEndpoint:
+    """Where and under which names metrics are served."""
 
     port: int
     address: str = LOOPBACK
@@ -37,69 +37,75 @@ class Served:
 
 
 @dataclass
-class Seen:
-    """What a watch leaves behind: its file, or where there is none its last rows."""
+class MonitorRun:
+    """A finished run: its file, or its last rows if there is no file."""
 
     path: Path | None = None
-    rows: deque[Row] = field(default_factory=lambda: deque(maxlen=KEPT))
-    looks: int = 0
-    late: int = 0  # looks that were left out because the one before took too long
+    rows: deque[Row] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
+    samples: int = 0
+    late: int = 0  # samples that were skipped because the previous one took too long
 
 
-def watch(
+def monitor(
     *,
     backend: str = "nvml",
     index: str = "all",
     every: float = 1.0,
     seconds: float | None = None,
     out: Path | None = None,
-    prometheus: Served | None = None,
+    prometheus: MetricsEndpoint | None = None,
     stream: TextIO | None = None,
-    tell: Tell = print,
-) -> Seen:
-    """Watch for some seconds, or until Ctrl-C or SIGTERM; shown on `stream`, if there is one."""
+    progress: Progress = print,
+) -> MonitorRun:
+    """Sample for some seconds, or until Ctrl-C or SIGTERM; print to `stream` if given."""
     if not 0.01 <= every <= 3600:
-        msg = f"not an interval to look at cards: {every} s"
-        raise BenchError(msg, hint="0.01 to 3600 seconds")
+        msg = f"not a sampling interval: {every} s"
+        raise BenchError(msg, hint="from 0.01 to 3600 seconds")
     if seconds is not None and not 0 < seconds < 1e9:
-        msg = f"not a time to watch for: {seconds} s"
+        msg = f"not a duration: {seconds} s"
         raise BenchError(msg)
     with ExitStack() as stack:
-        cards = source(backend, index=index)
-        stack.callback(cards.close)
-        seen, takers = Seen(out and out / SAMPLES), [_quiet_cards(tell)]
+        gpus = open_source(backend, index=index)
+        stack.callback(gpus.close)
+        run, takers = MonitorRun(out and out / SAMPLES), [_report_lost_gpus(progress)]
         if out is not None:
-            takers.append(stack.enter_context(Log(out / SAMPLES)).write)
-            _declare(out, cards, every=every, backend=backend)
+            takers.append(stack.enter_context(SampleLog(out / SAMPLES)).write)
+            _declare(out, gpus, every=every, backend=backend)
         else:
-            takers.append(seen.rows.extend)
+            takers.append(run.rows.extend)
         if prometheus is not None:
-            exporter = Exporter(cards.cards, prometheus.names)
+            exporter = Exporter(gpus.gpus, prometheus.names)
             takers.append(lambda rows: setattr(exporter, "rows", rows))
-            where = stack.enter_context(served(exporter, port=prometheus.port, address=prometheus.address))
-            tell(f"metrics at {where}")
+            where = stack.enter_context(serve_metrics(exporter, port=prometheus.port, address=prometheus.address))
+            progress(f"metrics at {where}")
         if stream is not None:
-            takers.append(stack.enter_context(view(cards.cards, stream)))
-        over = stack.enter_context(until_told())
-        _look_on(cards, takers, seen, over, every=every, seconds=seconds)
-    return seen
+            takers.append(stack.enter_context(terminal_view(gpus.gpus, stream)))
+        over = stack.enter_context(stop_event())
+        _sample_loop(gpus, takers, run, over, every=every, seconds=seconds)
+    return run
 
 
-def _look_on(
-    cards: Source, takers: list[Take], seen: Seen, over: threading.Event, *, every: float, seconds: float | None
+def _sample_loop(
+    gpus: SampleSource,
+    takers: list[Take],
+    run: MonitorRun,
+    over: threading.Event,
+    *,
+    every: float,
+    seconds: float | None,
 ) -> None:
     began = time.monotonic()
     due = began
     while not over.wait(max(due - time.monotonic(), 0)):
         at = round(time.time(), 3)
-        rows = [{"at": at} | row for row in cards.look()]
+        rows = [{"at": at} | row for row in gpus.look()]
         for take in takers:
             take(rows)
-        seen.looks += 1
+        run.samples += 1
         due += every
-        # A look that took long must not be followed by a burst: what is missed is missed, and counted.
+        # A slow sample must not be followed by a burst: missed samples are counted and skipped.
         if (behind := int((time.monotonic() - due) / every)) > 0:
-            seen.late += behind
+            run.late += behind
             due += behind * every
         if seconds is not None and due > began + seconds:
             over.wait(max(began + seconds - time.monotonic(), 0))
@@ -107,8 +113,8 @@ def _look_on(
 
 
 @contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; before and after they mean what they always did."""
+def stop_event() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; the previous handlers are restored afterwards."""
     over = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield over
@@ -121,35 +127,33 @@ def until_told() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _quiet_cards(tell: Tell) -> Take:
-    """Say once when a card has no answer to anything any more, and when it has again."""
+def _report_lost_gpus(progress: Progress) -> Take:
+    """Report once when a GPU stops answering, and once when it answers again."""
     silent = set[int]()
 
     def take(rows: list[Row]) -> None:
-        now = {row["card"] for row in rows if all(row[key] is None for key in VALUES)}
-        for card in sorted(now - silent):
-            tell(f"card {card} no longer answers; its rows stay empty until it does")
-        for card in sorted(silent - now):
-            tell(f"card {card} answers again")
+        now = {row["gpu"] for row in rows if all(row[key] is None for key in VALUES)}
+        for gpu in sorted(now - silent):
+            progress(f"GPU {gpu} does not answer; its values are null until it does")
+        for gpu in sorted(silent - now):
+            progress(f"GPU {gpu} answers again")
         silent.clear()
         silent.update(now)
 
     return take
 
 
-def _declare(out: Path, cards: Source, *, every: float, backend: str) -> None:
+def _declare(out: Path, gpus: SampleSource, *, every: float, backend: str) -> None:
     about = {
         "backend": backend,
         "every": every,
         "host": platform.node(),
         "python": sys.version.split()[0],
         "started": round(time.time(), 3),
-        "cards": [asdict(card) for card in cards.cards],
+        "gpus": [asdict(gpu) for gpu in gpus.gpus],
     }
-    beside = out / ".watch.json.new"
     try:
-        beside.write_text(json.dumps(about, indent=1), "utf-8")
-        os.replace(beside, out / "watch.json")  # noqa: PTH105  the same, and says what it does
+        atomic_write(out / "watch.json", json.dumps(about, indent=1))
     except OSError as e:
         msg = f"{out}: {e.strerror}"
-        raise BenchError(msg, hint="--out names a folder that can be written to") from None
+        raise BenchError(msg, hint="--out needs a writable folder") from None

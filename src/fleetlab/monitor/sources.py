@@ -1,4 +1,4 @@
-"""What a watch sees: cards that each say some numbers now, and nothing where they have no answer."""
+"""Sources of samples: NVIDIA GPUs, or the host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from fleetlab.devices.errors import BenchError
 
 Row = dict[str, Any]
-# The numbers of one card at one time; each may be null. `used_mib` is what processes hold, without what the driver
-# reserves; `joules` is a counter.
+# Values of one sample; each may be null. `used_mib` excludes memory that the driver reserves; `joules` is a counter.
 VALUES = (
     "util",
     "memory_util",
@@ -29,8 +28,8 @@ BACKENDS = ("nvml", "cpu")
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """Which one it is, as monitors name it."""
+class MonitoredGpu:
+    """Identification of a GPU, as monitoring tools name it."""
 
     index: int
     name: str
@@ -39,44 +38,44 @@ class Card:
     device: str
 
 
-class Source(Protocol):
-    """Cards that can be looked at."""
+class SampleSource(Protocol):
+    """Devices that can be sampled."""
 
     @property
-    def cards(self) -> tuple[Card, ...]:
-        """Those that are watched, in order."""
+    def gpus(self) -> tuple[MonitoredGpu, ...]:
+        """The sampled GPUs in order."""
 
     def look(self) -> list[Row]:
-        """One row a card now: `card`, `VALUES`, `events` (of the clocks, in words) and `processes`."""
+        """Take one row per GPU: `gpu`, `VALUES`, `events` (names of clock events) and `processes`."""
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release the devices."""
 
 
-def source(backend: str = "nvml", *, index: str = "all") -> Source:
-    """The cards of this machine, or the machine itself in the place of one."""
+def open_source(backend: str = "nvml", *, index: str = "all") -> SampleSource:
+    """Open the GPUs of this machine, or the host in place of one."""
     if backend not in BACKENDS:
-        msg = f"nothing to watch by that name: `{backend}`"
+        msg = f"unknown backend: `{backend}`"
         raise BenchError(msg, hint=f"there are {', '.join(BACKENDS)}")
     if backend == "cpu":
-        from fleetlab.monitor.host import Host
+        from fleetlab.monitor.host import HostSource
 
-        return Host(index=index)
-    from fleetlab.monitor.nvml import Nvml
+        return HostSource(index=index)
+    from fleetlab.monitor.nvml import NvmlSource
 
-    return Nvml(index=index)
+    return NvmlSource(index=index)
 
 
-def chosen(index: str, count: int) -> list[int]:
-    """Which of `count` cards are meant.
+def selected_gpus(index: str, count: int) -> list[int]:
+    """Parse a selection of GPUs.
 
-    >>> chosen("all", 3), chosen("2,0,2", 3)
+    >>> selected_gpus("all", 3), selected_gpus("2,0,2", 3)
     ([0, 1, 2], [0, 2])
     """
     if index == "all":
         return list(range(count))
     words = [word.strip() for word in index.split(",")]
     if wrong := [w for w in words if not (w.isascii() and w.isdigit() and int(w) < count)]:
-        msg = f"no card by that number: {', '.join(wrong) or '(none)'}"
+        msg = f"no GPU with index {', '.join(wrong) or '(none)'}"
         raise BenchError(msg, hint=f"there are {', '.join(map(str, range(count)))}; or `all`")
     return sorted({int(w) for w in words})

@@ -1,4 +1,4 @@
-"""What a person sees while cards are watched: a table on a terminal, a line a card elsewhere; no colour needed."""
+"""Samples on the terminal: a live table, or one line per GPU if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fleetlab.monitor.sources import Card, Row
+from fleetlab.monitor.sources import MonitoredGpu, Row
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 Show = Callable[[list[Row]], None]
-MOST = 12  # processes of a card in the table
-CARDS = ("card", "use", "memory", "heat", "power", "SM clock", "clocks")
-PROCESSES = ("card", "process", "name", "kind", "memory", "use")
+MOST = 12  # processes per GPU in the table
+GPU_COLUMNS = ("GPU", "utilization", "memory", "temp.", "power", "SM clock", "clock events")
+PROCESSES = ("GPU", "process", "name", "kind", "memory", "utilization")
 
 
 @contextmanager
-def view(cards: Sequence[Card], stream: TextIO) -> Iterator[Show]:
-    """A way to show rows on `stream`, as they come."""
+def terminal_view(gpus: Sequence[MonitoredGpu], stream: TextIO) -> Iterator[Show]:
+    """Return a function that prints rows on `stream`."""
     if not stream.isatty():
         yield lambda rows: print("\n".join(line(row) for row in rows), file=stream, flush=True)
         return
@@ -28,36 +28,36 @@ def view(cards: Sequence[Card], stream: TextIO) -> Iterator[Show]:
     from rich.live import Live
 
     with Live(console=Console(file=stream), auto_refresh=False, vertical_overflow="ellipsis") as live:
-        yield lambda rows: live.update(tables(cards, rows), refresh=True)
+        yield lambda rows: live.update(tables(gpus, rows), refresh=True)
 
 
 def line(row: Row) -> str:
-    """One card at one time.
+    """Format one sample of one GPU.
 
-    >>> line({"at": 0, "card": 1, "util": 83, "used_mib": 2048, "total_mib": 4096, "celsius": 61, "watts": None,
+    >>> line({"at": 0, "gpu": 1, "util": 83, "used_mib": 2048, "total_mib": 4096, "celsius": 61, "watts": None,
     ...       "sm_mhz": 1980, "events": ["power cap"], "processes": []})[9:]
-    'card 1  83 %  2.0 of 4.0 GiB  61 °C  – W  1,980 MHz  power cap  0 processes'
+    'GPU 1  83 %  2.0 of 4.0 GiB  61 °C  – W  1,980 MHz  power cap  0 processes'
     """
     at = time.strftime("%H:%M:%S", time.localtime(row["at"]))
     processes = "" if row["processes"] is None else f"  {len(row['processes'])} processes"
     events = f"  {_words(row['events'])}" if row["events"] else ""
-    return f"{at} card {row['card']}  " + "  ".join(_said(row)) + events + processes
+    return f"{at} GPU {row['gpu']}  " + "  ".join(_cells(row)) + events + processes
 
 
-def tables(cards: Sequence[Card], rows: list[Row]) -> Group:
-    """All cards and who is on them."""
+def tables(gpus: Sequence[MonitoredGpu], rows: list[Row]) -> Group:
+    """Tables of GPUs and processes."""
     from rich.console import Group
     from rich.text import Text
 
-    names = {card.index: card.name for card in cards}
-    first = [[f"{r['card']} {names[r['card']]}", *_said(r), _words(r["events"])] for r in rows]
+    names = {gpu.index: gpu.name for gpu in gpus}
+    first = [[f"{r['gpu']} {names[r['gpu']]}", *_cells(r), _words(r["events"])] for r in rows]
     second = [
-        [r["card"], p["pid"], p["name"], p["kind"], _gib(p["memory_mib"]), _number(p["util"], "%")]
+        [r["gpu"], p["pid"], p["name"], p["kind"], _gib(p["memory_mib"]), _number(p["util"], "%")]
         for r in rows
         for p in (r["processes"] or [])[:MOST]
     ]
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(rows[0]["at"])) if rows else ""
-    parts: list[Any] = [Text(f"{at}   Ctrl-C ends it"), _table(CARDS, first)]
+    parts: list[Any] = [Text(f"{at}   stop with Ctrl-C"), _table(GPU_COLUMNS, first)]
     return Group(*parts, _table(PROCESSES, second)) if second else Group(*parts)
 
 
@@ -72,7 +72,7 @@ def _table(columns: Sequence[str], rows: list[list[Any]]) -> Any:  # noqa: ANN40
     return table
 
 
-def _said(row: Row) -> list[str]:
+def _cells(row: Row) -> list[str]:
     memory = f"{_number(row['used_mib'], '', 1 / 1024, 1)} of {_gib(row['total_mib'])}"
     return [
         _number(row["util"], "%"),
@@ -88,8 +88,8 @@ def _gib(mib: float | None) -> str:
 
 
 def _number(value: float | None, unit: str, factor: float = 1, digits: int = 0) -> str:
-    said = "–" if value is None else f"{value * factor:,.{digits}f}"
-    return f"{said} {unit}".strip()
+    text = "–" if value is None else f"{value * factor:,.{digits}f}"
+    return f"{text} {unit}".strip()
 
 
 def _words(events: list[str] | None) -> str:
@@ -97,5 +97,5 @@ def _words(events: list[str] | None) -> str:
 
 
 def _plain(value: object) -> str:
-    """A process may be called anything: nothing that a terminal would obey."""
+    """Replace control characters: the name of a process can be anything."""
     return "".join(c if c.isprintable() else "?" for c in str("–" if value is None else value))

@@ -1,7 +1,7 @@
-"""How tenants share a card: by turns (the driver's default between processes), or side by side under MPS.
+"""Sharing modes between processes: time slicing (the driver's default) and MPS.
 
-Nothing is set that others on the card would feel: no clocks, no compute mode, no time-slice length. MPS runs in
-folders of its own, is proved by asking it, and is put back however the run ends.
+Nothing is set that affects other users of the GPU: no clocks, no compute mode, no time-slice length. MPS runs in its
+own directories, is verified by querying it, and is stopped however the run ends.
 """
 
 from __future__ import annotations
@@ -20,64 +20,64 @@ from pathlib import Path
 from typing import Any, Self
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing import mps_guard as _guard
+from fleetlab.sharing import mps_guard
 
 CONTROL = "nvidia-cuda-mps-control"
 MODES = ("time-slicing", "mps")
-# A process that must not find a daemon by chance is pointed at a folder that is not there.
-APART = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent/mps"}
+# A process that must not attach to a daemon gets a pipe directory that does not exist.
+NO_MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent/mps"}
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one tenant may have of the card under MPS; None is no limit."""
+    """Limits of one MPS client; None is no limit."""
 
-    percent: int | None = None  # of the SMs
+    percent: int | None = None  # active thread percentage
     memory_mib: int | None = None
-    priority: int | None = None  # 0 normal, 1 below normal
+    priority: int | None = None  # 0 is normal, 1 below normal
 
     def __post_init__(self) -> None:
         if self.percent is not None and not 1 <= self.percent <= 100:
-            msg = f"not a percentage of the SMs: {self.percent}"
-            raise BenchError(msg, hint="1 to 100")
+            msg = f"not an active thread percentage: {self.percent}"
+            raise BenchError(msg, hint="from 1 to 100")
         if self.memory_mib is not None and self.memory_mib < 1:
-            msg = f"not an amount of memory: {self.memory_mib} MiB"
+            msg = f"not a memory limit: {self.memory_mib} MiB"
             raise BenchError(msg)
         if self.priority not in (None, 0, 1):
             msg = f"not a client priority: {self.priority}"
             raise BenchError(msg, hint="0 is normal, 1 below normal")
 
     def environment(self) -> dict[str, str]:
-        """For a client, before it opens the card."""
-        told: dict[str, str] = {}
+        """Environment variables of a client."""
+        variables: dict[str, str] = {}
         if self.percent is not None:
-            told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(self.percent)
+            variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(self.percent)
         if self.memory_mib is not None:
-            told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={self.memory_mib}M"
+            variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={self.memory_mib}M"
         if self.priority is not None:
-            told["CUDA_MPS_CLIENT_PRIORITY"] = str(self.priority)
-        return told
+            variables["CUDA_MPS_CLIENT_PRIORITY"] = str(self.priority)
+        return variables
 
 
 class TimeSlicing:
-    """What a driver does between processes when nobody asks for anything."""
+    """Time slicing: what the driver does by default."""
 
     name = "time-slicing"
 
     def environment(self, share: Share) -> dict[str, str]:
-        """A client that can attach to nothing."""
+        """Environment of a process that cannot attach to MPS."""
         if share != Share():
-            msg = "time slicing has no shares to give"
-            raise BenchError(msg, hint="thread percentage, memory limit and priority belong to mps")
-        return dict(APART)
+            msg = "time slicing has no limits per tenant"
+            raise BenchError(msg, hint="thread percentage, memory limit and priority are settings of mps")
+        return dict(NO_MPS)
 
     def attached(self, pids: set[int]) -> set[int]:
-        """Nobody attaches to anything: all are as they should be."""
+        """Return all of them: there is nothing to attach to."""
         return pids
 
 
 class Mps:
-    """A running daemon, in folders of its own."""
+    """An MPS control daemon with its own directories."""
 
     name = "mps"
 
@@ -88,21 +88,21 @@ class Mps:
 
     @classmethod
     def at(cls, pipe: Path, log: Path | None = None) -> Self:
-        """The daemon of a pipe directory, if there is one."""
-        found = cls.__new__(cls)
-        found._folders = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
+        """Refer to the daemon of a pipe directory, which may not be running."""
+        daemon = cls.__new__(cls)
+        daemon._folders = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
         if log is not None:
-            found._folders["CUDA_MPS_LOG_DIRECTORY"] = str(log)
-        return found
+            daemon._folders["CUDA_MPS_LOG_DIRECTORY"] = str(log)
+        return daemon
 
     def environment(self, share: Share) -> dict[str, str]:
-        """A client of this daemon."""
+        """Environment of a client of this daemon."""
         return self._folders | share.environment()
 
     def ask(self, word: str) -> str:
-        """What the daemon answers; nothing, if there is none."""
+        """Send a command to the daemon and return its answer; empty if it does not run."""
         try:
-            said = subprocess.run(
+            done = subprocess.run(
                 [CONTROL],
                 input=word + "\n",
                 text=True,
@@ -113,24 +113,24 @@ class Mps:
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return said.stdout.strip()
+        return done.stdout.strip()
 
     def alive(self) -> bool:
-        """Does it answer as a daemon does? Its exit status says nothing: it is 0 even where nothing started."""
+        """Whether the daemon answers. The exit status says nothing: it is 0 even if nothing was started."""
         return re.fullmatch(r"\d+(\.\d+)?", self.ask("get_default_active_thread_percentage")) is not None
 
     def servers(self) -> dict[int, set[int]]:
-        """Its servers, and the processes attached to each."""
+        """Its servers, and the client processes of each."""
         servers = re.findall(r"^\d+$", self.ask("get_server_list"), re.MULTILINE)
         listed = {int(s): re.findall(r"^\d+$", self.ask(f"get_client_list {s}"), re.MULTILINE) for s in servers}
         return {server: {int(pid) for pid in pids} for server, pids in listed.items()}
 
     def clients(self) -> set[int]:
-        """The processes attached to its servers."""
+        """Client processes of all its servers."""
         return {pid for pids in self.servers().values() for pid in pids}
 
     def attached(self, pids: set[int]) -> set[int]:
-        """Those of `pids` that its servers list; a client needs about a second to appear."""
+        """Those of `pids` that are clients; a client takes about a second to appear."""
         for _ in range(6):
             if pids <= (found := self.clients()):
                 break
@@ -138,7 +138,7 @@ class Mps:
         return found & pids
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start the daemon; the guard that puts it back when its input is closed, or when we are gone."""
+        """Start the daemon and its guard process, which stops it when we exit or are killed."""
         guard = self.guard()
         try:
             self.launch()
@@ -148,16 +148,16 @@ class Mps:
         return guard
 
     def guard(self) -> subprocess.Popen[bytes]:
-        """Whoever ends the daemon once its own input ends."""
+        """Start the process that stops the daemon when its standard input is closed."""
         return subprocess.Popen(
-            [sys.executable, "-I", _guard.__file__],
+            [sys.executable, "-I", mps_guard.__file__],
             stdin=subprocess.PIPE,
             env=os.environ | self._folders,
             start_new_session=True,
         )
 
     def launch(self) -> None:
-        """Start the daemon, and see that it answers."""
+        """Start the daemon and wait until it answers."""
         try:
             quiet = subprocess.DEVNULL
             env = os.environ | self._folders
@@ -169,11 +169,11 @@ class Mps:
             if self.alive():
                 return
             time.sleep(0.1)
-        msg = "MPS did not start: its control program ran, but no daemon answers"
-        raise BenchError(msg, hint="look at nvidia-smi; MPS needs Linux and a card of compute capability 3.5 or later")
+        msg = "MPS did not start: the control program ran, but no daemon answers"
+        raise BenchError(msg, hint="check nvidia-smi; MPS needs Linux and compute capability 3.5 or later")
 
     def stop(self, guard: subprocess.Popen[bytes]) -> None:
-        """Have the guard put it back, and wait until it has."""
+        """Have the guard stop the daemon, and wait for it."""
         assert guard.stdin is not None
         guard.stdin.close()
         try:
@@ -188,20 +188,20 @@ class Mps:
 
 @contextmanager
 def shared(mode: str, *, rehearse: bool = False) -> Iterator[TimeSlicing | Mps]:
-    """Have tenants share a card by `mode`, and put it back however the block is left.
+    """Switch to `mode` inside the block, and restore the state however the block is left.
 
-    A rehearsal has no card: every mode is then what the operating system does with processes.
+    A rehearsal needs no GPU: every mode is then plain processes of the operating system.
     """
     if mode not in MODES:
-        msg = f"no sharing mode by that name: `{mode}`"
+        msg = f"unknown sharing mode: `{mode}`"
         raise BenchError(msg, hint=f"there are {', '.join(MODES)}")
     if rehearse or mode == "time-slicing":
         yield Rehearsal() if rehearse else TimeSlicing()
         return
     if shutil.which(CONTROL) is None:
-        msg = f"no MPS on this machine: `{CONTROL}` is not there"
-        raise BenchError(msg, hint="it comes with NVIDIA's driver for Linux; without a GPU, rehearse with --rehearse")
-    # The path of a socket holds about 100 letters: keep it short.
+        msg = f"MPS is not available: `{CONTROL}` is not installed"
+        raise BenchError(msg, hint="it is part of NVIDIA's driver for Linux; without a GPU, use --rehearse")
+    # The path of a socket is limited to about 100 characters.
     home = Path(tempfile.mkdtemp(prefix="mps-", dir="/tmp"))
     mps = Mps(home)
     try:
@@ -215,8 +215,8 @@ def shared(mode: str, *, rehearse: bool = False) -> Iterator[TimeSlicing | Mps]:
 
 
 class Rehearsal(TimeSlicing):
-    """Any mode on a machine without a card: shares are taken and mean nothing."""
+    """Any mode on a machine without a GPU: limits are accepted and ignored."""
 
     def environment(self, share: Share) -> dict[str, Any]:
-        """Nothing to tell."""
+        """Return no variables."""
         return {}

@@ -1,6 +1,6 @@
-"""An MPS that stays when the command that started it has ended, until it is stopped.
+"""A persistent MPS daemon: started by one command, stopped by another.
 
-It lives in a folder of its own with its record in it, so that it is found again and never started twice.
+Its directory contains a record, so that it is found again and never started twice.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetlab.devices import nvidia_smi as cards
+from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing import records as _state
+from fleetlab.sharing import records
 from fleetlab.sharing.modes import CONTROL, Mps, Share
-from fleetlab.sharing.mps_guard import _state as _process_state
+from fleetlab.sharing.mps_guard import process_state
 
 RECORD = "mps/record"
-LONGEST = 88  # letters of a pipe directory: the sockets inside may have about 107 with their names
+MAX_PIPE_PATH = 88  # characters: with the names of its sockets it must stay below about 107
 
 
 def start(*, percent: int | None = None, memory_mib: int | None = None, pipe: Path | None = None) -> dict[str, str]:
-    """Start a daemon that stays; what a client needs in its environment. If anything fails, all is put back."""
+    """Start the daemon and return the environment of its clients. If a step fails, everything is rolled back."""
     limits = Share(percent, memory_mib)
     if shutil.which(CONTROL) is None:
-        msg = f"no MPS on this machine: `{CONTROL}` is not there"
-        raise BenchError(msg, hint="it comes with NVIDIA's driver for Linux")
-    _only_one()
-    home = _state.folder() / "mps"
+        msg = f"MPS is not available: `{CONTROL}` is not installed"
+        raise BenchError(msg, hint="it is part of NVIDIA's driver for Linux")
+    _check_not_running()
+    home = records.folder() / "mps"
     where = (home / "pipe" if pipe is None else pipe).absolute()
-    made = _usable(where)
+    made = _check_pipe(where)
     _claim(home, {"pipe": str(where), "log": str(home / "log"), "made": made, "since": time.time()})
     mps = Mps.at(where, home / "log")
     try:
@@ -48,126 +48,126 @@ def start(*, percent: int | None = None, memory_mib: int | None = None, pipe: Pa
 
 
 def stop(*, anyway: bool = False) -> list[int]:
-    """End the daemon that `start` left, and prove that it is gone; the clients that it had."""
-    record = recorded()
-    home = _state.folder() / "mps"
+    """Stop the daemon that `start` started, verify that it is gone, and return the clients that it had."""
+    record = mps_record()
+    home = records.folder() / "mps"
     if record is None:
-        msg = "no MPS was started from here"
-        raise BenchError(msg, hint="`fleetlab share status` shows what runs; others' daemons are not stopped")
+        msg = "fleetlab started no MPS daemon"
+        raise BenchError(msg, hint="`fleetlab share status` lists daemons; those of others are not stopped")
     mps = Mps.at(Path(record["pipe"]))
     if mps.alive():
         clients = sorted(mps.clients())
     else:
         clients = []
-        if (pid := _pid(Path(record["pipe"]))) and _lives(pid) and not anyway:
-            msg = f"MPS does not answer, but its process {pid} lives: whether clients are attached cannot be told"
-            raise BenchError(msg, hint="--anyway stops it all the same")
+        if (pid := _pid(Path(record["pipe"]))) and _is_alive(pid) and not anyway:
+            msg = f"MPS does not answer, but its process {pid} is alive: its clients are unknown"
+            raise BenchError(msg, hint="--anyway stops it")
     if clients and not anyway:
         msg = f"MPS has clients: {', '.join(map(str, clients))}"
-        raise BenchError(msg, hint="let them end first; --anyway stops it all the same, and they fail")
+        raise BenchError(msg, hint="wait until they end; --anyway stops it, and the clients fail")
     _end(home)
     return clients
 
 
-def recorded() -> dict[str, Any] | None:
-    """Where `start` left one; None if it did not, or `stop` ended it."""
-    record = _state.read(RECORD)
+def mps_record() -> dict[str, Any] | None:
+    """Return the record of the running daemon; None if there is none."""
+    record = records.read(RECORD)
     if record is not None and not {"pipe", "made"} <= record.keys():
-        msg = f"{_state.folder() / RECORD}.json: does not say where MPS was started"
-        raise BenchError(msg, hint="look at it by hand, then remove it")
+        msg = f"{records.folder() / RECORD}.json: not a record of an MPS daemon"
+        raise BenchError(msg, hint="inspect the file, then remove it")
     return record
 
 
-def _only_one() -> None:
-    record = recorded()
-    home = _state.folder() / "mps"
+def _check_not_running() -> None:
+    record = mps_record()
+    home = records.folder() / "mps"
     if record is None:
         return
     pipe = Path(record["pipe"])
-    if Mps.at(pipe).alive() or _lives(_pid(pipe)):
-        msg = f"MPS was started from here already: {pipe}"
-        raise BenchError(msg, hint="`fleetlab share stop mps` ends it; `fleetlab share status` shows who uses it")
+    if Mps.at(pipe).alive() or _is_alive(_pid(pipe)):
+        msg = f"fleetlab started MPS already: {pipe}"
+        raise BenchError(msg, hint="`fleetlab share stop mps` stops it; `fleetlab share status` lists its clients")
     _remove(home, record)
 
 
-def _usable(pipe: Path) -> bool:
-    """Is the folder ours to make? One that is there must be empty, or a daemon of somebody else may be in it."""
-    if len(str(pipe)) > LONGEST:
-        msg = f"a pipe directory of more than {LONGEST} letters, too long for its sockets: {pipe}"
-        raise BenchError(msg, hint="--pipe takes a shorter one, such as /tmp/mps")
+def _check_pipe(pipe: Path) -> bool:
+    """Whether we create the pipe directory. An existing one must be empty, or another daemon may use it."""
+    if len(str(pipe)) > MAX_PIPE_PATH:
+        msg = f"the pipe directory is longer than {MAX_PIPE_PATH} characters, too long for its sockets: {pipe}"
+        raise BenchError(msg, hint="use a shorter --pipe, such as /tmp/mps")
     if not pipe.exists():
-        if not pipe.parent.is_dir() and pipe.parent != _state.folder() / "mps":
+        if not pipe.parent.is_dir() and pipe.parent != records.folder() / "mps":
             msg = f"{pipe.parent}: no such folder"
-            raise BenchError(msg, hint="make it first, or leave --pipe out")
+            raise BenchError(msg, hint="create it first, or omit --pipe")
         return True
     if not pipe.is_dir() or any(pipe.iterdir()):
-        msg = f"{pipe}: not an empty folder"
-        raise BenchError(msg, hint="somebody's daemon may be there: name another, or leave --pipe out")
+        msg = f"{pipe}: not an empty directory"
+        raise BenchError(msg, hint="another daemon may use it: choose another, or omit --pipe")
     return False
 
 
 def _claim(home: Path, record: dict[str, Any]) -> None:
-    """Take the one place that there is, with its record in it, in one step."""
+    """Create the directory with its record in one atomic step."""
     beside = home.with_name(f"mps-{uuid.uuid4().hex[:8]}")
     beside.mkdir(mode=0o700)
     try:
-        _state.write(f"{beside.name}/record", record)
+        records.write(f"{beside.name}/record", record)
         beside.rename(home)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)
-        msg = "MPS is being started from here by somebody else at this moment"
-        raise BenchError(msg, hint="`fleetlab share status` shows it") from None
+        msg = "another process is starting MPS at this moment"
+        raise BenchError(msg, hint="see `fleetlab share status`") from None
 
 
 def _limit(mps: Mps, limits: Share) -> None:
-    """Set what a client gets unless told otherwise, and ask whether it is so."""
+    """Set the default limits of clients, and verify them."""
     if limits.percent is not None:
         mps.ask(f"set_default_active_thread_percentage {limits.percent}")
-        told = mps.ask("get_default_active_thread_percentage")
-        if number(told) != limits.percent:
-            msg = f"MPS did not take the percentage {limits.percent}: it answers `{told}`"
-            raise BenchError(msg, hint="nothing was left running")
+        answer = mps.ask("get_default_active_thread_percentage")
+        if parse_number(answer) != limits.percent:
+            msg = f"MPS did not accept the thread percentage {limits.percent}: it answers `{answer}`"
+            raise BenchError(msg, hint="the daemon was stopped again")
     if limits.memory_mib is not None:
         for device in range(_devices()):
             mps.ask(f"set_default_device_pinned_mem_limit {device} {limits.memory_mib}M")
-            told = mps.ask(f"get_default_device_pinned_mem_limit {device}")
-            if not _same_memory(told, limits.memory_mib):
-                msg = f"MPS did not take the limit of {limits.memory_mib} MiB on card {device}: it answers `{told}`"
-                raise BenchError(msg, hint="nothing was left running")
+            answer = mps.ask(f"get_default_device_pinned_mem_limit {device}")
+            if not _same_memory(answer, limits.memory_mib):
+                msg = f"MPS did not accept the limit of {limits.memory_mib} MiB on GPU {device}: it answers `{answer}`"
+                raise BenchError(msg, hint="the daemon was stopped again")
 
 
 def _devices() -> int:
     if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return len(visible.split(","))
     try:
-        return len(cards.cards())
+        return len(nvidia_smi.gpus())
     except BenchError:
-        return 1  # MPS answers where nvidia-smi does not: set what it can be set on
+        return 1  # MPS may answer where nvidia-smi does not
 
 
-def _same_memory(told: str, mib: int) -> bool:
+def _same_memory(answer: str, mib: int) -> bool:
     """Drivers answer in M, or rounded down to whole G."""
-    found = re.search(r"(\d+)\s*([MG])", told)
-    return found is not None and int(found[1]) == (mib if found[2] == "M" else mib // 1024)
+    match = re.search(r"(\d+)\s*([MG])", answer)
+    return match is not None and int(match[1]) == (mib if match[2] == "M" else mib // 1024)
 
 
 def _end(home: Path) -> None:
-    """Have a guard end the daemon, see that it is gone, and only then forget it."""
-    record = recorded()
+    """Stop the daemon, verify that it is gone, and only then remove the record."""
+    record = mps_record()
     assert record is not None
     pipe = Path(record["pipe"])
     mps, pid = Mps.at(pipe), _pid(pipe)
     mps.stop(mps.guard())
-    if _lives(pid):
-        msg = f"MPS could not be stopped: its process {pid} lives"
-        raise BenchError(msg, hint=f"look at it by hand: CUDA_MPS_PIPE_DIRECTORY={pipe} {CONTROL}")
+    if _is_alive(pid):
+        msg = f"MPS could not be stopped: its process {pid} is alive"
+        raise BenchError(msg, hint=f"inspect it: CUDA_MPS_PIPE_DIRECTORY={pipe} {CONTROL}")
     _remove(home, record)
 
 
 def _remove(home: Path, record: Mapping[str, Any]) -> None:
     if record["made"]:
         shutil.rmtree(record["pipe"], ignore_errors=True)
-    # Away in one step, so that whoever starts the next finds all of it or nothing.
+    # Renamed in one step, so that the next start finds all of it or nothing.
     gone = home.with_name(f"mps-{uuid.uuid4().hex[:8]}")
     home.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
@@ -180,10 +180,10 @@ def _pid(pipe: Path) -> int | None:
         return None
 
 
-def _lives(pid: int | None) -> bool:
-    return pid is not None and _process_state(pid) not in ("", "Z")
+def _is_alive(pid: int | None) -> bool:
+    return pid is not None and process_state(pid) not in ("", "Z")
 
 
-def number(told: str) -> float | None:
-    """What a daemon answers that was asked for a number; None if it is none."""
+def parse_number(told: str) -> float | None:
+    """Parse the numeric answer of a daemon; None if it is not a number."""
     return float(told) if re.fullmatch(r"\d+(\.\d+)?", told) else None

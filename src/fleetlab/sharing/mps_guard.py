@@ -1,6 +1,6 @@
-"""Puts MPS back when whoever started it is gone, even if that was killed: its standard input ends then.
+"""Stop MPS when the process that started it is gone, even if that was killed: standard input is closed then.
 
-Run as a program of its own, outside the runner's process group, so that no signal to the runner reaches it.
+It runs as its own program, outside the process group of its parent, so that no signal to the parent reaches it.
 """
 
 import os
@@ -10,18 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 10  # s for clients to leave before their server is ended
+PATIENCE = 10  # s for clients to end before their server is stopped
 
 
 def main() -> None:
-    """Wait, then quit the daemon of this environment, and end it by its id if it does not listen."""
+    """Wait, then quit the daemon of this environment; kill it by its process id if it does not answer."""
     for deaf in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(deaf, signal.SIG_IGN)
     sys.stdin.buffer.read()
     daemon, servers = _daemon(), _servers()
     for word in (f"quit -t {PATIENCE}", "quit"):
         _ask(word)
-        # A server outlives its daemon by a moment, and keeps the card meanwhile.
+        # A server outlives its daemon for a moment and holds the GPU meanwhile.
         if _gone([daemon, *servers]):
             return
     if daemon is not None:
@@ -48,7 +48,7 @@ def _serves(pid: int) -> bool:
 
 def _ask(word: str) -> str:
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             ["nvidia-cuda-mps-control"],
             input=word + "\n",
             stdout=subprocess.PIPE,
@@ -59,18 +59,19 @@ def _ask(word: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as e:
         print(f"{word}: {e}", file=sys.stderr)
         return ""
-    return said.stdout
+    return done.stdout
 
 
 def _gone(pids: list[int | None]) -> bool:
     for _ in range(20):
-        if all(pid is None or _state(pid) in ("", "Z") for pid in pids):  # one that nobody reaps is gone too
+        if all(pid is None or process_state(pid) in ("", "Z") for pid in pids):  # zombies count as gone
             return True
         time.sleep(0.1)
     return False
 
 
-def _state(pid: int) -> str:
+def process_state(pid: int) -> str:
+    """State letter of a process in /proc; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

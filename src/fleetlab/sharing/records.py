@@ -1,4 +1,4 @@
-"""A folder of one's own where what was switched on is remembered until it is put back."""
+"""A private directory with records of what was switched on, kept until it is undone."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import os
 import stat
 import tempfile
-import uuid
 from pathlib import Path
 from typing import Any
 
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.files import atomic_write
 
 
 def folder() -> Path:
-    """Made if it is not there; nobody else may write into it, or they could have us stop or remove anything."""
+    """Create the directory if needed; only its owner may write to it, or others could make us stop or remove things."""
     path = _path()
     path.mkdir(mode=0o700, exist_ok=True)
     return _trusted(path)
@@ -28,45 +28,36 @@ def _path() -> Path:
 
 
 def _trusted(path: Path) -> Path:
-    seen = path.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o022:
-        msg = f"{path}: not a folder that only you can write to"
-        raise BenchError(msg, hint="somebody else made it: remove it, or set XDG_RUNTIME_DIR to a folder of your own")
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        msg = f"{path}: not a directory that only you can write to"
+        raise BenchError(msg, hint="remove it, or set XDG_RUNTIME_DIR to a private directory")
     return path
 
 
 def read(name: str) -> dict[str, Any] | None:
-    """What was remembered under `name`; None if nothing was. Reading makes no folder."""
+    """Read the record `name`; None if there is none. Reading creates no directory."""
     path = _path() / f"{name}.json"
     try:
         _trusted(_path())
-        found = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as e:
         msg = f"{path}: cannot be read: {e}"
-        raise BenchError(msg, hint="look at it by hand; it says what was switched on") from None
-    if not isinstance(found, dict):
-        msg = f"{path}: holds no record"
-        raise BenchError(msg, hint="look at it by hand; it says what was switched on")
-    return found
+        raise BenchError(msg, hint="inspect the file; it records what was switched on") from None
+    if not isinstance(record, dict):
+        msg = f"{path}: not a record"
+        raise BenchError(msg, hint="inspect the file; it records what was switched on")
+    return record
 
 
 def write(name: str, values: dict[str, Any]) -> None:
-    """Remember, so that a reader sees the old record or the new one, never half of one."""
+    """Write the record atomically."""
     path = folder() / f"{name}.json"
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with beside.open("w", encoding="utf-8") as f:
-            json.dump(values, f, indent=1)
-            f.flush()
-            os.fsync(f.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    atomic_write(path, json.dumps(values, indent=1))
 
 
 def forget(name: str) -> None:
-    """It was put back."""
+    """Remove the record: its change was undone."""
     (folder() / f"{name}.json").unlink(missing_ok=True)

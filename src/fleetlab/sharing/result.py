@@ -1,4 +1,4 @@
-"""What sharing looks like, as tables: of a machine, of a card's profiles and of its layouts."""
+"""Results of the `share` commands as tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result
-from fleetlab.sharing.mig.layouts import Layout, left, maximal, told
-from fleetlab.sharing.mig.profiles import Cut
-from fleetlab.sharing.status import Status
+from fleetlab.sharing.mig.layouts import Layout, layout_name, maximal_layouts, slices_left
+from fleetlab.sharing.mig.profiles import MigGpu
+from fleetlab.sharing.status import SharingStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Result):
-    """Tables, and what of them can be counted."""
+class SharingTables(Result):
+    """Tables, and counts as summary."""
 
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
@@ -25,30 +25,32 @@ class Told(Result):
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """Counts: nothing here is estimated."""
+        """Counts: nothing is estimated."""
         return list(self.counts)
 
     def __repr__(self) -> str:
-        return f"<Told {self.provenance.verb}: {', '.join(f'{e.metric} {e.value}' for e in self.counts)}>"
+        return f"<SharingTables {self.provenance.verb}: {', '.join(f'{e.metric} {e.value}' for e in self.counts)}>"
 
 
-def rows(found: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """A table of what was found."""
+def table(found: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Make a table from rows."""
     return pl.DataFrame([dict(row) for row in found], infer_schema_length=None)
 
 
-def here(verb: str, frames: dict[str, pl.DataFrame], notes: Iterable[str] = (), **counts: int) -> Told:
-    """Told of this machine."""
+def machine_tables(
+    verb: str, frames: dict[str, pl.DataFrame], notes: Iterable[str] = (), **counts: int
+) -> SharingTables:
+    """Make the result of a command on this machine."""
     counted = tuple(Estimate.exact(name.replace("_", " "), n) for name, n in counts.items())
-    return Told(frames, Provenance(verb, node()), counted, tuple(notes))
+    return SharingTables(frames, Provenance(verb, node()), counted, tuple(notes))
 
 
-def of_machine(found: Status) -> Told:
-    """Cards, who is on them, MPS, and which modes could be used."""
+def status_tables(found: SharingStatus) -> SharingTables:
+    """GPUs, processes, MPS daemons and available modes."""
     frames = {
-        "cards": rows({**asdict(c), "processes": sum(p.uuid == c.uuid for p in found.processes)} for c in found.cards),
-        "processes": rows(asdict(p) for p in found.processes),
-        "mps": rows(
+        "gpus": table({**asdict(c), "processes": sum(p.uuid == c.uuid for p in found.processes)} for c in found.gpus),
+        "processes": table(asdict(p) for p in found.processes),
+        "mps": table(
             {
                 "pipe": d.pipe,
                 "whose": d.whose,
@@ -60,15 +62,15 @@ def of_machine(found: Status) -> Told:
             }
             for d in found.daemons
         ),
-        "modes": rows(asdict(m) for m in found.modes),
+        "modes": table(asdict(m) for m in found.modes),
     }
-    counts = {"cards": len(found.cards), "processes": len(found.processes), "MPS_daemons": len(found.daemons)}
-    return here("share status", frames, [found.absent] if found.absent else [], **counts)
+    counts = {"gpus": len(found.gpus), "processes": len(found.processes), "MPS_daemons": len(found.daemons)}
+    return machine_tables("share status", frames, [found.absent] if found.absent else [], **counts)
 
 
-def of_profiles(cut: Cut) -> Told:
-    """What a card can be cut into."""
-    found = (
+def profile_tables(cut: MigGpu) -> SharingTables:
+    """MIG profiles of a GPU."""
+    rows = (
         {
             "profile": p.name,
             "compute_slices": p.slices,
@@ -80,28 +82,28 @@ def of_profiles(cut: Cut) -> Told:
         }
         for p in cut.profiles
     )
-    note = "an instance takes its slices of memory in a row, from one of `starts`"
-    return here("share mig profiles", {cut.card: rows(found)}, [note], profiles=len(cut.profiles))
+    note = "an instance takes consecutive memory slices from one of its `starts`"
+    return machine_tables("share mig profiles", {cut.name: table(rows)}, [note], profiles=len(cut.profiles))
 
 
-def of_layouts(cut: Cut) -> Told:
-    """Every layout to which nothing can be added, whatever its places."""
+def layout_tables(cut: MigGpu) -> SharingTables:
+    """Every layout to which nothing can be added, by size."""
     ways: dict[str, list[Layout]] = {}
-    for layout in maximal(cut):
-        ways.setdefault(told(layout), []).append(layout)
-    found = [_layout(name, same, cut) for name, same in ways.items()]
-    found.sort(key=lambda row: (row["instances"], row["layout"]))
+    for layout in maximal_layouts(cut):
+        ways.setdefault(layout_name(layout), []).append(layout)
+    rows = [_layout(name, same, cut) for name, same in ways.items()]
+    rows.sort(key=lambda row: (row["instances"], row["layout"]))
     notes = [
-        "`ways`: in how many places each can lie with nothing to add",
-        "media extensions (+me) are left out: one 1g instance may have them",
+        "`ways`: number of placements of the same profiles",
+        "profiles with media extensions (+me) are omitted: one 1g instance may have them",
     ]
-    counts = {"layouts": len(found), "ways_to_place_them": sum(map(len, ways.values()))}
-    return here("share mig layouts", {cut.card: rows(found)}, notes, **counts)
+    counts = {"layouts": len(rows), "ways_to_place_them": sum(map(len, ways.values()))}
+    return machine_tables("share mig layouts", {cut.name: table(rows)}, notes, **counts)
 
 
-def placed(layout: Layout) -> pl.DataFrame:
-    """Where each instance lies."""
-    return rows(
+def placement_table(layout: Layout) -> pl.DataFrame:
+    """The placement of each instance."""
+    return table(
         {
             "profile": one.profile.name,
             "start": one.start,
@@ -113,8 +115,8 @@ def placed(layout: Layout) -> pl.DataFrame:
     )
 
 
-def _layout(name: str, ways: list[Layout], cut: Cut) -> dict[str, Any]:
-    compute, memory = left(ways[0], cut)
+def _layout(name: str, ways: list[Layout], cut: MigGpu) -> dict[str, Any]:
+    compute, memory = slices_left(ways[0], cut)
     return {
         "layout": name,
         "instances": len(ways[0]),

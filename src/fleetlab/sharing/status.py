@@ -1,4 +1,4 @@
-"""How the cards of this machine are shared and how they could be: asked, and nothing changed."""
+"""How the GPUs of this machine are shared, and which modes are available. Read-only."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from fleetlab.devices import nvidia_smi as cards
+from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.nvidia_smi import Card, Process
-from fleetlab.sharing.mig import apply as mig
+from fleetlab.devices.nvidia_smi import Gpu, GpuProcess
+from fleetlab.sharing.mig import apply
 from fleetlab.sharing.modes import CONTROL, Mps
-from fleetlab.sharing.mps_daemon import number, recorded
+from fleetlab.sharing.mps_daemon import mps_record, parse_number
 
-DEFAULT_PIPE = "/tmp/nvidia-mps"  # where NVIDIA's own program looks if nobody says otherwise
+DEFAULT_PIPE = "/tmp/nvidia-mps"  # the default of NVIDIA's control program
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
-    """An MPS daemon: where it is, whose, what it gives a client unless told otherwise, and who is attached."""
+class MpsDaemon:
+    """An MPS daemon: its pipe directory, owner, default limits and clients."""
 
     pipe: str
     whose: str
@@ -32,121 +32,123 @@ class Daemon:
 
     @property
     def clients(self) -> list[int]:
-        """Of all its servers."""
+        """Clients of all its servers."""
         return sorted(pid for pids in self.servers.values() for pid in pids)
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
-    """Could a card be shared so, and what stops it?"""
+class ModeStatus:
+    """Whether a mode is available on a GPU, and why not."""
 
-    card: int | None
+    gpu: int | None
     name: str
     possible: bool
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What is here; `absent` says why there are no cards."""
+class SharingStatus:
+    """The state of this machine; `absent` says why there are no GPUs."""
 
-    cards: list[Card]
-    processes: list[Process]
-    daemons: list[Daemon]
-    modes: list[Mode]
+    gpus: list[Gpu]
+    processes: list[GpuProcess]
+    daemons: list[MpsDaemon]
+    modes: list[ModeStatus]
     absent: str = ""
 
 
-# --- what is here ----------------------------------------------------------------------------------------------------
+# --- the present state -----------------------------------------------------------------------------------------------
 
 
-def status() -> Status:
-    """Ask, and change nothing. That there is no card is an answer too."""
-    found = daemons()
+def status() -> SharingStatus:
+    """Query the state. No GPU is a valid answer."""
+    running = daemons()
     try:
-        here, busy = cards.cards(), cards.processes()
-    except cards.NoCard as e:
-        return Status([], [], found, [Mode(None, name, possible=False, why=str(e)) for name in STOPPED_BY], str(e))
+        here, busy = nvidia_smi.gpus(), nvidia_smi.processes()
+    except nvidia_smi.NoGpu as e:
+        return SharingStatus(
+            [], [], running, [ModeStatus(None, name, possible=False, why=str(e)) for name in OBSTACLES], str(e)
+        )
     modes = [
-        Mode(one.index, name, possible=not (why := "; ".join(stopped_by(one))), why=why)
+        ModeStatus(one.index, name, possible=not (why := "; ".join(stopped_by(one))), why=why)
         for one in here
-        for name, stopped_by in STOPPED_BY.items()
+        for name, stopped_by in OBSTACLES.items()
     ]
-    return Status(here, busy, found, modes)
+    return SharingStatus(here, busy, running, modes)
 
 
-def daemons() -> list[Daemon]:
-    """Those that a program of ours could meet: the one started from here, the environment's, the default."""
-    record = recorded()
+def daemons() -> list[MpsDaemon]:
+    """Daemons that a program started here could use: fleetlab's, the environment's, the default."""
+    record = mps_record()
     places = {
         "started by fleetlab": record and record["pipe"],
-        "of this environment": os.environ.get("CUDA_MPS_PIPE_DIRECTORY"),
-        "the default": DEFAULT_PIPE,
+        "from the environment": os.environ.get("CUDA_MPS_PIPE_DIRECTORY"),
+        "default": DEFAULT_PIPE,
     }
-    seen: dict[str, str] = {}
+    pipes: dict[str, str] = {}
     for whose, pipe in places.items():
         if pipe and Path(pipe).is_dir():
-            seen.setdefault(str(Path(pipe).resolve()), whose)
-    asked = [_daemon(pipe, whose) for pipe, whose in seen.items()]
-    return [one for one in asked if one.answers or one.whose == "started by fleetlab"]
+            pipes.setdefault(str(Path(pipe).resolve()), whose)
+    states = [_daemon(pipe, whose) for pipe, whose in pipes.items()]
+    return [one for one in states if one.answers or one.whose == "started by fleetlab"]
 
 
-def _daemon(pipe: str, whose: str) -> Daemon:
+def _daemon(pipe: str, whose: str) -> MpsDaemon:
     mps = Mps.at(Path(pipe))
-    percent = number(mps.ask("get_default_active_thread_percentage"))
+    percent = parse_number(mps.ask("get_default_active_thread_percentage"))
     if percent is None:
-        return Daemon(pipe, whose, answers=False)
+        return MpsDaemon(pipe, whose, answers=False)
     memory = mps.ask("get_default_device_pinned_mem_limit 0") or None
     servers = {server: sorted(pids) for server, pids in mps.servers().items()}
-    return Daemon(pipe, whose, answers=True, percent=percent, memory=memory, servers=servers)
+    return MpsDaemon(pipe, whose, answers=True, percent=percent, memory=memory, servers=servers)
 
 
-def _against_exclusive(one: Card) -> Iterator[str]:
-    if busy := cards.on(one):
-        yield "processes run: " + ", ".join(str(p.pid) for p in busy)
+def _exclusive_obstacles(one: Gpu) -> Iterator[str]:
+    if busy := nvidia_smi.processes_on(one):
+        yield "processes are running: " + ", ".join(str(p.pid) for p in busy)
 
 
-def _against_turns(one: Card) -> Iterator[str]:
+def _time_slicing_obstacles(one: Gpu) -> Iterator[str]:
     if one.compute_mode != "Default":
         yield f"compute mode is {one.compute_mode}"
 
 
-def _against_mps(one: Card) -> Iterator[str]:
+def _mps_obstacles(one: Gpu) -> Iterator[str]:
     if shutil.which(CONTROL) is None:
-        yield f"`{CONTROL}` is not here"
+        yield f"`{CONTROL}` is not installed"
     if one.compute_mode == "Prohibited":
         yield "compute mode is Prohibited"
     if one.mig == "Enabled":
-        yield "MIG is on: a daemon would need one instance for itself"
+        yield "MIG mode is on: MPS would need a MIG device"
 
 
-def _against_green(one: Card) -> Iterator[str]:
+def _green_context_obstacles(one: Gpu) -> Iterator[str]:
     try:
         major, minor = (int(n) for n in version("torch").split(".")[:2])
     except (PackageNotFoundError, ValueError):
-        yield "torch is not here"
+        yield "torch is not installed"
         return
     if (major, minor) < (2, 10):
-        yield f"torch {major}.{minor} has none: 2.10 does"
+        yield f"torch {major}.{minor} is too old: 2.10 or later"
     if not one.driver.partition(".")[0].isdigit() or int(one.driver.partition(".")[0]) < 550:
-        yield f"driver {one.driver} has none: 550 does"
+        yield f"driver {one.driver} is too old: 550 or later"
 
 
-def _against_mig(one: Card) -> Iterator[str]:
+def _mig_obstacles(one: Gpu) -> Iterator[str]:
     if one.mig is None:
-        yield "not on this card"
+        yield "not supported by this GPU"
     else:
-        yield from mig.obstacles(one)
+        yield from apply.obstacles(one)
         try:
-            yield from mig.taken(one)
+            yield from apply.conflicts(one)
         except BenchError as e:
             yield str(e)
 
 
-STOPPED_BY = {
-    "exclusive": _against_exclusive,
-    "time-slicing": _against_turns,
-    "mps": _against_mps,
-    "green-contexts": _against_green,
-    "mig": _against_mig,
+OBSTACLES = {
+    "exclusive": _exclusive_obstacles,
+    "time-slicing": _time_slicing_obstacles,
+    "mps": _mps_obstacles,
+    "green-contexts": _green_context_obstacles,
+    "mig": _mig_obstacles,
 }

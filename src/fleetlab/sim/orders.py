@@ -1,4 +1,4 @@
-"""Who is next? The built-in orders, each as a policy of a few lines: the lowest key first, ties to who came first.
+"""The built-in queue orders, each a policy of a few lines: the lowest key first, ties by arrival.
 
 The simulator knows these by name and has quicker ways for them; what they mean is here.
 """
@@ -18,7 +18,7 @@ def fifo(s: State, job: int, now: float) -> float:
 
 @order
 def sjf(s: State, job: int, now: float) -> float:
-    """Shortest believed run time first."""
+    """Shortest estimated runtime first."""
     return s.estimate[job]
 
 
@@ -48,7 +48,7 @@ def fair(s: State, job: int, now: float) -> float:
 
 @order
 def srpt(s: State, job: int, now: float) -> float:
-    """Least believed time still to run first."""
+    """Shortest estimated remaining runtime first."""
     return s.remaining[job]
 
 

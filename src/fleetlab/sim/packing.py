@@ -22,11 +22,11 @@ from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import packing_loop
 from fleetlab.sim.layout import MAX_TYPES, REQUESTS, WHOLE, Ints
 from fleetlab.sim.packing_loop import Nodes, Pods, Usual
+from fleetlab.stats import mean_of_runs
 
 UPTO = 130  # percent of GPU capacity that arrives
 COVER = 0.95  # of the pods, by the shapes that stand for the workload
 # Half-widths of a 95 % interval in standard errors, for 2, 3, … seeds: Student's t.
-STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +38,16 @@ class Packing(Result):
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        best = self._at_100().sort("value", descending=True).row(0, named=True)
+        best = max(self.summary(), key=lambda e: e.value)
         count = self.curves["placement"].n_unique()
-        return f"<Packing {count} placements, best {best['placement']}, {best['value']:.2f} % allocated>"
-
-    def _at_100(self) -> pl.DataFrame:
-        full = self.curves.filter(pl.col("arrived") == 100).group_by("placement", maintain_order=True)
-        return full.agg(pl.col("allocated").mean().alias("value"), pl.col("allocated").std().alias("sd"), pl.len())
+        name = best.metric.removeprefix("allocated by ")
+        return f"<Packing {count} placements, best {name}, {best.value:.2f} % allocated>"
 
     def summary(self) -> list[Estimate]:
         """Allocated GPU at 100 % arrived demand, with its interval over the seeds."""
-        found = []
-        for placement, value, sd, seeds in self._at_100().iter_rows():
-            t = STUDENT[min(seeds, len(STUDENT) + 1) - 2] if seeds > 1 else float("nan")
-            half = t * (sd or 0.0) / seeds**0.5 if seeds > 1 else float("nan")
-            low, high = (min(max(end, 0.0), 100.0) if seeds > 1 else end for end in (value - half, value + half))
-            found.append(Estimate(f"allocated by {placement}", value, low, high, "% of GPUs"))
-        return found
+        full = self.curves.filter(pl.col("arrived") == 100).partition_by("placement", as_dict=True, maintain_order=True)
+        means = {str(name): mean_of_runs(part["allocated"].to_numpy(), (0.0, 100.0)) for (name,), part in full.items()}
+        return [Estimate(f"allocated by {name}", *mean.interval(), "% of GPUs") for name, mean in means.items()]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """One row a place, and the mean curves."""
@@ -153,7 +146,7 @@ class _Study:
         )
 
     def _stream(self, rng: np.random.Generator, capacity: int) -> Ints:
-        """The list once, in random order, then again and again by lot, up to the last pod that stays below the end."""
+        """Return the list once in random order, then random pods, up to the last that stays below the end."""
         stream = self.shape[rng.permutation(len(self.shape))]
         demand = self.pods.gpus * self.pods.milli
         while (arrived := np.cumsum(demand[stream]))[-1] <= capacity * UPTO // 100:

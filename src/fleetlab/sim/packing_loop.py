@@ -125,7 +125,7 @@ def by_remains(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
 
 @step
 def by_product(p: int, n: int, pods: Pods, nodes: Nodes) -> int:
-    """The smaller the dot product of what is free and what is asked for, the better."""
+    """Score by the dot product of the free resources and the request: smaller is better."""
     cpu = nodes.cpu[n] / nodes.most_cpu * pods.cpu[p] / nodes.most_cpu
     gpu = free_gpu(n, nodes) / nodes.most_gpu * (pods.gpus[p] * pods.milli[p]) / nodes.most_gpu
     return int(np.floor(100 * (1 - 0.5 * (cpu + gpu))))

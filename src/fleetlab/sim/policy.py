@@ -1,4 +1,4 @@
-"""Policies of one's own: a function that ranks, and what makes it fit the compiled loops.
+"""Your own policies: a function that ranks, and what makes it fit the compiled loops.
 
 A policy gets what a scheduler could know, gives back a number, and the lowest goes first. It never loops over jobs,
 places, or writes. The loop around it is ours and has one fixed signature, so the simulator is compiled once for all
@@ -21,9 +21,9 @@ from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
 from fleetlab.core import PolicyError
-from fleetlab.sim._boil import in_a_line
-from fleetlab.sim._reading import moves, must_be_pure
+from fleetlab.sim.compile_errors import in_a_line
 from fleetlab.sim.layout import Floats, Ints, Records
+from fleetlab.sim.purity import moves, must_be_pure
 from fleetlab.sim.world import World
 
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
 
     # Of jobs; those per instance are so for each instance of the gang.
     submit: Floats  # seconds
-    estimate: Floats  # believed run time, seconds; known from its arrival on
+    estimate: Floats  # estimated runtime, s; known from its arrival on
     instances: Ints
     cpu_milli: Ints  # per instance
     memory_mib: Ints  # per instance
@@ -40,7 +40,7 @@ class State(NamedTuple):
     priority: Ints
     user: Ints  # an index into `usage`
     attained: Floats  # GPU-seconds it has had so far
-    remaining: Floats  # believed seconds still to run
+    remaining: Floats  # estimated remaining runtime, s
     # Of users.
     usage: Floats  # dominant share now: the largest part of the cluster's CPU, memory or GPU that the user holds
     # Of the policies themselves.
@@ -253,7 +253,7 @@ class Ranking:
 
 
 class order(Ranking):
-    """Who is next: the lowest key goes first, and ties go to the job that came first.
+    """A queue order: the lowest key goes first, ties go to the job submitted first.
 
     >>> @order
     ... def patient(s, job, now):

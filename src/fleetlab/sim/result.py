@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,14 +12,14 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
 from fleetlab.core.catalog import METRICS
-from fleetlab.sim import _classes, _figures, accounts
-from fleetlab.sim._intervals import BATCHES, fairness, half_width, spread
+from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, WHOLE, Floats
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
+from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
@@ -77,8 +78,8 @@ class SimResult(Result):
         """One row a job that could run; times are rounded to the simulator's tick, 60 ns.
 
         `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
-        where runtime is 0), `bounded_slowdown` the same with a service of at least 10 s; `lost` are seconds of run time
-        done in vain, or spent on saving and restarting. What did not happen is null.
+        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of run time
+        lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
         world, played = self.world, self.played
         times = {"submit": world.submit, "runtime": world.runtime, "start": played.start, "end": played.end}
@@ -171,10 +172,10 @@ class SimResult(Result):
 
     @cached_property
     def _usage(self) -> Usage:
-        """What was held, in batches while jobs arrive, and in one piece after."""
+        """What was held, in blocks while jobs arrive, and in one piece after."""
         stopped = self.played.stopped
         arriving = min(float(self.world.submit.max(initial=0.0)), stopped) or stopped
-        edges = np.linspace(0.0, arriving, BATCHES + 1)
+        edges = np.linspace(0.0, arriving, BLOCKS + 1)
         return usage(self.world, self.played, self.cluster, np.append(edges, stopped) if stopped > arriving else edges)
 
     # -- in short ----------------------------------------------------------------------------------------------------
@@ -183,17 +184,49 @@ class SimResult(Result):
     def _done(self) -> pl.DataFrame:
         return self.jobs.filter(pl.col("status") == "done")
 
+    def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
+        """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
+        return BlockBootstrap.of_times(jobs["submit"].to_numpy(), self._span)
+
+    @cached_property
+    def _span(self) -> float:
+        """When the last job is submitted; one that is refused by some clusters counts, so that blocks are the same."""
+        if self.scenario is None:
+            return float(self.world.submit.max(initial=0.0))
+        return float(self.scenario.workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
+
+    @cached_property
+    def _numbers(self) -> dict[str, tuple[Replicates, Range, str]]:
+        """What is estimated: its replicates, the range of possible values, and its unit."""
+        found: dict[str, tuple[Replicates, Range, str]] = {}
+        for metric in METRICS:
+            known = self._done.drop_nulls(metric.column) if metric.column else self._done.clear()
+            if known.height:
+                values = known[metric.column].to_numpy()
+                for name, replicates in estimates.distribution(metric.name, values, self.blocks(known)).items():
+                    found[name] = replicates, (metric.least, math.inf), metric.unit
+        there, allocated = (x.sum(axis=1)[:BLOCKS] for x in self._usage.both)
+        if there.sum():
+            share = BlockBootstrap.of_series(BLOCKS).ratios(100 * allocated, there)
+            found["GPU allocation while jobs arrive"] = share, (0.0, 100.0), "%"
+        users = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
+        if users.height > 1:
+            fairness = estimates.fairness(users["bounded_slowdown"].to_numpy())
+            found["Jain fairness over users"] = fairness, SHARE, ""
+        return found
+
+    @property
+    def replicates(self) -> dict[str, Replicates]:
+        """What the intervals of the summary come from; `paired_difference` compares two runs of the same jobs."""
+        return {name: replicates for name, (replicates, _, _) in self._numbers.items()}
+
     @cached_property
     def _estimates(self) -> list[Estimate]:
-        found = []
-        for metric in METRICS:
-            if metric.column:
-                values = self._done[metric.column].drop_nulls().to_numpy()
-                found += spread(metric.name, values, unit=metric.unit, least=metric.least)
-        return [*found, *self._allocation(), *self._fairness(), *self._accounts()]
+        found = [Estimate(name, *r.interval(within), unit) for name, (r, within, unit) in self._numbers.items()]
+        return [*found, *self._allocation(), *self._accounts()]
 
     def summary(self) -> list[Estimate]:
-        """How jobs fared (intervals from batch means), how full the GPUs were, how fair, and what it cost.
+        """How jobs fared, how full the GPUs were, how fair, and what it cost; intervals are from blocks of time.
 
         Fairness is Jain's index over users of their mean bounded slowdown, its interval a bootstrap over users. Energy
         and cost are exact for the model of `Prices`.
@@ -201,22 +234,9 @@ class SimResult(Result):
         return list(self._estimates)
 
     def _allocation(self) -> list[Estimate]:
-        """Of the GPUs that are switched on: while jobs arrive, in time batches; and over the whole run, exactly."""
-        there, allocated = (x.sum(axis=1) for x in self._usage.both)
-        if not there.sum():
-            return []
-        name, batches = "GPU allocation", slice(0, BATCHES)
-        value = 100 * allocated[batches].sum() / max(there[batches].sum(), 1e-9)
-        each = 100 * allocated[batches] / np.maximum(there[batches], 1e-9)
-        half = float(half_width(each))
-        arriving = Estimate(f"{name} while jobs arrive", value, max(0.0, value - half), min(100.0, value + half), "%")
-        return [arriving, Estimate.exact(f"{name} over the whole run", 100 * allocated.sum() / there.sum(), "%")]
-
-    def _fairness(self) -> list[Estimate]:
-        mean = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
-        if mean.height < 2:
-            return []
-        return [fairness("Jain fairness over users", mean["bounded_slowdown"].to_numpy())]
+        """Of the GPUs that are switched on, over the whole run, exactly."""
+        there, allocated = (float(x.sum()) for x in self._usage.both)
+        return [Estimate.exact("GPU allocation over the whole run", 100 * allocated / there, "%")] if there else []
 
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
@@ -244,18 +264,19 @@ class SimResult(Result):
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""
         return {
-            **_classes.by_class(self._done),
-            "waiting": _classes.waiting(self.ledger),
-            "waiting by request": _classes.waiting_by_request(self.jobs, self.ledger),
+            **job_classes.by_class(self._done, self.blocks(self._done)),
+            "waiting": job_classes.waiting(self.ledger),
+            "waiting by request": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
-            "refused": _classes.refusals(self.refused),
+            "refused": job_classes.refusals(self.refused),
         }
 
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
-        by_request, waiting = _classes.by_class(self._done)["by request"], _classes.waiting(self.ledger)
-        return _figures.figures(self._done["wait"].to_numpy(), by_request, self._coarse, waiting)
+        blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
+        by_request = job_classes.by_class(self._done, blocks)["by request"]
+        return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
         """GPU-hours there and allocated over the whole run, and the share of them while jobs arrive, by GPU type."""
@@ -266,7 +287,7 @@ class SimResult(Result):
                 "hours": there.sum(axis=0) / HOUR,
                 "allocated": allocated.sum(axis=0) / HOUR,
                 "share": _share(allocated.sum(axis=0), there.sum(axis=0)),
-                "while jobs arrive": _share(allocated[:BATCHES].sum(axis=0), there[:BATCHES].sum(axis=0)),
+                "while jobs arrive": _share(allocated[:BLOCKS].sum(axis=0), there[:BLOCKS].sum(axis=0)),
             },
             schema_overrides={"gpu_type": pl.String},
         )

@@ -49,7 +49,7 @@ class Played:
     ledger: Floats  # [jobs, reasons]: waited seconds by `REASONS`
     preemptions: Ints  # [jobs]: times the scheduler put it off its nodes
     failures: Ints  # [jobs]: times it lost its nodes
-    lost: Floats  # [jobs]: seconds it ran in vain, or spent on saving and restarting
+    lost: Floats  # [jobs]: seconds lost to failures, or spent on checkpoints and restarts
     segments: Segments | None = None  # None: every job ran at most once, from `start` to `end`
     up: Up | None = None  # None: all nodes, all the time
     until: float | None = None  # when the loop stopped; None: with the last completion

@@ -139,7 +139,7 @@ def _switches(played: Played) -> Switches:
 
 
 def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.DataFrame:
-    """Who runs and who waits at each instant, after all that happens in it."""
+    """Return the running and waiting jobs at each instant, after all events of that instant."""
     one, many = np.ones(len(world.submit)), world.instances.astype(np.float64)
     gpus = many * (world.shapes.milli[world.shape] * world.shapes.gpus[world.shape]) / WHOLE
     arrived = np.searchsorted(world.submit, times, side="right")

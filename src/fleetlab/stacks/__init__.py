@@ -1,8 +1,8 @@
-"""How a card is to be shared, said once: to the format of each stack and back, with what is lost on the way."""
+"""Configuration of Kubernetes stacks: emit one spec in the format of each stack, read files back, and lint them."""
 
-from fleetlab.stacks.emitting import Emitted, emit
-from fleetlab.stacks.linting import Linted, lint
-from fleetlab.stacks.reading import Back, read
+from fleetlab.stacks.emitting import EmitResult, emit
+from fleetlab.stacks.linting import LintResult, lint
+from fleetlab.stacks.reading import ReadResult, read
 from fleetlab.stacks.spec import Spec
 
-__all__ = ["Back", "Emitted", "Linted", "Spec", "emit", "lint", "read"]
+__all__ = ["EmitResult", "LintResult", "ReadResult", "Spec", "emit", "lint", "read"]

@@ -1,7 +1,7 @@
-"""The cards a spec may name: their memory, what they are able to, and how mig-parted knows them.
+"""GPU models that a spec may name: memory, compute capability, and their ids in mig-parted.
 
-Memory is what nvidia-smi calls total (drivers since 525; the H200 was asked by us). PCI ids are those of mig-parted's
-own configurations: device id, then NVIDIA's vendor id.
+Memory is the total that nvidia-smi reports (drivers since 525; the H200 was probed by us). PCI ids are those of
+mig-parted's configurations: device id, then NVIDIA's vendor id.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.profiles import BY_NAME as CUTS
-from fleetlab.sharing.mig.profiles import Cut
+from fleetlab.sharing.mig.profiles import MigGpu
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A kind of card."""
+class GpuModel:
+    """A GPU model."""
 
     name: str
     memory_mib: int
@@ -23,44 +23,44 @@ class Model:
     ids: tuple[str, ...] = ()
 
     @property
-    def cut(self) -> Cut | None:
-        """What MIG can make of it; None where it has no MIG that we know."""
+    def cut(self) -> MigGpu | None:
+        """Its MIG profiles; None if it has none that we know."""
         return CUTS.get(self.name)
 
 
 BY_NAME = {
     model.name: model
     for model in (
-        Model("V100-16", 16_384, (7, 0)),
-        Model("V100-32", 32_768, (7, 0)),
-        Model("T4", 15_360, (7, 5)),
-        Model("A10", 23_028, (8, 6)),
-        Model("L4", 23_034, (8, 9)),
-        Model("L40S", 46_068, (8, 9)),
-        Model("A100-40", 40_960, (8, 0), ("0x20B010DE", "0x20B110DE", "0x20F110DE", "0x20F610DE")),
-        Model("A100-80", 81_920, (8, 0), ("0x20B210DE", "0x20B510DE", "0x20F310DE", "0x20F510DE")),
-        Model("H100-80", 81_559, (9, 0), ("0x233010DE", "0x233110DE", "0x232210DE", "0x232410DE")),
-        Model("H200-141", 143_771, (9, 0), ("0x233510DE", "0x233B10DE")),  # the second is the H200 NVL
+        GpuModel("V100-16", 16_384, (7, 0)),
+        GpuModel("V100-32", 32_768, (7, 0)),
+        GpuModel("T4", 15_360, (7, 5)),
+        GpuModel("A10", 23_028, (8, 6)),
+        GpuModel("L4", 23_034, (8, 9)),
+        GpuModel("L40S", 46_068, (8, 9)),
+        GpuModel("A100-40", 40_960, (8, 0), ("0x20B010DE", "0x20B110DE", "0x20F110DE", "0x20F610DE")),
+        GpuModel("A100-80", 81_920, (8, 0), ("0x20B210DE", "0x20B510DE", "0x20F310DE", "0x20F510DE")),
+        GpuModel("H100-80", 81_559, (9, 0), ("0x233010DE", "0x233110DE", "0x232210DE", "0x232410DE")),
+        GpuModel("H200-141", 143_771, (9, 0), ("0x233510DE", "0x233B10DE")),  # the second is the H200 NVL
     )
 }
 
 
-def known(name: str) -> Model:
-    """A card by name; the beginning is enough where only one begins so.
+def gpu_model(name: str) -> GpuModel:
+    """Look up a GPU model; an unambiguous prefix is enough.
 
-    >>> known("H200").memory_mib
+    >>> gpu_model("H200").memory_mib
     143771
     """
-    found = [model for model in BY_NAME.values() if name and model.name.lower().startswith(name.lower())]
-    exact = [model for model in found if model.name.lower() == name.lower()]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    msg = f"several cards by that name: `{name}`" if found else f"no card by that name: `{name}`"
-    raise BenchError(msg, hint=f"there are {', '.join(m.name for m in found) or ', '.join(BY_NAME)}")
+    matches = [model for model in BY_NAME.values() if name and model.name.lower().startswith(name.lower())]
+    exact = [model for model in matches if model.name.lower() == name.lower()]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    msg = f"ambiguous GPU model: `{name}`" if matches else f"unknown GPU model: `{name}`"
+    raise BenchError(msg, hint=f"there are {', '.join(m.name for m in matches) or ', '.join(BY_NAME)}")
 
 
-def by_ids(ids: frozenset[str]) -> Model | None:
-    """The card whose ids these are, some or all."""
-    asked = {i.upper() for i in ids}
-    found = [m for m in BY_NAME.values() if asked and asked <= {i.upper() for i in m.ids}]
-    return found[0] if len(found) == 1 else None
+def by_ids(ids: frozenset[str]) -> GpuModel | None:
+    """The GPU model with these PCI ids, some or all of them."""
+    wanted = {i.upper() for i in ids}
+    matches = [m for m in BY_NAME.values() if wanted and wanted <= {i.upper() for i in m.ids}]
+    return matches[0] if len(matches) == 1 else None

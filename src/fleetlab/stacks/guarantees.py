@@ -1,4 +1,4 @@
-"""What a spec promises to its tenants, and how much of that each stack keeps, with where the lab measured it."""
+"""What a spec guarantees to its tenants, and how strongly each stack keeps it, with links to measurements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fleetlab.stacks.spec import Spec
 
 PAGE = "docs/measurements/sharing.md"
-# A promise has a strength; whoever gives less than was asked for loses some of it.
+# In order of strength; a stack that gives less than requested loses the guarantee.
 STRENGTHS = (
     "none",
     "by consent",
@@ -16,40 +16,42 @@ STRENGTHS = (
     "by a library",
     "by the driver",
     "by the hardware",
-    "own card",
+    "own GPU",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """One thing that a tenant may count on: how firmly it was asked for, and how firmly it is kept."""
+class Guarantee:
+    """One guarantee: how strongly it was requested, and how strongly it is kept."""
 
     guarantee: str
-    asked: str
+    requested: str
     kept: str
     why: str
-    measured: str  # where, or that it was not
+    measured: str  # where, or "not measured"
 
     @property
     def lost(self) -> bool:
-        """Is less kept than was asked for?"""
-        return STRENGTHS.index(self.kept) < STRENGTHS.index(self.asked)
+        """Whether it is kept less strongly than requested."""
+        return STRENGTHS.index(self.kept) < STRENGTHS.index(self.requested)
 
 
-def promises(spec: Spec, held: Spec, stack: str) -> list[Promise]:
-    """Each guarantee, as the spec asks for it and as the stack keeps what it holds."""
-    found = []
+def guarantees_of(spec: Spec, held: Spec, stack: str) -> list[Guarantee]:
+    """Each guarantee, as the spec requests it and as the stack keeps it."""
+    guarantees = []
     for guarantee, strength in GUARANTEES.items():
         kept, why = _kept(held, stack, guarantee)
-        asked = strength(spec)
-        if not why and STRENGTHS.index(kept) < STRENGTHS.index(asked):
-            why = "this stack has no place for it"
-        found.append(Promise(guarantee, asked, kept, why, MEASURED[guarantee].get(held.mode, "not measured")))
-    return found
+        requested = strength(spec)
+        if not why and STRENGTHS.index(kept) < STRENGTHS.index(requested):
+            why = "this stack cannot express it"
+        guarantees.append(
+            Guarantee(guarantee, requested, kept, why, MEASURED[guarantee].get(held.mode, "not measured"))
+        )
+    return guarantees
 
 
 def _kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
-    """How firmly, and why so where that is not as it looks."""
+    """How strongly it is kept, and why if that is not obvious."""
     kept = GUARANTEES[guarantee](held)
     if stack in ("device-plugin", "gpu-operator") and held.mode == "mps" and guarantee == "memory cap":
         return "by the driver", EVEN
@@ -64,12 +66,12 @@ def _kept(held: Spec, stack: str, guarantee: str) -> tuple[str, str]:
     return kept, ""
 
 
-# --- how firm a spec is, on a machine of one's own -------------------------------------------------------------------
+# --- strength of a spec without any stack ----------------------------------------------------------------------------
 
 
 def _by_mode(spec: Spec) -> str | None:
     if spec.mode == "exclusive":
-        return "own card"
+        return "own GPU"
     return "by the hardware" if spec.mode == "mig" and spec.turns == 1 else None
 
 
@@ -84,25 +86,25 @@ def _compute(spec: Spec) -> str:
 
 
 def _faults(spec: Spec) -> str:
-    # By turns each tenant has a context of its own; under MPS a fatal fault of one ends the others of its server.
+    # Under time slicing each tenant has its own context; under MPS a fatal fault of one client ends all of its server.
     return _by_mode(spec) or ("none" if spec.mode == "mps" else "by the driver")
 
 
 def _fairness(spec: Spec) -> str:
-    # By turns all get the same; under MPS only limits make it so.
+    # Time slicing is fair; MPS is so only with limits.
     return _by_mode(spec) or (_compute(spec) if spec.mode == "mps" else "by the driver")
 
 
 GUARANTEES = {"memory cap": _memory, "compute cap": _compute, "fault isolation": _faults, "fairness": _fairness}
 
-# How firmly a stack keeps what it holds, where that is less than the driver does.
+# How strongly a stack keeps a guarantee, where that is weaker than the driver.
 EVEN = "the plugin's daemon gives each client total/replicas, whatever was asked for"
 LARGEST = "the daemon holds all to the largest limit; a tenant's own is in its environment, and it may change that"
 LIBRARY = "a library loaded before CUDA holds it: a program that goes around the library goes around it"
 REACTIVE = "checked about every 120 ms and corrected after: held on average, not at any time"
 CONSENT = "the tenant's own environment: whoever changes it has no limit"
 ADMITTED = "a quota admits pods, and holds nothing once they run"
-UNCUT = "a quota counts instances, and cuts no card: they hold where mig-parted or the operator has cut one so"
+UNCUT = "a quota counts instances, and cuts no GPU: they hold where mig-parted or the operator has cut one so"
 WEAKER = {
     ("hami", "memory cap"): ("by a library", LIBRARY),
     ("hami", "compute cap"): ("on average", REACTIVE),

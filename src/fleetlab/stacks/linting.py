@@ -11,16 +11,14 @@ import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
-from fleetlab.stacks import gpu_models as models
-from fleetlab.stacks import spec_file
+from fleetlab.stacks import gpu_models, spec_file
 from fleetlab.stacks.formats.format import Document
-from fleetlab.stacks.reading import SPEC, opened, parsed, recognised
-from fleetlab.stacks.rules import ALL, SEVERITIES, Finding
-from fleetlab.stacks.rules import spec as of_specs
+from fleetlab.stacks.reading import SPEC, parse_documents, read_file, recognize
+from fleetlab.stacks.rules import ALL, SEVERITIES, Finding, spec
 
 
 @dataclass(frozen=True, slots=True)
-class Linted(Result):
+class LintResult(Result):
     """What was found in a file, the worst first."""
 
     stack: str
@@ -44,19 +42,19 @@ class Linted(Result):
         return f"<Linted {self.stack}: {', '.join(f'{e.metric} {e.value:g}' for e in self.summary())}>"
 
 
-def lint(path: Path, *, card: str | None = None) -> Linted:
-    """Look for the traps of every stack in one file, on a card if one is named."""
-    model = models.known(card) if card else None
-    text = opened(path)
-    provenance = Provenance("share lint", path.name, {"card": model.name if model else None})
+def lint(path: Path, *, gpu: str | None = None) -> LintResult:
+    """Look for the traps of every stack in one file, on a GPU if one is named."""
+    model = gpu_models.gpu_model(gpu) if gpu else None
+    text = read_file(path)
+    provenance = Provenance("share lint", path.name, {"gpu": model.name if model else None})
     if path.suffix == ".toml":
-        return Linted(SPEC, ordered(of_specs.check(spec_file.parse(text, path.name), model)), provenance)
-    found = parsed(text, path.name)
-    stack = recognised(found) or _other(found)
+        return LintResult(SPEC, ordered(spec.check(spec_file.parse(text, path.name), model)), provenance)
+    documents = parse_documents(text, path.name)
+    stack = recognize(documents) or _other(documents)
     if stack is None:
         msg = f"{path.name}: not a file that we know traps of"
         raise BenchError(msg, hint="files of the stacks, pods, quotas, the DRA driver's Helm values, our own .toml")
-    return Linted(stack, ordered(f for rule in ALL for f in rule(found, model)), provenance)
+    return LintResult(stack, ordered(f for rule in ALL for f in rule(documents, model)), provenance)
 
 
 def _other(found: list[Document]) -> str | None:
@@ -70,11 +68,11 @@ def _other(found: list[Document]) -> str | None:
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worst first, and then as they stand in the file; a note is said once, however often it holds."""
-    found = sorted(findings, key=lambda one: SEVERITIES.index(one.severity))
-    notes = Counter((one.code, one.what) for one in found if one.severity == "note")
-    told: list[Finding] = []
-    for one in found:
+    by_severity = sorted(findings, key=lambda one: SEVERITIES.index(one.severity))
+    notes = Counter((one.code, one.what) for one in by_severity if one.severity == "note")
+    unique: list[Finding] = []
+    for one in by_severity:
         times = notes.pop((one.code, one.what), 0) if one.severity == "note" else 1
         if times:
-            told.append(one if times == 1 else replace(one, where=f"{one.where} and {times - 1} more"))
-    return tuple(told)
+            unique.append(one if times == 1 else replace(one, where=f"{one.where} and {times - 1} more"))
+    return tuple(unique)

@@ -23,7 +23,7 @@ TEMPLATES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PodTemplate:
     """A pod of a file, or the template of some: where it stands, and how many there are."""
 
     pod: Document
@@ -82,7 +82,7 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": inside | {"containers": [container]}}
 
 
-def found(documents: Sequence[Document]) -> Iterator[Found]:
+def pod_templates(documents: Sequence[Document]) -> Iterator[PodTemplate]:
     """Every pod of a file, and every template of pods."""
     for number, document in enumerate(documents):
         if isinstance(kind := document.get("kind"), str) and kind in TEMPLATES:
@@ -92,19 +92,19 @@ def found(documents: Sequence[Document]) -> Iterator[Found]:
                 count = whole(dig(document, *to_count)) if to_count else 1
                 at = ".".join((f"[{number}]" if len(documents) > 1 else "", *to_pod)).strip(".")
                 # One more than a spec may have says as much as a billion, and takes no memory.
-                yield Found(one, at, 1 if count is None else min(count, MOST + 1))
+                yield PodTemplate(one, at, 1 if count is None else min(count, MOST + 1))
 
 
 def words(documents: Sequence[Document]) -> dict[str, Any]:
     """Name, namespace, image and node labels, as the first pod has them."""
-    for one in found(documents):
-        told: dict[str, Any] = {}
+    for one in pod_templates(documents):
+        values: dict[str, Any] = {}
         name = dig(one.pod, "metadata", "name")
-        told |= {"name": _base(name)} if isinstance(name, str) else {}
-        told |= {"namespace": ns} if isinstance(ns := dig(one.pod, "metadata", "namespace"), str) else {}
-        told |= {"image": image} if isinstance(image := dig(one.containers, 0, "image"), str) else {}
+        values |= {"name": _base(name)} if isinstance(name, str) else {}
+        values |= {"namespace": ns} if isinstance(ns := dig(one.pod, "metadata", "namespace"), str) else {}
+        values |= {"image": image} if isinstance(image := dig(one.containers, 0, "image"), str) else {}
         node = mapped(dig(one.pod, "spec", "nodeSelector"))
-        return told | {"node": tuple(sorted((str(k), str(v)) for k, v in node.items()))}
+        return values | {"node": tuple(sorted((str(k), str(v)) for k, v in node.items()))}
     return {}
 
 

@@ -21,10 +21,10 @@ def exact(value: object) -> Fraction | None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    found = AMOUNT.fullmatch(str(value))
-    if found is None or (found[3] or "") not in SUFFIX:
+    match = AMOUNT.fullmatch(str(value))
+    if match is None or (match[3] or "") not in SUFFIX:
         return None
-    return Fraction(found[1]) * (Fraction(10) ** int(found[2]) if found[2] else SUFFIX[found[3] or ""])
+    return Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else SUFFIX[match[3] or ""])
 
 
 def amount(value: object) -> int | None:
@@ -33,8 +33,8 @@ def amount(value: object) -> int | None:
     >>> amount("20Gi") // 2**20, amount(4), amount("4 GB")
     (20480, 4, None)
     """
-    found = exact(value)
-    return None if found is None or found < 0 else math.ceil(found)
+    value_exact = exact(value)
+    return None if value_exact is None or value_exact < 0 else math.ceil(value_exact)
 
 
 def whole(value: object) -> int | None:
@@ -47,10 +47,10 @@ def whole(value: object) -> int | None:
 
 
 def limit_mib(value: object) -> int | None:
-    """MiB of MPS' limit for the first card.
+    """MiB of MPS' limit for the first GPU.
 
     >>> limit_mib("0=8G"), limit_mib("0=35942M")
     (8192, 35942)
     """
-    found = LIMIT.fullmatch(str(value))
-    return None if found is None else int(found[2]) * (1024 if found[3] == "G" else 1)
+    match = LIMIT.fullmatch(str(value))
+    return None if match is None else int(match[2]) * (1024 if match[3] == "G" else 1)

@@ -20,7 +20,7 @@ SPEC = "spec"  # our own format
 
 
 @dataclass(frozen=True, slots=True)
-class Back(Result):
+class ReadResult(Result):
     """What a file of a stack says, as a spec."""
 
     stack: str
@@ -30,12 +30,12 @@ class Back(Result):
     @property
     def text(self) -> str:
         """The spec as a file of its own."""
-        return spec_file.written(self.spec)
+        return spec_file.to_toml(self.spec)
 
     def summary(self) -> list[Estimate]:
         """How many share."""
         count = len(self.spec.tenants) or len(self.spec.layout) * self.spec.turns
-        return [Estimate.exact("tenants of a card", count)]
+        return [Estimate.exact("tenants of a GPU", count)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The spec, and which format it was in."""
@@ -45,25 +45,25 @@ class Back(Result):
         return f"<Back {self.stack}: {self.spec.mode}, tenants {len(self.spec.tenants) or len(self.spec.layout)}>"
 
 
-def read(path: Path) -> Back:
+def read(path: Path) -> ReadResult:
     """The spec that a file amounts to, whichever stack it is of."""
-    text = opened(path)
+    text = read_file(path)
     provenance = Provenance("share read", path.name)
     if path.suffix == ".toml":
-        return Back(SPEC, spec_file.parse(text, path.name), provenance)
-    found = parsed(text, path.name)
-    stack = recognised(found)
+        return ReadResult(SPEC, spec_file.parse(text, path.name), provenance)
+    docs = parse_documents(text, path.name)
+    stack = recognize(docs)
     if stack is None:
         msg = f"{path.name}: not a file of a stack that we know"
         raise BenchError(msg, hint=f"there are {', '.join(sorted(BY_NAME))}, and our own .toml")
     try:
-        return Back(stack, BY_NAME[stack].read(found), provenance)
+        return ReadResult(stack, BY_NAME[stack].read(docs), provenance)
     except BenchError as e:
         msg = f"{path.name}: {stack}: {e}"
         raise BenchError(msg, hint=e.hint or f"`fleetlab share lint {path.name}` says more") from None
 
 
-def opened(path: Path) -> str:
+def read_file(path: Path) -> str:
     """The text of a file that is not too large to be one."""
     try:
         with path.open("rb") as f:
@@ -78,11 +78,11 @@ def opened(path: Path) -> str:
         raise BenchError(msg, hint="a file of a stack, or a spec in TOML") from None
 
 
-def parsed(text: str, source: str) -> list[Document]:
+def parse_documents(text: str, source: str) -> list[Document]:
     """The documents of a file: of YAML, or blocks of variables."""
     return blocks(text) or documents(text, source)
 
 
-def recognised(found: list[Document]) -> str | None:
+def recognize(found: list[Document]) -> str | None:
     """Which stack's they are."""
     return next((name for name, stack in BY_NAME.items() if stack.mine(found)), None)

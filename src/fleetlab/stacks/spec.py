@@ -1,4 +1,4 @@
-"""One way to share a card, in words that belong to no stack; checked once, and never changed after."""
+"""A spec: one way to share a GPU, independent of any stack. Validated once, immutable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.sharing.mig.layouts import place
-from fleetlab.sharing.mig.profiles import Cut
+from fleetlab.sharing.mig.profiles import MigGpu
 from fleetlab.sharing.modes import Share
-from fleetlab.stacks import gpu_models as models
+from fleetlab.stacks import gpu_models
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 INTERVALS = ("default", "short", "medium", "long")
-MOST = 100  # tenants of a card; no stack goes that far
-MOST_MIB = 2**24  # of memory: no card has so much, and some stacks count in 32 bits
+MOST = 100  # tenants per GPU; no stack allows more
+MOST_MIB = 2**24  # no GPU has so much memory, and some stacks count in 32 bits
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -26,19 +26,19 @@ PROFILE = re.compile(r"([1-7])g\.(\d+)gb(\+me)?")
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Who shares a card and how: tenants with their limits, or the instances it is cut into."""
+    """Tenants with their limits, or the MIG instances of a GPU."""
 
     mode: str
-    tenants: tuple[Share, ...] = ()  # empty under mig: there an instance is the limit
+    tenants: tuple[Share, ...] = ()  # empty under mig, where the instance is the limit
     layout: tuple[str, ...] = ()  # profiles, largest first
-    turns: int = 1  # tenants that take turns on each instance
-    card: str | None = None
-    interval: str = "default"  # how long a turn is
+    turns: int = 1  # tenants that are time-sliced on each MIG instance
+    gpu: str | None = None
+    interval: str = "default"  # time-slice length
     name: str = "shared-gpu"
     namespace: str = "default"
     image: str = "example.com/tenant:1.0"
     queue: str = "default-queue"
-    node: tuple[tuple[str, str], ...] = ()  # labels that a node must have
+    node: tuple[tuple[str, str], ...] = ()  # node selector
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
@@ -50,44 +50,44 @@ class Spec:
             _sharers(self)
 
     @property
-    def model(self) -> models.Model | None:
-        """The card, where it is named."""
-        return models.known(self.card) if self.card else None
+    def model(self) -> gpu_models.GpuModel | None:
+        """The GPU model, if named."""
+        return gpu_models.gpu_model(self.gpu) if self.gpu else None
 
     @property
     def equal(self) -> bool:
-        """Do all tenants have the same limits?"""
+        """Whether all tenants have the same limits."""
         return len(set(self.tenants)) <= 1
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many instances of each profile, largest first."""
+        """Number of instances of each profile, largest first."""
         return dict(Counter(self.layout))
 
 
 def by_size(layout: Sequence[str]) -> tuple[str, ...]:
-    """Profiles, largest first.
+    """Sort profiles, largest first.
 
     >>> by_size(["1g.18gb", "3g.71gb"])
     ('3g.71gb', '1g.18gb')
     """
 
     def size(profile: str) -> tuple[int, int, str]:
-        found = PROFILE.fullmatch(profile)
-        return (-int(found[1]), -int(found[2]), profile) if found else (0, 0, profile)
+        match = PROFILE.fullmatch(profile)
+        return (-int(match[1]), -int(match[2]), profile) if match else (0, 0, profile)
 
     return tuple(sorted(layout, key=size))
 
 
-def cuts_with(profiles: Sequence[str], card: str | None) -> list[Cut]:
-    """The cards that have all these profiles: the one named, or any that we know."""
-    names = [card] if card else list(models.BY_NAME)
-    cuts = [cut for name in names if (cut := models.known(name).cut) is not None]
+def gpus_with(profiles: Sequence[str], gpu: str | None) -> list[MigGpu]:
+    """The GPU models that have all these profiles: the named one, or any known one."""
+    names = [gpu] if gpu else list(gpu_models.BY_NAME)
+    cuts = [cut for name in names if (cut := gpu_models.gpu_model(name).cut) is not None]
     return [cut for cut in cuts if set(profiles) <= {p.name for p in cut.profiles}]
 
 
-def refused(cuts: Sequence[Cut], layout: Sequence[str]) -> BenchError | None:
-    """Why a layout fits on none of these cards; `1g.10gb` is of two, and one holds four of it, the other seven."""
+def layout_error(cuts: Sequence[MigGpu], layout: Sequence[str]) -> BenchError | None:
+    """Why a layout fits on none of these GPUs; `1g.10gb` exists on two models with different maximum counts."""
     why = None
     for cut in cuts:
         try:
@@ -99,88 +99,90 @@ def refused(cuts: Sequence[Cut], layout: Sequence[str]) -> BenchError | None:
     return why
 
 
-# --- what cannot be --------------------------------------------------------------------------------------------------
+# --- validation ------------------------------------------------------------------------------------------------------
 
 
 def one_of(what: str, word: str, there: Sequence[str]) -> None:
-    """Refuse a word that is none of them."""
+    """Reject an unknown value."""
     if word not in there:
-        msg = f"no {what} by that name: `{word}`"
+        msg = f"unknown {what}: `{word}`"
         raise BenchError(msg, hint=f"there are {', '.join(there)}")
 
 
 def _words(spec: Spec) -> None:
     for what in ("name", "namespace", "queue"):
         if not LABEL.fullmatch(getattr(spec, what)):
-            msg = f"not a {what} for Kubernetes: `{getattr(spec, what)}`"
-            raise BenchError(msg, hint="small letters, digits and dashes, at most 50, as in `gpu-lab`")
+            msg = f"not a valid {what} in Kubernetes: `{getattr(spec, what)}`"
+            raise BenchError(msg, hint="lower-case letters, digits and dashes, at most 50, such as `gpu-lab`")
     if not IMAGE.fullmatch(spec.image):
-        msg = f"not an image: `{spec.image}`"
-        raise BenchError(msg, hint="as in `example.com/tenant:1.0`")
+        msg = f"not an image name: `{spec.image}`"
+        raise BenchError(msg, hint="such as `example.com/tenant:1.0`")
     for key, value in spec.node:
         if not KEY.fullmatch(key) or not VALUE.fullmatch(value):
-            msg = f"not a label of a node: `{key}={value}`"
+            msg = f"not a node label: `{key}={value}`"
             raise BenchError(msg, hint='as in node = {"nvidia.com/gpu.product" = "NVIDIA-H200"}')
-    if spec.card is not None and models.known(spec.card).name != spec.card:
-        msg = f"not the full name of a card: `{spec.card}`"
-        raise BenchError(msg, hint=f"it is {models.known(spec.card).name}")
+    if spec.gpu is not None and gpu_models.gpu_model(spec.gpu).name != spec.gpu:
+        msg = f"not the full name of a GPU: `{spec.gpu}`"
+        raise BenchError(msg, hint=f"it is {gpu_models.gpu_model(spec.gpu).name}")
 
 
 def _instances(spec: Spec) -> None:
     if spec.tenants:
-        msg = "limits under mig: an instance is the limit itself"
-        raise BenchError(msg, hint="leave out percent, memory_mib, priority and fractions, or take another mode")
+        msg = "limits under mig: the instance is the limit"
+        raise BenchError(msg, hint="omit percent, memory_mib, priority and fractions, or choose another mode")
     if not spec.layout:
         msg = "mig without a layout"
-        raise BenchError(msg, hint='layout = "3g.71gb,2x2g.35gb"; `fleetlab share mig layouts --card H200` lists them')
+        raise BenchError(msg, hint='layout = "3g.71gb,2x2g.35gb"; `fleetlab share mig layouts --model H200` lists them')
     if not 1 <= spec.turns <= MOST:
-        msg = f"not a number of tenants that take turns: {spec.turns}"
-        raise BenchError(msg, hint=f"1 to {MOST}")
+        msg = f"not a number of time-sliced tenants: {spec.turns}"
+        raise BenchError(msg, hint=f"from 1 to {MOST}")
     if spec.interval != "default":
-        msg = "the length of a turn is set for a whole card, not for an instance"
-        raise BenchError(msg, hint="leave out interval under mig")
+        msg = "the time-slice length is set for a whole GPU, not for an instance"
+        raise BenchError(msg, hint="omit interval under mig")
     if spec.model is not None and spec.model.cut is None:
-        msg = f"no MIG on the card {spec.card}"
-        raise BenchError(msg, hint=f"cards with MIG: {', '.join(m.name for m in models.BY_NAME.values() if m.cut)}")
+        msg = f"{spec.gpu} does not support MIG"
+        raise BenchError(
+            msg, hint=f"models with MIG: {', '.join(m.name for m in gpu_models.BY_NAME.values() if m.cut)}"
+        )
     _possible(spec)
 
 
 def _possible(spec: Spec) -> None:
-    cuts = cuts_with(spec.layout, spec.card)
-    if not cuts and spec.card is not None:
-        cut = models.known(spec.card).cut
+    cuts = gpus_with(spec.layout, spec.gpu)
+    if not cuts and spec.gpu is not None:
+        cut = gpu_models.gpu_model(spec.gpu).cut
         assert cut is not None
         for profile in spec.layout:
-            cut.profile(profile)  # says which one it does not have
+            cut.profile(profile)  # raises an error with the profile that it lacks
     if not cuts:
-        msg = f"no card that we know has these profiles: {', '.join(dict.fromkeys(spec.layout))}"
-        raise BenchError(msg, hint="`fleetlab share mig profiles --card H200` lists those of a card")
-    if why := refused(cuts, spec.layout):
+        msg = f"no known GPU model has these profiles: {', '.join(dict.fromkeys(spec.layout))}"
+        raise BenchError(msg, hint="`fleetlab share mig profiles --model H200` lists the profiles of a model")
+    if why := layout_error(cuts, spec.layout):
         raise why
 
 
 def _sharers(spec: Spec) -> None:
     if spec.layout or spec.turns != 1:
-        msg = f"a layout belongs to mig, and the mode is {spec.mode}"
+        msg = f"layout and turns need mode mig, not {spec.mode}"
         raise BenchError(msg, hint='mode = "mig"')
     least = 2 if spec.mode == "time-slicing" else 1
     if not least <= len(spec.tenants) <= MOST:
         many = f"more than {MOST}" if len(spec.tenants) > MOST else len(spec.tenants)
         msg = f"not a number of tenants for {spec.mode}: {many}"
-        raise BenchError(msg, hint=f"{least} to {MOST}; one alone is exclusive")
+        raise BenchError(msg, hint=f"{least} to {MOST}; a single tenant is mode exclusive")
     if spec.mode == "exclusive" and spec.tenants != (Share(),):
-        msg = "exclusive is one tenant without limits"
-        raise BenchError(msg, hint="leave out replicas, fractions and limits, or take another mode")
+        msg = "mode exclusive has one tenant without limits"
+        raise BenchError(msg, hint="omit replicas, fractions and limits, or choose another mode")
     if spec.interval != "default" and spec.mode != "time-slicing":
-        msg = f"the length of a turn belongs to time-slicing, and the mode is {spec.mode}"
+        msg = f"the time-slice length needs mode time-slicing, not {spec.mode}"
         raise BenchError(msg)
     for share in spec.tenants:
         if share.priority is not None and spec.mode != "mps":
-            msg = f"a client's priority belongs to mps, and the mode is {spec.mode}"
+            msg = f"a client's priority needs mode mps, not {spec.mode}"
             raise BenchError(msg)
         if (share.memory_mib or 0) > MOST_MIB:
-            msg = f"a limit above the memory of any card: {share.memory_mib} MiB"
+            msg = f"a limit above the memory of any GPU: {share.memory_mib} MiB"
             raise BenchError(msg, hint="memory_mib is in MiB: 20000 is about 20 GB")
         if spec.model is not None and (share.memory_mib or 0) > spec.model.memory_mib:
-            msg = f"a limit above the memory of the card {spec.card}: {share.memory_mib} MiB"
+            msg = f"a limit above the memory of the GPU {spec.gpu}: {share.memory_mib} MiB"
             raise BenchError(msg, hint=f"it has {spec.model.memory_mib} MiB")

@@ -1,4 +1,4 @@
-"""YAML of strangers, read with care: no aliases, no tags, no depths, nothing large, no key twice."""
+"""Read untrusted YAML: no aliases, no tags, limited depth and size, no duplicate keys."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from fleetlab.devices.errors import BenchError
 if TYPE_CHECKING:
     import yaml
 
-LARGEST = 256 * 1024  # bytes; such files have a few hundred
+LARGEST = 256 * 1024  # bytes; typical files have a few hundred
 DEEPEST = 40
 MOST = 500  # documents
 
 
 def documents(text: str, source: str) -> list[dict[str, Any]]:
-    """The documents of a file, each a mapping; empty ones are left out."""
+    """The documents of a file, each a mapping; empty ones are skipped."""
     try:
         import yaml
     except ImportError:
-        msg = f"{source}: to read YAML, PyYAML is needed"
+        msg = f"{source}: reading YAML needs PyYAML"
         raise BenchError(msg, hint="pip install 'fleetlab[k8s]'") from None
     if len(text.encode()) > LARGEST:
-        msg = f"{source}: larger than any such file: {len(text):,} letters"
+        msg = f"{source}: too large: {len(text):,} characters"
         raise BenchError(msg, hint=f"at most {LARGEST:,} bytes are read")
     try:
         _harmless(yaml.parse(text, Loader=_base()), source)
-        found = list(islice(yaml.load_all(text, Loader=_loader()), MOST + 1))
+        docs = list(islice(yaml.load_all(text, Loader=_loader()), MOST + 1))
     except yaml.YAMLError as e:
         msg = f"{source}: not YAML: {_where(e)}"
-        raise BenchError(msg, hint="indentation is by spaces, and a word with a colon stands in quotes") from None
-    except (ValueError, RecursionError) as e:  # a date that is none, a number too long
-        msg = f"{source}: not YAML that can be read: {e}"
+        raise BenchError(msg, hint="indent with spaces, and quote strings that contain a colon") from None
+    except (ValueError, RecursionError) as e:  # an invalid date, a number that is too long
+        msg = f"{source}: YAML that cannot be read: {e}"
         raise BenchError(msg) from None
-    return _mappings(found, source)
+    return _mappings(docs, source)
 
 
 def _harmless(events: Iterator[yaml.Event], source: str) -> None:
@@ -56,11 +56,11 @@ def _harmless(events: Iterator[yaml.Event], source: str) -> None:
         if what:
             line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
             msg = f"{source}: {line}{what}"
-            raise BenchError(msg, hint="files of these stacks need none; write it out")
+            raise BenchError(msg, hint="files of these stacks need none; write the value out")
 
 
 def _base() -> Any:  # noqa: ANN401
-    """The quick one, where PyYAML was built with it."""
+    """The fast loader, if PyYAML was built with it."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -72,17 +72,19 @@ def _loader() -> type[yaml.SafeLoader]:
     base: Any = _base()
 
     class Loader(base):  # type: ignore[misc]
-        """Dates stay words, and a key may stand once."""
+        """Keeps dates as strings and rejects duplicate keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-            seen: set[str] = set()
+            keys: set[str] = set()
             for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode) or key.value in seen:
+                if not isinstance(key, yaml.ScalarNode) or key.value in keys:
                     what = (
-                        f"the key `{key.value}` twice" if isinstance(key, yaml.ScalarNode) else "a key that is no word"
+                        f"the key `{key.value}` twice"
+                        if isinstance(key, yaml.ScalarNode)
+                        else "a key that is not a string"
                     )
                     raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
-                seen.add(key.value)
+                keys.add(key.value)
             return {str(k): v for k, v in super().construct_mapping(node, deep).items()}
 
     Loader.yaml_implicit_resolvers = {
@@ -105,9 +107,9 @@ def _mappings(found: list[Any], source: str) -> list[dict[str, Any]]:
         raise BenchError(msg)
     there = [one for one in found if one is not None]
     if not there:
-        msg = f"{source}: nothing in it"
-        raise BenchError(msg, hint="an empty file shares nothing")
+        msg = f"{source}: empty"
+        raise BenchError(msg, hint="an empty file configures nothing")
     if wrong := [one for one in there if not isinstance(one, dict)]:
         msg = f"{source}: not a mapping, but {type(wrong[0]).__name__}"
-        raise BenchError(msg, hint="a document of these stacks is `key: value`")
+        raise BenchError(msg, hint="documents of these stacks are mappings, `key: value`")
     return there

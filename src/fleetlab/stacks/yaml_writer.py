@@ -1,4 +1,4 @@
-"""YAML as we write it: mappings, lists, words, numbers and blocks of text, in the order they come."""
+"""Write YAML: mappings, lists, strings, numbers and text blocks, in the given order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# What every reader takes for a word: no sign that means something, and nothing that looks like a number or a date.
+# Strings that need no quotes: no special characters, and nothing that looks like a number or a date.
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 MEANT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 
 def dump(*documents: Mapping[str, Any], about: Sequence[str] = ()) -> str:
-    """Documents, one behind the other, under a few lines of what a person should know.
+    """Format documents, preceded by comments.
 
     >>> print(dump({"kind": "Pod", "args": ["on", "-x"]}, about=["a pod"]), end="")
     # a pod
@@ -69,4 +69,4 @@ def _scalar(value: object) -> str:
 def _word(value: str) -> str:
     if PLAIN.fullmatch(value) and value.lower() not in MEANT:
         return value
-    return json.dumps(value)  # a string of JSON is a string of YAML
+    return json.dumps(value)  # a JSON string is a YAML string

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fleetlab.stats.autocorrelation import variance_inflation, variance_inflations
-from fleetlab.stats.intervals import ANY, CONFIDENCE, Floats, Interval, Ints, Range, Statistic, no_interval
+from fleetlab.stats.intervals import ANY, CONFIDENCE, POSITIVE, Floats, Interval, Ints, Range, Statistic, no_interval
 from fleetlab.stats.means import LEAST, degrees_of_freedom
 from fleetlab.stats.student import NORMAL, student_quantile
 
@@ -126,13 +126,14 @@ class BlockBootstrap:
         cell = np.searchsorted(grid, values)  # the first of the grid that is not below
         counts = np.bincount(cell * self.blocks + self.index, minlength=len(grid) * self.blocks)
         heights = np.cumsum(counts.reshape(len(grid), self.blocks), axis=0, dtype=np.float64)
-        size, found = self.effective_size(values), []
+        # Of heavy tails only the ranks show the autocorrelation; of waits, the values show how long the tail lasts.
+        size, found = min(self.effective_size(values), self.effective_size(cell.astype(np.float64))), []
         for q in levels:
             at = self._first_at(heights, q)
-            # About the quantile itself, not about its neighbor on the grid.
-            centered = grid[at] - grid[at[0]] + _quantile(ranked, q)
-            beyond = math.floor(10 * size * min(q, 1 - q)) / 10 if math.isfinite(size) else math.inf
-            found.append(replace(self.replicates(centered), df=beyond))
+            values_at = grid[at]
+            values_at[0] = _quantile(ranked, q)  # itself, not its neighbor on the grid
+            beyond = round(size * min(q, 1 - q), 1)
+            found.append(replace(self.replicates(values_at), df=beyond))
         return found
 
     def _first_at(self, heights: Floats, level: float) -> Ints:
@@ -189,36 +190,46 @@ class Replicates:
     blocks: int
     df: float = math.inf
     independent: bool = False
+    within: Range = ANY
 
     def __sub__(self, other: Replicates) -> Replicates:
         """Return the paired difference of two runs of the same jobs."""
         if len(self.values) != len(other.values):  # one of them has too few values
-            return replace(self, values=self.values[:1] - other.values[:1])
-        return replace(self, values=self.values - other.values, df=min(self.df, other.df))
+            return replace(self, values=self.values[:1] - other.values[:1], within=ANY)
+        values, within = self.values - other.values, ANY
+        if not self.values.any() and (values <= 0).all():  # no wait is less than before, however long that was
+            within = -math.inf, 0.0
+        elif not other.values.any() and (values >= 0).all():
+            within = POSITIVE
+        return replace(self, values=values, df=min(self.df, other.df), within=within)
 
-    def statistic(self, within: Range = ANY) -> Statistic:
+    def statistic(self, within: Range | None = None) -> Statistic:
         """Return the value with its standard errors.
 
         The 2.5 and 97.5 % quantiles of the resamples are taken for 1.96 standard errors to either side.
         """
-        value, known = float(self.values[0]), self._resamples()
-        if not len(known) or not math.isfinite(value) or self.df < BEYOND:
+        value, known, within = float(self.values[0]), self._resamples(), within or self.within
+        if not len(known) or not math.isfinite(value):
             return Statistic.symmetric(value, math.nan, 0, within)
         low, high = _percentiles(known)
+        if self.df < BEYOND and low < high:  # what is the same in every resample needs nothing beyond it
+            return Statistic.symmetric(value, math.nan, 0, within)
         inflation = (
             1.0 if self.independent else variance_inflation(np.nan_to_num(self.values[-self.blocks :], nan=value))
         )
         stretch = math.sqrt(inflation * self.blocks / (self.blocks - 1)) / NORMAL
-        below, above = stretch * max(value - low, 0.0), stretch * max(high - value, 0.0)
-        df = min(degrees_of_freedom(self.blocks, inflation), self.df)
+        # Resamples that reach a bound show that the limit does: a median wait may well be 0.
+        below = math.inf if low <= within[0] < value else stretch * max(value - low, 0.0)
+        above = math.inf if high >= within[1] > value else stretch * max(high - value, 0.0)
+        df = min(degrees_of_freedom(self.blocks, inflation), max(self.df, 1.0))
         return Statistic(value, below, above, df, within)
 
-    def interval(self, within: Range = ANY) -> Interval:
+    def interval(self, within: Range | None = None) -> Interval:
         """Return the 95 % interval; where the value is infinite, that between the resamples."""
         value, known = float(self.values[0]), self._resamples()
         if math.isfinite(value) or not len(known):
             return self.statistic(within).interval()
-        return Interval(value, *_percentiles(known)).clipped(within)
+        return Interval(value, *_percentiles(known)).clipped(within or self.within)
 
     def _resamples(self) -> Floats:
         """Return those that are known; none where fewer than half are."""

@@ -70,8 +70,9 @@ def no_interval(value: float = math.nan) -> Interval:
 class Statistic:
     """A value, its standard errors downward and upward, and the degrees of freedom they were estimated with.
 
-    Intervals, probabilities and verdicts all follow from these four numbers, so they cannot contradict each other: the
-    95 % interval of a difference lies below 0 exactly where the probability that it is negative is above 97.5 %.
+    Intervals, probabilities and verdicts all follow from these numbers, so they cannot contradict each other: the 95 %
+    interval of a difference lies below 0 exactly where the probability that it is negative is above 97.5 %. Toward a
+    bound of the possible range, it is the logarithm of the distance from the bound that has the standard error.
     """
 
     value: float
@@ -95,17 +96,22 @@ class Statistic:
         if math.isnan(self.value) or not self.df > 0:
             return no_interval(self.value)
         t = student_quantile((1 + confidence) / 2, self.df)
-        return Interval(self.value, self.value - t * self.below, self.value + t * self.above).clipped(self.within)
+        low = self.value - _reach(t * self.below, self.value - self.within[0])
+        return Interval(self.value, low, self.value + _reach(t * self.above, self.within[1] - self.value))
 
     def probability_below(self, x: float = 0.0) -> float:
         """Return the confidence that the true value is below `x` (a one-sided test); 0.5 where it equals `x`."""
-        distance = x - self.value
-        error = self.above if distance > 0 else self.below
+        distance, above = abs(x - self.value), x > self.value
+        room = self.within[1] - self.value if above else self.value - self.within[0]
+        error = self.above if above else self.below
         if math.isnan(distance) or math.isnan(error) or not self.df > 0:
             return math.nan
-        if not distance:
+        if not distance or math.isinf(error):
             return 0.5
-        return student_cdf(distance / error, self.df) if error else float(distance > 0)
+        if room < math.inf:  # the inverse of `_reach`
+            distance = -room * math.log1p(-distance / room) if distance < room else math.inf
+        inside = student_cdf(distance / error, self.df) if error else 1.0
+        return inside if above else 1 - inside
 
     def p_value(self, x: float = 0.0) -> float:
         """Return the two-sided p-value of the hypothesis that the true value is `x`."""
@@ -125,3 +131,10 @@ class Statistic:
     def inside(self, within: Range) -> Statistic:
         """Return it with another range of possible values."""
         return replace(self, within=within)
+
+
+def _reach(half: float, room: float) -> float:
+    """Return how far a limit is from the value, where the range of possible values leaves so much room."""
+    if room == math.inf:
+        return half
+    return room * -math.expm1(-half / room) if room > 0 else 0.0

@@ -109,7 +109,7 @@ def weighted_mean(values: Floats, weights: Floats) -> Interval:
         return no_interval(value)
     variance = float(((values - value) ** 2) @ weights) / total * size / (size - 1)
     found = Statistic.symmetric(value, (variance / size) ** 0.5, max(1, int(size) - 1))
-    return found.inside((float(values.min()), float(values.max()))).interval()
+    return found.interval().clipped((float(values.min()), float(values.max())))
 
 
 def effective_size(weights: Floats) -> float:

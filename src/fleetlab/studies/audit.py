@@ -5,7 +5,6 @@ The checks know no policy. What cannot be checked is reported.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Unpack
@@ -16,7 +15,7 @@ from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import over_time
+from fleetlab.stats import ANY, POSITIVE, batch_means
 from fleetlab.studies.overcommit import VIOLATIONS, violations
 from fleetlab.studies.sentences import duration
 
@@ -319,8 +318,6 @@ def _class() -> pl.Expr:
 def _row(name: str, part: pl.DataFrame) -> tuple[object, ...]:
     recorded, simulated = part["recorded"].to_numpy(), part["simulated"].to_numpy()
     row: list[object] = [name, part.height]
-    for values, least in ((recorded, 0.0), (simulated, 0.0), (simulated - recorded, -math.inf)):
-        mean = over_time(values)
-        low, high = mean.between()
-        row += [mean.value, max(low, least), high]  # `max` keeps its first argument where that is NaN
+    for values, within in ((recorded, POSITIVE), (simulated, POSITIVE), (simulated - recorded, ANY)):
+        row += batch_means(values, within).interval()
     return (*row, part["recorded"].quantile(0.9, "linear"), part["simulated"].quantile(0.9, "linear"))

@@ -16,8 +16,8 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
-from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.studies._blocks import estimate as as_estimate
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
+from fleetlab.studies.requests import CANNOT_RUN
 from fleetlab.studies.sentences import change_of_mean, duration
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
@@ -159,14 +159,15 @@ def measure(scenario: Scenario) -> dict[str, Any]:
 def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario], provenance: Provenance) -> Comparison:
     base = next(iter(scenarios.values()))
     jobs, values = _of_the_same_jobs(results)
-    blocks = Blocks.cut(base.workload.frame["submit"].to_numpy()[jobs], seed=base.seed)
+    submit = base.workload.frame["submit"].to_numpy()
+    blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
     rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
     if base.prices:
         rows = rows.with_columns(pl.Series("cost", [float(r["cost"]) for r in results.values()]))
     refused = _refused(results)
     metrics = [(metric, name) for metric in MEASURES for name in results]
     summary = tuple(
-        as_estimate(f"mean {metric}, {name}", blocks.mean(values[name][metric]), METRICS[metric].unit)
+        Estimate(f"mean {metric}, {name}", *_mean(metric, values[name], blocks), METRICS[metric].unit)
         for metric, name in metrics
     )
     first, *others = _findings(rows, scenarios, len(jobs))
@@ -198,24 +199,32 @@ def _refused(results: Mapping[str, Arrays]) -> pl.DataFrame:
     return jobs.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
 
 
-def _row(name: str, values: Mapping[str, Mapping[str, Floats]], blocks: Blocks) -> dict[str, object]:
+def _row(name: str, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBootstrap) -> dict[str, object]:
     base, own = next(iter(values.values())), values[name]
     row: dict[str, object] = {"policy": name}
     for metric in MEASURES:
-        row |= _interval(f"mean {metric}", blocks.mean(own[metric]))
+        row |= _columns(f"mean {metric}", _mean(metric, own, blocks))
         if metric == "wait":
-            row |= _interval("P90 wait", blocks.quantile(own[metric], 0.9))
+            row |= _columns("P90 wait", blocks.quantile(own[metric], 0.9, POSITIVE).interval())
             row |= {
                 "P99 wait": float(np.quantile(own[metric], 0.99)),
                 "jobs that wait": float((own[metric] > 0).mean()),
             }
     for metric in MEASURES:
-        row |= _interval(f"{metric} difference", blocks.mean(own[metric] - base[metric]))
+        row |= _columns(f"{metric} difference", _change(metric, base, own, blocks))
     return row
 
 
-def _interval(name: str, values: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip((name, f"{name} low", f"{name} high"), values, strict=True))
+def _mean(metric: str, values: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
+    return blocks.mean(values[metric], (METRICS[metric].least, math.inf)).interval()
+
+
+def _change(metric: str, base: Mapping[str, Floats], own: Mapping[str, Floats], blocks: BlockBootstrap) -> Interval:
+    return paired_difference(blocks.means(base[metric]), blocks.means(own[metric])).interval()
+
+
+def _columns(name: str, interval: Interval) -> dict[str, float]:
+    return dict(zip((name, f"{name} low", f"{name} high"), interval, strict=True))
 
 
 def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, float]:
@@ -255,7 +264,9 @@ def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
 
 def _coverage(jobs: int, refused: pl.DataFrame, compared: int) -> list[str]:
     cannot = int(refused["jobs"].sum())
-    parts = [f"{cannot:,} cannot run on the cluster"] if cannot else []
+    never = int(refused.filter(pl.col("reason").is_in(CANNOT_RUN))["jobs"].sum())
+    parts = [f"{never:,} cannot run on the cluster"] if never else []
+    parts += [f"{cannot - never:,} have an unknown runtime or exceed a quota"] if cannot > never else []
     if left := jobs - cannot - compared:
         parts.append(f"{left:,} do not complete under every policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from fleetlab.core import FleetlabError
 from fleetlab.web import handlers
-from fleetlab.web.backend import Backend
+from fleetlab.web.backend import WhatIfBackend
 from fleetlab.web.guard import Guard, error_response
 from fleetlab.web.openapi import description
 from fleetlab.web.operations import INTERNAL
@@ -27,7 +27,7 @@ from fleetlab.web.operations import INTERNAL
 STATIC = {"page.js": "text/javascript", "report.js": "text/javascript", "page.css": "text/css"}
 
 
-def routes(backend: Backend, guard: Guard) -> list[Route]:
+def routes(backend: WhatIfBackend, guard: Guard) -> list[Route]:
     """Return the routes of the page and of its HTTP interface."""
     return [
         Route("/", _page),
@@ -47,7 +47,7 @@ def routes(backend: Backend, guard: Guard) -> list[Route]:
     ]
 
 
-def app(backend: Backend, guard: Guard) -> ASGIApp:
+def app(backend: WhatIfBackend, guard: Guard) -> ASGIApp:
     """Return the application behind its guard."""
     on_error: Any = {FleetlabError: _user_error, HTTPException: _http_error, Exception: _internal_error}
 
@@ -62,10 +62,10 @@ def app(backend: Backend, guard: Guard) -> ASGIApp:
     return guard.before(Starlette(routes=routes(backend, guard), exception_handlers=on_error, lifespan=lifespan))
 
 
-Handler = Callable[[Backend, Request], Awaitable[Response]]
+Handler = Callable[[WhatIfBackend, Request], Awaitable[Response]]
 
 
-def _with(backend: Backend, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _with(backend: WhatIfBackend, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         return await handler(backend, request)
 

@@ -9,7 +9,7 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.core.nodes import CPU_ONLY
-from fleetlab.web.messages import NodeGroup
+from fleetlab.web.messages import NodeMenu
 
 BUSY = 0.7  # GPU allocation of assumed nodes
 GPUS = 8  # per assumed node
@@ -18,7 +18,7 @@ AMPLE = dict.fromkeys(NODE_AMOUNTS, 1_000_000_000) | {"cpu_milli": 10_000_000, "
 WHOLE = 1000  # milli-GPU
 
 
-def node_groups(cluster: Cluster) -> list[NodeGroup]:
+def node_groups(cluster: Cluster) -> list[NodeMenu]:
     """Return nodes and GPUs by GPU type, most GPUs first; nodes without a GPU last."""
     name = pl.when(pl.col("gpus") > 0).then("gpu_type").otherwise(pl.lit(CPU_ONLY)).alias("name")
     counts = cluster.frame.group_by(name).agg(pl.len().alias("nodes"), pl.col("gpus").cast(pl.Int64).sum())

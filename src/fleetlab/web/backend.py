@@ -23,7 +23,7 @@ KEPT = 64  # comparisons in memory
 READ_LIMIT = 120.0  # s for a reader at most
 
 
-class Backend:
+class WhatIfBackend:
     """The parts of a running page."""
 
     def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:

@@ -1,7 +1,6 @@
 """A scenario compared with the baseline: what changes, by how much, and with which interval.
 
-Both simulate the same jobs, so differences are paired by blocks of time (`fleetlab.stats`). Metrics without blocks,
-GPU allocation and fairness, are compared as if the runs were independent, which is too wide rather than too narrow.
+Both simulate the same jobs, so differences are paired by blocks of time, and fairness by users (`fleetlab.stats`).
 """
 
 from __future__ import annotations
@@ -73,11 +72,7 @@ def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
     if before is None or after is None:
         return None
     by = after.value - before.value
-    if metric in base["replicates"]:
-        interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
-    else:
-        half = math.hypot(*((e.high - e.low) / 2 for e in (before, after)))
-        interval = Interval(by, by - half, by + half)
+    interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
     change = Estimate(metric, *interval, after.unit)
     most = max(abs(before.value), abs(after.value))
     return {

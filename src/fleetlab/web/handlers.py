@@ -16,7 +16,7 @@ from fleetlab.core import FleetlabError
 from fleetlab.core.catalog import BACKFILLS, ORDERS
 from fleetlab.core.names import lookup
 from fleetlab.web import messages
-from fleetlab.web.backend import Backend
+from fleetlab.web.backend import WhatIfBackend
 from fleetlab.web.link import Link
 from fleetlab.web.operations import DONE, RUNNING, Operation
 from fleetlab.web.options import page_options
@@ -29,7 +29,7 @@ UPLOAD_TIME = 600.0  # s for a file to arrive
 AT_ONCE = 0.03  # s in which an answer that is kept is ready
 
 
-async def options(backend: Backend, _: Request) -> Response:
+async def options(backend: WhatIfBackend, _: Request) -> Response:
     """Return everything that can be chosen."""
     from fleetlab.traces import READERS
 
@@ -74,7 +74,7 @@ async def _json_body(request: Request) -> dict[str, Any]:
     return values
 
 
-async def start_operation(backend: Backend, request: Request) -> Response:
+async def start_operation(backend: WhatIfBackend, request: Request) -> Response:
     """Start an operation; where its result is kept, return it at once."""
     values = await _json_body(request)
     kind, do = _operation_of(backend, values)
@@ -86,7 +86,7 @@ async def start_operation(backend: Backend, request: Request) -> Response:
     return JSONResponse(operation.message(), 200 if operation.status == DONE else 202)
 
 
-def _operation_of(backend: Backend, values: dict[str, Any]) -> tuple[str, Callable[[Operation], Awaitable[Any]]]:
+def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> tuple[str, Callable[[Operation], Awaitable[Any]]]:
     """Return what to do, checked before anything starts."""
     kind = values.get("kind")
     if kind == "run":
@@ -103,7 +103,7 @@ def _operation_of(backend: Backend, values: dict[str, Any]) -> tuple[str, Callab
     raise HTTPException(400, "an operation is one of open, describe, run, read")
 
 
-def _read_operation(backend: Backend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:
+def _read_operation(backend: WhatIfBackend, values: dict[str, Any]) -> Callable[[Operation], Awaitable[Any]]:
     from fleetlab.traces import READERS
 
     upload = backend.uploads.get(_string(values, "upload"))
@@ -126,19 +126,19 @@ def _string(values: dict[str, Any], name: str) -> str:
     return value
 
 
-def _operation(backend: Backend, request: Request) -> Operation:
+def _operation(backend: WhatIfBackend, request: Request) -> Operation:
     operation = backend.operations.get(request.path_params["operation"])
     if operation is None:
         raise HTTPException(404, "no such operation")
     return operation
 
 
-async def get_operation(backend: Backend, request: Request) -> Response:
+async def get_operation(backend: WhatIfBackend, request: Request) -> Response:
     """Return the state of an operation."""
     return JSONResponse(_operation(backend, request).message())
 
 
-async def cancel_operation(backend: Backend, request: Request) -> Response:
+async def cancel_operation(backend: WhatIfBackend, request: Request) -> Response:
     """Cancel an operation."""
     operation = _operation(backend, request)
     backend.operations.cancel(operation)
@@ -147,7 +147,7 @@ async def cancel_operation(backend: Backend, request: Request) -> Response:
     return JSONResponse(operation.message())
 
 
-async def operation_events(backend: Backend, request: Request) -> Response:
+async def operation_events(backend: WhatIfBackend, request: Request) -> Response:
     """Stream the state of an operation as server-sent events."""
     operation = _operation(backend, request)
 
@@ -162,7 +162,7 @@ async def operation_events(backend: Backend, request: Request) -> Response:
 
 
 async def _wait_for(
-    backend: Backend, request: Request, do: Callable[[Link, Operation], Awaitable[Any]]
+    backend: WhatIfBackend, request: Request, do: Callable[[Link, Operation], Awaitable[Any]]
 ) -> tuple[Link, Any]:
     """Wait for an answer; cancel the work if the client disconnects."""
     link = Link.of(request.url.query)
@@ -187,18 +187,18 @@ async def _disconnected(request: Request) -> None:
         await asyncio.sleep(0.2)
 
 
-async def run(backend: Backend, request: Request) -> Response:
+async def run(backend: WhatIfBackend, request: Request) -> Response:
     """Compare a scenario with the baseline."""
     return JSONResponse((await _wait_for(backend, request, backend.run))[1])
 
 
-async def result(backend: Backend, request: Request) -> Response:
+async def result(backend: WhatIfBackend, request: Request) -> Response:
     """Return the result of a scenario, as `--json` prints it."""
     link, outcome = await _wait_for(backend, request, lambda link, operation: backend.outcome(link.now, operation))
     return JSONResponse(outcome["result"] | {"link": link.query()}, headers=_as_file("fleetlab.json"))
 
 
-async def report(backend: Backend, request: Request) -> Response:
+async def report(backend: WhatIfBackend, request: Request) -> Response:
     """Return baseline, scenario and kept runs as one HTML file."""
     _, html = await _wait_for(backend, request, backend.report)
     # The report has a policy of its own, stricter than that of the page, which would forbid its script.
@@ -213,7 +213,7 @@ def _as_file(name: str) -> dict[str, str]:
 # --- uploads -----------------------------------------------------------------------------------------------------
 
 
-async def upload_file(backend: Backend, request: Request) -> Response:
+async def upload_file(backend: WhatIfBackend, request: Request) -> Response:
     """Store a file of a log."""
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > backend.uploads.most:
@@ -232,7 +232,7 @@ async def upload_file(backend: Backend, request: Request) -> Response:
     return JSONResponse(message, 201)
 
 
-async def remove_upload(backend: Backend, request: Request) -> Response:
+async def remove_upload(backend: WhatIfBackend, request: Request) -> Response:
     """Delete an upload."""
     name = request.path_params["upload"]
     backend.uploads.remove(name)

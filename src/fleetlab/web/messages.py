@@ -91,7 +91,7 @@ class EstimateMessage(TypedDict):
     unit: str
 
 
-class NodeGroup(TypedDict):
+class NodeMenu(TypedDict):
     """Nodes and GPUs of one GPU type, or the nodes without a GPU; `nodes` of an address edits them by this name."""
 
     name: str
@@ -105,7 +105,7 @@ class TraceSummary(TypedDict):
     trace: str
     source: str
     summary: list[EstimateMessage]
-    nodes: list[NodeGroup]
+    nodes: list[NodeMenu]
     estimates: list[str]
     notes: list[str]
 

@@ -49,7 +49,7 @@ class PendingRequest:
     keep: bool  # the answer, for the same request again
     done: asyncio.Future[dict[str, Any]]
     listeners: list[Listener] = field(default_factory=list)
-    worker: WorkerProcess | None = None
+    worker: PoolWorker | None = None
 
     def notify(self, progress: dict[str, Any] | None) -> None:
         """Pass on a progress message."""
@@ -57,7 +57,7 @@ class PendingRequest:
             listener(progress)
 
 
-class WorkerProcess:
+class PoolWorker:
     """One process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -67,7 +67,7 @@ class WorkerProcess:
         self._busy = False
 
     @classmethod
-    async def start(cls, kind: str) -> WorkerProcess:
+    async def start(cls, kind: str) -> PoolWorker:
         """Start one; it is ready once `ready` has returned."""
         path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         process = await asyncio.create_subprocess_exec(
@@ -245,7 +245,7 @@ class WorkerPool:
         """Serve one request after the other, and replace the process when it ends."""
         if number:
             await self._started.wait()
-        worker: WorkerProcess | None = None
+        worker: PoolWorker | None = None
         try:
             worker = await self._new_worker()
             self._started.set()
@@ -258,8 +258,8 @@ class WorkerPool:
             if worker is not None:
                 await worker.end()
 
-    async def _new_worker(self) -> WorkerProcess:
-        worker = await WorkerProcess.start("run")
+    async def _new_worker(self) -> PoolWorker:
+        worker = await PoolWorker.start("run")
         try:
             await worker.ready()
         except _ProcessEnded:
@@ -280,19 +280,19 @@ class WorkerPool:
         self._queues.move_to_end(visitor)
         return queue.popleft()
 
-    async def _serve(self, pending: PendingRequest, worker: WorkerProcess) -> bool:
+    async def _serve(self, pending: PendingRequest, worker: PoolWorker) -> bool:
         """Answer a request; return whether the process can take another one."""
         if pending.kind == "run":
             return await self._answer(pending, worker)
         # An uploaded file is read by a process of its own, which ends after it.
-        own = await WorkerProcess.start(pending.kind)
+        own = await PoolWorker.start(pending.kind)
         try:
             await self._answer(pending, own, starting=True)
         finally:
             await own.end()
         return True
 
-    async def _answer(self, pending: PendingRequest, worker: WorkerProcess, *, starting: bool = False) -> bool:
+    async def _answer(self, pending: PendingRequest, worker: PoolWorker, *, starting: bool = False) -> bool:
         pending.worker = worker
         try:
             async with asyncio.timeout(pending.limit):

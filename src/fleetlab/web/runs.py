@@ -16,15 +16,12 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, Workload, WorkloadError, as_json
-from fleetlab.core.catalog import METRICS, REASONS
+from fleetlab.core.catalog import REASONS
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
-from fleetlab.stats import BlockBootstrap, Replicates
+from fleetlab.stats import Replicates
 from fleetlab.web.assumed_cluster import MOST_NODES
-
-QUANTILES = {"wait": (0.5, 0.9, 0.99), "jct": (0.9,), "bounded_slowdown": ()}
-NAMES = {metric.column: metric.name for metric in METRICS}
 
 
 def run_scenario(
@@ -45,11 +42,10 @@ def run_scenario(
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
     run = simulate(scenario if jobs is all_jobs else scenario.on(jobs, np.arange(len(jobs))), progress=progress)
-    bootstrap = BlockBootstrap.of_times(run.jobs["submit"].to_numpy(), _span(jobs))
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     outcome = {
-        "replicates": _metrics(run.jobs, bootstrap),
-        "reasons": _reasons(run, bootstrap),
+        "replicates": {name: encode(replicates) for name, replicates in run.replicates.items()},
+        "reasons": _reasons(run),
         "nodes": dict(gpu_nodes.iter_rows()),
         "refused": run.refused.height,
         "jobs": (len(jobs), len(all_jobs)),
@@ -88,21 +84,9 @@ class _Numbers(Result):
         return {}
 
 
-def _metrics(jobs: pl.DataFrame, bootstrap: BlockBootstrap) -> dict[str, dict[str, Any]]:
-    """Return means and quantiles by the names that they have in a summary."""
-    replicates = {}
-    for column, levels in QUANTILES.items():
-        values = jobs[column].to_numpy()
-        known = ~np.isnan(values)
-        part, name = bootstrap.part(known), NAMES[column]
-        replicates[f"mean {name}"] = encode(part.means(values[known]))
-        for level, quantile in zip(levels, part.quantiles(values[known], levels) if levels else (), strict=True):
-            replicates[f"P{100 * level:.0f} {name}"] = encode(quantile)
-    return replicates
-
-
-def _reasons(run: SimResult, bootstrap: BlockBootstrap) -> dict[str, dict[str, Any]]:
+def _reasons(run: SimResult) -> dict[str, dict[str, Any]]:
     """Return the mean wait per job by reason, where there is any."""
+    bootstrap = run.blocks(run.jobs)
     columns = zip(REASONS.names, run.ledger.columns[1:], strict=True)
     seconds = {reason: run.ledger[column].to_numpy() for reason, column in columns}
     return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
@@ -115,10 +99,12 @@ def encode(replicates: Replicates) -> dict[str, Any]:
         "values": values,
         "blocks": replicates.blocks,
         "df": replicates.df if math.isfinite(replicates.df) else None,
+        "independent": replicates.independent,
     }
 
 
 def decode(values: Mapping[str, Any]) -> Replicates:
     """Undo `encode`."""
     numbers = np.array([math.nan if v is None else v for v in values["values"]], dtype=np.float64)
-    return Replicates(numbers, values["blocks"], math.inf if values["df"] is None else values["df"])
+    df = math.inf if values["df"] is None else values["df"]
+    return Replicates(numbers, values["blocks"], df, independent=values["independent"])

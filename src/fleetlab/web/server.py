@@ -96,7 +96,7 @@ class _Page:
         import uvicorn
 
         from fleetlab.web.app import app
-        from fleetlab.web.backend import Backend
+        from fleetlab.web.backend import WhatIfBackend
 
         class PageServer(uvicorn.Server):
             @contextlib.contextmanager
@@ -105,7 +105,7 @@ class _Page:
                 yield
 
         config = uvicorn.Config(
-            app(Backend(**self._settings), self._guard),
+            app(WhatIfBackend(**self._settings), self._guard),
             loop="asyncio",
             ws="none",
             lifespan="on",

@@ -1,4 +1,4 @@
-"""What lies in a folder: half of it, two cards, a rehearsal, nothing."""
+"""What lies in a folder: half of it, two GPUs, a rehearsal, nothing."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ import math
 import pytest
 
 import fleetlab
-from fleetlab.bench.analysis import analyse, brief
+from fleetlab.bench.analysis import analyze, brief_text
 
 
 def two(made, **more):
@@ -16,88 +16,88 @@ def two(made, **more):
 
 
 def test_an_empty_folder_is_an_error(tmp_path):
-    with pytest.raises(fleetlab.DeviceError, match="holds no measured suite"):
-        analyse(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match="no results of a suite"):
+        analyze(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(fleetlab.DeviceError, match="no such folder"):
-        analyse(tmp_path / "nowhere")
+        analyze(tmp_path / "nowhere")
 
 
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path, made):
     path = made.suite(tmp_path / "s", two(made))
     text = (path / "cells.jsonl").read_text()
     (path / "cells.jsonl").write_text(text + text.splitlines()[0][:90])
-    found = analyse(tmp_path)
+    found = analyze(tmp_path)
     assert found.summary()[-2].value == 4
-    assert "s: its last line was half-written and is left out" in found.notes
+    assert "s: its truncated last line is ignored" in found.notes
 
 
 def test_a_suite_that_cannot_be_read_does_not_spoil_the_others(tmp_path, made):
     made.suite(tmp_path / "good", two(made))
     made.suite(tmp_path / "bad", two(made)).joinpath("manifest.json").unlink()
     made.suite(tmp_path / "worse", two(made)).joinpath("manifest.json").write_text("[1, 2")
-    found = analyse(tmp_path)
+    found = analyze(tmp_path)
     assert found.tables()["mixes"].height == 1
-    assert [note.partition(",")[0] for note in found.notes[:2]] == ["bad: left out", "worse: left out"]
+    assert [note.partition(",")[0] for note in found.notes[:2]] == ["bad: ignored", "worse: ignored"]
 
 
 def test_nothing_that_can_be_read_is_an_error_that_says_why(tmp_path, made):
     made.suite(tmp_path, two(made)).joinpath("manifest.json").unlink()
-    with pytest.raises(fleetlab.DeviceError, match=r"holds no measured suite: .*manifest\.json"):
-        analyse(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match=r"no results of a suite: .*manifest\.json"):
+        analyze(tmp_path)
 
 
 def test_two_kinds_of_cards_are_not_compared(tmp_path, made):
     made.suite(tmp_path / "a", two(made), card="H0")
     made.suite(tmp_path / "b", two(made), card="A1")
-    with pytest.raises(fleetlab.DeviceError, match="different cards in one folder: H0 in a; A1 in b"):
-        analyse(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match="different GPUs in one folder: H0 in a; A1 in b"):
+        analyze(tmp_path)
 
 
 def test_a_rehearsal_is_not_put_beside_a_card(tmp_path, made):
     made.suite(tmp_path / "a", two(made))
     made.suite(tmp_path / "b", two(made), rehearsal=True, card=None)
-    with pytest.raises(fleetlab.DeviceError, match="different cards"):
-        analyse(tmp_path)
+    with pytest.raises(fleetlab.DeviceError, match="different GPUs"):
+        analyze(tmp_path)
 
 
 def test_a_rehearsal_is_said_loudly(tmp_path, made):
-    found = analyse(made.suite(tmp_path, two(made, watts=None), rehearsal=True, card=None))
-    assert brief(found).startswith("*** A REHEARSAL ON THE CPU: THESE NUMBERS MEAN NOTHING ***")
-    assert "THESE NUMBERS MEAN NOTHING" in found.notes[0]
+    found = analyze(made.suite(tmp_path, two(made, watts=None), rehearsal=True, card=None))
+    assert brief_text(found).startswith("*** A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS ***")
+    assert "THESE RESULTS ARE MEANINGLESS" in found.notes[0]
 
 
 def test_the_length_of_a_turn_is_read_where_it_was_watched(tmp_path, made):
     path = made.suite(tmp_path, two(made))
-    assert "how long a turn is: not measured" in str(analyse(path).answers()[3]).lower()
+    assert "length of a time slice: not measured" in str(analyze(path).answers()[3]).lower()
     seen = {"running": 0.9, "gap_ms": [1, 2, 2.5, 3, 3, 4], "slice_ms": [1, 1.2, 1.25, 1.3, 1.5, 2]}
     (path / "slices.json").write_text(json.dumps({"device": "cuda", "time-slicing": {"2": seen}}))
-    assert "a turn takes 1.25 ms (1.20 to 1.30 for the middle half)" in str(analyse(path).answers()[3])
-    assert "10.0 % of the time is nobody's" in str(analyse(path).answers()[3])
+    assert "a time slice takes 1.25 ms (quartiles 1.20 to 1.30)" in str(analyze(path).answers()[3])
+    assert "10.0 % of the time is unused" in str(analyze(path).answers()[3])
     (path / "slices.json").write_text(json.dumps({"device": "cpu", "time-slicing": {"2": seen}}))
-    assert "how long a turn is: not measured" in str(analyse(path).answers()[3]).lower()
+    assert "length of a time slice: not measured" in str(analyze(path).answers()[3]).lower()
 
 
 def test_gates_that_did_not_hold_are_said(tmp_path, made):
     cells = two(made)
     cells[1]["gpu"]["reasons"] = 0x4
-    found = analyse(made.suite(tmp_path, cells))
-    assert any("clocks not held down" in note for note in found.notes)
-    assert found.tables()["gates"].height == 5
+    found = analyze(made.suite(tmp_path, cells))
+    assert any("no throttling" in note for note in found.notes)
+    assert found.tables()["checks"].height == 5
 
 
 def test_packed_cells_count_like_plain_ones(tmp_path, made):
     path = made.suite(tmp_path, two(made))
-    plain = analyse(path).tables()["mixes"]
+    plain = analyze(path).tables()["mixes"]
     (path / "cells.jsonl.gz").write_bytes(gzip.compress((path / "cells.jsonl").read_bytes()))
     (path / "cells.jsonl").unlink()
-    assert analyse(path).tables()["mixes"].equals(plain, null_equal=True)
+    assert analyze(path).tables()["mixes"].equals(plain, null_equal=True)
 
 
 def test_without_a_monitor_the_timeline_is_that_of_cells(tmp_path, made):
-    found = analyse(made.suite(tmp_path, two(made)))
+    found = analyze(made.suite(tmp_path, two(made)))
     (line,) = found.timelines
     assert not line.sampled
     assert any("no monitor.jsonl" in note for note in found.notes)
@@ -107,7 +107,7 @@ def test_a_monitor_gives_its_samples_and_gaps_where_it_had_none(tmp_path, made):
     path = made.suite(tmp_path, two(made))
     lines = [json.dumps({"fields": ["t", "util", "watts"]}), "[10.5, 90, 300.0]", "[10.7, -1, 310.0]", "[10.9, 95, 3"]
     (path / "monitor.jsonl").write_text("\n".join(lines))
-    (line,) = analyse(path).timelines
+    (line,) = analyze(path).timelines
     assert line.sampled
     assert line.values["watts"] == [300.0, 310.0]
     assert line.values["util"][0] == 90
@@ -119,4 +119,4 @@ def test_a_monitor_gives_its_samples_and_gaps_where_it_had_none(tmp_path, made):
 def test_settings_that_cannot_be_are_refused(tmp_path, made, settings):
     path = made.suite(tmp_path, two(made))
     with pytest.raises(fleetlab.DeviceError, match="not a "):
-        analyse(path, **settings)
+        analyze(path, **settings)

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetlab.bench.analysis import analyse
-from fleetlab.bench.analysis.noise import UNSEEN, Measure, Noise, Sample, Spread, pool, together
+from fleetlab.bench.analysis import analyze
+from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, Spread, pool, sum_variances
 
-QUIET = Noise({False: UNSEEN, True: UNSEEN}, {False: UNSEEN, True: UNSEEN})
+QUIET = Noise({False: UNKNOWN, True: UNKNOWN}, {False: UNKNOWN, True: UNKNOWN})
 
 
 def measure(values, noise=QUIET):
     """`values[mode][mix]` are those of its blocks."""
     return Measure(
         (
-            Sample(mode, mix, "training + training", Path(mode), v)
+            NoiseSample(mode, mix, "training + training", Path(mode), v)
             for mode, mixes in values.items()
             for mix, blocks in mixes.items()
             for v in blocks
@@ -68,7 +68,7 @@ def test_a_difference_below_the_floor_is_none_however_often_it_was_measured():
 def test_what_runs_differ_by_widens_what_modes_differ_by():
     values = {"a": same(1.00, 1.01), "b": same(1.05, 1.06)}
     calm = measure(values).ratio("x", "b", "a")
-    rough = Noise(QUIET.again, {False: Spread(0.05**2, 20), True: UNSEEN})
+    rough = Noise(QUIET.again, {False: Spread(0.05**2, 20), True: UNKNOWN})
     assert calm.differ is True
     assert measure(values, rough).ratio("x", "b", "a").differ is False
 
@@ -102,7 +102,7 @@ def test_a_pool_is_the_mean_of_variances():
 
 def test_parts_of_a_sum_add_up_and_the_least_known_decides():
     # Satterthwaite: (1 + 1)^2 / (1/4 + 1/12) = 12.
-    assert together([Spread(1.0, 4), Spread(1.0, 12), UNSEEN]) == pytest.approx((2.0, 12.0))
+    assert sum_variances([Spread(1.0, 4), Spread(1.0, 12), UNKNOWN]) == pytest.approx((2.0, 12.0))
 
 
 def test_a_hiccup_in_one_block_does_not_widen_every_limit(tmp_path, made):
@@ -112,7 +112,7 @@ def test_a_hiccup_in_one_block_does_not_widen_every_limit(tmp_path, made):
             rate = 60.0 if hiccup and block == 3 else 100.0 + 0.1 * (block % 2)
             cells += [made.cell([made.tenant("train", rate)], block=block)]
             cells += [made.cell([made.tenant("train", 50 + 0.1 * (block % 2))] * 2, block=block)]
-        one = analyse(made.suite(path, cells)).tables()["mixes"].row(0, named=True)
+        one = analyze(made.suite(path, cells)).tables()["mixes"].row(0, named=True)
         return one["stp"], one["stp_high"] - one["stp_low"]
 
     calm, rough = limits(tmp_path / "calm", hiccup=False), limits(tmp_path / "rough", hiccup=True)

@@ -1,7 +1,7 @@
-"""What measured suites mean: which mode for which mix, how sure that is, and six questions answered or left open."""
+"""Analysis of suites: the best sharing mode for each mix, with intervals, and answers to six questions."""
 
-from fleetlab.bench.analysis.result import Analysis, analyse
-from fleetlab.bench.analysis.text import brief
-from fleetlab.bench.analysis.write import written
+from fleetlab.bench.analysis.result import Analysis, analyze
+from fleetlab.bench.analysis.text import brief_text
+from fleetlab.bench.analysis.write import write_analysis
 
-__all__ = ["Analysis", "analyse", "brief", "written"]
+__all__ = ["Analysis", "analyze", "brief_text", "write_analysis"]

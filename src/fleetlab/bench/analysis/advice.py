@@ -1,4 +1,4 @@
-"""Which mode for which mix, under which goal, and by how much; where nothing can be told apart, that is the answer."""
+"""Recommend a sharing mode for each mix and goal, with its margin; or report that modes do not differ."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.analysis.meetings import spoken
-from fleetlab.bench.analysis.mixes import Mixes, spread_out
-from fleetlab.bench.analysis.noise import Compared, Measure
-from fleetlab.bench.analysis.words import all_of, percent
-from fleetlab.bench.results.cells import frame
+from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
+from fleetlab.bench.analysis.noise import Measure, ModeRatio
+from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.wording import join_words, percent
+from fleetlab.bench.results.cells import table
 from fleetlab.stats import Interval
 
 SCHEMA = {"kind": pl.String, "mix": pl.String, "goal": pl.String, "best": pl.String, "verdict": pl.String}
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """What one may want of a card, and whether more of it is better."""
+class ModeGoal:
+    """A goal, and whether higher values are better."""
 
     name: str
     measure: Measure
     high: bool
     value: Callable[[str, str], Interval]
 
-    def better(self, mixes: Sequence[str], one: str, other: str) -> Compared:
-        """By what factor `one` is better than `other`, over these mixes."""
+    def better(self, mixes: Sequence[str], one: str, other: str) -> ModeRatio:
+        """Ratio by which `one` is better than `other`, over these mixes."""
         return self.measure.ratio_of(mixes, *((one, other) if self.high else (other, one)))
 
     def order(self, modes: Sequence[str], value: dict[str, float]) -> list[str]:
-        """Best first."""
+        """Modes, best first."""
         return sorted(modes, key=lambda mode: value[mode], reverse=self.high)
 
 
-def goals(x: Mixes) -> list[Goal]:
-    """Most work in all, the worst-off tenant, the tail of who answers requests."""
+def mode_goals(x: MixMeasures) -> list[ModeGoal]:
+    """Total throughput, the slowest tenant, and tail latency."""
     return [
-        Goal("throughput", x.stp, high=True, value=x.throughput),
-        Goal("fair", x.worst, high=True, value=x.fairness),
-        Goal("latency", x.latency, high=False, value=x.latency.mean),
+        ModeGoal("throughput", x.stp, high=True, value=x.throughput),
+        ModeGoal("fair", x.worst, high=True, value=x.fairness),
+        ModeGoal("latency", x.latency, high=False, value=x.latency.mean),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The best mode, what it gives, and how far the next one is behind."""
+    """The best mode, its value, and its margin over the next one."""
 
     of: str
     goal: str
     modes: tuple[str, ...]  # best first
     value: Interval
-    margin: Compared  # of the best over the second
-    level: tuple[str, ...]  # modes that cannot be told from the best
+    margin: ModeRatio  # of the best over the second
+    level: tuple[str, ...]  # modes that do not differ from the best
     mixes: int = 1
 
     @property
@@ -66,13 +66,13 @@ class Advice:
         return "better" if len(self.level) == 1 else "no difference"
 
     def row(self) -> dict[str, Any]:
-        """Of a table."""
+        """As a table row."""
         m = self.margin
         return {
             "goal": self.goal,
             "best": self.modes[0],
             "verdict": self.verdict,
-            **spread_out("value", self.value),
+            **interval_columns("value", self.value),
             "second": self.modes[1],
             "margin": m.value - 1,
             "margin_low": m.low - 1,
@@ -82,30 +82,30 @@ class Advice:
             "modes": ", ".join(self.modes),
         }
 
-    def said(self) -> str:
+    def sentence(self) -> str:
         """As a sentence."""
-        best, second = spoken(self.modes[0]), spoken(self.modes[1])
+        best, second = mode_name(self.modes[0]), mode_name(self.modes[1])
         if self.verdict == "not known":
-            return f"{best} is ahead of {second}, but single blocks cannot say whether by chance"
+            return f"{best} is ahead of {second}, but with single blocks the difference may be noise"
         if self.verdict == "no difference":
-            return f"no difference between {all_of([spoken(mode) for mode in self.level])}"
+            return f"no difference between {join_words([mode_name(mode) for mode in self.level])}"
         margin = percent(Interval(*(v - 1 for v in self.margin[:3])))
         how = "shorter than with" if self.goal == "latency" else "better than"
-        if self.goal == "latency":  # by how much the best is shorter, not the second longer
+        if self.goal == "latency":  # by how much the best is shorter
             margin = percent(Interval(1 - 1 / self.margin.value, 1 - 1 / self.margin.low, 1 - 1 / self.margin.high))
         return f"{best}, {margin} {how} {second}"
 
 
-def by_mix(x: Mixes) -> Iterator[Advice]:
-    """For each mix in at least two modes, and each goal that it was measured for."""
+def by_mix(x: MixMeasures) -> Iterator[Advice]:
+    """For each mix in at least two modes, and each goal."""
     for mix in x.shared():
-        for goal in goals(x):
+        for goal in mode_goals(x):
             if len(modes := goal.measure.modes(mix)) > 1:
                 yield advise(goal, mix, [mix], modes)
 
 
-def advise(goal: Goal, of: str, mixes: Sequence[str], modes: Sequence[str]) -> Advice:
-    """Of one mix, or of several that these modes share."""
+def advise(goal: ModeGoal, of: str, mixes: Sequence[str], modes: Sequence[str]) -> Advice:
+    """For one mix, or for several that these modes have in common."""
     means = {mode: goal.measure.mean_of(mode, mixes) for mode in modes}
     ranked = goal.order(modes, {mode: x.value for mode, x in means.items()})
     behind = {mode: goal.better(mixes, ranked[0], mode) for mode in ranked[1:]}
@@ -114,36 +114,36 @@ def advise(goal: Goal, of: str, mixes: Sequence[str], modes: Sequence[str]) -> A
     return Advice(of, goal.name, tuple(ranked), value, behind[ranked[1]], (ranked[0], *level), len(mixes))
 
 
-def by_kind(x: Mixes) -> Iterator[Advice]:
-    """For each kind of mix: over the mixes that all of its modes share."""
+def by_kind(x: MixMeasures) -> Iterator[Advice]:
+    """For each kind of mix, over the mixes that all of its modes have in common."""
     pairs = set(x.shared(tenants=2))
     for kind in dict.fromkeys(x.stp.kinds[mix] for mix in x.shared()):
-        for goal in goals(x):
+        for goal in mode_goals(x):
             mixes = [mix for mix in x.shared() if x.stp.kinds[mix] == kind and len(goal.measure.modes(mix)) > 1]
             mixes = [mix for mix in mixes if mix in pairs] or mixes
-            modes, same = common(goal.measure, mixes)
+            modes, same = common_mixes(goal.measure, mixes)
             if len(modes) > 1:
                 yield advise(goal, kind, same, modes)
 
 
-def common(measure: Measure, mixes: list[str]) -> tuple[list[str], list[str]]:
-    """Modes and the mixes that all of them share; a mode that shares too little is left out."""
+def common_mixes(measure: Measure, mixes: list[str]) -> tuple[list[str], list[str]]:
+    """Modes and their common mixes; a mode with too few common mixes is excluded."""
     modes = [mode for mode in measure.modes() if set(measure.mixes(mode)) & set(mixes)]
     while modes:
         same = [mix for mix in mixes if set(modes) <= set(measure.modes(mix))]
         if 2 * len(same) >= len(mixes):
             return modes, same
-        # The mode with the fewest of them keeps the others from being compared.
+        # The mode with the fewest mixes prevents the comparison of the others.
         modes.remove(min(modes, key=lambda mode: len(set(measure.mixes(mode)) & set(mixes))))
     return [], []
 
 
-def advice_table(x: Mixes) -> pl.DataFrame:
-    """One row a mix and goal."""
+def advice_table(x: MixMeasures) -> pl.DataFrame:
+    """One row per mix and goal."""
     rows = ({"kind": x.stp.kinds[a.of], "mix": a.of, **a.row()} for a in by_mix(x))
-    return frame(rows, SCHEMA)
+    return table(rows, SCHEMA)
 
 
-def kind_table(x: Mixes) -> pl.DataFrame:
-    """One row a kind of mix and goal."""
-    return frame(({"kind": a.of, "mixes": a.mixes, **a.row()} for a in by_kind(x)), SCHEMA)
+def kind_table(x: MixMeasures) -> pl.DataFrame:
+    """One row per kind of mix and goal."""
+    return table(({"kind": a.of, "mixes": a.mixes, **a.row()} for a in by_kind(x)), SCHEMA)

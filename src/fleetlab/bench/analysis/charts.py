@@ -1,4 +1,4 @@
-"""Charts by mix: a row of marks for each, and matrices of who minds whom."""
+"""Charts by mix: dot plots, and interference matrices."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fleetlab.bench.analysis.look import DASHED, INK, Look, grid, in_order, looks, marks, reaches, sheet
-from fleetlab.bench.analysis.meetings import spoken
 from fleetlab.bench.analysis.result import Analysis
+from fleetlab.bench.analysis.style import (
+    DASHED,
+    INK,
+    MarkStyle,
+    error_bars,
+    grid,
+    legend_marks,
+    mode_styles,
+    new_figure,
+    table_modes,
+)
+from fleetlab.bench.analysis.suite_data import mode_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-MOST = 30  # rows of a chart
+MOST = 30  # rows per chart
 
 
 def pages(found: Analysis, column: str) -> list[list[str]]:
-    """Mixes by kind, in lots that fit a page; where some were measured in several modes, only those."""
-    t = _charted(found, column)
+    """Mixes by kind, in pages; only those measured in several modes, if there are any."""
+    t = _chart_rows(found, column)
     if t.is_empty():
         return []
     kept = t.filter(pl.len().over("mix") > 1)
@@ -40,38 +50,38 @@ def pages(found: Analysis, column: str) -> list[list[str]]:
     return lots
 
 
-def _charted(found: Analysis, column: str) -> pl.DataFrame:
-    # More and more of the same has a chart of its own.
+def _chart_rows(found: Analysis, column: str) -> pl.DataFrame:
+    # Copies of one tenant have a chart of their own.
     crowd = (pl.col("tenants") > 2) & pl.col("mix").str.contains(r"^\d+ [^+]*$")
     t = found.tables()["mixes"]
     return t if t.is_empty() else t.filter(pl.col(column).is_not_null() & ~crowd)
 
 
 def dots(found: Analysis, mixes: list[str], column: str, label: str) -> Figure:
-    """A row a mix, by kind; a mark with limits a mode; a line at 1."""
-    t = _charted(found, column).filter(pl.col("mix").is_in(mixes))
+    """One row per mix, grouped by kind; one mark with an interval per mode; a line at 1."""
+    t = _chart_rows(found, column).filter(pl.col("mix").is_in(mixes))
     kind_of = dict(t.select("mix", "kind").iter_rows())
     kinds = list(dict.fromkeys(kind_of[mix] for mix in mixes))
-    figure = sheet(found, 8.2, 1.1 + 0.27 * len(mixes) + 0.4 * len(kinds))
+    figure = new_figure(found, 8.2, 1.1 + 0.27 * len(mixes) + 0.4 * len(kinds))
     heights = [sum(kind_of[mix] == kind for mix in mixes) + 0.6 for kind in kinds]
     axes = figure.subplots(len(kinds), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
     for ax, kind in zip(axes, kinds, strict=True):
         rows = [mix for mix in mixes if kind_of[mix] == kind]
-        _marked(ax, t.filter(pl.col("kind") == kind), rows, column, looks(found))
+        _draw_marks(ax, t.filter(pl.col("kind") == kind), rows, column, mode_styles(found))
         ax.axvline(1.0, color=INK, linewidth=0.8, linestyle=DASHED)
         ax.set_title(kind, loc="left", weight="bold")
     axes[-1].set_xlabel(label)
-    modes = in_order(t)
-    figure.legend(handles=marks(found, modes), loc="outside upper right", ncols=min(len(modes), 4))
+    modes = table_modes(t)
+    figure.legend(handles=legend_marks(found, modes), loc="outside upper right", ncols=min(len(modes), 4))
     return figure
 
 
-def _marked(ax: Axes, t: pl.DataFrame, mixes: list[str], column: str, known: dict[str, Look]) -> None:
-    modes = in_order(t)
+def _draw_marks(ax: Axes, t: pl.DataFrame, mixes: list[str], column: str, known: dict[str, MarkStyle]) -> None:
+    modes = table_modes(t)
     for r in t.iter_rows(named=True):
-        # Marks of one mix stand a little apart, lest one hides the other.
+        # Marks of one mix are shifted, so that none hides another.
         y = mixes.index(r["mix"]) + 0.2 * ((len(modes) - 1) / 2 - modes.index(r["mode"]))
-        bars = np.array([reaches(r[column], r[f"{column}_low"], r[f"{column}_high"])]).T
+        bars = np.array([error_bars(r[column], r[f"{column}_low"], r[f"{column}_high"])]).T
         colour, mark = known[r["mode"]]
         ax.errorbar(r[column], y, xerr=bars, fmt=mark, color=colour, markersize=4, capsize=2.5, linewidth=1.1)
     ax.set_yticks(range(len(mixes)), mixes)
@@ -80,14 +90,14 @@ def _marked(ax: Axes, t: pl.DataFrame, mixes: list[str], column: str, known: dic
     grid(ax, "x")
 
 
-# --- who minds whom --------------------------------------------------------------------------------------------------
+# --- interference ----------------------------------------------------------------------------------------------------
 
 
-Sides = tuple[list[str], list[str]]  # who makes progress, and beside whom
+Sides = tuple[list[str], list[str]]  # tenants with progress, neighbors
 
 
 def groups(found: Analysis) -> list[Sides]:
-    """Tenants that met in pairs, directly or by others: each group is a matrix of its own, and so are the stressors."""
+    """Connected groups of tenants that were measured in pairs, each a matrix; and stressors."""
     t = found.tables()["progress"]
     if t.is_empty():
         return []
@@ -98,7 +108,7 @@ def groups(found: Analysis) -> list[Sides]:
         if {tenant, beside} <= names:
             joined = [g for g in met if g & {tenant, beside}]
             met = [g for g in met if g not in joined] + [{tenant, beside}.union(*joined)]
-    met.sort(key=lambda g: -t.filter(pl.col("tenant").is_in(list(g))).height)  # the largest first
+    met.sort(key=lambda g: -t.filter(pl.col("tenant").is_in(list(g))).height)  # largest first
     ordered = [_ordered(found, g) for g in met if len(g) > 1]
     pressed = {tenant for tenant, beside in t.select("tenant", "beside").iter_rows() if beside in stressors} & names
     return [(g, g) for g in ordered] + ([(_ordered(found, pressed), stressors)] if pressed else [])
@@ -111,28 +121,28 @@ def _ordered(found: Analysis, names: set[str]) -> list[str]:
 
 
 def matrix(found: Analysis, sides: Sides) -> Figure:
-    """A panel a mode; the same scale for all."""
+    """One panel per mode, with a common scale."""
     rows, columns = sides
     t = found.tables()["progress"].filter(pl.col("tenant").is_in(rows) & pl.col("beside").is_in(columns))
-    modes = in_order(t)
+    modes = table_modes(t)
     across = min(len(modes), 3)
     down = math.ceil(len(modes) / across)
     wide, high = 0.55 * max(len(columns), 3), 0.55 * len(rows)
-    figure = sheet(found, across * wide + 2.6, down * (high + 0.4) + 1.0)
+    figure = new_figure(found, across * wide + 2.6, down * (high + 0.4) + 1.0)
     axes = figure.subplots(down, across, squeeze=False, sharey=True, sharex=True)
     for ax in axes.flat[len(modes) :]:
         ax.set_visible(False)
     for ax, mode in zip(axes.flat, modes, strict=False):
-        image = _heat(ax, t.filter(pl.col("mode") == mode), rows, columns)
-        ax.set_title(spoken(mode), weight="bold")
+        image = _heat_map(ax, t.filter(pl.col("mode") == mode), rows, columns)
+        ax.set_title(mode_name(mode), weight="bold")
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, extend="max")
-    bar.set_label("progress (1 = as alone)")
+    bar.set_label("progress (1: as alone)")
     figure.supxlabel("beside", fontsize=9)
     figure.supylabel("progress of", fontsize=9)
     return figure
 
 
-def _heat(ax: Axes, t: pl.DataFrame, rows: list[str], columns: list[str]) -> QuadMesh:
+def _heat_map(ax: Axes, t: pl.DataFrame, rows: list[str], columns: list[str]) -> QuadMesh:
     cells = np.full((len(rows), len(columns)), np.nan)
     for r in t.iter_rows(named=True):
         cells[rows.index(r["tenant"]), columns.index(r["beside"])] = r["progress"]

@@ -1,4 +1,4 @@
-"""The figures of an analysis: which there are, and what each says; as PNG and as SVG."""
+"""All figures of an analysis, as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from fleetlab.bench.analysis.charts import dots, groups, matrix, pages
 from fleetlab.bench.analysis.curves import breaking, over_time, serving, sm_curve
-from fleetlab.bench.analysis.look import slug, style
 from fleetlab.bench.analysis.result import Analysis
+from fleetlab.bench.analysis.style import slug, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,58 +18,58 @@ if TYPE_CHECKING:
     Planned = tuple[str, str, Callable[[Analysis], Figure | None]]
 
 
-def drawn(found: Analysis) -> Iterator[tuple[str, str, Figure]]:
-    """Name, caption and figure of each that there is something to draw for."""
-    seen: set[str] = set()
-    for name, caption, draw in _planned(found):
+def draw_figures(found: Analysis) -> Iterator[tuple[str, str, Figure]]:
+    """Name, caption and figure, for all that have data."""
+    names: set[str] = set()
+    for name, caption, draw in _figure_list(found):
         with style():
             figure = draw(found)
         if figure is not None:
-            while name in seen:  # two tenants may have names that a file cannot tell apart
+            while name in names:  # file names of two tenants may be equal
                 name += "-"
-            seen.add(name)
+            names.add(name)
             yield name, caption, figure
 
 
-def _planned(found: Analysis) -> Iterator[Planned]:
+def _figure_list(found: Analysis) -> Iterator[Planned]:
     yield from _by_mix(
         found,
         "throughput",
-        "System throughput of each mix by mode: how many cards' work one card did. Bars are 95 % limits; "
-        "right of the line, sharing beats one after the other.",
+        "System throughput (STP) of each mix by mode, in GPUs. Bars are 95 % intervals; "
+        "right of the line, sharing is better than running one after the other.",
         column="stp",
-        label="system throughput (cards' work)",
+        label="system throughput (GPUs)",
     )
     for k, sides in enumerate(groups(found), 1):
         yield (
             f"interference-{k}" if k > 1 else "interference",
-            "Progress of a row beside a column, against the row on a card of its own. One scale for all modes.",
+            "Progress of a row beside a column, relative to the row alone. One scale for all modes.",
             partial(matrix, sides=sides),
         )
-    yield "sm-curve", "Progress alone on a part of the SMs, under MPS; dotted: in proportion.", sm_curve
+    yield "sm-curve", "Progress alone on a part of the SMs, under MPS; dotted: proportional.", sm_curve
     for tenant in dict.fromkeys(found.tables()["scale"]["tenant"]):
         yield (
             f"breaking-{slug(tenant)}",
-            f"More and more of {tenant} at once: what the card does in all, and the tail of a step.",
+            f"Copies of {tenant}: total throughput and tail latency.",
             partial(breaking, tenant=tenant),
         )
     yield (
         "serving",
-        "P99 from when a request was due, by rate, background and mode. Hollow: the sender fell behind.",
+        "P99 latency from the scheduled time, by rate, background and mode. Hollow: the generator was late.",
         serving,
     )
     yield from _by_mix(
         found,
         "energy",
-        "Energy of the same work, against each tenant alone, one after the other. Left of the line, sharing saves.",
+        "Energy relative to running each tenant alone, one after the other. Left of the line, sharing saves energy.",
         column="energy_times",
-        label="energy of the same work, times that alone",
+        label="energy relative to alone",
     )
     for one in found.timelines:
-        how = "samples of the monitor" if one.sampled else "means over each cell"
+        how = "samples of the monitor" if one.sampled else "means of each cell"
         yield (
             f"timeline-{slug(one.suite)}",
-            f"The card during {one.suite}: {how}. Shaded: cells being measured.",
+            f"The GPU during {one.suite}: {how}. Shaded: measurement windows.",
             partial(over_time, one=one),
         )
 
@@ -80,7 +80,7 @@ def _by_mix(found: Analysis, name: str, caption: str, *, column: str, label: str
 
 
 def png(figure: Figure) -> bytes:
-    """For slides and documents."""
+    """Render for documents."""
     to = io.BytesIO()
     with style():
         figure.savefig(to, format="png", dpi=160)
@@ -88,7 +88,7 @@ def png(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """The same text for the same figure."""
+    """Render reproducibly."""
     to = io.StringIO()
     with style(svg_hashsalt=name):
         figure.savefig(to, format="svg", metadata={"Date": None, "Creator": None})

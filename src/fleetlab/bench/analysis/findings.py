@@ -1,4 +1,4 @@
-"""What the questions are answered from: every measure of a folder, put together once."""
+"""All measures of a folder, from which the questions are answered."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.analysis.advice import common
-from fleetlab.bench.analysis.meetings import Gathered
-from fleetlab.bench.analysis.mixes import Mixes, mixed
-from fleetlab.bench.analysis.noise import Spread, over_mixes, reach
-from fleetlab.bench.analysis.scale import FACTOR, Crowd, crowds
-from fleetlab.bench.analysis.serving import Served, served
+from fleetlab.bench.analysis.advice import common_mixes
+from fleetlab.bench.analysis.mixes import MixMeasures, mix_measures
+from fleetlab.bench.analysis.noise import Spread, half_width, mean_over_mixes
+from fleetlab.bench.analysis.scale import FACTOR, ScalingCurve, scaling_curves
+from fleetlab.bench.analysis.serving import ServedTenant, served_tenants
+from fleetlab.bench.analysis.suite_data import SuiteData
 from fleetlab.stats import Interval
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """One card's measurements, with the price of an hour of it where one was given."""
+    """Measurements of one GPU, and the price of a GPU hour if given."""
 
-    gathered: Gathered
-    mixes: Mixes
-    crowds: list[Crowd]
-    served: list[Served]
+    gathered: SuiteData
+    mixes: MixMeasures
+    scaling_curves: list[ScalingCurve]
+    served_tenants: list[ServedTenant]
     price: float | None = None
     factor: float = FACTOR
-    turns: dict[str, Any] | None = None  # what those who watched the card's clock saw under time slicing
+    turns: dict[str, Any] | None = None  # measured time slices
 
     def compared(self) -> tuple[list[str], list[str]]:
-        """Modes, and the pairs that all of them share: of tenants that each fill a card, where there are such."""
+        """Modes and the pairs that all of them have in common, if possible of tenants that each saturate the GPU."""
         x = self.mixes
         for some in (x.shared(saturating=True, tenants=2), x.shared(tenants=2), x.shared()):
             if some:
-                return common(x.stp, some)
+                return common_mixes(x.stp, some)
         modes = x.stp.modes()
         return modes[:1], x.stp.mixes(modes[0]) if modes else []
 
@@ -42,41 +42,41 @@ class Findings:
         """What those pairs are called."""
         x = self.mixes
         if x.shared(saturating=True, tenants=2):
-            return "pair of tenants that each fill the card"
+            return "pair of tenants that each saturate the GPU"
         return "pair" if x.shared(tenants=2) else "mix"
 
     def alike(self, mode: str) -> dict[str, tuple[Interval, Spread]]:
-        """Throughput of two of the same, and its spread, for each tenant that fills the card by itself."""
+        """Throughput of two equal tenants, and its variance, for each tenant that saturates the GPU alone."""
         x, seen = self.mixes, set[str]()
-        found = {}
+        results = {}
         for mix in x.stp.mixes(mode):
             names = x.names[mix]
             meant = self.gathered.settings.get(names[0], names[0])
-            # The same work under another name is not another tenant.
+            # The same workload under another name is the same tenant.
             if len(names) == 2 and len(set(names)) == 1 and self.gathered.saturating(names) and meant not in seen:
                 seen.add(meant)
-                found[names[0]] = x.throughput(mode, mix), x.throughput_spread(mode, mix)
-        return found
+                results[names[0]] = x.throughput(mode, mix), x.throughput_spread(mode, mix)
+        return results
 
 
-def found(
-    gathered: Gathered, *, price: float | None = None, factor: float = FACTOR, turns: dict[str, Any] | None = None
+def collect_findings(
+    gathered: SuiteData, *, price: float | None = None, factor: float = FACTOR, turns: dict[str, Any] | None = None
 ) -> Findings:
-    """All of it."""
-    x = mixed(gathered)
-    return Findings(gathered, x, crowds(x, factor=factor), served(gathered), price, factor, turns)
+    """Compute all measures."""
+    x = mix_measures(gathered)
+    return Findings(gathered, x, scaling_curves(x, factor=factor), served_tenants(gathered), price, factor, turns)
 
 
 def overhead(alike: dict[str, tuple[Interval, Spread]]) -> Interval | None:
-    """What of a card is lost with two of the same, the mean over tenants; below 0 it is a gain."""
+    """Overhead of two equal tenants, the mean over tenants; negative is a gain."""
     if not alike:
         return None
-    stp = over_mixes([(math.log(value.value), spread) for value, spread in alike.values()])
+    stp = mean_over_mixes([(math.log(value.value), spread) for value, spread in alike.values()])
     return Interval(1 - stp.value, 1 - stp.high, 1 - stp.low)
 
 
-def utilisation(f: Findings, mode: str) -> Interval | None:
-    """The share of time that the card was at work, over mixes of tenants that each would fill it."""
+def utilization(f: Findings, mode: str) -> Interval | None:
+    """GPU utilization over mixes of tenants that each saturate the GPU."""
     by: dict[str, list[float]] = {}
     for m in f.gathered.mixes():
         if m.mode == mode and f.gathered.saturating(m.names) and m.gpu.get("util") is not None:
@@ -84,5 +84,5 @@ def utilisation(f: Findings, mode: str) -> Interval | None:
     means = np.asarray([np.mean(v) for v in by.values()])
     if not means.size:
         return None
-    half = reach(Spread(float(means.var(ddof=1)) / means.size, means.size - 1)) if means.size > 1 else math.nan
+    half = half_width(Spread(float(means.var(ddof=1)) / means.size, means.size - 1)) if means.size > 1 else math.nan
     return Interval(float(means.mean()), float(means.mean()) - half, float(means.mean()) + half)

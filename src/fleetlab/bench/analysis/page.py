@@ -1,4 +1,4 @@
-"""An analysis as one page: words first, then figures and tables; no scripts, nothing fetched, light and dark."""
+"""The analysis as one HTML page without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from html import escape
 
 import polars as pl
 
-from fleetlab.bench.analysis.look import INK, PAPER
 from fleetlab.bench.analysis.result import REHEARSAL, Analysis
+from fleetlab.bench.analysis.style import INK, PAPER
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1b1e23; --paper: #ffffff; --rule: #d5d8dd; --soft: #5b616b; }
@@ -31,8 +31,8 @@ td.long { white-space: normal; min-width: 24rem; } summary { cursor: pointer; }
 
 
 def page(found: Analysis, figures: list[tuple[str, str, str]]) -> str:
-    """The whole page; `figures` are name, caption and SVG."""
-    title = f"GPU sharing: {escape(found.facts.gathered.card)}"
+    """Render the page; `figures` are name, caption and SVG."""
+    title = f"GPU sharing: {escape(found.facts.gathered.gpu_name)}"
     loud = f'<p class="loud">{REHEARSAL}</p>' if found.facts.gathered.rehearsal else ""
     answers = "".join(f"<h3>{escape(a.question)}</h3><ul>{_items(a.lines())}</ul>" for a in found.answers())
     drawn = "".join(
@@ -45,8 +45,8 @@ def page(found: Analysis, figures: list[tuple[str, str, str]]) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{title}</title><style>{CSS}</style></head><body>'
-        f"<h1>{title}</h1>{loud}<h2>In short</h2><ul>{_items(found.headline())}</ul><h2>Six questions</h2>{answers}"
-        f"<h2>Figures</h2>{drawn or '<p>none were drawn</p>'}<h2>Tables</h2>{tables}"
+        f"<h1>{title}</h1>{loud}<h2>Summary</h2><ul>{_items(found.headline())}</ul><h2>Six questions</h2>{answers}"
+        f"<h2>Figures</h2>{drawn or '<p>none</p>'}<h2>Tables</h2>{tables}"
         f'<h2>Notes</h2><ul>{_items(found.notes)}</ul><p class="soft">{how}</p></body></html>\n'
     )
 
@@ -56,7 +56,7 @@ def _items(lines: Iterable[str]) -> str:
 
 
 def _inline(svg: str, name: str) -> str:
-    """A drawing inside the page: its ink is the page's, its paper is clear, its ids are its own."""
+    """Embed an SVG: text color of the page, transparent background, unique ids."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{name}.', body)
@@ -67,7 +67,7 @@ def _inline(svg: str, name: str) -> str:
 
 def _table(name: str, frame: pl.DataFrame) -> str:
     if frame.is_empty():
-        return f'<p class="soft">{escape(name)}: not measured, or nothing to tell</p>'
+        return f'<p class="soft">{escape(name)}: not measured</p>'
     head = "".join(f"<th>{escape(column)}</th>" for column in frame.columns)
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in frame.iter_rows())
     return (

@@ -1,4 +1,4 @@
-"""Six questions about sharing a card, each answered from what was measured, or with `not measured`."""
+"""Six questions about sharing a GPU, answered from the measurements, or with `not measured`."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.bench.analysis.advice import Advice, by_kind, common
+from fleetlab.bench.analysis.advice import Advice, by_kind, common_mixes
 from fleetlab.bench.analysis.costs import cost_table
 from fleetlab.bench.analysis.findings import Findings, overhead
-from fleetlab.bench.analysis.folders import WHOLE
-from fleetlab.bench.analysis.meetings import spoken
-from fleetlab.bench.analysis.noise import Compared
-from fleetlab.bench.analysis.scale import Crowd
+from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.noise import ModeRatio
+from fleetlab.bench.analysis.scale import ScalingCurve
 from fleetlab.bench.analysis.serving import by_serving
-from fleetlab.bench.analysis.words import NOT_MEASURED, all_of, capital, more, number, percent, times
-from fleetlab.bench.results.cells import frame
+from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, more, number, percent
+from fleetlab.bench.results.cells import table
 from fleetlab.stats import Interval
 
 
-class Answer(NamedTuple):
-    """A question and the sentences that answer it."""
+class QuestionAnswer(NamedTuple):
+    """A question and the sentences of its answer."""
 
     question: str
     sentences: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Each as a sentence."""
+        """Each sentence, with a capital and a period."""
         return [f"{capital(s)}." for s in self.sentences]
 
     def __str__(self) -> str:
         return " ".join(self.lines())
 
 
-def answers(f: Findings) -> list[Answer]:
+def answers(f: Findings) -> list[QuestionAnswer]:
     """All six, in order."""
     return [
-        Answer("How do the modes change what workloads get done?", tuple(_performance(f))),
-        Answer("How many at once can each mode bear?", tuple(_scalability(f))),
-        Answer("How well are tenants kept apart?", tuple(_isolation(f))),
-        Answer("What does switching between contexts cost under time slicing?", tuple(_switching(f))),
-        Answer("Which mode for which kind of work?", tuple(_kinds(f))),
-        Answer("What does it cost, and what does it save?", tuple(_costs(f))),
+        QuestionAnswer("How does each mode affect throughput?", tuple(_performance(f))),
+        QuestionAnswer("How many tenants can share a GPU in each mode?", tuple(_scalability(f))),
+        QuestionAnswer("How well are tenants isolated?", tuple(_isolation(f))),
+        QuestionAnswer("What is the overhead of context switches under time slicing?", tuple(_switching(f))),
+        QuestionAnswer("Which mode for which kind of workload?", tuple(_kinds(f))),
+        QuestionAnswer("What does sharing cost and save?", tuple(_costs(f))),
     ]
 
 
 def answer_table(f: Findings) -> pl.DataFrame:
-    """One row a question."""
-    return frame({"question": a.question, "answer": str(a)} for a in answers(f))
+    """One row per question."""
+    return table({"question": a.question, "answer": str(a)} for a in answers(f))
 
 
 # --- performance -----------------------------------------------------------------------------------------------------
@@ -57,39 +57,40 @@ def answer_table(f: Findings) -> pl.DataFrame:
 def _performance(f: Findings) -> Iterator[str]:
     modes, mixes = f.compared()
     if not mixes:
-        yield f"{NOT_MEASURED}: no two tenants were measured beside each other and alone"
+        yield f"{NOT_MEASURED}: no two tenants were measured both together and alone"
         return
     x = f.mixes
     if len(modes) == 1:
         for mode in x.stp.modes():
-            yield _did(f, mode, x.stp.mixes(mode), "mix")
+            yield _throughput_sentence(f, mode, x.stp.mixes(mode), "mix")
         yield f"the same mix in another mode: {NOT_MEASURED}"
         return
     for mode in modes:
-        yield _did(f, mode, mixes, f.filling())
-    said = []
+        yield _throughput_sentence(f, mode, mixes, f.filling())
+    parts = []
     for mode in modes[1:]:
         c = x.stp.ratio_of(mixes, mode, modes[0])
-        said.append(f"{spoken(mode)} did {more(c) if c.differ else _as_much(c)}")
-    yield f"against {spoken(modes[0])} and the same {times(len(mixes), f.filling().split()[0])}, {all_of(said)}"
+        parts.append(f"{mode_name(mode)} had {f'{more(c)} throughput' if c.differ else _as_much(c)}")
+    same = count_noun(len(mixes), f.filling().split()[0])
+    yield f"against {mode_name(modes[0])} and over the same {same}, {join_words(parts)}"
 
 
-def _as_much(c: Compared) -> str:
+def _as_much(c: ModeRatio) -> str:
     if c.differ is None:
-        return f"{more(c)}, which single blocks cannot tell from chance"
-    return f"as much ({100 * (c.low - 1):+.1f} to {100 * (c.high - 1):+.1f} %)"
+        return f"{more(c)} throughput, which may be noise: only single blocks were measured"
+    return f"the same throughput ({100 * (c.low - 1):+.1f} to {100 * (c.high - 1):+.1f} %)"
 
 
-def _did(f: Findings, mode: str, mixes: list[str], what: str) -> str:
+def _throughput_sentence(f: Findings, mode: str, mixes: list[str], what: str) -> str:
     x = f.mixes
     by = sorted(mixes, key=lambda mix: x.stp.log(mode, mix))
     low, high = (x.throughput(mode, mix).value for mix in (by[0], by[-1]))
     first, _, rest = what.partition(" ")
-    over = f"{times(len(mixes), first)} {rest}".rstrip()
+    over = f"{count_noun(len(mixes), first)} {rest}".rstrip()
     span = f"over {over}, from {low:.2f} ({by[0]}) to {high:.2f} ({by[-1]})" if len(by) > 1 else f"with {by[0]}"
     return (
-        f"under {spoken(mode)} one card did {number(x.stp.mean_of(mode, mixes))} cards' work {span}; "
-        f"work took {number(x.antt.mean_of(mode, mixes))} times as long as alone"
+        f"under {mode_name(mode)} the mean system throughput is {number(x.stp.mean_of(mode, mixes))} GPUs {span}; "
+        f"the mean slowdown of a tenant is {number(x.antt.mean_of(mode, mixes))}"
     )
 
 
@@ -97,32 +98,37 @@ def _did(f: Findings, mode: str, mixes: list[str], what: str) -> str:
 
 
 def _scalability(f: Findings) -> Iterator[str]:
-    if not f.crowds:
-        yield f"{NOT_MEASURED}: no tenant was measured with more and more of the same"
+    if not f.scaling_curves:
+        yield f"{NOT_MEASURED}: no tenant was measured with an increasing number of copies"
         return
-    for crowd in f.crowds:
-        yield _borne(crowd, f.factor)
-    for crowd in f.crowds:
+    for crowd in f.scaling_curves:
+        yield _scaling_sentence(crowd, f.factor)
+    for crowd in f.scaling_curves:
         here = [row for row in crowd.rows if row.get("rate")]
         if len(here) > 1 and crowd.percentile == 0.95:
             first, last = here[0], here[-1]
             yield (
-                f"under {spoken(crowd.mode)} {last['tenants']} {crowd.tenant} make {last['rate']:,.0f} {last['unit']} "
-                f"in all, {last['rate'] / first['rate']:.2f} times what {first['tenants']} makes there"
+                f"under {mode_name(crowd.mode)} {last['tenants']} copies of {crowd.tenant} reach "
+                f"{last['rate']:,.0f} {last['unit']} in total, "
+                f"{last['rate'] / first['rate']:.2f} times that of {first['tenants']}"
             )
 
 
-def _borne(c: Crowd, factor: float) -> str:
+def _scaling_sentence(c: ScalingCurve, factor: float) -> str:
     tail = f"P{100 * c.percentile:g}"
-    where = f"under {spoken(c.mode)} {c.tenant}"
-    holds = f"keeps {tail} within {factor:g} times that alone with up to {c.held}" if c.held else "holds with none"
+    where = f"under {mode_name(c.mode)} {c.tenant}"
+    holds = (
+        f"keeps {tail} within {factor:g} times that of one tenant with up to {c.largest_good} copies"
+        if c.largest_good
+        else "does not meet the latency limit with any number"
+    )
     most = c.rows[-1]["tenants"]
     if (bad := c.breaks) is None:
-        return f"{where} {holds}, of at most {most} measured; where it breaks is {NOT_MEASURED}"
+        return f"{where} {holds}, of at most {most} measured; its breaking point is {NOT_MEASURED}"
     if bad["state"] == "failed":
         return f"{where} {holds}, and fails with {bad['tenants']}: {bad['why']}"
     here = Interval(bad["times"], bad["times_low"], bad["times_high"])
-    return f"{where} {holds}, and breaks with {bad['tenants']}: {number(here)} times"
+    return f"{where} {holds}, and exceeds it with {bad['tenants']}: {number(here)} times"
 
 
 # --- isolation -------------------------------------------------------------------------------------------------------
@@ -132,20 +138,20 @@ def _isolation(f: Findings) -> Iterator[str]:
     modes, mixes = f.compared()
     x = f.mixes
     if mixes:
-        said = []
+        parts = []
         for mode in modes:
             mix = min(mixes, key=lambda mix: x.worst.log(mode, mix))
-            said.append(f"{number(x.fairness(mode, mix))} under {spoken(mode)} ({mix})")
-        share = f"an even share is {1 / max(len(x.names[mix]) for mix in mixes):.2g}"
-        yield f"the worst-off tenant of any made, of its progress alone, {all_of(said)}; {share}"
+            parts.append(f"{number(x.fairness(mode, mix))} under {mode_name(mode)} ({mix})")
+        share = f"an equal share is {1 / max(len(x.names[mix]) for mix in mixes):.2g}"
+        yield f"the lowest progress of any tenant, relative to alone, is {join_words(parts)}; {share}"
     else:
         yield f"progress beside others: {NOT_MEASURED}"
     yield _tails(f)
     failed = {(row["suite"], row["cell"]) for row in f.gathered.failures}
     yield (
-        f"{times(len(failed), 'cell')} failed ({all_of(sorted({r['kind'] for r in f.gathered.failures}))})"
+        f"{count_noun(len(failed), 'cell')} failed ({join_words(sorted({r['kind'] for r in f.gathered.failures}))})"
         if failed
-        else f"none of {times(len(f.gathered.meetings), 'cell')} failed"
+        else f"none of {count_noun(len(f.gathered.meetings), 'cell')} failed"
     )
     yield _memory(f)
     if not any(mode.startswith("mig") for mode in x.stp.modes()):
@@ -155,56 +161,57 @@ def _isolation(f: Findings) -> Iterator[str]:
 def _tails(f: Findings) -> str:
     x = f.mixes
     pairs = [mix for mix in x.shared(saturating=True, tenants=2) if x.latency.modes(mix)]
-    modes, mixes = common(x.latency, pairs)
-    said = []
+    modes, mixes = common_mixes(x.latency, pairs)
+    parts = []
     for mode in modes:
         mix = max(mixes, key=lambda mix: x.latency.log(mode, mix))
-        said.append(f"{number(x.latency.mean(mode, mix))} times under {spoken(mode)} ({mix})")
-    if not said:
-        return f"the tail of inference beside a neighbour: {NOT_MEASURED}"
-    return f"P95 of a step of inference beside one neighbour grew at most to {all_of(said)}"
+        parts.append(f"{number(x.latency.mean(mode, mix))} times under {mode_name(mode)} ({mix})")
+    if not parts:
+        return f"tail latency of inference beside a neighbor: {NOT_MEASURED}"
+    return f"P95 step time of inference beside one neighbor, relative to alone, is at most {join_words(parts)}"
 
 
 def _memory(f: Findings) -> str:
     capped = [m for m in f.gathered.meetings if "~" in m.mode]
     fell = [r for r in f.gathered.failures if r["kind"] == "out-of-memory"]
     if not capped:
-        return f"limits on memory: {NOT_MEASURED}"
-    return f"with a limit on memory {times(len(capped), 'cell')} ran, and {len(fell)} ended out of memory"
+        return f"memory limits: {NOT_MEASURED}"
+    return f"{count_noun(len(capped), 'cell')} ran with a memory limit, and {len(fell)} ran out of memory"
 
 
 # --- switching -------------------------------------------------------------------------------------------------------
 
 
 def _switching(f: Findings) -> Iterator[str]:
-    alike = f.alike(WHOLE)
+    alike = f.alike(BASELINE)
     lost = overhead(alike)
     if lost is None:
-        yield f"{NOT_MEASURED}: no tenant that fills the card was measured beside itself under time slicing"
+        yield f"{NOT_MEASURED}: no tenant that saturates the GPU was measured beside itself under time slicing"
         return
-    yield f"two alike {lost_or_gained(lost)} of the card ({times(len(alike), 'tenant')} that would fill it alone)"
+    count = count_noun(len(alike), "tenant")
+    yield f"two equal tenants {lost_or_gained(lost)} of the GPU ({count} that saturate it alone)"
     each = sorted(alike.items(), key=lambda at: at[1][0].value)
-    yield "by tenant: " + all_of([f"{name} {percent(_lost(stp))}" for name, (stp, _) in each])
-    for crowd in f.crowds:
-        if crowd.mode == WHOLE and crowd.percentile == 0.95:
-            yield from _crowded(crowd)
-    yield _turns(f)
+    yield "by tenant: " + join_words([f"{name} {percent(_lost(stp))}" for name, (stp, _) in each])
+    for crowd in f.scaling_curves:
+        if crowd.mode == BASELINE and crowd.percentile == 0.95:
+            yield from _many_copies(crowd)
+    yield _slice_length(f)
 
 
-def _turns(f: Findings) -> str:
-    """Quantiles are the least, quartiles, P95 and the most."""
+def _slice_length(f: Findings) -> str:
+    """Quantiles are minimum, quartiles, P95 and maximum."""
     if f.turns is None:
-        return f"how long a turn is: {NOT_MEASURED}"
+        return f"length of a time slice: {NOT_MEASURED}"
     own, gap = f.turns["slice_ms"], f.turns["gap_ms"]
     idle = 100 * (1 - f.turns["running"])
     return (
-        f"by the card's own clock a turn takes {own[2]:.2f} ms ({own[1]:.2f} to {own[3]:.2f} for the middle half), the "
-        f"wait for the next {gap[2]:.2f} ms, and {idle:.1f} % of the time is nobody's"
+        f"by the GPU's clock a time slice takes {own[2]:.2f} ms (quartiles {own[1]:.2f} to {own[3]:.2f}), the "
+        f"gap to the next one {gap[2]:.2f} ms, and {idle:.1f} % of the time is unused"
     )
 
 
 def lost_or_gained(lost: Interval) -> str:
-    """A loss below 0 is a gain."""
+    """A negative loss is a gain."""
     if lost.value < 0:
         return f"gain {percent(Interval(-lost.value, -lost.high, -lost.low))}"
     return f"lose {percent(lost)}"
@@ -214,16 +221,16 @@ def _lost(stp: Interval) -> Interval:
     return Interval(1 - stp.value, 1 - stp.high, 1 - stp.low)
 
 
-def _crowded(c: Crowd) -> Iterator[str]:
+def _many_copies(c: ScalingCurve) -> Iterator[str]:
     here = {row["tenants"]: row["rate"] for row in c.rows if row.get("rate")}
     most = max(here)
     if 1 in here and most > 2:
-        yield f"with {most} {c.tenant} at once the card does {here[most] / here[1]:.2f} of what one alone does"
+        yield f"{most} copies of {c.tenant} have {here[most] / here[1]:.2f} of the throughput of one alone"
 
 
-# --- kinds of work ---------------------------------------------------------------------------------------------------
+# --- kinds of workloads ----------------------------------------------------------------------------------------------
 
-WANTED = {"throughput": "most work", "fair": "fairest", "latency": "shortest tail"}
+WANTED = {"throughput": "highest throughput", "fair": "fairest", "latency": "lowest tail latency"}
 
 
 def _kinds(f: Findings) -> Iterator[str]:
@@ -231,15 +238,15 @@ def _kinds(f: Findings) -> Iterator[str]:
     for advice in by_kind(f.mixes):
         by.setdefault(advice.of, []).append(advice)
     for kind, some in by.items():
-        said = "; ".join(f"{WANTED[a.goal]}: {a.said()}" for a in some)
-        yield f"{kind} ({times(max(a.mixes for a in some), 'mix')}): {said}"
-    served = list(by_serving(f.served, f.mixes.noise))
+        text = "; ".join(f"{WANTED[a.goal]}: {a.sentence()}" for a in some)
+        yield f"{kind} ({count_noun(max(a.mixes for a in some), 'mix')}): {text}"
+    served = list(by_serving(f.served_tenants, f.mixes.noise))
     if served:
-        won = [spoken(a.modes[0]) for a in served if a.verdict == "better"]
-        best = all_of([f"{mode} in {won.count(mode)}" for mode in dict.fromkeys(won)]) if won else "no mode in any"
-        yield f"of {times(len(served), 'setting')} of requests by a timetable, the shortest P99 has {best}"
+        won = [mode_name(a.modes[0]) for a in served if a.verdict == "better"]
+        best = join_words([f"{mode} in {won.count(mode)}" for mode in dict.fromkeys(won)]) if won else "no mode in any"
+        yield f"in {count_noun(len(served), 'setting')} of open-loop requests, the lowest P99 has {best}"
     else:
-        yield f"requests by a timetable beside a background: {NOT_MEASURED}"
+        yield f"open-loop requests beside a background: {NOT_MEASURED}"
     if not by:
         yield f"which mode for which kind: {NOT_MEASURED}, no mix was measured in two modes"
 
@@ -258,24 +265,24 @@ def _costs(f: Findings) -> Iterator[str]:
 
 def _hours(f: Findings, modes: list[str], mixes: list[str]) -> Iterator[str]:
     x = f.mixes
-    said = []
+    parts = []
     for mode in modes:
         stp = x.stp.mean_of(mode, mixes)
         hours = Interval(1 / stp.value, 1 / stp.high, 1 / stp.low)
-        money = f", {hours.value * f.price:.3g} in money" if f.price is not None else ""
-        said.append(f"{number(hours)} GPU hours under {spoken(mode)}{money}")
-    yield f"an hour of work, as done alone, takes {all_of(said)}"
+        money = f", cost {hours.value * f.price:.3g}" if f.price is not None else ""
+        parts.append(f"{number(hours)} GPU hours under {mode_name(mode)}{money}")
+    yield f"the work of one GPU hour alone takes {join_words(parts)}"
     gains = [
-        f"{sum(x.throughput(mode, mix).low > 1 for mix in mixes)} of {len(mixes)} under {spoken(mode)}"
+        f"{sum(x.throughput(mode, mix).low > 1 for mix in mixes)} of {len(mixes)} under {mode_name(mode)}"
         for mode in modes
     ]
-    yield f"sharing surely beats one after the other with {all_of(gains)}"
+    yield f"sharing is better than running one after the other (95 % interval above 1) in {join_words(gains)} mixes"
     energy = [
-        f"{number(x.energy.mean_of(mode, mixes))} times under {spoken(mode)}"
+        f"{number(x.energy.mean_of(mode, mixes))} times under {mode_name(mode)}"
         for mode in modes
         if set(mixes) <= set(x.energy.mixes(mode))
     ]
-    yield f"energy for the same work, against alone: {all_of(energy) if energy else NOT_MEASURED}"
+    yield f"energy relative to alone: {join_words(energy) if energy else NOT_MEASURED}"
 
 
 def _items(f: Findings) -> Iterator[str]:
@@ -283,18 +290,18 @@ def _items(f: Findings) -> Iterator[str]:
     served = [r for r in table.iter_rows(named=True) if f.gathered.kinds[r["tenant"]] == "inference"]
     crowd = [r for r in served if r["tenants"] > 1]
     if not crowd:
-        yield f"the cost of an inference beside others: {NOT_MEASURED}"
+        yield f"cost of inference beside others: {NOT_MEASURED}"
         return
     best = min(crowd, key=lambda r: r["gpu_s_per_1000"] / _alone(served, r["tenant"]))
     one = _alone(served, best["tenant"])
-    money = "" if f.price is None else f", {best['cost_per_1000']:.3g} in money"
+    money = "" if f.price is None else f", cost {best['cost_per_1000']:.3g}"
     yield (
         f"1,000 {best['unit']}s of {best['tenant']} take {one:.3g} GPU seconds alone and "
-        f"{best['gpu_s_per_1000']:.3g} with {best['tenants']} under {spoken(best['mode'])}{money}"
+        f"{best['gpu_s_per_1000']:.3g} with {best['tenants']} under {mode_name(best['mode'])}{money}"
     )
 
 
 def _alone(rows: list[dict[str, Any]], tenant: str) -> float:
-    """On a card of its own, or failing that alone in any mode, or the least crowded."""
-    here = sorted((r["tenants"], r["mode"] != WHOLE, r["gpu_s_per_1000"]) for r in rows if r["tenant"] == tenant)
+    """Alone on a whole GPU, or alone in any mode, or with the fewest copies."""
+    here = sorted((r["tenants"], r["mode"] != BASELINE, r["gpu_s_per_1000"]) for r in rows if r["tenant"] == tenant)
     return float(here[0][2])

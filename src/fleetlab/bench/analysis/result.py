@@ -1,4 +1,4 @@
-"""The analysis of a folder: its tables, its answers, and how it came to be."""
+"""The analysis of a folder of suites as a result."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
+from fleetlab.bench.analysis.claims import claim_results, expected_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
-from fleetlab.bench.analysis.expected import came, expected_table
-from fleetlab.bench.analysis.findings import Findings, found, overhead
-from fleetlab.bench.analysis.folders import WHOLE, suites, turns
-from fleetlab.bench.analysis.meetings import gathered, spoken
+from fleetlab.bench.analysis.findings import Findings, collect_findings, overhead
+from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
-from fleetlab.bench.analysis.questions import Answer, answer_table, answers
+from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
 from fleetlab.bench.analysis.scale import FACTOR, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
+from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
 from fleetlab.bench.analysis.timeline import Timeline, timelines
-from fleetlab.bench.analysis.words import capital, times
-from fleetlab.bench.results.cells import frame
-from fleetlab.bench.results.checks import rows_gates
+from fleetlab.bench.analysis.wording import capital, count_noun
+from fleetlab.bench.results.cells import table
+from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.suite import FAILURES
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
-REHEARSAL = "A REHEARSAL ON THE CPU: THESE NUMBERS MEAN NOTHING"
+REHEARSAL = "A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS"
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis(Result):
-    """What a folder of suites says about sharing one card."""
+    """Findings, tables and figures of one GPU."""
 
     facts: Findings
     frames: dict[str, pl.DataFrame]
@@ -40,63 +40,63 @@ class Analysis(Result):
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """Throughput by mode, what time slicing loses, how many mixes have a clear best mode, and failures."""
+        """Throughput by mode, overhead of time slicing, clear recommendations, and failures."""
         f = self.facts
         modes, mixes = f.compared()
         stp = [
-            Estimate(f"{spoken(mode)}: mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "cards")
+            Estimate(f"{mode_name(mode)}: mean STP of {len(mixes)} mixes", *f.mixes.stp.mean_of(mode, mixes), "GPUs")
             for mode in modes
             if mixes
         ]
-        lost = overhead(f.alike(WHOLE))
+        lost = overhead(f.alike(BASELINE))
         advice = self.frames["advice"]
         clear = advice.filter(pl.col("verdict") == "better").height
         return [
             *stp,
-            *([Estimate("time slicing: overhead of two alike", *lost, "of a card")] if lost else []),
+            *([Estimate("time slicing: overhead of two equal tenants", *lost, "of a GPU")] if lost else []),
             Estimate.exact("recommendations", advice.height),
             Estimate.exact("recommendations with a clear best mode", clear),
             Estimate.exact("cells measured", len(f.gathered.meetings)),
             Estimate.exact("cells failed", len({(r["suite"], r["cell"]) for r in f.gathered.failures})),
         ]
 
-    def answers(self) -> list[Answer]:
-        """The six questions."""
+    def answers(self) -> list[QuestionAnswer]:
+        """Answers to the six questions."""
         return answers(self.facts)
 
     def headline(self) -> list[str]:
-        """The whole in a few sentences."""
+        """The most important sentences."""
         f = self.facts
-        where = "no card: a rehearsal" if f.gathered.rehearsal else f.gathered.card
-        modes = ", ".join(spoken(mode) for mode in f.mixes.stp.modes()) or "none"
-        cells = f"{times(len(f.gathered.meetings), 'cell')} of {times(len(f.gathered.suites), 'suite')}"
-        said = [f"{where}; {cells}; modes with mixes: {modes}"]
+        where = "no GPU: a rehearsal" if f.gathered.rehearsal else f.gathered.gpu_name
+        modes = ", ".join(mode_name(mode) for mode in f.mixes.stp.modes()) or "none"
+        cells = f"{count_noun(len(f.gathered.meetings), 'cell')} of {count_noun(len(f.gathered.suites), 'suite')}"
+        lines = [f"{where}; {cells}; modes with mixes: {modes}"]
         if f.compared()[1]:
-            said.append(capital(self.answers()[0].sentences[-1]) + ".")
-        said += [capital(f"{a.of}, {a.goal}: {a.said()}.") for a in by_kind(f.mixes) if a.verdict == "better"]
-        said += [capital(c.said()) + "." for c in came(f)]
-        return said
+            lines.append(capital(self.answers()[0].sentences[-1]) + ".")
+        lines += [capital(f"{a.of}, {a.goal}: {a.sentence()}.") for a in by_kind(f.mixes) if a.verdict == "better"]
+        lines += [capital(c.sentence()) + "." for c in claim_results(f)]
+        return lines
 
     def __repr__(self) -> str:
         return f"<Analysis {self.provenance.source}, {self.frames['advice'].height} recommendations>"
 
 
-def analyse(folder: Path, *, price: float | None = None, slo_factor: float = FACTOR) -> Analysis:
-    """Read every suite in a folder and say what it means; `price` is that of an hour of the card.
+def analyze(folder: Path, *, price: float | None = None, slo_factor: float = FACTOR) -> Analysis:
+    """Read and analyze every suite in a folder; `price` is per GPU hour.
 
-    A tenant is broken when its tail is more than `slo_factor` times that alone.
+    `slo_factor` limits the tail latency, relative to one tenant alone.
     """
     if price is not None and not (math.isfinite(price) and price >= 0):
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
     if not (math.isfinite(slo_factor) and slo_factor >= 1):
-        msg = f"not a factor by which a tail may grow: {slo_factor}"
+        msg = f"not a slowdown factor: {slo_factor}"
         raise DeviceError(msg, hint="a number of at least 1, such as --slo-factor 3")
     read = suites(folder)
-    f = found(gathered(read), price=price, factor=slo_factor, turns=turns(folder))
+    f = collect_findings(collect_suites(read), price=price, factor=slo_factor, turns=time_slice_record(folder))
     lines, remarks = timelines(read)
-    settings = {"card": f.gathered.card, "price": price, "slo_factor": slo_factor}
-    provenance = Provenance("bench analyse", f"{folder.name}: {', '.join(_plans(f))}", settings)
+    settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor}
+    provenance = Provenance("bench analyze", f"{folder.name}: {', '.join(_plans(f))}", settings)
     return Analysis(f, _frames(f), lines, provenance, (*_notes(f), *remarks))
 
 
@@ -106,8 +106,11 @@ def _plans(f: Findings) -> list[str]:
 
 def _frames(f: Findings) -> dict[str, pl.DataFrame]:
     x = f.mixes
-    served = [{"kind": "requests by a timetable", "mix": a.of, **a.row()} for a in by_serving(f.served, x.noise)]
-    advice = [t for t in (advice_table(x), frame(served, SCHEMA)) if t.height]
+    served = [
+        {"kind": "requests on an arrival schedule", "mix": a.of, **a.row()}
+        for a in by_serving(f.served_tenants, x.noise)
+    ]
+    advice = [t for t in (advice_table(x), table(served, SCHEMA)) if t.height]
     return {
         "answers": answer_table(f),
         "expected": expected_table(f),
@@ -115,43 +118,41 @@ def _frames(f: Findings) -> dict[str, pl.DataFrame]:
         "advice": pl.concat(advice, how="diagonal_relaxed") if advice else pl.DataFrame(schema=SCHEMA),
         "mixes": mix_table(x),
         "progress": progress_table(x),
-        "scale": scale_table(f.crowds),
+        "scale": scale_table(f.scaling_curves),
         "curve": curve_table(x),
-        "serving": serving_table(f.served),
+        "serving": serving_table(f.served_tenants),
         "costs": cost_table(x, price=f.price),
-        "gates": frame(_gates(f)),
-        "failures": frame(f.gathered.failures, FAILURES),
+        "checks": table(_checks(f)),
+        "failures": table(f.gathered.failures, FAILURES),
     }
 
 
-def _gates(f: Findings) -> list[dict[str, Any]]:
-    """May these numbers be believed? By suite."""
-    found = []
+def _checks(f: Findings) -> list[dict[str, Any]]:
+    """Validity checks by suite."""
+    rows = []
     for s in f.gathered.suites:
         good = [c for c in s.cells if c["status"] == "ok"]
-        found += [{"suite": s.path.name, **row} for row in rows_gates(s.about, good)] if good else []
-    return found
+        rows += [{"suite": s.path.name, **row} for row in rows_checks(s.about, good)] if good else []
+    return rows
 
 
 def _notes(f: Findings) -> list[str]:
     g, noise = f.gathered, f.mixes.noise
-    said = [REHEARSAL] if g.rehearsal else []
-    said += g.notes
-    said.append(
-        "progress is against the tenant alone on the whole card without MPS, the median of all that was measured"
-    )
-    said.append("limits are 95 % each for itself; noise is pooled over cells of one mode and one kind of mix")
+    notes = [REHEARSAL] if g.rehearsal else []
+    notes += g.notes
+    notes.append("progress is relative to the median rate of the tenant alone on the whole GPU without MPS")
+    notes.append("intervals are 95 % each; noise is pooled over cells of one mode and one kind of mix")
     if noise.run[False].freedom:
         apart = 100 * math.sqrt(noise.run[False].variance)
-        said.append(f"from run to run the same tenant alone differs by {apart:.1f} % (SD) beyond its blocks")
+        notes.append(f"between runs the rate of a tenant alone varies by {apart:.1f} % (SD) more than between blocks")
     elif len([s for s in g.suites if s.cells]) > 1:
-        said.append("no cell was measured in two suites: what one run differs from the next by is not in the limits")
-    said.append("the card at work: the share of time in which any kernel ran, not how much of the card it filled")
+        notes.append("no cell was measured in two suites: intervals do not include variation between runs")
+    notes.append("GPU utilization is the fraction of time in which any kernel ran, not how much of the GPU it used")
     if short_windows(g):
-        said.append("windows below 5 s: the energy counter is coarse over such, energy is a rough guide")
-    broken = [f"{g['suite']}, {g['gate']} ({g['worst']})" for g in _gates(f) if g["holds"] is False]
-    said += [f"a gate that did not hold: {one}" for one in broken]
-    late = [f"{s.tenant} beside {s.background} under {spoken(s.mode)}" for s in f.served if not s.valid]
+        notes.append("windows below 5 s: the energy counter is too coarse, energy is imprecise")
+    broken = [f"{g['suite']}, {g['check']} ({g['worst']})" for g in _checks(f) if g["passed"] is False]
+    notes += [f"check failed: {one}" for one in broken]
+    late = [f"{s.tenant} beside {s.background} under {mode_name(s.mode)}" for s in f.served_tenants if not s.valid]
     if late:
-        said.append(f"requests were sent more than 1 ms late at P99, so these are not compared: {', '.join(late)}")
-    return said
+        notes.append(f"not compared, because the generator's P99 lag was above 1 ms: {', '.join(late)}")
+    return notes

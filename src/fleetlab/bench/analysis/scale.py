@@ -1,4 +1,4 @@
-"""How far it goes: on fewer SMs, and with more and more of the same."""
+"""Scaling: on fewer SMs, and with an increasing number of copies."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.analysis.folders import WHOLE
-from fleetlab.bench.analysis.meetings import Gathered, Meeting
-from fleetlab.bench.analysis.mixes import Mixes, quantile, spread_out
-from fleetlab.bench.analysis.noise import limits, rank, together
+from fleetlab.bench.analysis.folders import BASELINE
+from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns, quantile
+from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variances
+from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.results.cells import frame
+from fleetlab.bench.results.cells import table
 from fleetlab.stats import Interval
 
-FACTOR = 3.0  # times the tail alone: beyond it, it is broken
+FACTOR = 3.0  # maximum tail latency relative to one tenant
 CURVE = {"tenant": pl.String, "sms": pl.Int64, "progress": pl.Float64}
 SCALE = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "rate": pl.Float64, "state": pl.String}
 
 
-def curve_table(x: Mixes) -> pl.DataFrame:
-    """Each tenant alone on a part of the SMs; limits are those of any tenant measured again."""
+def curve_table(x: MixMeasures) -> pl.DataFrame:
+    """Each tenant alone on a part of the SMs; intervals are those of repeated measurements of any tenant."""
     by: dict[tuple[str, int], list[float]] = defaultdict(list)
     for m in x.gathered.meetings:
         one = m.tenants[0]
-        if len(m.tenants) == 1 and one.progress and m.mode != WHOLE and one.about.get("sms"):
+        if len(m.tenants) == 1 and one.progress and m.mode != BASELINE and one.about.get("sms"):
             by[one.name, one.about["sms"]].append(one.progress)
     parts = {name: len({sms for of, sms in by if of == name}) for name, _ in by}
     rows = []
     for (name, sms), made in sorted(by.items()):
-        if parts[name] > 2:  # all and one part are no curve
+        if parts[name] > 2:  # two points are no curve
             again = x.noise.again[x.gathered.kinds[name] == "launch-bound"].over(len(made))
-            found = limits(sum(map(math.log, made)) / len(made), together([again, x.noise.own(x.gathered, name)]))
-            rows.append({"tenant": name, "sms": sms, "blocks": len(made), **spread_out("progress", found)})
-    return frame(rows, CURVE)
+            interval = log_interval(
+                sum(map(math.log, made)) / len(made), sum_variances([again, x.noise.own(x.gathered, name)])
+            )
+            rows.append({"tenant": name, "sms": sms, "blocks": len(made), **interval_columns("progress", interval)})
+    return table(rows, CURVE)
 
 
-# --- more and more of the same ---------------------------------------------------------------------------------------
+# --- copies of one tenant --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """One tenant, in one mode, by how many of it there are."""
+class ScalingCurve:
+    """One tenant in one mode by number of copies."""
 
     tenant: str
     mode: str
@@ -53,8 +55,8 @@ class Crowd:
     rows: list[dict[str, Any]]
 
     @property
-    def held(self) -> int | None:
-        """The largest number that surely holds, with all below it."""
+    def largest_good(self) -> int | None:
+        """The largest number that meets the limit, together with all smaller ones."""
         good = None
         for row in self.rows:
             if row["state"] != "holds":
@@ -64,41 +66,41 @@ class Crowd:
 
     @property
     def breaks(self) -> dict[str, Any] | None:
-        """The first that surely does not."""
+        """The first number that exceeds the limit, or failed."""
         return next((row for row in self.rows if row["state"] in ("breaks", "failed")), None)
 
 
-def crowds(x: Mixes, *, factor: float = FACTOR) -> list[Crowd]:
-    """Every tenant that was measured in at least two sizes of company, its own kind only."""
-    by: dict[tuple[str, str], dict[int, list[Meeting]]] = defaultdict(lambda: defaultdict(list))
+def scaling_curves(x: MixMeasures, *, factor: float = FACTOR) -> list[ScalingCurve]:
+    """Every tenant that was measured in at least two numbers of copies."""
+    by: dict[tuple[str, str], dict[int, list[CellResult]]] = defaultdict(lambda: defaultdict(list))
     for m in x.gathered.meetings:
         if len(set(m.names)) == 1 and not any(t.share for t in m.tenants):
             by[m.names[0], m.mode][len(m.tenants)].append(m)
-    found = []
-    for (tenant, mode), sizes in sorted(by.items(), key=lambda at: (at[0][0], rank(at[0][1]))):
-        if max(sizes) > 2 or (len(sizes) > 1 and any(t.timed for t in next(iter(sizes.values()))[0].tenants)):
-            found.append(_crowd(x, tenant, mode, dict(sorted(sizes.items())), by.get((tenant, WHOLE)), factor))
-    return found
+    curves = []
+    for (tenant, mode), sizes in sorted(by.items(), key=lambda at: (at[0][0], mode_order(at[0][1]))):
+        if max(sizes) > 2 or (len(sizes) > 1 and any(t.is_open_loop for t in next(iter(sizes.values()))[0].tenants)):
+            curves.append(_curve(x, tenant, mode, dict(sorted(sizes.items())), by.get((tenant, BASELINE)), factor))
+    return curves
 
 
-def _crowd(
-    x: Mixes,
+def _curve(
+    x: MixMeasures,
     tenant: str,
     mode: str,
-    sizes: dict[int, list[Meeting]],
-    apart: dict[int, list[Meeting]] | None,
+    sizes: dict[int, list[CellResult]],
+    apart: dict[int, list[CellResult]] | None,
     factor: float,
-) -> Crowd:
-    timed = next(iter(sizes.values()))[0].tenants[0].timed
+) -> ScalingCurve:
+    timed = next(iter(sizes.values()))[0].tenants[0].is_open_loop
     p = 0.99 if timed else 0.95
-    # Alone without MPS, where that was measured; else alone in this mode.
+    # Relative to alone without MPS if measured, otherwise to alone in this mode.
     alone = _tail((apart or sizes).get(1) or sizes.get(1, []), p)
     rows: list[dict[str, Any]] = []
     for n, here in sizes.items():
         half = x.noise.measured_again(x.gathered, tenant, len(here))
         rate = sum(t.rate for m in here for t in m.tenants) / len(here)
-        total = wider(Interval(rate, rate, rate), half)
-        tail = wider(_tail(here, p), half)
+        total = widen(Interval(rate, rate, rate), half)
+        tail = widen(_tail(here, p), half)
         times = Interval(*(v / alone.value for v in tail)) if tail and alone else None
         rows.append(
             {
@@ -107,21 +109,21 @@ def _crowd(
                 "tenants": n,
                 "blocks": len(here),
                 "unit": f"{x.gathered.units[tenant]}/s",
-                **spread_out("rate", total),
+                **interval_columns("rate", total),
                 "percentile": f"P{100 * p:g}",
-                **spread_out("tail_ms", Interval(*(1000 * v for v in tail)) if tail else None),
-                **spread_out("times", times),
+                **interval_columns("tail_ms", Interval(*(1000 * v for v in tail)) if tail else None),
+                **interval_columns("times", times),
                 "state": _state(times, factor),
             }
         )
-    rows += _fallen(x.gathered, tenant, mode, {r["tenants"] for r in rows})
-    return Crowd(tenant, mode, p, sorted(rows, key=lambda r: r["tenants"]))
+    rows += _failed_rows(x.gathered, tenant, mode, {r["tenants"] for r in rows})
+    return ScalingCurve(tenant, mode, p, sorted(rows, key=lambda r: r["tenants"]))
 
 
-def wider(value: Interval | None, half: float) -> Interval | None:
-    """Limits that also hold what the same would differ by when measured again; steps of one cell are not independent.
+def widen(value: Interval | None, half: float) -> Interval | None:
+    """Widen an interval by the variation between repetitions, because steps of one cell are not independent.
 
-    >>> wider(Interval(2.0, 1.9, 2.1), 0.0)
+    >>> widen(Interval(2.0, 1.9, 2.1), 0.0)
     Interval(value=2.0, low=1.9, high=2.1)
     """
     if value is None or math.isnan(half):
@@ -129,7 +131,7 @@ def wider(value: Interval | None, half: float) -> Interval | None:
     return Interval(value.value, value.low * math.exp(-half), value.high * math.exp(half))
 
 
-def _tail(here: list[Meeting], p: float) -> Interval | None:
+def _tail(here: list[CellResult], p: float) -> Interval | None:
     return quantile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
 
 
@@ -139,8 +141,8 @@ def _state(times: Interval | None, factor: float) -> str:
     return "holds" if times.high <= factor else "breaks" if times.low > factor else "not known"
 
 
-def _fallen(g: Gathered, tenant: str, mode: str, there: set[int]) -> Iterator[dict[str, Any]]:
-    """Numbers at which a cell failed and none was measured."""
+def _failed_rows(g: SuiteData, tenant: str, mode: str, there: set[int]) -> Iterator[dict[str, Any]]:
+    """Numbers of copies at which a cell failed and none succeeded."""
     for f in g.failures:
         n, _, name = f["mix"].rpartition(" ")
         many = int(n) if n.isdigit() else 1
@@ -149,6 +151,6 @@ def _fallen(g: Gathered, tenant: str, mode: str, there: set[int]) -> Iterator[di
             yield {"tenant": tenant, "mode": mode, "tenants": many, "blocks": 0, "state": "failed", "why": f["kind"]}
 
 
-def scale_table(found: list[Crowd]) -> pl.DataFrame:
-    """One row a tenant, mode and number."""
-    return frame((row for crowd in found for row in crowd.rows), SCALE)
+def scale_table(found: list[ScalingCurve]) -> pl.DataFrame:
+    """One row per tenant, mode and number of copies."""
+    return table((row for crowd in found for row in crowd.rows), SCALE)

@@ -1,4 +1,4 @@
-"""An analysis as plain text, which reads without colour."""
+"""The analysis as plain text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import polars as pl
 from fleetlab.bench.analysis.advice import by_kind, by_mix
 from fleetlab.bench.analysis.result import REHEARSAL, Analysis
 from fleetlab.bench.analysis.serving import by_serving
-from fleetlab.bench.analysis.words import number
+from fleetlab.bench.analysis.wording import number
 
 WIDE = 110
-# Of each table, the columns that a reader needs; the CSV files have all.
+# The most important columns of each table; the CSV files have all.
 SHOWN = {
     "mixes": ("mix", "mode", "blocks", "stp", "stp_low", "stp_high", "worst", "antt", "p95_times", "energy_times"),
     "scale": ("tenant", "mode", "tenants", "rate", "unit", "percentile", "tail_ms", "times", "state"),
@@ -23,13 +23,13 @@ SHOWN = {
 }
 
 
-def brief(found: Analysis) -> str:
-    """What a reader at a terminal wants first: the whole in words, the answers, and what to choose."""
+def brief_text(found: Analysis) -> str:
+    """Summary, answers and recommendations, for a terminal."""
     return "\n\n".join(_brief(found)) + "\n"
 
 
-def full(found: Analysis) -> str:
-    """That, and the tables it rests on."""
+def full_text(found: Analysis) -> str:
+    """The same, with the main tables."""
     parts = _brief(found)
     for name, columns in SHOWN.items():
         frame = found.tables()[name]
@@ -49,27 +49,27 @@ def _brief(found: Analysis) -> list[str]:
     ]
     return [
         *loud,
-        "IN SHORT\n" + "\n".join(_item(line) for line in found.headline()),
+        "SUMMARY\n" + "\n".join(_item(line) for line in found.headline()),
         "SIX QUESTIONS\n\n" + "\n\n".join(answers),
-        "WHICH MODE\n" + (_choices(found) or _item("not measured: no mix was measured in two modes")),
+        "RECOMMENDED MODES\n" + (_choices(found) or _item("not measured: no mix was measured in two modes")),
         "NOTES\n" + "\n".join(_item(note) for note in found.notes),
     ]
 
 
-UNITS = {"throughput": "cards' work", "fair": "of its progress alone", "latency": "times alone"}
+UNITS = {"throughput": "GPUs", "fair": "of its progress alone", "latency": "times alone"}
 
 
 def _choices(found: Analysis) -> str:
-    """For each mix and goal a line."""
+    """One line per mix and goal."""
     x = found.facts.mixes
     each = [(a, UNITS[a.goal]) for a in [*by_kind(x), *by_mix(x)]]
-    each += [(a, "ms") for a in by_serving(found.facts.served, x.noise)]
+    each += [(a, "ms") for a in by_serving(found.facts.served_tenants, x.noise)]
     lines, last = [], None
     for a, unit in each:
         if a.of != last:
             lines.append(f"{_plain(a.of)}:")
             last = a.of
-        lines.append(_item(f"{a.goal}: {a.said()}; {number(a.value)} {unit}", "    "))
+        lines.append(_item(f"{a.goal}: {a.sentence()}; {number(a.value)} {unit}", "    "))
     return "\n".join(lines)
 
 
@@ -79,7 +79,7 @@ def _item(line: str, indent: str = "") -> str:
 
 
 def _plain(line: str) -> str:
-    """Names come from files: nothing that a terminal would obey."""
+    """Replace control characters: names come from files."""
     return "".join(c if c.isprintable() else "?" for c in line)
 
 

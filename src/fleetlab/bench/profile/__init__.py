@@ -1,7 +1,7 @@
-"""From what was measured to a profile that the simulator takes, and how far its model can be trusted."""
+"""Speed profiles for the simulator from measurements, and the accuracy of their model."""
 
-from fleetlab.bench.profile.check import Checked, check
-from fleetlab.bench.profile.make import profile
-from fleetlab.bench.profile.mig import Sliced, slices
+from fleetlab.bench.profile.build import profile
+from fleetlab.bench.profile.check import ProfileCheck, check
+from fleetlab.bench.profile.mig import SlicePrediction, predict_slices
 
-__all__ = ["Checked", "Sliced", "check", "profile", "slices"]
+__all__ = ["ProfileCheck", "SlicePrediction", "check", "predict_slices", "profile"]

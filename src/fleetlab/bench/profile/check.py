@@ -1,4 +1,4 @@
-"""How far the model can be trusted: what was measured, foretold from everything else that was."""
+"""Accuracy of the models by cross-validation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.profile import groups as several
-from fleetlab.bench.profile.gather import gather
+from fleetlab.bench.profile import groups
 from fleetlab.bench.profile.holdout import (
+    CONFIDENCE,
     MODELS,
-    SURE,
-    Guess,
+    PairPrediction,
     coverage,
     errors,
     pairs_of,
@@ -22,24 +21,25 @@ from fleetlab.bench.profile.holdout import (
     without_each_work,
     works_of,
 )
-from fleetlab.bench.profile.observations import PROBES, Seen
-from fleetlab.bench.profile.pairs import Table, Waits
+from fleetlab.bench.profile.observations import PROBES, Observations
+from fleetlab.bench.profile.pairs import SpeedTable, WaitModel
+from fleetlab.bench.profile.reader import read_observations
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
-FEW = 5  # pairs, below which nothing can be held out
-FULL = 0.9  # of the time busy: a work that saturates
+FEW = 5  # minimum number of pairs for cross-validation
+FULL = 0.9  # utilization of a workload that saturates the GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Checked(Result):
-    """Errors on pairs held out, on works never seen, and of rules for several neighbours; how often intervals hold."""
+class ProfileCheck(Result):
+    """Errors on held-out pairs, on held-out workloads and of rules for several neighbors; coverage of intervals."""
 
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """What the model of pairs is off, by mode."""
+        """Mean error of the model of pairs, by mode."""
         rows = self.frames["errors"].filter((pl.col("model") == "waits") & (pl.col("among") == "all"))
         rows = rows.select("mode", "held_out", "mae", "mae_low", "mae_high")
         return [
@@ -48,54 +48,60 @@ class Checked(Result):
         ]
 
 
-def check(folders: Sequence[Path], *, seed: int = 0) -> Checked:
-    """Foretell what was measured from the rest, and see how far off that is."""
-    seen = gather(folders)
-    tables = {mode: table for mode in seen.modes() if len(pairs_of(table := seen.table(mode), PROBES)) >= FEW}
+def check(folders: Sequence[Path], *, seed: int = 0) -> ProfileCheck:
+    """Predict each measurement from the others, and report the errors."""
+    observations = read_observations(folders)
+    tables = {
+        mode: table for mode in observations.modes() if len(pairs_of(table := observations.table(mode), PROBES)) >= FEW
+    }
     if not tables:
-        msg = f"too few pairs in any mode to hold some out: below {FEW}"
+        msg = f"too few pairs in any mode for cross-validation: below {FEW}"
         raise DeviceError(msg, hint="the plans pairs-ts, pairs-mps and classes measure enough")
     frames = {
-        "errors": pl.DataFrame(_errors(tables, seen, seed=seed)),
+        "errors": pl.DataFrame(_errors(tables, observations, seed=seed)),
         "intervals": pl.DataFrame(_coverage(tables)),
         "several": pl.DataFrame(
-            [r for m in seen.modes() for r in several.judged(m, seen.table(m), seen.groups(m), seed=seed)]
+            [
+                r
+                for m in observations.modes()
+                for r in groups.rule_errors(m, observations.table(m), observations.groups(m), seed=seed)
+            ]
         ),
     }
     settings = {"folders": sorted(str(folder) for folder in folders)}
     notes = (
-        "errors are in parts of the speed alone; R² is against the mean of what was seen, and of few works it flatters",
-        "that intervals hold about as often as promised is partly so by their making: new pairs are the proof",
-        "published bars: R² 0.29 on unseen works (Lucid's pairs, from utilisation), mean error 0.043 on seen ones",
-        *seen.notes,
+        "errors are relative to the speed alone; R² is against the mean of the measured speeds",
+        "the coverage of the intervals is partly by construction: only new pairs are an independent test",
+        "published: R² 0.29 on unseen workloads (Lucid's pairs, from utilization), mean error 0.043 on seen ones",
+        *observations.notes,
     )
-    return Checked(frames, Provenance("bench profile --check", seen.device, settings, seed), notes)
+    return ProfileCheck(frames, Provenance("bench profile --check", observations.device, settings, seed), notes)
 
 
-def _errors(tables: dict[str, Table], seen: Seen, *, seed: int) -> Iterable[dict[str, Any]]:
+def _errors(tables: dict[str, SpeedTable], seen: Observations, *, seed: int) -> Iterable[dict[str, Any]]:
     for mode, whole in tables.items():
         full = [work for work in works_of(whole, PROBES) if seen.busy[work] >= FULL]
-        some = {"all": whole, "works that saturate": seen.table(mode, full)}
+        some = {"all": whole, "saturating workloads": seen.table(mode, full)}
         for among, table in some.items():
             if among != "all" and (len(table.speed) == len(whole.speed) or len(pairs_of(table, PROBES)) < FEW):
                 continue
-            for held_out, model, rows in _foretold(table):
+            for held_out, model, rows in _holdout_runs(table):
                 about = {"mode": mode, "held_out": held_out, "among": among, "model": model}
                 yield about | errors(rows, seed=seed)
 
 
-def _foretold(table: Table) -> Iterable[tuple[str, str, list[list[Guess]]]]:
-    bare = table.but(PROBES)
+def _holdout_runs(table: SpeedTable) -> Iterable[tuple[str, str, list[list[PairPrediction]]]]:
+    works_only = table.but(PROBES)
     for name, make in MODELS.items():
-        yield "a pair", name, without_each_pair(bare, make)
+        yield "a pair", name, without_each_pair(works_only, make)
     for name, make in MODELS.items():
-        yield "a work", name, without_each_work(bare, make)
-    if len(bare.speed) < len(table.speed):
-        yield "a work", "waits, and all stressors", without_each_work(table, Waits, PROBES)
-        yield "a work", "waits, and gentle stressors", without_each_work(table.gentle(PROBES), Waits, PROBES)
+        yield "a workload", name, without_each_work(works_only, make)
+    if len(works_only.speed) < len(table.speed):
+        yield "a workload", "waits, with all stressors", without_each_work(table, WaitModel, PROBES)
+        yield "a workload", "waits, with mild stressors", without_each_work(table.gentle(PROBES), WaitModel, PROBES)
 
 
-def _coverage(tables: dict[str, Table]) -> Iterable[dict[str, Any]]:
+def _coverage(tables: dict[str, SpeedTable]) -> Iterable[dict[str, Any]]:
     for mode, table in tables.items():
-        inside, total = coverage(table.but(PROBES), Waits)
-        yield {"mode": mode, "speeds": total, "inside": inside, "share": inside / total, "promised": SURE}
+        inside, total = coverage(table.but(PROBES), WaitModel)
+        yield {"mode": mode, "speeds": total, "inside": inside, "share": inside / total, "promised": CONFIDENCE}

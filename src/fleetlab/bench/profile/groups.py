@@ -1,4 +1,4 @@
-"""How fast a work is among several, from how fast it is beside each of them: rules, and which one is right."""
+"""Speed of a workload among several neighbors, from its speed beside each: rules, and their errors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.profile.pairs import Table
-from fleetlab.bench.profile.time_slicing import Turns
+from fleetlab.bench.profile.pairs import SpeedTable
+from fleetlab.bench.profile.time_slicing import TimeSlicingModel
 from fleetlab.stats import Interval, bootstrap_units
 
-Group = tuple[str, tuple[str, ...]]  # who, among whom
+Group = tuple[str, tuple[str, ...]]  # workload, neighbors
 Speed = Callable[[str, Sequence[str]], float]
-Rule = Callable[[Table], Speed]
+Rule = Callable[[SpeedTable], Speed]
 
 
-def product(table: Table) -> Speed:
-    """Each neighbour takes its part of what the others left."""
+def product(table: SpeedTable) -> Speed:
+    """Slowdowns multiply."""
 
     def speed(workload: str, others: Sequence[str]) -> float:
         alone = table.alone[workload]
@@ -29,14 +29,14 @@ def product(table: Table) -> Speed:
     return speed
 
 
-def fair_product(table: Table) -> Speed:
-    """The same, but never less than an equal share."""
+def fair_product(table: SpeedTable) -> Speed:
+    """Slowdowns multiply, down to an equal share."""
     least = product(table)
     return lambda workload, others: max(least(workload, others), table.alone[workload] / (1 + len(others)))
 
 
-def added_waits(table: Table) -> Speed:
-    """Each neighbour adds the wait that it causes by itself: 1/speed = 1/alone + the sum of (1/beside - 1/alone)."""
+def added_waits(table: SpeedTable) -> Speed:
+    """Waits add up: 1/speed = 1/alone + the sum of (1/beside - 1/alone)."""
 
     def speed(workload: str, others: Sequence[str]) -> float:
         alone = 1 / table.alone[workload]
@@ -45,14 +45,14 @@ def added_waits(table: Table) -> Speed:
     return speed
 
 
-def growing_waits(table: Table) -> Speed:
-    """The same, but who rests is at the card more often in company, and then causes more of a wait.
+def growing_waits(table: SpeedTable) -> Speed:
+    """Waits add up, and grow because neighbors with pauses spend more of their time at the GPU in company.
 
-    How often a neighbour is found there is, by the arrival theorem, as if oneself were not.
+    By the arrival theorem a neighbor is found there as often as without the arriving one.
     """
 
     def there(work: str, speed: float) -> float:
-        return 1 - (1 - min(table.busy[work], 1.0)) * speed  # it rests as long as ever, but less often
+        return 1 - (1 - min(table.busy[work], 1.0)) * speed  # pauses keep their length, but become rarer
 
     @cache
     def among(workload: str, others: tuple[str, ...]) -> float:
@@ -65,9 +65,9 @@ def growing_waits(table: Table) -> Speed:
     return lambda workload, others: among(workload, tuple(sorted(others)))
 
 
-def in_turns(table: Table) -> Speed:
-    """As a network of one processor says, its one number fitted on pairs."""
-    return Turns().fit(table).among
+def time_slicing(table: SpeedTable) -> Speed:
+    """A closed queueing network of one processor, fitted on pairs."""
+    return TimeSlicingModel().fit(table).among
 
 
 RULES: dict[str, Rule] = {
@@ -75,12 +75,12 @@ RULES: dict[str, Rule] = {
     "product, at least an equal share": fair_product,
     "added waits": added_waits,
     "growing waits": growing_waits,
-    "turns": in_turns,
+    "turns": time_slicing,
 }
 
 
-def groups_of(table: Table, groups: dict[Group, float]) -> dict[Group, float]:
-    """Those groups of which every pair was measured, also that of a work with itself where it has a twin."""
+def groups_of(table: SpeedTable, groups: dict[Group, float]) -> dict[Group, float]:
+    """Groups of which every pair was measured, also of equal workloads."""
     return {
         (who, others): speed
         for (who, others), speed in groups.items()
@@ -88,17 +88,17 @@ def groups_of(table: Table, groups: dict[Group, float]) -> dict[Group, float]:
     }
 
 
-def judged(mode: str, table: Table, groups: dict[Group, float], *, seed: int) -> Iterable[dict[str, Any]]:
-    """How far each rule is off, for three and for more; an interval where there are groups enough for one."""
+def rule_errors(mode: str, table: SpeedTable, groups: dict[Group, float], *, seed: int) -> Iterable[dict[str, Any]]:
+    """Error of each rule for three and for more workloads, with an interval if there are enough groups."""
     known = groups_of(table, groups)
     for name, rule in RULES.items():
         speed = rule(table)
-        told = {group: speed(*group) for group in known}
+        predicted = {group: speed(*group) for group in known}
         for size, few in (("3", True), ("4 and more", False)):
             here = [group for group in known if (len(group[1]) == 2) == few]
             if here:
-                logs = [math.log(told[group] / known[group]) for group in here]
-                off = [abs(told[group] - known[group]) for group in here]
+                logs = [math.log(predicted[group] / known[group]) for group in here]
+                off = [abs(predicted[group] - known[group]) for group in here]
                 error = _interval(off, _clusters(here), seed=seed)
                 about = {"mode": mode, "works": size, "rule": name, "speeds": len(here)}
                 yield (
@@ -112,7 +112,7 @@ def judged(mode: str, table: Table, groups: dict[Group, float], *, seed: int) ->
 
 
 def _clusters(groups: Sequence[Group]) -> list[tuple[str, ...]]:
-    """The mix that a speed was measured in: its speeds stand or fall together."""
+    """The mix of each speed: speeds of one mix are correlated."""
     return [tuple(sorted((who, *others))) for who, others in groups]
 
 

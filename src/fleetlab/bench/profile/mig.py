@@ -1,4 +1,4 @@
-"""Slices of a card (MIG), foretold for each work: always marked as predicted."""
+"""Predicted speeds on MIG slices."""
 
 from __future__ import annotations
 
@@ -9,61 +9,63 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.profile.gather import gather
-from fleetlab.bench.profile.observations import Seen
-from fleetlab.bench.profile.slice_model import Slice, curve, on_slice
+from fleetlab.bench.profile.observations import Observations
+from fleetlab.bench.profile.reader import read_observations
+from fleetlab.bench.profile.slice_model import GpuSlice, on_slice, stretch_curve
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
-from fleetlab.sharing.mig.profiles import Cut, known
+from fleetlab.sharing.mig.profiles import MigGpu, mig_gpu
 from fleetlab.stats import Interval
 
-HALF = 3  # slices of compute: two of such a profile share a card evenly
+HALF = 3  # compute slices: two such instances share a GPU evenly
 
 
 @dataclass(frozen=True, slots=True)
-class Sliced(Result):
-    """Speeds on every slice of a card, foretold."""
+class SlicePrediction(Result):
+    """Predicted speeds on every slice of a GPU."""
 
     frame: pl.DataFrame
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """The mean speed by slice."""
+        """Mean speed by slice."""
         by = self.frame.group_by("profile", maintain_order=True).agg(pl.col("speed", "low", "high").mean())
-        return [Estimate(f"predicted mean speed, {name}", v, lo, hi, "of a card") for name, v, lo, hi in by.rows()]
+        return [Estimate(f"predicted mean speed, {name}", v, lo, hi, "of a GPU") for name, v, lo, hi in by.rows()]
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """Every work on every slice."""
+        """Every workload on every slice."""
         return {"slices": self.frame}
 
 
-def slices(folders: Sequence[Path], *, card: str | None = None) -> Sliced:
-    """How fast each work would be on each MIG slice of a card: its own, or one by name with as even a build."""
-    seen = gather(folders)
-    cut = _cut(card or seen.device)
-    rows = list(_rows(seen, cut))
+def predict_slices(folders: Sequence[Path], *, model: str | None = None) -> SlicePrediction:
+    """Predict the speed of each workload on each MIG slice of the measured GPU, or of another model."""
+    observations = read_observations(folders)
+    cut = _cut(model or observations.device)
+    rows = list(_rows(observations, cut))
     if not rows:
-        msg = "no work was measured on fewer SMs"
-        raise DeviceError(msg, hint="the plan sm-curve does that: `fleetlab bench suite sm-curve --out sm-curve`")
-    settings = {"folders": sorted(str(folder) for folder in folders), "card": cut.card}
-    notes = ["predicted, not measured: from runs on fewer SMs and the part of the time that the memory is busy"]
-    if card:
-        notes.append(f"measured on {seen.device}: the same part of another card is taken to do the same")
-    return Sliced(pl.DataFrame(rows), Provenance("bench mig", seen.device, settings), tuple(notes))
+        msg = "no workload was measured on fewer SMs"
+        raise DeviceError(msg, hint="measure the plan sm-curve: `fleetlab bench suite sm-curve --out sm-curve`")
+    settings = {"folders": sorted(str(folder) for folder in folders), "card": cut.name}
+    notes = ["predicted, not measured: from runs on fewer SMs and the utilization of memory"]
+    if model:
+        notes.append(
+            f"measured on {observations.device}: the same fraction of another model is assumed to give the same speed"
+        )
+    return SlicePrediction(pl.DataFrame(rows), Provenance("bench mig", observations.device, settings), tuple(notes))
 
 
-def half_a_card(seen: Seen, works: Sequence[str]) -> dict[str, Interval]:
-    """The speed of each on half a card, if all of them can be told and the card can be cut."""
+def half_gpu(seen: Observations, works: Sequence[str]) -> dict[str, Interval]:
+    """Speed of each on half a GPU; empty unless all can be predicted and the GPU supports MIG."""
     try:
         half = next(part for part in _parts(_cut(seen.device)) if part.name.startswith(f"{HALF}g."))
     except DeviceError:
         return {}
-    found = {work: speed for work in works if (speed := _on(seen, work, half))}
-    return found if len(found) == len(works) else {}
+    speeds = {work: speed for work in works if (speed := _on(seen, work, half))}
+    return speeds if len(speeds) == len(works) else {}
 
 
-def _rows(seen: Seen, cut: Cut) -> Iterable[dict[str, Any]]:
+def _rows(seen: Observations, cut: MigGpu) -> Iterable[dict[str, Any]]:
     for work in seen.works:
         for part in _parts(cut):
             if speed := _on(seen, work, part):
@@ -71,24 +73,24 @@ def _rows(seen: Seen, cut: Cut) -> Iterable[dict[str, Any]]:
                 yield about | {"speed": speed.value, "low": speed.low, "high": speed.high, "kind": "predicted"}
 
 
-def _on(seen: Seen, work: str, part: Slice) -> Interval | None:
-    """From its own curve, or, if it is another that rests, from that one's; None where there is neither."""
+def _on(seen: Observations, work: str, part: GpuSlice) -> Interval | None:
+    """From its own SM curve, or from that of the same workload without pauses; None if there is neither."""
     if work in seen.curve:
-        return on_slice(curve(seen.curve[work]), seen.memory[work], part)
+        return on_slice(stretch_curve(seen.curve[work]), seen.memory[work], part)
     mine = {key: value for key, value in seen.works[work].items() if key != "rest"}
     for other, settings in seen.works.items():
         if other in seen.curve and settings == mine and work in seen.busy:
-            return on_slice(curve(seen.curve[other]), seen.memory[other], part, seen.busy[work])
+            return on_slice(stretch_curve(seen.curve[other]), seen.memory[other], part, seen.busy[work])
     return None
 
 
-def _parts(cut: Cut) -> list[Slice]:
+def _parts(cut: MigGpu) -> list[GpuSlice]:
     whole = max(profile.sms for profile in cut.profiles)
-    return [Slice(p.name, p.sms / whole, p.size / cut.sizes) for p in cut.profiles if not p.media]
+    return [GpuSlice(p.name, p.sms / whole, p.size / cut.sizes) for p in cut.profiles if not p.media]
 
 
-def _cut(card: str) -> Cut:
+def _cut(card: str) -> MigGpu:
     try:
-        return known(card.replace("NVIDIA ", "").split()[0])
+        return mig_gpu(card.replace("NVIDIA ", "").split()[0])
     except BenchError as e:
         raise DeviceError(str(e), hint=e.hint) from None

@@ -1,4 +1,4 @@
-"""What was measured on one card: who ran how fast beside whom, against the same work alone without MPS."""
+"""Measured rates on one GPU by mode, workload and neighbors."""
 
 from __future__ import annotations
 
@@ -11,84 +11,84 @@ import numpy as np
 
 from fleetlab.bench.plans import STRESSORS
 from fleetlab.bench.profile.groups import Group
-from fleetlab.bench.profile.pairs import Table
+from fleetlab.bench.profile.pairs import SpeedTable
 from fleetlab.stats import Interval, student_quantile
 
-WITHOUT_MPS = "time-slicing"  # alone there is nobody to take turns with: the whole card
-TENTHS = 10  # of a window, as workers tell them
-PROBES = frozenset(STRESSORS)  # they are there to learn from, and are nobody's work
+BASELINE_MODE = "time-slicing"  # alone in this mode a workload has the whole GPU
+TENTHS = 10  # parts of a window
+PROBES = frozenset(STRESSORS)  # used to fit the models, but not part of a profile
 
 
-class Met(NamedTuple):
-    """Who ran in which mode beside whom."""
+class Colocation(NamedTuple):
+    """A workload beside others in a mode."""
 
     mode: str
     workload: str
     beside: tuple[str, ...]
 
 
-class One(NamedTuple):
-    """A cell's say: the logarithm of a rate, and how far it may be off by what was seen inside the window."""
+class RateSample(NamedTuple):
+    """The logarithm of a rate, and its standard error within the window."""
 
     log: float
     wobble: float
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Rates by who met whom, and what each work does to a card of its own."""
+class Observations:
+    """Rates by co-location, and utilization of each workload alone."""
 
     device: str
-    works: dict[str, dict[str, Any]]  # the settings of each
-    rates: dict[Met, list[One]]  # one for each cell
-    busy: dict[str, float] = field(default_factory=dict)  # part of the time that it keeps a card busy
-    memory: dict[str, float] = field(default_factory=dict)  # part of the time that it keeps the card's memory busy
-    curve: dict[str, dict[int, float]] = field(default_factory=dict)  # SMs that a client of MPS could use -> its rate
+    works: dict[str, dict[str, Any]]  # settings of each
+    rates: dict[Colocation, list[RateSample]]  # one per cell
+    busy: dict[str, float] = field(default_factory=dict)  # GPU utilization alone
+    memory: dict[str, float] = field(default_factory=dict)  # memory utilization alone
+    curve: dict[str, dict[int, float]] = field(default_factory=dict)  # SMs of an MPS client -> rate
     notes: tuple[str, ...] = ()
 
     def modes(self) -> list[str]:
-        """Modes in which somebody met somebody."""
+        """Modes with co-locations."""
         return list(dict.fromkeys(met.mode for met in self.rates if met.beside))
 
-    def table(self, mode: str, works: Container[str] | None = None) -> Table:
-        """The pairs of a mode, of all works or of some and the probes."""
+    def table(self, mode: str, works: Container[str] | None = None) -> SpeedTable:
+        """Pairs of a mode, of all workloads or of some and the stressors."""
         here = {
             met: self.speed(met).value
             for met in self.rates
             if met.mode == mode and all(works is None or w in works or w in PROBES for w in (met[1], *met.beside))
         }
         pairs = {(met.workload, met.beside[0]): speed for met, speed in here.items() if len(met.beside) == 1}
-        # Who was not measured alone in this mode is taken to be as fast there as without it.
+        # Without a measurement alone in this mode the speed is assumed to be that without MPS.
         alone = {a: 1.0 for a, _ in pairs} | {met.workload: speed for met, speed in here.items() if not met.beside}
-        return Table(pairs, alone, self.busy)
+        return SpeedTable(pairs, alone, self.busy)
 
     def groups(self, mode: str) -> dict[Group, float]:
-        """Speeds among two and more others."""
+        """Speeds beside two or more others."""
         many = [met for met in self.rates if met.mode == mode and len(met.beside) > 1]
         return {(met.workload, met.beside): self.speed(met).value for met in many}
 
     def alone(self, workload: str) -> Interval:
-        """Its rate on a whole card of its own: the median, because what disturbs a run only ever slows it."""
-        runs = self.rates[Met(WITHOUT_MPS, workload, ())]
+        """Rate alone on a whole GPU: the median, because disturbances only slow a run."""
+        runs = self.rates[Colocation(BASELINE_MODE, workload, ())]
         middle = float(np.median([run.log for run in runs]))
-        half = self._half(WITHOUT_MPS, workload, len(runs))
-        half *= math.sqrt(math.pi / 2) if len(runs) > 2 else 1.0  # a median is that much less sure than a mean
+        half = self._half(BASELINE_MODE, workload, len(runs))
+        half *= math.sqrt(math.pi / 2) if len(runs) > 2 else 1.0  # standard error of a median relative to a mean
         return _around(middle, half)
 
-    def speed(self, met: Met) -> Interval:
-        """Against alone without MPS; how unsure that is counts too."""
+    def speed(self, met: Colocation) -> Interval:
+        """Speed relative to alone without MPS; the interval includes the uncertainty of the baseline."""
         runs, alone = self.rates[met], self.alone(met.workload)
         doubt = math.log(alone.high / alone.value)
-        if not met.beside and met.mode == WITHOUT_MPS:
+        if not met.beside and met.mode == BASELINE_MODE:
             return _around(0.0, doubt)
         middle = sum(run.log for run in runs) / len(runs) - math.log(alone.value)
         return _around(middle, math.hypot(self._half(met.mode, met.workload, len(runs)), doubt))
 
     def _half(self, mode: str, workload: str, runs: int) -> float:
-        """Half of the 95 % interval of the mean of so many runs, from how runs that should be alike differ.
+        """Half width of the 95 % interval of the mean of so many runs, from the variation between equal runs.
 
-        Works differ in noise by a factor of fifty, so each has its own, over all whom it met. Where nothing was
-        measured twice, the tenths of each window have to do; they do not know how one start differs from the next.
+        Noise differs between workloads by a factor of fifty, so it is estimated for each over all co-locations. Without
+        repetitions the tenths of each window are used, which do not include variation between runs.
         """
         groups = [g for met, g in self.rates.items() if (met.mode, met.workload) == (mode, workload)]
         logs = [np.array([run.log for run in g]) for g in groups]

@@ -1,8 +1,8 @@
-"""How fast a work is beside another, where nobody measured that: models of pairs, each fitted on the pairs that were.
+"""Models of the speed of a workload beside another, fitted on measured pairs.
 
-`Waits` says that a step takes its own time and waits besides: 1/speed = 1/alone + s·p, with a sensitivity s for the
-one that waits and a pressure p for the one it waits for. That is additive in log(1/speed - 1/alone), where the usual
-log-additive model is so in log(speed); unlike that one it never says that company makes a work faster.
+`WaitModel` adds a wait to each step: 1/speed = 1/alone + s·p, with a sensitivity s of the workload and a pressure p of
+its neighbor. It is additive in log(1/speed - 1/alone), while the usual log-additive model is additive in log(speed);
+unlike that one it never predicts a speed-up.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import numpy as np
 
 from fleetlab.stats import Floats
 
-Pair = tuple[str, str]  # who is slowed, by whom
-RIDGE = 1e-3  # of squared logs: holds still what the pairs leave open, and moves nothing else
+Pair = tuple[str, str]  # workload, neighbor
+RIDGE = 1e-3  # of squared logs: determines what the pairs leave open
 CRUSHED = 0.1  # of the speed alone
-IDLE = 0.01  # a work that is busy less counts as so busy
+IDLE = 0.01  # minimum utilization
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The speeds of one mode: pairs, alone in that mode, and how busy each keeps a card of its own."""
+class SpeedTable:
+    """Speeds of one mode: pairs, alone in that mode, and utilization alone."""
 
     speed: dict[Pair, float]
     alone: dict[str, float]
     busy: dict[str, float]
 
-    def without(self, gone: Iterable[Pair]) -> Table:
-        """The same, but for these pairs, whichever is slowed."""
+    def without(self, gone: Iterable[Pair]) -> SpeedTable:
+        """Without these pairs, in either order."""
         lost = {frozenset(pair) for pair in gone}
         return replace(self, speed={k: v for k, v in self.speed.items() if frozenset(k) not in lost})
 
-    def but(self, names: Container[str]) -> Table:
-        """The same, but for all that these took part in."""
+    def but(self, names: Container[str]) -> SpeedTable:
+        """Without all pairs of these workloads."""
         return replace(self, speed={k: v for k, v in self.speed.items() if k[0] not in names and k[1] not in names})
 
-    def gentle(self, probes: Container[str]) -> Table:
-        """The same, but for meetings with a probe that left one of the two next to nothing.
+    def gentle(self, probes: Container[str]) -> SpeedTable:
+        """Without pairs with a stressor that nearly stop one of the two, which say nothing about sensitivity.
 
-        What stops everybody does not tell who minds more than others.
+        A stressor that stops every workload does not separate them.
         """
         crushed = [
             (a, b)
@@ -52,33 +52,33 @@ class Table:
         return self.without(crushed)
 
 
-class Model(Protocol):
-    """What foretells the speed of a work beside another."""
+class PairModel(Protocol):
+    """A model of the speed of a workload beside another."""
 
-    def fit(self, table: Table) -> Self:
-        """Learn from pairs."""
+    def fit(self, table: SpeedTable) -> Self:
+        """Fit on pairs."""
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """The speed of the one beside the other."""
+        """Predict the speed of a workload beside a neighbor."""
 
 
 @dataclass
-class Mean:
-    """Everybody beside everybody is as fast as all were on the mean: the bar that any other must clear."""
+class MeanModel:
+    """The mean speed of all pairs: the baseline."""
 
-    def fit(self, table: Table) -> Self:
-        """The mean of all pairs."""
+    def fit(self, table: SpeedTable) -> Self:
+        """Compute the mean."""
         self.mean_ = float(np.mean(list(table.speed.values())))
         return self
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """The same for all."""
+        """Return the mean."""
         return self.mean_
 
 
 @dataclass
-class _Rows:
-    """A level, a number for each that is slowed and one for each that slows; of strangers both are 0."""
+class _AdditiveFit:
+    """Intercept, sensitivities and pressures; 0 for unknown workloads."""
 
     names: list[str]
     level: float = 0.0
@@ -101,17 +101,17 @@ class _Rows:
         self.slows = dict(zip(self.names, map(float, found[1 + n :]), strict=True))
 
 
-def _names(table: Table) -> list[str]:
+def _names(table: SpeedTable) -> list[str]:
     return sorted({name for pair in table.speed for name in pair})
 
 
 @dataclass
-class LogAdditive:
-    """log(speed) = level + s + p: the model that published tables of pairs were fitted with."""
+class LogAdditiveModel:
+    """log(speed) = intercept + s + p: the model of published tables of pairs."""
 
-    def fit(self, table: Table) -> Self:
-        """Least squares."""
-        self.rows_ = _Rows(_names(table))
+    def fit(self, table: SpeedTable) -> Self:
+        """Fit by least squares."""
+        self.rows_ = _AdditiveFit(_names(table))
         pairs = list(table.speed)
         design = self.rows_.design(pairs)
         keep = np.sqrt(RIDGE) * np.eye(design.shape[1])[1:]
@@ -120,21 +120,21 @@ class LogAdditive:
         return self
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """Of a stranger: as of the mean of all."""
+        """For an unknown workload: the mean of all."""
         return math.exp(self.rows_.at(workload, neighbour))
 
 
 @dataclass
-class Waits:
-    """1/speed = 1/alone + s·p: a step waits as long as it minds waiting, times as long as the other keeps it so.
+class WaitModel:
+    """1/speed = 1/alone + s·p: the wait of a step is its sensitivity times the neighbor's pressure.
 
-    Both grow with the part of the time that a work keeps a card of its own busy: s = s′·busy, p = p′·busy. For works
-    that were seen that says nothing new; a stranger, whose s′ and p′ are the mean of all, is known that far.
+    Both are proportional to utilization alone: s = s′·busy, p = p′·busy. This does not change the fit of known
+    workloads, but predicts unknown ones, whose s′ and p′ are the means, from their utilization.
     """
 
-    def fit(self, table: Table) -> Self:
-        """Least squares of log(speed), by Levenberg and Marquardt's steps."""
-        self.rows_, self.table_ = _Rows(_names(table)), table
+    def fit(self, table: SpeedTable) -> Self:
+        """Fit log(speed) by least squares (Levenberg–Marquardt)."""
+        self.rows_, self.table_ = _AdditiveFit(_names(table)), table
         pairs = list(table.speed)
         base = np.array([1 / table.alone[workload] for workload, _ in pairs])
         busy = np.array([self._busy(*pair) for pair in pairs])
@@ -143,7 +143,7 @@ class Waits:
         return self
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """Of a stranger: as of the mean of all, by how busy it is."""
+        """For an unknown workload: the mean of all, scaled by its utilization."""
         wait = math.exp(self._busy(workload, neighbour) + self.rows_.at(workload, neighbour))
         return 1 / (1 / self.table_.alone[workload] + wait)
 
@@ -156,8 +156,8 @@ def _least_squares(design: Floats, base: Floats, busy: Floats, logs: Floats) -> 
     at, damping = np.zeros(design.shape[1]), 1e-2
 
     def waits(x: Floats) -> Floats:
-        found: Floats = np.exp(busy + design @ x)
-        return found
+        values: Floats = np.exp(busy + design @ x)
+        return values
 
     def misses(x: Floats) -> Floats:
         return np.append(-np.log(base + waits(x)) - logs, keep @ x)

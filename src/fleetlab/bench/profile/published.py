@@ -1,8 +1,8 @@
-"""The prediction for slices against tables that others published of A100s: from the speed on one slice, the others.
+"""Test the prediction for MIG slices on published tables of A100s: from the speed on one slice, the others.
 
 The tables are MISO's (Li and others, SoCC 2022), ParvaGPU's (Lee and others, SC 2024) and MIGProfiler's (Zhang and
-others, 2023); they are not part of this project, but read where somebody has them. Speeds are against the largest
-slice. Only MISO's tell how busy the memory was; for the others it is taken to be idle, which is Amdahl's law.
+others, 2023); they are not part of this project, but read if present. Speeds are relative to the largest
+slice. Only MISO reports memory utilization; for the others it is assumed to be 0, which is Amdahl's law.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fleetlab.bench.profile.slice_model import Slice, from_one
+from fleetlab.bench.profile.slice_model import GpuSlice, from_one
 from fleetlab.core import DeviceError
-from fleetlab.sharing.mig.profiles import known
+from fleetlab.sharing.mig.profiles import mig_gpu
 from fleetlab.stats import Floats, bootstrap_units
 
-ANCHOR = 2  # slices of compute of the one that is measured
-# By slices of compute; profiles with twice the memory are in none of the tables.
+ANCHOR = 2  # compute slices of the one that is measured
+# By compute slices; profiles with twice the memory are in none of the tables.
 PARTS = {
-    p.slices: Slice(p.name, p.sms / 98, p.size / 8)
-    for p in known("A100-40").profiles
+    p.slices: GpuSlice(p.name, p.sms / 98, p.size / 8)
+    for p in mig_gpu("A100-40").profiles
     if not p.media and p.name != "1g.10gb"
 }
 MEMORY = {"40": 7, "20": 3, "10": 2, "5": 1}  # GB of a slice in MIGProfiler's first tables
 
 
 class Setting(NamedTuple):
-    """A model in one setting: its speed by slices of compute, against all 7, and the part of time memory is busy."""
+    """A model in one setting: its speed by compute slices, relative to all 7, and memory utilization."""
 
     model: str
     speeds: dict[int, float]
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 def against(folder: Path, *, seed: int = 0) -> pl.DataFrame:
-    """How far predictions from the speed on a 2g slice are off, by table and formula."""
+    """Errors of predictions from the speed on a 2g slice, by table and formula."""
     rows = []
     for source, settings in (
         ("MISO", miso(folder)),
@@ -49,27 +49,27 @@ def against(folder: Path, *, seed: int = 0) -> pl.DataFrame:
     ):
         rows.append({"table": source, "formula": "Amdahl", **_errors(misses(settings, memory=False), seed=seed)})
         if any(setting.memory is not None for setting in settings):
-            found = _errors(misses(settings, memory=True), seed=seed)
-            rows.append({"table": source, "formula": "SMs and memory", **found})
+            errors = _errors(misses(settings, memory=True), seed=seed)
+            rows.append({"table": source, "formula": "SMs and memory", **errors})
     return pl.DataFrame(rows)
 
 
 def misses(settings: Sequence[Setting], *, memory: bool) -> dict[str, list[float]]:
-    """By model: how far each other slice is off, as a part of its speed."""
-    found: dict[str, list[float]] = {}
+    """Relative errors of the other slices, by model."""
+    relative: dict[str, list[float]] = {}
     for model, speeds, busy in settings:
         if ANCHOR not in speeds:
             continue
         others = {g: speed for g, speed in speeds.items() if g not in (ANCHOR, 7)}
-        told = from_one(speeds[ANCHOR], PARTS[ANCHOR], (busy or 0.0) * memory, [PARTS[g] for g in others])
-        found.setdefault(model, []).extend(abs(told[PARTS[g].name] / speed - 1) for g, speed in others.items())
-    return found
+        predicted = from_one(speeds[ANCHOR], PARTS[ANCHOR], (busy or 0.0) * memory, [PARTS[g] for g in others])
+        relative.setdefault(model, []).extend(abs(predicted[PARTS[g].name] / speed - 1) for g, speed in others.items())
+    return relative
 
 
 def _errors(by_model: dict[str, list[float]], *, seed: int) -> dict[str, Any]:
-    """Median, mean and the ninth tenth, with intervals from drawing models: settings of one stand or fall together."""
+    """Median, mean and P90 of the errors with bootstrap intervals over models, whose settings are correlated."""
     rows = [np.array(off) for off in by_model.values() if off]
-    found: dict[str, Any] = {"models": len(rows), "speeds": sum(map(len, rows))}
+    summary: dict[str, Any] = {"models": len(rows), "speeds": sum(map(len, rows))}
     for name, of in (("median", np.median), ("mean", np.mean), ("p90", lambda x: np.quantile(x, 0.9))):
 
         def statistic(drawn: Floats, of: Any = of) -> float:  # noqa: ANN401
@@ -77,25 +77,25 @@ def _errors(by_model: dict[str, list[float]], *, seed: int) -> dict[str, Any]:
 
         whole = np.arange(len(rows), dtype=float)[:, None]
         limits = bootstrap_units(whole, statistic, seed=seed)
-        found |= dict(zip((name, f"{name}_low", f"{name}_high"), limits, strict=True))
-    return found
+        summary |= dict(zip((name, f"{name}_low", f"{name}_high"), limits, strict=True))
+    return summary
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------
 
 
 def miso(folder: Path) -> list[Setting]:
-    """Step times of training by model and batch."""
-    found = []
+    """Training step times by model and batch size."""
+    settings = []
     for row in _rows(folder / "miso_mig_speed.csv"):
         speeds = {int(name[4]): float(value) for name, value in row.items() if name.startswith("rel_")}
         good = {g: speed for g, speed in speeds.items() if math.isfinite(speed)}
-        found.append(Setting(row["model"], good, float(row["util_mem"]) / 100))
-    return found
+        settings.append(Setting(row["model"], good, float(row["util_mem"]) / 100))
+    return settings
 
 
 def parvagpu(folder: Path) -> list[Setting]:
-    """Throughput of inference by model and batch, one process a slice."""
+    """Inference throughput by model and batch size, one process per slice."""
     by: dict[tuple[str, str], dict[int, float]] = {}
     for path in sorted((folder / "parvagpu").glob("*.csv")):
         for row in _rows(path):
@@ -105,13 +105,13 @@ def parvagpu(folder: Path) -> list[Setting]:
 
 
 def migprofiler(folder: Path) -> list[Setting]:
-    """Step times of training and inference by model, batch and length."""
+    """Step times of training and inference by model, batch size and sequence length."""
     by: dict[tuple[str, ...], dict[int, float]] = {}
     for path in sorted((folder / "migprofiler").glob("*.csv")):
         if "integrated" in path.name or path.name.endswith(
             ("_infer_bsz.csv", "_infer_seq.csv", "_train_bsz.csv", "_train_seq.csv")
         ):
-            continue  # the same rows once more
+            continue  # duplicates
         for row in _rows(path):
             size = row.get("mig_profile") or row.get("instance_memory") or row.get("mig")
             if size and float(row["latency"]) > 0:
@@ -133,5 +133,5 @@ def _rows(path: Path) -> list[dict[str, str]]:
     except (OSError, ValueError) as e:
         msg = f"cannot read the published table: {path.name}: {e}"
         raise DeviceError(
-            msg, hint="a folder of co-location tables holds miso_mig_speed.csv, parvagpu, migprofiler"
+            msg, hint="a folder of co-location tables has miso_mig_speed.csv, parvagpu and migprofiler"
         ) from None

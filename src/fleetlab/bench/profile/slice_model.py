@@ -1,9 +1,9 @@
-"""What a work would do on a slice of a card, foretold from what it does on fewer SMs: nothing here was measured.
+"""Predict the speed of a workload on a MIG slice from its speed on fewer SMs.
 
-A step has time that nothing shortens, time that the SMs take, and time that the memory takes. A slice with a part f of
-the SMs and a part b of the memory's bandwidth stretches the second by 1/f and the third by 1/b. The third is the part
-of the time that the memory is busy when the work has the card to itself. That all three follow one another is the
-worst case; if SMs and memory work at once, the longer of the two counts (the roofline): the limits span both.
+A step has a constant part, a part that the SMs take, and a part that memory takes. A slice with a fraction f of the SMs
+and b of the memory bandwidth stretches the second by 1/f and the third by 1/b. The third is the memory utilization of
+the workload alone. In the worst case the three do not overlap; if SMs and memory overlap, the longer one counts
+(roofline). The interval spans both cases.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 from fleetlab.stats import Interval
 
-# Nine in ten predictions of an A100 slice from another were off by less, in the worst of three published tables.
-OFF = 0.22
+# P90 of the relative error of predictions between A100 slices, in the worst of three published tables.
+ERROR_P90 = 0.22
 
 
-class Slice(NamedTuple):
-    """A part of a card."""
+class GpuSlice(NamedTuple):
+    """A slice of a GPU."""
 
     name: str
-    sms: float  # of all
-    memory: float  # of its bandwidth, of all
+    sms: float  # fraction
+    memory: float  # fraction of the bandwidth
 
 
-def curve(rates: Mapping[int, float]) -> dict[float, float]:
-    """How much longer a step takes on a part of the SMs, never less with fewer: noise is levelled out."""
+def stretch_curve(rates: Mapping[int, float]) -> dict[float, float]:
+    """Relative step time by fraction of SMs, made monotonic to remove noise."""
     whole = max(rates)
-    levels: list[tuple[float, int]] = []  # rates that rise with the SMs, by pooling neighbours that do not
+    levels: list[tuple[float, int]] = []  # increasing rates, by pooling adjacent violators
     for _, rate in sorted(rates.items()):
         levels.append((rate, 1))
         while len(levels) > 1 and levels[-2][0] > levels[-1][0]:
@@ -40,18 +40,20 @@ def curve(rates: Mapping[int, float]) -> dict[float, float]:
     return {sms / whole: flat[-1] / rate for sms, rate in zip(sorted(rates), flat, strict=True)}
 
 
-def on_slice(stretch: Mapping[float, float], memory: float, part: Slice, busy: float = 1.0) -> Interval:
-    """The speed on a slice of a work whose steps stretch so on fewer SMs; `busy` is the part of its time in steps."""
+def on_slice(stretch: Mapping[float, float], memory: float, part: GpuSlice, busy: float = 1.0) -> Interval:
+    """Predict the speed on a slice from the step-time curve; `busy` is the fraction of time in steps."""
     sms = _between(stretch, part.sms)
-    all_cut = max(1 / part.sms, 1 / part.memory)  # nothing is stretched more than by all its means being cut
+    all_cut = max(1 / part.sms, 1 / part.memory)  # no step is stretched more than by the scarcest resource
     slow = min(sms + memory * (1 / part.memory - 1), max(sms, all_cut))
     fast = max(sms, memory / part.memory)
-    value, low, high = (1 / (1 - busy + busy * t) for t in (slow, slow * (1 + OFF), min(fast, slow) / (1 + OFF)))
+    value, low, high = (
+        1 / (1 - busy + busy * t) for t in (slow, slow * (1 + ERROR_P90), min(fast, slow) / (1 + ERROR_P90))
+    )
     return Interval(value, low, high)
 
 
 def _between(stretch: Mapping[float, float], part: float) -> float:
-    """Straight lines between points of log(time) by log(SMs); below the first, as if all of it were SMs."""
+    """Interpolate log(time) over log(SMs); below the first point time is inverse to SMs."""
     points = sorted(stretch.items())
     if part <= points[0][0]:
         return points[0][1] * points[0][0] / part
@@ -62,14 +64,14 @@ def _between(stretch: Mapping[float, float], part: float) -> float:
     return points[-1][1]
 
 
-def from_one(speed: float, known: Slice, memory: float, parts: Sequence[Slice]) -> dict[str, float]:
-    """Speeds on other slices from that on one: where no curve was measured.
+def from_one(speed: float, known: GpuSlice, memory: float, parts: Sequence[GpuSlice]) -> dict[str, float]:
+    """Predict speeds on other slices from that on one, without a curve.
 
-    >>> half, quarter = Slice("half", 0.5, 0.5), Slice("quarter", 0.25, 0.25)
+    >>> half, quarter = GpuSlice("half", 0.5, 0.5), GpuSlice("quarter", 0.25, 0.25)
     >>> from_one(0.5, half, 0.0, [quarter])
     {'quarter': 0.25}
     """
-    shared = (1 / speed - 1) / (1 / known.memory - 1)  # if all of it were the memory
+    shared = (1 / speed - 1) / (1 / known.memory - 1)  # if memory were the only bottleneck
     if shared > memory:
         late = 1 / speed - 1 + memory / known.sms - memory / known.memory
         shared = late / (1 / known.sms - 1)

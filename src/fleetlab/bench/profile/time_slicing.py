@@ -1,9 +1,9 @@
-"""How fast works are that take turns on a card, from how busy each keeps a card of its own.
+"""Models of time slicing from the utilization of each workload alone.
 
-`FairShare` shares the card out evenly and hands on what one does not need, as if each always had work in line. But a
-work that rests between its steps has none in line while it waits for one to end. `Turns` knows that: a closed network
-of one processor that all share and a place where they rest, solved exactly by mean value analysis (Reiser and
-Lavenberg, JACM 27(2), 1980), but for the cost of switching.
+`FairShareModel` splits the GPU evenly and redistributes unused shares, as if workloads always had queued work. A
+workload with pauses between steps has none while a step waits. `TimeSlicingModel` accounts for that: a closed
+queueing network of a shared processor and think times, solved by mean value analysis (Reiser and
+Lavenberg, JACM 27(2), 1980), plus the overhead of context switches.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from fleetlab.bench.profile.pairs import Table
+from fleetlab.bench.profile.pairs import SpeedTable
 
 
 @dataclass
-class FairShare:
-    """Each has its fair share of the card, and what one does not need goes to the others; switching costs a part."""
+class FairShareModel:
+    """Max-min fair shares of the GPU, with a relative switching overhead."""
 
-    def fit(self, table: Table) -> Self:
-        """The part that switching costs."""
+    def fit(self, table: SpeedTable) -> Self:
+        """Fit the switching overhead."""
         self.busy_ = table.busy
         self.cost_ = _fitted(table, lambda cost, pair: fair_share(pair, cost))
         return self
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """From how busy each keeps a card of its own."""
+        """Predict from the utilization of both."""
         return fair_share((self.busy_[workload], self.busy_[neighbour]), self.cost_)
 
 
 @dataclass
-class Turns:
-    """Each rests, then shares the card with whoever is there; switching costs a part."""
+class TimeSlicingModel:
+    """Workloads alternate between pauses and the shared GPU, with a relative switching overhead."""
 
-    def fit(self, table: Table) -> Self:
-        """The part that switching costs."""
+    def fit(self, table: SpeedTable) -> Self:
+        """Fit the switching overhead."""
         self.busy_ = table.busy
-        self.cost_ = _fitted(table, lambda cost, pair: turns(pair, cost))
+        self.cost_ = _fitted(table, lambda cost, pair: mva_speed(pair, cost))
         return self
 
     def predict(self, workload: str, neighbour: str) -> float:
-        """From how busy each keeps a card of its own."""
+        """Predict from the utilization of both."""
         return self.among(workload, (neighbour,))
 
     def among(self, workload: str, others: Sequence[str]) -> float:
-        """The speed of one among several."""
-        return turns((self.busy_[workload], *(self.busy_[other] for other in others)), self.cost_)
+        """Speed of a workload among several others."""
+        return mva_speed((self.busy_[workload], *(self.busy_[other] for other in others)), self.cost_)
 
 
 def fair_share(busy: Sequence[float], cost: float) -> float:
-    """The speed of the first of several, if the card is shared out evenly and nothing is left unused.
+    """Speed of the first of several with max-min fair shares.
 
     >>> fair_share((1.0, 0.2), 0.0), fair_share((0.2, 1.0), 0.0), fair_share((1.0, 1.0), 0.1)
     (0.8, 1.0, 0.45)
@@ -66,13 +66,13 @@ def fair_share(busy: Sequence[float], cost: float) -> float:
     return 1.0
 
 
-def turns(busy: Sequence[float], cost: float) -> float:
-    """The speed of the first of several that rest and come back to share the card.
+def mva_speed(busy: Sequence[float], cost: float) -> float:
+    """Speed of the first of several in a closed network with think times.
 
-    By the arrival theorem one that comes finds the card as the others alone would have it. While it is not alone there
-    switching takes a part of the card.
+    By the arrival theorem an arriving workload finds the GPU as the others alone leave it. While others are present
+    switching takes a fraction of the GPU.
 
-    >>> [round(turns(busy, cost), 3) for busy, cost in (((1.0, 1.0), 0.0), ((0.5, 0.5), 0.0), ((1.0, 1.0), 0.1))]
+    >>> [round(mva_speed(busy, cost), 3) for busy, cost in (((1.0, 1.0), 0.0), ((0.5, 0.5), 0.0), ((1.0, 1.0), 0.1))]
     [0.5, 0.8, 0.45]
     """
     kinds = sorted(set(busy))
@@ -81,21 +81,21 @@ def turns(busy: Sequence[float], cost: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _speeds(kinds: tuple[float, ...], crowd: tuple[int, ...], cost: float) -> tuple[tuple[float, float], ...]:
-    """The speed of one of each kind, and how many of them are at the card on the mean."""
-    found = []
+    """Speed and mean number at the GPU of each kind."""
+    speeds = []
     for k, need in enumerate(kinds):
         if not crowd[k]:
-            found.append((1.0, 0.0))
+            speeds.append((1.0, 0.0))
             continue
         others = (*crowd[:k], crowd[k] - 1, *crowd[k + 1 :])
         there = sum(at for _, at in _speeds(kinds, others, cost)) if any(others) else 0.0
         stay = need * (1 + there) / (1 - cost * min(1.0, there))
-        found.append((1 / (1 - need + stay), crowd[k] * stay / (1 - need + stay)))
-    return tuple(found)
+        speeds.append((1 / (1 - need + stay), crowd[k] * stay / (1 - need + stay)))
+    return tuple(speeds)
 
 
-def _fitted(table: Table, speed: Callable[[float, tuple[float, float]], float]) -> float:
-    """The cost that leaves the least squares of log(speed), by golden section."""
+def _fitted(table: SpeedTable, speed: Callable[[float, tuple[float, float]], float]) -> float:
+    """Fit the overhead by least squares of log(speed), by golden-section search."""
 
     def missed(cost: float) -> float:
         return sum(

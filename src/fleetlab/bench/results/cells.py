@@ -1,4 +1,4 @@
-"""The cells of a suite as they were written: read, named, and put into groups."""
+"""Read the cells of a suite from disk, name and group them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fleetlab.core import DeviceError
 
 Cell = dict[str, Any]
 Schema = dict[str, Any]
-ASKED = ("cell", "stage", "mode", "block", "status")
-TOLD = ("tenants", "gpu")  # of a cell that was measured
+REQUIRED_KEYS = ("cell", "stage", "mode", "block", "status")
+MEASURED_KEYS = ("tenants", "gpu")  # of a successful cell
 
 
-def text(path: Path) -> str:
-    """A file as it was written, or packed by gzip, as one keeps it."""
+def read_text(path: Path) -> str:
+    """Read a file, or its gzip-compressed copy."""
     packed = path.with_name(path.name + ".gz")
     return (
         path.read_text("utf-8")
@@ -29,20 +29,20 @@ def text(path: Path) -> str:
     )
 
 
-def read(folder: Path) -> tuple[dict[str, Any], list[Cell], bool]:
-    """What the suite was, every try at a cell, and whether the last line was cut off."""
+def read_cells(folder: Path) -> tuple[dict[str, Any], list[Cell], bool]:
+    """Read manifest and cells (every try); and whether the last line was truncated."""
     try:
         about = json.loads((folder / "manifest.json").read_text("utf-8"))
-        lines, cut = whole_lines(text(folder / "cells.jsonl"))
+        lines, cut = whole_lines(read_text(folder / "cells.jsonl"))
         tries = [_checked(json.loads(line)) for line in lines]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as e:
-        msg = f"{folder}: holds no measured suite: {e}"
+        msg = f"{folder}: not the results of a suite: {e}"
         raise DeviceError(msg, hint="`fleetlab bench suite PLAN --out FOLDER` makes one") from None
     return about, tries, cut
 
 
 def whole_lines(written: str) -> tuple[list[str], bool]:
-    """Lines; one that a killed run left half written is no line."""
+    """Split into lines; a truncated last line is dropped."""
     lines = written.splitlines()
     if not lines or written.endswith("\n"):
         return lines, False
@@ -54,72 +54,72 @@ def whole_lines(written: str) -> tuple[list[str], bool]:
 
 
 def _checked(cell: Cell) -> Cell:
-    asked = ASKED + (TOLD if cell["status"] == "ok" else ())
-    if missing := [key for key in asked if key not in cell]:
+    required = REQUIRED_KEYS + (MEASURED_KEYS if cell["status"] == "ok" else ())
+    if missing := [key for key in required if key not in cell]:
         msg = f"a cell without {', '.join(missing)}"
         raise ValueError(msg)
     return cell
 
 
-def last(tries: Iterable[Cell]) -> list[Cell]:
-    """Of a cell that was measured again, the last try."""
+def last_tries(tries: Iterable[Cell]) -> list[Cell]:
+    """The last try of each cell."""
     return list({c["cell"]: c for c in tries}.values())
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def timed(one: Cell) -> bool:
-    """Was this tenant fed by a timetable? Then its rate is what was asked of it, not what it can do."""
+def is_open_loop(one: Cell) -> bool:
+    """Whether the tenant was in an open loop; its rate is then the offered one, not its capacity."""
     return "lag" in one or "offered" in one
 
 
-def part(tenants: Sequence[Cell]) -> bool:
-    """Has one of them less than the whole card?"""
+def has_part(tenants: Sequence[Cell]) -> bool:
+    """Whether one of them is limited to a part of the GPU."""
     return any("@" in t["seat"] and not t["seat"].endswith("@100") for t in tenants)
 
 
-def listed(seats: list[str]) -> str:
-    """Names in order, the same ones counted: `3 launch + gemm`."""
+def mix_name(seats: list[str]) -> str:
+    """Name of a mix, with equal tenants counted: `3 launch + gemm`."""
     return " + ".join(f"{n} {name}" if (n := seats.count(name)) > 1 else name for name in dict.fromkeys(sorted(seats)))
 
 
-def mix(cell: Cell) -> str:
-    """Who was in a cell; of one that failed, who was to be in it."""
+def cell_mix(cell: Cell) -> str:
+    """Name of the mix of a cell; also of a failed one."""
     if cell["status"] == "ok":
-        return listed([t["seat"] for t in cell["tenants"]]) or "idle"
+        return mix_name([t["seat"] for t in cell["tenants"]]) or "idle"
     label = str(cell["cell"]).split("/", 2)[-1]
     count, times, name = label.partition("x")
     if times and count.isdigit():
-        return listed([name] * int(count))
-    return listed(label.split("+"))
+        return mix_name([name] * int(count))
+    return mix_name(label.split("+"))
 
 
-def beside(seats: Sequence[str], seat: str) -> str:
-    """The others, by name."""
+def neighbors(seats: Sequence[str], seat: str) -> str:
+    """Name of the mix of the other tenants."""
     others = list(seats)
     others.remove(seat)
-    return listed(others)
+    return mix_name(others)
 
 
-# --- groups and frames -----------------------------------------------------------------------------------------------
+# --- groups and tables -----------------------------------------------------------------------------------------------
 
 
-def grouped(keyed: Iterable[tuple[str, str, Cell]]) -> dict[tuple[str, str], list[Cell]]:
-    """Cells of one stage and name."""
+def group_cells(keyed: Iterable[tuple[str, str, Cell]]) -> dict[tuple[str, str], list[Cell]]:
+    """Group cells by stage and name."""
     by: dict[tuple[str, str], list[Cell]] = defaultdict(list)
     for stage, name, cell in keyed:
         by[stage, name].append(cell)
     return by
 
 
-def frame(rows: Iterable[dict[str, Any]], schema: Schema | None = None) -> pl.DataFrame:
-    """A table; of no rows, with the columns that others ask for."""
+def table(rows: Iterable[dict[str, Any]], schema: Schema | None = None) -> pl.DataFrame:
+    """Make a table; `schema` gives the columns if there are no rows."""
     made = list(rows)
     return pl.DataFrame(made, infer_schema_length=None) if made else pl.DataFrame(schema=schema or {})
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """None of nothing."""
+    """Mean; None if empty."""
     many = list(values)
     return sum(many) / len(many) if many else None

@@ -1,21 +1,21 @@
-"""How often each mix ran to its end, for how long, and how busy it kept the card."""
+"""Success rate, duration and utilization of each mix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fleetlab.bench.results.cells import Cell, grouped, mean, mix
+from fleetlab.bench.results.cells import Cell, cell_mix, group_cells, mean
 from fleetlab.stats import wilson
 
 
 def rows_runs(tries: Sequence[Cell]) -> Iterable[dict[str, Any]]:
-    """By mix, alone too; every try counts, also of a cell that was tried again.
+    """By mix; every try counts, also of a cell that was repeated.
 
-    `busy` is the share of the window in which a tenant had a step under way, waiting for its turn included; alone that
-    is GPU time over wall time. `util` is the card's own: the share of the time in which it did anything.
+    `busy` is the fraction of the window in which a step of a tenant was running or waiting for the GPU; alone it is GPU
+    time over wall time. `util` is the GPU's utilization: the fraction of time in which any kernel ran.
     """
-    for (stage, name), many in grouped((c["stage"], mix(c), c) for c in tries).items():
+    for (stage, name), many in group_cells((c["stage"], cell_mix(c), c) for c in tries).items():
         good = [c for c in many if c["status"] == "ok"]
         share, low, high = wilson(len(good), len(many))
         util = mean(c["gpu"]["util"] for c in good if c["gpu"] and c["gpu"].get("util", -1) >= 0)

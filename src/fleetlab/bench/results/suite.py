@@ -1,4 +1,4 @@
-"""What a folder of cells says: who made how much progress beside whom, and what the card did in all."""
+"""The result of a suite: rates, progress, throughput, fairness, latency, costs, and checks."""
 
 from __future__ import annotations
 
@@ -12,65 +12,71 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench import statistics
-from fleetlab.bench.results import cells as _cells
-from fleetlab.bench.results.cells import beside, grouped, last, part, read, timed
-from fleetlab.bench.results.checks import rows_gates
+from fleetlab.bench.results.cells import (
+    Cell,
+    group_cells,
+    has_part,
+    is_open_loop,
+    last_tries,
+    mix_name,
+    neighbors,
+    read_cells,
+    table,
+)
+from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.costs import COSTS, rows_costs
-from fleetlab.bench.results.density import DENSITY, Goals, rows_density
-from fleetlab.bench.results.latency import LATENCY, SERVING, pooled_times, rows_latency, rows_serving
+from fleetlab.bench.results.density import DENSITY, DensityGoals, rows_density
+from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_serving, sum_times
 from fleetlab.bench.results.runs import rows_runs
-from fleetlab.bench.results.solo import Solo
+from fleetlab.bench.results.solo import SoloRates
 from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.nvml import BAD_REASONS
+from fleetlab.devices.nvml import THROTTLE_REASONS
 from fleetlab.stats import Interval, geometric_means
-
-Cell = _cells.Cell
-_frame, _listed, _text = _cells.frame, _cells.listed, _cells.text  # what others who read cells ask for here
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Result):
-    """Rates alone, progress beside others, throughput and fairness of each mix, and every failure."""
+class SuiteResult(Result):
+    """Tables of a suite."""
 
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """System throughput by stage and number of tenants; how many cells failed."""
-        found = []
+        """System throughput by stage and number of tenants, and the number of failed cells."""
+        estimates = []
         for (stage, tenants), rows in self.frames["mixes"].group_by("stage", "tenants", maintain_order=True):
             stp = _geometric(rows.select("stp", "low", "high").rows())
-            found.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "cards"))
-        return [*found, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
+            estimates.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "GPUs"))
+        return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
 
     def __repr__(self) -> str:
-        return f"<Measured {self.provenance.source}, {self.frames['mixes'].height} mixes>"
+        return f"<SuiteResult {self.provenance.source}, {self.frames['mixes'].height} mixes>"
 
 
-def measured(folder: Path, *, price: float | None = None, goals: Goals | None = None) -> Measured:
-    """Read what a suite wrote; of a cell that was measured again, the last counts.
+def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoals | None = None) -> SuiteResult:
+    """Read the folder of a suite; the last try of each cell counts.
 
-    `price` is of a card's hour, in any currency; `goals` say how many tenants a card may hold.
+    `price` is per GPU hour, in any currency; `goals` are those of the table density.
     """
-    about, tries, cut = read(folder)
-    cells = last(tries)
+    about, tries, cut = read_cells(folder)
+    cells = last_tries(tries)
     good = [c for c in cells if c["status"] == "ok"]
-    solo = Solo(good)
+    solo = SoloRates(good)
     mixed = [c for c in good if len(c["tenants"]) > 1 and solo.knows(c)]
-    single = [c for c in good if len(c["tenants"]) == 1 and not timed(c["tenants"][0])]
+    single = [c for c in good if len(c["tenants"]) == 1 and not is_open_loop(c["tenants"][0])]
     frames = {
-        "alone": _frame(_rows_alone(single)),
-        "progress": _frame(_rows_progress([c for c in good if len(c["tenants"]) > 1 or part(c["tenants"])], solo)),
-        "mixes": _frame(_rows_mixes(mixed, solo), MIXES),
-        "latency": _frame(rows_latency(good), LATENCY),
-        "serving": _frame(rows_serving(good), SERVING),
-        "costs": _frame(rows_costs(good, solo, price), COSTS),
-        "density": _frame(rows_density(cells, solo, goals or Goals()), DENSITY),
-        "runs": _frame(rows_runs(tries)),
-        "gates": _frame(rows_gates(about, good)),
-        "failures": _frame(
+        "alone": table(_rows_alone(single)),
+        "progress": table(_rows_progress([c for c in good if len(c["tenants"]) > 1 or has_part(c["tenants"])], solo)),
+        "mixes": table(_rows_mixes(mixed, solo), MIXES),
+        "latency": table(rows_latency(good), LATENCY),
+        "serving": table(rows_serving(good), SERVING),
+        "costs": table(rows_costs(good, solo, price), COSTS),
+        "density": table(rows_density(cells, solo, goals or DensityGoals()), DENSITY),
+        "runs": table(rows_runs(tries)),
+        "checks": table(rows_checks(about, good)),
+        "failures": table(
             ({"cell": c["cell"], **f} for c in cells if c["status"] != "ok" for f in c.get("failures", [])), FAILURES
         ),
     }
@@ -78,7 +84,7 @@ def measured(folder: Path, *, price: float | None = None, goals: Goals | None = 
     if price is not None:
         settings["price"] = price
     provenance = Provenance("bench suite", f"{folder.name}: {about['plan']}", settings, about["seed"])
-    return Measured(frames, provenance, tuple(_notes(about, good, frames, cut=cut)))
+    return SuiteResult(frames, provenance, tuple(_notes(about, good, frames, cut=cut)))
 
 
 MIXES = {"stage": pl.String, "mix": pl.String, "tenants": pl.Int64, "stp": pl.Float64}
@@ -89,7 +95,7 @@ FAILURES = {"cell": pl.String, "seat": pl.String, "kind": pl.String, "detail": p
 
 
 def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
-    by = grouped((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
+    by = group_cells((c["stage"], c["tenants"][0]["seat"], c) for c in cells)
     limits = geometric_means([[max(c["tenants"][0]["rate"], 1e-12) for c in group] for group in by.values()])
     for ((stage, seat), group), rate in zip(by.items(), limits, strict=True):
         ones = [c["tenants"][0] for c in group]
@@ -111,30 +117,30 @@ def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 
 def _p50(ones: list[Cell]) -> float | None:
-    """Of the steps of all blocks together; the table `latency` has its limits."""
+    """P50 of the steps of all blocks; the table `latency` has its interval."""
     try:
-        return 1000 * statistics.percentile(pooled_times(ones), 0.5).value
+        return 1000 * statistics.percentile(sum_times(ones), 0.5).value
     except BenchError:
         return None
 
 
-def _rows_progress(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
+def _rows_progress(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
     by: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for c in cells:
         seats = [t["seat"] for t in c["tenants"]]
         made = [(seat, np_) for seat, np_ in zip(seats, solo.progress(c), strict=True) if not math.isnan(np_)]
         for seat in dict.fromkeys(seat for seat, _ in made):
-            # Copies of one tenant in one cell met the same block: they are one sample of it.
+            # Copies of one tenant in one cell share a block: they are one sample.
             same = [np_ for s, np_ in made if s == seat]
-            by[c["stage"], seat, beside(seats, seat)].append(max(sum(same) / len(same), 1e-12))
+            by[c["stage"], seat, neighbors(seats, seat)].append(max(sum(same) / len(same), 1e-12))
     limits = geometric_means(list(by.values()))
     for ((stage, tenant, others), blocks), (value, low, high) in zip(by.items(), limits, strict=True):
         about = {"stage": stage, "tenant": tenant, "beside": others, "blocks": len(blocks)}
         yield about | {"progress": value, "low": low, "high": high}
 
 
-def _rows_mixes(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
-    by = grouped((c["stage"], _listed([t["seat"] for t in c["tenants"]]), c) for c in cells)
+def _rows_mixes(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:
+    by = group_cells((c["stage"], mix_name([t["seat"] for t in c["tenants"]]), c) for c in cells)
     made = {key: [solo.progress(c) for c in group] for key, group in by.items()}
     limits = geometric_means([[max(sum(np_), 1e-12) for np_ in nps] for nps in made.values()])
     joules = _joules(by, made)
@@ -159,7 +165,7 @@ def _rows_mixes(cells: list[Cell], solo: Solo) -> Iterable[dict[str, Any]]:
 def _joules(
     by: dict[tuple[str, str], list[Cell]], made: dict[tuple[str, str], list[list[float]]]
 ) -> dict[tuple[str, str], Interval]:
-    """For a second's work of a tenant alone: the power of the card over the cards' worth of work that it did."""
+    """Energy for one second of a tenant's work alone: the power of the GPU over its STP."""
     known = {
         key: [
             c["gpu"]["watts"] / sum(np_)
@@ -181,19 +187,19 @@ METRICS: dict[str, Callable[[list[float]], float]] = {
 
 
 def _card(cells: list[Cell]) -> dict[str, Any]:
-    """Power by the energy counter, the SMs' clock, and whether anything held it down."""
-    seen = [c["gpu"] for c in cells if c["gpu"]]
-    if not seen:
-        return {"watts": None, "sm_mhz": None, "held_down": None}
+    """Mean power by the energy counter, SM clock, and whether it was throttled."""
+    samples = [c["gpu"] for c in cells if c["gpu"]]
+    if not samples:
+        return {"watts": None, "sm_mhz": None, "throttled": None}
     return {
-        "watts": sum(g["watts"] for g in seen) / len(seen),
-        "sm_mhz": sum(g["sm_mhz"] for g in seen) / len(seen),
-        "held_down": any(g["reasons"] & BAD_REASONS for g in seen),
+        "watts": sum(g["watts"] for g in samples) / len(samples),
+        "sm_mhz": sum(g["sm_mhz"] for g in samples) / len(samples),
+        "throttled": any(g["reasons"] & THROTTLE_REASONS for g in samples),
     }
 
 
 def _geometric(rows: list[tuple[float, float, float]]) -> tuple[float, float, float]:
-    """The mean of values that are independent of each other, each with limits of its own."""
+    """Mean of independent values, each with its own interval."""
     middle = sum(math.log(value) for value, _, _ in rows) / len(rows)
     half = math.sqrt(sum(math.log(high / value) ** 2 for value, _, high in rows)) / len(rows)
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
@@ -205,21 +211,21 @@ def _mean(of: Callable[[list[float]], float], nps: list[list[float]]) -> float:
 
 def _notes(about: dict[str, Any], good: list[Cell], frames: dict[str, pl.DataFrame], *, cut: bool) -> Iterable[str]:
     if cut:
-        yield "the last cell was cut off while it was written, and is left out"
+        yield "the last line was truncated and is ignored"
     if about["rehearsal"]:
-        yield "a rehearsal on the CPU: the numbers mean nothing"
+        yield "a rehearsal on the CPU: the results are meaningless"
     if about["skipped"]:
-        yield f"{len(about['skipped'])} cells were skipped for want of time"
+        yield f"{len(about['skipped'])} cells were skipped for lack of time"
     if late := [c["cell"] for c in good if any(t["late"] > 0 for t in c["tenants"])]:
         yield f"{len(late)} cells have a tenant that started late"
     if eager := {t["seat"] for c in good for t in c["tenants"] if str(t.get("how", "")).startswith("eager:")}:
-        yield f"could not be captured as a graph: {', '.join(sorted(eager))}"
+        yield f"not captured as a CUDA graph: {', '.join(sorted(eager))}"
     if (serving := frames["serving"]).height:
-        yield "`serving`: times run from when a request was due; where it is not `valid`, the sender was late"
+        yield "`serving`: latency counts from the scheduled time; where it is not `valid`, the generator was late"
         if serving["unsent"].sum():
-            yield "`unsent`: requests that were never sent, and would have waited longest; percentiles leave them out"
-    for row in frames["gates"].filter(pl.col("broken") > 0).iter_rows(named=True):
-        yield f"not so: {row['gate']}: {row['broken']} of {row['checked']}, such as {row['worst']}"
+            yield "`unsent`: requests that were never sent and would have had the longest latency; not in percentiles"
+    for row in frames["checks"].filter(pl.col("failed") > 0).iter_rows(named=True):
+        yield f"check failed: {row['check']}: {row['failed']} of {row['checked']}, worst: {row['worst']}"
     if frames["costs"].height:
-        yield "`costs`: tenants that share divide the card's seconds and joules by the progress that each made"
-    yield "limits pool the noise of all cells of a table: it is taken to be the same share everywhere"
+        yield "`costs`: tenants that share split the GPU's seconds and joules in proportion to their progress"
+    yield "intervals pool the noise of all cells of a table: its relative size is assumed to be the same"

@@ -1,28 +1,39 @@
-"""One work by itself, as a user would run it: train, ask, decode, launch, or press on one resource, and be told.
+"""Run one workload alone: training, inference, decoding, small kernels, or a stressor.
 
-On a measuring machine: `python -m fleetlab.bench.single NAME`. What feeds the work and what is counted is the suite's.
+On a GPU machine: `python -m fleetlab.bench.single NAME`. Loop and statistics are those of the suite.
 """
 
 from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fleetlab.bench.single import files as _save
-from fleetlab.bench.single.report import Told
-from fleetlab.bench.single.settings import ASKED, TRAINED, Ask, lengths, place, settings_of, settled, sizes, sizes_of
+from fleetlab.bench.single import files
+from fleetlab.bench.single.report import SingleReport
+from fleetlab.bench.single.settings import (
+    INFERENCE,
+    TRAINING,
+    RunSettings,
+    batch_sizes,
+    check_lengths,
+    parse_batch_sizes,
+    parse_settings,
+    settings_dict,
+    torch_device,
+)
 from fleetlab.bench.single.steady import by_batch, steady
 from fleetlab.bench.single.train import train
 from fleetlab.bench.workloads import make
-from fleetlab.devices.nvml import Monitor
+from fleetlab.devices.nvml import GpuSampler
+from fleetlab.devices.progress import Progress, silent
 
-__all__ = ["Told", "settings_of", "sizes_of", "work"]
+__all__ = ["SingleReport", "parse_batch_sizes", "parse_settings", "work"]
 
 
 def work(
@@ -37,41 +48,41 @@ def work(
     tiny: bool = False,
     seed: int = 0,
     out: Path | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Told:
-    """Run one work; `settings` are those of the work itself, and `out` keeps the statistics and a trained model."""
+    progress: Progress = silent,
+) -> SingleReport:
+    """Run one workload with its `settings`; `out` keeps the statistics and a trained model."""
     settings = dict(settings or {})
-    made = make(name, tiny=tiny, **settings)  # a name or a setting that is not there is told first
-    lengths(name, seconds=seconds, epochs=epochs, steps=steps)
-    where = place(device)
-    ask = Ask(
+    made = make(name, tiny=tiny, **settings)  # reports an unknown name or setting first
+    check_lengths(name, seconds=seconds, epochs=epochs, steps=steps)
+    where = torch_device(device)
+    ask = RunSettings(
         name,
-        settings if "seed" not in settled(made) else {"seed": seed} | settings,
+        settings if "seed" not in settings_dict(made) else {"seed": seed} | settings,
         where,
         seconds=seconds,
         epochs=epochs,
         steps=steps,
-        batches=sizes(name, batches, settings),
+        batches=batch_sizes(name, batches, settings),
         tiny=tiny,
         seed=seed,
         out=out,
     )
-    told = Told(name, _about(ask))
+    report = SingleReport(name, _about(ask))
     if out is not None:
-        _save.folder(out)
+        files.check_folder(out)
     with tempfile.TemporaryDirectory() as home, _one_thread():
         torch.manual_seed(seed)
-        with Monitor(Path(home) / "monitor.jsonl", index=where.index or 0) as watch:
-            (train if name in TRAINED else by_batch if name in ASKED else steady)(ask, told, watch, tell)
+        with GpuSampler(Path(home) / "monitor.jsonl", index=where.index or 0) as watch:
+            (train if name in TRAINING else by_batch if name in INFERENCE else steady)(ask, report, watch, progress)
     if out is not None:
-        _save.save_text(out / _save.STATISTICS, told.to_json())
-    return told
+        files.save_text(out / files.STATISTICS, report.to_json())
+    return report
 
 
-def _about(ask: Ask) -> dict[str, Any]:
-    """Enough to run it again."""
+def _about(ask: RunSettings) -> dict[str, Any]:
+    """Settings and versions, enough to repeat it."""
     return {
-        "settings": settled(ask.make()),
+        "settings": settings_dict(ask.make()),
         "asked": {"seconds": ask.seconds, "epochs": ask.epochs, "steps": ask.steps, "batches": ask.batches},
         "tiny": ask.tiny,
         "seed": ask.seed,
@@ -83,7 +94,7 @@ def _about(ask: Ask) -> dict[str, Any]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """As a worker of the suite has it, so that both tell the same."""
+    """One thread, as in a worker of the suite, so that results are comparable."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""One work on a machine that has little installed: `python -m fleetlab.bench.single NAME --seconds 10`."""
+"""Run one workload on a machine with few packages: `python -m fleetlab.bench.single NAME --seconds 10`."""
 
 from __future__ import annotations
 
@@ -8,60 +8,61 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from fleetlab.bench.single import settings_of, sizes_of, work
+from fleetlab.bench.single import parse_batch_sizes, parse_settings, work
 from fleetlab.bench.workloads import BY_NAME
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.progress import print_error, print_progress
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run it; 0 if it ran to its end, 2 if it cannot be, 3 if the loss was not a number, 130 if it was stopped."""
-    asked = _parser().parse_args(words)
+    """Exit status 0 if finished, 2 for an error, 3 if the loss was not a number, 130 if stopped."""
+    options = _parser().parse_args(words)
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        told = work(
-            asked.name,
-            settings=settings_of(asked.name, asked.set + _plain(asked)),
-            seconds=asked.seconds,
-            epochs=asked.epochs,
-            steps=asked.steps,
-            batches=sizes_of(asked.batches),
-            device=asked.device,
-            tiny=asked.tiny,
-            seed=asked.seed,
-            out=asked.out,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
+        report = work(
+            options.name,
+            settings=parse_settings(options.name, options.set + _plain(options)),
+            seconds=options.seconds,
+            epochs=options.epochs,
+            steps=options.steps,
+            batches=parse_batch_sizes(options.batches),
+            device=options.device,
+            tiny=options.tiny,
+            seed=options.seed,
+            out=options.out,
+            progress=print_progress,
         )
     except BenchError as e:
-        print(f"error: {e}" + (f"\nhint: {e.hint}" if e.hint else ""), file=sys.stderr)
+        print_error(e)
         return 2
     except KeyboardInterrupt:
-        print("stopped before anything was finished", file=sys.stderr)
+        print("stopped before any result", file=sys.stderr)
         return 130
-    print(told.to_json() if asked.json else "\n".join(told.lines()))
-    return told.status
+    print(report.to_json() if options.json else "\n".join(report.lines()))
+    return report.status
 
 
 def _plain(asked: argparse.Namespace) -> list[str]:
-    """Settings that have options of their own."""
+    """Settings with options of their own."""
     return [f"{key}={getattr(asked, key)}" for key in ("batch", "rate", "data") if getattr(asked, key) is not None]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fleetlab.bench.single", description=__doc__)
-    parser.add_argument("name", help=f"{', '.join(BY_NAME)}, or one of your own as module:Class")
-    parser.add_argument("--seconds", type=float, help="how long a window is, or a training may take")
-    parser.add_argument("--epochs", type=int, help="of a training (1)")
-    parser.add_argument("--steps", type=int, help="how many steps to run")
-    parser.add_argument("--batch", help="items a step")
-    parser.add_argument("--batches", help="of inference: sizes to go through (1,2,4,8,16,32)")
-    parser.add_argument("--rate", help="of learning")
-    parser.add_argument("--data", help="a folder with CIFAR-10, for resnet-train")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting of the work")
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, cpu (cuda)")
-    parser.add_argument("--tiny", action="store_true", help="sizes for a CPU: same code, no meaning")
-    parser.add_argument("--seed", type=int, default=0, help="of weights, data and pauses (0)")
+    parser.add_argument("name", help=f"{', '.join(BY_NAME)}, or your own as module:Class")
+    parser.add_argument("--seconds", type=float, help="length of a measurement (default: 10), or limit of a training")
+    parser.add_argument("--epochs", type=int, help="epochs of a training (default: 1)")
+    parser.add_argument("--steps", type=int, help="number of steps")
+    parser.add_argument("--batch", help="batch size")
+    parser.add_argument("--batches", help="batch sizes of inference (default: 1,2,4,8,16,32)")
+    parser.add_argument("--rate", help="learning rate")
+    parser.add_argument("--data", help="folder with CIFAR-10, for resnet-train (default: synthetic images)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting of the workload")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (default: cuda)")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes for a CPU: results are meaningless")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights, data and pauses (default: 0)")
     parser.add_argument("--out", type=Path, help="folder for statistics.json, and model.pt of a training")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 

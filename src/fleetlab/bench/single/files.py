@@ -1,8 +1,7 @@
-"""Files that are there whole or not at all."""
+"""Save statistics and models atomically."""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -11,44 +10,40 @@ from typing import Any
 import torch
 
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.files import replacing
 
 MODEL, STATISTICS = "model.pt", "statistics.json"
 
 
-def folder(out: Path) -> Path:
-    """A folder that can be written to, known before hours are spent."""
+def check_folder(out: Path) -> Path:
+    """Check that a folder is writable before a long run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         trial = out / f".{uuid.uuid4().hex[:8]}"
         trial.touch()
         trial.unlink()
     except OSError as e:
-        msg = f"{out}: cannot be written to: {e.strerror or e}"
+        msg = f"{out}: not writable: {e.strerror or e}"
         raise BenchError(msg, hint="name another folder with --out") from None
     return out
 
 
 def save_model(out: Path, model: torch.nn.Module) -> None:
-    """The weights, which `torch.load(…, weights_only=True)` reads anywhere."""
+    """Save the weights, for `torch.load(…, weights_only=True)`."""
     weights: dict[str, Any] = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     _replace(out / MODEL, lambda beside: torch.save(weights, beside))
 
 
 def save_text(path: Path, text: str) -> None:
-    """Text, in place of what was there."""
+    """Save text."""
     _replace(path, lambda beside: beside.write_text(text, "utf-8"))
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Beside it, onto the disk, and then in its place: a reader sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    """Write atomically, with errors for users."""
     try:
-        write(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except (OSError, RuntimeError) as e:  # torch tells of a full disk by the latter
+        with replacing(path) as temporary:
+            write(temporary)
+    except (OSError, RuntimeError) as e:  # torch raises the latter for a full disk
         msg = f"{path}: cannot be written: {e}"
-        raise BenchError(msg, hint="look at free space; what was saved before is still there") from None
-    finally:
-        beside.unlink(missing_ok=True)
+        raise BenchError(msg, hint="check free space; the previous file is unchanged") from None

@@ -1,4 +1,4 @@
-"""What a work by itself has to tell: numbers with their limits, tables, notes, and how it ended."""
+"""The report of a workload alone: estimates, tables, notes and outcome, without polars."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fleetlab.bench.quantiles import ENDINGS, QUANTILES, quantiles
 from fleetlab.stats import POSITIVE, Interval, mean_of_runs
 
 FINISHED, STOPPED, NOT_A_NUMBER = "finished", "stopped", "not a number"
-STATUS = {FINISHED: 0, STOPPED: 130, NOT_A_NUMBER: 3}  # with which a command leaves
+STATUS = {FINISHED: 0, STOPPED: 130, NOT_A_NUMBER: 3}  # exit status
 
 Number = tuple[str, float, float, float, str]  # metric, value, low, high, unit
 Row = dict[str, Any]
 
 
 @dataclass
-class Told:
-    """Plain values only, for a machine that has little installed."""
+class SingleReport:
+    """Plain values, for a machine with few packages."""
 
     work: str
     about: dict[str, Any] = field(default_factory=dict)
@@ -32,18 +32,18 @@ class Told:
 
     @property
     def status(self) -> int:
-        """0 if it ran to its end, 3 if the loss was not a number, 130 if it was stopped."""
+        """Exit status: 0 if finished, 3 if the loss was not a number, 130 if stopped."""
         return STATUS[self.ended]
 
     def add(self, metric: str, value: float, unit: str = "", *, limits: Interval | None = None) -> None:
-        """One number; without limits it was counted, not estimated."""
+        """Add an estimate; without limits it is exact."""
         _, low, high = limits or (value, value, value)
         self.numbers.append((metric, value, low, high, unit))
 
     def to_json(self) -> str:
-        """One object; what is not a number becomes null."""
+        """One object; NaN becomes null."""
         words = ("metric", "value", "low", "high", "unit")
-        found = {
+        record = {
             "work": self.work,
             "ended": self.ended,
             **self.about,
@@ -51,10 +51,10 @@ class Told:
             "tables": self.tables,
             "notes": self.notes,
         }
-        return json.dumps(_finite(found), indent=1)
+        return json.dumps(_finite(record), indent=1)
 
     def lines(self) -> Iterable[str]:
-        """For eyes, without colour."""
+        """Format as plain text."""
         for metric, value, low, high, unit in self.numbers:
             limits = f" ({low:.4g} to {high:.4g})" if low < high else ""
             yield f"{metric} {value:.4g}{' ' + unit if unit else ''}{limits}"
@@ -83,27 +83,27 @@ def _word(value: object) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-# --- numbers that several works have in common -----------------------------------------------------------------------
+# --- estimates that several workloads have in common ------------------------------------------------------------------
 
 
-def rate_of(windows: Sequence[Row]) -> Interval:
-    """Items a second over windows; the limits are Student's over the tenths of each, as if they were independent."""
+def rate_interval(windows: Sequence[Row]) -> Interval:
+    """Rate over windows; Student's interval over the tenths of each, assumed independent."""
     seconds = sum(w["seconds"] for w in windows)
     value = sum(w["rate"] * w["seconds"] for w in windows) / seconds if seconds else math.nan
     parts = mean_of_runs([rate for w in windows for rate in w["rates"]], POSITIVE)
     return replace(parts, value=value).interval()
 
 
-def times_of(windows: Sequence[Row]) -> Histogram:
-    """The times of all steps."""
+def step_times(windows: Sequence[Row]) -> Histogram:
+    """Times of all steps."""
     return Histogram.sum(Histogram.from_json(w["times"]) for w in windows)
 
 
-def tell_quantiles(told: Told, times: Histogram, of: str) -> None:
-    """Put them among the numbers; a sample that cannot carry one is noted."""
+def add_quantiles(told: SingleReport, times: Histogram, of: str) -> None:
+    """Add P50, P95 and P99; note those that the sample does not support."""
     row, why = quantiles(times)
     for name, _ in QUANTILES:
-        found = [x for ending in ENDINGS if (x := row[name + ending]) is not None]
-        if found:
-            told.add(f"{of}, {name.upper()}", found[0], "ms", limits=Interval(*found))
+        limits = [x for ending in ENDINGS if (x := row[name + ending]) is not None]
+        if limits:
+            told.add(f"{of}, {name.upper()}", limits[0], "ms", limits=Interval(*limits))
     told.notes += [f"{of}: {reason}" for reason in why]

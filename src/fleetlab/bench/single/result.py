@@ -1,4 +1,4 @@
-"""What a work by itself told, as a result of the house."""
+"""The report of a workload alone as a result with polars tables."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 
 if TYPE_CHECKING:
-    from fleetlab.bench.single import Told
+    from fleetlab.bench.single import SingleReport
 
 
 @dataclass(frozen=True, slots=True)
-class Worked(Result):
-    """One work on one device."""
+class SingleResult(Result):
+    """One workload on one device."""
 
-    told: Told
+    report: SingleReport
 
     @property
     def provenance(self) -> Provenance:
-        """Its settings, and where it ran."""
-        about = {key: value for key, value in self.told.about.items() if key != "seed"}
-        return Provenance("bench work", self.told.work, about, self.told.about["seed"])
+        """Settings and device."""
+        about = {key: value for key, value in self.report.about.items() if key != "seed"}
+        return Provenance("bench workload", self.report.work, about, self.report.about["seed"])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know about the numbers."""
-        tiny = ("tiny sizes: the numbers mean nothing",) if self.told.about["tiny"] else ()
-        return (*tiny, *self.told.notes)
+        """Notes, with a warning for tiny sizes."""
+        tiny = ("tiny sizes: the results are meaningless",) if self.report.about["tiny"] else ()
+        return (*tiny, *self.report.notes)
 
     def summary(self) -> list[Estimate]:
-        """Each number with its limits."""
-        return [Estimate(*number) for number in self.told.numbers]
+        """All estimates."""
+        return [Estimate(*number) for number in self.report.numbers]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """By epoch, or by batch size."""
-        return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in self.told.tables.items()}
+        return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in self.report.tables.items()}
 
     def __repr__(self) -> str:
-        return f"<Worked {self.told.work} on {self.told.about['device']}: {self.told.ended}>"
+        return f"<SingleResult {self.report.work} on {self.report.about['device']}: {self.report.ended}>"
 
 
-def worked(name: str, *, words: Sequence[str] = (), batches: str | None = None, **asked: Any) -> Worked:  # noqa: ANN401  as `work` takes them
-    """Run one work, its settings given as `KEY=VALUE` words, batch sizes as `1,2,4`."""
+def single_result(name: str, *, words: Sequence[str] = (), batches: str | None = None, **asked: Any) -> SingleResult:  # noqa: ANN401  as `work` takes them
+    """Run one workload with settings as `KEY=VALUE` and batch sizes as `1,2,4`."""
     try:
-        from fleetlab.bench.single import settings_of, sizes_of, work
+        from fleetlab.bench.single import parse_batch_sizes, parse_settings, work
     except ImportError as e:
-        msg = f"a work needs what is not installed: {e}"
+        msg = f"a package is not installed: {e}"
         raise BenchError(msg, hint="pip install fleetlab[bench]") from None
-    return Worked(work(name, settings=settings_of(name, words), batches=sizes_of(batches), **asked))
+    return SingleResult(work(name, settings=parse_settings(name, words), batches=parse_batch_sizes(batches), **asked))

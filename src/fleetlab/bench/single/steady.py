@@ -1,82 +1,81 @@
-"""Works that do the same over and over: how fast, how long a step takes, and how much of the time they work."""
+"""Workloads without epochs: rate, step time, and device time over wall time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from fleetlab.bench.loops import Fed
+from fleetlab.bench.loops import StepLog
 from fleetlab.bench.quantiles import quantiles
-from fleetlab.bench.single.measure import measure, ready
-from fleetlab.bench.single.report import Row, Told, rate_of, tell_quantiles, times_of
-from fleetlab.bench.single.settings import Ask
-from fleetlab.bench.single.usage import joules, memory_mib, tell_energy, tell_memory
-from fleetlab.bench.workloads import Work
+from fleetlab.bench.single.measure import load_and_warm_up, measure
+from fleetlab.bench.single.report import Row, SingleReport, add_quantiles, rate_interval, step_times
+from fleetlab.bench.single.settings import RunSettings
+from fleetlab.bench.single.usage import add_energy, add_memory, joules, memory_mib
+from fleetlab.bench.workloads import BenchWorkload
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.nvml import Monitor
-from fleetlab.devices.units import scaled
+from fleetlab.devices.nvml import GpuSampler
+from fleetlab.devices.progress import Progress
+from fleetlab.devices.units import unit_scale
 from fleetlab.stats import POSITIVE, Interval, mean_of_runs
 
-Tell = Callable[[str], None]
-STARVED = 0.05  # of the steps that found the device idle: from here on the host is the limit
-STEP = {"llm-decode": "time per token", "interactive": "burst"}  # what a step is called
+STARVED = 0.05  # fraction of steps that found the device idle: above it the host is the bottleneck
+STEP = {"llm-decode": "time per token", "interactive": "burst"}  # name of a step
 
 
-def steady(ask: Ask, told: Told, watch: Monitor, tell: Tell) -> None:
-    """One window of a work."""
-    tell(f"{ask.name}: loading")
-    work = ready(ask.name, ask.make(), ask.device)
+def steady(ask: RunSettings, told: SingleReport, watch: GpuSampler, progress: Progress) -> None:
+    """Measure one window."""
+    progress(f"{ask.name}: loading")
+    work = load_and_warm_up(ask.name, ask.make(), ask.device)
     told.about["how"] = getattr(work, "how", "")
-    tell(f"{ask.name}: running")
+    progress(f"{ask.name}: running")
     made, fed = measure(ask.name, work, ask.device, **ask.window())
-    by, unit = scaled(work.unit)
-    rate = rate_of([made])
+    by, unit = unit_scale(work.unit)
+    rate = rate_interval([made])
     told.add("throughput", by * rate.value, f"{unit}/s", limits=Interval(*(by * x for x in rate)))
-    tell_quantiles(told, times_of([made]), STEP.get(ask.name, "step"))
-    _tell_time(told, work, made)
+    add_quantiles(told, step_times([made]), STEP.get(ask.name, "step"))
+    _add_busy_time(told, work, made)
     if ask.name == "interactive":
-        _tell_person(told, work, made, fed)
-    tell_memory(told, ask.device)
-    tell_energy(told, watch, [made], work.unit)
-    _tell_host(told, made, ask)
+        _add_think_time(told, work, made, fed)
+    add_memory(told, ask.device)
+    add_energy(told, watch, [made], work.unit)
+    _note_starvation(told, made, ask)
 
 
-def _tell_time(told: Told, work: Work, made: Row) -> None:
+def _add_busy_time(told: SingleReport, work: BenchWorkload, made: Row) -> None:
     duty = getattr(work, "duty", None)
     if duty is None:
         told.add("device time / wall time", made["busy"])
     else:
-        told.add("duty, asked", duty)
-        told.add("duty, got", made["busy"])
+        told.add("duty, requested", duty)
+        told.add("duty, measured", made["busy"])
 
 
-def _tell_person(told: Told, work: Any, made: Row, fed: Fed) -> None:  # noqa: ANN401
-    """When somebody waited for the device, and when the device for somebody."""
+def _add_think_time(told: SingleReport, work: Any, made: Row, fed: StepLog) -> None:  # noqa: ANN401
+    """Add active, idle and think time of an interactive user."""
     active = made["busy"] * made["seconds"]
     told.add("bursts", made["steps"])
     told.add("active", active, "s")
     told.add("idle", made["seconds"] - active, "s")
-    told.add("think time, asked", work.think, "s")
+    told.add("think time, requested", work.think, "s")
     thought = np.asarray(fed.begun[1:]) - np.asarray(fed.ended[:-1])
     if len(thought) > 1:
         mean = mean_of_runs(thought, POSITIVE).interval()
-        told.add("think time, got", mean.value, "s", limits=mean)
+        told.add("think time, measured", mean.value, "s", limits=mean)
 
 
-def _tell_host(told: Told, made: Row, ask: Ask) -> None:
+def _note_starvation(told: SingleReport, made: Row, ask: RunSettings) -> None:
     if ask.device.type == "cuda" and made["starved"] > STARVED:
-        told.notes.append(f"{made['starved']:.0%} of the steps found the device idle: the host is the limit")
+        told.notes.append(f"{made['starved']:.0%} of the steps found the device idle: the host is the bottleneck")
 
 
-def by_batch(ask: Ask, told: Told, watch: Monitor, tell: Tell) -> None:
-    """One window a batch size; a size that does not fit ends the row, and those before are kept."""
+def by_batch(ask: RunSettings, told: SingleReport, watch: GpuSampler, progress: Progress) -> None:
+    """Measure one window per batch size; the first size that does not fit into memory ends the table."""
     rows: list[Row] = []
     waits: list[Row] = []
     told.tables |= {"throughput": rows, "latency": waits}
-    tell(f"{ask.name}: batches of {', '.join(map(str, ask.batches))}")
+    progress(f"{ask.name}: batches of {', '.join(map(str, ask.batches))}")
     for batch in ask.batches:
         try:
             row, wait = _batch(ask, told, watch, batch)
@@ -87,23 +86,23 @@ def by_batch(ask: Ask, told: Told, watch: Monitor, tell: Tell) -> None:
             break
         rows.append(row)
         waits.append(wait)
-        tell(f"batch {batch}: {rows[-1]['rate']:,.0f} {told.about['unit']}s/s")
+        progress(f"batch {batch}: {rows[-1]['rate']:,.0f} {told.about['unit']}s/s")
     best = max(rows, key=lambda row: row["rate"])
     limits = Interval(best["rate"], best["rate_low"], best["rate_high"])
     told.add(f"highest rate, at batch {best['batch']}", best["rate"], f"{told.about['unit']}/s", limits=limits)
-    tell_memory(told, ask.device)
+    add_memory(told, ask.device)
 
 
-def _batch(ask: Ask, told: Told, watch: Monitor, batch: int) -> tuple[Row, Row]:
+def _batch(ask: RunSettings, told: SingleReport, watch: GpuSampler, batch: int) -> tuple[Row, Row]:
     on_card = ask.device.type == "cuda"
     if on_card:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(ask.device)
-    work = ready(ask.name, ask.make(batch=batch), ask.device)
+    work = load_and_warm_up(ask.name, ask.make(batch=batch), ask.device)
     told.about["unit"] = work.unit
     made, _ = measure(ask.name, work, ask.device, **ask.window())
-    rate, spent = rate_of([made]), joules(watch, [made])
-    found, why = quantiles(times_of([made]))
+    rate, spent = rate_interval([made]), joules(watch, [made])
+    found, why = quantiles(step_times([made]))
     row = {
         "batch": batch,
         "how": getattr(work, "how", "")[:20],

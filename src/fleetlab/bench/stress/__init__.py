@@ -1,1 +1,1 @@
-"""How many tenants of one kind a GPU can take: their number is raised until something breaks."""
+"""Stress test: raise the number of tenants of one kind until something breaks."""

@@ -1,4 +1,4 @@
-"""What a stress test says: for each mode where it breaks and why, and what every number of tenants did."""
+"""The result of a stress test: the breaking point of each mode, and every number of tenants that was measured."""
 
 from __future__ import annotations
 
@@ -11,50 +11,54 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.stress.run import edges, sentence, steps
-from fleetlab.bench.stress.verdict import Goal, Step, allowed, judged
+from fleetlab.bench.stress.verdict import StressGoal, StressStep, judge_steps, p95_limit
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 
 @dataclass(frozen=True, slots=True)
-class Stressed(Result):
-    """Breaking points, and the way there."""
+class StressResult(Result):
+    """Breaking points, and the measured steps."""
 
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """The last good number of tenants in each mode."""
+        """Largest number of tenants that meets the goals, by mode."""
         rows = self.frames["answers"].iter_rows(named=True)
         return [Estimate.exact(f"{row['mode']}: good up to", row["good"], "tenants") for row in rows]
 
     def __repr__(self) -> str:
-        return f"<Stressed {self.provenance.source}, {self.frames['steps'].height} steps>"
+        return f"<StressResult {self.provenance.source}, {self.frames['steps'].height} steps>"
 
 
-def stressed(folder: Path) -> Stressed:
-    """Read what `fleetlab bench stress --out` wrote."""
+def stress_result(folder: Path) -> StressResult:
+    """Read the folder of `fleetlab bench stress --out`."""
     try:
         about = json.loads((folder / "stress.json").read_text("utf-8"))
-        goal = Goal(**about["goal"])
-        found = {mode: steps(folder, mode) for mode in about["modes"]}
+        goal = StressGoal(**about["goal"])
+        by_mode = {mode: steps(folder, mode) for mode in about["modes"]}
     except (OSError, ValueError, KeyError, TypeError) as e:
-        msg = f"{folder}: holds no stress test: {e}"
-        raise DeviceError(msg, hint="`fleetlab bench stress WORK --out FOLDER` makes one") from None
+        msg = f"{folder}: not a stress test: {e}"
+        raise DeviceError(msg, hint="`fleetlab bench stress WORKLOAD --out FOLDER` makes one") from None
     on_card = about["device"].startswith("cuda")
-    reasons = {m: judged(s.values(), goal, cores=about["cores"], on_card=on_card) for m, s in found.items()}
+    reasons = {m: judge_steps(s.values(), goal, cores=about["cores"], on_card=on_card) for m, s in by_mode.items()}
     frames = {
         "answers": pl.DataFrame([_answer(m, r) for m, r in reasons.items()], schema=ANSWERS, orient="row"),
         "steps": pl.DataFrame(
-            [_row(m, step, found[m].get(1), reasons[m][n]) for m in found for n, step in sorted(found[m].items())],
+            [
+                _row(m, step, by_mode[m].get(1), reasons[m][n])
+                for m in by_mode
+                for n, step in sorted(by_mode[m].items())
+            ],
             schema=STEPS,
             orient="row",
         ),
     }
-    said = [sentence(m, r, about["up_to"]) for m, r in reasons.items()]
+    sentences = [sentence(m, r, about["up_to"]) for m, r in reasons.items()]
     settings = {k: about[k] for k in ("modes", "up_to", "goal", "settle", "window", "device")}
     provenance = Provenance("bench stress", about["work"], settings, about["seed"])
-    return Stressed(frames, provenance, (*said, *_notes(about, goal, found)))
+    return StressResult(frames, provenance, (*sentences, *_notes(about, goal, by_mode)))
 
 
 ANSWERS: dict[str, Any] = {"mode": pl.String, "good": pl.Int64, "breaks_at": pl.Int64, "why": pl.String}
@@ -84,7 +88,7 @@ def _answer(mode: str, reasons: dict[int, list[str]]) -> dict[str, Any]:
     return {"mode": mode, "good": good, "breaks_at": bad, "why": "; ".join(reasons[bad]) if bad is not None else None}
 
 
-def _row(mode: str, step: Step, alone: Step | None, why: list[str]) -> dict[str, Any]:
+def _row(mode: str, step: StressStep, alone: StressStep | None, why: list[str]) -> dict[str, Any]:
     card = step.cell.get("gpu") or {}
     known = alone is not None and alone.rate > 0
     made = [t["rate"] / alone.rate for t in step.tenants] if alone is not None and known else []
@@ -107,12 +111,12 @@ def _row(mode: str, step: Step, alone: Step | None, why: list[str]) -> dict[str,
     }
 
 
-def _notes(about: dict[str, Any], goal: Goal, found: dict[str, dict[int, Step]]) -> Iterable[str]:
+def _notes(about: dict[str, Any], goal: StressGoal, found: dict[str, dict[int, StressStep]]) -> Iterable[str]:
     if about["rehearsal"]:
-        yield "a rehearsal on the CPU: the numbers mean nothing"
+        yield "a rehearsal on the CPU: the results are meaningless"
     for mode, by in found.items():
-        if by.get(1) and by[1].tenants and allowed(by[1], goal) is None:
-            yield f"{mode}: too few steps alone for a P95, so latency was not judged; a longer --window, or --slo-ms"
+        if by.get(1) and by[1].tenants and p95_limit(by[1], goal) is None:
+            yield f"{mode}: too few steps alone for a P95, so latency was not checked; longer --window, or --slo-ms"
         if by.get(1) and about["device"].startswith("cuda") and by[1].starved > 0.25:
-            yield f"{mode}: alone, {by[1].starved:.0%} of steps find the card idle: the host limits it from the start"
-    yield "a number that was tried is one window: limits are of that window, not of another day"
+            yield f"{mode}: alone, {by[1].starved:.0%} of steps find the GPU idle: the host is the bottleneck at once"
+    yield "each number of tenants was measured in one window: intervals do not cover variation between runs"

@@ -1,6 +1,6 @@
-"""Is a number of tenants too many? What a cell says, judged against one tenant alone and the best so far.
+"""Judge a number of tenants against one tenant alone and the best throughput so far.
 
-Latency and throughput break only where that is shown: by the 95 % limits of what was measured, not by its middle.
+Latency and throughput count as broken only if the whole 95 % interval does.
 """
 
 from __future__ import annotations
@@ -20,68 +20,68 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.stats import POSITIVE, Interval, mean_of_runs, no_interval
 
 MISS = 0.05
-BUSY = 0.8  # of the cores: above it the host is what is measured
-STARVED, AT_FIRST = 0.5, 0.25  # steps that found the card idle, now and alone: above and below, the host gave out
+BUSY = 0.8  # of the cores: above it the host is the bottleneck
+STARVED, AT_FIRST = 0.5, 0.25  # steps that found the GPU idle, now above and alone below: the host is the bottleneck
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """What a tenant may ask for: a P95 of a step, and that more tenants do not do less work in all."""
+class StressGoal:
+    """Limits of the P95 step time, and of the loss of total throughput."""
 
-    factor: float = 3.0  # times the P95 alone
-    ms: float | None = None  # or this P95, whatever it is alone
+    factor: float = 3.0  # times the P95 of one tenant
+    ms: float | None = None  # P95 limit instead of `factor`
     least: float = 0.8  # of the best throughput so far
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.factor) and self.factor > 1):
-            msg = f"not a factor that a step may slow down by: {self.factor:g}"
+            msg = f"not a slowdown factor: {self.factor:g}"
             raise BenchError(msg, hint="above 1, such as 3")
         if self.ms is not None and not (math.isfinite(self.ms) and self.ms > 0):
-            msg = f"not a time that a step may take: {self.ms:g} ms"
+            msg = f"not a step time: {self.ms:g} ms"
             raise BenchError(msg, hint="above 0")
 
 
 @dataclass(frozen=True)
-class Step:
-    """One number of tenants, measured."""
+class StressStep:
+    """The measurement of one number of tenants."""
 
     count: int
     cell: dict[str, Any]
 
     @property
     def tenants(self) -> list[dict[str, Any]]:
-        """Those that answered."""
-        found: list[dict[str, Any]] = self.cell.get("tenants", [])
-        return found
+        """Tenants with a result."""
+        rows: list[dict[str, Any]] = self.cell.get("tenants", [])
+        return rows
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Those that did not."""
-        found: list[dict[str, Any]] = self.cell["failures"]
-        return found
+        """Tenants that failed."""
+        rows: list[dict[str, Any]] = self.cell["failures"]
+        return rows
 
     @property
     def rate(self) -> float:
-        """Items a second in all."""
+        """Total items per second."""
         return float(sum(t["rate"] for t in self.tenants))
 
     @cached_property
     def throughput(self) -> Interval:
-        """The rate in all, with limits from the tenths of the window."""
+        """Total rate, with an interval from the tenths of the window."""
         tenths = np.asarray([t["rates"] for t in self.tenants], float)
         if not tenths.size:
             return no_interval()
-        found = mean_of_runs(tenths.sum(axis=0), POSITIVE).interval()
-        return found._replace(value=self.rate)
+        interval = mean_of_runs(tenths.sum(axis=0), POSITIVE).interval()
+        return interval._replace(value=self.rate)
 
     @cached_property
     def times(self) -> Histogram:
-        """Of all steps of all tenants."""
+        """Step times of all tenants."""
         return Histogram.sum(Histogram.from_json(t["times"]) for t in self.tenants)
 
     @cached_property
     def p95(self) -> Interval | None:
-        """Seconds; None where there are too few steps to say."""
+        """P95 in seconds; None if there are too few steps."""
         try:
             return statistics.percentile(self.times, 0.95)
         except BenchError:
@@ -89,35 +89,35 @@ class Step:
 
     @property
     def cores(self) -> float:
-        """That the tenants kept busy."""
+        """Cores that the tenants keep busy."""
         return float(sum(t["cpu"] for t in self.tenants))
 
     @property
     def starved(self) -> float:
-        """The share of steps that found the card idle."""
-        found = [t["starved"] for t in self.tenants]
-        return sum(found) / len(found) if found else 0.0
+        """Fraction of steps that found the GPU idle."""
+        shares = [t["starved"] for t in self.tenants]
+        return sum(shares) / len(shares) if shares else 0.0
 
 
-def judged(steps: Iterable[Step], goal: Goal, *, cores: int, on_card: bool) -> dict[int, list[str]]:
-    """What broke at each number of tenants; nothing where it is good."""
-    found: dict[int, list[str]] = {}
-    alone: Step | None = None
+def judge_steps(steps: Iterable[StressStep], goal: StressGoal, *, cores: int, on_card: bool) -> dict[int, list[str]]:
+    """Reasons why each number of tenants is bad; none if it is good."""
+    reasons: dict[int, list[str]] = {}
+    alone: StressStep | None = None
     best = 0.0
     for step in sorted(steps, key=lambda s: s.count):
         alone = step if step.count == 1 else alone
-        found[step.count] = [
+        reasons[step.count] = [
             *_failed(step),
             *(_host(step, alone, cores, on_card=on_card) if step.count > 1 else ()),
             *_slow(step, alone, goal),
-            *_less(step, best, goal),
+            *_low_throughput(step, best, goal),
         ]
-        if not found[step.count]:
+        if not reasons[step.count]:
             best = max(best, step.rate)
-    return found
+    return reasons
 
 
-def _failed(step: Step) -> Iterable[str]:
+def _failed(step: StressStep) -> Iterable[str]:
     by: dict[str, list[dict[str, Any]]] = {}
     for failure in step.failures:
         by.setdefault(failure["kind"], []).append(failure)
@@ -127,14 +127,14 @@ def _failed(step: Step) -> Iterable[str]:
             yield f"the mode failed: {detail}"
             continue
         who = _who([f["copy"] + 1 for f in found], step.count)
-        asked = re.search(r"[Tt]ried to allocate ([\d.]+ [KMGT]?i?B)", detail)
+        request = re.search(r"[Tt]ried to allocate ([\d.]+ [KMGT]?i?B)", detail)
         if kind == "out-of-memory":
-            yield f"out of memory ({who} asked for {asked[1] if asked else 'more'})"
+            yield f"out of memory ({who} requested {request[1] if request else 'more'})"
         else:
-            said = {"died": "died", "hung": "gave no answer", "error": "failed"}.get(kind, kind)
-            yield f"{who} {said}" + (f" ({detail[:200]})" if detail else "")
+            verb = {"died": "died", "hung": "did not answer", "error": "failed"}.get(kind, kind)
+            yield f"{who} {verb}" + (f" ({detail[:200]})" if detail else "")
     if not step.failures and len(step.tenants) < step.count:
-        yield f"{step.count - len(step.tenants)} of {step.count} tenants said nothing"
+        yield f"{step.count - len(step.tenants)} of {step.count} tenants did not answer"
 
 
 def _who(numbers: list[int], count: int) -> str:
@@ -143,43 +143,43 @@ def _who(numbers: list[int], count: int) -> str:
     return f"{len(numbers)} of {count} tenants"
 
 
-def _host(step: Step, alone: Step | None, cores: int, *, on_card: bool) -> Iterable[str]:
+def _host(step: StressStep, alone: StressStep | None, cores: int, *, on_card: bool) -> Iterable[str]:
     if step.cores > BUSY * cores:
-        yield f"the host, not the card: the tenants keep {step.cores:.1f} of {cores} cores busy"
-    # Without a card each step ends when it returns, so that none is ever found under way.
+        yield f"the host, not the GPU: the tenants keep {step.cores:.1f} of {cores} cores busy"
+    # On a CPU each step ends when it returns, so none is ever in flight.
     elif on_card and step.starved > STARVED and alone is not None and alone.starved < AT_FIRST:
-        yield f"the host, not the card: {step.starved:.0%} of steps found the card idle ({alone.starved:.0%} alone)"
+        yield f"the host, not the GPU: {step.starved:.0%} of steps found the GPU idle ({alone.starved:.0%} alone)"
 
 
-def _slow(step: Step, alone: Step | None, goal: Goal) -> Iterable[str]:
-    if not step.tenants or (limit := allowed(alone, goal)) is None:
+def _slow(step: StressStep, alone: StressStep | None, goal: StressGoal) -> Iterable[str]:
+    if not step.tenants or (limit := p95_limit(alone, goal)) is None:
         return
     if not step.times.n:
         yield "no step ended within the window"
         return
-    over = longer(step.times, limit)
-    if chance(over, step.times.n) < MISS:
+    over = count_longer(step.times, limit)
+    if tail_probability(over, step.times.n) < MISS:
         now = f"{1000 * step.p95.value:.3g} ms" if step.p95 else f"of {step.times.n} steps {over} took longer"
-        rule = f"{goal.factor:g} times that alone" if goal.ms is None else "the goal"
-        yield f"P95 of a step above {rule}: {now}, against {1000 * limit:.3g} ms"
+        rule = f"{goal.factor:g} times that of one tenant" if goal.ms is None else "the goal"
+        yield f"P95 step time above {rule}: {now}, limit {1000 * limit:.3g} ms"
 
 
-def allowed(alone: Step | None, goal: Goal) -> float | None:
-    """Seconds that the P95 of a step may be; None where that is not known."""
+def p95_limit(alone: StressStep | None, goal: StressGoal) -> float | None:
+    """Limit of the P95 step time in seconds; None if unknown."""
     if goal.ms is not None:
         return goal.ms / 1000
     return goal.factor * alone.p95.value if alone is not None and alone.p95 is not None else None
 
 
-def longer(times: Histogram, limit: float) -> int:
-    """How many took longer."""
+def count_longer(times: Histogram, limit: float) -> int:
+    """Number of times above a limit."""
     return int(times.counts[LOWEST * GROWTH ** (times.buckets + 0.5) > limit].sum())
 
 
-def chance(k: int, n: int, share: float = 0.05) -> float:
-    """That `k` or more of `n` steps are longer than a time, if only `share` of all steps are: small, if P95 is above.
+def tail_probability(k: int, n: int, share: float = 0.05) -> float:
+    """Probability that `k` or more of `n` steps exceed a limit that a fraction `share` exceeds.
 
-    >>> chance(0, 10), round(chance(3, 3), 6), round(chance(1, 59), 3)
+    >>> tail_probability(0, 10), round(tail_probability(3, 3), 6), round(tail_probability(1, 59), 3)
     (1.0, 0.000125, 0.952)
     """
     if k <= 0:
@@ -192,6 +192,6 @@ def chance(k: int, n: int, share: float = 0.05) -> float:
     return min(math.fsum(map(math.exp, terms)), 1.0)
 
 
-def _less(step: Step, best: float, goal: Goal) -> Iterable[str]:
+def _low_throughput(step: StressStep, best: float, goal: StressGoal) -> Iterable[str]:
     if step.tenants and not step.failures and step.throughput.high < goal.least * best:
         yield f"throughput {step.rate:.4g}/s is below {goal.least:g} of the best, {best:.4g}/s"

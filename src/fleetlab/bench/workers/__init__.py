@@ -1,1 +1,1 @@
-"""Tenants as processes: each loads one workload and runs it when it is told to."""
+"""Tenants as processes: each loads one workload and runs it on request."""

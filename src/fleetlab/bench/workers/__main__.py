@@ -1,6 +1,6 @@
-"""A tenant's own process: told over its standard input what to load and when to run, it answers on its output.
+"""The worker process of a tenant: reads requests from standard input and answers on standard output.
 
-One JSON object a line, both ways. Its input's end is its own: whoever commanded it is gone.
+Both are one JSON object per line. It ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, TextIO
 
 import torch
 
-from fleetlab.bench.loops import Fed, by_timetable, saturate
-from fleetlab.bench.window import tally
-from fleetlab.bench.workloads import Work, make
-from fleetlab.devices.clock import clock_of
+from fleetlab.bench.loops import StepLog, closed_loop, open_loop
+from fleetlab.bench.window import summarize_window
+from fleetlab.bench.workloads import BenchWorkload, make
+from fleetlab.devices.clock import clock_for
 
-TAIL = 0.15  # s: run on a little, so that nobody measures the end of a window beside nothing
+TAIL = 0.15  # s after the window in which all tenants keep running
 
 
 def main() -> None:
-    """Until told to quit, or until nobody is there to tell."""
-    # Whatever a library prints must not end up between the answers.
+    """Serve requests until `quit` or the end of the input."""
+    # Output of libraries must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(1)
     _answer(answers, {"at": "ready", "pid": os.getpid(), "torch": torch.__version__})
-    work: Work | None = None
+    work: BenchWorkload | None = None
     device = torch.device("cpu")
     for line in sys.stdin:
         order = json.loads(line)
@@ -45,11 +45,11 @@ def main() -> None:
                 _answer(answers, {"at": "failed", "kind": "not-loaded", "detail": "nothing is loaded"})
             else:
                 _answer(answers, _run(work, device, order))
-        except Exception as e:  # a tenant's failure is a record, not the end of its process
+        except Exception as e:  # a failure of a tenant is recorded and does not end its process
             _answer(answers, {"at": "failed", **_failure(e)})
 
 
-def _load(order: dict[str, Any], device: torch.device) -> tuple[Work, dict[str, Any]]:
+def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, dict[str, Any]]:
     began = time.monotonic()
     torch.manual_seed(order["seed"])
     work = make(order["work"], tiny=order["tiny"], **order["settings"])
@@ -80,8 +80,8 @@ def _on_card(device: torch.device, free: int) -> dict[str, Any]:
     }
 
 
-def _run(work: Work, device: torch.device, order: dict[str, Any]) -> dict[str, Any]:
-    clock = clock_of(device)
+def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> dict[str, Any]:
+    clock = clock_for(device)
     opens = order["at"] + order["settle"]
     closes = opens + order["window"]
     late = time.monotonic() - order["at"]
@@ -90,18 +90,18 @@ def _run(work: Work, device: torch.device, order: dict[str, Any]) -> dict[str, A
     used = time.process_time()
     if "due" in order:
         due = [order["at"] + t for t in order["due"]]
-        fed = by_timetable(work, clock, due=due, until=closes + order["grace"])
+        fed = open_loop(work, clock, due=due, until=closes + order["grace"])
     else:
-        fed = saturate(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
+        fed = closed_loop(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
     spent = (time.process_time() - used) / (time.monotonic() - order["at"])
-    return _told(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
+    return _summary(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
 
 
-def _told(fed: Fed, opens: float, closes: float) -> dict[str, Any]:
-    told = tally(fed, opens, closes)
+def _summary(fed: StepLog, opens: float, closes: float) -> dict[str, Any]:
+    summary = summarize_window(fed, opens, closes)
     if fed.error is None:
-        return {"at": "done", **told}
-    return {"at": "failed", **_failure(fed.error), **told}
+        return {"at": "done", **summary}
+    return {"at": "failed", **_failure(fed.error), **summary}
 
 
 def _failure(e: BaseException) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The processes of one stage: started and loaded side by side, run from a common start, replaced when they fall."""
+"""The worker processes of one stage: started and loaded in parallel, run from a common start, replaced on failure."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from types import TracebackType
 from typing import Any, Self
 
 from fleetlab.bench.arrivals import arrivals
-from fleetlab.bench.plans import Cell, Plan, Seat
-from fleetlab.bench.workers.process import Worker, WorkerFailed
+from fleetlab.bench.plans import BenchCell, Seat, SuitePlan
+from fleetlab.bench.workers.process import TenantWorker, WorkerError
 from fleetlab.sharing.modes import Mps, TimeSlicing
 
-LEAD = 0.25  # s between the order and the common start
-GRACE = 20.0  # s after a window's end in which an answer must come
-LOAD = 150.0  # s for a worker to start and to load
-TRIES = 2  # times that one seat's worker is started
+LEAD = 0.25  # s between the request and the common start
+GRACE = 20.0  # s after the end of a window for an answer
+LOAD = 150.0  # s for a worker to start and load
+TRIES = 2  # starts of the worker of one seat
 
 Failure = dict[str, Any]
 
 
-class Crew:
-    """One worker a seat, in one mode."""
+class TenantWorkers:
+    """One worker per seat, in one mode."""
 
-    def __init__(self, plan: Plan, mode: TimeSlicing | Mps, home: Path, *, device: str, tiny: bool) -> None:
+    def __init__(self, plan: SuitePlan, mode: TimeSlicing | Mps, home: Path, *, device: str, tiny: bool) -> None:
         self._plan, self._mode, self._home = plan, mode, home
         self._device, self._tiny = device, tiny
-        self._workers: dict[Seat, Worker] = {}
+        self._workers: dict[Seat, TenantWorker] = {}
         self._tries: dict[Seat, int] = {}
-        self.about: dict[Seat, dict[str, Any]] = {}  # what each said when it had loaded
-        self.failed: dict[Seat, Failure] = {}  # why a seat is empty
+        self.about: dict[Seat, dict[str, Any]] = {}  # what each reported after loading
+        self.failed: dict[Seat, Failure] = {}  # why a seat has no worker
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         for worker in self._workers.values():
-            worker.tell(do="quit")
+            worker.send(do="quit")
         for worker in self._workers.values():
             worker.end()
 
     def man(self, seats: Iterable[Seat], *, within: float = LOAD) -> None:
-        """Have a loaded worker in each seat; what fails is in `failed`."""
+        """Start and load the missing workers; failures are in `failed`."""
         empty = [s for s in dict.fromkeys(seats) if s not in self._workers and self._tries.get(s, 0) < TRIES]
         deadline = time.monotonic() + within
         for seat in empty:
@@ -58,13 +58,13 @@ class Crew:
         self.failed.pop(seat, None)
         name = f"{seat}.{seat.copy}".replace("/", "_")
         log = self._home / f"{name}.{count}.log"
-        self._workers[seat] = Worker(name, self._mode.environment(seat.share), log)
+        self._workers[seat] = TenantWorker(name, self._mode.environment(seat.share), log)
 
     def _load(self, seat: Seat, told: dict[str, Any]) -> None:
         tenant = self._plan.tenants[seat.tenant]
         self.about[seat] = {"pid": told["pid"], "torch": told["torch"]}
         settings = {k: v for k, v in tenant.settings.items() if not (self._tiny and k == "batch")}
-        self._workers[seat].tell(
+        self._workers[seat].send(
             do="load",
             work=tenant.work,
             settings=settings,
@@ -85,7 +85,7 @@ class Crew:
             return
         try:
             then(seat, worker.answer(within=max(deadline - time.monotonic(), 1)))
-        except WorkerFailed as e:
+        except WorkerError as e:
             self._lose(seat, {"kind": e.kind, "detail": e.detail})
 
     def _lose(self, seat: Seat, why: Failure) -> None:
@@ -93,33 +93,33 @@ class Crew:
         self._workers.pop(seat).end(within=0.5)
 
     def _prove(self, seats: list[Seat]) -> None:
-        """Is each where its mode wants it? One that is not would be measured as something else."""
-        found = self._mode.attached({self.about[s]["pid"] for s in seats}) if seats else set()
+        """Check that each worker is attached as its mode requires; otherwise it would measure something else."""
+        attached = self._mode.attached({self.about[s]["pid"] for s in seats}) if seats else set()
         for seat in seats:
-            self.about[seat]["attached"] = self.about[seat]["pid"] in found
+            self.about[seat]["attached"] = self.about[seat]["pid"] in attached
 
     def _feeding(self, seat: Seat) -> dict[str, Any]:
-        """By which timetable, or with what rest: the same for a seat in every cell and mode, so that they compare."""
+        """Schedule or pauses of a seat: the same in every cell and mode, so that they are comparable."""
         tenant, plan = self._plan.tenants[seat.tenant], self._plan
         if not tenant.poisson:
             return {"rest": tenant.rest, "seed": plan.seed + seat.copy}
         due = arrivals(tenant.poisson, plan.settle + plan.window, seed=(plan.seed, seat.copy))
         return {"due": due.round(6).tolist(), "grace": 2.0}
 
-    def meet(self, cell: Cell) -> tuple[float, dict[Seat, dict[str, Any]], list[Failure]]:
-        """Run a cell: when its window opened, what each tenant said, and who failed."""
+    def meet(self, cell: BenchCell) -> tuple[float, dict[Seat, dict[str, Any]], list[Failure]]:
+        """Run a cell; returns the start of its window, the tenants' results, and failures."""
         plan, failures = self._plan, [self.failed[s] for s in cell.seats if s in self.failed]
         here = [s for s in cell.seats if s in self._workers]
         start = time.monotonic() + LEAD
         for seat in here:
             how = self._feeding(seat)
-            self._workers[seat].tell(do="run", at=start, settle=plan.settle, window=plan.window, **how)
+            self._workers[seat].send(do="run", at=start, settle=plan.settle, window=plan.window, **how)
         time.sleep(max(start + plan.settle + plan.window - time.monotonic(), 0))
         deadline = time.monotonic() + GRACE
-        told: dict[Seat, dict[str, Any]] = {}
+        answers: dict[Seat, dict[str, Any]] = {}
         for seat in here:
-            self._hear(seat, deadline, told.__setitem__)
+            self._hear(seat, deadline, answers.__setitem__)
         for seat in here:
-            if seat in told and told[seat].pop("at") == "failed":
-                self._lose(seat, {"kind": told[seat].pop("kind"), "detail": told[seat].pop("detail")})
-        return start + plan.settle, told, failures + [self.failed[s] for s in here if s in self.failed]
+            if seat in answers and answers[seat].pop("at") == "failed":
+                self._lose(seat, {"kind": answers[seat].pop("kind"), "detail": answers[seat].pop("detail")})
+        return start + plan.settle, answers, failures + [self.failed[s] for s in here if s in self.failed]

@@ -1,4 +1,4 @@
-"""The commander's end of a tenant's process: start it, tell it, wait for its answer, and bear its death."""
+"""The parent's side of a worker process: start it, send requests, wait for answers, handle its death."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 
-class WorkerFailed(Exception):
-    """A worker gave no answer: `kind` is `died` or `hung`."""
+class WorkerError(Exception):
+    """A worker did not answer: `kind` is `died` or `hung`."""
 
     def __init__(self, detail: str, *, kind: str) -> None:
         super().__init__(detail)
         self.kind, self.detail = kind, detail
 
 
-class Worker:
-    """One process; its errors go to `log`, of which the end is quoted if it dies."""
+class TenantWorker:
+    """One process; its stderr goes to `log`, whose end is quoted if it dies."""
 
     def __init__(self, name: str, env: dict[str, str], log: Path) -> None:
         self.name, self._log, self._rest = name, log, b""
@@ -32,33 +32,33 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=os.environ | importable() | env,
-                start_new_session=True,  # a Ctrl-C is for the commander, who ends its workers in order
+                env=os.environ | python_path() | env,
+                start_new_session=True,  # Ctrl-C goes to the parent, which ends its workers in order
             )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._into, self._out = self.process.stdin, self.process.stdout
 
-    def tell(self, **order: Any) -> None:  # noqa: ANN401
-        """Give an order; a worker that died says so when it is asked for the answer."""
+    def send(self, **order: Any) -> None:  # noqa: ANN401
+        """Send a request; if the worker is dead, the next `answer` reports it."""
         with contextlib.suppress(BrokenPipeError):
             self._into.write(json.dumps(order).encode() + b"\n")
             self._into.flush()
 
     def answer(self, *, within: float) -> dict[str, Any]:
-        """Its next answer; `WorkerFailed` if it dies first or takes longer than `within` seconds."""
+        """Wait for the next answer; `WorkerError` if it dies or takes longer than `within` seconds."""
         deadline = time.monotonic() + within
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._out], [], [], max(deadline - time.monotonic(), 0))
             if not ready:
                 msg = f"no answer within {within:.0f} s"
-                raise WorkerFailed(msg, kind="hung")
+                raise WorkerError(msg, kind="hung")
             if not (more := os.read(self._out.fileno(), 1 << 16)):
-                raise WorkerFailed(self._epitaph(), kind="died")
+                raise WorkerError(self._epitaph(), kind="died")
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        record: dict[str, Any] = json.loads(line)
+        return record
 
     def _epitaph(self) -> str:
         status = self.process.wait()
@@ -67,8 +67,8 @@ class Worker:
         return f"ended {by}" + (f": {last[-500:]}" if last else "")
 
     def end(self, *, within: float = 5) -> None:
-        """Ask it to go, and see that it has."""
-        self.tell(do="quit")
+        """End the process and wait for it."""
+        self.send(do="quit")
         with contextlib.suppress(OSError):
             self._into.close()
         try:
@@ -79,8 +79,8 @@ class Worker:
         self._out.close()
 
 
-def importable() -> dict[str, str]:
-    """A worker finds what its commander finds, wherever that was started."""
+def python_path() -> dict[str, str]:
+    """PYTHONPATH with which a worker imports the same package as its parent."""
     here = str(Path(__file__).parents[3])
     paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -1,9 +1,9 @@
-"""Real PyTorch work to put on a GPU: training, inference, decoding, small kernels, and stressors of one resource each.
+"""PyTorch workloads: training, inference, decoding, small kernels, and stressors of one resource each.
 
-A work is a dataclass: its settings are its fields, full size unless told, and `TINY` holds those of a CPU rehearsal.
-`setup` puts it on a device, `step` enqueues one step and says how many items that was. A work that `rests` between
-steps has `pause(busy)`: the seconds to idle after a step that took `busy` seconds. All inputs are made on the device,
-so that no step waits for the host's memory.
+A workload is a dataclass: its fields are its settings with full-size defaults, and `TINY` has those for a CPU. `setup`
+moves it to a device, and `step` enqueues one step and returns its number of items. A workload that `rests` between
+steps has `pause(busy)`: seconds to idle after a step of `busy` seconds. Inputs are generated on the device, so that
+no step waits for the host's memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleetlab.devices.errors import BenchError
 if TYPE_CHECKING:
     import torch
 
-# Where each work lives; a module is imported only when its work is asked for.
+# Module and class of each workload, imported on use.
 BY_NAME = {
     "resnet-train": "images:ResnetTrain",
     "resnet-infer": "images:ResnetInfer",
@@ -33,41 +33,42 @@ BY_NAME = {
 }
 
 
-class Work(Protocol):
-    """All that a worker knows of what it runs."""
+class BenchWorkload(Protocol):
+    """The interface of a workload."""
 
     TINY: ClassVar[dict[str, Any]]
     unit: ClassVar[str]
 
     def setup(self, device: torch.device) -> None:
-        """Put everything on `device`."""
+        """Move everything to `device`."""
 
     def step(self) -> int:
-        """Enqueue one step; how many items is that?"""
+        """Enqueue one step and return its number of items."""
 
 
-def make(name: str, *, tiny: bool = False, **settings: Any) -> Work:  # noqa: ANN401  a work's settings are its own
-    """The work by that name, or one of your own as `module:Class`.
+def make(name: str, *, tiny: bool = False, **settings: Any) -> BenchWorkload:  # noqa: ANN401  a work's settings are its own
+    """Make a workload by name, or your own as `module:Class`.
 
     >>> make("launch", tiny=True).unit
     'kernel'
     """
-    kind = _found(name)
+    kind = workload_class(name)
     settings = (kind.TINY if tiny else {}) | settings
     known = [f.name for f in fields(kind) if f.init]
     if unknown := sorted(set(settings) - set(known)):
-        msg = f"{name}: no such setting: {', '.join(unknown)}"
+        msg = f"{name}: unknown setting: {', '.join(unknown)}"
         raise BenchError(msg, hint=f"there are {', '.join(known)}")
-    return cast("Work", kind(**settings))
+    return cast("BenchWorkload", kind(**settings))
 
 
-def _found(name: str) -> Any:  # noqa: ANN401
+def workload_class(name: str) -> Any:  # noqa: ANN401
+    """Import the class of a workload."""
     if name not in BY_NAME and ":" not in name:
-        msg = f"no work by that name: `{name}`"
-        raise BenchError(msg, hint=f"there are {', '.join(BY_NAME)}; or name one of your own as module:Class")
+        msg = f"unknown workload: `{name}`"
+        raise BenchError(msg, hint=f"there are {', '.join(BY_NAME)}; or name your own as module:Class")
     module, _, of = BY_NAME.get(name, name).partition(":")
     try:
         return getattr(importlib.import_module(f"{__name__}.{module}" if name in BY_NAME else module), of)
     except (ImportError, AttributeError) as e:
         msg = f"{name}: cannot be imported: {e}"
-        raise BenchError(msg, hint="PyTorch comes with `pip install fleetlab[bench]`") from e
+        raise BenchError(msg, hint="PyTorch is part of `pip install fleetlab[bench]`") from e

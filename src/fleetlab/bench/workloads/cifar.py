@@ -1,6 +1,6 @@
-"""CIFAR-10 (Krizhevsky, 2009) from a folder: the binary version, or the pickles of the Python version, read safely.
+"""Read CIFAR-10 (Krizhevsky, 2009) from a folder: the binary version, or safely the pickles of the Python version.
 
-Either has five files to train on and one to test with; an image is 3072 bytes: red, green, blue, each row by row.
+Both have five training files and one test file; an image is 3072 bytes: red, green, blue, each row by row.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from fleetlab.devices.errors import BenchError
 PIXELS, CLASSES = 32, 10
 IMAGE = 3 * PIXELS * PIXELS  # bytes
 NAMES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
-INSIDE = {".bin": "cifar-10-batches-bin", "": "cifar-10-batches-py"}  # the folders that the archives unpack to
-LARGEST = 64 << 20  # bytes of a file: a genuine one has 31 million
-SHIFT = 4  # pixels, at most, either way
+INSIDE = {".bin": "cifar-10-batches-bin", "": "cifar-10-batches-py"}  # folders inside the archives
+LARGEST = 64 << 20  # bytes; a genuine file has 31 million
+SHIFT = 4  # maximum shift in pixels
 HINT = "unpack cifar-10-binary.tar.gz and name its folder"
 
 Bytes = NDArray[np.uint8]
 
 
-class Images(NamedTuple):
-    """Images and which of the ten classes each is of."""
+class CifarImages(NamedTuple):
+    """Images and their classes."""
 
     pixels: Bytes  # [n, 3, 32, 32]
     labels: Bytes  # [n]
 
 
-def read_cifar(folder: Path) -> tuple[Images, Images]:
-    """The images to train on, and those to test with."""
+def read_cifar(folder: Path) -> tuple[CifarImages, CifarImages]:
+    """Read training and test images."""
     home, ending = _home(folder)
     read = _binary if ending else _pickled
     parts = [_checked(read(path), path) for path in (home / f"{name}{ending}" for name in NAMES)]
     sizes = [len(part.labels) for part in parts]
     if len(set(sizes)) > 1:
         short = NAMES[sizes.index(min(sizes))]
-        msg = f"{home / (short + ending)}: cut short: {min(sizes):,} images, where others have {max(sizes):,}"
+        msg = f"{home / (short + ending)}: truncated: {min(sizes):,} images, others have {max(sizes):,}"
         raise BenchError(msg, hint=HINT)
     pixels, labels = (np.concatenate(kind) for kind in zip(*parts[:-1], strict=True))
-    return Images(pixels, labels), parts[-1]
+    return CifarImages(pixels, labels), parts[-1]
 
 
 def _home(folder: Path) -> tuple[Path, str]:
-    """Where the files are, and how their names end."""
+    """The folder of the files, and their suffix."""
     for ending, name in INSIDE.items():
         for home in (folder, folder / name):
             if (home / f"{NAMES[0]}{ending}").is_file():
                 if missing := [n + ending for n in NAMES if not (home / f"{n}{ending}").is_file()]:
-                    msg = f"{home}: CIFAR-10 is not complete, no {', '.join(missing)}"
+                    msg = f"{home}: CIFAR-10 is incomplete, missing: {', '.join(missing)}"
                     raise BenchError(msg, hint=HINT)
                 return home, ending
-    msg = f"{folder}: no CIFAR-10 in it: neither {NAMES[0]}.bin nor {NAMES[0]}"
+    msg = f"{folder}: no CIFAR-10: neither {NAMES[0]}.bin nor {NAMES[0]}"
     raise BenchError(msg, hint=HINT)
 
 
 def _bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > LARGEST:
-            msg = f"{path}: too large for a file of CIFAR-10: {path.stat().st_size:,} bytes"
+            msg = f"{path}: too large for CIFAR-10: {path.stat().st_size:,} bytes"
             raise BenchError(msg, hint=HINT)
         return path.read_bytes()
     except OSError as e:
@@ -74,7 +74,7 @@ def _bytes(path: Path) -> bytes:
         raise BenchError(msg, hint=HINT) from None
 
 
-def _checked(found: Images, path: Path) -> Images:
+def _checked(found: CifarImages, path: Path) -> CifarImages:
     if not len(found.labels) or len(found.labels) != len(found.pixels):
         msg = f"{path}: {len(found.pixels):,} images and {len(found.labels):,} labels"
         raise BenchError(msg, hint=HINT)
@@ -84,20 +84,20 @@ def _checked(found: Images, path: Path) -> Images:
     return found
 
 
-def _binary(path: Path) -> Images:
+def _binary(path: Path) -> CifarImages:
     raw = _bytes(path)
     if len(raw) % (1 + IMAGE):
-        msg = f"{path}: cut short: {len(raw):,} bytes are no whole number of images of {1 + IMAGE:,}"
+        msg = f"{path}: truncated: {len(raw):,} bytes are not a multiple of {1 + IMAGE:,}"
         raise BenchError(msg, hint=HINT)
     rows = np.frombuffer(raw, np.uint8).reshape(-1, 1 + IMAGE)
-    return Images(rows[:, 1:].reshape(-1, 3, PIXELS, PIXELS), rows[:, 0])
+    return CifarImages(rows[:, 1:].reshape(-1, 3, PIXELS, PIXELS), rows[:, 0])
 
 
-# --- pickles: a program of a stranger's, of which only arrays are let in ---------------------------------------------
+# --- pickles: untrusted, only arrays are admitted ---------------------------------------------------------------------
 
 
 class _Plain:
-    """What stands in for an array or its type: it keeps what it is told and does nothing."""
+    """A stand-in for an array or its type: it stores its arguments and does nothing."""
 
     def __init__(self, *about: object) -> None:
         self.about: tuple[Any, ...] = about
@@ -108,7 +108,7 @@ class _Plain:
 
 
 def _latin1(text: str, encoding: str) -> bytes:
-    # How Python 3 writes bytes for Python 2.
+    # Python 3 writes bytes for Python 2 in this way.
     if encoding != "latin1":
         raise pickle.UnpicklingError(encoding)
     return text.encode("latin1")
@@ -124,32 +124,32 @@ ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Calls nothing but the stand-ins above."""
+    """Allows only the stand-ins above."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
         if (module, name) not in ADMITTED:
-            msg = f"asks for `{module}.{name}`, which images do not need"
+            msg = f"refers to `{module}.{name}`, which images do not need"
             raise pickle.UnpicklingError(msg)
         return ADMITTED[module, name]
 
 
-def _pickled(path: Path) -> Images:
+def _pickled(path: Path) -> CifarImages:
     raw = _bytes(path)
     try:
-        # Whatever a broken pickle can raise is one finding: this is not such a file.
+        # A broken pickle can raise any exception.
         about = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
         about = {k.decode() if isinstance(k, bytes) else k: v for k, v in about.items()}
         pixels, labels = _array(about["data"]), np.array([int(x) for x in about["labels"]], np.int64)
     except Exception as e:
-        msg = f"{path}: not a file of CIFAR-10, or cut short: {type(e).__name__}: {e}"
+        msg = f"{path}: not a file of CIFAR-10, or truncated: {type(e).__name__}: {e}"
         raise BenchError(msg, hint=HINT + "; that version needs no pickles") from None
     if labels.size and not 0 <= labels.min() <= labels.max() <= 255:
         labels = np.full(labels.size, 255)
-    return Images(pixels.reshape(-1, 3, PIXELS, PIXELS), labels.astype(np.uint8))
+    return CifarImages(pixels.reshape(-1, 3, PIXELS, PIXELS), labels.astype(np.uint8))
 
 
 def _array(told: _Plain) -> Bytes:
-    """The bytes of a pickled array, laid out as it says."""
+    """The bytes of a pickled array in its layout."""
     _, shape, kind, by_columns, raw = told.state
     rows, width = shape
     if kind.about[0] not in (b"u1", "u1") or width != IMAGE or not isinstance(raw, bytes):
@@ -159,7 +159,7 @@ def _array(told: _Plain) -> Bytes:
 
 
 def brightness(pixels: Bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and spread of each colour, from 0 to 1; counted by value, for fifty thousand images as floats are large."""
+    """Mean and standard deviation by channel, from value counts: floats of all images would be large."""
     light = np.arange(256) / 255
     counts = np.array([np.bincount(pixels[:, colour].ravel(), minlength=256) for colour in range(3)])
     share = counts / counts.sum(1, keepdims=True)
@@ -172,28 +172,28 @@ def brightness(pixels: Bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class Stored:
-    """All images on the device, drawn in a random order, each turned round by chance and shifted a little."""
+    """All images on the device, in random order, randomly flipped and shifted."""
 
-    def __init__(self, images: Images, batch: int, device: torch.device) -> None:
+    def __init__(self, images: CifarImages, batch: int, device: torch.device) -> None:
         self.pixels = torch.tensor(images.pixels, device=device)
         self.labels = torch.tensor(images.labels, dtype=torch.long, device=device)
         self.count, self.batch = len(images.labels), batch
         if self.count < batch:
-            msg = f"a batch of {batch:,} out of {self.count:,} images"
-            raise BenchError(msg, hint="a smaller batch")
+            msg = f"a batch of {batch:,} from {self.count:,} images"
+            raise BenchError(msg, hint="use a smaller batch")
         self.mean, self.spread = (torch.tensor(x, device=device)[:, None, None] for x in brightness(images.pixels))
         self.order = torch.randperm(self.count, device=device)
-        self.at = torch.zeros((), dtype=torch.long, device=device)  # lives on the device: a graph moves it on
+        self.at = torch.zeros((), dtype=torch.long, device=device)  # on the device, so that a graph can advance it
         self.ahead, self.line = (torch.arange(n, device=device) for n in (batch, PIXELS))
         self.channels = torch.arange(3, device=device)[:, None, None]
 
     def shuffle(self) -> None:
-        """A new epoch: every image once, in a new order."""
+        """Start an epoch: every image once, in a new order."""
         self.order.copy_(torch.randperm(self.count, device=self.order.device))
         self.at.zero_()
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """The next batch; at the edge of a shifted image its last pixels are repeated."""
+        """Return the next batch; edges of shifted images repeat the last pixels."""
         rows = self.order[(self.at + self.ahead) % self.count]
         self.at.add_(self.batch)
         down, right = (torch.randint(-SHIFT, SHIFT + 1, (self.batch, 1), device=rows.device) for _ in range(2))
@@ -204,5 +204,5 @@ class Stored:
         return self.scaled(cut), self.labels[rows]
 
     def scaled(self, pixels: Tensor) -> Tensor:
-        """Each colour with mean 0 and spread 1 over the training images."""
+        """Normalize each channel to the training images."""
         return (pixels.float() / 255 - self.mean) / self.spread

@@ -1,4 +1,4 @@
-"""Replay a step as one CUDA graph, so that the host's launches do not limit it."""
+"""Replay a step as one CUDA graph, so that kernel launches of the host are not the bottleneck."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 
-def captured(step: Callable[[], None], device: torch.device) -> tuple[Callable[[], None], str]:
-    """What replays `step`, and how: `graph`, `eager`, or `eager: ` with the reason why it could not be captured."""
+def capture_graph(step: Callable[[], None], device: torch.device) -> tuple[Callable[[], None], str]:
+    """Return a function that replays `step`, and how: `graph`, `eager`, or `eager: ` and why it was not captured."""
     if device.type != "cuda":
         return step, "eager"
     try:
@@ -17,15 +17,15 @@ def captured(step: Callable[[], None], device: torch.device) -> tuple[Callable[[
         raise
     except RuntimeError as e:
         torch.cuda.synchronize()
-        step()  # what cannot even run eagerly must say so now
+        step()  # raises if it cannot run eagerly either
         return step, f"eager: {str(e).splitlines()[0][:200]}"
 
 
 def _capture(step: Callable[[], None]) -> Callable[[], None]:
-    # Libraries make their workspaces in the first calls, which a capture would refuse.
+    # Libraries allocate workspaces in their first calls, which a capture does not allow.
     here = torch.cuda.current_stream()
     plain = here == torch.cuda.default_stream()
-    # A stream of one's own, such as that of a green context, is where the graph must be captured to stay there.
+    # On a dedicated stream, such as that of a green context, the graph must be captured on that stream.
     aside = torch.cuda.Stream() if plain else here  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):

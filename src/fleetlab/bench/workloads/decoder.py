@@ -1,7 +1,7 @@
-"""A decoder of a billion weights, one token at a time: every step reads all weights and the whole cache.
+"""A decoder with a billion weights, one token at a time: every step reads all weights and the whole KV cache.
 
 The shape is that of small open models of 2024 (16 layers of 2048, grouped-query attention, gated feed-forward);
-the weights are random, for speed does not depend on what they say.
+the weights are random, as speed does not depend on them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from fleetlab.bench.workloads.cuda_graph import captured
+from fleetlab.bench.workloads.cuda_graph import capture_graph
 
 
 class DecoderLayer(nn.Module):
-    """Attention over a cache that is full but for the newest place, then a gated feed-forward."""
+    """Attention over a full cache, then a gated feed-forward layer."""
 
     def __init__(self, width: int, heads: int, groups: int, inner: int) -> None:
         super().__init__()
@@ -27,21 +27,21 @@ class DecoderLayer(nn.Module):
         self.gate_up, self.down = nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One layer for the newest token of each sequence; the last place of the cache is its own."""
+        """One layer for the newest token of each sequence; the last cache position is its own."""
         batch, width = x.shape
         heads = self.qkv(rms_norm(x, (width,))).view(batch, self.heads + 2 * self.groups, 1, self.size)
         q, k, v = heads.split((self.heads, self.groups, self.groups), dim=1)
         keys[:, :, -1:] = k
         values[:, :, -1:] = v
-        seen = scaled_dot_product_attention(q, keys, values, enable_gqa=True)
-        x = x + self.out(seen.reshape(batch, width))
+        attended = scaled_dot_product_attention(q, keys, values, enable_gqa=True)
+        x = x + self.out(attended.reshape(batch, width))
         gate, up = self.gate_up(rms_norm(x, (width,))).chunk(2, dim=-1)
         return x + self.down(silu(gate) * up)  # type: ignore[no-any-return]
 
 
 @dataclass
 class LlmDecode:
-    """Decoding for a batch of conversations of `context` tokens each."""
+    """Decoding for a batch of sequences of `context` tokens."""
 
     unit: ClassVar[str] = "token"
     TINY: ClassVar[dict[str, Any]] = {
@@ -66,7 +66,7 @@ class LlmDecode:
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
-        """Weights and a full cache on `device`; made there, for a billion random numbers take a host a while."""
+        """Generate weights and a full cache on `device`."""
         torch.set_default_device(device)
         torch.set_default_dtype(torch.bfloat16)
         try:
@@ -79,7 +79,7 @@ class LlmDecode:
         finally:
             torch.set_default_dtype(torch.float32)
             torch.set_default_device(None)
-        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
 
     @torch.no_grad()
     def _step(self) -> None:
@@ -89,6 +89,6 @@ class LlmDecode:
         self.tokens.copy_((rms_norm(x, (self.width,)) @ self.words.weight.T).argmax(-1))
 
     def step(self) -> int:
-        """One token more in each conversation."""
+        """Decode one token of each sequence."""
         self.run()
         return self.batch

@@ -1,4 +1,4 @@
-"""ResNet50 (He et al., 2016, arXiv 1512.03385): trained on CIFAR-10 or on images of that shape, asked about 224²."""
+"""ResNet50 (He et al., 2016, arXiv 1512.03385): training on CIFAR-10 or synthetic images, inference on 224×224."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fleetlab.bench.workloads.cifar import CLASSES, PIXELS, Stored, read_cifar
-from fleetlab.bench.workloads.cuda_graph import captured
+from fleetlab.bench.workloads.cuda_graph import capture_graph
 
 
 class Bottleneck(nn.Module):
-    """Narrow, look around, widen, and add what came in."""
+    """A bottleneck block with a residual connection."""
 
     def __init__(self, inside: int, width: int, stride: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Bottleneck(nn.Module):
         self.short = nn.Identity() if same else nn.Sequential(*_conv(inside, wide, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        """One block."""
+        """Apply the block."""
         return torch.relu(self.body(x) + self.short(x))
 
 
@@ -41,7 +41,7 @@ def _conv(inside: int, outside: int, size: int, stride: int) -> tuple[nn.Module,
 
 
 def resnet(blocks: tuple[int, ...], width: int, classes: int, *, small: bool) -> nn.Module:
-    """A bottleneck ResNet; (3, 4, 6, 3) is ResNet50. `small` images keep their resolution at the door."""
+    """A bottleneck ResNet; (3, 4, 6, 3) is ResNet50. `small` images are not downsampled at the input."""
     door = [*_conv(3, width, 3 if small else 7, 1 if small else 2), nn.ReLU()]
     layers = door if small else [*door, nn.MaxPool2d(3, 2, 1)]
     inside = width
@@ -53,11 +53,11 @@ def resnet(blocks: tuple[int, ...], width: int, classes: int, *, small: bool) ->
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, classes))
 
 
-EXAMINED = 500  # images at once
+EXAMINED = 500  # batch size of the test
 
 
 class Synthetic:
-    """Images drawn afresh for every batch, each its class's pattern under noise."""
+    """Synthetic images, new for every batch: the pattern of a class plus noise."""
 
     def __init__(self, batch: int, classes: int, pixels: int, device: torch.device) -> None:
         self.classes = classes
@@ -66,17 +66,17 @@ class Synthetic:
         self.labels = torch.empty(batch, dtype=torch.long, device=device)
 
     def shuffle(self) -> None:
-        """Nothing to shuffle: no image comes twice."""
+        """Do nothing: images never repeat."""
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """A batch and its classes."""
+        """Return a batch and its classes."""
         self.labels.random_(0, self.classes)
         return self.noise.normal_() + self.patterns[self.labels], self.labels
 
 
 @dataclass
 class ResnetTrain:
-    """Training on synthetic images, or on CIFAR-10 in the folder `data`; bf16 where it may, as autocast decides."""
+    """Training on synthetic images, or on CIFAR-10 in the folder `data`, with bf16 autocast."""
 
     unit: ClassVar[str] = "image"
     TINY: ClassVar[dict[str, Any]] = {
@@ -94,13 +94,13 @@ class ResnetTrain:
     classes: int = 10
     rate: float = 0.05
     graph: bool = True
-    epoch: int = 50_000  # images; as many as CIFAR-10 has, and as that has where it is the data
+    epoch: int = 50_000  # images; the size of CIFAR-10
     data: str = ""
-    follow: bool = False  # count the right answers too, in `hits`
+    follow: bool = False  # count correct predictions in `hits`
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
-        """Model, optimiser and images on `device`."""
+        """Create model, optimizer and images on `device`."""
         real = read_cifar(Path(self.data)) if self.data else None
         if real is not None:
             self.pixels, self.classes, self.epoch = PIXELS, CLASSES, len(real[0].labels)
@@ -113,13 +113,13 @@ class ResnetTrain:
         self.test = None if real is None else tuple(torch.tensor(x, device=device) for x in real[1])
         self.loss = torch.zeros((), device=device)
         self.hits = torch.zeros((), dtype=torch.long, device=device)
-        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
 
     def _step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         drawn, labels = self.source.draw()
         images = drawn.contiguous(memory_format=torch.channels_last)
-        # Casts that autocast keeps from outside a graph would be stale inside it.
+        # Casts that autocast caches outside a graph would be stale inside it.
         with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
             scores = self.model(images)
             loss = cross_entropy(scores, labels)
@@ -130,17 +130,17 @@ class ResnetTrain:
             self.hits.copy_((scores.detach().argmax(1) == labels).sum())
 
     def step(self) -> int:
-        """One batch forward, backward and into the weights."""
+        """Train on one batch."""
         self.run()
         return self.batch
 
     def shuffle(self) -> None:
-        """A new epoch."""
+        """Start an epoch."""
         self.source.shuffle()
 
     @torch.no_grad()
     def examine(self) -> tuple[int, int] | None:
-        """Right answers on images that it was not trained on, and how many there are; none of synthetic ones."""
+        """Correct predictions on test images, and their number; None for synthetic images."""
         if self.test is None or not isinstance(self.source, Stored):
             return None
         pixels, labels = self.test
@@ -157,7 +157,7 @@ class ResnetTrain:
 
 @dataclass
 class ResnetInfer:
-    """Classification of one batch of images in bf16."""
+    """Classification of a batch of images in bf16."""
 
     unit: ClassVar[str] = "image"
     TINY: ClassVar[dict[str, Any]] = {"pixels": 32, "blocks": (1, 1, 1, 1), "width": 8, "classes": 10}
@@ -170,7 +170,7 @@ class ResnetInfer:
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
-        """Model and images on `device`."""
+        """Create model and images on `device`."""
         model = resnet(tuple(self.blocks), self.width, self.classes, small=False).eval()
         model = model.to(device, torch.bfloat16)
         self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -178,13 +178,13 @@ class ResnetInfer:
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
         self.run: Callable[[], None]
-        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
 
     @torch.no_grad()
     def _step(self) -> None:
         self.answer.copy_(self.model(self.images).argmax(1))
 
     def step(self) -> int:
-        """One batch of answers."""
+        """Classify one batch."""
         self.run()
         return self.batch

@@ -1,4 +1,4 @@
-"""Work that leaves a GPU mostly idle: many small kernels, and a person at a notebook."""
+"""Workloads that leave a GPU mostly idle: many small kernels, and an interactive notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @dataclass
 class Launch:
-    """A chain of small products: the host's launches are the limit, not the GPU."""
+    """A chain of small products, limited by kernel launches of the host."""
 
     unit: ClassVar[str] = "kernel"
     TINY: ClassVar[dict[str, Any]] = {"width": 8, "depth": 4}
@@ -19,13 +19,13 @@ class Launch:
     depth: int = 50
 
     def setup(self, device: torch.device) -> None:
-        """A matrix that neither grows nor shrinks what it is applied to."""
+        """Create an orthogonal matrix, which keeps magnitudes."""
         self.start = torch.randn(self.width, self.width, device=device, dtype=torch.bfloat16)
         self.by = torch.linalg.qr(torch.randn(self.width, self.width))[0].to(device, torch.bfloat16)
 
     @torch.no_grad()
     def step(self) -> int:
-        """Two kernels a link."""
+        """Launch two kernels per link."""
         x = self.start
         for _ in range(self.depth):
             x = torch.tanh(x @ self.by)
@@ -34,7 +34,7 @@ class Launch:
 
 @dataclass
 class Interactive:
-    """A person who runs a cell, looks at the answer, and runs the next: think times are exponential."""
+    """An interactive user: bursts with exponential think times."""
 
     unit: ClassVar[str] = "burst"
     TINY: ClassVar[dict[str, Any]] = {"width": 16, "depth": 2, "think": 0.01}
@@ -45,19 +45,19 @@ class Interactive:
     rests: ClassVar[bool] = True
 
     def setup(self, device: torch.device) -> None:
-        """Something to multiply."""
+        """Create a matrix."""
         self.start = torch.randn(self.width, self.width, device=device, dtype=torch.bfloat16)
         self.by = torch.randn(self.width, self.width, device=device, dtype=torch.bfloat16) / self.width**0.5
         self.chance = random.Random(self.seed)
 
     @torch.no_grad()
     def step(self) -> int:
-        """One burst."""
+        """Run one burst."""
         x = self.start
         for _ in range(self.depth):
             x = x @ self.by
         return 1
 
     def pause(self, busy: float) -> float:
-        """How long the person thinks, however long the answer took."""
+        """Think time, independent of the length of the burst."""
         return self.chance.expovariate(1 / self.think)

@@ -1,4 +1,4 @@
-"""A BERT-base-sized encoder (Devlin et al., 2019, arXiv 1810.04805): fine-tuned on a synthetic task, and asked."""
+"""A BERT-base-sized encoder (Devlin et al., 2019, arXiv 1810.04805): fine-tuning on a synthetic task, and inference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, gelu, scaled_dot_product_attention
 
-from fleetlab.bench.workloads.cuda_graph import captured
+from fleetlab.bench.workloads.cuda_graph import capture_graph
 
 
 class EncoderLayer(nn.Module):
-    """Every token looks at every other, then thinks for itself."""
+    """A transformer layer."""
 
     def __init__(self, width: int, heads: int, drop: float) -> None:
         super().__init__()
@@ -23,17 +23,17 @@ class EncoderLayer(nn.Module):
         self.after_looking, self.after_thinking = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One layer."""
+        """Apply the layer."""
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         drop = self.drop if self.training else 0.0
-        seen = scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(batch, length, width)
-        x = self.after_looking(x + dropout(self.out(seen), drop, self.training))
+        attended = scaled_dot_product_attention(q, k, v, dropout_p=drop).transpose(1, 2).reshape(batch, length, width)
+        x = self.after_looking(x + dropout(self.out(attended), drop, self.training))
         return self.after_thinking(x + dropout(self.down(gelu(self.up(x))), drop, self.training))  # type: ignore[no-any-return]
 
 
 class Encoder(nn.Module):
-    """Tokens in, the scores of two classes out."""
+    """Tokens to scores of two classes."""
 
     def __init__(self, *, layers: int, width: int, heads: int, vocabulary: int, length: int, drop: float) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, 2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Scores of a batch."""
+        """Compute the scores of a batch."""
         return self.head(self.layers(self.first(self.tokens(tokens) + self.places))[:, 0])  # type: ignore[no-any-return]
 
 
@@ -52,7 +52,7 @@ SMALL: dict[str, Any] = {"batch": 2, "length": 8, "layers": 1, "width": 16, "hea
 
 @dataclass
 class BertTrain:
-    """Fine-tuning: does a text have more words of the vocabulary's first half than of its second?"""
+    """Fine-tuning: classify whether most tokens are from the first half of the vocabulary."""
 
     unit: ClassVar[str] = "sequence"
     TINY: ClassVar[dict[str, Any]] = SMALL | {"epoch": 40}
@@ -64,12 +64,12 @@ class BertTrain:
     vocabulary: int = 30522
     rate: float = 2e-5
     graph: bool = True
-    epoch: int = 67_000  # texts; about as many as the sentences of SST-2, on which such models are often fine-tuned
-    follow: bool = False  # count the right answers too, in `hits`
+    epoch: int = 67_000  # texts; about the size of SST-2, a common dataset for fine-tuning
+    follow: bool = False  # count correct predictions in `hits`
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
-        """Model, optimiser and texts on `device`."""
+        """Create model, optimizer and texts on `device`."""
         self.model = _encoder(self, 0.1).to(device).train()
         on_gpu = device.type == "cuda"
         graph = on_gpu and self.graph
@@ -77,7 +77,7 @@ class BertTrain:
         self.tokens = torch.zeros(self.batch, self.length, dtype=torch.long, device=device)
         self.loss = torch.zeros((), device=device)
         self.hits = torch.zeros((), dtype=torch.long, device=device)
-        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
 
     def _step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -93,20 +93,20 @@ class BertTrain:
             self.hits.copy_((scores.detach().argmax(1) == labels).sum())
 
     def step(self) -> int:
-        """One batch forward, backward and into the weights."""
+        """Train on one batch."""
         self.run()
         return self.batch
 
     def shuffle(self) -> None:
-        """A new epoch: nothing to shuffle, no text comes twice."""
+        """Do nothing: texts never repeat."""
 
     def examine(self) -> None:
-        """No texts are kept apart: each is new when it is trained on."""
+        """None: there are no test texts."""
 
 
 @dataclass
 class BertInfer:
-    """Classification of one batch of texts in bf16."""
+    """Classification of a batch of texts in bf16."""
 
     unit: ClassVar[str] = "sequence"
     TINY: ClassVar[dict[str, Any]] = SMALL
@@ -120,18 +120,18 @@ class BertInfer:
     how: str = field(init=False, default="")
 
     def setup(self, device: torch.device) -> None:
-        """Model and texts on `device`."""
+        """Create model and texts on `device`."""
         self.model = _encoder(self, 0.0).to(device, torch.bfloat16).eval()
         self.tokens = torch.randint(0, self.vocabulary, (self.batch, self.length), device=device)
         self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
-        self.run, self.how = captured(self._step, device) if self.graph else (self._step, "eager")
+        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
 
     @torch.no_grad()
     def _step(self) -> None:
         self.answer.copy_(self.model(self.tokens).argmax(1))
 
     def step(self) -> int:
-        """One batch of answers."""
+        """Classify one batch."""
         self.run()
         return self.batch
 

@@ -1,18 +1,18 @@
-"""`fleetlab bench …`: words to a plan or a folder, one verb, print."""
+"""`fleetlab bench …`: measure GPU sharing, serve and load, monitor."""
 
 from __future__ import annotations
 
 from cyclopts import App
 
-from fleetlab.commands.bench import foretell, measure, measured, serve, watch
+from fleetlab.commands.bench import measure, monitor, predict, results, serving
 from fleetlab.commands.words import examples, open_desk, version
 
 bench = App(
     name="bench",
-    help="Measure how work shares a GPU: real tenants, alone and beside each other.",
+    help="Measure how workloads share a GPU: alone, and beside each other.",
     help_epilogue=examples("fleetlab bench suite pairs-ts --out pairs", "fleetlab bench show pairs"),
     help_format="plaintext",
     version=version,
 )
-for room in (measure, serve, measured, watch, foretell):
+for room in (measure, serving, results, monitor, predict):
     open_desk(bench, room.desk)

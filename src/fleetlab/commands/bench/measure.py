@@ -1,4 +1,4 @@
-"""Measuring: a plan of many cells, or one work by itself."""
+"""Commands that measure: a suite of many cells, or one workload alone."""
 
 import sys
 from pathlib import Path
@@ -30,49 +30,50 @@ def suite(
     rehearse: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Measure a plan, cell by cell; the same command goes on where it stopped.
+    """Measure a plan, cell by cell. Run the same command again to resume.
 
     Parameters
     ----------
     plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, or a TOML file of tenants, mixes and modes.
+        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded, or
+        a TOML file.
     out
-        The folder of the results.
+        Folder for the results.
     limit
-        Seconds after which no cell is begun.
+        Time limit in seconds: no cell starts after it.
     blocks
-        How often each cell is measured.
+        Measurements of each cell (default: as in the plan).
     settle
-        Seconds that a cell runs before it is measured.
+        Seconds that a cell runs before its measurement (default: as in the plan).
     window
-        Seconds that it is measured.
+        Seconds of a measurement (default: as in the plan).
     seed
-        Of the order of cells.
+        Seed of the order of cells and of the tenants' data.
     rehearse
-        On the CPU, tiny and short: the same code, but the numbers mean nothing.
+        Run on the CPU with tiny sizes, to test a plan: the same code, but the results are meaningless.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.results.suite import measured
-    from fleetlab.bench.run import planned
-    from fleetlab.bench.suite import Suite
+    from fleetlab.bench.results.suite import suite_result
+    from fleetlab.bench.run import make_plan
+    from fleetlab.bench.suite import SuiteRun
 
     with on_the_bench():
-        made = planned(plan, blocks=blocks, settle=settle, window=window, seed=seed, rehearse=rehearse)
-        Suite(made, out, limit=limit, rehearse=rehearse, tell=talk).run()
-    show(measured(out), json=json)
+        made = make_plan(plan, blocks=blocks, settle=settle, window=window, seed=seed, rehearse=rehearse)
+        SuiteRun(made, out, limit=limit, rehearse=rehearse, progress=talk).run()
+    show(suite_result(out), json=json)
 
 
 @desk.command(
-    name="work",
+    name="workload",
     help_epilogue=examples(
-        "fleetlab bench work resnet-train --epochs 5 --batch 128 --rate 0.1 --out trained",
-        "fleetlab bench work resnet-train --data cifar-10-batches-bin --epochs 20 --out trained",
-        "fleetlab bench work bert-infer --batches 1,4,16",
-        "fleetlab bench work hbm --set duty=0.5 --seconds 20",
-        "fleetlab bench work llm-decode --device cpu --tiny",
+        "fleetlab bench workload resnet-train --epochs 5 --batch 128 --rate 0.1 --out trained",
+        "fleetlab bench workload resnet-train --data cifar-10-batches-bin --epochs 20 --out trained",
+        "fleetlab bench workload bert-infer --batches 1,4,16",
+        "fleetlab bench workload hbm --set duty=0.5 --seconds 20",
+        "fleetlab bench workload llm-decode --device cpu --tiny",
     ),
 )
-def one_work(
+def one_workload(
     name: str,
     *,
     seconds: float | None = None,
@@ -89,48 +90,48 @@ def one_work(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Run one work by itself: train, ask, decode, launch, or press on one resource.
+    """Run one workload alone: training, inference, decoding, small kernels, or a stressor of one resource.
 
-    Training tells loss and accuracy by epoch, inference latency and throughput by batch size, a stressor its rate.
-    The exit status is 3 if the loss was not a number.
+    Training reports loss and accuracy by epoch, inference throughput and latency by batch size, a stressor its rate.
+    The exit status is 3 if the loss is not a number.
 
     Parameters
     ----------
     name
         resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, launch, interactive, gemm, hbm, l2, h2d, or
-        one of your own as module:Class.
+        your own as module:Class.
     seconds
-        How long a window is (10), or how long a training may take.
+        Length of a measurement (default: 10), or time limit of a training.
     epochs
-        Of a training (1).
+        Epochs of a training (default: 1).
     steps
-        How many steps to run.
+        Number of steps.
     batch
-        Items a step.
+        Batch size.
     batches
-        Of inference: the sizes to go through, such as 1,2,4,8.
+        Batch sizes of inference, such as 1,2,4,8 (default: 1,2,4,8,16,32).
     rate
-        Of learning.
+        Learning rate.
     data
-        A folder with CIFAR-10 for resnet-train, binary or Python version; synthetic images without.
+        Folder with CIFAR-10 for resnet-train, binary or Python version (default: synthetic images).
     set
-        Any setting of the work as KEY=VALUE; may be given many times.
+        Any setting of the workload as KEY=VALUE; may be repeated.
     device
-        cuda, cuda:1 and so on, or cpu.
+        cuda, cuda:N or cpu.
     tiny
-        Sizes for a CPU: the same code, but the numbers mean nothing.
+        Tiny sizes for a CPU: the same code, but the results are meaningless.
     seed
-        Of weights, data and pauses.
+        Seed of weights, data and pauses.
     out
-        A folder for statistics.json, and model.pt of a training; each finished epoch is kept.
+        Folder for statistics.json and, of a training, model.pt; both are written after each epoch.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.single.result import worked
+    from fleetlab.bench.single.result import single_result
 
     plain = {"batch": batch, "rate": rate, "data": data}
     words = [*set, *(f"{key}={value}" for key, value in plain.items() if value is not None)]
     with on_the_bench():
-        found = worked(
+        result = single_result(
             name,
             words=words,
             seconds=seconds,
@@ -141,7 +142,7 @@ def one_work(
             tiny=tiny,
             seed=seed,
             out=out,
-            tell=talk,
+            progress=talk,
         )
-    show(found, json=json)
-    sys.exit(found.told.status)
+    show(result, json=json)
+    sys.exit(result.report.status)

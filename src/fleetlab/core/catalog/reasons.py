@@ -21,7 +21,7 @@ class WaitReason:
 REASONS = Catalog(
     "wait reason",
     (
-        WaitReason("queue_order", "resources were free, but jobs ahead of it in the queue took them", "rule",
+        WaitReason("queue_order", "jobs ahead in the queue order took the free resources", "rule",
                    "Priority"),
         WaitReason("head_of_line", "blocked by an earlier job that does not fit, or by its reservation", "rule",
                    "Priority"),

@@ -12,7 +12,17 @@ from fleetlab.describe import published
 from fleetlab.describe.ecdf import Bools, ecdf
 from fleetlab.describe.section import Section, amount, rough
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
-from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, mean_of_runs, no_interval
+from fleetlab.stats import (
+    POSITIVE,
+    BlockBootstrap,
+    Floats,
+    Interval,
+    Ints,
+    mean_of_runs,
+    no_interval,
+    quantile_ranks,
+    samples_needed,
+)
 
 MOST_POINTS = 1500  # of a series over time
 WINDOWS = (1, 10, 60, 600, HOUR)  # seconds, in which arrivals are counted
@@ -164,15 +174,10 @@ def _quartile_row(k: int, ranked: Floats) -> dict[str, float | None]:
     n = len(ranked)
     if not n:
         return {"at": k, "count": 0, "Q1": None, "P50": None, "Q3": None, "low": None, "high": None}
-    # Half of the values are on either side of the median: how many are below it is binomial (normal from here on).
-    step = 1.96 * n**0.5 / 2
-    low, high = int(np.floor(n / 2 - step)), int(np.ceil(n / 2 + step))
     q1, middle, q3 = np.percentile(ranked, [25, 50, 75]).tolist()
-    sure = low >= 0 and high < n
-    return {
-        "at": k, "count": n, "Q1": q1, "P50": middle, "Q3": q3,
-        "low": float(ranked[low]) if sure else None, "high": float(ranked[high]) if sure else None,
-    }  # fmt: skip
+    ranks = quantile_ranks(n, 0.5) if n >= samples_needed(0.5) else None
+    low, high = (float(ranked[rank - 1]) for rank in ranks) if ranks else (None, None)
+    return {"at": k, "count": n, "Q1": q1, "P50": middle, "Q3": q3, "low": low, "high": high}
 
 
 def _by_hour_of_week(section: Section, hours: Ints, jobs: Floats) -> None:

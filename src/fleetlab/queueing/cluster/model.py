@@ -55,7 +55,7 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
     Pools are GPU types; a job that may run on several is assigned to one at random, weighted by their GPUs.
-    Intervals come from a block bootstrap over twenty blocks of time.
+    Intervals come from a block bootstrap over forty blocks of time.
     """
     among = pools(cluster)
     parts, notes = split(workload, among, seed)

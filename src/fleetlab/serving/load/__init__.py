@@ -1,4 +1,4 @@
-"""Load for a server on this machine: requests by a timetable that does not wait for answers, or clients that do.
+"""Load on a server of this machine: an open loop with scheduled arrivals, or a closed loop of waiting clients.
 
 On a GPU machine it is started as `python -m fleetlab.serving.load URL …`, elsewhere as `fleetlab bench load URL …`.
 """

@@ -1,4 +1,4 @@
-"""One request at a time, any number at once: send it, wait for its end, write it down."""
+"""The HTTP client: sends requests, waits for their end, and records them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fleetlab.serving.load.requests import (
     STOPPED,
     TIMEOUT,
     UNREACHABLE,
-    Book,
+    RequestLog,
 )
-from fleetlab.serving.load.settings import Asked
+from fleetlab.serving.load.settings import LoadSettings
 
-IDLE = 2.0  # s after which a connection is not used again: servers close theirs after some seconds, at times just then
-SPARE = 64  # files that a process needs besides its connections
+IDLE = 2.0  # s after which a connection is not reused: servers close idle connections
+SPARE = 64  # open files besides connections
 
 
 def session() -> aiohttp.ClientSession:
-    """Connections without cookies, proxies and limits of their own."""
+    """A session without cookies, proxies or connection limits."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -39,35 +39,35 @@ def session() -> aiohttp.ClientSession:
     )
 
 
-def may_open(connections: int) -> None:
-    """Ask the system for so many connections at once."""
+def raise_file_limit(connections: int) -> None:
+    """Raise the limit on open files for so many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = connections + SPARE
     if soft != resource.RLIM_INFINITY and soft < need:
         if hard != resource.RLIM_INFINITY and hard < need:
-            msg = f"{connections:,} connections are more than this system lets a process open: {hard - SPARE:,}"
-            raise BenchError(msg, hint="fewer --connections")
+            msg = f"{connections:,} connections exceed the limit on open files of this system: {hard - SPARE:,}"
+            raise BenchError(msg, hint="use fewer --connections")
         resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
 
 
 class Client:
-    """Sends to one address; a request that finds no free connection waits for one, and that is part of its time."""
+    """Sends to one URL; a request without a free connection waits, and that counts as latency."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, asked: Asked, book: Book) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, settings: LoadSettings, book: RequestLog) -> None:
         self._session, self._url, self._book = session, url, book
-        self._gate = asyncio.Semaphore(asked.connections)
-        self._timeout, self._batch = asked.timeout, asked.batch
-        self._seed = asked.seed % 1_000_003 * 1_000_000  # so that another run asks for other inputs
+        self._gate = asyncio.Semaphore(settings.connections)
+        self._timeout, self._batch = settings.timeout, settings.batch
+        self._seed = settings.seed % 1_000_003 * 1_000_000  # another seed sends other inputs
 
     async def ask(self, k: int, due: float) -> None:
-        """The `k`-th request, due at `due` on the monotonic clock; it raises nothing but its own cancellation."""
+        """Send request `k`, scheduled at `due` on the monotonic clock; raises only its own cancellation."""
         begun, queued = time.monotonic(), self._gate.locked()
         sent = first = done = math.nan
         status, outcome = 0, STOPPED
         try:
             async with asyncio.timeout_at(due + self._timeout), self._gate:
                 sent = time.monotonic()
-                # A redirect is not followed: it might lead away from this machine.
+                # Redirects are not followed: they could lead to another machine.
                 async with self._session.post(self._url, data=self._body(k), allow_redirects=False) as answer:
                     first, status = time.monotonic(), answer.status
                     while await answer.content.readany():
@@ -93,7 +93,7 @@ class Client:
 
 
 def outcome_of(status: int) -> int:
-    """What an answer of this status is.
+    """The outcome of an HTTP status.
 
     >>> outcome_of(200) == ANSWERED, outcome_of(429) == outcome_of(503) == REFUSED, outcome_of(500) == SERVER_ERROR
     (True, True, True)

@@ -1,4 +1,4 @@
-"""Results on disk: each file is written beside its place and then put there, so that none is ever half of one."""
+"""Save results of a load or a search."""
 
 from __future__ import annotations
 
@@ -10,42 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.load.report import Load
+from fleetlab.devices.files import replacing
+from fleetlab.serving.load.report import LoadReport
 from fleetlab.serving.load.requests import ANSWERED, OUTCOMES
-from fleetlab.serving.load.search import Found
+from fleetlab.serving.load.search import RateSearch
 
 
-def may_keep(out: Path | None, *, each: bool) -> None:
-    """Before anything is measured: is there a place for it?"""
+def check_output(out: Path | None, *, each: bool) -> None:
+    """Check the output folder before the measurement."""
     if out is None:
         if each:
-            msg = "nowhere to keep each request"
+            msg = "--each has no folder to write to"
             raise BenchError(msg, hint="--each needs --out FOLDER")
         return
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        msg = f"{out}: not a folder to write to: {e.strerror}"
+        msg = f"{out}: not a writable folder: {e.strerror}"
         raise BenchError(msg, hint="name another with --out") from None
     if not os.access(out, os.W_OK):
-        msg = f"{out}: may not be written to"
+        msg = f"{out}: not writable"
         raise BenchError(msg, hint="name another folder with --out")
 
 
-def keep(result: Load | Found, out: Path, *, each: bool = False) -> None:
-    """`load.json` or `search.json`, and `requests.jsonl` with a line for each request if asked for."""
+def save(result: LoadReport | RateSearch, out: Path, *, each: bool = False) -> None:
+    """Write `load.json` or `search.json`, and with `each` also `requests.jsonl`."""
     about = result.to_json()
     try:
-        if each and isinstance(result, Load):
-            _write(out / "requests.jsonl", lines(result))
+        if each and isinstance(result, LoadReport):
+            _write(out / "requests.jsonl", request_lines(result))
         _write(out / f"{about['kind']}.json", iter((json.dumps(about, indent=1), "\n")))
     except OSError as e:
         msg = f"{out}: {e.strerror}"
-        raise BenchError(msg, hint="look at its permissions and free space") from None
+        raise BenchError(msg, hint="check permissions and free space") from None
 
 
-def lines(load: Load) -> Iterator[str]:
-    """Each request in the order in which they were due: times in whole nanoseconds from the start."""
+def request_lines(load: LoadReport) -> Iterator[str]:
+    """One line per request in scheduled order; times are in nanoseconds from the start."""
     rows = load.rows
     for k in range(len(rows.due)):
         line: dict[str, Any] = {
@@ -67,13 +68,5 @@ def _ns(seconds: float) -> int | None:
 
 
 def _write(path: Path, parts: Iterator[str]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(parts)

@@ -1,4 +1,4 @@
-"""Send the load: by a timetable that waits for nobody, or by clients that wait for their answers."""
+"""The load generator: an open loop with scheduled arrivals, or a closed loop of clients."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from fleetlab.serving.load.client import Client, may_open, session
-from fleetlab.serving.load.requests import Book, Rows
-from fleetlab.serving.load.settings import Asked
-from fleetlab.serving.load.target import ready
-from fleetlab.serving.load.timetable import Timetable
+from fleetlab.devices.progress import Progress
+from fleetlab.serving.load.client import Client, raise_file_limit, session
+from fleetlab.serving.load.requests import RequestLog, Requests
+from fleetlab.serving.load.schedule import ArrivalSchedule
+from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.serving.load.target import wait_until_ready
 
-AWAKE = 2e-3  # s before a request is due from which on nobody sleeps: sleepers wake by whole milliseconds
-LEAD = 0.1  # s until the timetable begins
-EVERY = 2.0  # s between two words about how it goes
+AWAKE = 2e-3  # s of busy waiting before a request is due: sleep has a resolution of milliseconds
+LEAD = 0.1  # s until the schedule begins
+EVERY = 2.0  # s between progress reports
 
-Tell = Callable[[str], None]
 Send = Callable[[Client, float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
-    """Every request, the window in which those due count, and whether the user stopped it."""
+class LoadRun:
+    """All requests, the measurement window, and whether the user stopped it."""
 
-    rows: Rows
+    rows: Requests
     opens: float
     closes: float
     stopped: bool
     notes: tuple[str, ...] = ()
 
 
-def by_timetable(asked: Asked, url: str, table: Timetable, *, tell: Tell) -> Driven:
-    """An open loop: each request is sent when it is due."""
+def open_loop(settings: LoadSettings, url: str, table: ArrivalSchedule, *, progress: Progress) -> LoadRun:
+    """Open loop: send each request at its scheduled time."""
 
     async def send(client: Client, begin: float) -> None:
         flying = set[asyncio.Task[None]]()
@@ -52,15 +52,15 @@ def by_timetable(asked: Asked, url: str, table: Timetable, *, tell: Tell) -> Dri
         finally:
             await _end(flying)
 
-    rows, ended = asyncio.run(_drive(asked, url, send, float(table.due[-1]), tell))
+    rows, ended = asyncio.run(_send_load(settings, url, send, float(table.due[-1]), progress))
     closes = table.closes if ended is None else min(table.closes, ended)
-    return Driven(rows, table.opens, closes, ended is not None, table.notes)
+    return LoadRun(rows, table.opens, closes, ended is not None, table.notes)
 
 
-def by_clients(asked: Asked, url: str, *, tell: Tell) -> Driven:
-    """A closed loop: each client sends when it was answered."""
-    until = asked.warmup + asked.seconds
-    count = iter(range(asked.limit))
+def closed_loop(settings: LoadSettings, url: str, *, progress: Progress) -> LoadRun:
+    """Closed loop: each client sends its next request when it has its answer."""
+    until = settings.warmup + settings.seconds
+    count = iter(range(settings.limit))
 
     async def send(client: Client, begin: float) -> None:
         async def one() -> None:
@@ -68,29 +68,31 @@ def by_clients(asked: Asked, url: str, *, tell: Tell) -> Driven:
             while (now := time.monotonic()) < begin + until and (k := next(count, None)) is not None:
                 await client.ask(k, now)
 
-        clients = {asyncio.create_task(one()) for _ in range(asked.clients or 1)}
+        clients = {asyncio.create_task(one()) for _ in range(settings.clients or 1)}
         try:
             await asyncio.gather(*clients)
         finally:
             await _end(clients)
 
-    rows, ended = asyncio.run(_drive(asked, url, send, until, tell))
+    rows, ended = asyncio.run(_send_load(settings, url, send, until, progress))
     closes, notes = until if ended is None else min(until, ended), tuple[str, ...]()
-    if len(rows.done) == asked.limit and rows.done.max() < closes:
-        closes, notes = float(rows.done.max()), (f"ended after {asked.limit:,} requests",)
-    return Driven(rows, asked.warmup, closes, ended is not None, notes)
+    if len(rows.done) == settings.limit and rows.done.max() < closes:
+        closes, notes = float(rows.done.max()), (f"ended after {settings.limit:,} requests",)
+    return LoadRun(rows, settings.warmup, closes, ended is not None, notes)
 
 
-async def _drive(asked: Asked, url: str, send: Send, last: float, tell: Tell) -> tuple[Rows, float | None]:
-    """The rows, and when the user stopped it, if that is so."""
-    may_open(asked.connections)
-    book = Book()
+async def _send_load(
+    settings: LoadSettings, url: str, send: Send, last: float, progress: Progress
+) -> tuple[Requests, float | None]:
+    """Return the requests, and the time at which the user stopped it, if so."""
+    raise_file_limit(settings.connections)
+    book = RequestLog()
     async with session() as connections:
-        await ready(connections, url, tell)
-        _calm()
+        await wait_until_ready(connections, url, progress)
+        _freeze_gc()
         begin = time.monotonic() + LEAD
-        sending = asyncio.ensure_future(send(Client(connections, url, asked, book), begin))
-        saying = asyncio.create_task(_say(book, begin, last, tell))
+        sending = asyncio.ensure_future(send(Client(connections, url, settings, book), begin))
+        saying = asyncio.create_task(_report_progress(book, begin, last, progress))
         with _stoppable(sending):
             try:
                 await sending
@@ -102,14 +104,14 @@ async def _drive(asked: Asked, url: str, send: Send, last: float, tell: Tell) ->
     return book.rows(begin), None
 
 
-def _calm() -> None:
-    """What is there now is not looked through again: the collector would hold up the timetable."""
+def _freeze_gc() -> None:
+    """Exclude existing objects from garbage collection, which would delay requests."""
     gc.collect()
     gc.freeze()
 
 
 async def _until(when: float) -> None:
-    """Sleep, but the last moments awake; the loop has at least one turn, so that answers are heard."""
+    """Sleep, then wait busily; yield to the event loop at least once, so that answers are processed."""
     if (left := when - time.monotonic() - AWAKE) > 0:
         await asyncio.sleep(left)
     await asyncio.sleep(0)
@@ -123,17 +125,17 @@ async def _end(tasks: set[asyncio.Task[None]]) -> None:
     await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _say(book: Book, begin: float, last: float, tell: Tell) -> None:
+async def _report_progress(book: RequestLog, begin: float, last: float, progress: Progress) -> None:
     while True:
         await asyncio.sleep(EVERY)
         now = time.monotonic() - begin
         rest = f"of {last:.0f} s" if now < last else "s, waiting for the last answers"
-        tell(f"{now:4.0f} {rest}: {len(book):,} requests have ended")
+        progress(f"{now:4.0f} {rest}: {len(book):,} requests have ended")
 
 
 @contextmanager
 def _stoppable(sending: asyncio.Future[None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the sending, not the program: what was measured is kept."""
+    """Have Ctrl-C and SIGTERM end the load, not the program: results so far are kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

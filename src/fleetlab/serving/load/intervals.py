@@ -1,7 +1,7 @@
-"""How sure a number about requests is, when neighbours share their fate.
+"""Intervals for autocorrelated requests.
 
-Requests that wait in one queue wait alike, so a thousand of them say less than a thousand independent ones: by
-`design_effect`, as many times less as it says.
+Requests in one queue wait alike, so they carry less information than independent ones; `design_effect` estimates
+how much less.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.stats import POSITIVE, SHARE, Interval, design_effect, mean_of_runs, samples_needed, wilson
 
 Floats = NDArray[np.float64]
-WITHIN = 1.1  # the largest of three over the smallest, at most
+WITHIN = 1.1  # maximum ratio of the largest to the smallest of three values
 
 
 def quantile(latency: Floats, p: float) -> Interval:
-    """The quantile `p` of latencies in order; refused where there are too few of them.
+    """Quantile `p` of latencies in scheduled order; an error if there are too few.
 
-    Where neighbours hang together the limits are as wide as those of fewer requests, at the widest as those of the
-    fewest that carry `p`.
+    For autocorrelated latencies the interval is that of a smaller sample, but not smaller than the minimum that
+    supports `p`.
     """
     times = Histogram.of(latency)
-    return percentile(times, p, worth=_worth(latency, percentile(times, p)))
+    return percentile(times, p, effective_n=_effective_n(latency, percentile(times, p)))
 
 
-def unsure(latency: Floats, p: float) -> bool:
-    """Is the quantile told, by requests that hang together so much that its limits promise too much?"""
+def is_autocorrelated(latency: Floats, p: float) -> bool:
+    """Whether the effective sample is smaller than `p` needs, so that its interval is too narrow."""
     n = len(latency)
-    return n >= samples_needed(p) > _worth(latency, percentile(Histogram.of(latency), p))
+    return n >= samples_needed(p) > _effective_n(latency, percentile(Histogram.of(latency), p))
 
 
-def _worth(latency: Floats, found: Interval) -> int:
-    """As many independent requests say as much about a quantile."""
+def _effective_n(latency: Floats, found: Interval) -> int:
+    """Effective sample size for a quantile."""
     return math.floor(len(latency) / design_effect(latency > found.value))
 
 
-def said(latency: Floats, p: float) -> Interval | str:
-    """The quantile, or why there is none."""
+def quantile_or_reason(latency: Floats, p: float) -> Interval | str:
+    """The quantile, or the reason why there is none."""
     try:
         return quantile(latency, p)
     except BenchError as e:
@@ -51,17 +51,17 @@ def said(latency: Floats, p: float) -> Interval | str:
 
 
 def share(hits: NDArray[np.bool_]) -> Interval:
-    """How many of all, with Wilson's limits for as many as they are worth.
+    """A proportion with Wilson's interval for the effective sample size.
 
     >>> [round(x, 4) for x in share(np.arange(100) % 10 == 0)]
     [0.1, 0.0552, 0.1744]
     """
-    seen, worth = float(hits.mean()) if len(hits) else math.nan, math.floor(len(hits) / design_effect(hits))
-    return wilson(round(seen * worth) if worth else 0, worth)._replace(value=seen).clipped(SHARE)
+    value, effective_n = float(hits.mean()) if len(hits) else math.nan, math.floor(len(hits) / design_effect(hits))
+    return wilson(round(value * effective_n) if effective_n else 0, effective_n)._replace(value=value).clipped(SHARE)
 
 
 def rate(at: Floats, opens: float, closes: float) -> Interval:
-    """Events a second in the window, with limits from ten parts of it."""
+    """Rate of events in the window, with an interval from ten parts of it."""
     counts, _ = np.histogram(at, np.linspace(opens, closes, 11))
     return mean_of_runs(counts * 10 / (closes - opens), POSITIVE).interval()
 
@@ -69,10 +69,10 @@ def rate(at: Floats, opens: float, closes: float) -> Interval:
 def steady(
     due: Floats, done: Floats, latency: Floats, opens: float, closes: float, *, by_timetable: bool
 ) -> bool | None:
-    """Were the last three fifths of the window alike, in rate and in median latency, within a tenth?
+    """Whether rate and median latency of the last three fifths of the window agree within 10 %.
 
-    That is the rule of perf_analyzer. By a timetable the rate is that of answers over that of requests, because its own
-    ups and downs are not the server's. `latency` is NaN for what was not answered; None if there are too few to tell.
+    This is perf_analyzer's rule. In an open loop the rate is that of answers over that of requests, because the offered
+    rate itself varies. `latency` is NaN for requests without an answer; returns None if there are too few.
     """
     edges = np.linspace(opens, closes, 6)[2:]
     offered, answered, timed = (np.histogram(at, edges)[0] for at in (due, done, due[np.isfinite(latency)]))

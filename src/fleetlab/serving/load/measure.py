@@ -1,17 +1,18 @@
-"""The verb: put a load on a server and say what it did."""
+"""Measure a server under load."""
 
 from __future__ import annotations
 
-from fleetlab.serving.load.generator import Tell, by_clients, by_timetable
-from fleetlab.serving.load.report import Load, report
-from fleetlab.serving.load.settings import Asked
+from fleetlab.devices.progress import Progress, silent
+from fleetlab.serving.load.generator import closed_loop, open_loop
+from fleetlab.serving.load.report import LoadReport, report
+from fleetlab.serving.load.schedule import arrival_schedule
+from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.serving.load.target import loopback
-from fleetlab.serving.load.timetable import timetable
 
 
-def measure(asked: Asked, *, tell: Tell = lambda _line: None) -> Load:
-    """Ask as asked; it ends by itself, at the latest one timeout after the last request is due."""
-    url = loopback(asked.url, batch=asked.batch)
-    if asked.is_open:
-        return report(asked, url, by_timetable(asked, url, timetable(asked), tell=tell))
-    return report(asked, url, by_clients(asked, url, tell=tell))
+def measure(settings: LoadSettings, *, progress: Progress = silent) -> LoadReport:
+    """Run the load; it ends at the latest one timeout after the last scheduled request."""
+    url = loopback(settings.url, batch=settings.batch)
+    if settings.is_open:
+        return report(settings, url, open_loop(settings, url, arrival_schedule(settings), progress=progress))
+    return report(settings, url, closed_loop(settings, url, progress=progress))

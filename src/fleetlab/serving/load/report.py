@@ -1,4 +1,4 @@
-"""What a load says of a server: rates, latencies, refusals and failures, and whether to believe it."""
+"""The result of a load: rates, latencies, refusals and failures, and whether it is valid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import platform
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -14,56 +13,59 @@ import numpy as np
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.load import intervals as limits
-from fleetlab.serving.load.generator import Driven
-from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Rows
-from fleetlab.serving.load.settings import Asked
+from fleetlab.devices.versions import package_version
+from fleetlab.serving.load import intervals
+from fleetlab.serving.load.generator import LoadRun
+from fleetlab.serving.load.requests import ANSWERED, FAILED, OUTCOMES, REFUSED, STOPPED, TIMEOUT, Requests
+from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.stats import Interval
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
-BEHIND = "invalid: the generator fell behind"
-CLOSED = "closed loop: clients wait for their answers, so these latencies hide stalls; do not hold them against an SLO"
+LATE_GENERATOR = "invalid: the generator was late"
+CLOSED_LOOP = (
+    "closed loop: clients wait for their answers, so these latencies hide stalls; do not compare them with an SLO"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Of the requests that were due in the window, whatever came of them and whenever it came.
+class LoadReport:
+    """Statistics of the requests that were scheduled in the window, whenever they ended.
 
-    `answers` has those that were answered and those that timed out, each of these at the timeout: a server does not
-    look better for not answering. Refusals and other failures are apart, because a quick refusal is no quick answer.
+    `answers` includes requests that timed out, with the timeout as latency, so that a server does not look better for
+    not answering. Refusals and other failures are separate, because a fast refusal is no fast answer.
     """
 
-    asked: Asked
+    settings: LoadSettings
     url: str
-    rows: Rows  # all that were sent, the warm-up's too
-    due: Rows  # those that count
+    rows: Requests  # all requests, with those of the warm-up
+    due: Requests  # those scheduled in the window
     opens: float
     closes: float
-    answered: Interval  # a second, inside the window
-    goodput: Interval | None  # a second, answered within the SLO
+    answered: Interval  # per second, in the window
+    goodput: Interval | None  # per second, answered within the SLO
     steady: bool | None
     stopped: bool
     notes: tuple[str, ...]
 
     @property
     def lag(self) -> dict[str, float]:
-        """How late the generator was: counted, not estimated, because every request is in."""
+        """Lag of the generator; exact, because every request is known."""
         lag = np.sort(self.due.lag)
         at = {name: lag[min(len(lag) - 1, math.floor(p * len(lag)))] for name, p in (("p50", 0.5), ("p99", 0.99))}
         return {**{name: float(value) for name, value in at.items()}, "max": float(lag[-1])}
 
     @property
     def valid(self) -> bool:
-        """Was the load sent as it was meant?"""
-        return not self.asked.is_open or self.lag["p99"] <= self.asked.lag
+        """Whether the load was sent on schedule."""
+        return not self.settings.is_open or self.lag["p99"] <= self.settings.lag
 
-    def of(self, *outcomes: int) -> Rows:
-        """Those that ended so."""
+    def of(self, *outcomes: int) -> Requests:
+        """Requests with these outcomes."""
         return self.due.where(np.isin(self.due.outcome, outcomes))
 
     @property
-    def kinds(self) -> dict[str, Rows]:
-        """Three sorts of ends, whose latencies must not be mixed."""
+    def kinds(self) -> dict[str, Requests]:
+        """Three groups of outcomes, whose latencies must not be mixed."""
         return {
             "answers": self.of(ANSWERED, TIMEOUT, STOPPED),
             "refusals": self.of(REFUSED),
@@ -71,11 +73,11 @@ class Load:
         }
 
     def share(self, *outcomes: int) -> Interval:
-        """How many of those due ended so."""
-        return limits.share(np.isin(self.due.outcome, outcomes))
+        """Proportion of scheduled requests with these outcomes."""
+        return intervals.share(np.isin(self.due.outcome, outcomes))
 
     def timeline(self) -> list[dict[str, Any]]:
-        """Second by second: what was due, what was answered, and how long what was due took."""
+        """Second by second: scheduled and answered requests, and latency."""
         answers, edges = self.kinds["answers"], np.append(np.arange(self.opens, self.closes), self.closes)
         done = self.rows.done[self.rows.outcome == ANSWERED]
         offered, answered = (np.histogram(at, edges)[0].tolist() for at in (self.due.due, done))
@@ -88,13 +90,13 @@ class Load:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All but the single requests."""
+        """Everything except single requests."""
         counts = np.bincount(self.due.outcome, minlength=len(OUTCOMES)).tolist()
         span = self.closes - self.opens
         return {
             "kind": "load",
-            "loop": "open" if self.asked.is_open else "closed",
-            "manifest": manifest(self.asked, self.url),
+            "loop": "open" if self.settings.is_open else "closed",
+            "manifest": manifest(self.settings, self.url),
             "window": span,
             "offered": len(self.due.due),
             "sent": int(np.isfinite(self.due.sent).sum()),
@@ -105,12 +107,12 @@ class Load:
             "rates": {"offered": len(self.due.due) / span, "answered": self.answered, "goodput": self.goodput},
             "shares": {"refused": self.share(REFUSED), "failed": self.share(*FAILED)},
             "percentiles": {
-                kind: {name: limits.said(rows.latency, p) for name, p in PERCENTILES.items()}
+                kind: {name: intervals.quantile_or_reason(rows.latency, p) for name, p in PERCENTILES.items()}
                 for kind, rows in self.kinds.items()
                 if kind == "answers" or len(rows.due)
             },
             "histograms": {kind: Histogram.of(rows.latency).to_json() for kind, rows in self.kinds.items()},
-            "lag": self.lag | {"limit": self.asked.lag},
+            "lag": self.lag | {"limit": self.settings.lag},
             "valid": self.valid,
             "steady": self.steady,
             "stopped": self.stopped,
@@ -120,66 +122,66 @@ class Load:
         }
 
 
-def report(asked: Asked, url: str, driven: Driven) -> Load:
-    """Sum up what was driven."""
+def report(settings: LoadSettings, url: str, driven: LoadRun) -> LoadReport:
+    """Summarize a run."""
     rows, opens, closes = driven.rows, driven.opens, driven.closes
     due = rows.where((rows.due >= opens) & (rows.due < closes))
     if not len(due.due):
         if driven.stopped:
             raise KeyboardInterrupt
-        msg = "no request fell into the window"
+        msg = "no request was scheduled in the window"
         raise BenchError(msg, hint="more --seconds, or a shorter --warmup")
     done, answers = rows.done[rows.outcome == ANSWERED], due.where(due.outcome == ANSWERED)
     timed = np.where(due.outcome == ANSWERED, due.latency, math.nan)
-    kept = None if asked.slo is None else answers.due[answers.latency <= asked.slo]
-    load = Load(
-        asked=asked,
+    kept = None if settings.slo is None else answers.due[answers.latency <= settings.slo]
+    load = LoadReport(
+        settings=settings,
         url=url,
         rows=rows,
         due=due,
         opens=opens,
         closes=closes,
-        answered=limits.rate(done, opens, closes),
-        goodput=None if kept is None else limits.rate(kept, opens, closes),
-        steady=limits.steady(due.due, done, timed, opens, closes, by_timetable=asked.is_open),
+        answered=intervals.rate(done, opens, closes),
+        goodput=None if kept is None else intervals.rate(kept, opens, closes),
+        steady=intervals.steady(due.due, done, timed, opens, closes, by_timetable=settings.is_open),
         stopped=driven.stopped,
         notes=(),
     )
-    return replace(load, notes=(*_doubts(load), *driven.notes))
+    return replace(load, notes=(*_warnings(load), *driven.notes))
 
 
-def _doubts(load: Load) -> list[str]:
-    """What to know before one believes it."""
+def _warnings(load: LoadReport) -> list[str]:
+    """Reasons to doubt the result."""
     found, lag = [], load.lag
     if not load.valid:
         found.append(
-            f"{BEHIND}: P99 of its lag is {1000 * lag['p99']:.3g} ms (at most {1000 * load.asked.lag:g} ms); "
-            "a lower rate, fewer other processes on this machine, or --lag-ms if the goal allows it"
+            f"{LATE_GENERATOR}: its P99 lag is {1000 * lag['p99']:.3g} ms (maximum {1000 * load.settings.lag:g} ms); "
+            "use a lower rate, fewer other processes on this machine, or a larger --lag-ms"
         )
-    if not load.asked.is_open:
-        found.append(CLOSED)
+    if not load.settings.is_open:
+        found.append(CLOSED_LOOP)
     if load.stopped:
         late = int((load.due.outcome == STOPPED).sum())
-        found.append(f"stopped after {load.closes:.1f} s; {late:,} requests under way count with the time they had")
+        found.append(f"stopped after {load.closes:.1f} s; {late:,} unfinished requests count with the time so far")
     if queued := int(load.due.queued.sum()):
-        found.append(f"{queued:,} requests found all {load.asked.connections:,} connections taken and waited for one")
+        found.append(f"{queued:,} requests waited for one of {load.settings.connections:,} connections")
     answers = load.kinds["answers"].latency
-    if unsure := [name.upper() for name, p in PERCENTILES.items() if limits.unsure(answers, p)]:
-        found.append(f"requests wait alike: limits of {', '.join(unsure)} are less sure than 95 %; more --seconds help")
+    if unsure := [name.upper() for name, p in PERCENTILES.items() if intervals.is_autocorrelated(answers, p)]:
+        found.append(f"autocorrelated: intervals of {', '.join(unsure)} cover less than 95 %; use more --seconds")
     if load.steady is False:
-        found.append("not steady: rate or median latency changed by more than a tenth over the last three fifths")
+        found.append("not steady: rate or median latency changed by more than 10 % over the last three fifths")
     return found
 
 
-def manifest(asked: Asked, url: str) -> dict[str, Any]:
-    """Enough to do it again."""
+def manifest(settings: LoadSettings, url: str) -> dict[str, Any]:
+    """Settings and versions, enough to repeat it."""
     return {
         "url": url,
-        **{name: value for name, value in asked.settings().items() if name != "url"},
+        **{name: value for name, value in settings.settings().items() if name != "url"},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "machine": platform.platform(),
-        **{package: _version(package) for package in ("fleetlab", "aiohttp", "numpy")},
+        **{package: package_version(package) for package in ("fleetlab", "aiohttp", "numpy")},
     }
 
 
@@ -188,10 +190,3 @@ def _or_none(times: Histogram, p: float) -> float | None:
         return percentile(times, p).value
     except BenchError:
         return None
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

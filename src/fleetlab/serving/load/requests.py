@@ -1,4 +1,4 @@
-"""What came of each request: one line each, kept small, because there may be a million."""
+"""The record of every request, in compact arrays: there may be millions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# A request has one of these ends. `stopped` was still under way when the user stopped the load.
+# Outcomes of a request. `stopped` was unfinished when the user stopped the load.
 OUTCOMES = (
     "answered",
     "refused",
@@ -26,55 +26,55 @@ FAILED = (CLIENT_ERROR, SERVER_ERROR, TIMEOUT, RESET, UNREACHABLE, GARBLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Requests in the order in which they were due; times are seconds from the start."""
+class Requests:
+    """Requests in scheduled order; times are in seconds from the start."""
 
     due: NDArray[np.float64]
-    begun: NDArray[np.float64]  # when the generator took it up: late by its lag
-    sent: NDArray[np.float64]  # when there was a connection for it; NaN if never
-    first: NDArray[np.float64]  # when the head of an answer came; NaN if none did
+    begun: NDArray[np.float64]  # when the generator started it: late by its lag
+    sent: NDArray[np.float64]  # when it got a connection; NaN if never
+    first: NDArray[np.float64]  # when the response headers arrived; NaN if never
     done: NDArray[np.float64]
     outcome: NDArray[np.int8]
-    status: NDArray[np.int16]  # of HTTP; 0 if none came
-    queued: NDArray[np.bool_]  # found no free connection
+    status: NDArray[np.int16]  # HTTP status; 0 if none
+    queued: NDArray[np.bool_]  # waited for a connection
 
-    def where(self, mask: NDArray[Any]) -> Rows:
-        """Some of them."""
-        return Rows(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
+    def where(self, mask: NDArray[Any]) -> Requests:
+        """Select requests."""
+        return Requests(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
 
     @property
     def latency(self) -> NDArray[np.float64]:
-        """From when it was due, not from when it was sent: a server that stalls also delays those behind."""
+        """Latency from the scheduled time, not from sending: a stall also delays the requests behind it."""
         latency: NDArray[np.float64] = np.maximum(self.done - self.due, 0)
         return latency
 
     @property
     def lag(self) -> NDArray[np.float64]:
-        """How late the generator was."""
+        """Lag of the generator."""
         lag: NDArray[np.float64] = np.maximum(self.begun - self.due, 0)
         return lag
 
 
-class Book:
-    """Where requests are written down as they end."""
+class RequestLog:
+    """Records requests as they end."""
 
     def __init__(self) -> None:
-        self._times = array("d")  # five a request
-        self._ends = array("h")  # three a request
+        self._times = array("d")  # five per request
+        self._ends = array("h")  # three per request
 
     def __len__(self) -> int:
         return len(self._ends) // 3
 
     def write(self, times: tuple[float, float, float, float, float], ends: tuple[int, int, int]) -> None:
-        """Due, begun, sent, first and done; outcome, status and queued."""
+        """Add a request: due, begun, sent, first and done; outcome, status and queued."""
         self._times.extend(times)
         self._ends.extend(ends)
 
-    def rows(self, begin: float) -> Rows:
-        """All of them, with times from `begin` on."""
+    def rows(self, begin: float) -> Requests:
+        """All requests, with times relative to `begin`."""
         times = np.array(self._times).reshape(-1, 5) - begin
         ends = np.array(self._ends).reshape(-1, 3)
         order = np.argsort(times[:, 0], kind="stable")
         due, begun, sent, first, done = times[order].T
         outcome, status, queued = ends[order].T
-        return Rows(due, begun, sent, first, done, outcome.astype(np.int8), status, queued.astype(bool))
+        return Requests(due, begun, sent, first, done, outcome.astype(np.int8), status, queued.astype(bool))

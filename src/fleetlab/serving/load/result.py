@@ -1,4 +1,4 @@
-"""A load or a search as a result of the house: on the user's side, where there are frames."""
+"""A load or a search as a result with polars tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
 
 OF = {
-    "answers": "answers, and timeouts at the timeout",
+    "answers": "answers, with timeouts",
     "refusals": "refusals (429, 503)",
     "failures": "other failures",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Result):
-    """Numbers first, then tables; made from the JSON of a load, fresh or kept."""
+class LoadResult(Result):
+    """Summary and tables, made from the JSON of a load."""
 
     numbers: tuple[Estimate, ...]
     frames: dict[str, pl.DataFrame]
@@ -31,31 +31,31 @@ class Shown(Result):
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[Estimate]:
-        """Rates, latencies, what was lost, and the generator's lag."""
+        """Rates, latencies, losses, and the generator's lag."""
         return list(self.numbers)
 
     def __repr__(self) -> str:
-        return f"<Shown {self.provenance.verb} {self.provenance.source}>"
+        return f"<LoadResult {self.provenance.verb} {self.provenance.source}>"
 
 
-def shown(about: dict[str, Any]) -> Shown:
-    """What `to_json` of a load or a search tells."""
+def load_result(about: dict[str, Any]) -> LoadResult:
+    """Make a result from `to_json` of a load or a search."""
     settings = dict(about["manifest"])
     provenance = Provenance("bench load", settings.pop("url"), settings, settings.pop("seed"))
     numbers, frames = (_search if about["kind"] == "search" else _load)(about)
-    return Shown(tuple(numbers), frames, provenance, tuple(about["notes"]))
+    return LoadResult(tuple(numbers), frames, provenance, tuple(about["notes"]))
 
 
-def kept(folder: Path) -> Shown | None:
-    """What `--out` kept there of a load or a search, the later of the two; None where there is neither."""
+def saved_load(folder: Path) -> LoadResult | None:
+    """Read the saved load or search of a folder, the later of the two; None if there is none."""
     there = [path for name in ("load.json", "search.json") if (path := folder / name).is_file()]
     if not there:
         return None
     path = max(there, key=lambda one: one.stat().st_mtime_ns)
     try:
-        return shown(json.loads(path.read_text("utf-8")))
+        return load_result(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        msg = f"{path}: holds no load: {e}"
+        msg = f"{path}: not a saved load: {e}"
         raise BenchError(msg, hint="`fleetlab bench load URL --out FOLDER` makes one") from None
 
 
@@ -116,7 +116,7 @@ def _latencies(rows: list[dict[str, Any]]) -> list[Estimate]:
 
 
 def _counts(about: dict[str, Any]) -> pl.DataFrame:
-    counts = {"due in the window": about["offered"], "sent": about["sent"]} | about["outcomes"]
+    counts = {"scheduled": about["offered"], "sent": about["sent"]} | about["outcomes"]
     rows = [(name, n, 100 * n / about["offered"]) for name, n in counts.items()]
     return pl.DataFrame(rows, schema={"requests": pl.String, "count": pl.Int64, "percent": pl.Float64}, orient="row")
 

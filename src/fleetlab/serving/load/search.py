@@ -1,8 +1,8 @@
-"""The highest rate at which a server keeps its promise: P99 below a goal, and hardly a failure.
+"""Search the highest rate at which a server meets a latency goal with few failures.
 
-Rates are tried in the middle (by ratio) of the widest gap between one that passed and one that failed. A trial decides
-only if the interval of its percentile lies on one side of the goal; else it is run again with another timetable and
-the two are taken together, and if that does not help it stays undecided. So the answer is an interval, not a number.
+Rates are bisected (geometrically) between those that passed and those that failed. A trial is decided only if the
+interval of its percentile lies on one side of the goal; otherwise it is repeated with another schedule and pooled,
+and after the last repeat it stays undecided. So the answer is an interval, not a number.
 """
 
 from __future__ import annotations
@@ -16,92 +16,92 @@ from typing import Any
 import numpy as np
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.load import intervals as limits
-from fleetlab.serving.load.generator import Tell
+from fleetlab.devices.progress import Progress, silent
+from fleetlab.serving.load import intervals
 from fleetlab.serving.load.measure import measure
-from fleetlab.serving.load.report import Load, manifest
+from fleetlab.serving.load.report import LoadReport, manifest
 from fleetlab.serving.load.requests import FAILED, REFUSED
-from fleetlab.serving.load.settings import Asked
-from fleetlab.serving.load.timetable import is_list
+from fleetlab.serving.load.schedule import is_replay
+from fleetlab.serving.load.settings import LoadSettings
 from fleetlab.stats import Interval, samples_needed
 
-MAY_FAIL = 1e-3  # of all requests, refusals among them
-STRETCHES = 3  # a trial at most: each as long as asked, with a timetable of its own
-MOST = 16  # trials
-PASSED, FAILS, UNDECIDED, INVALID = "passed", "failed", "undecided", "invalid"
+MAX_LOST = 1e-3  # proportion of requests that may fail or be refused
+MAX_REPEATS = 3  # runs per trial, each with its own schedule
+MAX_TRIALS = 16
+PASSED, FAILED_TRIAL, UNDECIDED, INVALID = "passed", "failed", "undecided", "invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """The quantile `p` of latency is to be below `slo` seconds."""
+class LatencyGoal:
+    """Quantile `p` of latency must be below `slo` seconds."""
 
     slo: float
     p: float = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One rate, and what came of it."""
+class RateTrial:
+    """One rate and its verdict."""
 
     rate: float
     verdict: str
     requests: int
-    latency: Interval | str  # at the goal's percentile, or why not
-    lost: Interval  # the share refused or failed
+    latency: Interval | str  # at the goal's percentile, or why there is none
+    lost: Interval  # proportion refused or failed
     lag: float  # P99, s
     stretches: int
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The highest rate that passed and the lowest that failed; None where there was none."""
+class RateSearch:
+    """The highest rate that passed and the lowest that failed; None if there is none."""
 
-    asked: Asked
+    settings: LoadSettings
     url: str
-    goal: Goal
-    trials: tuple[Trial, ...]
+    goal: LatencyGoal
+    trials: tuple[RateTrial, ...]
     stopped: bool = False
 
     @property
     def passed(self) -> float | None:
-        """The highest rate below every failure that passed."""
+        """The highest rate that passed, below every failure."""
         top = self.failed or math.inf
         return max((t.rate for t in self.trials if t.verdict == PASSED and t.rate < top), default=None)
 
     @property
     def failed(self) -> float | None:
         """The lowest rate that failed."""
-        return min((t.rate for t in self.trials if t.verdict == FAILS), default=None)
+        return min((t.rate for t in self.trials if t.verdict == FAILED_TRIAL), default=None)
 
     @property
     def valid(self) -> bool:
-        """Was at least one rate sent as it was meant?"""
+        """Whether at least one rate was sent on schedule."""
         return any(t.verdict != INVALID for t in self.trials)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the two ends do not say."""
-        found = []
+        """What the two rates do not show."""
+        lines = []
         if self.passed is None:
-            found.append("not even the lowest rate was seen to pass: a lower LOW, or a goal that can be met")
+            lines.append("not even the lowest rate passed: choose a lower LOW, or another goal")
         if self.failed is None:
-            found.append("no rate was seen to fail: a higher HIGH")
+            lines.append("no rate failed: choose a higher HIGH")
         if open_ := [t for t in self.trials if t.verdict == UNDECIDED]:
             rates = ", ".join(f"{t.rate:.4g}" for t in open_)
-            found.append(f"undecided, for the goal lies inside the interval: {rates} a second; more --seconds decide")
+            lines.append(f"undecided, because the goal is inside the interval: {rates} per second; use more --seconds")
         if behind := [t for t in self.trials if t.verdict == INVALID]:
             rates = ", ".join(f"{t.rate:.4g}" for t in behind)
-            found.append(f"invalid, for the generator fell behind: {rates} a second")
+            lines.append(f"invalid, because the generator was late: {rates} per second")
         if self.stopped:
-            found.append("stopped before it had narrowed the rates down")
-        return tuple(found)
+            lines.append("stopped before the search was finished")
+        return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:
         """The answer and every trial."""
         return {
             "kind": "search",
-            "manifest": manifest(self.asked, self.url),
-            "goal": {"slo": self.goal.slo, "percentile": 100 * self.goal.p, "may_fail": MAY_FAIL},
+            "manifest": manifest(self.settings, self.url),
+            "goal": {"slo": self.goal.slo, "percentile": 100 * self.goal.p, "may_fail": MAX_LOST},
             "passed": self.passed,
             "failed": self.failed,
             "stopped": self.stopped,
@@ -111,96 +111,96 @@ class Found:
 
 
 def search(
-    asked: Asked,
+    settings: LoadSettings,
     *,
     low: float,
     high: float,
     percentile: float = 99.0,
     within: float = 0.05,
-    tell: Tell = lambda _line: None,
-) -> Found:
-    """Rates from `low` to `high`, until the answer's ends differ by no more than the share `within`."""
-    goal = _goal(asked, low, high, percentile, within)
-    url, trials = asked.url, list[Trial]()
+    progress: Progress = silent,
+) -> RateSearch:
+    """Search from `low` to `high`, until the bounds differ by at most the ratio `within`."""
+    goal = _goal(settings, low, high, percentile, within)
+    url, trials = settings.url, list[RateTrial]()
     try:
         while (rate := next_rate(trials, low, high, within)) is not None:
-            url = _try(asked, goal, rate, trials, tell)
+            url = _try(settings, goal, rate, trials, progress)
     except KeyboardInterrupt:
         if not trials:
             raise
-        return Found(asked, url, goal, tuple(trials), stopped=True)
-    return Found(asked, url, goal, tuple(trials))
+        return RateSearch(settings, url, goal, tuple(trials), stopped=True)
+    return RateSearch(settings, url, goal, tuple(trials))
 
 
-def _goal(asked: Asked, low: float, high: float, percentile: float, within: float) -> Goal:
-    if asked.slo is None:
-        msg = "a search needs a goal"
+def _goal(settings: LoadSettings, low: float, high: float, percentile: float, within: float) -> LatencyGoal:
+    if settings.slo is None:
+        msg = "a search needs a latency goal"
         raise BenchError(msg, hint="--slo-ms 15")
     if not (0 < low < high < math.inf and 0.001 <= within <= 1):
-        msg = f"not rates to search: from {low:g} to {high:g} a second, within {within:g}"
+        msg = f"not a range of rates: from {low:g} to {high:g} per second, within {within:g}"
         raise BenchError(msg, hint="--search 10:1000")
     if not 1 <= percentile <= 99.9:
-        msg = f"a percentile is from 1 to 99.9, not {percentile:g}"
+        msg = f"the percentile must be from 1 to 99.9, not {percentile:g}"
         raise BenchError(msg)
-    if not asked.is_open or asked.rate is not None or is_list(asked):
-        msg = "a search chooses its own rates"
-        raise BenchError(msg, hint="leave --rate and --clients out; --arrivals is poisson, gamma:B or uniform")
-    return Goal(asked.slo, percentile / 100)
+    if not settings.is_open or settings.rate is not None or is_replay(settings):
+        msg = "a search chooses the rates itself"
+        raise BenchError(msg, hint="omit --rate and --clients; --arrivals is poisson, gamma:B or uniform")
+    return LatencyGoal(settings.slo, percentile / 100)
 
 
-def next_rate(trials: Iterable[Trial], low: float, high: float, within: float) -> float | None:
-    """Both ends first, then the middle of the widest gap between what passed and what failed; None when done."""
+def next_rate(trials: Iterable[RateTrial], low: float, high: float, within: float) -> float | None:
+    """Both ends first, then the geometric middle of the widest gap; None when done."""
     by = {t.rate: t.verdict for t in trials}
-    for end, enough_ in ((low, FAILS), (high, PASSED)):
+    for end, enough_ in ((low, FAILED_TRIAL), (high, PASSED)):
         if end not in by:
             return end
         if by[end] == enough_:
             return None
-    lowest = min((r for r, v in by.items() if v == FAILS), default=high)
+    lowest = min((r for r, v in by.items() if v == FAILED_TRIAL), default=high)
     highest = max((r for r, v in by.items() if v == PASSED and r < lowest), default=low)
     rates = sorted(r for r in by if highest <= r <= lowest)
     a, b = max(pairwise(rates), key=lambda gap: gap[1] / gap[0])
-    return math.sqrt(a * b) if b / a > 1 + within and len(by) < MOST else None
+    return math.sqrt(a * b) if b / a > 1 + within and len(by) < MAX_TRIALS else None
 
 
-def _try(asked: Asked, goal: Goal, rate: float, trials: list[Trial], tell: Tell) -> str:
-    """One trial, in as many stretches as it takes to decide; where it was sent."""
-    # Whatever the rate, the percentile must be carried: a slow trial takes longer.
-    seconds = max(asked.seconds, 1.2 * samples_needed(goal.p) / rate)
-    loads = list[Load]()
+def _try(settings: LoadSettings, goal: LatencyGoal, rate: float, trials: list[RateTrial], progress: Progress) -> str:
+    """Run one trial with as many repeats as needed; returns the URL."""
+    # The sample must support the percentile, so a low rate takes longer.
+    seconds = max(settings.seconds, 1.2 * samples_needed(goal.p) / rate)
+    loads = list[LoadReport]()
     while True:
-        seed = np.random.SeedSequence((asked.seed, len(trials), len(loads))).generate_state(1)
-        load = measure(replace(asked, rate=rate, seconds=seconds, seed=int(seed[0])))
+        seed = np.random.SeedSequence((settings.seed, len(trials), len(loads))).generate_state(1)
+        load = measure(replace(settings, rate=rate, seconds=seconds, seed=int(seed[0])))
         if load.stopped:
             raise KeyboardInterrupt
         loads.append(load)
-        trial = judged(loads, goal, rate)
-        if trial.verdict != UNDECIDED or len(loads) == STRETCHES:
+        trial = judge_rate(loads, goal, rate)
+        if trial.verdict != UNDECIDED or len(loads) == MAX_REPEATS:
             break
     trials.append(trial)
-    tell(f"{rate:.4g} a second: {trial.verdict}, {_latency(trial, goal)}, {100 * trial.lost.value:.2g} % lost")
+    progress(f"{rate:.4g}/s: {trial.verdict}, {_latency(trial, goal)}, {100 * trial.lost.value:.2g} % lost")
     return loads[0].url
 
 
-def judged(loads: list[Load], goal: Goal, rate: float) -> Trial:
-    """All stretches of a rate as one."""
+def judge_rate(loads: list[LoadReport], goal: LatencyGoal, rate: float) -> RateTrial:
+    """Pool all runs of a rate and judge them."""
     lag = max(load.lag["p99"] for load in loads)
     lost = np.concatenate([np.isin(load.due.outcome, (*FAILED, REFUSED)) for load in loads])
-    latency = limits.said(np.concatenate([load.kinds["answers"].latency for load in loads]), goal.p)
-    shed = limits.share(lost)
+    latency = intervals.quantile_or_reason(np.concatenate([load.kinds["answers"].latency for load in loads]), goal.p)
+    shed = intervals.share(lost)
     answer = verdict(latency, shed, goal) if all(load.valid for load in loads) else INVALID
-    return Trial(rate, answer, len(lost), latency, shed, lag, len(loads))
+    return RateTrial(rate, answer, len(lost), latency, shed, lag, len(loads))
 
 
-def verdict(latency: Interval | str, lost: Interval, goal: Goal) -> str:
-    """Passed or failed if the intervals say so; a server that refuses most fails, however quick its few answers."""
-    if lost.low >= MAY_FAIL or (not isinstance(latency, str) and latency.low > goal.slo):
-        return FAILS
-    sure = not isinstance(latency, str) and latency.high <= goal.slo and lost.value <= MAY_FAIL
+def verdict(latency: Interval | str, lost: Interval, goal: LatencyGoal) -> str:
+    """Passed or failed if the intervals show it; a server that refuses most requests fails, however fast it is."""
+    if lost.low >= MAX_LOST or (not isinstance(latency, str) and latency.low > goal.slo):
+        return FAILED_TRIAL
+    sure = not isinstance(latency, str) and latency.high <= goal.slo and lost.value <= MAX_LOST
     return PASSED if sure else UNDECIDED
 
 
-def _latency(trial: Trial, goal: Goal) -> str:
+def _latency(trial: RateTrial, goal: LatencyGoal) -> str:
     if isinstance(trial.latency, str):
         return trial.latency
     value, low, high = (f"{1000 * x:.3g}" for x in trial.latency)

@@ -1,4 +1,4 @@
-"""What is to be asked of which server, how often and how long: checked once, before anything is sent."""
+"""Settings of a load, validated before anything is sent."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from fleetlab.devices.errors import BenchError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """An open loop sends by `rate` or `times`, whatever the server does; a closed loop has `clients` that wait."""
+class LoadSettings:
+    """An open loop sends by `rate` or `times`; a closed loop has `clients` that wait for answers."""
 
     url: str
-    rate: float | None = None  # requests a second
+    rate: float | None = None  # requests per second
     clients: int | None = None
     arrivals: str = "poisson"  # or gamma:B, uniform, a file
-    times: tuple[float, ...] | None = None  # s: a list in place of a law; `arrivals` says whose
-    scale: float | None = None  # a list's times come so many times as fast
+    times: tuple[float, ...] | None = None  # s: a list to replay; `arrivals` names its source
+    scale: float | None = None  # speed-up of a replayed list
     seconds: float = 10.0
-    warmup: float = 1.0  # s of the same load before, which are not counted
-    limit: int = 1_000_000  # requests
+    warmup: float = 1.0  # s of load before the measurement
+    limit: int = 1_000_000  # maximum number of requests
     connections: int = 1_000
-    timeout: float = 10.0  # s from when a request is due
-    batch: int = 1  # inputs of a request
-    slo: float | None = None  # s that an answer may take
-    lag: float = 1e-3  # s that the generator may be behind, in 99 of 100 requests
+    timeout: float = 10.0  # s after the scheduled time
+    batch: int = 1  # inputs per request
+    slo: float | None = None  # s, latency goal
+    lag: float = 1e-3  # s, maximum P99 lag of the generator
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in LIMITS:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and low <= value <= high):
-                msg = f"{name} is from {low:g} to {high:g}, not {value:g}"
+                msg = f"{name} must be from {low:g} to {high:g}, not {value:g}"
                 raise BenchError(msg)
         if self.clients is not None and (self.rate is not None or self.times is not None or self.arrivals != "poisson"):
-            msg = "clients send when they are answered, so they have neither a rate nor arrivals"
+            msg = "a closed loop has neither a rate nor arrivals"
             raise BenchError(msg, hint="--clients for a closed loop, --rate or --arrivals for an open one")
         if self.rate is not None and self.scale is not None:
-            msg = "a rate and a scale: one of them says how fast the arrivals come"
-            raise BenchError(msg, hint="--rate 50 for 50 a second, --scale 2 for twice as fast as they were")
+            msg = "--rate and --scale exclude each other"
+            raise BenchError(msg, hint="--rate 50 sets the mean rate, --scale 2 doubles the speed")
 
     @property
     def is_open(self) -> bool:
-        """Does the load come by a timetable?"""
+        """Whether it is an open loop."""
         return self.clients is None
 
     def settings(self) -> dict[str, Any]:
-        """All of it but the list of times, which is told by its length."""
+        """All settings; of a replayed list only its length."""
         return asdict(self) | {"times": None if self.times is None else len(self.times)}
 
 

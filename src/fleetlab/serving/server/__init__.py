@@ -1,6 +1,6 @@
-"""An HTTP server that answers with a model of the bench: it batches what comes, refuses what it cannot do, and says so.
+"""An HTTP inference server for the bench's models, with dynamic batching, a bounded queue and explicit errors.
 
-A request is answered once, or refused once with a reason; nothing is lost and nothing grows. The event loop reads and
-writes, one thread computes, and between them is one bounded queue. Where little is installed it is started as
-`python -m fleetlab.serving.server WORK`.
+Every request gets one answer or one error. The event loop reads and writes, one thread computes, and between them is
+a bounded queue. On a machine with few packages it is started as
+`python -m fleetlab.serving.server WORKLOAD`.
 """

@@ -1,6 +1,6 @@
-"""Connections that end: one that dribbles its headers, or goes on sending what nobody reads, is closed.
+"""Connections with time limits: one that sends its request too slowly, or sends data that is not read, is closed.
 
-uvicorn bounds how long a connection may idle between requests, but not how long a request may take to come.
+uvicorn limits the idle time between requests, but not the time that a request takes to arrive.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from fleetlab.serving.server.app import CLOSE, GONE, JSON
-from fleetlab.serving.server.counts import Counts
-from fleetlab.serving.server.limits import Limits
-from fleetlab.serving.server.refusals import words
+from fleetlab.serving.server.counts import ServerCounts
+from fleetlab.serving.server.errors import error_body
+from fleetlab.serving.server.limits import ServerLimits
 
-HARD = 2  # times as many connections as may ask: so many are told so, more are cut
+HARD = 2  # connections beyond this multiple of the limit are closed without an answer
 
 
 class Connection(H11Protocol):
-    """One client's."""
+    """A connection of one client."""
 
     def __init__(
         self,
@@ -31,15 +31,15 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        limits: Limits,
-        counts: Counts,
+        limits: ServerLimits,
+        counts: ServerCounts,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limits, self._counts = limits, counts
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A crowded one may ask how the server is doing, but not for predictions."""
+        """A connection above the limit may query the server's state, but gets no predictions."""
         super().connection_made(transport)
         self._counts.connections["open"] = here = len(self.connections)
         if here > self._limits.connections:
@@ -51,7 +51,7 @@ class Connection(H11Protocol):
             self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever computes for it hears of it."""
+        """Cancel its request."""
         super().connection_lost(exc)
         self._disarm()
         self._counts.connections["open"] = len(self.connections)
@@ -59,7 +59,7 @@ class Connection(H11Protocol):
             gone()  # type: ignore[operator]
 
     def data_received(self, data: bytes) -> None:
-        """A request must come within the time; once it is there, its body has a time of its own."""
+        """A request must arrive within the time limit; its body has a limit of its own."""
         super().data_received(data)
         if self.cycle and not self.cycle.response_complete:
             self._disarm()
@@ -67,7 +67,7 @@ class Connection(H11Protocol):
             self._arm()
 
     def on_response_complete(self) -> None:
-        """What was refused before all of it came is read on for a while, so that the client sees the refusal."""
+        """After an early error keep reading for a while, so that the client receives it."""
         super().on_response_complete()
         if self._limit is None and not self.transport.is_closing() and self._unfinished():
             self._arm()
@@ -90,20 +90,20 @@ class Connection(H11Protocol):
         self._counts.connections["slow"] += 1
         if self.conn.their_state is h11.IDLE:
             seconds = f"{self._limits.body_timeout:g} s"
-            self._end(408, f"the request did not come within {seconds}", "send its headers at once")
+            self._end(408, f"the request did not arrive within {seconds}", "send its headers at once")
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Not HTTP."""
+        """Answer a request that is not HTTP."""
         self._counts.connections["broken"] += 1
         self._end(400, "not an HTTP request", "this server speaks HTTP/1.1")
         self.transport.close()
 
     def _end(self, status: int, error: str, hint: str) -> None:
-        """The last words on this connection, if it can still be spoken on."""
+        """Send a final error, if the connection still allows it."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        body = words(error, hint, "slow" if status == 408 else "malformed")
+        body = error_body(error, hint, "slow" if status == 408 else "malformed")
         headers = [JSON, (b"content-length", b"%d" % len(body)), CLOSE]
         for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")

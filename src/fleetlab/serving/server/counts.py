@@ -1,4 +1,4 @@
-"""What a server has done, in numbers of fixed size: a million requests take no more room than ten.
+"""Counters of a server, of fixed size.
 
 Law: received = answered + refused + failed + in flight, at every moment.
 """
@@ -17,37 +17,37 @@ import numpy as np
 from fleetlab.bench.histogram import GROWTH, LAST, LOWEST, Histogram
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.server.refusals import REASONS
+from fleetlab.serving.server.errors import REASONS
 
-MANY = 10_000  # samples from which ranks come from the normal law: the exact one takes memory by the sample
+MANY = 10_000  # samples from which on ranks use the normal approximation: the exact one needs memory per sample
 _STEP = math.log(GROWTH)
 
 
-class Times:
-    """A histogram that is counted up in place."""
+class LatencyCounter:
+    """A histogram that is updated in place."""
 
     def __init__(self) -> None:
         self.counts = array("q", bytes(8 * (LAST + 1)))
         self.n, self.sum = 0, 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one time."""
         at = int(math.log(seconds / LOWEST) / _STEP) if seconds > LOWEST else 0
         self.counts[min(at, LAST)] += 1
         self.n += 1
         self.sum += seconds
 
     def histogram(self) -> Histogram:
-        """As it is now."""
+        """Return a copy."""
         counts = np.array(self.counts, np.int64)
         buckets = np.flatnonzero(counts)
         return Histogram(buckets, counts[buckets])
 
     def about(self) -> dict[str, Any]:
-        """Milliseconds: percentiles as value, low and high, or why there is none."""
-        found = self.histogram()
-        told = {f"p{100 * p:g}_ms": _milliseconds(found, p) for p in (0.5, 0.95, 0.99)}
-        return {"n": self.n, "mean_ms": round(1000 * self.sum / self.n, 3) if self.n else None, **told}
+        """Percentiles in milliseconds as value, low and high, or the reason why there is none."""
+        histogram = self.histogram()
+        percentiles = {f"p{100 * p:g}_ms": _milliseconds(histogram, p) for p in (0.5, 0.95, 0.99)}
+        return {"n": self.n, "mean_ms": round(1000 * self.sum / self.n, 3) if self.n else None, **percentiles}
 
 
 def _milliseconds(times: Histogram, p: float) -> list[float] | str:
@@ -59,31 +59,31 @@ def _milliseconds(times: Histogram, p: float) -> list[float] | str:
 
 
 def _by_normal(times: Histogram, p: float) -> tuple[float, float, float]:
-    """The quantile and its 95 % limits: how many of n samples lie below it is near to normal for large n."""
+    """A quantile and its 95 % interval by the normal approximation of ranks."""
     n, reach = times.n, 1.96 * math.sqrt(times.n * p * (1 - p))
     low, high = max(math.floor(n * p - reach), 1), min(math.ceil(n * p + reach) + 1, n)
     return times.at(math.floor(n * p) + 1), times.at(low), times.at(high)
 
 
-class Counts:
-    """One server's books; only the event loop writes in them, but for `dropped`."""
+class ServerCounts:
+    """Counters of one server; only the event loop writes to them, except `dropped`."""
 
     def __init__(self, batch: int) -> None:
         self.began = time.monotonic()
         self.received = self.accepted = self.in_flight = self.answered = 0
         self.reasons = dict.fromkeys(REASONS, 0)
-        self.batches = [0] * (batch + 1)  # how often each size was computed
-        self.dropped = 0  # inputs that nobody waited for any more when their turn came
+        self.batches = [0] * (batch + 1)  # number of batches by size
+        self.dropped = 0  # inputs whose client had disconnected before they were computed
         self.connections = {"open": 0, "crowded": 0, "slow": 0, "broken": 0}
-        self.queue, self.compute, self.total = Times(), Times(), Times()
+        self.queue, self.compute, self.total = LatencyCounter(), LatencyCounter(), LatencyCounter()
 
     def begin(self) -> None:
-        """A request came."""
+        """Count a new request."""
         self.received += 1
         self.in_flight += 1
 
     def end(self, reason: str | None, seconds: float) -> None:
-        """It was answered, or why not."""
+        """Count the end of a request; `reason` is None if it was answered."""
         self.in_flight -= 1
         if reason is None:
             self.answered += 1
@@ -92,16 +92,16 @@ class Counts:
             self.reasons[reason] += 1
 
     def computed(self, size: int, seconds: float) -> None:
-        """A batch was."""
+        """Count a batch."""
         self.batches[size] += 1
         self.compute.add(seconds)
 
     def of(self, group: str) -> int:
-        """How many were `refused`, or `failed`."""
+        """Number of requests in the group `refused` or `failed`."""
         return sum(n for reason, n in self.reasons.items() if REASONS[reason].group == group)
 
     def about(self) -> dict[str, Any]:
-        """All of it, for /stats."""
+        """All counters, for /stats."""
         return {
             "uptime_s": round(time.monotonic() - self.began, 3),
             "received": self.received,
@@ -120,13 +120,13 @@ class Counts:
         }
 
     def last_words(self) -> str:
-        """One line for whoever started the server."""
+        """One line for the log."""
         refused, failed = self.of("refused"), self.of("failed")
         return f"{self.received:,} requests: {self.answered:,} answered, {refused:,} refused, {failed:,} failed"
 
 
 def rss_mib() -> float | None:
-    """Memory that this process has in RAM; None where the system does not tell in /proc."""
+    """Resident memory of this process; None without /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

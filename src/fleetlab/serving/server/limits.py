@@ -1,4 +1,4 @@
-"""How much a server takes on, and how long it waits for anything."""
+"""Limits and timeouts of a server."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fleetlab.devices.errors import BenchError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Checked once; every wait has an end and every buffer a size."""
+class ServerLimits:
+    """Validated limits; every wait has a timeout and every buffer a maximum size."""
 
-    batch: int = 8  # inputs computed together
-    wait: float = 2.0  # ms that the oldest input waits for company
-    queue: int = 256  # inputs that may wait
-    deadline: float = 10.0  # s that an input may wait
+    batch: int = 8  # maximum batch size
+    wait: float = 2.0  # ms that the oldest input waits to form a batch
+    queue: int = 256  # queued inputs
+    deadline: float = 10.0  # s that an input may be queued
     max_body: float = 4.0  # MiB
-    body_timeout: float = 5.0  # s for the headers to come, and again for the body
-    drain: float = 10.0  # s to finish what is queued when told to stop
+    body_timeout: float = 5.0  # s for the headers to arrive, and again for the body
+    drain: float = 10.0  # s to finish queued inputs after SIGTERM
     connections: int = 1024
 
     def __post_init__(self) -> None:
@@ -27,10 +27,10 @@ class Limits:
             least = 1 if field.type == "int" else 0
             above = field.name in ("deadline", "max_body", "body_timeout")
             if not math.isfinite(value) or value < least or (above and value == 0):
-                msg = f"not a limit: --{field.name.replace('_', '-')} {value}"
+                msg = f"invalid limit: --{field.name.replace('_', '-')} {value}"
                 raise BenchError(msg, hint=f"above {least}" if above else f"{least} or more")
 
     @property
     def most_bytes(self) -> int:
-        """Of a body."""
+        """Maximum size of a body."""
         return int(self.max_body * 2**20)

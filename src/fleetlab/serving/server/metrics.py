@@ -1,4 +1,4 @@
-"""The same books for Prometheus: read when it asks, so that counting costs nothing in between."""
+"""Prometheus metrics, computed from the counters on each scrape."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fleetlab.bench.histogram import GROWTH, LAST, LOWEST
-from fleetlab.serving.server.counts import Counts, Times
+from fleetlab.serving.server.counts import LatencyCounter, ServerCounts
 
 EDGES = [m * 10.0**e for e in range(-4, 2) for m in (1, 2.5, 5)]  # s, 0.1 ms to 50 s
-# The last fine bucket below each edge: an edge inside one counts 0.2 % low, never high.
+# The last fine bucket below each edge: an edge inside a bucket counts up to 0.2 % too low, never too high.
 _BELOW = [bisect.bisect_right([LOWEST * GROWTH ** (k + 1) for k in range(LAST)], edge) for edge in EDGES]
 PREFIX = "fleetlab_serve_"
 
 
-class Books(Collector):
-    """Counts as metric families."""
+class ServerMetrics(Collector):
+    """Counters as metric families."""
 
-    def __init__(self, counts: Counts, waiting: Callable[[], int]) -> None:
+    def __init__(self, counts: ServerCounts, waiting: Callable[[], int]) -> None:
         self._counts, self._waiting = counts, waiting
 
     def collect(self) -> Iterator[Metric]:
@@ -36,14 +36,18 @@ class Books(Collector):
         for name, times in (("queue", c.queue), ("compute", c.compute), ("total", c.total)):
             yield _histogram(name, times)
         yield _batches(c.batches)
-        yield GaugeMetricFamily(PREFIX + "queue_inputs", "Inputs that wait.", value=self._waiting())
+        yield GaugeMetricFamily(PREFIX + "queue_inputs", "Queued inputs.", value=self._waiting())
         yield GaugeMetricFamily(PREFIX + "in_flight_requests", "Requests not yet answered.", value=c.in_flight)
 
 
-def _histogram(name: str, times: Times) -> Metric:
+def _histogram(name: str, times: LatencyCounter) -> Metric:
     below = np.concatenate(([0], np.cumsum(np.array(times.counts, np.int64))))
     buckets = [(_number(edge), float(below[k])) for edge, k in zip(EDGES, _BELOW, strict=True)]
-    help_ = {"queue": "Seconds an input waited.", "compute": "Seconds of a batch.", "total": "Seconds of a request."}
+    help_ = {
+        "queue": "Queueing time of an input.",
+        "compute": "Compute time of a batch.",
+        "total": "Time of a request.",
+    }
     return HistogramMetricFamily(
         f"{PREFIX}{name}_seconds", help_[name], buckets=[*buckets, ("+Inf", float(times.n))], sum_value=times.sum
     )
@@ -57,7 +61,7 @@ def _batches(batches: list[int]) -> Metric:
             seen.append((_number(size), float(total)))
     inputs = sum(size * n for size, n in enumerate(batches))
     return HistogramMetricFamily(
-        PREFIX + "batch_inputs", "Inputs computed together.", buckets=[*seen, ("+Inf", float(total))], sum_value=inputs
+        PREFIX + "batch_inputs", "Batch size.", buckets=[*seen, ("+Inf", float(total))], sum_value=inputs
     )
 
 
@@ -66,7 +70,7 @@ def _number(edge: float) -> str:
 
 
 def exposition(books: Iterable[Collector]) -> Callable[[], bytes]:
-    """The text that Prometheus reads, from a registry of its own."""
+    """Return a function that renders the metrics of its own registry."""
     registry = CollectorRegistry(auto_describe=False)
     for book in books:
         registry.register(book)

@@ -1,4 +1,4 @@
-"""Start the server, wait until it is told to stop, and let it finish what it has."""
+"""Run the server until SIGTERM or Ctrl-C, and drain its queue."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import os
 import resource
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.server.counts import Counts
-from fleetlab.serving.server.limits import Limits
-from fleetlab.serving.server.refusals import Refusal
+from fleetlab.devices.progress import Progress, print_progress
+from fleetlab.serving.server.counts import ServerCounts
+from fleetlab.serving.server.errors import RequestError
+from fleetlab.serving.server.limits import ServerLimits
 
-IDLE = 75  # s that a connection may idle: longer than clients keep theirs, so that no request meets a closing one
-LAST = 2.0  # s for the last answers to be written, and for the thread to end
+IDLE = 75  # s of keep-alive: longer than that of clients, so that no request meets a closing connection
+LAST = 2.0  # s to write the last answers, and for the thread to end
 
 
 def serve(
     work: str,
     *,
-    limits: Limits,
+    limits: ServerLimits,
     words: Sequence[str] = (),
     tiny: bool = False,
     device: str = "cuda",
@@ -36,9 +36,9 @@ def serve(
     port: int = 8000,
     seed: int = 0,
     json: bool = False,
-    tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+    progress: Progress = print_progress,
 ) -> None:
-    """Serve `work` until SIGTERM or SIGINT; says where on stdout, once it is ready."""
+    """Serve `work` until SIGTERM or SIGINT; prints its URL on stdout once it is ready."""
     try:
         for package in ("uvicorn", "starlette", "prometheus_client"):
             import_module(package)
@@ -46,56 +46,56 @@ def serve(
         msg = f"the server needs a package that is not installed: {e.name}"
         raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
     _room_for(limits.connections)
-    with _bound(host, port, tell) as door:
+    with _bound(host, port, progress) as door:
         load = partial(_load, work, tiny=tiny, words=words, device=device, seed=seed, batch=limits.batch)
         about = {"work": work, "url": _url(door), "device": device, "pid": os.getpid()}
-        tell(f"loading {work} on {device}")
-        house = _House(about, door, limits, load, json=json)
+        progress(f"loading {work} on {device}")
+        house = ServerRun(about, door, limits, load, json=json)
         asyncio.run(house.run())
     if house.failure is not None:
         raise house.failure
-    tell(f"stopped; {house.counts.last_words()}")
+    progress(f"stopped; {house.counts.last_words()}")
     if house.computing():
-        os._exit(0)  # a thread inside a model that never returns would hold up the interpreter's end
+        os._exit(0)  # a thread inside a model that never returns would block the exit of the interpreter
 
 
 def _load(work: str, **how: Any) -> Any:  # noqa: ANN401
-    # torch takes seconds to import: in the background, while /health already answers.
-    from fleetlab.serving.server.models import loaded
+    # Importing torch takes seconds: in the background, while /health answers already.
+    from fleetlab.serving.server.models import load_engine
 
-    return loaded(work, **how)
+    return load_engine(work, **how)
 
 
-class _House:
-    """The parts of a running server, and how they end."""
+class ServerRun:
+    """A running server."""
 
     def __init__(
-        self, about: dict[str, Any], door: socket.socket, limits: Limits, load: Callable[[], Any], *, json: bool
+        self, about: dict[str, Any], door: socket.socket, limits: ServerLimits, load: Callable[[], Any], *, json: bool
     ) -> None:
         self._about, self._door, self._limits, self._load, self._json = about, door, limits, load, json
-        self.counts = Counts(limits.batch)
+        self.counts = ServerCounts(limits.batch)
         self.failure: BenchError | None = None
 
     def computing(self) -> bool:
-        """Does the thread still compute?"""
+        """Whether the thread is still computing."""
         thread = self._batcher.thread
         return thread is not None and thread.is_alive()
 
     async def run(self) -> None:
-        """From the first connection to the last."""
-        from fleetlab.serving.server.app import Desk
+        """Serve from the first connection to the last."""
+        from fleetlab.serving.server.app import ServerState
         from fleetlab.serving.server.batcher import Batcher
 
-        loop, self._told_to_stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
         self._signals = 0
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         self._batcher = Batcher(self._limits, self.counts, loop)
-        desk = Desk(self._about["work"], self._about["device"], self._limits, self.counts, self._batcher)
+        desk = ServerState(self._about["work"], self._about["device"], self._limits, self.counts, self._batcher)
         server = self._server(desk)
         serving = loop.create_task(server.serve(sockets=[self._door]))
         self._batcher.start(self._load, self._loaded)
-        await self._told_to_stop.wait()
+        await self._stop_requested.wait()
         desk.draining = True
         await self._drain()
         server.should_exit = True
@@ -111,7 +111,7 @@ class _House:
         class Server(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
-                # uvicorn would raise the signal again in the end, and a stop that was asked for is no failure.
+                # uvicorn would raise the signal again at the end, and a requested stop is no failure.
                 yield
 
         http: Any = partial(Connection, limits=self._limits, counts=self.counts)
@@ -134,14 +134,14 @@ class _House:
 
     def _stop(self) -> None:
         self._signals += 1
-        self._told_to_stop.set()
+        self._stop_requested.set()
 
     def _loaded(self, error: Exception | None) -> None:
         if error is not None:
             from fleetlab.serving.server.batcher import load_error
 
             self.failure = load_error(error)
-            self._told_to_stop.set()
+            self._stop_requested.set()
             return
         print(
             json_.dumps(self._about) if self._json else f"serving {self._about['work']} on {self._about['url']}",
@@ -149,30 +149,30 @@ class _House:
         )
 
     async def _drain(self) -> None:
-        """Until all that was taken on is answered, or time is up, or a second signal says: now."""
+        """Wait until the queue is empty, time is up, or a second signal arrives."""
         self._batcher.hurry()
         until = asyncio.get_running_loop().time() + self._limits.drain
         while not self._batcher.idle and asyncio.get_running_loop().time() < until and self._signals < 2:
             await asyncio.sleep(0.01)
-        msg = f"the server shut down before its turn came, within {self._limits.drain:g} s"
-        self._batcher.stop(Refusal(msg, "draining", hint="ask another one"))
+        msg = f"the server shut down before the input was computed, after {self._limits.drain:g} s"
+        self._batcher.stop(RequestError(msg, "draining", hint="use another server"))
 
     def _wait_for_thread(self) -> None:
         if self._batcher.thread is not None:
             self._batcher.thread.join(LAST)
 
 
-def _bound(host: str, port: int, tell: Callable[[str], None]) -> socket.socket:
-    if not 0 <= port < 65536:  # the system would take what is left of it
-        msg = f"no such port: {port}"
-        raise BenchError(msg, hint="0 to 65535; 0 takes a free one")
+def _bound(host: str, port: int, progress: Progress) -> socket.socket:
+    if not 0 <= port < 65536:  # the system would truncate it
+        msg = f"not a port: {port}"
+        raise BenchError(msg, hint="from 0 to 65535; 0 chooses a free one")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With its protocol named, asyncio sees that it is TCP and has answers sent at once: else each may wait 40 ms.
+        # With an explicit protocol asyncio disables Nagle's algorithm: otherwise answers may be delayed by 40 ms.
         door = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as e:
         msg = f"no such address: {host}:{port}: {e}"
-        raise BenchError(msg, hint="--host 127.0.0.1 and --port 0 find a free one on this machine") from None
+        raise BenchError(msg, hint="--host 127.0.0.1 and --port 0 use a free port on this machine") from None
     try:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(address)
@@ -180,9 +180,9 @@ def _bound(host: str, port: int, tell: Callable[[str], None]) -> socket.socket:
     except OSError as e:
         door.close()
         msg = f"cannot listen on {host}:{port}: {e.strerror}"
-        raise BenchError(msg, hint="--port 0 takes a free one") from None
+        raise BenchError(msg, hint="--port 0 chooses a free port") from None
     if not ipaddress.ip_address(door.getsockname()[0].partition("%")[0]).is_loopback:
-        tell(f"warning: listening on {host}: whoever reaches this machine can use the server, unasked")
+        progress(f"warning: listening on {host}: anyone who can reach this machine can use the server")
     return door
 
 
@@ -192,7 +192,7 @@ def _url(door: socket.socket) -> str:
 
 
 def _room_for(connections: int) -> None:
-    """Files that this process may open: one a connection, twice as many at the most, and some of its own."""
+    """Raise the limit on open files: one per connection, twice the maximum, and some more."""
     need = 2 * connections + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < need:

@@ -1,1 +1,1 @@
-"""MIG: a card cut into instances, each with compute and memory of its own; which cuts are possible, made and undone."""
+"""MIG: profiles of a GPU, layouts that fit, and commands that create and destroy the instances."""

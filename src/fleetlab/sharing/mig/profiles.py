@@ -1,9 +1,9 @@
-"""The profiles of a card: how much of it an instance may have, and where on the card it may lie.
+"""MIG profiles of a GPU: the size of an instance and where it may be placed.
 
-Compute has 7 slices and memory has 8. A place is `start:size` in slices of memory, as `nvidia-smi mig -lgipp` prints
-it. Sources: NVIDIA's MIG User Guide (fractions, counts), published `-lgip` and `-lgipp` output of an A100 and an H100
-(SMs, memory, places), an H200 asked by us (docs/measurements/h200/probe.json). Memory differs by a quarter of a GiB
-between drivers: a card that is here is asked itself.
+There are 7 compute slices and 8 memory slices. A placement is `start:size` in memory slices, as `nvidia-smi mig -lgipp`
+prints it. Sources: NVIDIA's MIG User Guide (fractions, counts), published `-lgip` and `-lgipp` output of an A100 and an
+H100 (SMs, memory, placements), our own probe of an H200 (docs/measurements/h200/probe.json). Memory differs by a
+quarter of a GiB between drivers, so an installed GPU is queried.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetlab.devices import nvidia_smi as cards
+from fleetlab.devices import nvidia_smi
 from fleetlab.devices.errors import BenchError
 
 ROW = re.compile(r"^\|\s*(\d+)\s+MIG\s+(\S+)\s+(\d+)\s+(\d+)/(\d+)\s+([\d.]+)\s+\S+\s+(\d+)\s", re.MULTILINE)
@@ -20,55 +20,55 @@ PLACES = re.compile(r"^GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """What one instance has, how many of it a card holds, and where each may start."""
+class MigProfile:
+    """The size of an instance, the maximum number per GPU, and its start positions."""
 
     name: str
     id: int
     sms: int
     memory_gib: float
     most: int
-    size: int  # slices of memory
+    size: int  # memory slices
     starts: tuple[int, ...]
 
     @property
     def slices(self) -> int:
-        """Of compute: `3g.71gb` has 3."""
+        """Compute slices: `3g.71gb` has 3."""
         return int(self.name.partition("g")[0])
 
     @property
     def media(self) -> bool:
-        """Does it have the card's one set of media extensions?"""
+        """Whether it includes the GPU's media extensions."""
         return "+" in self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A card by name, and the profiles it can be cut into."""
+class MigGpu:
+    """A GPU model and its MIG profiles."""
 
-    card: str
-    profiles: tuple[Profile, ...]
+    name: str
+    profiles: tuple[MigProfile, ...]
 
     @property
     def slices(self) -> int:
-        """Of compute, in all."""
+        """Compute slices of the GPU."""
         return max(p.slices for p in self.profiles)
 
     @property
     def sizes(self) -> int:
-        """Slices of memory, in all."""
+        """Memory slices of the GPU."""
         return max(p.size for p in self.profiles)
 
-    def profile(self, name: str) -> Profile:
-        """The profile by that name."""
+    def profile(self, name: str) -> MigProfile:
+        """Return the profile with that name."""
         for one in self.profiles:
             if one.name == name:
                 return one
-        msg = f"no profile by that name on the card {self.card}: `{name}`"
+        msg = f"{self.name} has no profile `{name}`"
         raise BenchError(msg, hint=f"there are {', '.join(p.name for p in self.profiles)}")
 
 
-# Profile ids and places are the same on these cards: id, slices of memory, starts, how many.
+# Profile ids and placements are the same on these GPUs: id, memory slices, starts, maximum count.
 SHAPES = {
     "1": (19, 1, (0, 1, 2, 3, 4, 5, 6), 7),
     "1+me": (20, 1, (0, 1, 2, 3, 4, 5, 6), 1),
@@ -78,19 +78,19 @@ SHAPES = {
     "4": (5, 4, (0,), 1),
     "7": (0, 8, (0,), 1),
 }
-AMPERE, HOPPER = (14, 14, 14, 28, 42, 56, 98), (16, 16, 26, 32, 60, 64, 132)  # SMs of each
+AMPERE, HOPPER = (14, 14, 14, 28, 42, 56, 98), (16, 16, 26, 32, 60, 64, 132)  # SMs
 
 
-def _known(card: str, gigabytes: tuple[int, int, int, int], sms: Sequence[int], gib: Sequence[float]) -> Cut:
+def _known(card: str, gigabytes: tuple[int, int, int, int], sms: Sequence[int], gib: Sequence[float]) -> MigGpu:
     one, two, half, whole = gigabytes
     names = [f"1g.{one}gb", f"1g.{one}gb+me", f"1g.{two}gb", f"2g.{two}gb", f"3g.{half}gb", f"4g.{half}gb"]
     usable = (gib[0], gib[0], gib[1], gib[1], gib[2], gib[2], gib[3])
     rows = zip([*names, f"7g.{whole}gb"], SHAPES.values(), sms, usable, strict=True)
-    return Cut(card, tuple(Profile(name, i, n, m, most, size, at) for name, (i, size, at, most), n, m in rows))
+    return MigGpu(card, tuple(MigProfile(name, i, n, m, most, size, at) for name, (i, size, at, most), n, m in rows))
 
 
 BY_NAME = {
-    cut.card: cut
+    cut.name: cut
     for cut in (
         _known("A100-40", (5, 10, 20, 40), AMPERE, (4.75, 9.62, 19.5, 39.25)),
         _known("A100-80", (10, 20, 40, 80), AMPERE, (9.5, 19.5, 39.25, 79.0)),
@@ -100,51 +100,51 @@ BY_NAME = {
 }
 
 
-def known(name: str) -> Cut:
-    """A card that we know by heart; `H200` is enough where there is one of it.
+def mig_gpu(name: str) -> MigGpu:
+    """Look up a GPU model; a prefix such as `H200` is enough if it is unambiguous.
 
-    >>> known("H200").profile("3g.71gb").sms
+    >>> mig_gpu("H200").profile("3g.71gb").sms
     60
     """
-    found = [cut for card, cut in BY_NAME.items() if card.lower().startswith(name.lower())] if name else []
-    exact = [cut for cut in found if cut.card.lower() == name.lower()]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    several = f"several cards by that name: `{name}`" if found else f"no card with MIG by that name: `{name}`"
-    raise BenchError(several, hint=f"there are {', '.join(c.card for c in found) or ', '.join(BY_NAME)}")
+    matches = [cut for model, cut in BY_NAME.items() if model.lower().startswith(name.lower())] if name else []
+    exact = [cut for cut in matches if cut.name.lower() == name.lower()]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    several = f"ambiguous GPU model: `{name}`" if matches else f"unknown GPU model with MIG: `{name}`"
+    raise BenchError(several, hint=f"there are {', '.join(c.name for c in matches) or ', '.join(BY_NAME)}")
 
 
-def here(index: int) -> Cut:
-    """What the card of that number says of itself; where it does not tell the places, those known of its kind."""
-    one = cards.card(index)
+def gpu_profiles(index: int) -> MigGpu:
+    """Query the profiles of an installed GPU; placements that the driver does not report come from the known models."""
+    one = nvidia_smi.gpu(index)
     if one.mig is None:
-        msg = f"card {index} has no MIG: {one.name}"
-        raise BenchError(msg, hint=f"cards known to have it: {', '.join(BY_NAME)}")
-    rows = listed(cards.ask("mig", "-i", str(index), "-lgip"), index)
+        msg = f"GPU {index} does not support MIG: {one.name}"
+        raise BenchError(msg, hint=f"known models with MIG: {', '.join(BY_NAME)}")
+    rows = parse_profiles(nvidia_smi.run_smi("mig", "-i", str(index), "-lgip"), index)
     try:
-        told = places(cards.ask("mig", "-i", str(index), "-lgipp"), index)
+        placements = parse_placements(nvidia_smi.run_smi("mig", "-i", str(index), "-lgipp"), index)
     except BenchError:
-        told = {}  # some drivers tell places only once MIG is on
-    return Cut(one.name, tuple(_placed(row, told) for row in rows))
+        placements = {}  # some drivers report placements only in MIG mode
+    return MigGpu(one.name, tuple(_placed(row, placements) for row in rows))
 
 
-def listed(said: str, index: int) -> list[tuple[str, int, int, float, int]]:
-    """Name, id, SMs, GiB and count of each profile in what `nvidia-smi mig -lgip` printed."""
+def parse_profiles(said: str, index: int) -> list[tuple[str, int, int, float, int]]:
+    """Parse the output of `nvidia-smi mig -lgip`: name, id, SMs, GiB and maximum count of each profile."""
     rows = [
         (name, int(i), int(sms), float(gib), int(most))
         for gpu, name, i, _free, most, gib, sms in ROW.findall(said)
         if int(gpu) == index
     ]
     if not rows:
-        msg = f"nvidia-smi lists no MIG profiles of card {index}: `{' '.join(said.split())[:200]}`"
+        msg = f"nvidia-smi lists no MIG profiles for GPU {index}: `{' '.join(said.split())[:200]}`"
         raise BenchError(msg, hint=f"run `nvidia-smi mig -i {index} -lgip` by hand")
     return rows
 
 
-def places(said: str, index: int) -> dict[int, tuple[int, tuple[int, ...]]]:
-    """Size and starts by the id of a profile, in what `nvidia-smi mig -lgipp` printed.
+def parse_placements(said: str, index: int) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """Parse the output of `nvidia-smi mig -lgipp`: size and starts by profile id.
 
-    >>> places("GPU  0 Profile ID  9 Placements: {0,4}:4", 0)
+    >>> parse_placements("GPU  0 Profile ID  9 Placements: {0,4}:4", 0)
     {9: (4, (0, 4))}
     """
     return {
@@ -154,14 +154,14 @@ def places(said: str, index: int) -> dict[int, tuple[int, tuple[int, ...]]]:
     }
 
 
-def _placed(row: tuple[str, int, int, float, int], told: dict[int, tuple[int, tuple[int, ...]]]) -> Profile:
+def _placed(row: tuple[str, int, int, float, int], told: dict[int, tuple[int, tuple[int, ...]]]) -> MigProfile:
     name, number, sms, gib, most = row
     if number in told:
         size, starts = told[number]
-        return Profile(name, number, sms, gib, most, size, starts)
+        return MigProfile(name, number, sms, gib, most, size, starts)
     for cut in BY_NAME.values():
         for profile in cut.profiles:
             if (profile.name, profile.id) == (name, number):
-                return Profile(name, number, sms, gib, most, profile.size, profile.starts)
-    msg = f"nvidia-smi does not tell where an instance of `{name}` may lie, and it is not known"
-    raise BenchError(msg, hint="switch MIG on by hand and look at `nvidia-smi mig -lgipp`")
+                return MigProfile(name, number, sms, gib, most, profile.size, profile.starts)
+    msg = f"unknown placements of profile `{name}`: nvidia-smi does not report them"
+    raise BenchError(msg, hint="enable MIG by hand and run `nvidia-smi mig -lgipp`")

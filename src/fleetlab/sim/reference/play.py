@@ -196,7 +196,7 @@ def _refusal(
 
 
 def _as_value(function: Any, *args: Any, called: bool = True) -> Any:  # noqa: ANN401
-    """Return a compiled function as a value of its type: the loop compiles once for all, and no function in vain."""
+    """Return a compiled function as a value of its type: the loop compiles once, unused functions never."""
     if getattr(config, "DISABLE_JIT", 0):
         return function
     signature = types.int64(*(typeof(a) for a in args))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Who waits and for which reason; what users have allocated; what is estimated of runtimes.
+"""The waiting jobs and their reasons; what users have allocated; runtime estimates.
 
 Waited time is charged to the group. A job gets the difference between what its group had waited for when the job came
 and when it left.

@@ -1,4 +1,4 @@
-"""Who is next? The built-in orders as numbers; what they mean is in `orders`.
+"""Queue orders as numbers: the built-in ones; what they mean is in `orders`.
 
 Some ranks are fixed when a job arrives and are kept with it; the others are computed in every pass.
 """

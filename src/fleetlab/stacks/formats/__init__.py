@@ -1,4 +1,4 @@
-"""The stacks, by the name that `--to` takes."""
+"""The formats, by the name that `--to` takes."""
 
 from fleetlab.stacks.formats import (
     compose,
@@ -14,7 +14,7 @@ from fleetlab.stacks.formats import (
 )
 from fleetlab.stacks.formats.format import Stack
 
-# In the order in which a file is recognised: whoever is more particular goes first.
+# In the order in which a file is recognized: the most specific first.
 BY_NAME: dict[str, Stack] = {
     stack.name: stack
     for stack in (

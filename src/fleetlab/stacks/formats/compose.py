@@ -1,4 +1,4 @@
-"""Compose: a service for each tenant, and under MPS one for its daemon.
+"""Compose: one service per tenant, and one for the MPS daemon.
 
 Structure: the Compose specification (`services`, `deploy.resources.reservations.devices`).
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleetlab.sharing.modes import APART, CONTROL, Share
+from fleetlab.sharing.modes import CONTROL, NO_MPS, Share
 from fleetlab.stacks.formats.format import Document, Stack, dig, listed, mapped, unread
 from fleetlab.stacks.quantities import limit_mib, whole
 from fleetlab.stacks.spec import Spec, by_size
@@ -23,24 +23,26 @@ PERCENT, MEMORY, PRIORITY = (
     "CUDA_MPS_CLIENT_PRIORITY",
 )
 PROFILE = "fleetlab.mig-profile"
-# In memory, and of that user: a folder that Docker makes by itself is root's, and MPS could not write into it.
+# A tmpfs owned by that user: a directory that Docker creates belongs to root, and MPS could not write into it.
 FOLDER = {"driver_opts": {"type": "tmpfs", "device": "tmpfs", "o": "uid=1000,gid=1000,mode=0700"}}
 
 
 def hold(spec: Spec) -> Spec:
-    """All that MPS has, by each tenant's environment; of other modes the number of tenants."""
+    """Keeps all MPS limits (by environment); in other modes the number of tenants."""
     plain = Spec("exclusive", (Share(),))
-    kept = replace(spec, card=None, interval="default", turns=1, namespace=plain.namespace, queue=plain.queue, node=())
+    kept = replace(spec, gpu=None, interval="default", turns=1, namespace=plain.namespace, queue=plain.queue, node=())
     return kept if spec.mode in ("mps", "mig") else replace(kept, tenants=(Share(),) * len(spec.tenants))
 
 
 def write(spec: Spec) -> str:
-    """For `docker compose up`, on the first card of a machine."""
-    about = ["Compose; the first card of this machine: change device_ids for another"]
+    """Write a file for `docker compose up`, on the first GPU of a machine."""
+    about = ["Compose; the first GPU of this machine: change device_ids for another"]
     services: dict[str, Any] = {}
     if spec.mode == "mps":
-        about.append("all services share the IPC of the host, one folder and one user: without that MPS is not found,")
-        about.append("and whoever does not find it takes turns with those who do")
+        about.append(
+            "all services share the host's IPC, one directory and one user: otherwise clients do not find MPS,"
+        )
+        about.append("and a client that does not find it is time-sliced with the others")
         start = f"mkdir -p {HOME}/pipe {HOME}/log && exec {CONTROL} -f"
         services[DAEMON] = _service(spec, {"command": ["sh", "-c", start]} | _under_mps(Share()), ["0"])
     if spec.mode == "mig":
@@ -48,7 +50,7 @@ def write(spec: Spec) -> str:
             labelled = {"labels": {PROFILE: profile}}
             services[f"{spec.name}-{number}"] = _service(spec, labelled, [f"0:{number}"])
     for number, share in enumerate(spec.tenants):
-        more = _under_mps(share) | {"depends_on": [DAEMON]} if spec.mode == "mps" else {"environment": dict(APART)}
+        more = _under_mps(share) | {"depends_on": [DAEMON]} if spec.mode == "mps" else {"environment": dict(NO_MPS)}
         services[f"{spec.name}-{number}"] = _service(spec, more, ["0"])
     volumes: Document = {"volumes": {VOLUME: FOLDER}} if spec.mode == "mps" else {}
     return dump({"services": services} | volumes, about=about)
@@ -69,53 +71,53 @@ def _service(spec: Spec, more: Document, ids: list[str]) -> Document:
     return {"image": spec.image} | more | {"deploy": {"resources": {"reservations": {"devices": [device]}}}}
 
 
-# --- and back --------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def environment(service: object) -> dict[str, str]:
-    """Of a service, written as a mapping or as a list."""
-    found = dig(service, "environment")
-    if isinstance(found, list):
-        return {key: value for key, _, value in (str(line).partition("=") for line in found)}
-    return {str(key): str(value) for key, value in mapped(found).items()}
+    """Environment of a service, written as a mapping or as a list."""
+    entries = dig(service, "environment")
+    if isinstance(entries, list):
+        return {key: value for key, _, value in (str(line).partition("=") for line in entries)}
+    return {str(key): str(value) for key, value in mapped(entries).items()}
 
 
 def devices(service: object) -> list[dict[str, Any]]:
-    """The reservations of a service that are for GPUs."""
-    found = listed(dig(service, "deploy", "resources", "reservations", "devices"))
-    return [one for one in found if isinstance(one, dict) and "gpu" in listed(one.get("capabilities"))]
+    """GPU reservations of a service."""
+    reserved = listed(dig(service, "deploy", "resources", "reservations", "devices"))
+    return [one for one in reserved if isinstance(one, dict) and "gpu" in listed(one.get("capabilities"))]
 
 
 def daemon(service: object) -> bool:
-    """Is it the one that runs MPS?"""
+    """Whether the service runs the MPS daemon."""
     words = dig(service, "command") or dig(service, "entrypoint") or ""
     return CONTROL in (" ".join(map(str, words)) if isinstance(words, list) else str(words))
 
 
 def client(service: object) -> bool:
-    """Is it to come under MPS?"""
-    said = environment(service)
-    return any(key.startswith("CUDA_MPS_") for key in said) and said.get(PIPE) != APART[PIPE]
+    """Whether the service is an MPS client."""
+    variables = environment(service)
+    return any(key.startswith("CUDA_MPS_") for key in variables) and variables.get(PIPE) != NO_MPS[PIPE]
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """The services with a card, but for MPS' daemon."""
+    """The services with a GPU, without the MPS daemon."""
     services = mapped(next(one for one in documents if "services" in one)["services"])
-    found = {str(name): s for name, s in services.items() if devices(s) and not daemon(s)}
-    if not found:
-        unread("no service with a card", "deploy.resources.reservations.devices with capabilities [gpu]")
-    name, first = next(iter(found.items()))
+    tenants = {str(name): s for name, s in services.items() if devices(s) and not daemon(s)}
+    if not tenants:
+        unread("no service with a GPU", "deploy.resources.reservations.devices with capabilities [gpu]")
+    name, first = next(iter(tenants.items()))
     words: dict[str, Any] = {"name": name.rpartition("-")[0] if name.rpartition("-")[2].isdigit() else name}
     words |= {"image": image} if isinstance(image := dig(first, "image"), str) else {}
-    ids = [str(i) for s in found.values() for d in devices(s) for i in listed(d.get("device_ids"))]
+    ids = [str(i) for s in tenants.values() for d in devices(s) for i in listed(d.get("device_ids"))]
     if any(":" in i or i.startswith("MIG-") for i in ids):
-        layout = [str(dig(s, "labels", PROFILE) or "") for s in found.values()]
+        layout = [str(dig(s, "labels", PROFILE) or "") for s in tenants.values()]
         if not all(layout):
-            unread("MIG instances by number", f"a label {PROFILE} says of which profile each is")
+            unread("MIG devices by index", f"a label {PROFILE} gives the profile of each")
         return Spec("mig", layout=by_size(layout), **words)
-    if any(client(s) for s in found.values()):
-        return Spec("mps", tuple(share_of(environment(s)) for s in found.values()), **words)
-    return Spec("time-slicing" if len(found) > 1 else "exclusive", (Share(),) * len(found), **words)
+    if any(client(s) for s in tenants.values()):
+        return Spec("mps", tuple(share_of(environment(s)) for s in tenants.values()), **words)
+    return Spec("time-slicing" if len(tenants) > 1 else "exclusive", (Share(),) * len(tenants), **words)
 
 
 def share_of(said: dict[str, str]) -> Share:
@@ -130,13 +132,13 @@ STACK = Stack(
     mine=lambda documents: any(isinstance(one.get("services"), dict) for one in documents),
     read=read,
     why={
-        "memory": "only MPS has a limit that an environment can set",
-        "percent": "only MPS has a limit that an environment can set",
-        "interval": "the length of a turn is not set",
+        "memory": "only MPS has limits by environment variable",
+        "percent": "only MPS has limits by environment variable",
+        "interval": "the time-slice length is not set",
         "turns": "each instance has one service",
-        "card": "it takes the first card of the machine",
+        "gpu": "it uses the first GPU of the machine",
         "namespace": "Compose has no namespaces",
         "queue": "Compose has no queues",
-        "node": "Compose is of one machine",
+        "node": "Compose runs on one machine",
     },
 )

@@ -1,4 +1,4 @@
-"""NVIDIA's device plugin: a file of replicas.
+"""NVIDIA's device plugin: a configuration file with replicas.
 
 Structure: `api/config/v1` of k8s-device-plugin 0.20 (`Config`, `ReplicatedResources`, `ReplicatedResource`).
 """
@@ -16,17 +16,17 @@ from fleetlab.stacks.spec import MOST, Spec, by_size
 from fleetlab.stacks.yaml_writer import dump
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
-CLIENTS, CLIENTS_BEFORE = 48, 16  # of one MPS server; the plugin counts the V100 (7.0) to those before
+CLIENTS, CLIENTS_BEFORE = 48, 16  # per MPS server; the plugin counts the V100 (7.0) among older GPUs
 SINCE = (7, 5)
 
 
 def most_clients(capability: tuple[int, int]) -> int:
-    """How many replicas the plugin allows under MPS."""
+    """Maximum number of replicas under MPS."""
     return CLIENTS if capability >= SINCE else CLIENTS_BEFORE
 
 
 def resource_of(profile: str) -> str:
-    """The name under which instances of a profile are asked for; a plus cannot stand in one.
+    """The resource name of a MIG profile; it cannot contain a plus sign.
 
     >>> resource_of("1g.18gb+me")
     'nvidia.com/mig-1g.18gb.me'
@@ -35,93 +35,93 @@ def resource_of(profile: str) -> str:
 
 
 def profile_of(resource: str) -> str:
-    """And back."""
-    found = resource.removeprefix("nvidia.com/").removeprefix("mig-")
-    return found.removesuffix(".me") + "+me" if found.endswith(".me") else found
+    """The MIG profile of a resource name."""
+    profile = resource.removeprefix("nvidia.com/").removeprefix("mig-")
+    return profile.removesuffix(".me") + "+me" if profile.endswith(".me") else profile
 
 
 def hold(spec: Spec) -> Spec:
-    """The number of tenants; under MPS an even share of the SMs; of a layout, which profiles are shared by turns."""
+    """Keeps the number of tenants; under MPS an even share of the SMs; of a layout, the time-sliced profiles."""
     blank = Spec(spec.mode, spec.tenants, spec.layout, spec.turns)
     if spec.mode == "mig":
         if spec.turns < 2:
-            cannot("device-plugin", "it shares cards and does not cut them", "--to mig-parted or gpu-operator")
+            cannot("device-plugin", "it shares GPUs and does not partition them", "--to mig-parted or gpu-operator")
         return replace(blank, layout=tuple(dict.fromkeys(spec.layout)))
     if spec.mode == "exclusive":
         return blank
     count = len(spec.tenants)
     if count < 2:
-        cannot("device-plugin", "fewer than 2 replicas", "one tenant alone is exclusive")
+        cannot("device-plugin", "fewer than 2 replicas", "a single tenant is mode exclusive")
     if spec.mode == "time-slicing":
         return replace(blank, tenants=(Share(),) * count)
     most = CLIENTS if spec.model is None else most_clients(spec.model.capability)
     if count > most:
-        what = f"{count} replicas under MPS on the card {spec.card or 'of any kind'}, and the plugin allows {most}"
+        what = f"{count} replicas under MPS on {spec.gpu or 'any GPU'}, but the plugin allows {most}"
         cannot("device-plugin", what, "fewer tenants, or time-slicing")
     return replace(blank, tenants=(Share(100 // count),) * count)
 
 
 def config(spec: Spec) -> Document:
-    """The file as it is, for the plugin or for a ConfigMap around it."""
+    """The file content, for the plugin or for a ConfigMap."""
     strategy = "mixed" if spec.mode == "mig" else "none"
-    told: Document = {"version": "v1", "flags": {"migStrategy": strategy}}
+    document: Document = {"version": "v1", "flags": {"migStrategy": strategy}}
     if spec.mode == "exclusive":
-        return told
+        return document
     names, replicas = [GPU], len(spec.tenants)
     if spec.mode == "mig":
         names, replicas = [resource_of(profile) for profile in spec.counts], spec.turns
     way = "mps" if spec.mode == "mps" else "timeSlicing"
     resources = [{"name": name, "replicas": replicas} for name in names]
-    # Both are said, because what is left out means one thing for time slicing and another for MPS.
-    asked: dict[str, Any] = {"renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": resources}
-    return told | {"sharing": {way: asked}}
+    # Both keys are written, because their defaults differ between time slicing and MPS.
+    entry: dict[str, Any] = {"renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": resources}
+    return document | {"sharing": {way: entry}}
 
 
 def write(spec: Spec) -> str:
-    """For `--config-file`, or for Helm's `--set-file config.map.config=FILE`."""
+    """Write a file for `--config-file`, or for Helm's `--set-file config.map.config=FILE`."""
     about = ["NVIDIA device plugin 0.20; Helm: --set-file config.map.config=FILE"]
     if spec.mode == "mps":
-        about.append("the plugin's MPS daemon sets the card to EXCLUSIVE_PROCESS, and gives each client an even part")
+        about.append("the plugin's MPS daemon sets the GPU to EXCLUSIVE_PROCESS, and gives each client an even share")
     if spec.mode != "exclusive":
-        about.append(f"a pod asks for {asked_for(spec)}")
+        about.append(f"a pod requests {asked_for(spec)}")
     return dump(config(spec), about=about)
 
 
 def asked_for(spec: Spec) -> str:
-    """What a pod writes under limits."""
+    """The resource that a pod requests."""
     names = [resource_of(profile) for profile in spec.counts] or [GPU]
     shared = spec.mode != "exclusive" and (spec.mode != "mig" or spec.turns > 1)
     return " or ".join(f"{name}.shared: 1" if shared else f"{name}: 1" for name in names)
 
 
 def looks_so(document: Document) -> bool:
-    """Is it such a file?"""
+    """Whether it is such a file."""
     return "kind" not in document and ("sharing" in document or isinstance(dig(document, "flags", "migStrategy"), str))
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """What the plugin would do with it."""
+    """Read a file the way the plugin does."""
     return parsed(next(one for one in documents if looks_so(one)))
 
 
 def parsed(document: Document) -> Spec:
-    """One file."""
+    """Read one file."""
     sharing = mapped(document.get("sharing"))
-    way = next((w for w in ("mps", "timeSlicing") if listed(dig(sharing, w, "resources"))), None)  # MPS goes first
+    way = next((w for w in ("mps", "timeSlicing") if listed(dig(sharing, w, "resources"))), None)  # MPS has precedence
     if way is None:
         return Spec("exclusive", (Share(),))
-    found = [r for r in listed(dig(sharing, way, "resources")) if isinstance(r, dict)]
-    names = [str(r.get("name", "")).removeprefix("nvidia.com/") for r in found]
-    counts = [whole(r.get("replicas")) for r in found]
+    entries = [r for r in listed(dig(sharing, way, "resources")) if isinstance(r, dict)]
+    names = [str(r.get("name", "")).removeprefix("nvidia.com/") for r in entries]
+    counts = [whole(r.get("replicas")) for r in entries]
     if None in counts or len(set(counts)) != 1:
-        unread(f"replicas: {counts}", "a spec has one number for all")
+        unread(f"replicas: {counts}", "a spec has one number for all resources")
     count = counts[0] or 0
     if all(name.startswith("mig-") for name in names):
         if way == "mps":
             unread("MPS on MIG instances", "the plugin refuses it")
         return Spec("mig", layout=by_size([profile_of(name) for name in names]), turns=count)
     if names != ["gpu"]:
-        unread(f"resources: {', '.join(names)}", "a spec is of whole cards or of MIG instances, not of both")
+        unread(f"resources: {', '.join(names)}", "a spec is for whole GPUs or for MIG devices, not for both")
     if count < 2:
         unread(f"{count} replicas", "the plugin refuses fewer than 2")
     share = Share(100 // count) if way == "mps" and count <= 100 else Share()
@@ -135,16 +135,16 @@ STACK = Stack(
     mine=lambda documents: any(looks_so(one) for one in documents),
     read=read,
     why={
-        "memory": "the file has no place for it: time slicing has no limit, and under MPS each gets total/replicas",
-        "percent": "time slicing has no limit on SMs, and under MPS each gets 100/replicas, rounded down",
-        "priority": "the file has no place for it",
-        "layout": "it names profiles; how many there are of each is what the card was cut into",
-        "interval": "the plugin never sets the length of a turn",
-        "card": "it applies to every card of a node",
+        "memory": "not in this format: time slicing has no limit, and under MPS each client gets total/replicas",
+        "percent": "time slicing has no limit on SMs, and under MPS each client gets 100/replicas, rounded down",
+        "priority": "not in this format",
+        "layout": "it names profiles; their numbers follow from the GPU's MIG layout",
+        "interval": "the plugin never sets the time-slice length",
+        "gpu": "it applies to every GPU of a node",
         "name": "the file has no name",
         "namespace": "the file has no name",
-        "image": "it is of a node, not of a pod",
+        "image": "it configures a node, not a pod",
         "queue": "the plugin has no queues",
-        "node": "a node takes it by its label nvidia.com/device-plugin.config",
+        "node": "a node selects it by its label nvidia.com/device-plugin.config",
     },
 )

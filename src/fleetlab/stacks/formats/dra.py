@@ -1,4 +1,4 @@
-"""Dynamic resource allocation: a claim that several pods share, with NVIDIA's own words inside.
+"""Dynamic resource allocation: a claim that several pods share, with NVIDIA's parameters.
 
 Structure: `resource.k8s.io/v1` (Kubernetes 1.34 and later), and `resource.nvidia.com/v1beta1` `GpuConfig` and
 `MigDeviceConfig` of NVIDIA's driver (`sharing.go`, `validate.go`).
@@ -29,22 +29,22 @@ GATES = {"time-slicing": "TimeSlicingSettings", "mps": "MPSSupport"}
 
 
 def hold(spec: Spec) -> Spec:
-    """All that MPS has; of time slicing the number of tenants and the length of a turn; instances by profile."""
+    """Keeps all MPS limits; of time slicing the number of tenants and the interval; MIG devices by profile."""
     tenants = spec.tenants if spec.mode == "mps" else (Share(),) * len(spec.tenants)
-    return replace(spec, tenants=tenants, card=None, queue=Spec("exclusive", (Share(),)).queue)
+    return replace(spec, tenants=tenants, gpu=None, queue=Spec("exclusive", (Share(),)).queue)
 
 
 def write(spec: Spec) -> str:
-    """A claim, and a pod for each tenant that takes part in it."""
+    """Write a claim, and one pod per tenant that uses it."""
     claim = {"exclusive": _whole_card, "mig": _instances}.get(spec.mode, _shared)(spec)
     about = ["NVIDIA's DRA driver 0.5, Kubernetes 1.34 or later"]
     gate = GATES.get(spec.mode)
     if gate and (spec.mode == "mps" or spec.interval != "default"):
         about.append(f"needs the driver's feature gate {gate} (alpha, off by default): Helm featureGates.{gate}=true")
     if spec.mode == "mps":
-        about.append("the driver's MPS daemon sets the card to EXCLUSIVE_PROCESS; not with DynamicMIG or shares")
+        about.append("the driver's MPS daemon sets the GPU to EXCLUSIVE_PROCESS; not with DynamicMIG or shares")
     if spec.interval != "default":
-        about.append("the length of a turn is set for the whole card, by the driver, as root")
+        about.append("the driver sets the time-slice length for the whole GPU, as root")
     return dump(claim, *_pods(spec), about=about)
 
 
@@ -56,8 +56,8 @@ def _claim(spec: Spec, devices: Document, kind: str = "ResourceClaim") -> Docume
 
 
 def _whole_card(spec: Spec) -> Document:
-    asked = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CARDS}}]}
-    return _claim(spec, asked, "ResourceClaimTemplate")
+    devices = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CARDS}}]}
+    return _claim(spec, devices, "ResourceClaimTemplate")
 
 
 def _opaque(requests: list[str], kind: str, sharing: Document) -> Document:
@@ -66,30 +66,30 @@ def _opaque(requests: list[str], kind: str, sharing: Document) -> Document:
 
 
 def _shared(spec: Spec) -> Document:
-    asked: Document = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CARDS}}]}
+    devices: Document = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CARDS}}]}
     sharing: Document = {"strategy": "MPS", "mpsConfig": _defaults(spec)}
     if spec.mode == "time-slicing":
         sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": spec.interval.capitalize()}}
-    # Pods of one claim take turns anyway; to say so would need a feature gate that is off by default.
+    # Pods of one claim are time-sliced anyway; the explicit setting needs a feature gate that is off by default.
     if spec.mode == "mps" or spec.interval != "default":
-        asked["config"] = [_opaque(["gpu"], "GpuConfig", sharing)]
-    return _claim(spec, asked)
+        devices["config"] = [_opaque(["gpu"], "GpuConfig", sharing)]
+    return _claim(spec, devices)
 
 
 def _defaults(spec: Spec) -> Document:
-    """What the daemon gives each client: the most that anybody has; a pod's environment can only tighten it."""
-    told: Document = {}
+    """Limits of the daemon: the largest of all tenants; the environment of a pod can only tighten them."""
+    settings: Document = {}
     percents = [share.percent for share in spec.tenants]
     memories = [share.memory_mib for share in spec.tenants]
     if None not in percents:
-        told["defaultActiveThreadPercentage"] = max(p for p in percents if p is not None)
+        settings["defaultActiveThreadPercentage"] = max(p for p in percents if p is not None)
     if None not in memories:
-        told["defaultPinnedDeviceMemoryLimit"] = f"{max(m for m in memories if m is not None)}Mi"
-    return told
+        settings["defaultPinnedDeviceMemoryLimit"] = f"{max(m for m in memories if m is not None)}Mi"
+    return settings
 
 
 def _instances(spec: Spec) -> Document:
-    asked = [
+    requests = [
         {
             "name": f"mig-{number}",
             "exactly": {
@@ -99,8 +99,8 @@ def _instances(spec: Spec) -> Document:
         }
         for number, profile in enumerate(spec.layout)
     ]
-    names = [str(one["name"]) for one in asked]
-    devices: Document = {"requests": asked}
+    names = [str(one["name"]) for one in requests]
+    devices: Document = {"requests": requests}
     if len(names) > 1:
         devices["constraints"] = [{"requests": names, "matchAttribute": f"{DRIVER}/parentUUID"}]
     return _claim(spec, devices)
@@ -115,13 +115,13 @@ def _pods(spec: Spec) -> list[Document]:
 
 
 def tightened(share: Share, defaults: Document) -> dict[str, str]:
-    """What a pod must say itself: where it has less than the daemon gives."""
-    told = share.environment()
+    """Environment of a pod whose limits are below the daemon's."""
+    variables = share.environment()
     if defaults.get("defaultActiveThreadPercentage") == share.percent:
-        told.pop(PERCENT, None)
+        variables.pop(PERCENT, None)
     if defaults.get("defaultPinnedDeviceMemoryLimit") == f"{share.memory_mib}Mi":
-        told.pop(MEMORY, None)
-    return told
+        variables.pop(MEMORY, None)
+    return variables
 
 
 def _pod(
@@ -132,7 +132,7 @@ def _pod(
     return pods.pod(spec, number, environment=environment, above=above, claims=[claim or {"name": "gpu"}])
 
 
-# --- and back --------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def claims(documents: Sequence[Document]) -> list[tuple[int, Document, Document]]:
@@ -146,16 +146,16 @@ def claims(documents: Sequence[Document]) -> list[tuple[int, Document, Document]
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """One claim and the pods that share it."""
-    found = claims(documents)
-    if len(found) != 1:
-        unread(f"{len(found)} claims", "a spec is of one")
-    _, claim, devices = found[0]
+    """Read one claim and the pods that share it."""
+    claims_read = claims(documents)
+    if len(claims_read) != 1:
+        unread(f"{len(claims_read)} claims", "a spec is for one claim")
+    _, claim, devices = claims_read[0]
     words = pods.words(documents)
     name, namespace = dig(claim, "metadata", "name"), dig(claim, "metadata", "namespace")
     words |= {"name": name} if isinstance(name, str) else {}
     words |= {"namespace": namespace} if isinstance(namespace, str) else {}
-    tenants = list(pods.found(documents))
+    tenants = list(pods.pod_templates(documents))
     count = sum(one.count * max(1, _takers(one)) for one in tenants)
     if dig(devices, "requests", 0, "exactly", "deviceClassName") == PARTS:
         layout = [profile_of(r) for r in listed(devices.get("requests"))]
@@ -169,27 +169,27 @@ def read(documents: Sequence[Document]) -> Spec:
         return Spec("mps", tuple(shares) or (_default(mapped(sharing.get("mpsConfig"))),), **words)
     interval = str(dig(sharing, "timeSlicingConfig", "interval") or "Default").lower()
     if interval not in INTERVALS:
-        unread(f"interval: {interval}", "there are Default, Short, Medium and Long")
+        unread(f"interval: {interval}", "one of Default, Short, Medium and Long")
     return Spec("time-slicing", (Share(),) * max(2, count), interval=interval, **words)
 
 
 def profile_of(request: object) -> str:
-    """The profile that a request selects."""
+    """The MIG profile that a request selects."""
     expression = str(dig(request, "exactly", "selectors", 0, "cel", "expression") or "")
     if not expression.startswith(PROFILE):
-        unread(f"a selector: `{expression}`", f"a spec knows {PROFILE}'1g.18gb'")
+        unread(f"a selector: `{expression}`", f"supported: {PROFILE}'1g.18gb'")
     return expression.removeprefix(PROFILE).strip("'\" ")
 
 
 def _sharing(devices: Document) -> dict[str, Any] | None:
     for config in listed(devices.get("config")):
-        found = dig(config, "opaque", "parameters", "sharing")
-        if isinstance(found, dict):
-            return found
+        sharing = dig(config, "opaque", "parameters", "sharing")
+        if isinstance(sharing, dict):
+            return sharing
     return None
 
 
-def _takers(one: pods.Found) -> int:
+def _takers(one: pods.PodTemplate) -> int:
     return sum(1 for container in one.containers if listed(dig(container, "resources", "claims")))
 
 
@@ -199,7 +199,7 @@ def _default(config: dict[str, Any]) -> Share:
     return Share(percent, None if limit is None else limit // 2**20)
 
 
-def _share(one: pods.Found, config: dict[str, Any]) -> Share:
+def _share(one: pods.PodTemplate, config: dict[str, Any]) -> Share:
     default, told = _default(config), one.environment
     percent = whole(told.get(PERCENT)) if PERCENT in told else default.percent
     memory = limit_mib(told.get(MEMORY)) if MEMORY in told else default.memory_mib
@@ -215,7 +215,7 @@ STACK = Stack(
     why={
         "memory": "GpuConfig limits memory under MPS only",
         "percent": "GpuConfig limits SMs under MPS only",
-        "card": "the claim takes any card of its class",
-        "queue": "it has no queues",
+        "gpu": "the claim accepts any GPU of its device class",
+        "queue": "not in this format",
     },
 )

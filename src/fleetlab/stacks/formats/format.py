@@ -1,4 +1,4 @@
-"""What the compiler asks of a stack: what it can hold, how that is written, and how it is known and read again."""
+"""The interface of a format: which part of a spec it keeps, how it is written, recognized and read."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ Document = dict[str, Any]
 class Stack:
     """One format.
 
-    Law: what is held is held wholly, `read(write(hold(spec))) == hold(spec)`, and `hold(hold(spec)) == hold(spec)`.
+    Law: what is kept survives a round trip, `read(write(hold(spec))) == hold(spec)`, and `hold` is idempotent.
     """
 
     name: str
     hold: Callable[[Spec], Spec]
-    write: Callable[[Spec], str]  # of what is held
+    write: Callable[[Spec], str]  # of the kept spec
     mine: Callable[[Sequence[Document]], bool]
     read: Callable[[Sequence[Document]], Spec]
-    why: Mapping[str, str] = field(default_factory=dict)  # why a part of a spec is not held
+    why: Mapping[str, str] = field(default_factory=dict)  # why a part of a spec is not kept
 
 
 def cannot(stack: str, what: str, hint: str) -> NoReturn:
-    """Something that a stack has no words for at all."""
-    msg = f"{stack} cannot say it: {what}"
+    """Raise an error for a spec that a stack cannot express at all."""
+    msg = f"{stack} cannot express it: {what}"
     raise BenchError(msg, hint=hint)
 
 
 def unread(what: str, hint: str | None = None) -> NoReturn:
-    """A file that is of a stack, but not something that a spec can say."""
-    msg = f"not to be read as a spec: {what}"
+    """Raise an error for a file that cannot be read as a spec."""
+    msg = f"cannot be read as a spec: {what}"
     raise BenchError(msg, hint=hint)
 
 
-def dig(found: object, *path: str | int) -> Any:  # noqa: ANN401
-    """What lies at the end of a path; None where it breaks off, whatever a stranger wrote.
+def dig(value: object, *path: str | int) -> Any:  # noqa: ANN401
+    """Return the value at a path; None if the path does not exist, whatever the types.
 
     >>> dig({"spec": {"containers": [{"name": "main"}]}}, "spec", "containers", 0, "name")
     'main'
     """
     for step in path:
-        if isinstance(found, dict) and isinstance(step, str):
-            found = found.get(step)
-        elif isinstance(found, list) and isinstance(step, int) and step < len(found):
-            found = found[step]
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
         else:
             return None
-    return found
+    return value
 
 
 def listed(found: object) -> list[Any]:
-    """A list, or nothing."""
+    """The value if it is a list, else an empty list."""
     return found if isinstance(found, list) else []
 
 
 def mapped(found: object) -> dict[str, Any]:
-    """A mapping, or nothing."""
+    """The value if it is a mapping, else an empty one."""
     return found if isinstance(found, dict) else {}

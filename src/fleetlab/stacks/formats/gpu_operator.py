@@ -1,4 +1,4 @@
-"""The GPU operator: ConfigMaps around the files of the device plugin and of mig-parted, and how to switch them on."""
+"""The GPU operator: ConfigMaps with files for the device plugin and for mig-parted, and commands to activate them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fleetlab.stacks.spec import Spec
 from fleetlab.stacks.yaml_reader import documents as yaml_documents
 from fleetlab.stacks.yaml_writer import dump
 
-HOME = "gpu-operator"  # where NVIDIA's guide puts the operator, and it looks for ConfigMaps beside itself
-KEY, MIG_KEY = "any", "config.yaml"  # the second is the one that the operator looks for
+HOME = "gpu-operator"  # the namespace in NVIDIA's guide; the operator reads ConfigMaps of its own namespace
+KEY, MIG_KEY = "any", "config.yaml"  # the operator expects the second key
 
 
 def hold(spec: Spec) -> Spec:
-    """What the device plugin holds, or what mig-parted does and the turns on each instance; and where it lies."""
+    """Keeps what the device plugin or mig-parted keeps, time slicing on instances, and the namespace."""
     elsewhere = spec.namespace != Spec("exclusive", (Share(),)).namespace
     words: dict[str, Any] = {"name": spec.name, "namespace": spec.namespace if elsewhere else HOME}
     if spec.mode != "mig":
@@ -29,7 +29,7 @@ def hold(spec: Spec) -> Spec:
 
 
 def write(spec: Spec) -> str:
-    """For `kubectl apply`, with the commands that make the operator use it."""
+    """Write ConfigMaps for `kubectl apply`, with the commands that activate them."""
     maps: list[Document] = []
     patch: Document = {}
     steps: list[str] = []
@@ -41,14 +41,14 @@ def write(spec: Spec) -> str:
         maps.append(_map(spec, spec.name, KEY, dump(device_plugin.config(spec))))
         patch |= {"devicePlugin": {"config": {"name": spec.name, "default": KEY}}}
         steps.append(
-            f"kubectl label node NODE nvidia.com/device-plugin.config={KEY}  # or by node, in place of default"
+            f"kubectl label node NODE nvidia.com/device-plugin.config={KEY}  # or per node, instead of the default"
         )
-    said = json.dumps({"spec": patch}, separators=(",", ":"))
+    patch_json = json.dumps({"spec": patch}, separators=(",", ":"))
     about = [
-        f"GPU operator; the namespace must be the one that the operator is in: {HOME}, if not installed elsewhere",
-        f"kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p '{said}'",
+        f"GPU operator; the namespace must be the operator's: {HOME}, unless it is installed elsewhere",
+        f"kubectl patch clusterpolicies.nvidia.com/cluster-policy --type merge -p '{patch_json}'",
         *steps,
-        f"a pod asks for {device_plugin.asked_for(spec)}",
+        f"a pod requests {device_plugin.asked_for(spec)}",
     ]
     return dump(*maps, about=about)
 
@@ -65,24 +65,24 @@ def inside(document: Document) -> Iterator[tuple[str, Document]]:
     for key, text in mapped(document.get("data")).items():
         if isinstance(text, str) and ("sharing" in text or "mig-configs" in text or "migStrategy" in text):
             try:
-                found = yaml_documents(text, f"data.{key}")
+                inner = yaml_documents(text, f"data.{key}")
             except BenchError:
                 continue
-            yield from ((key, one) for one in found if device_plugin.looks_so(one) or "mig-configs" in one)
+            yield from ((key, one) for one in inner if device_plugin.looks_so(one) or "mig-configs" in one)
 
 
 def mine(documents: Sequence[Document]) -> bool:
-    """Does a ConfigMap of it hold such a file?"""
+    """Whether a ConfigMap contains such a file."""
     return any(True for one in documents for _ in inside(one))
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """Both files together, where there are both."""
-    found = [(document, one) for document in documents for _, one in inside(document)]
-    cuts = [(outside, mig_parted.parsed(one)) for outside, one in found if "mig-configs" in one]
-    plugins = [(outside, device_plugin.parsed(one)) for outside, one in found if "mig-configs" not in one]
+    """Read both files, if there are both."""
+    inner = [(document, one) for document in documents for _, one in inside(document)]
+    cuts = [(outside, mig_parted.parsed(one)) for outside, one in inner if "mig-configs" in one]
+    plugins = [(outside, device_plugin.parsed(one)) for outside, one in inner if "mig-configs" not in one]
     if len(cuts) > 1 or len(plugins) > 1:
-        unread(f"{len(found)} configurations", "a spec is one; keep the one that a node uses")
+        unread(f"{len(inner)} configurations", "a spec is one; keep the one that the node uses")
     if cuts and cuts[0][1].mode == "mig":
         outside, spec = cuts[0]
         turns = plugins[0][1].turns if plugins else 1
@@ -94,8 +94,8 @@ def read(documents: Sequence[Document]) -> Spec:
 def _words(outside: Document, keep: str = "") -> dict[str, Any]:
     about = mapped(outside.get("metadata"))
     name, namespace = keep or about.get("name"), about.get("namespace")
-    told = {"name": name} if isinstance(name, str) else {}
-    return told | ({"namespace": namespace} if isinstance(namespace, str) else {})
+    names = {"name": name} if isinstance(name, str) else {}
+    return names | ({"namespace": namespace} if isinstance(namespace, str) else {})
 
 
 STACK = Stack(
@@ -106,7 +106,7 @@ STACK = Stack(
     read=read,
     why={
         **device_plugin.STACK.why,
-        "card": "it applies to every card of the nodes that are labelled",
-        "namespace": "the operator looks in its own namespace alone; say which, if it is another",
+        "gpu": "it applies to every GPU of the labeled nodes",
+        "namespace": "the operator reads only its own namespace; set it if it is another",
     },
 )

@@ -1,4 +1,4 @@
-"""Kueue: quotas over what the other stacks offer; it admits pods, and limits nothing once they run.
+"""Kueue: quotas over the resources of other stacks; it admits pods and enforces nothing once they run.
 
 Structure: `kueue.x-k8s.io/v1beta2` (ResourceFlavor, ClusterQueue, LocalQueue), and for HAMi's resources the
 `transformations` of `config.kueue.x-k8s.io/v1beta2` `Configuration`.
@@ -22,11 +22,11 @@ from fleetlab.stacks.yaml_writer import dump
 API, CONFIG = "kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta2"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 TOTALS = {"nvidia.com/gpumem": "nvidia.com/total-gpumem", "nvidia.com/gpucores": "nvidia.com/total-gpucores"}
-STRATEGY = "nvidia.com/gpu.sharing-strategy"  # a label that NVIDIA's feature discovery puts on a node
+STRATEGY = "nvidia.com/gpu.sharing-strategy"  # a node label of NVIDIA's feature discovery
 STRATEGIES = {"exclusive": "none", "time-slicing": "time-slicing", "mps": "mps"}
 FILE = "controller_manager_config.yaml"
-# A pod that asks for something that its queue does not cover is never admitted, and almost every pod asks for these.
-BESIDES: dict[str, int | str] = {"cpu": 100_000, "memory": "100000Gi"}  # more than any cluster has for a card
+# A pod that requests a resource that its queue does not cover is never admitted, and almost every pod requests these.
+BESIDES: dict[str, int | str] = {"cpu": 100_000, "memory": "100000Gi"}  # more than any cluster has per GPU
 
 
 def _even(values: Sequence[int | None]) -> int | None:
@@ -34,12 +34,12 @@ def _even(values: Sequence[int | None]) -> int | None:
 
 
 def hold(spec: Spec) -> Spec:
-    """How many there may be of each thing; of HAMi's limits the sum, and so an even part."""
-    plain = replace(spec, card=None, interval="default", turns=1, image=Spec("exclusive", (Share(),)).image)
+    """Keeps the quota of each resource; of HAMi's limits only the sum, so an even share."""
+    plain = replace(spec, gpu=None, interval="default", turns=1, image=Spec("exclusive", (Share(),)).image)
     if spec.mode in ("exclusive", "mig"):
         return plain
     if len(spec.tenants) < 2:
-        cannot("kueue", "a single tenant that shares", "two tenants, or exclusive")
+        cannot("kueue", "a single tenant that shares a GPU", "two tenants, or exclusive")
     even = Share()
     if spec.mode == "time-slicing":
         percent = _even([share.percent for share in spec.tenants])
@@ -48,19 +48,19 @@ def hold(spec: Spec) -> Spec:
 
 
 def quotas(spec: Spec) -> dict[str, int]:
-    """Resources, and how much of each there is on one card."""
+    """Resources, and the quota of each on one GPU."""
     if spec.mode == "exclusive":
         return {GPU: 1}
     if spec.mode == "mig":
         return {resource_of(profile): n for profile, n in spec.counts.items()}
     count, share = len(spec.tenants), spec.tenants[0]
     totals = {"nvidia.com/total-gpumem": share.memory_mib, "nvidia.com/total-gpucores": share.percent}
-    said = {name: count * each for name, each in totals.items() if each is not None}
-    return {GPU if said else SHARED: count} | said
+    quota = {name: count * each for name, each in totals.items() if each is not None}
+    return {GPU if quota else SHARED: count} | quota
 
 
 def write(spec: Spec) -> str:
-    """The queue and its quota on one card; where HAMi's limits are counted, also how."""
+    """Write the queue and its quota on one GPU; for HAMi's limits also the transformations."""
     quota = quotas(spec)
     flavor: Document = {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": spec.name}}
     strategy = {STRATEGY: STRATEGIES[spec.mode]} if spec.mode in STRATEGIES else {}
@@ -82,8 +82,8 @@ def write(spec: Spec) -> str:
         "spec": {"clusterQueue": spec.name},
     }
     about = [
-        "Kueue; the quota is that of one card: multiply it by the cards there are",
-        "cpu and memory: more than there is, put your own; a pod that asks for what a queue lacks is never admitted",
+        "Kueue; the quota is that of one GPU: multiply it by the number of GPUs",
+        "cpu and memory: placeholders, set your own; a pod that requests a resource without quota is never admitted",
     ]
     config = [_configuration(spec)] if hami else []
     if hami:
@@ -98,16 +98,16 @@ def _configuration(spec: Spec) -> Document:
         if total in quotas(spec)
     ]
     inner = dump({"apiVersion": CONFIG, "kind": "Configuration", "resources": {"transformations": rules}})
-    # Under a name of its own: applied, it must not take the place of a cluster's own configuration.
+    # Under its own name, so that applying it does not replace a cluster's configuration.
     about = {"name": f"{spec.name}-kueue", "namespace": spec.namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {FILE: inner}}
 
 
-# --- and back --------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def configurations(documents: Sequence[Document]) -> Iterator[tuple[str, Document]]:
-    """Kueue's own configuration, by itself or in a ConfigMap, with where it stands."""
+    """Kueue's configuration, by itself or in a ConfigMap, with its path."""
     for number, one in enumerate(documents):
         at = f"[{number}]" if len(documents) > 1 else ""
         if one.get("kind") == "Configuration" and "kueue" in str(one.get("apiVersion")):
@@ -121,13 +121,13 @@ def configurations(documents: Sequence[Document]) -> Iterator[tuple[str, Documen
 
 
 def mine(documents: Sequence[Document]) -> bool:
-    """Is there an object or a configuration of Kueue?"""
+    """Whether there is an object or a configuration of Kueue."""
     ours = any(str(one.get("apiVersion", "")).startswith("kueue.x-k8s.io/") for one in documents)
     return ours or any(True for _ in configurations(documents))
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """The quota of the one queue."""
+    """Read the quota of the one queue."""
     queues = [one for one in documents if one.get("kind") == "ClusterQueue"]
     if len(queues) != 1:
         unread(f"{len(queues)} cluster queues", "a spec is the quota of one")
@@ -142,7 +142,7 @@ def read(documents: Sequence[Document]) -> Spec:
         return Spec("mig", layout=by_size([p for p, n in parts.items() for _ in range(min(n, 8))]), **words)
     count = quota.get(SHARED) or quota.get(GPU)
     if not count:
-        unread(f"a quota of {', '.join(quota) or 'nothing'}", f"{GPU} or {SHARED} is what a spec is of")
+        unread(f"a quota of {', '.join(quota) or 'nothing'}", f"a spec needs {GPU} or {SHARED}")
     totals = [quota.get("nvidia.com/total-gpucores"), quota.get("nvidia.com/total-gpumem")]
     if SHARED not in quota and totals == [None, None]:
         return Spec("exclusive", (Share(),), **words)
@@ -151,13 +151,13 @@ def read(documents: Sequence[Document]) -> Spec:
 
 
 def _words(documents: Sequence[Document], queue: Document) -> dict[str, Any]:
-    told = {"name": name} if isinstance(name := dig(queue, "metadata", "name"), str) else {}
+    names = {"name": name} if isinstance(name := dig(queue, "metadata", "name"), str) else {}
     for one in documents:
         if one.get("kind") == "LocalQueue":
             about = mapped(one.get("metadata"))
-            told |= {"queue": about["name"]} if isinstance(about.get("name"), str) else {}
-            told |= {"namespace": about["namespace"]} if isinstance(about.get("namespace"), str) else {}
-    return told
+            names |= {"queue": about["name"]} if isinstance(about.get("name"), str) else {}
+            names |= {"namespace": about["namespace"]} if isinstance(about.get("namespace"), str) else {}
+    return names
 
 
 STACK = Stack(
@@ -167,12 +167,12 @@ STACK = Stack(
     mine=mine,
     read=read,
     why={
-        "memory": "a quota is a sum: of HAMi's limits an even part is left, and under MPS it counts tenants alone",
-        "percent": "a quota is a sum: of HAMi's limits an even part is left, and under MPS it counts tenants alone",
-        "priority": "MPS' priority has no counterpart",
-        "interval": "the length of a turn is not set",
-        "turns": "instances are counted whole",
-        "card": "a quota is of resources, whatever card they are on",
-        "image": "it is of a queue, not of a pod",
+        "memory": "a quota is a sum: HAMi's limits become an even share, and under MPS only tenants are counted",
+        "percent": "a quota is a sum: HAMi's limits become an even share, and under MPS only tenants are counted",
+        "priority": "there is no counterpart of MPS' priority",
+        "interval": "the time-slice length is not set",
+        "turns": "MIG instances are counted whole",
+        "gpu": "a quota is for resources, whatever GPU they are on",
+        "image": "it configures a queue, not a pod",
     },
 )

@@ -1,4 +1,4 @@
-"""Volcano's vGPUs: pods that ask for a part of a card's memory and cores, placed by Volcano, held by HAMi's library.
+"""Volcano's vGPUs: pods that request a part of a GPU's memory and cores, placed by Volcano, enforced by HAMi's library.
 
 Resources: documentation of volcano-vgpu-device-plugin; memory is MiB (times the plugin's factor, 1 by default).
 """
@@ -22,19 +22,19 @@ PLAIN = Spec("exclusive", (Share(),))
 
 
 def hold(spec: Spec) -> Spec:
-    """Memory and cores of each tenant; whoever runs takes turns."""
+    """Keeps memory and cores of each tenant; the mode becomes time slicing."""
     mode = "exclusive" if spec.mode == "exclusive" else "time-slicing"
     tenants = hami.shares_with_memory(spec, "volcano")
     if mode == "time-slicing" and len(tenants) < 2:
-        cannot("volcano", "a single tenant with limits is not told from one alone", "two tenants, or exclusive")
-    return replace(spec, mode=mode, tenants=tenants, card=None, interval="default")
+        cannot("volcano", "a single tenant with limits looks like one without", "two tenants, or exclusive")
+    return replace(spec, mode=mode, tenants=tenants, gpu=None, interval="default")
 
 
 def write(spec: Spec) -> str:
-    """A pod for each tenant."""
+    """Write one pod per tenant."""
     about = [
         "Volcano with volcano-vgpu-device-plugin; the scheduler needs its plugin deviceshare, with",
-        "deviceshare.VGPUEnable: true; memory is MiB and holds, cores are percent and are reached on average only",
+        "deviceshare.VGPUEnable: true; memory is in MiB and enforced, cores are in percent and enforced on average",
     ]
     return dump(*(_pod(spec, number, share) for number, share in enumerate(spec.tenants)), about=about)
 
@@ -45,28 +45,28 @@ def _pod(spec: Spec, number: int, share: Share) -> Document:
         limits |= {CORES: 100}
     else:
         limits |= {MEMORY: share.memory_mib or 0} | ({CORES: share.percent} if share.percent is not None else {})
-    queue = {QUEUE: spec.queue} if spec.queue != PLAIN.queue else {}  # else Volcano takes its own default
+    queue = {QUEUE: spec.queue} if spec.queue != PLAIN.queue else {}  # otherwise Volcano's default
     annotations = {MODE: "hami-core"} | queue
     return pods.pod(spec, number, limits=limits, annotations=annotations, above={"schedulerName": SCHEDULER})
 
 
-def takes(one: pods.Found) -> bool:
-    """Does this pod ask Volcano for a part of a card?"""
+def takes(one: pods.PodTemplate) -> bool:
+    """Whether this pod requests a part of a GPU from Volcano."""
     return any(key.startswith("volcano.sh/vgpu-") for key in (*one.limits, *one.annotations))
 
 
 def read(documents: Sequence[Document]) -> Spec:
-    """What each pod asks for."""
-    found = [one for one in pods.found(documents) if takes(one)]
+    """Read the requests of each pod."""
+    tenants = [one for one in pods.pod_templates(documents) if takes(one)]
     words = pods.words(documents)
-    if isinstance(queue := found[0].annotations.get(QUEUE), str):
+    if isinstance(queue := tenants[0].annotations.get(QUEUE), str):
         words |= {"queue": queue}
-    if len(found) == 1 and MEMORY not in found[0].limits and whole(found[0].limits.get(CORES)) == 100:
+    if len(tenants) == 1 and MEMORY not in tenants[0].limits and whole(tenants[0].limits.get(CORES)) == 100:
         return Spec("exclusive", (Share(),), **words)
-    if any(one.annotations.get(MODE) == "mig" for one in found):
-        unread("instances by memory", "a layout cannot be told from what a pod asks for")
+    if any(one.annotations.get(MODE) == "mig" for one in tenants):
+        unread("MIG instances by memory", "a layout does not follow from the requests of a pod")
     shares = [
-        Share(whole(one.limits.get(CORES)), whole(one.limits.get(MEMORY))) for one in found for _ in range(one.count)
+        Share(whole(one.limits.get(CORES)), whole(one.limits.get(MEMORY))) for one in tenants for _ in range(one.count)
     ]
     return Spec("time-slicing", tuple(shares), **words)
 
@@ -75,14 +75,14 @@ STACK = Stack(
     "volcano",
     hold=hold,
     write=write,
-    mine=lambda documents: any(takes(one) for one in pods.found(documents)),
+    mine=lambda documents: any(takes(one) for one in pods.pod_templates(documents)),
     read=read,
     why={
-        "mode": "whoever runs takes turns; there is no MPS under hami-core",
-        "memory": "pods are placed by memory: without a limit, each gets an even part",
-        "percent": "100 % of the cores would be a card of one's own: it is left out, and so there is no limit",
-        "priority": "MPS' priority has no counterpart",
-        "interval": "the length of a turn is not set",
-        "card": "a pod takes any card with room",
+        "mode": "tenants are time-sliced; there is no MPS under hami-core",
+        "memory": "pods are placed by memory: without a limit, each gets an even share",
+        "percent": "100 % of the cores would be a whole GPU: it is omitted, so there is no limit",
+        "priority": "there is no counterpart of MPS' priority",
+        "interval": "the time-slice length is not set",
+        "gpu": "a pod is placed on any GPU with enough memory",
     },
 )

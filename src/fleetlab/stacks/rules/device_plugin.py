@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetlab.stacks.formats.device_plugin import CLIENTS, looks_so, most_clients
 from fleetlab.stacks.formats.format import Document, dig, listed, mapped
-from fleetlab.stacks.gpu_models import Model
+from fleetlab.stacks.gpu_models import GpuModel
 from fleetlab.stacks.quantities import whole
 from fleetlab.stacks.rules.finding import Finding, at, place
 
@@ -21,14 +21,14 @@ ASKED = {"renameByDefault", "failRequestsGreaterThanOne", "resources"}
 POLICIES = ("packed", "distributed")
 
 
-def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding]:
+def check(documents: Sequence[Document], gpu: GpuModel | None) -> Iterator[Finding]:
     """All traps of each such file."""
     for number, one in enumerate(documents):
         if looks_so(one):
-            yield from file(one, card, place(number, len(documents)))
+            yield from file(one, gpu, place(number, len(documents)))
 
 
-def file(document: Document, card: Model | None, base: str = "") -> Iterator[Finding]:
+def file(document: Document, gpu: GpuModel | None, base: str = "") -> Iterator[Finding]:
     """One file, by itself or in a ConfigMap."""
     yield from _frame(document, base)
     sharing = mapped(document.get("sharing"))
@@ -37,9 +37,9 @@ def file(document: Document, card: Model | None, base: str = "") -> Iterator[Fin
             what = "timeSlicing and mps both: the plugin takes MPS, and does not say so"
             yield Finding("DP05", "warning", at(base, "sharing"), what, "leave out the one that is not meant")
         for way in both:
-            yield from _way(mapped(sharing[way]), way, at(base, "sharing", way), document, card)
+            yield from _way(mapped(sharing[way]), way, at(base, "sharing", way), document, gpu)
     for way in sorted(set(sharing) - set(WAYS)):
-        what = f"unknown key `{way}`: it is passed over in silence"
+        what = f"unknown key `{way}`: it is silently ignored"
         yield Finding("DP11", "warning", at(base, "sharing", way), what, "there are timeSlicing and mps")
 
 
@@ -48,7 +48,7 @@ def _frame(document: Document, base: str) -> Iterator[Finding]:
     if version not in ("v1", ""):
         yield Finding("DP02", "error", at(base, "version"), f"unknown version: {version}", "version: v1")
     for key in sorted(set(document) - KEYS):
-        what = f"unknown key `{key}`: it is passed over in silence"
+        what = f"unknown key `{key}`: it is silently ignored"
         yield Finding("DP11", "warning", at(base, key), what, f"there are {', '.join(sorted(KEYS))}")
     if dig(document, "resources", "gpus") or dig(document, "resources", "mig"):
         what = "own names for resources are ignored with a warning in the plugin's log"
@@ -59,57 +59,61 @@ def _frame(document: Document, base: str) -> Iterator[Finding]:
         yield Finding("DP14", "error", where, f"no such policy: {policy}", "packed or distributed (0.20 or later)")
 
 
-def _way(asked: dict[str, Any], way: str, base: str, document: Document, card: Model | None) -> Iterator[Finding]:
+def _way(asked: dict[str, Any], way: str, base: str, document: Document, gpu: GpuModel | None) -> Iterator[Finding]:
     if "failRequestsGreaterThanOne" not in asked:
         meant = "true" if way == "mps" else "false: a pod that asks for 2 gets no more than one that asks for 1"
-        what = f"failRequestsGreaterThanOne is not said; for {way} that is {meant}"
+        what = f"failRequestsGreaterThanOne is not set; for {way} the default is {meant}"
         yield Finding("DP08", "warning", base, what, "failRequestsGreaterThanOne: true")
     if asked.get("renameByDefault") is not True:
-        what = "shared cards keep the name nvidia.com/gpu: who asks for a whole card gets a part, unseen"
+        what = "shared GPUs keep the name nvidia.com/gpu: a pod that requests a whole GPU silently gets a share"
         yield Finding("DP15", "warning", base, what, "renameByDefault: true, and pods ask for nvidia.com/gpu.shared")
     for key in sorted(set(asked) - ASKED):
-        what = f"unknown key `{key}`: it is passed over in silence"
+        what = f"unknown key `{key}`: it is silently ignored"
         yield Finding("DP11", "warning", at(base, key), what, f"there are {', '.join(sorted(ASKED))}")
     if way == "mps":
-        what = "the plugin's MPS daemon sets the card to EXCLUSIVE_PROCESS: nobody outside MPS gets on it"
-        yield Finding("DP13", "note", base, what, "not on a card that others use; MPS itself does not need it")
+        what = "the plugin's MPS daemon sets the GPU to EXCLUSIVE_PROCESS: processes outside MPS cannot use it"
+        yield Finding(
+            "DP13", "note", base, what, "do not use it on a GPU with other users; MPS does not need this mode"
+        )
     for number, entry in enumerate(listed(asked.get("resources"))):
-        yield from _entry(mapped(entry), way, at(base, "resources", number), document, card)
+        yield from _entry(mapped(entry), way, at(base, "resources", number), document, gpu)
 
 
-def _entry(entry: dict[str, Any], way: str, base: str, document: Document, card: Model | None) -> Iterator[Finding]:
+def _entry(entry: dict[str, Any], way: str, base: str, document: Document, gpu: GpuModel | None) -> Iterator[Finding]:
     if not isinstance(entry.get("name"), str):
         yield Finding("DP10", "error", base, "a resource without a name", "name: nvidia.com/gpu")
     for key in ("rename", "devices"):
         if key in entry:
             code = "DP03" if key == "rename" else "DP04"
             what = f"`{key}` is read and then ignored, with a warning in the plugin's log"
-            yield Finding(code, "warning", at(base, key), what, "leave it out: all cards of a node are shared alike")
+            yield Finding(code, "warning", at(base, key), what, "omit it: all GPUs of a node are shared alike")
     for key in sorted(set(entry) - ENTRY):
-        yield Finding("DP11", "warning", at(base, key), f"unknown key `{key}`: passed over in silence", "leave it out")
+        yield Finding("DP11", "warning", at(base, key), f"unknown key `{key}`: silently ignored", "leave it out")
     replicas = whole(entry.get("replicas"))
     if replicas is None or isinstance(entry.get("replicas"), str) or replicas < 2:
-        said = "no replicas" if "replicas" not in entry else f"replicas: {entry['replicas']}"
-        do = "2 or more, as a number; without the entry a card is not shared"
-        yield Finding("DP01", "error", at(base, "replicas"), f"{said}: the plugin refuses the whole file", do)
+        text = "no replicas" if "replicas" not in entry else f"replicas: {entry['replicas']}"
+        do = "2 or more, as a number; without the entry a GPU is not shared"
+        yield Finding("DP01", "error", at(base, "replicas"), f"{text}: the plugin rejects the whole file", do)
     elif way == "mps":
-        yield from _mps(entry, replicas, base, document, card)
+        yield from _mps(entry, replicas, base, document, gpu)
 
 
-def _mps(entry: dict[str, Any], replicas: int, base: str, document: Document, card: Model | None) -> Iterator[Finding]:
+def _mps(
+    entry: dict[str, Any], replicas: int, base: str, document: Document, gpu: GpuModel | None
+) -> Iterator[Finding]:
     name = str(entry.get("name", "")).removeprefix("nvidia.com/")
     if name.startswith("mig-") or dig(document, "flags", "migStrategy") == "single":
-        what = "MPS on MIG instances: the plugin refuses it"
-        yield Finding("DP06", "error", at(base, "name"), what, "timeSlicing on instances, or MPS on whole cards")
+        what = "MPS on MIG devices: the plugin rejects it"
+        yield Finding("DP06", "error", at(base, "name"), what, "timeSlicing on instances, or MPS on whole GPUs")
     if 100 % replicas:
         lost = 100 - 100 // replicas * replicas
-        what = f"each client gets 100/{replicas} = {100 // replicas} % of the SMs, rounded down: {lost} % are nobody's"
-        yield Finding("DP07", "warning", at(base, "replicas"), what, "a number that 100 can be divided by")
-    most = CLIENTS if card is None else most_clients(card.capability)
+        what = f"each client gets 100/{replicas} = {100 // replicas} % of the SMs, rounded down: {lost} % are unused"
+        yield Finding("DP07", "warning", at(base, "replicas"), what, "a divisor of 100")
+    most = CLIENTS if gpu is None else most_clients(gpu.capability)
     if replicas > most:
-        of = "any card" if card is None else f"a {card.name}, which it counts to those before Volta"
+        of = "any GPU" if gpu is None else f"a {gpu.name}, which it counts to those before Volta"
         what = f"{replicas} clients, and the plugin allows {most} on {of if most < CLIENTS else 'any card'}"
         yield Finding("DP09", "error", at(base, "replicas"), what, f"at most {most}")
-    elif card is None and replicas > most_clients((7, 0)):
+    elif gpu is None and replicas > most_clients((7, 0)):
         what = f"{replicas} clients are refused on a V100, where the plugin allows {most_clients((7, 0))}"
-        yield Finding("DP09", "note", at(base, "replicas"), what, "--card says which card it is for")
+        yield Finding("DP09", "note", at(base, "replicas"), what, "--model says which GPU it is for")

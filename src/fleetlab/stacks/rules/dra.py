@@ -1,4 +1,4 @@
-"""Traps of claims for NVIDIA's DRA driver, and of the driver's Helm values.
+"""Rules for claims of NVIDIA's DRA driver, and for the driver's Helm values.
 
 Source: `sharing.go`, `validate.go` and `featuregates.go` of the driver (0.5).
 """
@@ -11,7 +11,7 @@ from typing import Any
 from fleetlab.stacks import pods
 from fleetlab.stacks.formats.dra import API, DRIVER, PARAMETERS, PARTS, claims
 from fleetlab.stacks.formats.format import Document, dig, listed, mapped
-from fleetlab.stacks.gpu_models import Model
+from fleetlab.stacks.gpu_models import GpuModel
 from fleetlab.stacks.quantities import amount
 from fleetlab.stacks.rules.finding import Finding, at, place
 
@@ -21,8 +21,8 @@ GATES = {"TimeSlicing": "TimeSlicingSettings", "MPS": "MPSSupport"}
 SHARES = "consumableShares"
 
 
-def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding]:
-    """Claims, and the gates that they need."""
+def check(documents: Sequence[Document], gpu: GpuModel | None) -> Iterator[Finding]:
+    """Check claims, and the feature gates that they need."""
     values = [one for one in documents if is_values(one)]
     for number, one in enumerate(documents):
         if is_values(one):
@@ -36,7 +36,7 @@ def check(documents: Sequence[Document], card: Model | None) -> Iterator[Finding
 
 
 def is_values(document: Document) -> bool:
-    """Is it the driver's Helm values?"""
+    """Whether it is the driver's Helm values."""
     named = set(mapped(document.get("featureGates"))) & {*GATES.values(), "DynamicMIG", "ConsumableShares"}
     return "kind" not in document and (bool(named) or SHARES in document)
 
@@ -63,7 +63,7 @@ def _values(values: Document, base: str) -> Iterator[Finding]:
 def _claim(claim: Document, devices: Document, base: str) -> Iterator[Finding]:
     version = str(claim.get("apiVersion"))
     if version != API:
-        what = f"{version}: an older API, written otherwise"
+        what = f"{version}: an older API with another structure"
         yield Finding("DR10", "warning", at(base, "apiVersion"), what, f"{API}, with Kubernetes 1.34 or later")
     inner = "spec.spec.devices" if claim.get("kind") == "ResourceClaimTemplate" else "spec.devices"
     names = [dig(request, "name") for request in listed(devices.get("requests"))]
@@ -76,11 +76,11 @@ def _claim(claim: Document, devices: Document, base: str) -> Iterator[Finding]:
         for name in listed(dig(config, "requests")):
             if str(name).partition("/")[0] not in names:
                 where = at(base, inner, "config", number, "requests")
-                yield Finding("DR14", "error", where, f"no request by that name: `{name}`", f"there are {names}")
+                yield Finding("DR14", "error", where, f"unknown request: `{name}`", f"there are {names}")
 
 
 def _parameters(claim: Document, devices: Document, base: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """NVIDIA's own words in a claim, with what they are about."""
+    """NVIDIA's parameters in a claim, with the requests they apply to."""
     inner = "spec.spec.devices" if claim.get("kind") == "ResourceClaimTemplate" else "spec.devices"
     classes = {
         str(dig(request, "name")): str(dig(request, "exactly", "deviceClassName"))
@@ -120,15 +120,15 @@ def _sharing(parameters: dict[str, Any], base: str, values: Sequence[Document]) 
 def _kind(parameters: dict[str, Any], base: str) -> Iterator[Finding]:
     kind, parts = parameters.get("kind"), parameters["__parts"]
     if parameters.get("apiVersion") != PARAMETERS:
-        what = f"{parameters.get('apiVersion')}: not the driver's words"
+        what = f"{parameters.get('apiVersion')}: not the API of the driver's parameters"
         yield Finding("DR02", "error", at(base, "apiVersion"), what, PARAMETERS)
     if kind not in KINDS:
         yield Finding("DR02", "error", at(base, "kind"), f"no such kind: {kind}", "GpuConfig or MigDeviceConfig")
     if parts and kind == "GpuConfig":
-        what = "GpuConfig for an instance of MIG: it is not applied, and mostly nobody says so"
+        what = "GpuConfig for a MIG device: it is not applied, mostly without an error"
         yield Finding("DR01", "error", at(base, "kind"), what, "kind: MigDeviceConfig")
     if not parts and kind == "MigDeviceConfig":
-        what = "MigDeviceConfig for a whole card: it is not applied, and mostly nobody says so"
+        what = "MigDeviceConfig for a whole GPU: it is not applied, mostly without an error"
         yield Finding("DR01", "error", at(base, "kind"), what, "kind: GpuConfig")
 
 
@@ -138,16 +138,20 @@ def _interval(interval: object, where: str) -> Iterator[Finding]:
     if interval not in INTERVALS:
         yield Finding("DR03", "error", where, f"no such interval: {interval}", ", ".join(INTERVALS))
         return
-    what = "the length of a turn is set for the whole card, by the driver as root: all on it feel it"
-    yield Finding("DR13", "note", where, what, "not on a card that others use")
+    what = "the driver sets the time-slice length for the whole GPU, as root: it affects all tenants"
+    yield Finding("DR13", "note", where, what, "not on a GPU that others use")
 
 
 def _mps(sharing: dict[str, Any], base: str) -> Iterator[Finding]:
     if sharing.get("strategy") != "MPS":
         return
-    what = "the driver's MPS daemon sets the card to EXCLUSIVE_PROCESS: nobody outside MPS gets on it"
+    what = "the driver's MPS daemon sets the GPU to EXCLUSIVE_PROCESS: processes outside MPS cannot use it"
     yield Finding(
-        "DR15", "note", at(base, "strategy"), what, "not on a card that others use; MPS itself does not need it"
+        "DR15",
+        "note",
+        at(base, "strategy"),
+        what,
+        "do not use it on a GPU with other users; MPS does not need this mode",
     )
     config = mapped(sharing.get("mpsConfig"))
     percent = config.get("defaultActiveThreadPercentage")
@@ -174,7 +178,7 @@ def _gates(strategy: str, base: str, values: Sequence[Document]) -> Iterator[Fin
         what = f"the feature gate {gate} is not on: the claim is refused when a pod starts"
         yield Finding("DR07", "error", where, what, f"featureGates: {{{gate}: true}}")
     if strategy == "MPS" and any(_shares(one) for one in values):
-        what = "MPS on cards with consumable shares: the claim is refused"
+        what = "MPS on GPUs with consumable shares: the claim is refused"
         yield Finding("DR09", "error", where, what, "consumableShares: disabled, or no MPS")
 
 
@@ -184,11 +188,11 @@ def _alone(claim: Document, devices: Document, documents: Sequence[Document], ba
     name = dig(claim, "metadata", "name")
     users = [
         one
-        for one in pods.found(documents)
+        for one in pods.pod_templates(documents)
         if any(dig(c, "resourceClaimTemplateName") == name for c in listed(dig(one.pod, "spec", "resourceClaims")))
     ]
     if users and all(len(one.containers) < 2 for one in users):
-        what = "each pod gets a claim, and so a card, of its own: a template is shared by containers of one pod only"
+        what = "each pod gets its own claim, and so its own GPU: a template is shared only by containers of one pod"
         yield Finding(
             "DR11", "warning", at(base, "kind"), what, "kind: ResourceClaim, and resourceClaimName in the pods"
         )

@@ -1,17 +1,17 @@
-"""What a linter finds: which trap, how bad, where it lies, and the way out."""
+"""Findings of the linter: code, severity, location, problem and remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# error: the stack refuses it, or does not do what it says; warning: it works, but not as it looks;
-# note: it is right, and depends on something that this file cannot show.
+# error: the stack rejects it, or does not do what it says; warning: it works, but not as it seems;
+# note: it depends on something that the file does not show.
 SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trap."""
+    """One finding."""
 
     code: str
     severity: str
@@ -21,15 +21,15 @@ class Finding:
 
 
 def at(*parts: str | int) -> str:
-    """A path in a document.
+    """Format a path in a document.
 
     >>> at("spec", "containers", 0, "env")
     'spec.containers[0].env'
     """
-    told = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts if part != "")
-    return told.removeprefix(".").replace(".[", "[") or "the document"
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts if part != "")
+    return path.removeprefix(".").replace(".[", "[") or "the document"
 
 
 def place(number: int, count: int) -> str:
-    """The beginning of a path, where a file has several documents."""
+    """The beginning of a path, if a file has several documents."""
     return f"[{number}]" if count > 1 else ""

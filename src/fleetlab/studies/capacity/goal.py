@@ -11,7 +11,7 @@ import numpy as np
 from fleetlab.core import WorkloadError
 from fleetlab.core.catalog import METRICS
 from fleetlab.core.durations import in_seconds
-from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.stats import BlockBootstrap, Floats, Statistic
 
 METRIC_NAMES = {metric.name.lower(): metric for metric in METRICS if metric.column}
 GRAMMAR = re.compile(r"(mean|p\d{1,2}(?:\.\d+)?)\s+([a-z ]+?)\s*<\s*(.+)", re.IGNORECASE)
@@ -68,9 +68,10 @@ class ServiceGoal:
         """Return the statistic alone."""
         return float(values.mean() if self.quantile is None else np.quantile(values, self.quantile))
 
-    def interval(self, values: Floats, blocks: Blocks) -> tuple[float, float, float]:
-        """Return the statistic with its interval."""
-        return blocks.mean(values) if self.quantile is None else blocks.quantile(values, self.quantile)
+    def statistic(self, values: Floats, blocks: BlockBootstrap) -> Statistic:
+        """Return the statistic with its standard errors."""
+        within = METRICS[self.metric].least, math.inf
+        return blocks.mean(values, within) if self.quantile is None else blocks.quantile(values, self.quantile, within)
 
 
 def _limit(text: str, *, seconds: bool) -> float:

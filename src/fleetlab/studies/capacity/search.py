@@ -10,12 +10,10 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab._student import student
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Words, Workload, WorkloadError, resample
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.studies._blocks import NORMAL, Floats
-from fleetlab.studies._spread import USUAL
+from fleetlab.stats import POSITIVE, Interval, Statistic, pool
 from fleetlab.studies.capacity import sizes
 from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
 from fleetlab.studies.capacity.goal import ServiceGoal
@@ -232,36 +230,26 @@ def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: ServiceGoal) -> S
     if first["nowhere"] == first["jobs"]:
         msg = f"no job can run on such nodes, however many there are: {first['unmet']}".removesuffix(": ")
         raise WorkloadError(msg, hint=hint)
-    values, best = (np.array([r[what] for r in runs]) for what in ("statistic", "best"))
+    numbers = [r["statistic"].tolist() for r in runs]
+    statistics = [Statistic(value, below, above, df, POSITIVE) for value, below, above, df in numbers]
+    best = np.array([r["best"] for r in runs])
     if first["nowhere"] and best[:, 0].mean() >= goal.limit:
         jobs = f"{first['nowhere']:,} of {first['jobs']:,} jobs fit on no node"
         msg = f"no number of nodes meets the goal: {jobs}, and wait forever: {first['unmet']}"
         raise WorkloadError(msg, hint=hint)
-    values[values > sizes.FAR] = np.inf
-    between = float(values[:, 0].min()), float(values[:, 0].max())
+    values = [math.inf if s.value > sizes.FAR else s.value for s in statistics]
+    between = min(values), max(values)
     never, can_meet = max(int(r["never"]) for r in runs), not (best > sizes.FAR).any()
     nodes, gpus, reason = int(first["nodes"]), int(first["gpus"]), str(first["reason"])
-    return SizePoint(size, *pooled(values), nodes, gpus, never, reason, between, can_meet)
+    return SizePoint(size, *_pooled(statistics), nodes, gpus, never, reason, between, can_meet)
 
 
-def pooled(values: Floats) -> tuple[float, float, float]:
-    """Combine the values and intervals of several runs: variance within and between them (Rubin 1987).
-
-    Where the variance within is unknown, so is the interval of both.
-
-    >>> pooled(np.array([[2.0, 1.0, 3.0]]))
-    (2.0, 1.0, 3.0)
-    """
-    runs, value = len(values), float(values[:, 0].mean())
-    if np.isnan(values).any():
-        return value, math.nan, math.nan
-    if runs == 1 or not np.isfinite(values).all():
-        return value, max(0.0, float(values[:, 1].mean())), float(values[:, 2].mean())
-    within = float((((values[:, 2] - values[:, 1]) / (2 * NORMAL)) ** 2).mean())
-    between = (1 + 1 / runs) * float(values[:, 0].var(ddof=1))
-    freedom = (runs - 1) * (1 + within / between) ** 2 if between else MANY
-    half = student(int(min(freedom, MANY)), USUAL) * (within + between) ** 0.5
-    return value, max(0.0, value - half), value + half
+def _pooled(runs: Sequence[Statistic]) -> Interval:
+    """Return the interval of several runs; infinite where it rests on jobs that never run."""
+    intervals = [run.interval() for run in runs]
+    far = any(max(interval.value, interval.high) > sizes.FAR for interval in intervals)
+    together = np.mean(intervals, axis=0).tolist() if far else pool(runs).interval()
+    return Interval(*(math.inf if x > sizes.FAR else x for x in together))
 
 
 def _between(metric: str, what: str, at: SizePoint, low: SizePoint, high: SizePoint | None) -> Estimate:

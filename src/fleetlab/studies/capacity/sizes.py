@@ -13,7 +13,7 @@ from fleetlab.core import Cluster, Scenario, Workload
 from fleetlab.core.nodes import chosen
 from fleetlab.queueing import solve
 from fleetlab.sim import simulate
-from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.stats import BlockBootstrap, Floats
 from fleetlab.studies.capacity.goal import ServiceGoal
 from fleetlab.studies.requests import GANG, NOWHERE, unmet_requests
 
@@ -101,11 +101,12 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     values = np.concatenate((done[goal.column].to_numpy(), np.full(never, NEVER)))
     best = np.concatenate((*(at_best(part, goal) for part in (done, left, gangs)), np.full(nowhere.height, NEVER)))
     submit = np.concatenate([part["submit"].to_numpy() for part in (done, left, gangs, nowhere)])
-    blocks = Blocks.cut(submit, seed=scenario.seed)
-    statistic, least = (goal.interval(x, blocks) if len(x) else (math.nan,) * 3 for x in (values, best))
+    blocks = BlockBootstrap.of_times(submit, float(jobs["submit"][-1]))
+    statistic = goal.statistic(values, blocks)
     reasons = result.ledger.drop("job").sum()
     return {
-        "statistic": np.array(statistic), "best": np.array(least), "jobs": np.array(len(values)),
+        "statistic": np.array([statistic.value, statistic.below, statistic.above, statistic.df]),
+        "best": np.array(goal.statistic(best, blocks).interval()), "jobs": np.array(len(values)),
         "never": np.array(never), "nowhere": np.array(nowhere.height),
         "unmet": np.array(unmet_requests(nowhere, cluster.frame)), "gpus": np.array(result.cluster.gpus),
         "nodes": np.array(len(result.cluster) - len(cluster) + node_count(cluster, pool)),

@@ -14,8 +14,7 @@ from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result,
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import SimResult, simulate
-from fleetlab.studies._blocks import Blocks
-from fleetlab.studies._blocks import estimate as as_estimate
+from fleetlab.stats import POSITIVE
 from fleetlab.studies.diagnose import figures, ledger
 from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, chosen_changes, gpu_types
 from fleetlab.studies.diagnose.effects import LOWER, actions, effects, waterfall
@@ -115,7 +114,7 @@ def _diagnosis(
     workload = scenario.workload
     waits = ledger.waits(result, workload)
     wait = waits["wait"].to_numpy()
-    blocks = Blocks.cut(waits["submit"].to_numpy(), seed=scenario.seed)
+    blocks = result.blocks(waits)
     changes, reasons = effects(wait, outcomes, scenario, blocks), ledger.reasons(waits, blocks)
     longest, share, count = ledger.longest_waits(waits)
     blocking = {"blocking jobs": ledger.blocking_jobs(waits)} if scenario.policy.backfill == "none" else {}
@@ -131,10 +130,10 @@ def _diagnosis(
         "open problems": open_problems(result, waits, scenario.trace.usage, blocks),
         "CPU by pool": cpu_by_pool(result),
     }
-    mean, by_name = blocks.mean(wait), {o.change.name: o for o in outcomes}
+    mean, by_name = blocks.mean(wait, POSITIVE).interval(), {o.change.name: o for o in outcomes}
     sentences = findings(scenario, result, frames, mean, by_name, (share, count))
     estimates = (
-        as_estimate("mean wait", mean, "s"), as_estimate("P90 wait", blocks.quantile(wait, 0.9), "s"),
+        Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s"),
         *_main_reason(reasons), Estimate.exact("jobs", len(wait)),
     )  # fmt: skip
     return Diagnosis(provenance, tuple(sentences), estimates, frames, _notes(scenario, result, outcomes, skipped))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Prices, Scenario
-from fleetlab.studies._blocks import Blocks, Floats
+from fleetlab.stats import BlockBootstrap, Floats, paired_difference
 from fleetlab.studies.diagnose.changes import NODES
 from fleetlab.studies.diagnose.runs import Outcome
 
@@ -26,7 +26,7 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: Blocks) -> pl.DataFrame:
+def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, blocks: BlockBootstrap) -> pl.DataFrame:
     """Return one row per change, by verdict (lower mean wait first) and by the change of the mean wait."""
     rows = [_row(wait, outcome, blocks) | _added(outcome, scenario) for outcome in outcomes]
     rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
@@ -34,20 +34,21 @@ def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, block
     return table.sort(rank, "mean change", maintain_order=True)
 
 
-def _row(wait: Floats, outcome: Outcome, blocks: Blocks) -> dict[str, Any]:
+def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, Any]:
     done, change = ~np.isnan(outcome.wait), outcome.change
     before, after = (wait, outcome.wait) if done.all() else (wait[done], outcome.wait[done])
-    cut = blocks if done.all() else Blocks(blocks.of[done], blocks.draws)
+    part = blocks if done.all() else blocks.part(done)
     row: dict[str, Any] = {"change": change.name, "title": change.title, "action": change.action}
     row |= {"requires": change.requires, "not completed": int((~done).sum())}
     row |= {"main reason then": main_reason(outcome.shortages)}
     if not len(before):
         return row | {"verdict": NOT_SIGNIFICANT}
-    mean, p90 = cut.mean(after - before), cut.shift(before, after, 0.9)
-    row |= dict(zip(("mean change", "mean low", "mean high"), mean, strict=True))
+    mean = paired_difference(part.means(before), part.means(after))
+    p90 = paired_difference(*(part.quantiles(x, [0.9])[0] for x in (before, after))).interval()
+    row |= dict(zip(("mean change", "mean low", "mean high"), mean.interval(), strict=True))
     row |= dict(zip(("P90 change", "P90 low", "P90 high"), p90, strict=True))
     row |= {"mean wait": float(after.mean()), "P90 wait": float(np.quantile(after, 0.9))}
-    return row | {"P(lower)": cut.better(after - before), "verdict": _verdict(*mean)}
+    return row | {"P(lower)": mean.probability_below(0.0), "verdict": _verdict(*mean.interval())}
 
 
 def _verdict(value: float, low: float, high: float) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import REASONS
 from fleetlab.sim import SimResult
-from fleetlab.studies._spread import over_time
+from fleetlab.stats import POSITIVE, batch_means
 from fleetlab.studies.diagnose.changes import NODES, WhatIf
 from fleetlab.studies.diagnose.effects import LOWER
 from fleetlab.studies.diagnose.ledger import BLOCKED
@@ -50,23 +50,22 @@ def findings(
 
 def population(scenario: Scenario, result: SimResult) -> str:
     """Return which jobs a diagnosis speaks of."""
-    cannot, done = result.refused.height, int((result.jobs["status"] == "done").sum())
-    left = len(scenario.workload) - cannot - done
-    others = [f"{cannot:,} of {len(scenario.workload):,} cannot run"] if cannot else []
+    excluded, done = result.refused.height, int((result.jobs["status"] == "done").sum())
+    never = result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height
+    left = len(scenario.workload) - excluded - done
+    others = [f"of {len(scenario.workload):,}"] if excluded or left else []
+    others += [f"{never:,} cannot run on the cluster"] if never else []
+    others += [f"{excluded - never:,} have an unknown runtime or exceed a quota"] if excluded > never else []
     others += [f"{left:,} do not complete"] if left else []
-    return f"the {done:,} jobs that completed" + (f" ({', '.join(others)})" if others else "")
+    return f"the {done:,} jobs that end in the simulation" + (f" ({', '.join(others)})" if others else "")
 
 
 def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
     """Return that no job waits, what the log recorded, and how many jobs could not be simulated."""
     parts, waits = [], jobs.select(wait=pl.col("start") - pl.col("submit"))["wait"].drop_nulls()
-    mean = over_time(waits.filter(waits >= 0).to_numpy())
+    mean = batch_means(waits.filter(waits >= 0).to_numpy(), POSITIVE).interval()
     if mean.value > 0:
-        low, high = mean.between()
-        # `max` keeps its first argument where that is NaN.
-        parts.append(
-            f"in the log, {mean_of('wait', (mean.value, max(low, 0.0), high), start='the')} (see `fleetlab audit`)"
-        )
+        parts.append(f"in the log, {mean_of('wait', mean, start='the')} (see `fleetlab audit`)")
     if never := result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height:
         parts.append(f"{never:,} jobs cannot run on this cluster")
     return "; ".join(["No job waits in the simulation", *parts]) + "."

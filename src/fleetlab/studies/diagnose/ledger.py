@@ -8,7 +8,7 @@ import polars as pl
 from fleetlab.core import Workload
 from fleetlab.core.catalog import REASONS
 from fleetlab.sim import SimResult
-from fleetlab.studies._blocks import Blocks, Floats, Ints
+from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
 HOUR = 3600
 WORST = 10  # hours in the table of the worst
@@ -82,13 +82,19 @@ def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
     return dict(zip(names, total.tolist(), strict=True)) | {QUEUED: 0.0}
 
 
-def reasons(table: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
+def reasons(table: pl.DataFrame, blocks: BlockBootstrap) -> pl.DataFrame:
     """Return seconds of waiting by reason, its share of all waiting, and the share with the queue attributed."""
     each = {name: blocks.sums(table[name].to_numpy()) for name in NAMES}
     total = np.sum(list(each.values()), axis=0)
     scarce = shortages(table.select(NAMES), table)
     rows = [
-        (w, float(each[w].sum()), *blocks.share(each[w], total), scarce[w] / (total.sum() or 1.0), REASONS[w].meaning)
+        (
+            w,
+            float(each[w].sum()),
+            *blocks.ratio(each[w], total, SHARE).interval(),
+            scarce[w] / (total.sum() or 1.0),
+            REASONS[w].meaning,
+        )
         for w in NAMES
     ]
     schema = ["reason", "seconds", "share", "low", "high", "share with queue", "meaning"]
@@ -97,7 +103,7 @@ def reasons(table: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
     return result.sort("seconds", descending=True, maintain_order=True)
 
 
-def by(table: pl.DataFrame, title: str, blocks: Blocks) -> pl.DataFrame:
+def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
     """Return one row per class: its jobs, mean wait, share of all waiting, and main reasons."""
     names = sorted(set(table[title]))
     code = table[title].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
@@ -107,7 +113,6 @@ def by(table: pl.DataFrame, title: str, blocks: Blocks) -> pl.DataFrame:
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
     rows = sums.select(title, "jobs", share=pl.col("wait") / total).with_columns(**columns).with_columns(main)
-    rows = rows.with_columns(pl.col("low").clip(lower_bound=0.0))
     if title == "hour":
         return rows
     return rows.sort(pl.col(title).replace_strict(GANGS, default=-pl.col("share"), return_dtype=pl.Float64), title)
@@ -116,14 +121,11 @@ def by(table: pl.DataFrame, title: str, blocks: Blocks) -> pl.DataFrame:
 _MEAN = ("mean wait", "low", "high")
 
 
-def _means(code: Ints, classes: int, wait: Floats, blocks: Blocks) -> Floats:
-    """Return the mean and interval of each class, from its sums over the blocks."""
-    cell, size = code * blocks.count + blocks.of, classes * blocks.count
-    both = [
-        np.bincount(cell, weights=of, minlength=size).astype(np.float64).reshape(classes, blocks.count)
-        for of in (wait, np.ones(len(wait)))
-    ]
-    return np.array([blocks.ratio(s, t) for s, t in zip(*both, strict=True)]).reshape(classes, 3)
+def _means(code: Ints, classes: int, wait: Floats, blocks: BlockBootstrap) -> Floats:
+    """Return the mean and interval of each class."""
+    parts = [code == k for k in range(classes)]
+    means = [blocks.part(part).mean(wait[part], POSITIVE).interval() for part in parts]
+    return np.array(means, dtype=np.float64).reshape(classes, 3)
 
 
 def _main_reasons(row: dict[str, float]) -> str:

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.sim import SimResult
-from fleetlab.studies._blocks import Blocks, Floats
-from fleetlab.studies._spread import over_runs
+from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats
 
 WHOLE = 1000  # milli of one GPU
 INSTANTS = 25  # at which GPUs on nodes without free CPU are counted
@@ -46,7 +45,9 @@ class ProblemMeasure(NamedTuple):
     here: str
 
 
-def open_problems(result: SimResult, waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> pl.DataFrame:
+def open_problems(
+    result: SimResult, waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: BlockBootstrap
+) -> pl.DataFrame:
     """Return all five, with one measure or more each."""
     allocations = _allocations(result)
     rows = [
@@ -64,13 +65,13 @@ def _percent(problem: str, measure: str, values: tuple[float, float, float], pap
     return ProblemMeasure(problem, measure, value, low, high, "%", paper, here)
 
 
-def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks) -> list[ProblemMeasure]:
+def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     """Return GPU time used relative to requests, and requests relative to whole GPUs."""
     seconds = waits["instances"].cast(pl.Float64) * waits["runtime"]
     request = waits["gpu_milli"].cast(pl.Int64)
     whole = (request + WHOLE - 1) // WHOLE * WHOLE
     sums = [blocks.sums((x.cast(pl.Float64) * seconds).to_numpy()) for x in (request, whole)]
-    saved = blocks.share(sums[1] - sums[0], sums[1])
+    saved = blocks.ratio(sums[1] - sums[0], sums[1], SHARE).interval()
     sharing = _percent(UTILIZATION, "GPU time saved by fractional requests", saved, "50 % of GPUs saved", UNKNOWN)
     measure = "GPU time used, of that requested"
     if usage is None or "gpu_milli" not in usage.collect_schema().names():
@@ -79,17 +80,18 @@ def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: Blocks
     used = waits.select("job").join(mean, on="job", how="left", maintain_order="left")["used"]
     # Only jobs with sensor data count, on both sides.
     top = blocks.sums((used.fill_null(0.0) * seconds).to_numpy())
-    values = blocks.ratio(top, blocks.sums((request.cast(pl.Float64) * seconds * used.is_not_null()).to_numpy()))
+    requested = blocks.sums((request.cast(pl.Float64) * seconds * used.is_not_null()).to_numpy())
+    values = blocks.ratio(top, requested, POSITIVE).interval()
     paper = "half of the instances use at most 4 % of a GPU and request 50 %"
     return [_percent(UTILIZATION, measure, values, paper, YES if values[0] < 0.5 else NO), sharing]
 
 
-def _short(waits: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
+def _short(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     """Return the share of jobs that wait for more than half of their JCT: short ones, and long ones."""
     runtime = waits["runtime"].to_numpy()
     short = runtime <= np.median(runtime) if len(runtime) else np.zeros(0, dtype=bool)
     mostly = waits["wait"].to_numpy() > 0.5 * waits["jct"].to_numpy()
-    values = [blocks.share(blocks.sums(1.0 * (mostly & of)), blocks.sums(1.0 * of)) for of in (short, ~short)]
+    values = [blocks.part(of).mean(1.0 * mostly[of], SHARE).interval() for of in (short, ~short)]
     here = YES if values[0][0] > values[1][0] else UNKNOWN if np.isnan([values[0][0], values[1][0]]).any() else NO
     what = "jobs that wait for more than half of their JCT"
     return [
@@ -98,14 +100,14 @@ def _short(waits: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
     ]
 
 
-def _large(waits: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
+def _large(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     """Return the P90 wait of jobs whose instances request several GPUs, and of those that request one or less."""
     milli, wait = waits["gpu_milli"].to_numpy(), waits["wait"].to_numpy()
     several, others = milli > WHOLE, (milli > 0) & (milli <= WHOLE)
     measure = "P90 wait, several GPUs per instance"
     if not several.any() or not others.any():
         return [ProblemMeasure(LARGE, measure, None, None, None, "s", "5,400 s", UNKNOWN)]
-    values = [Blocks(blocks.of[of], blocks.draws).quantile(wait[of], 0.9) for of in (several, others)]
+    values = [blocks.part(of).quantile(wait[of], 0.9, POSITIVE).interval() for of in (several, others)]
     here = YES if values[0][0] > values[1][0] else NO
     return [
         ProblemMeasure(LARGE, measure, *values[0], "s", "5,400 s", here),
@@ -128,7 +130,7 @@ def _allocations(result: SimResult) -> pl.DataFrame:
     return joined.drop_nulls("start").collect()
 
 
-def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> list[ProblemMeasure]:
+def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     """Return the GPU allocation while jobs arrive of the fullest and of the emptiest pool."""
     nodes = result.cluster.frame.with_row_index("at")
     gpus = dict(
@@ -136,7 +138,7 @@ def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> lis
     )
     if len(gpus) < 2:
         return [ProblemMeasure(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
-    edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.count + 1)  # type: ignore[arg-type]
+    edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.blocks + 1)  # type: ignore[arg-type]
     typed = allocations.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
     sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
         pl.col("gpu_milli").cast(pl.Int64).sum()
@@ -145,7 +147,7 @@ def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: Blocks) -> lis
     for name, count in gpus.items():
         part = sums.filter(pl.col("gpu_type") == name)
         busy = _between(part, edges)
-        allocated[name] = blocks.share(busy, count * np.diff(edges))
+        allocated[name] = blocks.ratio(busy, count * np.diff(edges), SHARE).interval()
     ranked = sorted(allocated, key=lambda name: -allocated[name][0])
     highest, lowest = allocated[ranked[0]], allocated[ranked[-1]]
     here = YES if highest[1] > lowest[2] else NO
@@ -216,8 +218,6 @@ def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFra
         free = gpus - np.bincount(at[on], weights=milli[on], minlength=len(gpus))
         idle = cpus - np.bincount(at[on], weights=cpu[on], minlength=len(gpus))
         shares.append(float(free[idle < usual].sum() / gpus.sum()))
-    mean = over_runs(shares)
-    low, high = mean.between()
+    mean = BlockBootstrap.of_series(len(shares)).mean(np.array(shares), SHARE).interval()
     what = f"GPUs free on nodes with less than {usual / 1000:g} vCPU free"
-    values = (mean.value, max(low, 0.0), min(high, 1.0))
-    return _percent(CPU, what, values, "", YES if mean.value > 0.01 else NO)
+    return _percent(CPU, what, mean, "", YES if mean.value > 0.01 else NO)

@@ -12,7 +12,7 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.progress import Progress
 from fleetlab.sim import SimResult, simulate
-from fleetlab.studies._blocks import Floats
+from fleetlab.stats import Floats
 from fleetlab.studies.diagnose.changes import WhatIf, what_if
 from fleetlab.studies.diagnose.ledger import completed, shortages
 from fleetlab.studies.workers import Call, process_count, run_calls

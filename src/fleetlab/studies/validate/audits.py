@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from fleetlab._student import student
 from fleetlab.core import Provenance, Trace, Workload
 from fleetlab.core.progress import Progress
 from fleetlab.core.trace import PLACEMENTS
 from fleetlab.sim import SimResult, simulate
-from fleetlab.studies._spread import BLOCKS, USUAL, Mean
+from fleetlab.stats import NORMAL, Statistic
 from fleetlab.studies.audit import Audit, audit
 from fleetlab.studies.validate import openb, pai
 from fleetlab.studies.validate.line import Line, exactly
@@ -82,7 +82,7 @@ def _log(name: str, result: Audit, why: str) -> list[Line]:
     waits = []
     for row in result.waits.iter_rows(named=True):
         # The interval is that of the difference: both waits are of the same jobs.
-        error = (row["difference high"] - row["difference"]) / student(BLOCKS - 1, USUAL)
-        mean = Mean(row["simulated"], error, BLOCKS - 1)
+        error = (row["difference high"] - row["difference"]) / NORMAL
+        mean = Statistic.symmetric(row["simulated"], error, math.inf)
         waits.append(Line(name, f"mean wait, {row['class']}, s", row["recorded"], mean, why=why, counts=False))
     return [count, *waits]

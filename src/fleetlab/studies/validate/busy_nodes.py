@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.sim import SimResult
-from fleetlab.studies._spread import Floats
+from fleetlab.stats import Floats
 
 
 def allocations(result: SimResult) -> pl.DataFrame:

@@ -7,6 +7,7 @@ published.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,15 @@ import polars as pl
 
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Floats, Mean, beside
+from fleetlab.stats import BlockBootstrap, Floats, Statistic
 from fleetlab.studies.validate.busy_nodes import running
-from fleetlab.studies.validate.line import Line
+from fleetlab.studies.validate.line import Line, paired
 from fleetlab.traces import read
 
 FOLDER = "alibaba-dlrm-v2025"
 FILE = "disaggregated_DLRM_trace.csv"
 HOUR, MINUTE = 3600.0, 60.0
 SPARE = 1.1  # of the peak, in nodes: rules about instances of one runtime on a node cost some room
-DRAWS = 400
 CAN = (
     "DLRM 2025: no nodes are published; the replay is on an assumed cluster of 110 % of the peak. It shows "
     "concurrency, and which delays are not due to capacity; it cannot show waiting for nodes"
@@ -44,7 +44,7 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     rules = [("role", pl.col("group").cast(pl.String)), ("rule", _rule())]
     for what, key in rules:
         parts = known.with_columns(key=key).partition_by("key", as_dict=True)
-        lines += [line for (name,), part in sorted(parts.items()) for line in _delay(f"{what} {name}", part, seed)]
+        lines += [line for (name,), part in sorted(parts.items()) for line in _delay(f"{what} {name}", part)]
     return lines, [CAN]
 
 
@@ -95,34 +95,25 @@ def _concurrency(role: str, both: pl.DataFrame, hours: Floats) -> list[Line]:
     recorded = running(mine.select(start="begin", end="stop"), hours)
     simulated = running(mine.select(start="simulated", end="until"), hours)
     name = f"DLRM 2025, {role}"
-    return [Line(name, "instances at a full hour", float(recorded.mean()), beside(simulated, recorded), near=0.01)]
+    return [Line(name, "instances at a full hour", float(recorded.mean()), paired(simulated, recorded), near=0.01)]
 
 
-def _delay(name: str, part: pl.DataFrame, seed: int) -> list[Line]:
+def _delay(name: str, part: pl.DataFrame) -> list[Line]:
     """Compare simulated delays with those of the log, of the same instances; ten instances have half of all delay."""
     both = (part["start"] - part["submit"]).to_numpy(), part["wait"].to_numpy()
     long = tuple((delay > MINUTE).astype(np.float64) for delay in both)
     why = "the assumed cluster has free capacity: delays are the scheduler's latency, or missing nodes"
     lines = []
     for metric, (recorded, simulated) in (("mean delay, s", both), ("share that waits over a minute", long)):
-        apart = _by_service(part, simulated - recorded, seed)
-        mean = Mean(float(simulated.mean()), apart.error, apart.freedom)
+        mean = replace(_by_service(part, simulated - recorded), value=float(simulated.mean()))
         lines.append(Line(f"DLRM 2025, {name}", metric, float(recorded.mean()), mean, why=why, counts=False))
     return lines
 
 
-def _by_service(part: pl.DataFrame, delay: Floats, seed: int) -> Mean:
-    """Return a mean, its error by a bootstrap over services, within which instances are correlated."""
-    sums = (
-        part.select("app")
-        .with_columns(delay=pl.Series(delay))
-        .group_by("app", maintain_order=True)
-        .agg(pl.col("delay").sum(), pl.len())
-    )
-    total, count = sums["delay"].to_numpy(), sums["len"].to_numpy()
-    rng = np.random.default_rng([seed, 25])
-    drawn = [total[at].sum() / count[at].sum() for at in rng.integers(len(total), size=(DRAWS, len(total)))]
-    return Mean(float(delay.mean()), float(np.std(drawn, ddof=1)), len(total) - 1)
+def _by_service(part: pl.DataFrame, delay: Floats) -> Statistic:
+    """Return a mean by a bootstrap over services, within which instances are correlated."""
+    services, index = np.unique(part["app"].cast(pl.String).fill_null("").to_numpy(), return_inverse=True)
+    return BlockBootstrap.of_units(index, len(services)).mean(delay)
 
 
 def _rule() -> pl.Expr:

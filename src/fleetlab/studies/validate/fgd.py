@@ -12,8 +12,8 @@ import polars as pl
 
 from fleetlab.core.progress import Progress
 from fleetlab.sim import pack
-from fleetlab.studies._spread import Mean, over_runs
-from fleetlab.studies.validate.line import Line
+from fleetlab.stats import mean_of_runs
+from fleetlab.studies.validate.line import Line, independent
 from fleetlab.traces import read
 
 PODS, RESULTS = "alibaba-openb-v2023", "fgd-expected-results"
@@ -46,10 +46,9 @@ def compare(data: Path, *, seed: int, progress: Progress) -> list[Line]:
 
 
 def _line(pods: str, placement: str, theirs: list[float], ours: list[float]) -> Line:
-    there, here = over_runs(theirs), over_runs(ours)
-    # The error of a difference of two means; the smaller number of seeds is the conservative choice.
-    both = Mean(here.value, (there.error**2 + here.error**2) ** 0.5, min(there.freedom, here.freedom))
-    return Line(f"FGD, {pods}, {placement}", "unallocated GPUs, %", there.value, both, near=NEAR)
+    there, here = mean_of_runs(theirs), mean_of_runs(ours)
+    case = f"FGD, {pods}, {placement}"
+    return Line(case, "unallocated GPUs, %", there.value, independent(here, there), near=NEAR)
 
 
 def _published(path: Path) -> dict[tuple[str, str], list[float]]:

@@ -16,7 +16,7 @@ import polars as pl
 from fleetlab.core import Cluster, Workload
 from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import over_runs
+from fleetlab.stats import mean_of_runs
 from fleetlab.studies.validate.arrivals import seed_of
 from fleetlab.studies.validate.line import Line
 
@@ -45,11 +45,11 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
         progress("Helios", k + 1, (k + 1) / SEEDS)
     what = "mean JCT, FIFO over SJF"
     lines = [
-        Line(f"Helios, no backfill, queueing as in {name}", what, PUBLISHED[name][1], over_runs(values),
+        Line(f"Helios, no backfill, queueing as in {name}", what, PUBLISHED[name][1], mean_of_runs(values),
              near=0.25, why=WHY, counts=False)
         for name, values in ratios.items()
     ]  # fmt: skip
-    return [*lines, Line("Helios, greedy backfill", what, PASSING, over_runs(passing), near=0.25, why=WHY,
+    return [*lines, Line("Helios, greedy backfill", what, PASSING, mean_of_runs(passing), near=0.25, why=WHY,
                          counts=False)]  # fmt: skip
 
 

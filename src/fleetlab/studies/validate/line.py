@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from fleetlab.studies._spread import USUAL, Mean, rarely_more
+from fleetlab.stats import CONFIDENCE, Floats, Statistic, allowed_misses, batch_means, bonferroni
 
 AGREES, CHANCE, DIFFERS = "agrees", "within chance", "differs"
 KNOWN, INCONCLUSIVE = "known difference", "inconclusive"
@@ -37,7 +37,7 @@ class Line:
     case: str
     metric: str
     expected: float
-    simulated: Mean
+    simulated: Statistic
     near: float = 0.0
     why: str = ""
     counts: bool = True  # False: a difference is known, and does not fail the part
@@ -53,18 +53,18 @@ class Line:
     @property
     def vague(self) -> bool:
         """Whether the interval is so wide that 0 would agree as well."""
-        low, high = self.simulated.between()
+        _, low, high = self.simulated.interval()
         return (high - low) / 2 > abs(self.expected) > 0 and abs(self.off) > self.near
 
     def holds(self, sure: float) -> bool:
         """Return whether the expected value is inside the interval, or near enough."""
-        low, high = self.simulated.between(sure)
+        _, low, high = self.simulated.interval(sure)
         inside = low <= self.expected and (self.most or self.expected <= high)
         return inside or abs(self.off) <= self.near
 
-    def verdict(self, sure: float = USUAL) -> str:
+    def verdict(self, sure: float = CONFIDENCE) -> str:
         """Return the verdict; `sure` is the confidence of one line that makes all of them jointly significant."""
-        if self.holds(USUAL):
+        if self.holds(CONFIDENCE):
             return INCONCLUSIVE if self.vague else AGREES
         if not self.counts:
             return KNOWN
@@ -73,12 +73,26 @@ class Line:
 
 def exactly(case: str, metric: str, expected: float, count: float, why: str = "") -> Line:
     """Return a line of an exact count, without an interval."""
-    return Line(case, metric, expected, Mean(count, 0.0, 1), why=why)
+    return Line(case, metric, expected, Statistic.symmetric(count, 0.0, 1), why=why)
+
+
+def paired(simulated: Floats, recorded: Floats) -> Statistic:
+    """Return the simulated mean with the error of its difference from the recorded one, in order of time.
+
+    Both rise and fall together, so that the interval of either alone would be too wide.
+    """
+    return replace(batch_means(simulated - recorded), value=float(simulated.mean()) if len(simulated) else math.nan)
+
+
+def independent(simulated: Statistic, other: Statistic) -> Statistic:
+    """Return the simulated value with the error of its difference from another estimate."""
+    below, above = math.hypot(simulated.below, other.above), math.hypot(simulated.above, other.below)
+    return replace(simulated, below=below, above=above, df=min(simulated.df, other.df))
 
 
 def each_of(lines: Sequence[Line]) -> float:
     """Return the confidence of each line with which all counted lines are jointly significant (Bonferroni)."""
-    return 1 - (1 - JOINT) / max(1, sum(line.counts for line in lines))
+    return bonferroni(sum(line.counts for line in lines), JOINT)
 
 
 def table(lines: Sequence[Line]) -> pl.DataFrame:
@@ -86,7 +100,7 @@ def table(lines: Sequence[Line]) -> pl.DataFrame:
     sure = each_of(lines)
     rows = []
     for line in lines:
-        numbers = (line.expected, line.simulated.value, *line.simulated.between(), 100 * line.off)
+        numbers = (line.expected, *line.simulated.interval(), 100 * line.off)
         values = [x if math.isfinite(x) else None for x in numbers]
         verdict = line.verdict(sure)
         rows.append((line.case, line.metric, *values, verdict, line.why if verdict in (KNOWN, DIFFERS) else ""))
@@ -96,5 +110,5 @@ def table(lines: Sequence[Line]) -> pl.DataFrame:
 def agree(lines: Sequence[Line]) -> bool:
     """Return whether the counted lines agree jointly, and no more of them miss than chance allows."""
     counted = [line for line in lines if line.counts]
-    missed = sum(not line.holds(USUAL) for line in counted)
-    return all(line.holds(each_of(lines)) for line in counted) and missed <= rarely_more(len(counted))
+    missed = sum(not line.holds(CONFIDENCE) for line in counted)
+    return all(line.holds(each_of(lines)) for line in counted) and missed <= allowed_misses(len(counted))

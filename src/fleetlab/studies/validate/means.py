@@ -16,7 +16,7 @@ import polars as pl
 
 from fleetlab.core.progress import Progress
 from fleetlab.queueing import solve
-from fleetlab.studies._spread import Floats, Mean, over_runs, with_controls
+from fleetlab.stats import Floats, Statistic, control_variates, mean_of_runs
 from fleetlab.studies.validate.arrivals import (
     CONSTANT,
     EXPONENTIAL,
@@ -65,13 +65,13 @@ class ExactCase:
             for j in ranks
         ]  # fmt: skip
 
-    def measured(self, simulate: Simulator, seed: int) -> dict[str, list[Mean]]:
+    def measured(self, simulate: Simulator, seed: int) -> dict[str, list[Statistic]]:
         """Return the mean of each metric by priority, the highest first."""
         runs = [self._run(simulate, seed, k) for k in range(RUNS)]
         controls = np.array([run[1] for run in runs])
         return {
             metric: [
-                with_controls(np.array([run[0][metric][j] for run in runs]), controls)
+                control_variates(np.array([run[0][metric][j] for run in runs]), controls)
                 for j in range(len(runs[0][0][metric]))
             ]
             for metric in self.exact
@@ -203,7 +203,7 @@ class GangMix:
             stream = poisson(self.classes, 1.0, count, seed_of(self.name, seed, k))._replace(gap=np.zeros(count))
             start = simulate(stream.workload(), gpus(self.servers), backfill="none").jobs["start"]
             rates.append(0.8 * count / (start[int(0.9 * count)] - start[int(0.1 * count)]))
-        return Line(f"gangs, {self.name}, saturated queue", "jobs per second", self.limit(), over_runs(rates))
+        return Line(f"gangs, {self.name}, saturated queue", "jobs per second", self.limit(), mean_of_runs(rates))
 
 
 TWO_SIZES = GangMix("1 or 4 of 4 GPUs", 4, ((0.5, 1, 1.0), (0.5, 4, 1.0)))

@@ -15,14 +15,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Floats, Mean, beside, over_time
-from fleetlab.studies.validate.line import Line
+from fleetlab.stats import BlockBootstrap, Floats, batch_means
+from fleetlab.studies.validate.line import Line, paired
 from fleetlab.traces import read
 
 FOLDER = "alibaba-openb-v2023"
 PODS = "openb_pod_list_default.csv"
 CAN = "openb 2023: a nearly idle cluster. It shows the scheduler's own latency, not waiting for GPUs"
-DRAWS = 400  # of a bootstrap
 
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
@@ -35,21 +34,19 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     delay, wait = both["recorded"].to_numpy(), both["wait"].to_numpy()
     why = "the log's delays are the scheduler's latency: the simulator decides at once"
     lines = [
-        Line("openb 2023, all pods", "mean delay, s", float(delay.mean()), beside(wait, delay), why=why, counts=False),
-        Line("openb 2023, all pods", "share of pods that wait", 0.0, over_time((wait > 0).astype(np.float64))),
+        Line("openb 2023, all pods", "mean delay, s", float(delay.mean()), paired(wait, delay), why=why, counts=False),
+        Line("openb 2023, all pods", "share of pods that wait", 0.0, batch_means((wait > 0).astype(np.float64))),
     ]
     # Fitted to every other pod, and compared with the rest.
     law = fitted((delay - wait)[::2])
-    return [*lines, *_quantiles(law, (delay - wait)[1::2], seed)], [CAN, law.sentence()]
+    return [*lines, *_quantiles(law, (delay - wait)[1::2])], [CAN, law.sentence()]
 
 
-def _quantiles(law: Latency, latency: Floats, seed: int) -> list[Line]:
+def _quantiles(law: Latency, latency: Floats) -> list[Line]:
     """Compare quantiles of the fitted distribution with those of the log, with bootstrap intervals."""
-    rng = np.random.default_rng([seed, 23])
-    lines = []
+    blocks, lines = BlockBootstrap.of_series(len(latency)), []
     for share in (0.5, 0.75, 0.9, 0.99):
-        drawn = [np.quantile(rng.choice(latency, len(latency)), share) for _ in range(DRAWS)]
-        log = Mean(float(np.quantile(latency, share)), float(np.std(drawn, ddof=1)), DRAWS - 1)
+        log = blocks.quantile(latency, share)
         lines.append(
             Line("openb 2023, latency by the fitted law", f"P{100 * share:g}, s", law.quantile(share), log, near=0.15,
                  why="times are whole seconds, and two lognormals are not all of it", counts=False)

@@ -7,7 +7,6 @@ behind the built-in trace; its arrivals are starts, and its runtimes end at 48 h
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,9 @@ import polars as pl
 
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Floats, Mean, beside, over_runs
+from fleetlab.stats import BlockBootstrap, Floats, Statistic, mean_of_runs
 from fleetlab.studies.validate.busy_nodes import allocations, busy_nodes, running
-from fleetlab.studies.validate.line import Line
+from fleetlab.studies.validate.line import Line, independent, paired
 from fleetlab.traces import read, synthesize
 
 FOLDER = "alibaba-pai-v2020"
@@ -27,7 +26,6 @@ SPEC = "pai_machine_spec.csv"
 CLAMP = 172_800.0  # seconds: the sample's runtimes end there
 DAY, HOUR = 86_400.0, 3600.0
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-DRAWS = 200
 CAN = (
     "PAI: the tail of the instance table has no requests and no submissions. It shows how many run at once and on how "
     "many machines, not waiting. The sample of jobs shows distributions of runtimes and of arrivals (starts)"
@@ -39,7 +37,7 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     tail = _tail(data / FOLDER)
     sample = pl.read_csv(data / FOLDER / SAMPLE)
     made = synthesize("pai2020", jobs=200_000, seed=seed)
-    return [*_instances(*tail), *_run_times(sample, made.workload, seed), *_arrivals(sample, made.workload)], [CAN]
+    return [*_instances(*tail), *_run_times(sample, made.workload), *_arrivals(sample, made.workload)], [CAN]
 
 
 # -- instances on machines -----------------------------------------------------------------------------------------
@@ -74,8 +72,8 @@ def _instances(rows: pl.DataFrame, cluster: Cluster) -> list[Line]:
         mine = allocations(simulate(workload, cluster, placement=placement))
         case = f"PAI, tail of instances, {placement}"
         lines += [
-            Line(case, "instances at a full hour", float(count.mean()), beside(running(mine, hours), count)),
-            Line(case, "machines at a full hour", float(nodes.mean()), beside(busy_nodes(mine, hours), nodes),
+            Line(case, "instances at a full hour", float(count.mean()), paired(running(mine, hours), count)),
+            Line(case, "machines at a full hour", float(nodes.mean()), paired(busy_nodes(mine, hours), nodes),
                  near=0.05, why=why, counts=False),
         ]  # fmt: skip
     return lines
@@ -84,25 +82,18 @@ def _instances(rows: pl.DataFrame, cluster: Cluster) -> list[Line]:
 # -- laws of jobs -------------------------------------------------------------------------------------------------
 
 
-def _run_times(sample: pl.DataFrame, made: Workload, seed: int) -> list[Line]:
+def _run_times(sample: pl.DataFrame, made: Workload) -> list[Line]:
     """Quantiles of completed GPU jobs."""
     mine = made.frame.filter((pl.col("gpu_milli") > 0) & (pl.col("status") == "completed"))
     real, ours = sample["service_sec"].to_numpy(), np.minimum(mine["runtime"].to_numpy(), CLAMP)
-    rng = np.random.default_rng([seed, 20])
     lines = []
     for share in SHARES:
-        errors = [_error(x, share, rng) for x in (real, ours)]
-        both = Mean(float(np.quantile(ours, share)), math.hypot(*errors), DRAWS - 1)
+        there, here = (BlockBootstrap.of_series(len(x)).quantile(x, share) for x in (real, ours))
         lines.append(
-            Line("PAI, sample of jobs, runtime", f"P{100 * share:g}, s", float(np.quantile(real, share)), both,
+            Line("PAI, sample of jobs, runtime", f"P{100 * share:g}, s", there.value, independent(here, there),
                  near=0.15, why="made from statistics of all jobs, not from this sample", counts=False)
         )  # fmt: skip
     return lines
-
-
-def _error(values: Floats, share: float, rng: np.random.Generator) -> float:
-    drawn = [np.quantile(rng.choice(values, len(values)), share) for _ in range(DRAWS)]
-    return float(np.std(drawn, ddof=1))
 
 
 def _arrivals(sample: pl.DataFrame, made: Workload) -> list[Line]:
@@ -117,10 +108,9 @@ def _arrivals(sample: pl.DataFrame, made: Workload) -> list[Line]:
     lines = []
     for name, hours in (("0 to 1 h", (0,)), ("10 to 12 h", (10, 11)), ("3 to 6 h", (3, 4, 5))):
         there, here = _daily(real, hours), _daily(ours, hours)
-        both = Mean(here.value, math.hypot(there.error, here.error), here.freedom)
         lines.append(
-            Line("PAI, sample of jobs, arrivals", f"share of the day, {name}", there.value, both, near=0.15,
-                 why="its arrivals are starts, after waiting", counts=False)
+            Line("PAI, sample of jobs, arrivals", f"share of the day, {name}", there.value, independent(here, there),
+                 near=0.15, why="its arrivals are starts, after waiting", counts=False)
         )  # fmt: skip
     return lines
 
@@ -131,9 +121,9 @@ def _shift(real: Floats, ours: Floats) -> int:
     return int(np.argmax([np.corrcoef(np.roll(days[0], k), days[1])[0, 1] for k in range(24)]))
 
 
-def _daily(times: Floats, hours: tuple[int, ...]) -> Mean:
+def _daily(times: Floats, hours: tuple[int, ...]) -> Statistic:
     """Return the share of arrivals in some hours, as a mean over days, because arrivals are bursty."""
     day = (times // DAY).astype(np.int64)
     inside = np.isin(times % DAY // HOUR, hours)
     days = np.unique(day)[1:-1]  # the first and the last are not whole
-    return over_runs([float(inside[day == d].mean()) for d in days])
+    return mean_of_runs([float(inside[day == d].mean()) for d in days])

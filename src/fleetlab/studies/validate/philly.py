@@ -7,6 +7,7 @@ counted where the virtual clusters have 352.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Workload
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import Floats, Mean, over_runs
+from fleetlab.stats import BlockBootstrap, Floats, Statistic, divide, mean_of_runs
 from fleetlab.studies.validate.busy_nodes import allocations, busy_nodes
 from fleetlab.studies.validate.line import Line
 
@@ -40,7 +41,7 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     lines = []
     for placement in ("best_fit", "spread"):
         active = busy_nodes(allocations(simulate(workload, cluster, placement=placement)), seconds[kept])
-        lines += _lines(placement, recorded, active, seed)
+        lines += _lines(placement, recorded, active)
     return lines, [CAN, f"Philly: {left} jobs are left out: damaged rows, or virtual clusters of unknown size"]
 
 
@@ -71,16 +72,15 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _lines(placement: str, recorded: Floats, active: Floats, seed: int) -> list[Line]:
+def _lines(placement: str, recorded: Floats, active: Floats) -> list[Line]:
     case = f"Philly, {placement}"
     whole = len(recorded) // DAY * DAY
     days = [x[:whole].reshape(-1, DAY).mean(axis=1) for x in (recorded, active)]
-    apart = over_runs(_weeks(days[1] - days[0]))
-    level = Mean(float(active.mean()), apart.error, apart.freedom)
+    level = replace(mean_of_runs(_weeks(days[1] - days[0])), value=float(active.mean()))
     why = "a part of the jobs, on nodes that the list does not name"
     return [
         Line(case, "active nodes, mean", float(recorded.mean()), level, why=why, counts=False),
-        Line(case, "daily means, correlation", 1.0, _correlation(days[0], days[1], seed), why=why, counts=False),
+        Line(case, "daily means, correlation", 1.0, _correlation(days[0], days[1]), why=why, counts=False),
     ]
 
 
@@ -90,12 +90,11 @@ def _weeks(days: Floats) -> Floats:
     return np.asarray(days[:whole].reshape(-1, 7).mean(axis=1))
 
 
-def _correlation(one: Floats, other: Floats, seed: int, draws: int = 1000, block: int = 7) -> Mean:
-    """Return Pearson's correlation, its error by a block bootstrap over weeks."""
-    rng = np.random.default_rng([seed, 17])
-    starts = len(one) - block + 1
-    drawn = []
-    for _ in range(draws):
-        at = (rng.integers(starts, size=len(one) // block)[:, None] + np.arange(block)).ravel()
-        drawn.append(float(np.corrcoef(one[at], other[at])[0, 1]))
-    return Mean(float(np.corrcoef(one, other)[0, 1]), float(np.std(drawn, ddof=1)), len(one) // block - 1)
+def _correlation(one: Floats, other: Floats) -> Statistic:
+    """Return Pearson's correlation, with a bootstrap over weeks."""
+    weeks = BlockBootstrap.of_units(np.arange(len(one)) // 7, -(-len(one) // 7))
+    n, x, y, xx, yy, xy = (
+        weeks.totals(weeks.sums(v)) for v in (np.ones(len(one)), one, other, one**2, other**2, one * other)
+    )
+    spread = np.sqrt(np.maximum((n * xx - x**2) * (n * yy - y**2), 0.0))
+    return weeks.replicates(divide(n * xy - x * y, spread)).statistic((-1.0, 1.0))

@@ -15,7 +15,7 @@ import polars as pl
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.progress import Progress
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import over_runs
+from fleetlab.stats import mean_of_runs
 from fleetlab.studies.validate.line import Line
 from fleetlab.traces import synthesize
 
@@ -45,7 +45,7 @@ def compare(*, seed: int, progress: Progress) -> list[Line]:
             done = k * len(studies) + j + 1
             progress("policies on PAI", done, done / (SEEDS * len(studies)))
     return [
-        Line(p.case, name, p.number, over_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
+        Line(p.case, name, p.number, mean_of_runs([run[name] for run in runs]), near=p.near, why=p.why, counts=p.counts)
         for name, p in PUBLISHED.items()
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from fleetlab.core import Estimate, Provenance, Result, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.sim import simulate
-from fleetlab.studies._spread import rarely_more
+from fleetlab.stats import allowed_misses
 from fleetlab.studies.validate import (
     approximations,
     audits,
@@ -82,7 +82,7 @@ def _verdict(name: str, lines: Sequence[Line]) -> tuple[object, ...]:
     counted = sum(line.counts for line in lines)
     random = sum(line.counts and line.simulated.error > 0 for line in lines)  # an exact count cannot miss by chance
     each = [verdicts.count(word) for word in VERDICTS]
-    return name, len(lines), counted, rarely_more(random), *each, "passes" if agree(lines) else "fails"
+    return name, len(lines), counted, allowed_misses(random), *each, "passes" if agree(lines) else "fails"
 
 
 def validate(

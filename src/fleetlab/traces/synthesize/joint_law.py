@@ -38,7 +38,7 @@ def fit(name: str, prior: Floats, constraints: Sequence[Constraint], given: Floa
 
     It is found from the multipliers that were written down under `name`, so that nearly always one look is enough.
 
-    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Wish(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
+    >>> law = fit("a doctest", np.ones((1, 2)) / 2, [Constraint(np.array([[0.0, 1.0]]), 0.3, 1e-6)])
     >>> np.round(law, 3)
     array([[0.7, 0.3]])
     """

@@ -45,7 +45,7 @@ def tilt(name: str, margins: Margins, constraints: Sequence[PairConstraint]) -> 
     Multipliers saved under `name` are used as they are: `refit` computes them, and a test checks them.
 
     >>> even = Margins(np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5))
-    >>> both = Wished(np.array([[0.0, 0.0], [0.0, 1.0]]), np.ones(1), 0.4, 1e-6)
+    >>> both = PairConstraint(np.array([[0.0, 0.0], [0.0, 1.0]]), np.ones(1), 0.4, 1e-6)
     >>> np.round(paired(even, tilt("a doctest of pairs", even, [both])), 3)
     array([[[0.4, 0.1],
             [0.1, 0.4]]])

@@ -90,7 +90,7 @@ def parse(text: str) -> Node:
     """Read an expression, or say at which character it stops making sense.
 
     >>> parse("gpus * 1000")
-    Both(sign='*', left=Column(name='gpus'), right=Number(value=1000.0))
+    BinaryOperation(sign='*', left=ColumnRef(name='gpus'), right=NumberLiteral(value=1000.0))
     """
     if len(text) > LONGEST:
         what = f"longer than {LONGEST:,} characters"

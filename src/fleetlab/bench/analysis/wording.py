@@ -1,11 +1,11 @@
-"""Numbers and lists as a sentence has them."""
+"""Format numbers and lists for sentences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from fleetlab.bench.analysis.noise import Compared
+from fleetlab.bench.analysis.noise import ModeRatio
 from fleetlab.core import Estimate, say
 from fleetlab.stats import Interval
 
@@ -13,7 +13,7 @@ NOT_MEASURED = "not measured"
 
 
 def number(x: Interval, unit: str = "") -> str:
-    """With its limits, in as many digits as they earn.
+    """A value with its interval, rounded by its width.
 
     >>> number(Interval(0.9213, 0.9102, 0.9327))
     '0.921 (0.910 to 0.933)'
@@ -22,7 +22,7 @@ def number(x: Interval, unit: str = "") -> str:
 
 
 def percent(x: Interval) -> str:
-    """A share as per cent.
+    """A fraction in percent.
 
     >>> percent(Interval(0.0931, 0.08, 0.1061))
     '9.3 % (8.0 to 10.6 %)'
@@ -34,8 +34,8 @@ def percent(x: Interval) -> str:
     return f"{value:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f} %)"
 
 
-def more(c: Compared | Interval) -> str:
-    """A ratio as more or less.
+def more(c: ModeRatio | Interval) -> str:
+    """A ratio as percentage more or less.
 
     >>> more(Interval(1.25, 1.15, 1.35)), more(Interval(0.8, 0.7, 0.9))
     ('25 % (15 to 35 %) more', '20 % (10 to 30 %) less')
@@ -45,20 +45,20 @@ def more(c: Compared | Interval) -> str:
     return percent(Interval(1 - c.value, 1 - c.high, 1 - c.low)) + " less"
 
 
-def all_of(words: Sequence[str]) -> str:
-    """`a, b and c`.
+def join_words(words: Sequence[str]) -> str:
+    """Join words: `a, b and c`.
 
-    >>> all_of(["a"]), all_of(["a", "b", "c"])
+    >>> join_words(["a"]), join_words(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"
 
 
 def capital(sentence: str) -> str:
-    """A sentence begins with a capital letter."""
+    """Capitalize a sentence."""
     return sentence[:1].upper() + sentence[1:]
 
 
-def times(n: int, thing: str) -> str:
-    """`1 pair`, `3 pairs`."""
+def count_noun(n: int, thing: str) -> str:
+    """A count with a noun: `1 pair`, `3 pairs`."""
     return f"{n:,} {thing}" + ("" if n == 1 else "es" if thing.endswith("x") else "s")

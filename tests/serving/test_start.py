@@ -37,16 +37,16 @@ def test_a_server_that_loads_lives_but_is_not_ready(start, tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["resnett"], "no work by that name: `resnett`"),
-        (["gemm", "--tiny"], "not a work that can be served: `gemm`"),
-        (["bert-infer", "--set", "widht=8"], "bert-infer: no such setting: widht"),
+        (["resnett"], "unknown workload: `resnett`"),
+        (["gemm", "--tiny"], "workload cannot be served: `gemm`"),
+        (["bert-infer", "--set", "widht=8"], "bert-infer: unknown setting: widht"),
         (["bert-infer", "--set", "width"], "not a setting: `width`"),
         (["bert-infer", "--tiny", "--device", "tpu"], "no such device: `tpu`"),
-        (["bert-infer", "--tiny", "--device", "cuda:99"], "no NVIDIA GPU on this machine"),
-        (["bert-infer", "--queue", "0"], "not a limit: --queue 0"),
+        (["bert-infer", "--tiny", "--device", "cuda:99"], "no such NVIDIA GPU"),
+        (["bert-infer", "--queue", "0"], "invalid limit: --queue 0"),
         (["bert-infer", "--connections", "100000000"], "too many connections"),
         (["bert-infer", "--host", "nowhere.invalid"], "no such address"),
-        (["bert-infer", "--port", "70000"], "no such port: 70000"),
+        (["bert-infer", "--port", "70000"], "not a port: 70000"),
     ],
 )
 def test_what_cannot_be_served_is_told_with_a_hint(words, why, capsys):
@@ -79,4 +79,4 @@ def test_the_command_fails_as_commands_do(capsys):
     with pytest.raises(SystemExit) as e:
         command(["bench", "serve", "gemm", "--tiny", "--device", "cpu", "--port", "0"])
     assert e.value.code == 2
-    assert "error: not a work that can be served: `gemm`" in capsys.readouterr().err
+    assert "error: workload cannot be served: `gemm`" in capsys.readouterr().err

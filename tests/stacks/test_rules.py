@@ -139,9 +139,9 @@ CLEAN = {
     "claim": GATES + CLAIM,
     "claim of parts": GATES + CLAIM_PARTS.replace(", timeSlicingConfig: {interval: Default}", ""),
     "hami": HAMI,
-    "hami, a whole card": pod("{nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 100, nvidia.com/gpucores: 100}"),
+    "hami, a whole GPU": pod("{nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 100, nvidia.com/gpucores: 100}"),
     "volcano": VOLCANO,
-    "kai, a whole card": kai("{}", "{nvidia.com/gpu: 1}"),
+    "kai, a whole GPU": kai("{}", "{nvidia.com/gpu: 1}"),
     "kueue": KUEUE + "---\n" + CONFIGURATION,
     "compose": COMPOSE,
     "env": ENV,
@@ -161,7 +161,7 @@ def changed(text, old, new):
 
 
 IN_MAP = "".join(f"    {line}\n" for line in changed(PLUGIN, "replicas: 4", "replicas: 1").splitlines())
-# code, severity, a part of where, the file, and the card it is for
+# code, severity, a part of where, the file, and the GPU it is for
 PLANTED = [
     ("DP01", "error", "resources[0].replicas", changed(PLUGIN, "replicas: 4", "replicas: 1")),
     ("DP01", "error", "resources[0].replicas", changed(PLUGIN, "replicas: 4", "replicas: '4'")),
@@ -357,8 +357,8 @@ PLANTED = [
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted[0]} {planted[1]}")
 def test_a_planted_trap_is_found_where_it_lies(planted, written):
-    code, severity, where, text, *card = planted
-    found = lint(written(text), card=card[0] if card else None)
+    code, severity, where, text, *gpu = planted
+    found = lint(written(text), gpu=gpu[0] if gpu else None)
     mine = [one for one in found.problems if (one.code, one.severity) == (code, severity)]
     assert mine, found.problems
     assert where in mine[0].where
@@ -367,7 +367,7 @@ def test_a_planted_trap_is_found_where_it_lies(planted, written):
 
 
 OF_SPECS = [
-    ("SP01", "warning", 'mode = "mps"\ncard = "T4"\nreplicas = 2\nmemory_mib = 15000\npercent = 50'),
+    ("SP01", "warning", 'mode = "mps"\ngpu = "T4"\nreplicas = 2\nmemory_mib = 15000\npercent = 50'),
     ("SP02", "note", 'mode = "mps"\nreplicas = 2\npercent = 80'),
     ("SP03", "note", 'mode = "mps"\nreplicas = 2'),
     ("SP04", "note", 'mode = "time-slicing"\nreplicas = 2\nmemory_mib = 1'),
@@ -381,7 +381,7 @@ def test_a_spec_that_may_not_be_meant_so_is_told(code, severity, text, written):
 
 
 def test_a_sound_spec_has_no_findings(written):
-    text = 'mode = "mps"\ncard = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000'
+    text = 'mode = "mps"\ngpu = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000'
     assert lint(written(text, "lab.toml")).problems == ()
 
 

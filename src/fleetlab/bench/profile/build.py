@@ -1,4 +1,4 @@
-"""Make a profile: what was measured, what the model says where nothing was, and MIG as foretold."""
+"""Build a profile: measured speeds, predictions for pairs that were not measured, and predictions for MIG."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench.profile.gather import gather
 from fleetlab.bench.profile.holdout import interval
-from fleetlab.bench.profile.mig import half_a_card
-from fleetlab.bench.profile.observations import PROBES, Met, Seen
-from fleetlab.bench.profile.pairs import Pair, Table, Waits
+from fleetlab.bench.profile.mig import half_gpu
+from fleetlab.bench.profile.observations import PROBES, Colocation, Observations
+from fleetlab.bench.profile.pairs import Pair, SpeedTable, WaitModel
+from fleetlab.bench.profile.reader import read_observations
 from fleetlab.core import DeviceError, Provenance, Speed
 from fleetlab.stats import Interval
 
 Row = dict[str, Any]
-LIGHT, MEDIUM = 0.37, 0.75  # of the time a card of its own is busy: below it is light, or medium; above heavy
+LIGHT, MEDIUM = 0.37, 0.75  # GPU utilization alone: light below the first, medium below the second, heavy above
 CLASSES = ("light", "medium", "heavy")
 
 
-def profile(folders: Sequence[Path], *, works: Collection[str] = (), classes: bool = False) -> Speed:
-    """The speeds of works alone and beside each other, by mode, against alone without MPS.
+def profile(folders: Sequence[Path], *, workloads: Collection[str] = (), classes: bool = False) -> Speed:
+    """Speeds of workloads alone and beside each other, by mode, relative to alone without MPS.
 
-    `works` names those to be in it, else all that met somebody; stressors only teach. With `classes` they are taken
-    together as light, medium and heavy, by how busy each keeps a card of its own: a class's speed is the geometric
-    mean over its works, and its interval holds those of all.
+    `workloads` selects those in the profile (default: all that were measured beside others, without stressors). With
+    `classes` they are grouped as light, medium and heavy by utilization: the speed of a class is the geometric
+    mean over its workloads, and its interval covers all of theirs.
     """
-    seen = gather(folders)
-    chosen = _chosen(seen, works)
-    rows = [row for mode in seen.modes() for row in _of_mode(seen, mode, chosen)]
+    observations = read_observations(folders)
+    chosen = _chosen(observations, workloads)
+    rows = [row for mode in observations.modes() for row in _of_mode(observations, mode, chosen)]
     met = [work for work in chosen if any(row["workload"] == work for row in rows)]
     rows = [_row("exclusive", work, None, Interval(1.0, 1.0, 1.0), "measured") for work in met] + rows
     rows += [
         _row("mig", work, beside, speed, "predicted")
-        for work, speed in half_a_card(seen, met).items()
+        for work, speed in half_gpu(observations, met).items()
         for beside in (None, *met)
     ]
     if classes:
-        rows = list(_by_class(rows, {work: _class(seen.busy[work]) for work in met}))
-    busy = {work: round(seen.busy[work], 3) for work in met}
+        rows = list(_by_class(rows, {work: _class(observations.busy[work]) for work in met}))
+    busy = {work: round(observations.busy[work], 3) for work in met}
     settings = {"folders": sorted(str(folder) for folder in folders), "busy": busy, "classes": classes}
-    provenance = Provenance("bench profile", seen.device, settings)
+    provenance = Provenance("bench profile", observations.device, settings)
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    notes = tuple(_notes(seen, met, frame, classes=classes))
-    return Speed.of(frame, device=seen.device, provenance=provenance, notes=notes)
+    notes = tuple(_notes(observations, met, frame, classes=classes))
+    return Speed.of(frame, device=observations.device, provenance=provenance, notes=notes)
 
 
-def _chosen(seen: Seen, works: Collection[str]) -> list[str]:
+def _chosen(seen: Observations, workloads: Collection[str]) -> list[str]:
     paired = [met.workload for met in seen.rates if len(met.beside) == 1 and met.workload not in PROBES]
     there = list(dict.fromkeys(name for name in seen.works if name in paired))
-    if missing := [work for work in works if work not in there]:
+    if missing := [work for work in workloads if work not in there]:
         msg = f"not measured beside others: {', '.join(missing)}"
         raise DeviceError(msg, hint=f"there are {', '.join(there) or 'none'}")
     if not there:
-        msg = "nobody was measured beside anybody"
+        msg = "no pairs were measured"
         raise DeviceError(msg, hint="measure pairs: `fleetlab bench suite pairs-mps --out pairs-mps`")
-    return [name for name in there if not works or name in works]
+    return [name for name in there if not workloads or name in workloads]
 
 
 def _row(mode: str, work: str, beside: str | None, speed: Interval, kind: str) -> Row:
@@ -66,24 +66,28 @@ def _row(mode: str, work: str, beside: str | None, speed: Interval, kind: str) -
     return {"mode": mode, "workload": work, "neighbour": beside, **numbers, "kind": kind}
 
 
-def _of_mode(seen: Seen, mode: str, chosen: Sequence[str]) -> Iterable[Row]:
+def _of_mode(seen: Observations, mode: str, chosen: Sequence[str]) -> Iterable[Row]:
     probed = seen.table(mode, chosen).gentle(PROBES)
     table = probed.but(PROBES)
     ties, loose = tied(table), tied(probed)
-    here = [work for work in chosen if any(work in pair for pair in probed.speed) and Met(mode, work, ()) in seen.rates]
+    here = [
+        work
+        for work in chosen
+        if any(work in pair for pair in probed.speed) and Colocation(mode, work, ()) in seen.rates
+    ]
     for work in here:
-        yield _row(mode, work, None, seen.speed(Met(mode, work, ())), "measured")
+        yield _row(mode, work, None, seen.speed(Colocation(mode, work, ())), "measured")
         for other in here:
-            met = Met(mode, work, (other,))
+            met = Colocation(mode, work, (other,))
             if met in seen.rates:
                 yield _row(mode, work, other, seen.speed(met), "measured")
             elif (work, other) in loose:
                 known = table if (work, other) in ties else probed
-                yield _row(mode, work, other, interval(known, Waits, (work, other), PROBES), "predicted")
+                yield _row(mode, work, other, interval(known, WaitModel, (work, other), PROBES), "predicted")
 
 
-def tied(table: Table) -> set[Pair]:
-    """Pairs whose two numbers the measured pairs tie together: else each could be any, and the other make up for it."""
+def tied(table: SpeedTable) -> set[Pair]:
+    """Pairs whose sensitivity and pressure are identified by the measured pairs."""
     island = {("slowed", a): {("slowed", a)} for a, _ in table.speed}
     island |= {("slows", b): {("slows", b)} for _, b in table.speed}
     for a, b in table.speed:
@@ -120,22 +124,22 @@ def _together(rows: Sequence[Row]) -> Interval:
     return Interval(middle, min(row["low"] for row in rows), max(row["high"] for row in rows))
 
 
-# --- what to know about it -------------------------------------------------------------------------------------------
+# --- notes -----------------------------------------------------------------------------------------------------------
 
 
-def _notes(seen: Seen, works: Sequence[str], frame: pl.DataFrame, *, classes: bool) -> Iterable[str]:
-    yield "speeds are against the same work alone on the card without MPS; intervals are 95 %, of predictions 90 %"
+def _notes(seen: Observations, works: Sequence[str], frame: pl.DataFrame, *, classes: bool) -> Iterable[str]:
+    yield "speeds are relative to the workload alone without MPS; intervals are 95 %, of predictions 90 %"
     if classes:
         yield (
-            f"classes by the share of time that a work alone keeps the card busy: light below {LIGHT:.0%}, "
-            f"medium to {MEDIUM:.0%}, heavy above; a mean over {', '.join(works)}, the interval holds those of all"
+            f"classes by GPU utilization alone: light below {LIGHT:.0%}, "
+            f"medium to {MEDIUM:.0%}, heavy above; means over {', '.join(works)}, with intervals that cover all of them"
         )
     if "mig" in frame["mode"]:
-        yield "mig: half a card, predicted from runs on fewer SMs; works on other slices are taken to have no effect"
+        yield "mig: half a GPU, predicted from runs on fewer SMs; interference between slices is neglected"
     if (guessed := frame.filter((pl.col("kind") == "predicted") & (pl.col("mode") != "mig"))).height:
-        yield f"{guessed.height} speeds beside others were not measured: the model of pairs says them"
+        yield f"{guessed.height} speeds beside others were not measured and are predicted by the model of pairs"
     if "mig" not in frame["mode"]:
-        yield "no mig: not all works were measured on fewer SMs, or the card cannot be cut"
+        yield "no mig: not all workloads were measured on fewer SMs, or the GPU does not support MIG"
     if any(len(runs) == 1 for met, runs in seen.rates.items() if met.workload in works and met.beside):
-        yield "what was measured once: its interval knows how steady the run was, not how one run differs from the next"
+        yield "speeds measured only once: the interval covers variation within the run, not between runs"
     yield from seen.notes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
-from fleetlab.sim._intervals import mean_between
 from fleetlab.sim.codes import REASONS
+from fleetlab.stats import POSITIVE, BlockBootstrap
 
 MOST = 20  # rows of a class that has no end of values: the others are one row together
 OTHERS = "others"
@@ -25,15 +27,15 @@ def requests() -> pl.Expr:
     )  # fmt: skip
 
 
-def by_class(done: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def by_class(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFrame]:
     """Waits, completions and slowdowns of jobs that are done, by several ways to class them."""
-    named = _classed(done)
+    named = _classed(done).with_row_index("row")
     return {
-        "by request": _told(named, "asks for").sort("asks for"),
-        "by run time": _told(named, "run time").sort("run time", descending=True),
-        "by GPU type": _told(_foremost(named, "GPU type", pl.len()), "GPU type"),
-        "by gang": _told(named, "instances").sort(pl.col("instances").replace_strict(GANGS, default=0)),
-        "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), "user"),
+        "by request": _told(named, blocks, "asks for").sort("asks for"),
+        "by run time": _told(named, blocks, "run time").sort("run time", descending=True),
+        "by GPU type": _told(_foremost(named, "GPU type", pl.len()), blocks, "GPU type"),
+        "by gang": _told(named, blocks, "instances").sort(pl.col("instances").replace_strict(GANGS, default=0)),
+        "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), blocks, "user"),
     }
 
 
@@ -69,21 +71,23 @@ def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
     return named.with_columns(pl.when(kept).then(title).otherwise(pl.lit(OTHERS)).alias(title))
 
 
-def _told(named: pl.DataFrame, title: str) -> pl.DataFrame:
-    """A row for each class: how many, and how they fared; the interval of the mean is from batch means."""
-    parts = named.select(title, "wait", "jct", "bounded_slowdown").partition_by(
+def _told(named: pl.DataFrame, blocks: BlockBootstrap, title: str) -> pl.DataFrame:
+    """A row for each class: how many, and how they fared; the interval is of the mean wait."""
+    parts = named.select(title, "row", "wait", "jct", "bounded_slowdown").partition_by(
         title, as_dict=True, maintain_order=True
     )
-    rows = [(name, *_row(part)) for (name,), part in parts.items()]
+    rows = [(name, *_row(part, blocks)) for (name,), part in parts.items()]
     schema = {title: pl.String, "jobs": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
     found = pl.DataFrame(rows, schema=schema, orient="row")
     return found.sort(pl.col(title) == OTHERS, -pl.col("jobs"), title)
 
 
-def _row(part: pl.DataFrame) -> tuple[object, ...]:
-    wait = part["wait"]
+def _row(part: pl.DataFrame, blocks: BlockBootstrap) -> tuple[object, ...]:
+    wait = part["wait"].to_numpy()
+    mean = blocks.part(part["row"].to_numpy()).mean(wait, POSITIVE).interval()
     means = (part["jct"].mean(), part["bounded_slowdown"].mean())
-    return part.height, wait.mean(), *mean_between(wait.to_numpy()), wait.quantile(0.9, "linear"), *means
+    limits = (None, None) if math.isnan(mean.low) else mean[1:]
+    return part.height, mean.value, *limits, part["wait"].quantile(0.9, "linear"), *means
 
 
 def waiting(ledger: pl.DataFrame) -> pl.DataFrame:

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.sim._intervals import BATCHES, LEAST, half_width
 from fleetlab.sim.layout import Floats
+from fleetlab.stats import BlockBootstrap
 
 POINTS = 120  # of a curve
 DAY = 86_400.0
@@ -15,12 +15,12 @@ MINUTE = 60.0
 
 
 def figures(
-    waits: Floats, by_request: pl.DataFrame, timeline: pl.DataFrame, waiting: pl.DataFrame
+    waits: Floats, blocks: BlockBootstrap, by_request: pl.DataFrame, timeline: pl.DataFrame, waiting: pl.DataFrame
 ) -> dict[str, Figure]:
     """Draw what there is: waits of jobs in order of arrival, the state of the cluster over time, the ledger."""
     found = {}
     if len(waits):
-        found["waits"] = _spread(waits)
+        found["waits"] = _spread(waits, blocks)
         found["mean wait by request"] = _by_request(by_request)
     if timeline["up"].sum() > 0:
         found["allocation"] = _allocation(timeline)
@@ -31,20 +31,19 @@ def figures(
     return found
 
 
-def _spread(waits: Floats) -> Figure:
+def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:
     at = np.geomspace(1.0, max(float(waits.max()), 10.0), POINTS)
-    level = _levels(waits, at)
+    cell = np.minimum(np.searchsorted(at, waits), POINTS - 1)
+    cells = np.bincount(blocks.index * POINTS + cell, minlength=blocks.blocks * POINTS).astype(np.float64)
+    cells = cells.reshape(blocks.blocks, POINTS)
+    level = np.cumsum(cells.sum(axis=0)) / len(waits)
     columns = {"x": at, "y": 100 * level}
-    if len(waits) >= LEAST:
-        half = half_width(np.array([_levels(part, at) for part in np.array_split(waits, BATCHES)]))
-        columns |= {"low": 100 * np.maximum(level - half, 0.0), "high": 100 * np.minimum(level + half, 1.0)}
+    if blocks.enough:
+        low, high = blocks.cdf_band(cells, level)
+        columns |= {"low": 100 * low, "high": 100 * high}
     alt = f"{np.mean(waits <= MINUTE):.0%} of the jobs wait a minute or less, {np.mean(waits == 0):.0%} not at all"
     title, y = "How long jobs wait", "share of jobs that wait no longer, %"
     return Figure(title, "line", pl.DataFrame(columns), "wait, s", y, alt, log_x=True)
-
-
-def _levels(waits: Floats, at: Floats) -> Floats:
-    return np.asarray(np.searchsorted(np.sort(waits), at, side="right") / max(len(waits), 1))
 
 
 def _by_request(by_request: pl.DataFrame) -> Figure:
@@ -58,7 +57,7 @@ def _allocation(timeline: pl.DataFrame) -> Figure:
     frame = up.select(x=pl.col("time") / DAY, y=100 * pl.col("allocated") / pl.col("up"))
     held = frame["y"].to_numpy()
     alt = f"at {len(held)} instants between {held.min():.0f} and {held.max():.0f} % of the GPUs are held"
-    return Figure("How full the GPUs are", "line", frame, "day", "GPUs held, %", alt)
+    return Figure("GPU allocation", "line", frame, "day", "GPU allocation, %", alt)
 
 
 def _queue(timeline: pl.DataFrame) -> Figure:

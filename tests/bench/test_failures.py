@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetlab.bench.plans import Cell, Seat
-from fleetlab.bench.suite import Suite, finished
+from fleetlab.bench.plans import BenchCell, Seat
+from fleetlab.bench.suite import SuiteRun, finished_cells
 from fleetlab.devices.errors import BenchError
 
 from .conftest import alone, pair, plan, run
@@ -54,13 +54,13 @@ def test_a_tenant_that_hangs_is_a_record_and_the_others_go_on(tmp_path):
 def on_a_card(plan, out):
     """Not a rehearsal: the mode is switched on, though the tenants run on the CPU."""
     said = []
-    Suite(plan, out, limit=100, device="cpu", tell=said.append).run()
+    SuiteRun(plan, out, limit=100, device="cpu", progress=said.append).run()
     return [json.loads(line) for line in (out / "cells.jsonl").read_text().splitlines()], said
 
 
 @pytest.mark.usefixtures("deaf_mps")
 def test_a_mode_that_does_not_start_fails_its_stage_and_the_next_goes_on(tmp_path):
-    cells = [alone("steady"), Cell("turns", "time-slicing", 0, (Seat("steady"),))]
+    cells = [alone("steady"), BenchCell("turns", "time-slicing", 0, (Seat("steady"),))]
     told, _ = on_a_card(plan(cells, steady={}), tmp_path / "out")
     assert [c["status"] for c in told] == ["failed", "ok"]
     assert told[0]["failures"][0]["kind"] == "mode"
@@ -70,7 +70,7 @@ def test_a_mode_that_does_not_start_fails_its_stage_and_the_next_goes_on(tmp_pat
 def test_a_client_that_is_not_listed_is_said_to_be_apart(mps):
     told, said = on_a_card(plan([alone("steady")], steady={}), mps / "out")
     assert told[0]["tenants"][0]["attached"] is False
-    assert any("NOT PROVED" in line for line in said)
+    assert any("NOT ATTACHED" in line for line in said)
 
 
 @pytest.mark.slow
@@ -89,14 +89,15 @@ def test_a_machine_without_a_gpu_says_so_before_anything_starts(tmp_path):
     if Path("/dev/nvidia0").exists():
         pytest.skip("there is one here")
     with pytest.raises(BenchError, match="no NVIDIA GPU"):
-        Suite(plan([alone("steady")], steady={}), tmp_path / "out", limit=100, tell=print).run()
+        SuiteRun(plan([alone("steady")], steady={}), tmp_path / "out", limit=100, progress=print).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_run_leaves_no_worker_and_keeps_its_cells(tmp_path, blow):
     (tmp_path / "two.toml").write_text(
-        '[suite]\nblocks = 99\n[tenant.a]\nwork = "launch"\n[tenant.b]\nwork = "gemm"\n[tenant.c]\nwork = "hbm"\n'
+        '[suite]\nblocks = 99\n[tenant.a]\nworkload = "launch"\n[tenant.b]\nworkload = "gemm"\n'
+        '[tenant.c]\nworkload = "hbm"\n'
     )
     words = [sys.executable, "-m", "fleetlab.bench.run", str(tmp_path / "two.toml"), "--rehearse", "--out"]
     words.append(str(tmp_path / "out"))
@@ -110,7 +111,7 @@ def test_an_ended_run_leaves_no_worker_and_keeps_its_cells(tmp_path, blow):
         assert runner.wait() == (130 if blow == signal.SIGTERM else -9)
     assert ("stopped" in rest) == (blow == signal.SIGTERM)
     assert len(workers) == 6
-    assert len(finished(tmp_path / "out")) >= 1
+    assert len(finished_cells(tmp_path / "out")) >= 1
     for _ in range(50):  # orphans finish their cell first
         if not any(map(_alive, workers)):
             return

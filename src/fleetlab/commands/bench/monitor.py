@@ -1,4 +1,4 @@
-"""A card watched, and loaded until something breaks."""
+"""Commands that monitor GPUs, and that raise the load until something breaks."""
 
 import sys
 from pathlib import Path
@@ -33,50 +33,51 @@ def monitor(
     pack: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Watch cards: use, memory, heat, power, energy, clocks and what holds them down, processes; Ctrl-C ends it.
+    """Sample GPUs: utilization, memory, temperature, power, energy, clocks, throttling, processes. Stop with Ctrl-C.
 
     Parameters
     ----------
     every
-        Seconds between two looks.
+        Seconds between samples.
     seconds
-        For how long; until Ctrl-C or SIGTERM unless told.
+        Duration in seconds (default: until Ctrl-C or SIGTERM).
     out
-        A folder for samples.jsonl, as it comes, and Parquet files in the end; one that holds a watch is gone on with.
+        Folder for samples.jsonl, and for Parquet files at the end; an existing file is appended to.
     index
-        Which cards: all, or numbers such as 0,1.
+        GPU indexes, such as 0,1, or all.
     backend
-        cpu watches the host in the place of a card.
+        nvml, or cpu to sample the host instead of a GPU.
     prometheus
-        Serve the last look to Prometheus at this port; 0 takes one that is free.
+        Port at which the latest sample is served to Prometheus; 0 chooses a free port.
     address
-        Where it is served; others on the network see it only if told so here.
+        Address for Prometheus; the default is reachable from this machine only.
     dcgm_names
-        Whose names and units: the DCGM exporter's up to 4.8, its new ones from 4.9 on, or both.
+        Metric names and units of the DCGM exporter: up to version 4.8, from 4.9 on, or both.
     quiet
-        Show nothing while it watches.
+        Print no samples.
     pack
-        Only make the Parquet files of a log whose watch was killed.
+        Convert the log of a killed run to Parquet, and do nothing else.
     """
     from fleetlab._screen import show
-    from fleetlab.monitor import result as watched
-    from fleetlab.monitor.run import Served, watch
+    from fleetlab.monitor.result import monitor_result, pack_log
+    from fleetlab.monitor.run import MetricsEndpoint
+    from fleetlab.monitor.run import monitor as sample
 
     with on_the_bench():
         if pack is None:
-            seen = watch(
+            run = sample(
                 backend=backend,
                 index=index,
                 every=every,
                 seconds=seconds,
                 out=out,
-                prometheus=None if prometheus is None else Served(prometheus, address, dcgm_names),
+                prometheus=None if prometheus is None else MetricsEndpoint(prometheus, address, dcgm_names),
                 stream=None if quiet or json else sys.stdout,
-                tell=talk,
+                progress=talk,
             )
-            result = watched.of(seen)
+            result = monitor_result(run)
         else:
-            result = watched.packed(pack)
+            result = pack_log(pack)
     show(result, json=json)
 
 
@@ -102,46 +103,46 @@ def stress(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Raise the number of tenants until something breaks, and say what: memory, a process, latency, or the host.
+    """Raise the number of tenants until something breaks, and report what: memory, a process, latency, or the host.
 
     Parameters
     ----------
     work
-        One of those that `fleetlab bench work --help` lists, or your own as module:Class.
+        A workload as in `fleetlab bench workload --help`, or your own as module:Class.
     modes
-        Of sharing, with commas between: time-slicing, mps.
+        Sharing modes, separated by commas: time-slicing, mps.
     up_to
-        Tenants at once.
+        Maximum number of tenants.
     slo_factor
-        It breaks when the P95 of a step is above so many times that alone.
+        Limit of the P95 step time, as a multiple of that of one tenant alone.
     slo_ms
-        Or when it is above this, whatever it is alone.
+        Limit of the P95 step time in milliseconds, instead of --slo-factor.
     settle
-        Seconds that a number of tenants runs before it is measured.
+        Seconds that tenants run before a measurement.
     window
-        Seconds that it is measured.
+        Seconds of a measurement.
     limit
-        Seconds after which nothing more is begun.
+        Time limit in seconds: no measurement starts after it.
     seed
-        Of the tenants' data.
+        Seed of the tenants' data.
     rehearse
-        On the CPU, tiny: the same code, but the numbers mean nothing.
+        Run on the CPU with tiny sizes: the same code, but the results are meaningless.
     out
-        The folder of the results; the same command goes on there. Without it nothing is kept.
+        Folder for the results; run the same command again to resume (default: results are not kept).
     """
     from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
     from fleetlab._screen import show
-    from fleetlab.bench.stress import run as test
-    from fleetlab.bench.stress.result import stressed
-    from fleetlab.bench.stress.verdict import Goal
+    from fleetlab.bench.stress import run as stress_run
+    from fleetlab.bench.stress.result import stress_result
+    from fleetlab.bench.stress.verdict import StressGoal
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) if out is None else out
         with on_the_bench():
-            goal = Goal(slo_factor, slo_ms)
+            goal = StressGoal(slo_factor, slo_ms)
             named = tuple(mode.strip() for mode in modes.split(","))
-            climb = test.Climb(work, named, up_to, goal, settle=settle, window=window, seed=seed)
-            test.stress(climb, folder, limit=limit, rehearse=rehearse, tell=talk)
-        show(stressed(folder), json=json)
+            climb = stress_run.StressPlan(work, named, up_to, goal, settle=settle, window=window, seed=seed)
+            stress_run.stress(climb, folder, limit=limit, rehearse=rehearse, progress=talk)
+        show(stress_result(folder), json=json)

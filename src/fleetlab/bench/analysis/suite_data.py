@@ -1,8 +1,8 @@
-"""Who met whom on the card, how each fared against a card of its own, and what kind of meeting it was.
+"""Collect the cells of all suites: tenants, their progress, and kinds of mixes.
 
-Progress here is a tenant's rate over its rate **alone on the whole card without MPS**, whatever the mode: what its user
-would have had without sharing. `bench show` compares with the tenant alone in the same mode instead; that hides what
-being a client of MPS costs.
+Progress is a tenant's rate over its rate **alone on the whole GPU without MPS**, whatever the mode: what its user
+would have without sharing. `bench show` compares with the tenant alone in the same mode instead, which hides the
+overhead of MPS.
 """
 
 from __future__ import annotations
@@ -17,120 +17,120 @@ from typing import Any
 
 import numpy as np
 
-from fleetlab.bench.analysis.folders import WHOLE, Suite
+from fleetlab.bench.analysis.folders import BASELINE, SuiteFolder
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.results.cells import Cell, listed, mix, timed
+from fleetlab.bench.results.cells import Cell, cell_mix, is_open_loop, mix_name
 
-STARVED = 0.5  # steps that found the card idle: above it the host, not the card, sets the speed
-PART_TIME = 0.9  # of the time that a tenant alone keeps the card busy: below it, it leaves room
+STARVED = 0.5  # fraction of steps that found the GPU idle: above it the host is the bottleneck
+PART_TIME = 0.9  # utilization alone below which a tenant does not saturate the GPU
 STRESSORS = ("gemm", "hbm", "l2", "h2d")
-SHARE = r"(.*?)((?:[@~!](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and what it may have
+SHARE = r"(.*?)((?:[@~!](?:\d+(?:sms)?|high|low))*)"  # of a seat or a mode: its name, and its limits
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class TenantResult:
     """One tenant in one cell."""
 
     name: str
-    share: str  # what it may have of the card, as `@50` or `!1`; nothing if all
+    share: str  # limits, as `@50` or `!1`; empty if none
     rate: float
-    progress: float | None  # None where it was never measured alone, or is fed by a timetable
+    progress: float | None  # None if it was not measured alone, or is in an open loop
     about: dict[str, Any] = field(hash=False)
 
     @property
-    def timed(self) -> bool:
-        """Are its steps sent by a timetable, whether or not those before are done?"""
-        return timed(self.about)
+    def is_open_loop(self) -> bool:
+        """Whether its steps are scheduled."""
+        return is_open_loop(self.about)
 
     def times(self) -> Histogram:
-        """How long its steps took; from when they were due, if there is a timetable."""
+        """Step times; from the scheduled time in an open loop."""
         return Histogram.from_json(self.about["times"]) if self.about.get("times") else Histogram.of([])
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """One cell that was measured."""
+class CellResult:
+    """One successful cell."""
 
     suite: Path
     cell: str
-    mode: str  # with the shares of its tenants: `mps@50`
+    mode: str  # with the limits of its tenants: `mps@50`
     block: int
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[TenantResult, ...]
     gpu: dict[str, Any] = field(hash=False)
     window: float = 0.0
     opens: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its tenants by name, in order."""
+        """Names of its tenants, sorted."""
         return tuple(sorted(t.name for t in self.tenants))
 
     @property
     def mix(self) -> str:
-        """As people say it: `2 launch + gemm`."""
-        return listed(list(self.names))
+        """Name of the mix: `2 launch + gemm`."""
+        return mix_name(list(self.names))
 
     @property
     def progress(self) -> list[float]:
-        """Of each tenant; empty where one of them has none."""
+        """Progress of each tenant; empty if one of them has none."""
         made = [t.progress for t in self.tenants]
         return [] if None in made else [max(p, 1e-12) for p in made if p is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """All that was measured on one card."""
+class SuiteData:
+    """All measurements of one GPU model."""
 
-    card: str
+    gpu_name: str
     rehearsal: bool
-    suites: list[Suite]
-    meetings: list[Meeting]
-    alone: dict[str, list[tuple[Path, float]]]  # each tenant's rates on a card of its own, with the suite
+    suites: list[SuiteFolder]
+    meetings: list[CellResult]
+    alone: dict[str, list[tuple[Path, float]]]  # rates of each tenant alone, with the suite
     kinds: dict[str, str]  # of each tenant
     units: dict[str, str]
-    settings: dict[str, str]  # of each tenant, as text: two names may mean the same
+    settings: dict[str, str]  # of each tenant, as text: two names may have the same
     failures: list[dict[str, Any]]
     notes: tuple[str, ...]
 
     def own(self, name: str) -> float:
-        """A tenant's rate on a card of its own."""
+        """Rate of a tenant alone."""
         return float(np.median([rate for _, rate in self.alone[name]]))
 
-    def mixes(self) -> list[Meeting]:
-        """Meetings of several that all run as fast as they can, and were all measured alone."""
+    def mixes(self) -> list[CellResult]:
+        """Cells of several tenants in closed loops that were all measured alone."""
         return [m for m in self.meetings if len(m.tenants) > 1 and m.progress]
 
     def saturating(self, names: Iterable[str]) -> bool:
-        """Would each of them keep the card busy by itself?"""
+        """Whether each of them saturates the GPU alone."""
         return all(self.kinds[name] in ("training", "inference", "other") for name in names)
 
     def kind(self, names: Iterable[str]) -> str:
-        """What kind of mix these make."""
-        found = {self.kinds[name] for name in names}
+        """Kind of a mix of these tenants."""
+        kinds = {self.kinds[name] for name in names}
         for rare in ("launch-bound", "part-time", "stressor"):
-            if rare in found:
+            if rare in kinds:
                 return f"anything + {rare}"
-        if found == {"training", "inference"}:
+        if kinds == {"training", "inference"}:
             return "training + inference"
-        one = found.pop() if len(found) == 1 else "other"
+        one = kinds.pop() if len(kinds) == 1 else "other"
         return f"{one} + {one}" if one != "other" else "other"
 
 
-def gathered(found: list[Suite]) -> Gathered:
-    """Put suites together; tenants of one name and other settings are told apart."""
-    called, notes = _called(found)
+def collect_suites(found: list[SuiteFolder]) -> SuiteData:
+    """Collect suites; tenants of one name with different settings are distinguished."""
+    called, notes = _tenant_names(found)
     alone, fallen = _alone(found, called)
     own = {name: float(np.median([rate for _, rate in rates])) for name, rates in alone.items()}
     meetings = [
-        _meeting(s, c, called[s.path], own) for s in found for c in s.cells if c["status"] == "ok" and c["tenants"]
+        _cell_result(s, c, called[s.path], own) for s in found for c in s.cells if c["status"] == "ok" and c["tenants"]
     ]
     if fallen:
-        notes.append(f"not measured alone without MPS, so compared with alone under MPS: {', '.join(sorted(fallen))}")
+        notes.append(f"not measured alone without MPS, so relative to alone under MPS: {', '.join(sorted(fallen))}")
     uuids = {(s.about.get("card") or {}).get("uuid") for s in found if s.cells}
     if len(uuids) > 1:
-        notes.append(f"{len(uuids)} cards of the same name were measured; they are taken as one")
-    return Gathered(
-        card=next(s.card for s in found if s.cells),
+        notes.append(f"{len(uuids)} GPUs of the same model were measured; they are treated as one")
+    return SuiteData(
+        gpu_name=next(s.gpu_name for s in found if s.cells),
         rehearsal=any(s.about.get("rehearsal") for s in found),
         suites=found,
         meetings=meetings,
@@ -143,7 +143,7 @@ def gathered(found: list[Suite]) -> Gathered:
         },
         units={t.name: t.about.get("unit", "item") for m in meetings for t in m.tenants},
         failures=[
-            {"suite": s.path.name, "cell": c["cell"], "mix": mix(c), "mode": c["mode"]}
+            {"suite": s.path.name, "cell": c["cell"], "mix": cell_mix(c), "mode": c["mode"]}
             | {"kind": f["kind"], "detail": f.get("detail")}
             for s in found
             for c in s.cells
@@ -154,13 +154,13 @@ def gathered(found: list[Suite]) -> Gathered:
     )
 
 
-Called = dict[Path, dict[str, str]]  # by suite: a tenant's name there, and here
+TenantNames = dict[Path, dict[str, str]]  # by suite: name there -> name here
 
 
-def _called(found: list[Suite]) -> tuple[Called, list[str]]:
-    """One name for each tenant and its settings: two suites may mean different things by one word."""
+def _tenant_names(found: list[SuiteFolder]) -> tuple[TenantNames, list[str]]:
+    """One name per tenant and settings: two suites may use one name for different settings."""
     meant: dict[str, list[str]] = defaultdict(list)
-    called: Called = {}
+    called: TenantNames = {}
     for s in found:
         called[s.path] = {}
         for name, settings in (s.about.get("tenants") or {}).items():
@@ -170,42 +170,42 @@ def _called(found: list[Suite]) -> tuple[Called, list[str]]:
             k = meant[name].index(words)
             called[s.path][name] = name if not k else f"{name} ({k + 1})"
     twice = sorted(name for name, words in meant.items() if len(words) > 1)
-    return called, [f"has other settings in another suite, numbered apart: {name}" for name in twice]
+    return called, [f"has other settings in another suite, numbered: {name}" for name in twice]
 
 
 def _split(seat: str) -> tuple[str, str]:
-    """A seat's tenant and its share; all SMs and normal priority are no limits."""
+    """Tenant and limits of a seat; all SMs and normal priority are no limits."""
     name, share = re.fullmatch(SHARE, seat, re.DOTALL).groups()  # type: ignore[union-attr]
     return name, re.sub(r"@100(?!\d)|!0(?!\d)", "", share)
 
 
-def _alone(found: list[Suite], called: Called) -> tuple[dict[str, list[tuple[Path, float]]], set[str]]:
+def _alone(found: list[SuiteFolder], called: TenantNames) -> tuple[dict[str, list[tuple[Path, float]]], set[str]]:
     rates: dict[bool, dict[str, list[tuple[Path, float]]]] = {True: defaultdict(list), False: defaultdict(list)}
     for s in found:
         for c in s.cells:
             if c["status"] == "ok" and len(c["tenants"]) == 1 and (rate := c["tenants"][0]["rate"]) > 0:
                 name, share = _split(c["tenants"][0]["seat"])
-                if not share and not timed(c["tenants"][0]):
-                    rates[c["mode"] == WHOLE][called[s.path].get(name, name)].append((s.path, rate))
+                if not share and not is_open_loop(c["tenants"][0]):
+                    rates[c["mode"] == BASELINE][called[s.path].get(name, name)].append((s.path, rate))
     fallen = set(rates[False]) - set(rates[True])
     return rates[True] | {name: rates[False][name] for name in fallen}, fallen
 
 
-def _meeting(s: Suite, c: Cell, called: dict[str, str], own: dict[str, float]) -> Meeting:
+def _cell_result(s: SuiteFolder, c: Cell, called: dict[str, str], own: dict[str, float]) -> CellResult:
     tenants = []
     for one in c["tenants"]:
         name, share = _split(one["seat"])
         name = called.get(name, name)
-        progress = one["rate"] / own[name] if name in own and not timed(one) else None
-        tenants.append(Tenant(name, share, one["rate"], progress, one))
+        progress = one["rate"] / own[name] if name in own and not is_open_loop(one) else None
+        tenants.append(TenantResult(name, share, one["rate"], progress, one))
     shares = "".join(sorted({t.share for t in tenants} - {""}))
     window = c.get("window") or s.about.get("window") or 0.0
-    return Meeting(
+    return CellResult(
         s.path, c["cell"], c["mode"] + shares, c["block"], tuple(tenants), c["gpu"], window, c.get("opens", 0.0)
     )
 
 
-def _kinds(found: list[Suite], called: Called, meetings: list[Meeting]) -> dict[str, str]:
+def _kinds(found: list[SuiteFolder], called: TenantNames, meetings: list[CellResult]) -> dict[str, str]:
     works = {
         called[s.path][name]: str((about or {}).get("work", name))
         for s in found
@@ -213,7 +213,7 @@ def _kinds(found: list[Suite], called: Called, meetings: list[Meeting]) -> dict[
     }
     by: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for m in meetings:
-        if len(m.tenants) == 1 and not m.tenants[0].timed:
+        if len(m.tenants) == 1 and not m.tenants[0].is_open_loop:
             by[m.tenants[0].name].append(m.tenants[0].about)
     names = {t.name for m in meetings for t in m.tenants}
     return {name: _kind(works.get(name, name), by[name]) for name in sorted(names)}
@@ -230,16 +230,16 @@ def _kind(work: str, alone: list[dict[str, Any]]) -> str:
     return "training" if "train" in word else "inference" if re.search("infer|decode|serve", word) else "other"
 
 
-def spoken(mode: str) -> str:
-    """A mode in words: `mps@50` is `MPS at 50 %`."""
+def mode_name(mode: str) -> str:
+    """Readable name of a mode: `mps@50` is `MPS at 50 %`."""
     name, share = re.fullmatch(SHARE, mode, re.DOTALL).groups()  # type: ignore[union-attr]
     known = {"time-slicing": "time slicing", "mps": "MPS", "mig": "MIG", "one-process": "one process"}
-    said = known.get(name, name)
+    label = known.get(name, name)
     percents, memory = re.findall(r"@(\d+)(?![\ds])", share), re.findall(r"~(\d+)", share)
     if sms := re.findall(r"@(\d+)sms", share):
-        said += f" with {' and '.join(sms)} SMs each"
+        label += f" with {' and '.join(sms)} SMs each"
     if percents:
-        said += f" at {' and '.join(percents)} %"
+        label += f" at {' and '.join(percents)} %"
     if memory:
-        said += f" with {' and '.join(memory)} MiB each"
-    return said + (" with priority" if "!" in share else "")
+        label += f" with {' and '.join(memory)} MiB each"
+    return label + (" with priority" if "!" in share else "")

@@ -1,4 +1,4 @@
-"""The server on a real card: batches replayed as graphs, in bf16."""
+"""The server on a real GPU: batches replayed as graphs, in bf16."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 import torch
 
-from fleetlab.serving.server.inputs import Input
-from fleetlab.serving.server.models import Engine, noise, servable
+from fleetlab.serving.server.inputs import ModelInput
+from fleetlab.serving.server.models import InferenceEngine, seeded_inputs, servable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,13 +19,13 @@ NAMES = ["resnet-infer", "bert-infer"]
 
 def engine(name, *, batch=8, graph=True):
     torch.manual_seed(0)
-    return Engine(servable(name, tiny=False, settings={}), CARD, batch=batch, graph=graph)
+    return InferenceEngine(servable(name, tiny=False, settings={}), CARD, batch=batch, graph=graph)
 
 
 def test_noise_is_the_same_on_the_card_as_on_the_host():
     shape = servable("resnet-infer", tiny=False, settings={}).shape
     seeds = torch.arange(16)
-    assert torch.equal(noise(seeds.to(CARD), shape).cpu(), noise(seeds, shape))
+    assert torch.equal(seeded_inputs(seeds.to(CARD), shape).cpu(), seeded_inputs(seeds, shape))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +33,7 @@ def test_a_graph_answers_as_plain_calls_do(name):
     graphs, plain = engine(name), engine(name, graph=False)
     assert (graphs.how, plain.how) == ("graph", "eager")
     for size in (1, 3, 8):
-        inputs = [Input(seed) for seed in range(size)]
+        inputs = [ModelInput(seed) for seed in range(size)]
         assert graphs.classes(inputs) == plain.classes(inputs)
 
 
@@ -43,7 +43,7 @@ def test_company_changes_a_class_only_where_two_scores_are_as_good_as_equal(name
     torch.manual_seed(0)
     model = servable(name, tiny=False, settings={})
     model.load(CARD)
-    rows = noise(torch.arange(64, device=CARD), model.shape)
+    rows = seeded_inputs(torch.arange(64, device=CARD), model.shape)
     scores = _scores(model, rows)
     alone = torch.cat([_scores(model, row[None]) for row in rows])
     off = (scores - alone).abs().max()

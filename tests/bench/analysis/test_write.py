@@ -8,7 +8,7 @@ import pytest
 
 import fleetlab
 from fleetlab import cli
-from fleetlab.bench.analysis import analyse, written
+from fleetlab.bench.analysis import analyze, write_analysis
 
 EVIL = "<script>alert(1)</script>"
 
@@ -47,7 +47,7 @@ def folder(tmp_path_factory, made):
 def out(folder, tmp_path_factory):
     """All its files."""
     path = tmp_path_factory.mktemp("out")
-    written(analyse(folder), path)
+    write_analysis(analyze(folder), path)
     return path
 
 
@@ -86,7 +86,7 @@ def test_the_page_is_one_harmless_file(out):
     assert len(page.ids) == len(set(page.ids))
     assert "&lt;script&gt;alert(1)" in text
     assert "prefers-color-scheme: dark" in text
-    assert text.index("In short") < text.index("<svg") < text.index("<table")
+    assert text.index("Summary") < text.index("<svg") < text.index("<table")
 
 
 def test_every_figure_comes_as_png_and_svg(out):
@@ -114,7 +114,7 @@ def test_the_same_folder_gives_the_same_files(tmp_path, made):
     modes = {"time-slicing": {("train", "serve"): (0.4, 0.5)}}
     made.pairs(tmp_path / "in", modes)
     for out in ("one", "two"):
-        written(analyse(tmp_path / "in"), tmp_path / out)
+        write_analysis(analyze(tmp_path / "in"), tmp_path / out)
     one, two = (
         {p.relative_to(tmp_path / out): p.read_bytes() for p in (tmp_path / out).rglob("*") if p.is_file()}
         for out in ("one", "two")
@@ -124,7 +124,7 @@ def test_the_same_folder_gives_the_same_files(tmp_path, made):
 
 def test_without_matplotlib_all_else_comes(folder, tmp_path, undrawn):
     told = []
-    files = {path.name for path in written(analyse(folder), tmp_path, tell=told.append)}
+    files = {path.name for path in write_analysis(analyze(folder), tmp_path, progress=told.append)}
     assert "pip install fleetlab[plots]" in told[0]
     assert {"analysis.txt", "analysis.html", "mixes.csv"} <= files
     assert not [name for name in files if name.endswith((".png", ".svg"))]
@@ -133,18 +133,18 @@ def test_without_matplotlib_all_else_comes(folder, tmp_path, undrawn):
 def test_the_text_reads_without_colour(out):
     text = (out / "analysis.txt").read_text()
     assert all(c.isprintable() or c == "\n" for c in text)
-    assert text.index("IN SHORT") < text.index("SIX QUESTIONS") < text.index("WHICH MODE") < text.index("MIXES")
+    assert text.index("SUMMARY") < text.index("SIX QUESTIONS") < text.index("RECOMMENDED MODES") < text.index("MIXES")
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(folder, tmp_path, undrawn):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(fleetlab.DeviceError, match="cannot write the analysis"):
-        written(analyse(folder), tmp_path / "out")
+        write_analysis(analyze(folder), tmp_path / "out")
 
 
 def run(*words):
     with pytest.raises(SystemExit) as end:
-        cli.main(["bench", "analyse", *map(str, words)])
+        cli.main(["bench", "analyze", *map(str, words)])
     assert not end.value.code
 
 
@@ -160,7 +160,7 @@ def test_the_command_prints_one_object_for_machines(folder, tmp_path, undrawn, c
 def test_the_command_prints_words_for_people_and_reads_its_folder_again(folder, undrawn, capsys):
     run(folder)
     first = capsys.readouterr()
-    assert first.out.startswith("IN SHORT")
+    assert first.out.startswith("SUMMARY")
     assert "open analysis.html" in first.err
     assert (folder / "analysis" / "analysis.txt").exists()
     run(folder)

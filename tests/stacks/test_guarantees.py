@@ -16,7 +16,7 @@ CUT = Spec("mig", layout=("3g.71gb", "3g.71gb"))
 
 
 def kept(spec, to):
-    return {one.guarantee: one.kept for one in emit(spec, to=to).promises}
+    return {one.guarantee: one.kept for one in emit(spec, to=to).guarantees}
 
 
 def test_a_link_leads_to_a_heading():

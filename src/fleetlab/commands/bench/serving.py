@@ -1,4 +1,4 @@
-"""A server of predictions, and load on it."""
+"""Commands of the inference server and of the load generator."""
 
 import sys
 from pathlib import Path
@@ -43,61 +43,61 @@ def load(
     each: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Put load on a server of this machine: latency from when each request was due, what was refused, what failed.
+    """Send load to a server on this machine; report latency from the scheduled time, throughput, refusals and failures.
 
-    The exit status is 3 if the generator fell behind, so that the result is invalid.
+    The exit status is 3 if the generator was late, which makes the result invalid.
 
     Parameters
     ----------
     url
-        Of a server on this machine; requests go to its /predict unless the address has a path.
+        URL of a server on this machine; requests go to /predict unless the URL has a path.
     rate
-        Requests a second, sent whether or not those before are answered.
+        Requests per second (open loop: they do not wait for answers).
     arrivals
-        poisson; gamma:B, in bursts if B is below 1; uniform; a file of seconds, one a line; or a TRACE, whose
-        submissions become requests.
+        Inter-arrival times: poisson; gamma:B, bursty if B is below 1; uniform; a file with one time in s per line; or
+        a TRACE, whose submission times are replayed.
     scale
-        The arrivals of a file or a trace come so many times as fast; --rate squeezes them to a rate instead.
+        Speed-up of the arrivals of a file or a trace; --rate sets their mean rate instead.
     clients
-        Instead of a rate: so many clients, each of which sends when it was answered. For capacity, not for latency.
+        Number of clients that each wait for their answer (closed loop, instead of --rate). For capacity, not latency.
     seconds
-        How long it is measured.
+        Length of the measurement.
     warmup
-        Seconds of the same load before, which are not counted.
+        Seconds of the same load before the measurement.
     slo_ms
-        Milliseconds that an answer may take: goodput counts those that keep it.
+        Latency goal in milliseconds; goodput counts the answers within it.
     search
-        LOW:HIGH: find the highest rate between at which --percentile keeps --slo-ms and fewer than 1 in 1,000 fail.
+        LOW:HIGH: search the highest rate at which --percentile is within --slo-ms and fewer than 1 in 1,000 fail.
     percentile
-        Of the search.
+        Percentile of the search.
     within
-        How near the search's two ends come to each other, as a share.
+        Relative precision of the search.
     batch
-        Inputs of a request; above 1 they go to /predict/batch.
+        Inputs per request; more than 1 go to /predict/batch.
     timeout
-        Seconds from when a request is due until it is given up: a failure that took so long.
+        Seconds after the scheduled time at which a request fails.
     connections
-        At once, at most; a request that finds none free waits, and that is part of its latency.
+        Maximum number of connections; a request without a free one waits, and that counts as latency.
     limit
-        Requests at most.
+        Maximum number of requests.
     lag_ms
-        Milliseconds that the generator's P99 lag may be before the result is called invalid.
+        Maximum P99 lag of the generator in milliseconds; above it the result is invalid.
     seed
-        Of the timetable: the same seed, the same requests at the same times.
+        Seed of the arrivals and inputs.
     out
-        A folder for load.json or search.json.
+        Folder for load.json or search.json.
     each
-        Keep a line for each request too, in requests.jsonl.
+        Write every request to requests.jsonl, too.
     """
     from fleetlab._screen import show
-    from fleetlab.serving.load.result import shown
-    from fleetlab.serving.load.settings import Asked
+    from fleetlab.serving.load.result import load_result
+    from fleetlab.serving.load.settings import LoadSettings
 
     times = _submissions(arrivals)
     with on_the_bench():
         from fleetlab.serving.load.run import exit_status, run
 
-        asked = Asked(
+        settings = LoadSettings(
             url=url,
             rate=rate,
             arrivals=arrivals,
@@ -114,13 +114,13 @@ def load(
             lag=lag_ms / 1000,
             seed=seed,
         )
-        found = run(asked, rates=search, percentile=percentile, within=within, out=out, each=each, tell=talk)
-    show(shown(found.to_json()), json=json)
-    sys.exit(exit_status(found))
+        result = run(settings, rates=search, percentile=percentile, within=within, out=out, each=each, progress=talk)
+    show(load_result(result.to_json()), json=json)
+    sys.exit(exit_status(result))
 
 
 def _submissions(arrivals: str) -> tuple[float, ...] | None:
-    """When the tasks of a trace were submitted; nothing for a law or a file, which the load reads itself."""
+    """Submission times of a trace; None for a distribution or a file, which the load generator reads itself."""
     from fleetlab.traces.builtin import WORD, open_trace
 
     if not (Path(arrivals).is_dir() or arrivals == WORD or arrivals.startswith(f"{WORD}:")):
@@ -154,46 +154,46 @@ def serve(
     connections: int = 1024,
     json: Json = False,
 ) -> None:
-    """Answer predictions over HTTP until told to stop: batched, bounded, and refused in words where it is too much.
+    """Serve predictions over HTTP, with dynamic batching and a bounded queue, until SIGTERM or Ctrl-C.
 
     Parameters
     ----------
     work
-        resnet-infer, bert-infer, or one of your own as module:Class.
+        resnet-infer, bert-infer, or your own as module:Class.
     host
-        Address to listen on; the default is this machine alone.
+        Address to listen on; the default is reachable from this machine only.
     port
-        0 takes a free one; the first line of the output says which.
+        Port; 0 chooses a free one, which the first line of output shows.
     device
-        Where the model runs: cuda, cuda:1 and so on, or cpu.
+        cuda, cuda:N or cpu.
     tiny
-        A small model, for the CPU.
+        A small model, for a CPU.
     set
         KEY=VALUE: a setting of the work; may be given many times.
     seed
-        Of the weights.
+        Seed of the weights.
     batch
-        Inputs computed together.
+        Maximum batch size.
     wait
-        Milliseconds that the oldest input waits for company.
+        Milliseconds that the oldest input waits for others to form a batch.
     queue
-        Inputs that may wait; more are refused with 429.
+        Maximum number of queued inputs; further requests get 429.
     deadline
-        Seconds that an input may wait; then it is refused with 503.
+        Seconds that an input may be queued; after that its request gets 503.
     max_body
-        MiB of a request's body; more is refused with 413.
+        Maximum size of a request body in MiB; larger ones get 413.
     body_timeout
-        Seconds in which headers, and again the body, must come; else 408.
+        Seconds for the headers, and again for the body, to arrive; after that 408.
     drain
-        Seconds to finish what is queued when told to stop.
+        Seconds to finish queued inputs after SIGTERM.
     connections
-        At once; more are refused with 503.
+        Maximum number of connections; requests on further ones get 503.
     """
-    from fleetlab.serving.server.limits import Limits
+    from fleetlab.serving.server.limits import ServerLimits
     from fleetlab.serving.server.server import serve as serve_
 
     with on_the_bench():
-        limits = Limits(batch, wait, queue, deadline, max_body, body_timeout, drain, connections)
+        limits = ServerLimits(batch, wait, queue, deadline, max_body, body_timeout, drain, connections)
         serve_(
             work,
             limits=limits,
@@ -204,5 +204,5 @@ def serve(
             port=port,
             seed=seed,
             json=json,
-            tell=talk,
+            progress=talk,
         )

@@ -1,7 +1,7 @@
-"""How the figures look: one style, one colour and one marker a mode, limits wherever there is a number.
+"""The style of the figures: one color and one marker per mode.
 
-Colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any colour vision can tell apart;
-each mode has a marker of its own too. Heat maps use cividis (Nuñez, Anderton and Renslow, PLoS ONE 13(7), 2018).
+Colors are those of Okabe and Ito (Color Universal Design, 2008), which are distinguishable with any color vision;
+each mode also has its own marker. Heat maps use cividis (Nuñez, Anderton and Renslow, PLoS ONE 13(7), 2018).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from fleetlab.bench.analysis.meetings import spoken
-from fleetlab.bench.analysis.noise import rank
+from fleetlab.bench.analysis.noise import mode_order
 from fleetlab.bench.analysis.result import REHEARSAL, Analysis
+from fleetlab.bench.analysis.suite_data import mode_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-Look = tuple[str, str]  # colour, marker
+MarkStyle = tuple[str, str]  # color, marker
 INK, PAPER, GRID, LOUD = "#1b1e23", "#ffffff", "#8a8f98", "#d55e00"
-COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7f7f7f", "#8c6d00")
+COLORS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7f7f7f", "#8c6d00")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHED = (0, (4, 3))
 STYLE: dict[Any, Any] = {
@@ -42,14 +42,14 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # words stay words: they can be searched, and follow the page's colour
-    "text.parse_math": False,  # a tenant's name is not a formula
+    "svg.fonttype": "none",  # text stays text: searchable, and in the page's color
+    "text.parse_math": False,  # names of tenants are not formulas
 }
 
 
 @contextmanager
 def style(**more: Any) -> Iterator[None]:  # noqa: ANN401
-    """Draw and save inside this."""
+    """Draw and save inside this block."""
     import matplotlib as mpl
 
     settings: dict[Any, Any] = {key.replace("_", "."): value for key, value in more.items()}
@@ -57,8 +57,8 @@ def style(**more: Any) -> Iterator[None]:  # noqa: ANN401
         yield
 
 
-def sheet(found: Analysis, width: float, height: float) -> Figure:
-    """An empty figure, in inches; that of a rehearsal says so in its head."""
+def new_figure(found: Analysis, width: float, height: float) -> Figure:
+    """An empty figure, in inches; that of a rehearsal has a warning as title."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -67,30 +67,30 @@ def sheet(found: Analysis, width: float, height: float) -> Figure:
     return figure
 
 
-def looks(found: Analysis) -> dict[str, Look]:
-    """A colour and a marker for each mode, the same in every figure."""
+def mode_styles(found: Analysis) -> dict[str, MarkStyle]:
+    """Color and marker of each mode, the same in every figure."""
     meetings = found.facts.gathered.meetings
-    modes = sorted({m.mode for m in meetings if len(m.tenants) > 1 or not m.tenants[0].share}, key=rank)
-    return {mode: look(k) for k, mode in enumerate(modes)}
+    modes = sorted({m.mode for m in meetings if len(m.tenants) > 1 or not m.tenants[0].share}, key=mode_order)
+    return {mode: nth_style(k) for k, mode in enumerate(modes)}
 
 
-def look(k: int) -> Look:
-    """The k-th of them."""
-    return COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)]
+def nth_style(k: int) -> MarkStyle:
+    """The k-th color and marker."""
+    return COLORS[k % len(COLORS)], MARKS[k % len(MARKS)]
 
 
-def in_order(t: pl.DataFrame) -> list[str]:
+def table_modes(t: pl.DataFrame) -> list[str]:
     """The modes of a table."""
-    return sorted(t["mode"].unique(), key=rank)
+    return sorted(t["mode"].unique(), key=mode_order)
 
 
-def marks(found: Analysis, modes: list[str]) -> list[Line2D]:
-    """For a legend."""
+def legend_marks(found: Analysis, modes: list[str]) -> list[Line2D]:
+    """Legend entries."""
     from matplotlib.lines import Line2D
 
-    known = looks(found)
+    known = mode_styles(found)
     return [
-        Line2D([], [], color=known[mode][0], marker=known[mode][1], linestyle="none", label=spoken(mode))
+        Line2D([], [], color=known[mode][0], marker=known[mode][1], linestyle="none", label=mode_name(mode))
         for mode in modes
     ]
 
@@ -101,17 +101,17 @@ def grid(axes: Axes, axis: Any = "both") -> None:  # noqa: ANN401
     axes.set_axisbelow(True)
 
 
-def reaches(value: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """How far limits reach to each side; nothing where there are none."""
+def error_bars(value: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """Lengths of the error bars; 0 if the interval is unknown."""
     if low is None or high is None or not math.isfinite(high - low):
         return 0.0, 0.0
     return max(value - low, 0.0), max(high - value, 0.0)
 
 
-def line(axes: Axes, t: pl.DataFrame, x: str, y: str, with_: Look, **how: Any) -> None:  # noqa: ANN401
-    """Values with their limits, joined."""
+def error_line(axes: Axes, t: pl.DataFrame, x: str, y: str, with_: MarkStyle, **how: Any) -> None:  # noqa: ANN401
+    """Draw values with error bars, connected."""
     columns = (t[y], t[f"{y}_low"], t[f"{y}_high"])
-    bars = np.array([reaches(*row) for row in zip(*columns, strict=True)]).reshape(-1, 2).T
+    bars = np.array([error_bars(*row) for row in zip(*columns, strict=True)]).reshape(-1, 2).T
     at, values = t[x].to_list(), t[y].to_list()
     axes.errorbar(at, values, yerr=bars, color=with_[0], marker=with_[1], markersize=4.5, capsize=2.5, **how)
 
@@ -127,5 +127,5 @@ def log_ticks(axes: Axes) -> None:
 
 
 def slug(name: str) -> str:
-    """A name that a file may have."""
+    """Make a file name."""
     return "".join(c if (c.isascii() and c.isalnum()) or c == "-" else "-" for c in name)

@@ -1,0 +1,82 @@
+"""Commands that predict from measurements: a speed profile for the simulator, and speeds on MIG slices."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+import fleetlab
+from fleetlab.commands.words import Json, Seed, examples, listed, on_the_bench, talk
+
+desk = App()
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab bench profile classes --classes --out mine.json",
+        "fleetlab simulate builtin:2000 --sharing mps --speed mine.json",
+        "fleetlab bench profile pairs-ts pairs-mps solo --check",
+    )
+)
+def profile(
+    folders: list[Path],
+    /,
+    *,
+    out: Path | None = None,
+    workloads: str = "",
+    classes: Annotated[bool, Parameter(negative=())] = False,
+    check: Annotated[bool, Parameter(negative=())] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Make a speed profile for the simulator from measurements, or check the accuracy of its model.
+
+    Parameters
+    ----------
+    folders
+        Folders of `fleetlab bench suite --out` on one GPU, or folders of such.
+    out
+        File for the profile, as `fleetlab simulate --speed` takes it.
+    workloads
+        Workloads in the profile, separated by commas (default: all that were measured beside others).
+    classes
+        Group workloads as light, medium and heavy, by their GPU utilization when alone.
+    check
+        Make no profile: predict each measurement from the others, and report the errors.
+    seed
+        Seed of the bootstrap intervals of --check.
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench import profile as room
+
+    if check and (out or workloads or classes):
+        msg = "--check makes no profile: omit --out, --workloads and --classes"
+        raise fleetlab.DeviceError(msg)
+    with on_the_bench():
+        if check:
+            talk("cross-validation over pairs and workloads: some seconds")
+            show(room.check(folders, seed=seed), json=json, most=200)
+            return
+        named = tuple(listed(workloads))
+        made = room.profile(folders, workloads=named, classes=classes)
+        if out:
+            talk(f"saved: {made.save(out)}")
+        show(made, json=json)
+
+
+@desk.command(name="mig", help_epilogue=examples("fleetlab bench mig solo pairs-ts sm-curve --model A100-80"))
+def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = False) -> None:
+    """Predict the speed of workloads on each MIG slice of a GPU, from runs on fewer SMs. Nothing is measured on MIG.
+
+    Parameters
+    ----------
+    folders
+        Folders of `fleetlab bench suite --out` on one GPU; one must be of the plan sm-curve.
+    model
+        A100-40, A100-80, H100-80 or H200-141 (default: the measured GPU).
+    """
+    from fleetlab._screen import show
+    from fleetlab.bench.profile import predict_slices
+
+    with on_the_bench():
+        show(predict_slices(folders, model=model), json=json)
