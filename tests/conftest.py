@@ -5,8 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several rooms
+
+# How long an example takes depends on what else the machine does: it is no test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 # As root, and without the connections that a browser makes by itself.
