@@ -20,6 +20,7 @@ from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
 from fleetlab.sim import nodes as on_nodes
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, RUNNING, WAITING
+from fleetlab.sim.ledger.ledger import ledger
 from fleetlab.sim.reference.play import Speeds, play, speeds_of
 from fleetlab.sim.world import world
 
@@ -35,9 +36,9 @@ def jobs(**columns):
     return world(Workload.of(pl.DataFrame(frame), source="by hand"), cluster, estimate=estimate)
 
 
-def reasons(played, job):
+def reasons(w, played, job):
     """The seconds a job has waited, by reason."""
-    return {name: s for name, s in zip(REASONS, played.ledger[job].tolist(), strict=True) if s}
+    return {name: s for name, s in zip(REASONS, ledger(w, played)[job].tolist(), strict=True) if s}
 
 
 # -- laws ------------------------------------------------------------------------------------------------------------
@@ -130,19 +131,18 @@ def obeys(w, played):
         assert (cards[:, 1] <= w.gpus.free_memory).all()
         assert all(count <= 1 for count in apps.values())  # every limit of these worlds is 1
     stop = played.stopped if (played.status == DONE).all() else played.until
+    waited = ledger(w, played)
     for t in range(len(w.submit)):
         mine = runs.job == t
         ran = (np.minimum(runs.end[mine], stop) - runs.begin[mine]).sum()
         last = played.end[t] if played.status[t] == DONE else max(stop, w.submit[t])
-        assert played.ledger[t].sum() == last - w.submit[t] - ran
-    assert (played.ledger >= 0).all()
+        assert waited[t].sum() == last - w.submit[t] - ran
+    assert (waited >= 0).all()
     assert (np.isnan(played.end) == (played.status != DONE)).all()
 
 
 def same(a, b):
-    return all(
-        np.array_equal(getattr(a, n), getattr(b, n), equal_nan=True) for n in ("start", "end", "where", "ledger")
-    )
+    return all(np.array_equal(getattr(a, n), getattr(b, n), equal_nan=True) for n in ("start", "end", "where"))
 
 
 WAYS = [
@@ -204,7 +204,8 @@ def test_no_user_ever_holds_more_than_the_quota(workload, limit, backfill):
         assert need[live][w.user[live] == 0].sum() <= limit
     never = (w.user == 0) & (need > limit)
     assert (played.status[never] == WAITING).all()
-    assert played.ledger[never].sum() == played.ledger[never, REASONS.index("quota")].sum()
+    waited = ledger(w, played)[never]
+    assert waited.sum() == waited[:, REASONS.index("quota")].sum()
     assert (played.status[~never] == DONE).all()
 
 
@@ -269,7 +270,7 @@ def test_strict_blocks_and_charges_the_head_with_its_reason_and_the_others_with_
     w = jobs(submit=[0, 1, 2], runtime=[9, 9, 1], gpu_milli=[1000, 2000, 1000], cluster=Cluster.uniform(1, 2))
     played = play(w, backfill="none")
     assert played.start.tolist() == [0, 9, 18]
-    assert [reasons(played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head_of_line": 7, "gpu": 9}]
+    assert [reasons(w, played, t) for t in range(3)] == [{}, {"gpu": 8}, {"head_of_line": 7, "gpu": 9}]
 
 
 def test_skip_passes_over_who_does_not_fit():
@@ -277,9 +278,9 @@ def test_skip_passes_over_who_does_not_fit():
     assert play(w).start.tolist() == [0, 9, 2]
 
 
-def test_who_came_too_late_for_the_last_gpu_waits_for_the_order():
+def test_who_came_too_late_for_the_last_gpu_waits_for_a_gpu():
     w = jobs(runtime=[5, 5], gpu_milli=[1000, 1000])
-    assert [reasons(play(w), t) for t in range(2)] == [{}, {"queue_order": 5}]
+    assert [reasons(w, play(w), t) for t in range(2)] == [{}, {"gpu": 5}]
 
 
 def test_easy_lets_go_first_who_ends_before_the_reservation_and_nobody_else():
@@ -288,7 +289,7 @@ def test_easy_lets_go_first_who_ends_before_the_reservation_and_nobody_else():
     )
     played = play(w, backfill="easy")
     assert played.start.tolist() == [0, 10, 2, 20]  # the last would end at 11, when the second has long begun
-    assert reasons(played, 3) == {"head_of_line": 7, "queue_order": 10}
+    assert reasons(w, played, 3) == {"reservation": 7, "gpu": 10}
 
 
 def test_easy_lets_go_first_who_is_beside_the_reservation():
@@ -309,9 +310,10 @@ def test_easy_may_delay_the_second_in_line():
 
 
 def test_conservative_delays_nobody_in_line():
-    played = play(second_in_line(), backfill="conservative")
+    w = second_in_line()
+    played = play(w, backfill="conservative")
     assert played.start.tolist() == [0, 10, 20, 25]
-    assert reasons(played, 3)["head_of_line"] == 7 + 10  # it fits, but it may not, until the third holds all
+    assert reasons(w, played, 3)["reservation"] == 7 + 10  # it fits, but it may not, until the third holds all
 
 
 def test_a_reservation_reckons_with_estimates_and_an_overdue_job_ends_at_once():
@@ -381,7 +383,7 @@ def test_srpt_puts_off_who_has_more_left():
     w = jobs(submit=[0, 4, 5], runtime=[10, 3, 9])
     played = play(w, order="srpt")
     assert (played.end.tolist(), played.preemptions.tolist()) == ([13, 7, 22], [1, 0, 0])
-    assert reasons(played, 0) == {"queue_order": 3}
+    assert reasons(w, played, 0) == {"gpu": 3}
 
 
 def test_a_job_is_put_off_only_if_that_helps_and_the_best_of_the_worse_stays():
@@ -412,7 +414,7 @@ def test_an_evicted_job_keeps_its_work_and_pays_for_saving_and_restarting():
     w = jobs(submit=[0, 8], runtime=[20, 5], priority=[0, 1])
     played = play(w, order="priority", preempt=True, recovery=Recovery(save=2, restart=3))
     assert (played.end.tolist(), played.lost.tolist()) == ([8 + 5 + 5 + 12, 13], [5, 0])
-    assert reasons(played, 0) == {"queue_order": 5}
+    assert reasons(w, played, 0) == {"gpu": 5}
 
 
 def test_a_failed_job_goes_on_from_its_last_checkpoint():
@@ -489,17 +491,17 @@ def test_a_pool_boots_as_many_nodes_as_a_gang_needs_and_keeps_the_least():
 def test_a_job_that_no_node_comes_back_for_waits_to_the_end():
     w = jobs(runtime=[5, 5])
     played = play(w, events=[Outage(3, 1e9, pool="default")], cluster=Cluster.uniform(1, 1), until=100)
-    assert (played.status.tolist(), played.ledger.sum(axis=1).tolist()) == ([0, 0], [97, 100])
+    assert (played.status.tolist(), ledger(w, played).sum(axis=1).tolist()) == ([0, 0], [97, 100])
 
 
 def test_a_world_without_jobs_or_gpus_is_played_too():
     w = jobs(runtime=[None, 3.0], gpu_milli=[0, 1000], cluster=Cluster.uniform(2, 0))
     assert len(w.submit) == 0
-    assert play(w).ledger.shape == (0, len(REASONS))
+    assert ledger(w, play(w)).shape == (0, len(REASONS))
     w = jobs(runtime=[2.0, 3.0], gpu_milli=[0, 0], cpu_milli=[900, 900], cluster=Cluster.uniform(1, 0, cpu_milli=1000))
     played = play(w, order="server_filling_srpt")
     assert played.end.tolist() == [2, 5]
-    assert reasons(played, 1) == {"queue_order": 2}
+    assert reasons(w, played, 1) == {"cpu": 2}
 
 
 # -- sharing ---------------------------------------------------------------------------------------------------------
@@ -610,6 +612,7 @@ EVERYTHING = """
 import json, numpy as np, fleetlab
 from fleetlab.sim.world import world
 from fleetlab.core.events import *
+from fleetlab.sim.ledger.ledger import holders, ledger
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
@@ -627,8 +630,9 @@ runs = [
     play(w, order='server_filling_srpt', placement='worst_fit', recovery=recovery),
     play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]
-names = ('start', 'end', 'where', 'ledger', 'lost')
+names = ('start', 'end', 'where', 'lost')
 said = [[np.nan_to_num(getattr(r, n), nan=-1).tolist() for n in names] for r in runs]
+said += [[ledger(w, r).tolist(), holders(w, r).seconds.tolist()] for r in runs]
 print(json.dumps(said))
 """
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fleetlab
 from fleetlab import Cluster, Workload, WorkloadError
 from fleetlab.core import Provenance, as_json
 from fleetlab.core.prices import Prices
 from fleetlab.sim import nodes as on_nodes
 from fleetlab.sim import placements
-from fleetlab.sim.codes import BEST_FIT, BY_GPU, BY_ORDER, REASONS
+from fleetlab.sim.codes import BEST_FIT, REASONS
 from fleetlab.sim.estimates import distribution, fairness, jain
 from fleetlab.sim.layout import DONE, RUNNING, WAITING, NodeView, Scoring
 from fleetlab.sim.result import SimResult
@@ -94,13 +95,11 @@ def greedy(w):
 
 
 def played(w, start, end, where, got, **more):
-    """A schedule without accidents; all waiting is charged to the order."""
-    ledger = np.zeros((len(start), len(REASONS)))
-    ledger[:, BY_ORDER] = np.where(np.isnan(start), 0.0, start - w.submit)
+    """A schedule without accidents."""
     none = np.zeros(len(start), dtype=np.int64)
     status = np.where(~np.isnan(end), DONE, np.where(np.isnan(start), WAITING, RUNNING)).astype(np.int64)
     told = {"preemptions": none, "failures": none, "lost": np.zeros(len(start))} | more
-    return Played(np.array(start), np.array(end), status, np.array(where), np.array(got), ledger, **told)
+    return Played(np.array(start), np.array(end), status, np.array(where), np.array(got), **told)
 
 
 def made(frame, cluster=CLUSTER, *, schedule=greedy, **more):
@@ -322,11 +321,16 @@ def test_lost_run_time_is_counted_on_every_gpu_of_the_gang():
 
 
 def test_the_reason_that_kept_most_jobs_is_counted():
-    good = two()
-    ledger = np.zeros_like(good.played.ledger)
-    ledger[1, BY_GPU], ledger[1, BY_ORDER] = 2.0, 1.0
-    table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"]
-    assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("queue_order", 1.0, pytest.approx(1 / 3), 0)]
+    # A gets one of two GPUs until 3, B no GPU but most of the CPU until 9: C lacks first GPUs, then CPU.
+    cluster = Cluster.uniform(1, 2, cpu_milli=4000)
+    frame = {
+        "submit": [0.0, 0.0, 1.0],
+        "runtime": [3.0, 9.0, 1.0],
+        "gpu_milli": [1000, 0, 2000],
+        "cpu_milli": [0, 3000, 2000],
+    }
+    table = fleetlab.simulate(Workload.of(pl.DataFrame(frame), source="three"), cluster).tables()["waiting"]
+    assert table.rows()[:2] == [("cpu", 6.0, 0.75, 1), ("gpu", 2.0, 0.25, 0)]
 
 
 # -- runs in pieces ----------------------------------------------------------------------------------------------------
@@ -342,15 +346,12 @@ def in_pieces(w):
         where=np.array([0, 0, 1]),
         got=np.array([1, 1, 1]),
     )
-    ledger = np.zeros((3, len(REASONS)))
-    ledger[0, BY_ORDER], ledger[2, BY_GPU] = 3.0, 6.0
     return Played(
         start=np.array([0.0, 2.0, np.nan]),
         end=np.array([7.0, np.nan, np.nan]),
         status=np.array([DONE, RUNNING, WAITING]),
         where=np.array([1, 0, -1]),
         got=np.array([1, 1, 0]),
-        ledger=ledger,
         preemptions=np.array([1, 0, 0]),
         failures=np.zeros(3, dtype=np.int64),
         lost=np.zeros(3),

@@ -6,10 +6,14 @@ from fleetlab.core import catalog
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 
 REASONS = catalog.REASONS.names
-BY_ORDER, BY_HEAD, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_CPU, BY_MEMORY, BY_OTHER, BY_GANG, BY_QUOTA = map(
+(BY_QUOTA, BY_NODES, BY_GPU, BY_TYPE, BY_FRAGMENT, BY_GPU_MEMORY, BY_PER_NODE, BY_RESERVATION, BY_HEAD,
+ BY_SCHEDULER) = map(
     catalog.REASONS.index,
-    ("queue_order", "head_of_line", "gpu", "gpu_type", "fragmentation", "cpu", "memory", "other", "gang", "quota"),
-)
+    (
+        "quota", "node_down", "gpu", "gpu_type", "fragmentation", "gpu_memory", "max_per_node", "reservation",
+        "head_of_line", "scheduler",
+    ),
+)  # fmt: skip
 SJF, AGING, LAS, FAIR, SERVER_FILLING, SERVER_FILLING_SRPT = map(
     ORDERS.index, ("sjf", "aging", "las", "fair", "server_filling", "server_filling_srpt")
 )

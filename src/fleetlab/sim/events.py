@@ -12,6 +12,7 @@ import polars as pl
 from fleetlab.core import Cluster, WorkloadError
 from fleetlab.core.events import Drain, Elastic, Event, Faults, Outage, Spot
 from fleetlab.sim.layout import TICK, Floats, Ints
+from fleetlab.sim.schedule import Up
 
 DOWN, DRAIN, RECLAIM, BACK = range(4)  # what strikes a node; RECLAIM leaves jobs the time to be saved
 MOST = 5_000_000  # outages in one run
@@ -55,6 +56,20 @@ def outages_of(
     spells = np.concatenate(found)
     spells[:, 1:3] = np.ceil(spells[:, 1:3] / TICK) * TICK
     return _in_turn(spells[np.lexsort((spells[:, 3], spells[:, 1], spells[:, 0]))])
+
+
+def draining_of(outages: Outages) -> Up:
+    """Return when nodes are drained: from the order to the return."""
+    since: dict[int, float] = {}
+    spans = []
+    for time, node, what in zip(outages.time.tolist(), outages.node.tolist(), outages.what.tolist(), strict=True):
+        if what == DRAIN:
+            since.setdefault(node, time)
+        elif what == BACK and node in since:
+            spans.append((node, since.pop(node), time))
+    spans += [(node, time, math.inf) for node, time in since.items()]
+    node, begin, end = np.array(spans, dtype=np.float64).reshape(-1, 3).T
+    return Up(node.astype(np.int64), begin, end)
 
 
 def growth_of(events: Iterable[Event], cluster: Cluster) -> Growth:

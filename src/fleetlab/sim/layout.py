@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.core.catalog import RESOURCES
-from fleetlab.sim.codes import REASONS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -111,20 +110,17 @@ class Scoring(NamedTuple):
 # -- the quick loops: see `engine` -----------------------------------------------------------------------------------
 
 CLOCK = record(
-    "now:f instant running arrived freed listed candidates waiting next_job head head_reason head_since:f shadow_time:f"
-    " started renew freed_cpu freed_memory freed_gpu freed_idle freed_types"
+    "now:f instant running arrived freed listed candidates waiting next_job head shadow_time:f"
+    " renew freed_cpu freed_memory freed_gpu freed_idle freed_types"
 )
 #   instant: counts them; running, freed, listed, candidates, waiting: lengths of lists; head: the job that blocks the
 #   queue or has the reservation, -1: none; shadow_time: when its reservation starts; freed_*: the most on a freed node
 
 # The queue of a kind.
-QUEUE = record(
-    "first length slot next previous candidate fits reason fit_bound both_bound delays since:f shortest:f waited:f",
-    waited=len(REASONS),
-)
+QUEUE = record("first length slot next previous candidate fit_bound both_bound delays shortest:f")
 #   first: where its heap begins; slot: its place in the list of waiting kinds, -1: none; next, previous: waiting kinds
-#   of its shape; fits: when the pass began; fit_bound: at most so many instances fit now; both_bound: and beside the
-#   reservation; delays: it fits now, but would delay the reservation; waited: seconds by reason, up to `since`
+#   of its shape; fit_bound: at most so many instances fit now; both_bound: and beside the reservation; delays: it fits
+#   now, but would delay the reservation
 
 SHAPE_QUEUE = record("slot first_kind fit_bound counted")  # waiting kinds of a shape; counted: in which instant
 
@@ -138,12 +134,11 @@ INDEX_GROUP = record(
 JOB = record(
     "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
     " gpu_milli submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
-    " expected_end:f lost:f ran:f ledger:f",
-    ledger=len(REASONS),
+    " expected_end:f lost:f ran:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at
-#   `speed`; lost, ran: seconds lost and run in earlier runs; ledger: waited seconds by reason
+#   `speed`; lost, ran: seconds lost and run in earlier runs
 
 INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 #   node, gpus: where it is [NOW] and where it is planned [PLANNED]; gpus: bits from the node's first GPU;
@@ -151,13 +146,11 @@ INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 NOW, PLANNED = range(2)
 
 GROUP = record(
-    "shape_id instances user gpu_milli length newest slot reason is_new retry able tried delays over_quota fit_bound"
-    " settled:f ledger:f",
-    ledger=len(REASONS),
+    "shape_id instances user gpu_milli length newest slot is_new retry able tried delays over_quota fit_bound"
 )
 #   jobs that fit or fail together; length: waiting jobs; slot: in the list of waiting groups; retry: may fit where it
 #   did not before; able: fits when the pass began; tried: is tried in this pass; delays: fits, but would delay a
-#   reservation; fit_bound: at most so many instances fit; ledger: waited seconds by reason, up to `settled`
+#   reservation; fit_bound: at most so many instances fit
 
 USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
 NODE_STATUS = record("freed pool power service up_since:f idle_since:f")  # pool: -1 none; since: inf: it is not
@@ -166,7 +159,7 @@ NODE_EVENT = record("time:f node action")
 UPTIME = record("node begin:f end:f")
 RUN = record("job entry begin:f end:f")
 COUNTERS = record(
-    "now:f head_since:f running waiting freed timers arrived node_events finished head head_reason outranked"
+    "now:f running waiting freed timers arrived node_events finished head outranked"
     " policy_error error_job runs entries uptimes instances_running"
 )
 #   running, waiting, freed, timers, runs, entries, uptimes: lengths of lists; arrived, node_events: the next to come;

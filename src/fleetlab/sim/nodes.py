@@ -6,9 +6,8 @@ result.
 
 from __future__ import annotations
 
-from fleetlab.sim.codes import BY_CPU, BY_FRAGMENT, BY_GANG, BY_GPU, BY_MEMORY, BY_OTHER, BY_TYPE
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, NodeView, Record, Records
+from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, Record, Records
 
 BESIDE_GPUS = len(AMOUNTS)
 
@@ -189,49 +188,3 @@ def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -
         gpus[g].free = min(gpus[g].free, other_gpus[g].free)
         gpus[g].free_memory = min(gpus[g].free_memory, other_gpus[g].free_memory)
     recount(node, gpus)
-
-
-@inner
-def wait_reason(shape: Record, instances: int, now: NodeView) -> int:
-    """Return what keeps a job of `instances` from starting now, if one reason must be named.
-
-    Tested from the scarcest down: is there enough free GPU in all, of its types, where it can be used, with the CPU and
-    the memory beside it? A job of which some instances would fit, but not all, lacks room for its `gang`.
-    """
-    need = instances * shape.gpus * shape.milli
-    anywhere, typed, usable, with_cpu, with_memory, slots = 0, 0, 0, 0, 0, 0
-    for n in range(len(now.nodes)):
-        node = now.nodes[n]
-        if node.up == 0:
-            continue
-        anywhere += node.free_gpu
-        if shape.gpus and shape.types & node.gpu_type == 0:
-            continue
-        typed += node.free_gpu
-        units = UNLIMITED
-        if shape.gpus:
-            units = 0
-            for g in range(node.first_gpu, node.end_gpu):
-                units += now.gpus[g].free // shape.milli
-            units //= shape.gpus
-        usable += min(units, instances)
-        if shape.cpu:
-            units = min(units, node.free_cpu // shape.cpu)
-        with_cpu += min(units, instances)
-        if shape.memory:
-            units = min(units, node.free_memory // shape.memory)
-        with_memory += min(units, instances)
-        slots += min(room(shape, node, now.gpus, now.apps), instances)
-    if anywhere < need:
-        return BY_GPU
-    if typed < need:
-        return BY_TYPE
-    if slots and slots < instances:
-        return BY_GANG
-    if usable < instances:
-        return BY_FRAGMENT
-    if with_cpu < instances:
-        return BY_CPU
-    if with_memory < instances:
-        return BY_MEMORY
-    return BY_OTHER

@@ -11,11 +11,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
-from fleetlab.core.catalog import METRICS
+from fleetlab.core.catalog import HOLDERS, METRICS
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import DONE, WHOLE, Floats
+from fleetlab.sim.ledger import waits
+from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
@@ -84,9 +86,7 @@ class SimResult(Result):
         world, played = self.world, self.played
         times = {"submit": world.submit, "runtime": world.runtime, "start": played.start, "end": played.end}
         columns = {name: pl.Series(name, values, nan_to_null=True) for name, values in times.items()}
-        wait = np.zeros(len(world.submit))
-        for reason in range(len(REASONS)):  # a row of ten adds up slowly, ten columns quickly
-            wait += played.ledger[:, reason]
+        wait = waits.seconds(world, played)
         runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
         bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
         status = pl.Series(played.status, dtype=pl.Int64).replace_strict(
@@ -107,8 +107,29 @@ class SimResult(Result):
     @cached_property
     def ledger(self) -> pl.DataFrame:
         """The seconds each job waited, by reason; they sum to its `wait`."""
-        seconds = {reason: self.played.ledger[:, k] for k, reason in enumerate(REASONS)}
+        by_reason = ledger(self.world, self.played)
+        seconds = {reason: by_reason[:, k] for k, reason in enumerate(REASONS)}
         return self.world.frame.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
+
+    @cached_property
+    def _holders(self) -> Holders:
+        return holders(self.world, self.played, seed=self.provenance.seed or 0)
+
+    @cached_property
+    def holders(self) -> pl.DataFrame:
+        """The seconds each job waited, by who held what it was missing; they sum to its `wait`.
+
+        One row a job; a sample of the jobs where a schedule has very many that wait at once.
+        """
+        rows, seconds = self._holders.job, self._holders.seconds
+        columns = {name: pl.Series(name, seconds[:, k]) for k, name in enumerate(HOLDERS.names)}
+        return self.world.frame.select("job")[rows].with_columns(**columns)
+
+    @cached_property
+    def held_by_user(self) -> pl.DataFrame:
+        """The seconds that jobs waited for what jobs of each user held, the most first."""
+        seconds = pl.DataFrame({"user": self.world.users, "seconds": self._holders.by_user[: len(self.world.users)]})
+        return seconds.sort("seconds", descending=True, maintain_order=True)
 
     @property
     def placements(self) -> pl.DataFrame:

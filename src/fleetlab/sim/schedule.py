@@ -46,12 +46,15 @@ class Played:
     status: Ints  # [jobs]: WAITING, RUNNING or DONE when the loop stopped
     where: Ints  # [instances]: the node, of its last run; -1: never ran
     got: Ints  # [instances]: the GPUs there, as bits counted from the node's first
-    ledger: Floats  # [jobs, reasons]: waited seconds by `REASONS`
     preemptions: Ints  # [jobs]: times the scheduler put it off its nodes
     failures: Ints  # [jobs]: times it lost its nodes
     lost: Floats  # [jobs]: seconds lost to failures, or spent on checkpoints and restarts
     segments: Segments | None = None  # None: every job ran at most once, from `start` to `end`
     up: Up | None = None  # None: all nodes, all the time
+    draining: Up | None = None  # when nodes took no more jobs, though they were up
+    backfill: str = "greedy"
+    quota: Ints | None = None  # [users]: GPU milli, -1: none
+    keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     until: float | None = None  # when the loop stopped; None: with the last completion
 
     @property

@@ -42,7 +42,7 @@ class Usage:
 def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usage:
     """Integrate what is up and what is allocated between edges of time, exactly."""
     types, column = _types(world, cluster)
-    runs = _runs(world, played.runs(world.first))
+    runs = run_table(world, played.runs(world.first))
     out = np.zeros((len(edges) - 1, len(types) + 1))
     allocated_between(runs, column, edges, out)
     up = _up(played, len(world.nodes), edges)
@@ -86,12 +86,12 @@ def _types(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
     return types, np.array([column[bit] for bit in world.nodes.gpu_type.tolist()], dtype=np.int64)
 
 
-def _runs(world: World, segments: Segments) -> RunTable:
+def run_table(world: World, segments: Segments) -> RunTable:
     """Return the runs as the audit takes them."""
     begin, end, job = segments.begin, segments.end, segments.job
     runs = table(
-        len(job), PLAYED_RUN, shape_id=world.shape[job], first=segments.first[: len(job)],
-        instances=world.instances[job], begin=begin, end=end,
+        len(job), PLAYED_RUN, job=job, user=world.user[job], shape_id=world.shape[job], begin=begin, end=end,
+        first=segments.first[: len(job)], instances=world.instances[job],
     )  # fmt: skip
     takes_time = np.flatnonzero(end > begin)
     by_end = takes_time[np.argsort(end[takes_time], kind="stable")]
@@ -115,7 +115,7 @@ def _replay(
     state = NodeView(world.nodes.copy(), world.gpus.copy(), world.apps.copy())
     if played.up is not None:
         state.nodes.up = 0
-    runs, switches = _runs(world, segments), _switches(played)
+    runs, switches = run_table(world, segments), _switches(played)
     fault, run, node, now = replay(runs, state, switches, times, column, world.typical, out)
     if fault:
         who = f"job {world.frame['job'][int(segments.job[run])]}" if run >= 0 else "some job"

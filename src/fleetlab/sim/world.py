@@ -225,6 +225,21 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
     return table(distinct.height, layout.KIND, **columns), _ints(kind)
 
 
+def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool) -> tuple[Records, Ints]:
+    """Return the groups of jobs that fit or fail together, and the group of each job."""
+    user = world.user if by_user else np.full(len(world.kind), -1)
+    pairs = pl.DataFrame({"kind": world.kind, "user": user})
+    distinct = pairs.unique(maintain_order=True).with_row_index("group")
+    group = pairs.join(distinct, on=["kind", "user"], how="left", maintain_order="left")["group"]
+    kinds = world.kinds[distinct["kind"].to_numpy()]
+    shapes = world.shapes[kinds.shape_id]
+    groups = table(
+        len(kinds), kind, shape_id=kinds.shape_id, instances=kinds.instances, user=distinct["user"].to_numpy(),
+        gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
+    )  # fmt: skip
+    return groups, group.to_numpy().astype(np.int64)
+
+
 def _learners(frame: pl.DataFrame, estimate: object) -> tuple[Ints, int]:
     none = np.full(frame.height, -1, dtype=np.int64)
     if not isinstance(estimate, str) or not ESTIMATES[estimate].columns:

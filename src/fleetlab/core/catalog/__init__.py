@@ -19,13 +19,14 @@ from fleetlab.core.catalog.policies import (
     SharingMode,
     SpeedProfile,
 )
-from fleetlab.core.catalog.reasons import REASONS, WaitReason
+from fleetlab.core.catalog.reasons import HOLDERS, REASONS, Holder, WaitReason
 from fleetlab.core.catalog.resources import GPU_AMOUNTS, NODE_AMOUNTS, REQUESTS, RESOURCES, Resource
 
 __all__ = [
     "BACKFILLS",
     "ESTIMATES",
     "GPU_AMOUNTS",
+    "HOLDERS",
     "METRICS",
     "NODE_AMOUNTS",
     "ORDERS",
@@ -38,6 +39,7 @@ __all__ = [
     "BackfillRule",
     "Catalog",
     "EstimateRule",
+    "Holder",
     "Metric",
     "OrderRule",
     "PlacementRule",

@@ -1,4 +1,4 @@
-"""Why a job waits: every second of waiting is charged to one of these reasons."""
+"""Why a job waits, and who holds what it waits for: every second of waiting has one reason and is split by holder."""
 
 from __future__ import annotations
 
@@ -16,23 +16,52 @@ class WaitReason:
     meaning: str
     kind: Literal["resource", "rule"]
     slurm: str = ""  # what squeue shows in its place
+    resource: str = ""  # that is missing
 
 
+def _missing(name: str, meaning: str, resource: str = "") -> WaitReason:
+    return WaitReason(name, meaning, "resource", "Resources", resource or name)
+
+
+# At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(
     "wait reason",
     (
-        WaitReason("queue_order", "jobs ahead in the queue order took the free resources", "rule",
-                   "Priority"),
-        WaitReason("head_of_line", "blocked by an earlier job that does not fit, or by its reservation", "rule",
-                   "Priority"),
-        WaitReason("gpu", "too few free GPUs in the cluster", "resource", "Resources"),
-        WaitReason("gpu_type", "too few free GPUs of the types it may use", "resource", "Resources"),
-        WaitReason("fragmentation", "enough free GPUs in total, but not on nodes or GPUs where it fits", "resource",
-                   "Resources"),
-        WaitReason("cpu", "GPUs are free, but not enough CPU on the same nodes", "resource", "Resources"),
-        WaitReason("memory", "GPUs are free, but not enough memory on the same nodes", "resource", "Resources"),
-        WaitReason("other", "RDMA, disk, GPU memory, or the limit of instances per node", "resource", "Resources"),
-        WaitReason("gang", "some of its instances would fit, but not all at once", "resource", "Resources"),
         WaitReason("quota", "its user has reached the quota", "rule", "QOSMaxGRESPerUser"),
+        WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
+                   "ReqNodeNotAvail"),
+        _missing("gpu", "too few free GPUs in the cluster"),
+        _missing("gpu_type", "too few free GPUs of the types it may use", "gpu"),
+        _missing("fragmentation", "enough is free in total, but not on nodes or GPUs where it fits", "gpu"),
+        _missing("cpu", "GPUs are free, but not enough CPU on the same nodes"),
+        _missing("memory", "GPUs and CPU are free, but not enough memory on the same nodes"),
+        _missing("rdma", "too few free RDMA cards on nodes that have the rest"),
+        _missing("disk", "too little free disk on nodes that have the rest"),
+        _missing("gpu_memory", "too little free GPU memory on GPUs that are free"),
+        _missing("max_per_node", "nodes that have the rest run as many instances of its app as one node may", "gpu"),
+        WaitReason("reservation", "it fits now, but would delay the reservation of a job ahead of it", "rule",
+                   "Priority"),
+        WaitReason("head_of_line", "it fits now, but a job ahead of it does not, and none may pass", "rule",
+                   "Priority"),
+        WaitReason("scheduler", "it fits now, but the scheduler has not looked at it yet", "rule", "None"),
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has allocated what a waiting job is missing."""
+
+    name: str
+    meaning: str
+
+
+HOLDERS = Catalog(
+    "holder",
+    (
+        Holder("ran_before", "jobs that ran already when it began to wait"),
+        Holder("ahead", "jobs ahead of it in the queue order that started while it waited"),
+        Holder("overtook", "jobs behind it in the queue order that started while it waited"),
+        Holder("nobody", "no running job: a rule, or nodes that are down"),
+    ),
+)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.codes import BY_HEAD, BY_ORDER
 from fleetlab.sim.engine.events import complete, exceeds_freed, next_instant, start, summarize_freed
-from fleetlab.sim.engine.fit import allocate, slots, wait_reason
-from fleetlab.sim.engine.ledger import charge, close_ledger, transfer
+from fleetlab.sim.engine.fit import allocate, slots
 from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
 from fleetlab.sim.engine.reservation import Reservation, allocate_beside, combine, reserve
 from fleetlab.sim.engine.scores import Memo
@@ -48,7 +46,7 @@ def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Ev
 
 
 @inline
-def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, by_estimate: int) -> None:
+def arrive(jobs: Jobs, events: Events, queues: Queues, by_estimate: int) -> None:
     """Put jobs that are submitted now into the queues of their kinds."""
     clock = events.clock
     while clock.arrived < len(jobs.submit) and jobs.submit[clock.arrived] == clock.now:
@@ -56,15 +54,10 @@ def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, 
         clock.arrived += 1
         queue = queues.kinds[jobs.kind[j]]
         learn_key(j, jobs, by_estimate)
-        if queue.slot >= 0:
-            charge(queue, clock.now)
-        elif queue.length == 0:
-            queue.since, queue.reason = clock.now, 0
         # If others of its kind wait, it does not fit either; but if it ranks before the head, it is the head now.
         first = clock.head >= 0 and jobs.key[j] < jobs.key[clock.head]
         if not queue.candidate and (queue.slot < 0 or queue.delays or first):
             add_candidate(jobs.kind[j], queues, clock)
-        transfer(j, queue, -1, schedule.ledger)
         queue.shortest = min(queue.shortest, jobs.estimate[j])
         enqueue(j, queue, jobs, queues)
 
@@ -82,16 +75,13 @@ def first_within(queue: Record, queues: Queues, estimate: Floats, window: float)
 
 
 @inner
-def leave_queue(j: int, queue: Record, queues: Queues, ledger: Floats, now: float) -> None:
+def leave_queue(j: int, queue: Record, queues: Queues) -> None:
     """Remove a job that starts from the queue of its kind; it need not be the first."""
     i = queue.first
     while queues.jobs[i] != j:
         i += 1
     remove(queues.keys, queues.jobs, queue.first, queue.length, i)
     queue.length -= 1
-    if queue.slot >= 0:
-        charge(queue, now)
-    transfer(j, queue, 1, ledger)
     if queue.length == 0:
         queue.shortest = np.inf
 
@@ -135,9 +125,8 @@ def try_job(
     else:
         fits = allocate_beside(placement, shape, count, resources, memo, reservation, schedule.placed, at)
     if fits == count:
-        leave_queue(j, queue, queues, schedule.ledger, clock.now)
+        leave_queue(j, queue, queues)
         start(j, jobs, events, schedule)
-        clock.started = 1
         if head >= 0 and ahead:  # the head started, or a job before it: the first that does not fit is the head now
             clock.head, clock.renew = -1, 1
             return size, AGAIN
@@ -186,30 +175,20 @@ def update_list(k: int, queue: Record, queues: Queues, clock: Record) -> None:
 
 
 @inner
-def update_reasons(jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record) -> None:
-    """After a pass: list the candidates that wait, and charge them to a reason."""
+def count_candidates(jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record) -> None:
+    """After a pass: list the candidates that wait, and count how many of their instances fit."""
     header, numbers = resources.fit_index.header, resources.fit_index.numbers
     for i in range(clock.candidates):
         k = queues.candidates[i]
         queue, kind = queues.kinds[k], jobs.kinds[k]
-        shape, count, is_new = resources.shapes[kind.shape_id], kind.instances, queue.slot < 0
+        shape, count = resources.shapes[kind.shape_id], kind.instances
         queue.candidate = 0
         update_list(k, queue, queues, clock)
         if queue.length == 0:
             continue
-        might = not is_new and queue.fit_bound >= count
         queue.fit_bound = slots(shape, count, resources.now, header, numbers)
         queue.delays = queue.fit_bound >= count
         queue.both_bound = slots(shape, count, reservation.combined, header, numbers) if queue.delays else 0
-        if not (queue.delays or might or is_new):
-            continue  # nothing has changed for it
-        charge(queue, clock.now)
-        if queue.delays:
-            queue.reason = BY_HEAD
-        elif might and clock.started:
-            queue.reason = BY_ORDER  # it might have fitted, and a job before it was started
-        else:
-            queue.reason = wait_reason(shape, count, queue.fit_bound, resources)
 
 
 @loop
@@ -224,12 +203,12 @@ def run_easy(
         if clock.freed:
             summarize_freed(clock, events.freed, resources.now.nodes)
             retry(jobs, resources, reservation, events, queues)
-        arrive(jobs, events, queues, schedule, by_estimate)
+        arrive(jobs, events, queues, by_estimate)
         if clock.candidates == 0 and (exact or clock.head < 0):
             continue
         if not exact or clock.now >= clock.shadow_time:
             clock.head = -1  # not all went as estimated: whoever is first gets a new reservation
-        clock.started, clock.renew = 0, clock.head < 0
+        clock.renew = clock.head < 0
         after = AGAIN
         while after == AGAIN:
             size, after = line_up(queues, clock), CONTINUE
@@ -239,7 +218,6 @@ def run_easy(
                 size, after = try_job(
                     placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
                 )
-        update_reasons(jobs, resources, reservation, queues, clock)
+        count_candidates(jobs, resources, reservation, queues, clock)
         if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1
-    close_ledger(queues, schedule.ledger, until)

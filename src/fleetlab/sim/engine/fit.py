@@ -1,14 +1,14 @@
-"""Gangs on and off the nodes: all instances of a job, or none; and what keeps a gang from fitting."""
+"""Gangs on and off the nodes: all instances of a job, or none."""
 
 from __future__ import annotations
 
-from fleetlab.sim.codes import BY_CPU, BY_FRAGMENT, BY_GANG, BY_GPU, BY_MEMORY, BY_OTHER, BY_TYPE, RANDOM
+from fleetlab.sim.codes import RANDOM
 from fleetlab.sim.engine.index import Index, best_cpu, best_fraction, best_whole, update_index
 from fleetlab.sim.engine.scores import Memo, place_by_score, place_randomly
 from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeView, Record, Records
-from fleetlab.sim.nodes import give_back, gpu_slots, room, take
+from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeView, Record
+from fleetlab.sim.nodes import give_back, room, take
 
 
 @inline
@@ -116,36 +116,3 @@ def fit_bound(shape: Record, count: int, resources: Resources) -> int:
     if count * each > most:
         return most // each
     return slots(shape, count, resources.now, resources.fit_index.header, resources.fit_index.numbers)
-
-
-@inner
-def usable(shape: Record, node: Record, gpus: Records, count: int) -> tuple[int, int, int]:
-    """Return how many of `count` instances a node has GPUs for, then CPU too, then memory too."""
-    with_gpu = min(gpu_slots(shape, node, gpus) // shape.gpus, count) if shape.gpus else count
-    with_cpu = min(with_gpu, node.free_cpu // shape.cpu) if shape.cpu else with_gpu
-    return with_gpu, with_cpu, min(with_cpu, node.free_memory // shape.memory) if shape.memory else with_cpu
-
-
-@inner
-def wait_reason(shape: Record, count: int, fits: int, resources: Resources) -> int:
-    """Return what `nodes.wait_reason` returns, where `fits` of the `count` instances fit, without a full scan."""
-    need, total, free = count * shape.gpus * shape.milli, 0, resources.free
-    for t in range(len(free)):
-        total += free[t]
-    if need > total:
-        return BY_GPU
-    if need > free_on_types(shape, free):
-        return BY_TYPE
-    if fits:
-        return BY_GANG
-    nodes, gpus = resources.now.nodes, resources.now.gpus
-    with_gpu, with_cpu, with_memory = 0, 0, 0
-    for n in range(len(nodes)):
-        if shape.gpus == 0 or shape.types & nodes[n].gpu_type:
-            a, b, c = usable(shape, nodes[n], gpus, count)
-            with_gpu, with_cpu, with_memory = with_gpu + a, with_cpu + b, with_memory + c
-    if with_gpu < count:
-        return BY_FRAGMENT
-    if with_cpu < count:
-        return BY_CPU
-    return BY_MEMORY if with_memory < count else BY_OTHER

@@ -6,10 +6,8 @@ the last look may help: what fitted then, plus the room on every node freed sinc
 
 from __future__ import annotations
 
-from fleetlab.sim.codes import BY_ORDER
 from fleetlab.sim.engine.events import complete, exceeds_freed, fits_freed, next_instant, start, summarize_freed
-from fleetlab.sim.engine.fit import allocate, fit_bound, slots, wait_reason
-from fleetlab.sim.engine.ledger import charge, close_ledger, transfer
+from fleetlab.sim.engine.fit import allocate, fit_bound, slots
 from fleetlab.sim.engine.queue import add_candidate, contend, dequeue, enqueue, learn_key, list_kind, unlist_kind
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
@@ -44,7 +42,7 @@ def retry(jobs: Jobs, queues: Queues, events: Events) -> None:
 
 
 @inline
-def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, by_estimate: int) -> None:
+def arrive(jobs: Jobs, events: Events, queues: Queues, by_estimate: int) -> None:
     """Put jobs that are submitted now into the queues of their kinds."""
     clock = events.clock
     while clock.arrived < len(jobs.submit) and jobs.submit[clock.arrived] == clock.now:
@@ -55,16 +53,12 @@ def arrive(jobs: Jobs, events: Events, queues: Queues, schedule: ScheduleTable, 
             learn_key(j, jobs, 1)
         if queue.length == 0:
             add_candidate(jobs.kind[j], queues, clock)
-            queue.since, queue.reason = clock.now, 0
-        elif queue.slot >= 0:
-            charge(queue, clock.now)
-        transfer(j, queue, -1, schedule.ledger)
         enqueue(j, queue, jobs, queues)
 
 
 @inline
 def may_fit(k: int, jobs: Jobs, resources: Resources, queues: Queues, clock: Record) -> bool:
-    """Return whether a candidate is worth trying, and note whether it fits now that the pass begins.
+    """Return whether a candidate is worth trying.
 
     A waiting kind of one instance fits on the node that was freed. A gang must be counted, and a new kind if it is not
     alone; but a new kind of a shape that waits finds no more than those who wait.
@@ -72,20 +66,18 @@ def may_fit(k: int, jobs: Jobs, resources: Resources, queues: Queues, clock: Rec
     queue, kind = queues.kinds[k], jobs.kinds[k]
     waiting, shape, count = queues.shapes[kind.shape_id], resources.shapes[kind.shape_id], kind.instances
     waits = queue.slot >= 0
-    queue.fits = waits
     if not waits and waiting.first_kind >= 0 and waiting.fit_bound < count:
         if waiting.fit_bound:
             header, numbers = resources.fit_index.header, resources.fit_index.numbers
             waiting.fit_bound = slots(shape, UNLIMITED, resources.now, header, numbers)
         return False
     if (count > 1 or not waits) and (waits or clock.candidates > 1):
-        queue.fits = waiting.fit_bound >= count
-        if waiting.counted < clock.instant:
-            fits = fit_bound(shape, count, resources)
-            queue.fits = fits >= count
-            if not queue.fits:  # so many fit, and no more: other kinds of its shape need not count
-                waiting.fit_bound, waiting.counted = fits, clock.instant
-        return queue.fits == 1
+        if waiting.counted == clock.instant:
+            return waiting.fit_bound >= count
+        fits = fit_bound(shape, count, resources)
+        if fits < count:  # so many fit, and no more: other kinds of its shape need not count
+            waiting.fit_bound, waiting.counted = fits, clock.instant
+        return fits >= count
     return True
 
 
@@ -116,10 +108,6 @@ def start_candidates(
         if fits < kind.instances:
             waiting.fit_bound = fits
             continue
-        queue.fits = 1
-        if queue.slot >= 0:
-            charge(queue, clock.now)
-        transfer(j, queue, 1, schedule.ledger)
         start(j, jobs, events, schedule)
         dequeue(queue, queues)
         if queue.length:
@@ -129,8 +117,8 @@ def start_candidates(
 
 
 @inner
-def update_reasons(jobs: Jobs, resources: Resources, queues: Queues, clock: Record) -> None:
-    """After a pass: list the candidates that wait, and charge them to a reason."""
+def update_lists(jobs: Jobs, queues: Queues, clock: Record) -> None:
+    """After a pass: list the candidates that begin to wait, and take those that wait no more off the list."""
     for i in range(clock.candidates):
         k = queues.candidates[i]
         queue, kind = queues.kinds[k], jobs.kinds[k]
@@ -138,12 +126,6 @@ def update_reasons(jobs: Jobs, resources: Resources, queues: Queues, clock: Reco
             list_kind(k, kind.shape_id, queues, clock)
         elif queue.length == 0 and queue.slot >= 0:
             unlist_kind(k, kind.shape_id, queues, clock)
-        if queue.length and not (queue.fits and queue.reason == BY_ORDER):
-            charge(queue, clock.now)
-            queue.reason = BY_ORDER
-            if not queue.fits:
-                fits = queues.shapes[kind.shape_id].fit_bound
-                queue.reason = wait_reason(resources.shapes[kind.shape_id], kind.instances, fits, resources)
 
 
 @loop
@@ -159,8 +141,7 @@ def run_greedy(
             summarize_freed(clock, events.freed, resources.now.nodes)
             raise_bounds(resources, events, queues)
             retry(jobs, queues, events)
-        arrive(jobs, events, queues, schedule, by_estimate)
+        arrive(jobs, events, queues, by_estimate)
         if clock.candidates:
             start_candidates(placement, jobs, resources, memo, events, queues, schedule)
-            update_reasons(jobs, resources, queues, clock)
-    close_ledger(queues, schedule.ledger, until)
+            update_lists(jobs, queues, clock)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from fleetlab.sim.codes import BY_HEAD
-from fleetlab.sim.engine.events import complete, fits_freed, is_over, next_instant, start
-from fleetlab.sim.engine.fit import allocate, wait_reason
-from fleetlab.sim.engine.ledger import COUNT
+from fleetlab.sim.engine.events import complete, fits_freed, next_instant, start
+from fleetlab.sim.engine.fit import allocate
 from fleetlab.sim.engine.queue import learn_key
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import pop, push
-from fleetlab.sim.jit import inline, inner, loop
+from fleetlab.sim.jit import inline, loop
 from fleetlab.sim.layout import Floats, Ints
 
 
@@ -41,13 +39,9 @@ def start_in_order(
         shape, count = resources.shapes[kind.shape_id], kind.instances
         if j == clock.head and not fits_freed(shape, resources.now, events.freed, clock.freed):
             break
-        if clock.head >= 0:
-            schedule.ledger[clock.head, clock.head_reason] += clock.now - clock.head_since
-            clock.head = -1
-        fits = allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, jobs.first[j])
-        if fits < count:
-            clock.head, clock.head_since = j, clock.now
-            clock.head_reason = wait_reason(shape, count, fits, resources)
+        clock.head = -1
+        if allocate(placement, kind.shape_id, count, resources, memo, schedule.placed, jobs.first[j]) < count:
+            clock.head = j
             break
         if len(heap):
             pop(keys, heap, 0, clock.waiting)
@@ -55,22 +49,6 @@ def start_in_order(
             clock.next_job += 1
         clock.waiting -= 1
         start(j, jobs, events, schedule)
-
-
-@inner
-def close_ledger(jobs: Jobs, events: Events, schedule: ScheduleTable, end: float) -> None:
-    """Charge to the head of the queue all the time that a job did not wait as the head itself."""
-    clock, ledger = events.clock, schedule.ledger
-    if clock.head >= 0:
-        ledger[clock.head, clock.head_reason] += end - clock.head_since
-    for j in range(clock.arrived):
-        began = schedule.start[j]
-        waited = (began if began == began else end) - jobs.submit[j]
-        if waited > 0:
-            for reason in range(COUNT):
-                if reason != BY_HEAD:
-                    waited -= ledger[j, reason]
-            ledger[j, BY_HEAD] = waited
 
 
 @loop
@@ -83,4 +61,3 @@ def run_none(
         complete(jobs, resources, events, schedule, events.clock.head >= 0)  # before new jobs request what it frees
         arrive(jobs, events, keys, heap, by_estimate)
         start_in_order(placement, jobs, resources, memo, events, keys, heap, schedule)
-    close_ledger(jobs, events, schedule, 0.0 if is_over(jobs, events.clock) else until)

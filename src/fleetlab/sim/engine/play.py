@@ -42,7 +42,7 @@ def play(
     if backfill == "none":
         size = 0 if not learnt and bool((np.diff(keys) >= 0).all()) else total
         run_none(*common, np.empty(size), np.empty(size, dtype=np.int64), schedule, int(learnt), stop)
-        return _played(world, schedule, until)
+        return _played(world, jobs.key, schedule, backfill, until)
     queues = state.new_queues(np.bincount(world.kind, minlength=len(world.kinds)), len(world.shapes))
     if backfill == "easy":
         exact = world.learners == 0 and bool((world.estimate == world.runtime).all())
@@ -50,7 +50,7 @@ def play(
         run_easy(*common, queues, schedule, reservation, int(learnt), int(exact), stop)
     else:
         run_greedy(*common, queues, schedule, int(learnt), stop)
-    return _played(world, schedule, until)
+    return _played(world, jobs.key, schedule, backfill, until)
 
 
 def ranks(world: World, order: str) -> Floats:
@@ -84,8 +84,8 @@ def scoring_of(world: World, seed: int) -> Scoring:
     return Scoring(writable(world.capacity), writable(world.largest), writable(world.typical), random)
 
 
-def _played(world: World, schedule: ScheduleTable, until: float | None) -> Played:
-    start, placed, ledger = schedule
+def _played(world: World, keys: Floats, schedule: ScheduleTable, backfill: str, until: float | None) -> Played:
+    start, placed = schedule
     end = start + world.runtime
     status = np.where(np.isnan(start), WAITING, DONE)
     if until is not None:
@@ -96,4 +96,7 @@ def _played(world: World, schedule: ScheduleTable, until: float | None) -> Playe
     nothing = np.zeros(len(start), dtype=np.int64)
     stopped = None if until is None or (status == DONE).all() else float(until)
     zeros = np.zeros(len(start))
-    return Played(start, end, status, placed.node, placed.gpus, ledger, nothing, nothing, zeros, until=stopped)
+    return Played(
+        start, end, status, placed.node, placed.gpus, nothing, nothing, zeros, backfill=backfill, keys=keys,
+        until=stopped,
+    )  # fmt: skip

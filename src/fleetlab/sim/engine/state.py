@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetlab.sim import layout
-from fleetlab.sim.codes import REASONS
 from fleetlab.sim.engine.index import Index
 from fleetlab.sim.layout import Floats, Ints, NodeView, Record, Records, Scoring, table
 
@@ -48,7 +47,6 @@ class ScheduleTable(NamedTuple):
 
     start: Floats  # [jobs]; nan: never
     placed: Allocation  # [instances]
-    ledger: Floats  # [jobs, reasons]: waited seconds
 
 
 class Events(NamedTuple):
@@ -78,7 +76,7 @@ def new_schedule(first: Ints) -> ScheduleTable:
     """Make the table of a schedule in which nothing has started."""
     jobs, instances = len(first) - 1, int(first[-1])
     placed = Allocation(np.full(instances, -1, dtype=np.int64), np.zeros(instances, dtype=np.int64))
-    return ScheduleTable(np.full(jobs, np.nan), placed, np.zeros((jobs, len(REASONS))))
+    return ScheduleTable(np.full(jobs, np.nan), placed)
 
 
 def new_events(jobs: int, nodes: int) -> Events:

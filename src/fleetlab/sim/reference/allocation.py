@@ -183,7 +183,7 @@ def set_level_timer(sim: Simulation, rules: Rules, t: int) -> None:
 def begin(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
     """Start a job that has its nodes."""
     job, clock = sim.jobs[t], sim.clock
-    leave(sim, t, clock.now)
+    leave(sim, t)
     job.status, job.slot = RUNNING, clock.running
     sim.running[clock.running] = t
     clock.running += 1

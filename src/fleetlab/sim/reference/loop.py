@@ -12,8 +12,7 @@ One event through the loop
 5. Other timers ring: a job enters the next queue of `las`, a node has booted, a pool may grow.
 6. `schedule` is one pass of `passes` or `preemption`. It finds the groups that freed nodes may help, ranks their jobs
    (`ranking`), and for each in order tests whether it fits (`allocation.fits`), places it (`allocation.place`) and
-   starts it (`allocation.begin`: it leaves the queue, its user is charged, a timer is set for its end). Jobs that do
-   not start are charged to a reason (`passes.update_reasons`).
+   starts it (`allocation.begin`: it leaves the queue, its user is charged, a timer is set for its end).
 7. Elastic pools are tended.
 
 The loop owns the truth: a placement policy is asked only about nodes that hold an instance, so nothing is allocated
@@ -31,7 +30,7 @@ from fleetlab.sim.layout import DONE, NOW, NodeView
 from fleetlab.sim.reference.allocation import end_run, log_run, release, set_level_timer
 from fleetlab.sim.reference.node_events import RING, STRIKE, TEND, NodeEvents, log_uptime
 from fleetlab.sim.reference.passes import forget_freed
-from fleetlab.sim.reference.queue import enter, estimate, learn, leave, set_head
+from fleetlab.sim.reference.queue import enter, estimate, learn
 from fleetlab.sim.reference.ranking import key_at_arrival
 from fleetlab.sim.reference.state import Policies, Rules, Simulation, next_timer
 from fleetlab.sim.reference.work import lost_so_far, run_length
@@ -95,9 +94,6 @@ def logs_are_full(sim: Simulation, events: NodeEvents) -> bool:
 @inner
 def finish(sim: Simulation, rules: Rules, events: NodeEvents, stop: float) -> None:
     """Bring all tables up to the moment at which the loop stopped."""
-    set_head(sim, -1, 0, stop)
-    while sim.clock.waiting:
-        leave(sim, sim.groups[sim.waiting[0]].newest, stop)
     for k in range(sim.clock.running):
         t = sim.running[k]
         sim.jobs[t].lost += lost_so_far(rules, sim.jobs[t], stop)

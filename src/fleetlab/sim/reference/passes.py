@@ -1,16 +1,14 @@
-"""Scheduling passes, one for each backfill rule: which waiting jobs start now, and what the others wait for."""
+"""Scheduling passes, one for each backfill rule: which waiting jobs start now."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from fleetlab.sim.codes import BY_GANG, BY_GPU, BY_HEAD, BY_ORDER, BY_QUOTA, BY_TYPE, NO_BACKFILL
+from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import Ints, NodeView, Record
-from fleetlab.sim.nodes import holds, room, wait_reason
+from fleetlab.sim.layout import NodeView, Record
+from fleetlab.sim.nodes import holds, room
 from fleetlab.sim.reference.allocation import copy, fits, slots, start
 from fleetlab.sim.reference.backfill import combine, combine_at, plan_next, plan_running, reserve, start_beside
-from fleetlab.sim.reference.queue import over_quota, set_head, set_reason
+from fleetlab.sim.reference.queue import over_quota
 from fleetlab.sim.reference.ranking import next_job, rank_waiting
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
 from fleetlab.sim.reference.work import estimated_length
@@ -76,54 +74,15 @@ def try_able(sim: Simulation) -> None:
         group.tried = group.able
 
 
-# -- why the others wait ---------------------------------------------------------------------------------------------
-
-
-@inner_loop
-def free_by_type(now: NodeView) -> Ints:
-    """Return the free GPU milli on nodes that are up, by the number of their type."""
-    free = np.zeros(64, np.int64)
-    for n in range(len(now.nodes)):
-        if now.nodes[n].up:
-            free[max(0, now.nodes[n].type_number)] += now.nodes[n].free_gpu
-    return free
-
-
 @inner
-def quick_reason(shape: Record, count: int, free: Ints, now: NodeView) -> int:
-    """Return what `wait_reason` returns, without counting where too little is free in all, or some instances fit."""
-    need, anywhere, typed = count * shape.gpus * shape.milli, 0, 0
-    for t in range(len(free)):
-        anywhere += free[t]
-        typed += free[t] if shape.types >> t & 1 else 0
-    if typed < need:
-        return BY_TYPE if anywhere >= need else BY_GPU
-    if 0 < slots(shape, count, now) < count:
-        return BY_GANG
-    return wait_reason(shape, count, now)
-
-
-@inner_loop
-def update_reasons(sim: Simulation, rules: Rules, now: NodeView) -> None:
-    """After a pass: charge each waiting group to what it waits for."""
-    free = free_by_type(now)
+def end_pass(sim: Simulation, rules: Rules, now: NodeView) -> None:
+    """Note of each waiting group whether it fits but may not start, and whether it is over its quota."""
     for k in range(sim.clock.waiting):
-        group = sim.groups[sim.waiting[k]]
-        shape, count, reason = rules.shapes[group.shape_id], group.instances, group.reason
-        if over_quota(sim, sim.waiting[k]):
-            reason = BY_QUOTA
-        elif rules.backfill == NO_BACKFILL:
-            reason = BY_HEAD
-        elif group.is_new or group.retry or group.delays or group.over_quota:
-            group.delays = group.able and fits(shape, count, now)
-            if group.delays:
-                reason = BY_HEAD
-            elif group.able:
-                reason = BY_ORDER
-            else:
-                reason = quick_reason(shape, count, free, now)
-        set_reason(group, reason, sim.clock.now)
-        group.over_quota = reason == BY_QUOTA
+        group, barred = sim.groups[sim.waiting[k]], over_quota(sim, sim.waiting[k])
+        anew = group.is_new or group.retry or group.delays or group.over_quota
+        if anew and not barred and rules.backfill != NO_BACKFILL:
+            group.delays = group.able and fits(rules.shapes[group.shape_id], group.instances, now)
+        group.over_quota = barred
         group.is_new = group.retry = 0
 
 
@@ -145,7 +104,7 @@ def still_blocked(sim: Simulation, rules: Rules, t: int, now: NodeView) -> bool:
 @value
 def pass_none(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start jobs in order; all wait behind the first that does not fit."""
-    clock, head, reason = sim.clock, -1, 0
+    clock, head = sim.clock, -1
     before = clock.head
     fixed = not (rules.moving or rules.quota or clock.outranked)
     if before >= 0 and fixed and still_blocked(sim, rules, before, now):
@@ -159,16 +118,16 @@ def pass_none(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
         if over_quota(sim, job.group):
             continue
         if t == before and still_blocked(sim, rules, t, now):
-            head, reason = t, clock.head_reason
+            head = t
             break
         before = -1  # another job was tried: what is free may have changed
         if not fits(rules.shapes[job.shape_id], job.instances, now):
-            head, reason = t, wait_reason(rules.shapes[job.shape_id], job.instances, now)
+            head = t
             break
         start(sim, rules, policies, t, now)
-    set_head(sim, head, reason, clock.now)
+    clock.head, clock.outranked = head, 0
     forget_freed(sim)
-    update_reasons(sim, rules, now)
+    end_pass(sim, rules, now)
     return 0
 
 
@@ -192,7 +151,7 @@ def pass_greedy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies
                 able -= 1
             else:
                 start(sim, rules, policies, t, now)
-    update_reasons(sim, rules, now)
+    end_pass(sim, rules, now)
     return 0
 
 
@@ -221,7 +180,7 @@ def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
             shadow_time = reserve(sim, rules, policies, t, reserved)
             backfill(sim, now, rules, policies, able, size, shadow_time, reserved)
             break
-    update_reasons(sim, rules, now)
+    end_pass(sim, rules, now)
     return 0
 
 
@@ -266,7 +225,7 @@ def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Po
                 continue
             plan_next(sim, rules, policies, t, now, plan)
             able = count_able(sim, rules, now)
-    update_reasons(sim, rules, now)
+    end_pass(sim, rules, now)
     return 0
 
 

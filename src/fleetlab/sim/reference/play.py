@@ -8,7 +8,6 @@ from typing import Any
 
 import numba.experimental.function_type  # noqa: F401  teaches numba what a policy is before it sees the first
 import numpy as np
-import polars as pl
 from numba import config, typeof, types
 from numba.core.types import CompileResultWAP
 
@@ -17,7 +16,7 @@ from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 from fleetlab.core.events import Event, Recovery
 from fleetlab.sim import layout
 from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
-from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, growth_of, outages_of
+from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
@@ -27,7 +26,7 @@ from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
 from fleetlab.sim.schedule import Played, Segments, Up
-from fleetlab.sim.world import World
+from fleetlab.sim.world import World, groups_of
 
 __all__ = ["Speeds", "play", "speeds_of"]
 
@@ -103,7 +102,8 @@ def play(
         NO_PLACE if isinstance(placement, str) else placement.compiled(),  # type: ignore[arg-type]
         state,
     )
-    loop = _Loop(sim, now, rules, node_events, policies, with_events=bool(events))
+    draining = draining_of(outages) if events else None
+    loop = _Loop(sim, now, rules, node_events, policies, draining, with_events=bool(events))
     try:
         loop.run(progress)
     except _PolicyFailure:
@@ -119,10 +119,10 @@ class _Loop:
     """The compiled loop, called as often as its logs fill up."""
 
     def __init__(
-        self, sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, policies: Policies, *,
-        with_events: bool,
+        self, sim: Simulation, now: NodeView, rules: Rules, events: NodeEvents, policies: Policies,
+        draining: Up | None, *, with_events: bool,
     ) -> None:  # fmt: skip
-        self.sim, self.events, self.with_events = sim, events, with_events
+        self.sim, self.rules, self.events, self.draining, self.with_events = sim, rules, events, draining, with_events
         common = (sim, now, rules)
         chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS.names[rules.backfill]]
         schedule = _as_value(chosen, *common, policies)
@@ -161,12 +161,15 @@ class _Loop:
             status=jobs.status.copy(),
             where=instances.node[:, NOW].copy(),
             got=instances.gpus[:, NOW].copy(),
-            ledger=jobs.ledger.copy(),
             preemptions=jobs.preemptions.copy(),
             failures=jobs.failures.copy(),
             lost=jobs.lost.copy(),
             segments=self._segments() if interrupts else None,
             up=self._up() if self.with_events else None,
+            draining=self.draining,
+            backfill=BACKFILLS.names[self.rules.backfill],
+            quota=self.sim.users.quota.copy() if self.rules.quota else None,
+            keys=None if self.rules.moving else jobs.key.copy(),
             until=None if done else stop,
         )
 
@@ -244,26 +247,11 @@ def _scoring(world: World, seed: int) -> Scoring:
     return Scoring(writable(world.capacity), writable(world.largest), writable(world.typical), random)
 
 
-def _groups(world: World, *, by_user: bool) -> tuple[Records, Ints]:
-    """Return the groups of jobs that fit or fail together, and the group of each job."""
-    user = world.user if by_user else np.full(len(world.kind), -1)
-    pairs = pl.DataFrame({"kind": world.kind, "user": user})
-    distinct = pairs.unique(maintain_order=True).with_row_index("group")
-    group = pairs.join(distinct, on=["kind", "user"], how="left", maintain_order="left")["group"]
-    kinds = world.kinds[distinct["kind"].to_numpy()]
-    shapes = world.shapes[kinds.shape_id]
-    groups = table(
-        len(kinds), layout.GROUP, shape_id=kinds.shape_id, instances=kinds.instances, user=distinct["user"].to_numpy(),
-        gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
-    )  # fmt: skip
-    return groups, group.to_numpy().astype(np.int64)
-
-
 def _simulation(
     world: World, rules: Rules, quota: Ints | None, speeds: Speeds | None, *, interrupts: bool
 ) -> Simulation:
     count, instances, nodes = len(world.submit), int(world.first[-1]), len(world.nodes)
-    groups, group = _groups(world, by_user=quota is not None)
+    groups, group = groups_of(world, layout.GROUP, by_user=quota is not None)
     jobs = table(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,

@@ -8,10 +8,9 @@ from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.heap import push
 from fleetlab.sim.jit import inner, inner_loop, value
 from fleetlab.sim.layout import NOW, UNLIMITED, Ints, NodeView
-from fleetlab.sim.nodes import wait_reason
 from fleetlab.sim.reference.allocation import copy, fits, occupy, release, requeue, slots, slots_gained, start
-from fleetlab.sim.reference.passes import find_able, try_all, update_reasons
-from fleetlab.sim.reference.queue import over_quota, ranks_after, set_head
+from fleetlab.sim.reference.passes import end_pass, find_able, try_all
+from fleetlab.sim.reference.queue import over_quota, ranks_after
 from fleetlab.sim.reference.ranking import next_job, rank_all, running_worst_first
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
 
@@ -76,7 +75,7 @@ def evict(sim: Simulation, rules: Rules, t: int, now: NodeView, size: int) -> in
 @value
 def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Start jobs in order, and evict running jobs that rank after them where that makes them fit."""
-    head, reason = -1, 0
+    head = -1
     find_able(sim, rules, now)
     try_all(sim)
     size = rank_all(sim, rules, policies)
@@ -95,7 +94,7 @@ def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policie
             if not fits(shape, count, view):
                 group.tried = 0
                 if rules.backfill == NO_BACKFILL:
-                    head, reason = t, wait_reason(shape, count, now)
+                    head = t
                     break
                 continue
             for k in range(choose_victims(sim, rules, t, now, worst, victims)):
@@ -104,6 +103,6 @@ def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policie
         if best > NO_VIEW:
             occupy(sim, rules, t, view, NOW)
     if rules.backfill == NO_BACKFILL:
-        set_head(sim, head, reason, sim.clock.now)
-    update_reasons(sim, rules, now)
+        sim.clock.head, sim.clock.outranked = head, 0
+    end_pass(sim, rules, now)
     return 0

@@ -1,24 +1,10 @@
-"""The waiting jobs and their reasons; what users have allocated; runtime estimates.
-
-Waited time is charged to the group. A job gets the difference between what its group had waited for when the job came
-and when it left.
-"""
+"""The waiting jobs; what users have allocated; runtime estimates."""
 
 from __future__ import annotations
 
-from fleetlab.sim.codes import BY_HEAD, REASONS
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import WAITING, Record, Records
 from fleetlab.sim.reference.state import Rules, Simulation
-
-COUNT = len(REASONS)
-
-
-@inner
-def charge(group: Record, now: float) -> None:
-    """Charge a group for the time since its last charge to its present reason."""
-    group.ledger[group.reason] += now - group.settled
-    group.settled = now
 
 
 @inner
@@ -35,11 +21,7 @@ def enter(sim: Simulation, t: int) -> None:
     if group.length == 0:
         sim.waiting[clock.waiting], group.slot = job.group, clock.waiting
         clock.waiting += 1
-        group.is_new, group.delays, group.over_quota, group.reason, group.newest = 1, 0, 0, BY_HEAD, -1
-        group.settled = clock.now
-    charge(group, clock.now)
-    for reason in range(COUNT):
-        job.ledger[reason] -= group.ledger[reason]
+        group.is_new, group.delays, group.over_quota, group.newest = 1, 0, 0, -1
     job.status, job.next, job.previous = WAITING, group.newest, -1
     if group.newest >= 0:
         jobs[group.newest].previous = t
@@ -50,13 +32,10 @@ def enter(sim: Simulation, t: int) -> None:
 
 
 @inner
-def leave(sim: Simulation, t: int, now: float) -> None:
+def leave(sim: Simulation, t: int) -> None:
     """Let a job wait no more."""
     clock, jobs, job = sim.clock, sim.jobs, sim.jobs[t]
     group = sim.groups[job.group]
-    charge(group, now)
-    for reason in range(COUNT):
-        job.ledger[reason] += group.ledger[reason]
     if job.previous >= 0:
         jobs[job.previous].next = job.next
     else:
@@ -69,24 +48,6 @@ def leave(sim: Simulation, t: int, now: float) -> None:
         last = sim.waiting[clock.waiting]
         sim.waiting[group.slot] = last
         sim.groups[last].slot = group.slot
-
-
-@inner
-def set_reason(group: Record, reason: int, now: float) -> None:
-    """Let a group wait for `reason` from now on."""
-    charge(group, now)
-    group.reason = reason
-
-
-@inner
-def set_head(sim: Simulation, t: int, reason: int, now: float) -> None:
-    """Let job `t` (-1: none) block all others from now on, and itself wait for `reason`, not for its group's."""
-    clock = sim.clock
-    if clock.head >= 0:
-        ledger = sim.jobs[clock.head].ledger
-        ledger[clock.head_reason] += now - clock.head_since
-        ledger[BY_HEAD] -= now - clock.head_since
-    clock.head, clock.head_reason, clock.head_since, clock.outranked = t, reason, now, 0
 
 
 # -- users -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,140 @@
+"""The wait ledger of a schedule: the seconds each job waited, by reason and by who holds what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetlab.core.catalog import BACKFILLS, HOLDERS
+from fleetlab.sim.codes import BY_HEAD, BY_RESERVATION, BY_SCHEDULER
+from fleetlab.sim.jit import compile_notice
+from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Records, table, writable
+from fleetlab.sim.ledger.holders import WIDTH, Holding
+from fleetlab.sim.ledger.reasons import (
+    COUNT,
+    SHAPE_ROOM,
+    STAGES,
+    WAIT,
+    WAITING_GROUP,
+    Nodes,
+    Switches,
+    Waiting,
+    replay_waits,
+)
+from fleetlab.sim.ledger.waits import waits
+from fleetlab.sim.schedule import Played
+from fleetlab.sim.schedule_check import RunTable
+from fleetlab.sim.timeline import run_table
+from fleetlab.sim.world import World, groups_of
+
+PAIRS = 1_000_000_000  # of a waiting job and a run that begins or ends meanwhile: about ten seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holders:
+    """Who held what jobs were missing."""
+
+    job: Ints  # [jobs measured]: the row in the world
+    seconds: Floats  # [jobs measured, HOLDERS]; they sum to the wait of the job
+    by_user: Floats  # [users of the world]: of all jobs that waited, seconds
+
+
+def ledger(world: World, played: Played) -> Floats:
+    """Return the seconds each job waited, by reason: [jobs, reasons]."""
+    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+    _replay(world, played, waiting, runs, _holding(world, waiting.waits, np.zeros(0), np.zeros(0, dtype=bool)), 0)
+    return waiting.ledger
+
+
+def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) -> Holders:
+    """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
+    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+    sample = _sample(world, waiting.waits, runs, pairs, seed)
+    keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
+    holding = _holding(world, waiting.waits, keys, sample)
+    _replay(world, played, waiting, runs, holding, 1)
+    rows = np.flatnonzero(sample)
+    seconds = np.rint(holding.seconds[rows] / TICK) * TICK  # on the tick, so that they add up
+    wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
+    most = np.argmax(seconds, axis=1)
+    seconds[np.arange(len(rows)), most] += wait[rows] - seconds.sum(axis=1)
+    return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
+
+
+def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding, divided: int) -> None:
+    rule = BACKFILLS[played.backfill]
+    blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
+    with compile_notice():
+        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, blocked, divided)
+
+
+def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
+    """Choose the jobs whose waits are divided: all, or so many that there are about `pairs` steps."""
+    changes = np.sort(np.concatenate((runs.runs.begin, runs.runs.end)))
+    steps = np.searchsorted(changes, rows.end) - np.searchsorted(changes, rows.begin)
+    total = float(steps.sum())
+    if total <= pairs:
+        return np.ones(len(world.submit), dtype=bool)
+    return np.random.default_rng(seed).random(len(world.submit)) < pairs / total
+
+
+def _holding(world: World, rows: Records, keys: Floats, sample: NDArray[np.bool_]) -> Holding:
+    """Make the tables of what is held, before anything runs."""
+    types, shapes = int(world.nodes.type_number.max(initial=-1)) + 1, world.shapes
+    masks, mask_of = np.unique(np.where(shapes.gpus == 0, -1, shapes.types), return_inverse=True)
+    divided = sample[rows.job] if len(sample) else np.zeros(len(rows), dtype=bool)
+    mine = rows[divided]
+    times = np.concatenate((mine.begin, mine.end))
+    steps = np.concatenate((np.ones(len(mine), dtype=np.int64), -np.ones(len(mine), dtype=np.int64)))
+    most = int(np.cumsum(steps[np.lexsort((steps, times))]).max(initial=0)) + 1  # at one instant ends come first
+    clocks = (np.zeros((len(masks), WIDTH)) for _ in range(2))
+    held = (np.zeros((types + 1, WIDTH), dtype=np.int64) for _ in range(2))
+    return Holding(
+        keys, np.zeros(most, dtype=np.int64), np.where(divided, 0, -1), np.zeros((most, 3, WIDTH), dtype=np.int64),
+        *held, masks.astype(np.int64), mask_of.astype(np.int64), *clocks,
+        np.zeros((len(world.submit), len(HOLDERS))), np.zeros(max(1, len(world.users))), np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
+
+
+def _waiting(world: World, played: Played) -> Waiting:
+    intervals = waits(world, played)
+    groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None)
+    rows = table(
+        len(intervals.job), WAIT, job=intervals.job, group=group[intervals.job], begin=intervals.begin,
+        end=intervals.end,
+    )  # fmt: skip
+    by_end = np.argsort(intervals.end, kind="stable")
+    shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
+    listed, counted = np.zeros(len(groups), dtype=np.int64), np.zeros(len(world.shapes), dtype=np.int64)
+    return Waiting(rows, by_end, groups, listed, shapes, counted, np.zeros((len(world.submit), COUNT)))
+
+
+def _nodes(world: World, played: Played) -> Nodes:
+    users, types = max(1, len(world.users)), int(world.nodes.type_number.max(initial=-1)) + 1
+    takes = np.full(len(world.nodes), played.up is None, dtype=np.int64)
+    zeros = [np.zeros(size, dtype=np.int64) for size in (types, world.nodes.free.shape[1], users, STAGES, 3)]
+    if played.up is None:
+        gpus = world.nodes.type_number >= 0
+        np.add.at(zeros[0], world.nodes.type_number[gpus], world.nodes.free_gpu[gpus])
+        zeros[1] += world.nodes.free.sum(axis=0)
+    limit = np.full(users, -1, dtype=np.int64) if played.quota is None else played.quota
+    now, empty = (NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps)) for _ in range(2))
+    return Nodes(
+        now, empty, takes, writable(world.shapes), world.shape, writable(world.nodes.type_number),
+        *zeros[:3], limit, *zeros[3:],
+    )  # fmt: skip
+
+
+def _switches(played: Played) -> Switches:
+    """Return when nodes begin and cease to take jobs: as they come up and go down, are drained and resume."""
+    if played.up is None:
+        return Switches(np.zeros(0), *(np.zeros(0, dtype=np.int64) for _ in range(2)))
+    parts = [(played.up, 1)] + ([(played.draining, -1)] if played.draining is not None else [])
+    time = np.concatenate([np.concatenate((part.begin, part.end)) for part, _ in parts])
+    node = np.concatenate([np.concatenate((part.node, part.node)) for part, _ in parts])
+    change = np.concatenate([np.repeat((sign, -sign), len(part.node)) for part, sign in parts])
+    order = np.argsort(time, kind="stable")
+    order = order[time[order] < np.inf]
+    return Switches(time[order], node[order], change[order])

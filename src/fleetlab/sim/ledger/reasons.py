@@ -1,0 +1,307 @@
+"""The reason of every waiting second: the schedule is replayed, and waiting jobs are judged after each instant.
+
+A job has the first reason that applies in the state after the scheduling pass, so this needs no policy: quota, nodes
+that are down, a resource that is missing even if the job were first in line, or, where it fits, the rule that keeps it
+from starting. Jobs of one group request the same and have the same reason, so time is charged to the group; a job gets
+the difference between what its group had waited for when the job came and when it left.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fleetlab.sim.codes import BY_FRAGMENT, BY_GPU, BY_GPU_MEMORY, BY_NODES, BY_PER_NODE, BY_QUOTA, BY_TYPE, REASONS
+from fleetlab.sim.jit import inner, loop
+from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
+from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
+from fleetlab.sim.schedule_check import RunTable, allocate
+
+COUNT = len(REASONS)
+BESIDE_GPUS = len(AMOUNTS)
+# What is required of a node, one more with each stage: GPUs, each of AMOUNTS, GPU memory, the limit per node.
+STAGES = BESIDE_GPUS + 3
+STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU_MEMORY, BY_PER_NODE)
+
+WAIT = record("job group begin:f end:f")
+WAITING_GROUP = record("shape_id instances user gpu_milli length slot reason since:f waited:f", waited=COUNT)
+#   length: waiting jobs; slot: in the list of waiting groups; waited: seconds by reason up to `since`
+SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
+#   groups: waiting groups of the shape; slot: in the list of shapes whose room is counted, if `counted`; usable: for
+#   how many instances nodes have what each stage requires; possible: instances that nodes which are up would hold if
+#   they were empty, counted at change `as_of` of the nodes
+
+
+class Switches(NamedTuple):
+    """When nodes begin (1) and cease (-1) to take jobs."""
+
+    time: Floats
+    node: Ints
+    change: Ints
+
+
+class Waiting(NamedTuple):
+    """Waiting jobs by group."""
+
+    waits: Records  # WAIT, in order of begin
+    by_end: Ints
+    groups: Records  # WAITING_GROUP
+    listed: Ints  # groups with waiting jobs
+    shapes: Records  # SHAPE_ROOM
+    counted: Ints  # shapes whose room is counted
+    ledger: Floats  # [jobs, reasons]
+
+
+class Nodes(NamedTuple):
+    """The nodes as they are, and sums over those that take jobs."""
+
+    now: NodeView
+    empty: NodeView
+    level: Ints  # [nodes]: takes jobs where it is above 0
+    shapes: Records  # SHAPE
+    shape_of: Ints  # [jobs]
+    type_number: Ints  # [nodes]
+    free_gpu: Ints  # [types]: milli
+    free: Ints  # [AMOUNTS]
+    used: Ints  # [users]: GPU milli
+    quota: Ints  # [users]: GPU milli; -1: none
+    scratch: Ints  # [STAGES]
+    sizes: Ints  # [3]: waiting groups, counted shapes, changes of the nodes that take jobs
+
+
+LISTED, COUNTED, CHANGES = range(3)
+
+
+@inner
+def gpu_units(shape: Record, node: Record, gpus: Records, with_memory: bool) -> int:  # noqa: FBT001
+    """Return for how many instances a node has GPUs, with their memory or regardless of it."""
+    units = 0
+    for g in range(node.first_gpu, node.end_gpu):
+        of_gpu = gpus[g].free // shape.milli
+        if with_memory and shape.gpu_memory:
+            of_gpu = min(of_gpu, gpus[g].free_memory // shape.gpu_memory)
+        units += of_gpu
+    return units // shape.gpus
+
+
+@inner
+def add_room(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int, usable: Ints) -> None:
+    """Add to each stage the instances that a node has room for (`sign` 1), or subtract them (-1)."""
+    if shape.gpus and shape.types & node.gpu_type == 0:
+        return
+    units = gpu_units(shape, node, gpus, False) if shape.gpus else UNLIMITED  # noqa: FBT003
+    usable[0] += sign * units
+    for k in range(BESIDE_GPUS):
+        if shape.amounts[k]:
+            units = min(units, node.free[k] // shape.amounts[k])
+        usable[k + 1] += sign * units
+    if shape.gpus and shape.gpu_memory:
+        units = min(units, gpu_units(shape, node, gpus, True))  # noqa: FBT003
+    usable[BESIDE_GPUS + 1] += sign * units
+    if shape.per_node:
+        units = min(units, shape.per_node - apps[shape.app, node.number])
+    usable[BESIDE_GPUS + 2] += sign * units
+
+
+@inner
+def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
+    """Add node `n` to all sums (1) or take it out (-1), before and after it changes."""
+    now, node = nodes.now, nodes.now.nodes[n]
+    if nodes.level[n] <= 0:
+        return
+    for g in range(node.first_gpu, node.end_gpu):
+        nodes.free_gpu[node.type_number] += sign * now.gpus[g].free
+    for k in range(BESIDE_GPUS):
+        nodes.free[k] += sign * node.free[k]
+    for i in range(nodes.sizes[COUNTED]):
+        s = waiting.counted[i]
+        add_room(nodes.shapes[s], node, now.gpus, now.apps, sign, waiting.shapes[s].usable)
+
+
+@inner
+def count_shape(s: int, nodes: Nodes, waiting: Waiting) -> None:
+    """Count the room for a shape on all nodes that take jobs, and keep the count from now on."""
+    room, now = waiting.shapes[s], nodes.now
+    room.usable[:] = 0
+    for n in range(len(now.nodes)):
+        if nodes.level[n] > 0:
+            add_room(nodes.shapes[s], now.nodes[n], now.gpus, now.apps, 1, room.usable)
+    room.counted, room.slot = 1, nodes.sizes[COUNTED]
+    waiting.counted[room.slot] = s
+    nodes.sizes[COUNTED] += 1
+
+
+@inner
+def forget_shape(room: Record, nodes: Nodes, waiting: Waiting) -> None:
+    """Keep the count of a shape no longer."""
+    nodes.sizes[COUNTED] -= 1
+    last = waiting.counted[nodes.sizes[COUNTED]]
+    waiting.counted[room.slot] = last
+    waiting.shapes[last].slot = room.slot
+    room.counted = 0
+
+
+@inner
+def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
+    """Return how many instances the nodes that take jobs would hold if they were empty."""
+    room, empty, usable = waiting.shapes[s], nodes.empty, nodes.scratch
+    if room.as_of != nodes.sizes[CHANGES]:
+        usable[:] = 0
+        for n in range(len(empty.nodes)):
+            if nodes.level[n] > 0:
+                add_room(nodes.shapes[s], empty.nodes[n], empty.gpus, empty.apps, 1, usable)
+        room.possible, room.as_of = usable[STAGES - 1], nodes.sizes[CHANGES]
+    return room.possible
+
+
+@inner
+def missing(group: Record, nodes: Nodes, waiting: Waiting, blocked: int) -> int:
+    """Return which resource a group is missing now, the first that applies; `blocked` if it would fit."""
+    shape, room, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
+    total, typed = 0, 0
+    for t in range(len(nodes.free_gpu)):
+        total += nodes.free_gpu[t]
+        typed += nodes.free_gpu[t] if shape.types >> t & 1 else 0
+    if total < need:
+        return BY_GPU
+    if typed < need:
+        return BY_TYPE
+    if not room.counted:
+        count_shape(group.shape_id, nodes, waiting)
+    for stage in range(STAGES):
+        if room.usable[stage] < group.instances:
+            k = stage - 1
+            if shape.gpus == 0 and k < BESIDE_GPUS and nodes.free[k] >= group.instances * shape.amounts[k]:
+                return BY_FRAGMENT
+            return STAGE_REASONS[stage]
+    return blocked
+
+
+@inner
+def judge(group: Record, nodes: Nodes, waiting: Waiting, blocked: int) -> int:
+    """Return the reason of a waiting group."""
+    limit = nodes.quota[group.user] if group.user >= 0 else -1
+    if limit >= 0 and group.gpu_milli and nodes.used[group.user] + group.gpu_milli > limit:
+        return BY_QUOTA
+    if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
+        return BY_NODES
+    return missing(group, nodes, waiting, blocked)
+
+
+@inner
+def charge(group: Record, now: float) -> None:
+    """Charge a group for the time since the last charge to its present reason."""
+    group.waited[group.reason] += now - group.since
+    group.since = now
+
+
+@inner
+def enter(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
+    """A job begins to wait."""
+    group, room = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
+    if group.length == 0:
+        group.since, group.slot = wait.begin, nodes.sizes[LISTED]
+        waiting.listed[group.slot] = wait.group
+        nodes.sizes[LISTED] += 1
+        room.groups += 1
+    charge(group, wait.begin)
+    group.length += 1
+    for reason in range(COUNT):
+        waiting.ledger[wait.job, reason] -= group.waited[reason]
+
+
+@inner
+def leave(wait: Record, waiting: Waiting, nodes: Nodes) -> None:
+    """A job waits no more."""
+    group, room = waiting.groups[wait.group], waiting.shapes[waiting.groups[wait.group].shape_id]
+    charge(group, wait.end)
+    group.length -= 1
+    for reason in range(COUNT):
+        waiting.ledger[wait.job, reason] += group.waited[reason]
+    if group.length == 0:
+        nodes.sizes[LISTED] -= 1
+        last = waiting.listed[nodes.sizes[LISTED]]
+        waiting.listed[group.slot] = last
+        waiting.groups[last].slot = group.slot
+        room.groups -= 1
+        if room.groups == 0 and room.counted:
+            forget_shape(room, nodes, waiting)
+
+
+@inner
+def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, sign: int) -> None:
+    """Let a run begin (1) or end (-1)."""
+    shape, now = runs.shapes[run.shape_id], nodes.now
+    for i in range(run.first, run.first + run.instances):
+        n = runs.node[i]
+        count_node(n, nodes, waiting, -1)
+        allocate(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i], sign)
+        count_node(n, nodes, waiting, 1)
+    if run.user >= 0:
+        nodes.used[run.user] += sign * run.instances * shape.gpus * shape.milli
+
+
+@inner
+def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
+    """Let a node begin or cease to take jobs."""
+    count_node(n, nodes, waiting, -1)
+    nodes.level[n] += change
+    count_node(n, nodes, waiting, 1)
+    nodes.sizes[CHANGES] += 1
+
+
+@loop
+def replay_waits(
+    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding, blocked: int, divided: int
+) -> None:
+    """Replay the runs and charge every waiting second; `blocked`: the reason of a job that fits and does not start.
+
+    At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. Where
+    `divided` is 1, the time until the next instant is also divided by holder.
+    """
+    waits, table, b, e, w, came, left = waiting.waits, runs.runs, 0, 0, 0, 0, 0
+    types, before = nodes.type_number, 0.0
+    while left < len(waits):
+        now = waits[waiting.by_end[left]].end
+        now = min(now, waits[came].begin) if came < len(waits) else now
+        now = min(now, table[runs.by_begin[b]].begin) if b < len(runs.by_begin) else now
+        now = min(now, table[runs.by_end[e]].end) if e < len(runs.by_end) else now
+        now = min(now, switches.time[w]) if w < len(switches.time) else now
+        if divided and now > before:
+            divide(waits, waiting.groups, waiting.listed, nodes.sizes[LISTED], now - before, holding)
+        before = now
+        while e < len(runs.by_end) and table[runs.by_end[e]].end == now:
+            run = table[runs.by_end[e]]
+            change_run(run, runs, nodes, waiting, -1)
+            if divided:
+                change_holding(run, runs, waits, nodes.shape_of, types, holding, -1)
+            e += 1
+        while w < len(switches.time) and switches.time[w] == now:
+            switch(switches.node[w], switches.change[w], nodes, waiting)
+            w += 1
+        while left < len(waits) and waits[waiting.by_end[left]].end == now:
+            leave(waits[waiting.by_end[left]], waiting, nodes)
+            if divided:
+                untrack(waiting.by_end[left], holding)
+            left += 1
+        while came < len(waits) and waits[came].begin == now:
+            enter(waits[came], waiting, nodes)
+            if divided:
+                track(came, waits[came], nodes.shape_of, holding)
+            came += 1
+        while b < len(runs.by_begin) and table[runs.by_begin[b]].begin == now:
+            run = table[runs.by_begin[b]]
+            if run.end > now:
+                change_run(run, runs, nodes, waiting, 1)
+                if divided:
+                    change_holding(run, runs, waits, nodes.shape_of, types, holding, 1)
+            b += 1
+        for i in range(nodes.sizes[LISTED]):
+            group = waiting.groups[waiting.listed[i]]
+            reason = judge(group, nodes, waiting, blocked)
+            if reason != group.reason:
+                charge(group, now)
+                group.reason = reason
+    if divided:
+        for k in range(b):  # what still runs
+            if table[runs.by_begin[k]].end > before:
+                change_holding(table[runs.by_begin[k]], runs, waits, nodes.shape_of, types, holding, -1)

@@ -1,0 +1,228 @@
+"""The wait ledger: the reason of every second, against a plain re-reading of the schedule, and in planted worlds."""
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetlab
+from fleetlab import Cluster, Drain, Faults, Outage, Workload
+from fleetlab.core.catalog import REASONS
+
+RESOURCES = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
+NAMES = ("cpu", "memory", "rdma", "disk")
+JOB = st.fixed_dictionaries(
+    {
+        "submit": st.integers(0, 12).map(float),
+        "runtime": st.integers(0, 9).map(float),
+        "instances": st.sampled_from([1, 1, 1, 2, 3]),
+        "cpu_milli": st.sampled_from([0, 500, 2000]),
+        "memory_mib": st.sampled_from([0, 40]),
+        "rdma_milli": st.sampled_from([0, 0, 500]),
+        "disk_mib": st.sampled_from([0, 0, 6]),
+        "gpu_milli": st.sampled_from([0, 250, 500, 700, 1000, 2000]),
+        "gpu_memory_mib": st.sampled_from([0, 0, 6]),
+        "gpu_types": st.sampled_from([[], ["A"], ["B"], ["A", "B"]]),
+        "max_per_node": st.sampled_from([0, 0, 1]),
+        "app": st.sampled_from(["x", "y"]),
+        "priority": st.integers(0, 2),
+        "user": st.sampled_from(["u", "v"]),
+    }
+)
+CLUSTER = Cluster.of(
+    pl.DataFrame(
+        {
+            "node": ["n0", "n1", "n2", "n3"],
+            "gpu_type": ["A", "B", None, "A"],
+            "gpus": [2, 3, 0, 1],
+            "gpu_memory_mib": [10, 10, 0, 20],
+            "cpu_milli": [4000, 4000, 2000, 9000],
+            "memory_mib": [100, 100, 100, 90],
+            "rdma_milli": [1000, 1000, 0, 1000],
+            "disk_mib": [10, 20, 20, 10],
+        }
+    ),
+    source="four nodes",
+)
+# Events by hand: node, from, to, whether its jobs are lost.
+EVENTS = {
+    "none": ([], []),
+    "drain": ([Drain(3, 9, nodes=["n0"])], [(0, 3.0, 9.0)]),
+    "outage": ([Outage(2, 8, nodes=["n1", "n3"])], [(1, 2.0, 8.0), (3, 2.0, 8.0)]),
+}
+
+
+class Moment:
+    """A schedule at one instant, after all that happens in it, read from its runs."""
+
+    def __init__(self, result, closed, quota, time):
+        world, runs = result.world, result.played.runs(result.world.first)
+        self.jobs, self.time, self.quota = result.world.frame, time, quota
+        self.nodes = [dict(row) for row in result.cluster.frame.iter_rows(named=True)]
+        self.up = [not any(n == m and a <= time < b for m, a, b in closed) for n in range(len(self.nodes))]
+        self.gpus = [[[1000, node["gpu_memory_mib"]] for _ in range(node["gpus"])] for node in self.nodes]
+        self.apps = [{} for _ in self.nodes]
+        self.users, self.running = {}, []
+        for k, j in enumerate(runs.job):
+            if not runs.begin[k] <= time < runs.end[k]:
+                continue
+            job = self.jobs.row(int(j), named=True)
+            whole = job["gpu_milli"] >= 1000
+            self.running.append(
+                (int(j), float(runs.begin[k]), [int(runs.where[i]) for i in self.instances(world, runs, k)])
+            )
+            for i in self.instances(world, runs, k):
+                n = int(runs.where[i])
+                for name in RESOURCES:
+                    self.nodes[n][name] -= job[name]
+                for g, card in enumerate(self.gpus[n]):
+                    if int(runs.got[i]) >> g & 1:
+                        card[0] -= 1000 if whole else job["gpu_milli"]
+                        card[1] -= job["gpu_memory_mib"]
+                self.apps[n][job["app"]] = self.apps[n].get(job["app"], 0) + (job["max_per_node"] > 0)
+                self.users[job["user"]] = self.users.get(job["user"], 0) + job["gpu_milli"]
+
+    @staticmethod
+    def instances(world, runs, k):
+        return range(runs.first[k], runs.first[k] + world.instances[runs.job[k]])
+
+    def held(self, j, reason, since, keys):
+        """Return what of the missing resource is held on nodes that job `j` may use: by holder, and by user."""
+        job, resource = self.jobs.row(j, named=True), REASONS[reason].resource
+        resource = "cpu" if resource == "gpu" and not job["gpu_milli"] else resource
+        column = {r.name: r.request for r in fleetlab.core.catalog.RESOURCES}.get(resource)
+        by_kind, by_user = [0, 0, 0], {}
+        for i, begin, nodes in self.running:
+            other = self.jobs.row(i, named=True)
+            each = other[column] if column else 0
+            if resource == "gpu_memory":
+                each *= max(1, other["gpu_milli"] // 1000) if other["gpu_milli"] else 0
+            may = [n for n in nodes if not job["gpu_milli"] or self.allowed(job, n)]
+            kind = 0 if begin < since else 1 if (keys[i], i) < (keys[j], j) else 2
+            by_kind[kind] += each * len(may)
+            by_user[other["user"]] = by_user.get(other["user"], 0) + each * len(may)
+        return by_kind, by_user
+
+    def allowed(self, job, n):
+        kind = self.nodes[n]["gpu_type"]
+        return kind is not None and (not job["gpu_types"] or kind in job["gpu_types"])
+
+    def slots(self, job, n, upto, *, empty=False):
+        """Return how many instances node `n` has room for, by GPUs and the first `upto` of what else is required."""
+        node, ask = self.nodes[n], job["gpu_milli"]
+        source = CLUSTER.frame.row(n, named=True) if empty else node
+        cards = [[1000, node["gpu_memory_mib"]] for _ in self.gpus[n]] if empty else self.gpus[n]
+        most = 10**6
+        if ask:
+            if job["gpu_types"] and node["gpu_type"] not in job["gpu_types"]:
+                return 0
+            each = min(ask, 1000)
+            most = sum(card[0] // each for card in cards) // max(1, ask // 1000)
+        for name in RESOURCES[: max(0, upto)]:
+            if job[name]:
+                most = min(most, source[name] // job[name])
+        if upto > len(RESOURCES) and ask and job["gpu_memory_mib"]:
+            fit = sum(min(card[0] // min(ask, 1000), card[1] // job["gpu_memory_mib"]) for card in cards)
+            most = min(most, fit // max(1, ask // 1000))
+        if upto > len(RESOURCES) + 1 and job["max_per_node"]:
+            most = min(most, job["max_per_node"] - (0 if empty else self.apps[n].get(job["app"], 0)))
+        return most
+
+    def reason(self, j, blocked):
+        job = self.jobs.row(j, named=True)
+        need, count, last = job["gpu_milli"] * job["instances"], job["instances"], len(RESOURCES) + 2
+        nodes = [n for n in range(len(self.nodes)) if self.up[n]]
+        if self.quota is not None and need and self.users.get(job["user"], 0) + need > self.quota * 1000:
+            return "quota"
+        if sum(self.slots(job, n, last, empty=True) for n in nodes) < count:
+            return "node_down"
+        if sum(card[0] for n in nodes for card in self.gpus[n]) < need:
+            return "gpu"
+        allowed = [n for n in nodes if not job["gpu_types"] or self.nodes[n]["gpu_type"] in job["gpu_types"]]
+        if sum(card[0] for n in allowed for card in self.gpus[n]) < need:
+            return "gpu_type"
+        for upto, name in enumerate(("fragmentation", *NAMES, "gpu_memory", "max_per_node")):
+            if sum(self.slots(job, n, upto) for n in nodes) < count:
+                if need == 0 and name in NAMES:
+                    column = RESOURCES[NAMES.index(name)]
+                    if sum(self.nodes[n][column] for n in nodes) >= job[column] * count:
+                        return "fragmentation"
+                return name
+        return blocked
+
+
+def read_again(result, closed, quota, blocked):
+    """Return the ledger, who held what was missing, and which users, by re-reading the schedule."""
+    played, world = result.played, result.world
+    runs, keys = played.runs(world.first), np.zeros(len(world.submit)) if played.keys is None else played.keys
+    marks = {0.0, played.stopped, *world.submit, *runs.begin, *runs.end, *(t for _, a, b in closed for t in (a, b))}
+    times = sorted(t for t in marks if t <= played.stopped)
+    reasons, holders = np.zeros((len(world.submit), len(REASONS))), np.zeros((len(world.submit), 4))
+    users = dict.fromkeys(world.users, 0.0)
+    for begin, end in pairwise(times):
+        moment = Moment(result, closed, quota, begin)
+        for j in range(len(world.submit)):
+            mine = runs.job == j
+            running = bool((mine & (runs.begin <= begin) & (begin < runs.end)).any())
+            if world.submit[j] > begin or running or played.end[j] <= begin:
+                continue
+            reason, seconds = moment.reason(j, blocked), end - begin
+            reasons[j, REASONS.index(reason)] += seconds
+            since = max([world.submit[j], *runs.end[mine & (runs.end <= begin)]])
+            by_kind, by_user = moment.held(j, reason, since, keys)
+            total = sum(by_kind)
+            holders[j] += seconds * np.array([*by_kind, 0]) / total if total else [0, 0, 0, seconds]
+            for user, amount in by_user.items():
+                users[user] += seconds * amount / total if total else 0.0
+    return reasons, holders, users
+
+
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
+@settings(max_examples=40, derandomize=True)
+@given(
+    rows=st.lists(JOB, min_size=1, max_size=20),
+    order=st.sampled_from(["fifo", "sjf", "fair", "priority"]),
+    placement=st.sampled_from(["best_fit", "worst_fit"]),
+    events=st.sampled_from(sorted(EVENTS)),
+    quota=st.sampled_from([None, None, 2]),
+    preemption=st.booleans(),
+    until=st.sampled_from([None, None, 7.0]),
+)
+def test_each_second_has_the_reason_that_the_schedule_shows(
+    backfill, rows, order, placement, events, quota, preemption, until
+):
+    zero = min(row["submit"] for row in rows)
+    workload = Workload.of(pl.DataFrame([row | {"submit": row["submit"] - zero} for row in rows]), source="small")
+    happen, closed = EVENTS[events]
+    words = {"order": order, "backfill": backfill, "placement": placement, "events": happen, "until": until}
+    if quota is not None:
+        words["quota"] = quota
+    if preemption and backfill in {"none", "greedy"}:
+        words["preemption"] = True
+    result = fleetlab.simulate(workload, CLUSTER, **words)
+    blocked = {"none": "head_of_line", "greedy": "scheduler"}.get(backfill, "reservation")
+    ledger = result.ledger.drop("job")
+    assert tuple(ledger.columns) == REASONS.names
+    reasons, holders, users = read_again(result, closed, quota, blocked)
+    np.testing.assert_array_equal(ledger.to_numpy(), reasons)
+    np.testing.assert_array_equal(ledger.sum_horizontal().to_numpy(), result.jobs["wait"].to_numpy())
+    held = result.holders.drop("job")
+    np.testing.assert_allclose(held.to_numpy(), holders, atol=1e-5)
+    np.testing.assert_array_equal(held.sum_horizontal().to_numpy(), result.jobs["wait"].to_numpy())
+    by_user = dict(result.held_by_user.iter_rows())
+    assert by_user == pytest.approx(users, abs=1e-5)
+    assert ledger["scheduler"].sum() == 0  # an event-driven scheduler looks at once
+
+
+def test_a_draining_or_failed_node_is_a_reason_of_its_own():
+    cluster = Cluster.uniform(nodes=2, gpus=8, gpu_type="A100")
+    rows = {"submit": [0.0, 5.0], "runtime": [10.0, 10.0], "gpu_milli": [8000, 8000], "instances": [1, 2]}
+    workload = Workload.of(pl.DataFrame(rows), source="two jobs")
+    result = fleetlab.simulate(workload, cluster, events=[Drain(2, 40, nodes=[cluster.frame["node"][1]])])
+    assert result.ledger["node_down"].to_list() == [0.0, 35.0]
+    faults = fleetlab.simulate(workload, cluster, events=[Faults(mtbf=3, mttr=3)], seed=4)
+    waits = faults.ledger.drop("job").sum_horizontal()
+    np.testing.assert_array_equal(waits.to_numpy(), faults.jobs["wait"].to_numpy())
