@@ -18,6 +18,12 @@ class WaitReason:
     slurm: str = ""  # what squeue shows in its place
 
 
+# Why a job is left out of a simulation: it would never start, or never end.
+UNKNOWN_RUNTIME = "runtime unknown"
+FITS_NOWHERE = "an instance fits on no node"
+GANG_TOO_LARGE = "its instances do not all fit at once"
+ABOVE_QUOTA = "requests more GPUs than the quota of its user"
+
 REASONS = Catalog(
     "wait reason",
     (
