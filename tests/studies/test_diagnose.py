@@ -98,7 +98,7 @@ def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
     found = fleetlab.diagnose(*planted(), backfill=backfill)
     scarce = found.tables()["waiting"].sort("share by what is short", descending=True)["reason"][0]
     assert (found.best_change, scarce) == (first, reason)
-    assert any(line.endswith(", addresses it.") for line in found.findings)
+    assert any(line.endswith(", is aimed at that.") for line in found.findings)
 
 
 def test_behind_a_giant_gang_the_gang_is_named():
@@ -130,8 +130,8 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    line = next(line for line in found.findings if line.startswith("What jobs lack most is `head_of_line`: "))
-    assert line.endswith("The change that helps most, no gang scheduling, addresses it.")
+    line = next(line for line in found.findings if line.startswith("The main shortage is `head_of_line`: "))
+    assert line.endswith("The change that helps most, no gang scheduling, is aimed at that.")
 
 
 def test_where_they_differ_it_is_said_why():
@@ -141,10 +141,10 @@ def test_where_they_differ_it_is_said_why():
     cpus = [1000 if t == ["V100"] else 8000 for t in types]
     jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
     found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
-    line = next(line for line in found.findings if line.startswith("What jobs lack most is `gpu_type`"))
+    line = next(line for line in found.findings if line.startswith("The main shortage is `gpu_type`"))
     assert line.endswith(
-        "The change that helps most, unlimited CPU, addresses something else: it does not reduce that waiting. "
-        "No simulated change addresses `gpu_type`."
+        "The change that helps most, unlimited CPU, is not aimed at that, and does not reduce it. "
+        "No simulated change is aimed at `gpu_type`."
     )
 
 
@@ -249,7 +249,7 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
     tables = found.tables()
     assert tables["waiting"]["total wait"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
     for name in ("by GPU type", "by GPU request", "by gang size", "by hour of the day"):
-        assert tables[name]["share"].sum() == pytest.approx(1.0)
+        assert tables[name]["share of waiting"].sum() == pytest.approx(1.0)
         assert (tables[name]["jobs"].sum(), tables[name]["mean wait"].dot(tables[name]["jobs"])) == (
             run.jobs.height,
             pytest.approx(run.jobs["wait"].sum()),
@@ -308,7 +308,7 @@ def test_without_long_jobs_nobody_knows_whether_short_ones_wait_longer():
     jobs = work(submit=np.arange(50.0), runtime=[60.0] * 50, gpu_milli=[1000] * 50)
     problems = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["open problems"]
     rows = problems.filter(pl.col("problem") == "short jobs queue long")
-    assert (rows["value"][0] > 90, rows["value"][1], set(rows["here"])) == (True, None, {"–"})
+    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found_here"])) == (True, None, {"–"})
 
 
 def test_gpus_without_cpus_are_counted():

@@ -16,7 +16,7 @@ from fleetlab.core.durations import minus, readable_unit
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
-DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|blocked|behind)( change)?")
+DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|submit|blocked|behind)( change)?")
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
 
 
@@ -110,7 +110,7 @@ def number_text(value: float, digits: int = 4) -> str:
 
 
 def _interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    if value is None or low is None or high is None or math.isnan(high - low):
+    if value is None or low is None or high is None or math.isnan(high - low) or low == high:
         return UNKNOWN
     ends = [_scaled(x, value or high, unit) for x in (low, high)]
     return f"{ends[0][0]} to {ends[1][0]} {ends[1][1]}".rstrip()

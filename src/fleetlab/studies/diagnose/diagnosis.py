@@ -125,7 +125,7 @@ def _diagnosis(
     sentences = findings(scenario, result, frames, mean, by_name, (share, count))
     estimates = (
         Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s"),
-        *_main_reason(reasons), Estimate.exact("jobs", len(wait)),
+        *_main_reason(reasons), Estimate.exact("jobs that complete", len(wait)),
     )  # fmt: skip
     notes = _notes(scenario, result, outcomes, skipped)
     return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes)
@@ -143,7 +143,11 @@ def _notes(
     scenario: Scenario, result: SimResult, outcomes: Sequence[Outcome], skipped: Mapping[str, str]
 ) -> tuple[str, ...]:
     names, cluster = {o.change.name for o in outcomes}, result.cluster
-    notes = ["changes are simulated one at a time: their effects overlap and do not add up"]
+    notes = [
+        "changes are simulated one at a time: their effects overlap and do not add up",
+        "waterfall: # is the mean wait that is left, - what a change removes, + what it adds",
+        "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",
+    ]
     if any(name.startswith(NODES) for name in names):
         unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour; prices=FILE.toml has your own"
         notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")

@@ -88,18 +88,18 @@ def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[st
     before = {r: s * total for r, s in reasons.select("reason", "share by what is short").iter_rows() if s > 0}
     main = max(before, key=lambda r: before[r])
     lead = (
-        f"What jobs lack most is `{main}`: {percent(before[main] / total)} of all waiting time, where a job that is "
-        "only behind others counts for what they lack"
+        f"The main shortage is `{main}`: {percent(before[main] / total)} of all waiting time, if a job that waits "
+        "behind others counts for what they lack"
     )
     helps = changes.filter(pl.col("verdict") == LOWER)
     if helps.is_empty():
         return f"{lead}; no simulated change reduces it significantly."
     best = outcomes[helps["change"][0]]
     if main in best.change.removes:
-        return f"{lead}. The change that helps most, {best.change.title}, addresses it."
+        return f"{lead}. The change that helps most, {best.change.title}, is aimed at that."
     off = 1 - best.shortages[main] / before[main]
-    part = f"reduces that waiting by {percent(off)}{best.change.why}" if off > 0 else "does not reduce that waiting"
-    text = f"{lead}. The change that helps most, {best.change.title}, addresses something else: it {part}. "
+    part = f"but reduces it by {percent(off)}{best.change.why}" if off > 0 else "and does not reduce it"
+    text = f"{lead}. The change that helps most, {best.change.title}, is not aimed at that, {part}. "
     if best.change.name in POLICY_CHANGES:
         text += "It adds no resources, other jobs start first. "
     return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})
@@ -109,7 +109,7 @@ def _explanation(reason: str, changes: pl.DataFrame, by_name: Mapping[str, WhatI
     """Return what happens to waiting when the change that removes a reason is made."""
     own = changes.filter(pl.col("change").is_in([n for n, c in by_name.items() if reason in c.removes]))
     if own.is_empty():
-        return f"No simulated change addresses `{reason}`."
+        return f"No simulated change is aimed at `{reason}`."
     row = own.row(0, named=True)
     change = row[MEAN[0]]
     effect = f"{row['title']}, mean wait {'+' if change > 0 else ''}{duration(change)}"

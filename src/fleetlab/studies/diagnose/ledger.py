@@ -13,6 +13,7 @@ from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
 WORST = 10  # hours in the table of the worst
 TAIL = 0.01  # of the jobs: those that waited longest
+SHARE_OF_WAITING = "share of waiting"
 LISTED = 20  # jobs in a table
 QUEUED, BLOCKED = "queue_order", "head_of_line"  # reasons that name no resource
 NAMES = list(REASONS.names)
@@ -93,8 +94,12 @@ def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
     sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum()).sort(title)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
-    rows = sums.select(title, "jobs", share=pl.col("wait") / total).with_columns(**columns).with_columns(main)
-    return rows if title == "hour" else rows.sort(in_order(title), -pl.col("share"), title)
+    rows = (
+        sums.select(title, "jobs", (pl.col("wait") / total).alias(SHARE_OF_WAITING))
+        .with_columns(**columns)
+        .with_columns(main)
+    )
+    return rows if title == "hour" else rows.sort(in_order(title), -pl.col(SHARE_OF_WAITING), title)
 
 
 _MEAN = ("mean wait", "low", "high")
@@ -124,7 +129,7 @@ def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
     total = float(table["wait"].sum()) or 1.0
     return sums.select(
         pl.col("begin").dt.strftime(form).alias(f"hour begins ({clock_name(workload)})"), "jobs",
-        (pl.col("wait") / total).alias("share"), (pl.col("wait") / pl.col("jobs")).alias("mean wait"),
+        (pl.col("wait") / total).alias(SHARE_OF_WAITING), (pl.col("wait") / pl.col("jobs")).alias("mean wait"),
     ).with_columns(main)  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class ProblemMeasure(NamedTuple):
     high: float | None
     unit: str
     paper: str
-    here: str
+    found_here: str
 
 
 def open_problems(
