@@ -131,10 +131,10 @@ class _CapacitySearch:
             high = curve.smallest("high", most=most, at_once=at_once) if at.can_meet else None
         curve.around(at.size)
         kind = f"{self.pool} nodes" if self.pool else "nodes"
-        nodes = _between(f"fewest {kind} with {goal} < {self._show(goal.limit)}", "nodes", at, low, high)
+        nodes = _between(f"{kind} from which on {goal} < {self._show(goal.limit)}:", "nodes", at, low, high)
         estimates = (
             nodes,
-            Estimate(f"{goal} with these", at.value, at.low, at.high, goal.unit),
+            Estimate(f"{goal} with these nodes", at.value, at.low, at.high, goal.unit),
             Estimate.exact(f"{kind} now", now),
             Estimate.exact(f"{kind} by square-root staffing (queueing model, where the search began)", guess),
             _between("GPUs with these nodes", "gpus", at, low, high),
@@ -152,16 +152,16 @@ class _CapacitySearch:
 
     def _finding(self, nodes: Estimate, kind: str, now: int, at: SizePoint) -> str:
         """Return the answer, how sure it is, and the jobs that it is measured on."""
-        goal, count = self.goal, f"{nodes.value:,.0f} {kind}"
+        count, limit = f"{nodes.value:,.0f} {kind}", self._show(self.goal.limit)
         interval, sure = "", "there are too few jobs for a 95 % CI, so that this may be chance"
         if not math.isnan(at.high):
             interval = f", 95 % CI {self._show(at.low)} to {self._show(at.high)}"
-            sure = f"the whole 95 % CI is below it from {nodes.high:,.0f} {kind} on"
+            sure = f"from {nodes.high:,.0f} {kind} on, so is the whole 95 % CI"
         if math.isinf(nodes.high):
             sure = "no number of nodes brings the whole 95 % CI below it"
         return (
-            f"{count} are the fewest with which the simulated {goal} ({self._show(at.value)}{interval}) is below "
-            f"{self._show(goal.limit)}; {sure}. There are {now:,} now. Measured on {self._population(at)}."
+            f"From {count} on, the simulated {self.goal} is below {limit} ({self._show(at.value)}{interval} with "
+            f"{count}); {sure}. There are {now:,} now. Measured on {self._population(at)}."
         )
 
     def _population(self, at: SizePoint) -> str:

@@ -94,11 +94,8 @@ def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
     sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum()).sort(title)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
-    rows = (
-        sums.select(title, "jobs", (pl.col("wait") / total).alias(SHARE_OF_WAITING))
-        .with_columns(**columns)
-        .with_columns(main)
-    )
+    share = (pl.col("wait") / total).alias(SHARE_OF_WAITING)
+    rows = sums.select(title, "jobs", share).with_columns(**columns).with_columns(main)
     return rows if title == "hour" else rows.sort(in_order(title), -pl.col(SHARE_OF_WAITING), title)
 
 
