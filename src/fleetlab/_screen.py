@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from fleetlab.core import Estimate, Provenance, Result, as_json, say
+from fleetlab.core.words import WORDS, as_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
+HEADING = 8  # characters of a line of a heading that is broken
 # Of the published numbers of PAI, those that people know.
 BEST_KNOWN = [
     "nodes",
@@ -56,20 +60,28 @@ class Rows(Result):
         return {self.name: self.frame}
 
 
-def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence[str] = ()) -> None:
-    """Print a result: as one JSON object, or as a summary and its tables, or `only` some of them."""
+def show(
+    result: Result, *, json: bool = False, most: int = MOST, only: Sequence[str] = (), columns: Sequence[str] = ()
+) -> None:
+    """Print a result: as one JSON object, or as findings, a summary, tables and notes.
+
+    Of the tables `only` some may be printed. With `columns`, those are printed in place of the summary and of all
+    columns, where a table has them.
+    """
     if json:
         print(as_json(result))
         return
     if result.findings:
-        print("\n".join(result.findings), end="\n\n")
-    print("\n".join(say(e) for e in result.summary()))
+        print("\n".join(result.findings), end="\n" if columns else "\n\n")
+    if not columns:
+        print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
+            known = [column for column in columns if column in frame.columns]
             print(f"\n{name}")
-            print(table(frame, most))
+            print(table(frame.select(known) if known else frame, most))
     if result.notes:
-        print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in result.notes))
+        print("\nnotes\n" + "\n".join(f"- {cell(as_options(note, WORDS), widest=1000)}" for note in result.notes))
 
 
 def show_check(found: Result, *, json: bool, brief: bool) -> None:
@@ -88,32 +100,36 @@ def show_check(found: Result, *, json: bool, brief: bool) -> None:
 
 
 def table(frame: pl.DataFrame, most: int = MOST) -> str:
-    """A frame as plain text: numbers to the right, names to the left, nothing that a terminal would obey."""
-    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    rows = [[cell(v) for v in row] for row in frame.head(most).iter_rows()]
-    width = [max(len(line[k]) for line in [frame.columns, *rows]) for k in range(frame.width)]
-    lines = [frame.columns, ["-" * w for w in width], *rows]
+    """A frame as plain text: numbers to the right, names to the left, nothing that a terminal would obey.
+
+    Headings of a table that is wider than the terminal are broken at their spaces.
+    """
+    from fleetlab.core.display import shown
+
+    columns = shown(frame.head(most))
+    cells = [[cell(text) for text in c.texts] for c in columns]
+    wide = [max(map(len, texts)) for texts in cells]
+    if sum(max(len(c.name), w) + 2 for c, w in zip(columns, wide, strict=True)) > get_terminal_size().columns:
+        heads = [wrap(c.name, max(HEADING, w), break_long_words=False) for c, w in zip(columns, wide, strict=True)]
+    else:
+        heads = [[c.name] for c in columns]
+    tall = max(map(len, heads))
+    grid = [[""] * (tall - len(head)) + head + texts for head, texts in zip(heads, cells, strict=True)]
+    width = [max(map(len, column)) for column in grid]
+    rows = list(zip(*grid, strict=True))
     text = [
-        "  ".join(v.rjust(w) if n else v.ljust(w) for v, w, n in zip(line, width, numeric, strict=True))
-        for line in lines
+        "  ".join(v.rjust(w) if c.numeric else v.ljust(w) for v, w, c in zip(line, width, columns, strict=True))
+        for line in (*rows[:tall], ["-" * w for w in width], *rows[tall:])
     ]
     if frame.height > most:
         text.append(f"… and {frame.height - most:,} more; --json has them all")
     return "\n".join(line.rstrip() for line in text)
 
 
-def cell(value: object, widest: int = WIDEST) -> str:
-    """One value; what a log brought in is text, never control codes."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
-    return text if len(text) <= widest else text[: widest - 1] + "…"
+def cell(text: str, widest: int = WIDEST) -> str:
+    """One text; what a log brought in is never control codes."""
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if len(plain) <= widest else plain[: widest - 1] + "…"
 
 
 def complain(message: str, hint: str | None) -> None:

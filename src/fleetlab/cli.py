@@ -61,7 +61,17 @@ def main(words: Sequence[str] | None = None) -> None:
 
         if not isinstance(e, FleetlabError):
             raise
-        _leave(str(e), e.hint)
+        from fleetlab.core.words import as_options
+
+        names = _option_names(sys.argv[1:] if words is None else words)
+        _leave(as_options(str(e), names), e.hint and as_options(e.hint, names))
+
+
+def _option_names(words: Sequence[str]) -> list[str]:
+    """Return the options of the command that these words call."""
+    _, apps, _ = app.parse_commands(list(words))
+    names = (name for argument in apps[-1].assemble_argument_collection() for name in argument.names)
+    return [name.removeprefix("--") for name in names if name.startswith("--")]
 
 
 def _prepare() -> None:

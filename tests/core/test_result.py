@@ -47,17 +47,17 @@ def strict(text: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("estimate", "said"),
     [
-        (Estimate("wait", 0.8321, 0.6912, 0.9730, "s"), "wait 0.83 s (0.69 to 0.97)"),
-        (Estimate("wait", 123456.7, 118456.0, 128456.0, "s"), "wait 123,500 s (118,500 to 128,500)"),
-        (Estimate("wait", 12.0, 2.0, 22.0, "s"), "wait 12 s (2 to 22)"),
-        (Estimate("share", 0.00012345, 0.000121, 0.000125, ""), "share 0.0001234 (0.0001210 to 0.0001250)"),
-        (Estimate("wait", -1.5, -2.0, -1.0, "s"), "wait -1.50 s (-2.00 to -1.00)"),
+        (Estimate("wait", 0.8321, 0.6912, 0.9730, "s"), "wait 0.83 s (95 % CI 0.69 to 0.97)"),
+        (Estimate("wait", 123456.7, 118456.0, 128456.0, "s"), "wait 34.3 h (95 % CI 32.9 to 35.7)"),
+        (Estimate("wait", 12.0, 2.0, 22.0, "s"), "wait 12 s (95 % CI 2 to 22)"),
+        (Estimate("share", 0.00012345, 0.000121, 0.000125, ""), "share 0.0001234 (95 % CI 0.0001210 to 0.0001250)"),
+        (Estimate("wait", -1.5, -2.0, -1.0, "s"), "wait −1.50 s (95 % CI −2.00 to −1.00)"),
         (Estimate("wait", 5.0, math.nan, math.nan, "s"), "wait 5 s"),
-        (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (0 to inf)"),
-        (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait nan s"),
+        (Estimate("wait", 5.25, 0.0, math.inf, "s"), "wait 5.25 s (95 % CI 0 to inf)"),
+        (Estimate("wait", math.nan, math.nan, math.nan, "s"), "wait –"),
         (Estimate.exact("jobs", 1260920), "jobs 1,260,920"),
         (Estimate.exact("span", 61.23456, "days"), "span 61.23 days"),
-        (Estimate.exact("span", 123456.78, "s"), "span 123,457 s"),
+        (Estimate.exact("span", 123456.78, "s"), "span 34.29 h"),
         (Estimate.exact("ratio", math.inf), "ratio inf"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
@@ -88,7 +88,7 @@ def test_what_has_no_end_is_told_apart_from_what_is_not_known_and_comes_back(tmp
     again = SavedResult.load(tmp_path / "saved.json")
     assert again.tables()["waits"].equals(Overloaded(1).tables()["waits"])
     assert again.tables()["ends"]["x"].to_list() == [math.inf]
-    assert say(again.summary()[0]) == "m inf s (0 to inf)"
+    assert say(again.summary()[0]) == "m inf days (95 % CI 0 to inf)"
 
 
 def test_json_has_provenance_summary_and_tables():

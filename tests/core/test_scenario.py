@@ -221,7 +221,7 @@ def test_a_series_of_the_trace_is_an_estimate():
 
 def test_variations_are_every_combination_and_the_first_has_the_first_values():
     scenarios = Scenario.of("builtin", backfill="easy").vary(order=["fifo", "sjf"], load=[1, 1.2])
-    assert [s.title for s in scenarios] == ["easy", "easy, load 1.2", "sjf, easy", "sjf, easy, load 1.2"]
+    assert [s.title for s in scenarios] == ["fifo/easy", "fifo/easy, load 1.2", "sjf/easy", "sjf/easy, load 1.2"]
 
 
 def test_a_bound_scenario_is_the_same_one():
@@ -241,9 +241,9 @@ def test_another_cluster_keeps_the_name_of_an_open_trace(tmp_path):
 @pytest.mark.parametrize(
     ("words", "title"),
     [
-        ({}, "fifo, greedy, best_fit"),
-        ({"order": "sjf", "load": 1.2}, "sjf, load 1.2"),
-        ({"backfill": "none", "preemption": True, "until": "1d"}, "no backfill, preemption, until 86400"),
+        ({}, "fifo/greedy"),
+        ({"order": "sjf", "load": 1.2}, "sjf/greedy, load 1.2"),
+        ({"backfill": "none", "preemption": True, "until": "1d"}, "fifo/none, preemption, until 24 h"),
     ],
 )
 def test_a_title_is_what_differs(words, title):

@@ -52,7 +52,7 @@ def test_words_come_first_then_figures_then_tables(full, tmp_path):
 def test_a_result_without_sentences_says_its_numbers_as_everywhere(tmp_path):
     seen = Seen(made(Found(), tmp_path))
     assert "mean wait" in seen.text("dt")
-    assert seen.text("b", "span").strip() == "12.0 s  (9.0 to 15.0)"
+    assert seen.text("b", "span").strip() == "12.0 s  (95 % CI 9.0 to 15.0)"
 
 
 def test_under_each_figure_stands_how_it_came_to_be(full, tmp_path):

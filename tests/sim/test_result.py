@@ -173,7 +173,7 @@ def test_the_integral_by_type_agrees_with_the_replay(result):
 @given(result=RESULTS)
 def test_the_ledger_sums_to_the_wait(result):
     assert result.ledger.select(pl.sum_horizontal(REASONS)).to_series().to_list() == result.jobs["wait"].to_list()
-    assert result.tables()["waiting"]["seconds"].sum() == pytest.approx(result.jobs["wait"].sum())
+    assert result.tables()["waiting"]["total wait"].sum() == pytest.approx(result.jobs["wait"].sum())
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -317,7 +317,7 @@ def test_an_unlucky_bootstrap_still_has_the_index_inside():
 def test_lost_run_time_is_counted_on_every_gpu_of_the_gang():
     good = two(gpu_milli=[1000, 500], instances=[1, 2])
     lost = replace(good, played=replace(good.played, lost=np.array([3600.0, 7200.0])))
-    assert metric(lost, "GPU-hours wasted").value == pytest.approx(1 + 2)
+    assert metric(lost, "wasted GPU time").value == pytest.approx(1 + 2)
 
 
 def test_the_reason_that_kept_most_jobs_is_counted():
@@ -378,8 +378,8 @@ def test_what_is_not_done_is_null_and_said(pieces):
         (None, None, "running"),
         (None, None, "waiting"),
     ]
-    assert metric(pieces, "jobs not done").value == 2
-    assert "2 jobs were not done" in pieces.notes[0]
+    assert metric(pieces, "jobs not completed").value == 2
+    assert pieces.notes[0].startswith("1 running, 1 pending when the simulation stops")
     assert metric(pieces, "mean wait").value == 3.0  # of the one that is done
 
 
@@ -396,8 +396,8 @@ def test_a_run_still_going_on_counts_up_to_the_end(pieces):
 
 def test_nothing_that_can_run_is_a_result_too():
     result = made({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, Cluster.uniform(1, 1))
-    assert repr(result) == "<SimResult 0 jobs, fifo, nothing ran>"
-    assert result.tables()["refused"].rows() == [("an instance fits on no node", 1)]
+    assert repr(result) == "<SimResult 0 jobs, fifo, no job completed>"
+    assert result.tables()["left out"].rows() == [("an instance fits on no node", 1)]
     assert result.timeline()["allocated"].to_list() == [0.0, 0.0]
 
 
@@ -410,7 +410,7 @@ def test_jobs_without_gpus_are_told_with_and_without_gpus_beside_them(cluster):
 
 def test_one_job_without_a_user_is_told():
     result = made({"submit": [0.0], "runtime": [2.0], "gpu_milli": [500]})
-    assert result.tables()["by user"]["user"].to_list() == ["nobody"]
+    assert result.tables()["by user"]["user"].to_list() == ["unknown"]
     assert as_json(result)
 
 
@@ -427,7 +427,7 @@ def test_a_timeline_without_end_is_refused():
 
 def test_assumed_prices_are_said_and_own_ones_are_not():
     frame = {"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}
-    assert any("assumed" in note for note in made(frame).notes)
+    assert any("energy assumes" in note for note in made(frame).notes)
     assert made(frame, prices=Prices(per_gpu_hour=2.0)).notes == ()
 
 

@@ -154,7 +154,7 @@ def test_every_estimate_runs_the_built_in_trace(estimate):
     result = simulate(trace.workload, trace.cluster, order="sjf", estimate=estimate)
     known = trace.workload.frame["runtime"].is_not_null().sum()
     assert result.jobs.height == known
-    assert set(result.refused["reason"]) == {"its run time is not known"}
+    assert set(result.refused["reason"]) == {"runtime unknown"}
 
 
 def test_a_job_that_can_never_run_is_refused_with_its_reason():
@@ -170,7 +170,7 @@ def test_a_job_that_can_never_run_is_refused_with_its_reason():
     assert result.refused["reason"].to_list() == [
         "an instance fits on no node",
         "its instances do not all fit at once",
-        "its run time is not known",
+        "runtime unknown",
     ]
 
 
@@ -180,7 +180,7 @@ def test_a_job_that_asks_for_more_than_its_user_may_hold_is_refused_and_the_othe
     for quota, refused in ((2, [1, 2, 3]), (3, [3]), ({"ada": 2}, [1, 2]), ({"bob": 0.5}, [3])):
         result = simulate(work, Cluster.uniform(2, 8), quota=quota)
         assert result.refused["job"].to_list() == refused
-        assert set(result.refused["reason"]) == {"it asks for more than its user may hold"}
+        assert set(result.refused["reason"]) == {"requests more GPUs than the quota of its user"}
         assert sorted(result.jobs["job"]) == [k for k in range(4) if k not in refused]
         assert result.jobs["end"].is_not_null().all()
 

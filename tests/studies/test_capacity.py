@@ -58,8 +58,8 @@ def test_clockwork_needs_exactly_what_it_needs():
 def test_the_curve_falls_through_the_goal_at_the_answer():
     found = fleetlab.capacity(erlang(5000, 10.0), Cluster.uniform(10, 1), slo="mean wait < 30")
     nodes, curve = found.summary()[0].value, found.tables()["curve"]
-    assert curve.filter(pl.col("nodes") >= nodes)["value"].max() < 30
-    assert curve.filter(pl.col("nodes") == nodes - 1)["value"][0] >= 30
+    assert curve.filter(pl.col("nodes") >= nodes)["mean wait"].max() < 30
+    assert curve.filter(pl.col("nodes") == nodes - 1)["mean wait"][0] >= 30
     assert curve["nodes"].max() >= 1.2 * nodes
 
 
@@ -73,7 +73,7 @@ def test_only_the_pool_that_is_named_grows_and_only_its_jobs_count():
         Workload.of(both.with_columns(types), source="two"), cluster, slo="p90 wait < 1", pool="V100"
     )
     # A job every 10 s for 50 s: five V100s; the queue for the one T4 is nobody's concern.
-    then = {row["gpu_type"]: row["then"] for row in found.tables()["nodes"].iter_rows(named=True)}
+    then = {row["gpu_type"]: row["needed"] for row in found.tables()["nodes"].iter_rows(named=True)}
     assert then == {"V100": 5, "T4": 1}
 
 
@@ -93,8 +93,8 @@ def one_in_twenty_too_large():
 def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
-    assert set(found.tables()["curve"]["never fit"]) == {10}
-    assert "jobs that do not fit on these nodes at all, and count as waiting forever: 10" in found.notes
+    assert set(found.tables()["curve"]["jobs that never fit"]) == {10}
+    assert "200 jobs that were replayed (10 never fit and count as waiting forever)" in found.findings[0]
 
 
 @pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 JCT < 1e6"])
@@ -112,8 +112,13 @@ def test_preemption_load_events_and_prices_are_words_of_capacity():
         prices={"per_gpu_hour": 2.0}, events=[Faults(mtbf=1e9, mttr=1.0)],
     )  # fmt: skip
     assert (found.summary()[0].value, found.summary()[1].value) == (7, 3.5)
-    assert found.summary()[-1] == Estimate.exact("GPU cost per hour then", 14.0)
-    assert found.findings[0].startswith("7 nodes (95 % CI 7 to 7) meet P99 JCT < 4 s; there are 1.")
+    assert found.summary()[-1] == Estimate.exact(
+        "cost of all GPUs per hour, with these nodes", 14.0, "(currency of the prices)"
+    )
+    assert found.findings[0] == (
+        "From 7 nodes on, the simulated P99 JCT is below 4 s (3.5 s, 95 % CI 3.5 s to 3.5 s with 7 nodes); from 7 "
+        "nodes on, so is the whole 95 % CI. There are 1 now. Measured on the 1,000 jobs that were replayed."
+    )
 
 
 def test_the_same_seed_gives_the_same_answer():
@@ -180,11 +185,21 @@ def test_another_seed_draws_others(weeks):
 def test_of_few_jobs_it_is_not_sure_that_any_size_meets_the_goal(growth):
     jobs = work(submit=np.arange(60.0) * 100, runtime=[150.0] * 60, gpu_milli=[1000] * 60)
     found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="mean wait < 300", growth=growth)
-    assert set(found.tables()["curve"]["meets"]) == {"not significant"}
+    curve = found.tables()["curve"]
+    met = curve.select(pl.col("mean wait") < 300)["mean wait"].to_list()
+    assert curve["meets the goal"].to_list() == [f"{'yes' if m else 'no'}, not significantly" for m in met]
+    assert "too few jobs for a 95 % CI, so that this may be chance" in found.findings[0]
     assert found.tables()["curve"]["high"].null_count() == found.tables()["curve"].height
     assert all(math.isnan(e.low) and math.isnan(e.high) for e in found.summary()[:2])
-    (said,) = [note for note in found.notes if note.startswith("too few jobs for a confidence interval")]
-    assert ("the resamples gave" in said) == (growth > 1)
+    assert any("the resamples gave" in note for note in found.notes) == (growth > 1)
+
+
+def test_jobs_of_unknown_runtime_are_left_out_and_counted():
+    runtime = [None if k % 4 == 0 else 1.0 for k in range(400)]
+    jobs = work(submit=np.arange(400.0), runtime=runtime, gpu_milli=[1000] * 400)
+    found = fleetlab.capacity(jobs, Cluster.uniform(1, 1), slo="p99 wait < 1")
+    said = "the 300 jobs that were replayed (of 400, 100 left out: runtime unknown)."
+    assert found.findings[0].endswith(f"Measured on {said}")
 
 
 # -- words and mistakes ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ PROBLEMS = {
     "low utilization from fractional use",
     "short jobs queue long",
     "jobs of many GPUs are hard to place",
-    "load imbalance between pools",
+    "load imbalance between GPU types",
     "CPU as the bottleneck",
 }
 
@@ -96,9 +96,9 @@ def fragments():
 )
 def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
     found = fleetlab.diagnose(*planted(), backfill=backfill)
-    scarce = found.tables()["waiting"].sort("share with queue", descending=True)["reason"][0]
+    scarce = found.tables()["waiting"].sort("share by what is short", descending=True)["reason"][0]
     assert (found.best_change, scarce) == (first, reason)
-    assert any(line.startswith("Wait ledger and changes agree") for line in found.findings)
+    assert any(line.endswith(", is aimed at that.") for line in found.findings)
 
 
 def test_behind_a_giant_gang_the_gang_is_named():
@@ -130,8 +130,8 @@ def test_where_short_jobs_could_pass_a_giant_gang_backfill_helps():
 
 def test_where_ledger_and_changes_agree_it_is_said():
     found = fleetlab.diagnose(*a_giant_gang(), backfill="none", changes=["gangs", "nodes"])
-    agree = "Wait ledger and changes agree: with time in the queue attributed, the main shortage is `head_of_line`"
-    assert any(line.startswith(agree) for line in found.findings)
+    line = next(line for line in found.findings if line.startswith("The main shortage is `head_of_line`: "))
+    assert line.endswith("The change that helps most, no gang scheduling, is aimed at that.")
 
 
 def test_where_they_differ_it_is_said_why():
@@ -141,9 +141,11 @@ def test_where_they_differ_it_is_said_why():
     cpus = [1000 if t == ["V100"] else 8000 for t in types]
     jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
     found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
-    line = next(line for line in found.findings if line.startswith("Wait ledger and changes differ"))
-    assert "the main shortage is `gpu_type`" in line
-    assert "unlimited CPU helps most, and removes none of it. No simulated change removes `gpu_type`." in line
+    line = next(line for line in found.findings if line.startswith("The main shortage is `gpu_type`"))
+    assert line.endswith(
+        "The change that helps most, unlimited CPU, is not aimed at that, and does not reduce it. "
+        "No simulated change is aimed at `gpu_type`."
+    )
 
 
 def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
@@ -181,7 +183,12 @@ def test_a_null_change_gives_exactly_zero(backfill):
     row = found.tables()["changes"].row(0, named=True)
     assert found.summary()[0].value > 0
     assert {row[c] for c in row if c.split(" ")[-1] in ("change", "low", "high") and c != "change"} == {0.0}
-    assert (row["P(lower)"], row["verdict"], row["GPU-hours"], row["cost"]) == (0.5, "not significant", 0.0, 0.0)
+    assert (row["P(lower)"], row["verdict"], row["added GPU-hours"], row["added cost"]) == (
+        0.5,
+        "not significant",
+        0.0,
+        0.0,
+    )
 
 
 def test_a_split_gang_has_waited_when_its_last_instance_runs():
@@ -189,7 +196,7 @@ def test_a_split_gang_has_waited_when_its_last_instance_runs():
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 2), changes=["gangs"])
     row = found.tables()["changes"].row(0, named=True)
     # As it is the gang waits for 10 s; split, its second instance follows its first after 5.
-    assert (row["mean wait"], row["mean change"]) == (2.5, -2.5)
+    assert (row["mean wait"], row["mean wait change"]) == (2.5, -2.5)
 
 
 def test_a_tenth_more_nodes_costs_their_hours():
@@ -197,8 +204,8 @@ def test_a_tenth_more_nodes_costs_their_hours():
     prices = Prices(per_gpu_hour={"A100": 3.0, "T4": 0.5})
     found = fleetlab.diagnose(jobs, nodes(A100=(20, 8, 96), T4=(4, 2, 96)), changes=["nodes"], prices=prices)
     rows = {r["change"]: r for r in found.tables()["changes"].iter_rows(named=True)}
-    assert (rows["nodes:A100"]["GPU-hours"], rows["nodes:A100"]["cost"]) == (2 * 8 * 2, 2 * 8 * 2 * 3.0)
-    assert (rows["nodes:T4"]["GPU-hours"], rows["nodes:T4"]["cost"]) == (1 * 2 * 2, 1 * 2 * 2 * 0.5)
+    assert (rows["nodes:A100"]["added GPU-hours"], rows["nodes:A100"]["added cost"]) == (2 * 8 * 2, 2 * 8 * 2 * 3.0)
+    assert (rows["nodes:T4"]["added GPU-hours"], rows["nodes:T4"]["added cost"]) == (1 * 2 * 2, 1 * 2 * 2 * 0.5)
 
 
 def test_what_would_change_nothing_is_not_tried():
@@ -240,9 +247,9 @@ def busy():
 def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
     run, found = busy
     tables = found.tables()
-    assert tables["waiting"]["seconds"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
-    for name in ("by pool", "by request", "by gang size", "by hour"):
-        assert tables[name]["share"].sum() == pytest.approx(1.0)
+    assert tables["waiting"]["total wait"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
+    for name in ("by GPU type", "by GPU request", "by gang size", "by hour of the day"):
+        assert tables[name]["share of waiting"].sum() == pytest.approx(1.0)
         assert (tables[name]["jobs"].sum(), tables[name]["mean wait"].dot(tables[name]["jobs"])) == (
             run.jobs.height,
             pytest.approx(run.jobs["wait"].sum()),
@@ -251,8 +258,8 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
 
 def test_the_queue_is_shared_out_over_what_is_scarce_and_nothing_is_lost(busy):
     waiting = busy[1].tables()["waiting"]
-    assert waiting["share with queue"].sum() == pytest.approx(1.0)
-    assert waiting.filter(pl.col("reason") == "queue_order")["share with queue"][0] == 0
+    assert waiting["share by what is short"].sum() == pytest.approx(1.0)
+    assert waiting.filter(pl.col("reason") == "queue_order")["share by what is short"][0] == 0
 
 
 def test_who_queues_for_a_type_is_not_charged_to_the_cpus_of_another():
@@ -273,7 +280,19 @@ def test_hours_are_those_of_the_clock_of_the_log():
         pl.DataFrame({"submit": [0.0, 3600.0], "runtime": [1.0, 1.0]}), source="x", epoch=0.0, zone="Asia/Shanghai"
     )
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"])
-    assert found.tables()["by hour"]["hour"].to_list() == [8, 9]
+    assert found.tables()["by hour of the day"]["hour (Asia/Shanghai)"].to_list() == [8, 9]
+
+
+def test_worst_hours_and_hours_of_the_day_count_the_same_jobs():
+    # The log begins at 8:30: from the first submission an hour would be from half past to half past.
+    jobs = Workload.of(
+        pl.DataFrame({"submit": [0.0, 1200.0, 2400.0], "runtime": 9000.0, "gpu_milli": 1000}),
+        source="x", epoch=1800.0, zone="Asia/Shanghai",
+    )  # fmt: skip
+    tables = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"]).tables()
+    assert tables["by hour of the day"].select("hour (Asia/Shanghai)", "jobs").rows() == [(8, 2), (9, 1)]
+    worst = tables["worst hours"].select("hour begins (Asia/Shanghai)", "jobs").rows()
+    assert worst == [("Thu 1970-01-01 09:00", 1), ("Thu 1970-01-01 08:00", 2)]
 
 
 # -- the named checks ------------------------------------------------------------------------------------------------
@@ -289,7 +308,7 @@ def test_without_long_jobs_nobody_knows_whether_short_ones_wait_longer():
     jobs = work(submit=np.arange(50.0), runtime=[60.0] * 50, gpu_milli=[1000] * 50)
     problems = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["open problems"]
     rows = problems.filter(pl.col("problem") == "short jobs queue long")
-    assert (rows["value"][0] > 90, rows["value"][1], set(rows["here"])) == (True, None, {"–"})
+    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found_here"])) == (True, None, {"–"})
 
 
 def test_gpus_without_cpus_are_counted():
@@ -321,10 +340,10 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
     found = fleetlab.diagnose(scenario, changes=changes)
     rows = {row["change"]: row for row in found.tables()["changes"].iter_rows(named=True)}
     assert set(rows) == {"nodes:A100", "nothing"}
-    assert rows["nothing"]["mean change"] == 0
-    assert rows["nodes:A100"]["mean change"] < 0
+    assert rows["nothing"]["mean wait change"] == 0
+    assert rows["nodes:A100"]["mean wait change"] < 0
     notes = "; ".join(found.notes)
-    assert "EASY backfill: not simulated, preemption cannot be combined with reservations" in notes
+    assert "EASY backfill: not simulated, preemption cannot be combined with backfill easy" in notes
     assert "no fragmentation: not simulated, node events name nodes" in notes
 
 
@@ -332,7 +351,8 @@ def test_jobs_that_do_not_complete_are_counted_and_left_out():
     jobs = work(submit=[0.0, 1.0, 2.0], runtime=[10.0, 10.0, 10.0], gpu_milli=[1000] * 3)
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nodes"], until=25.0)
     assert found.findings[0].startswith(
-        "The mean wait is 4.5 s, of the 2 jobs that end in the simulation (of 3, 1 do not complete)."
+        "The mean wait is 4.5 s under fifo/greedy, until 25 s, of the 2 jobs that complete in the simulation (of 3: "
+        "1 running when the simulation stops)."
     )
     assert found.tables()["changes"]["mean wait"][0] == pytest.approx(0.0)
 

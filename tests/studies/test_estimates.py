@@ -39,7 +39,7 @@ def test_diagnose_takes_a_series_and_every_change_has_it(capsys, saved, estimate
     found = run(capsys, "diagnose", saved, *words)
     assert found["summary"][0]["value"] == pytest.approx(wait)
     same = next(row for row in found["tables"]["changes"] if row["change"] == "nothing")
-    assert same["mean change"] == 0
+    assert same["mean wait change"] == 0
 
 
 @pytest.mark.parametrize(("estimate", "nodes"), [("oracle", 1), ("requested", 2)])

@@ -114,12 +114,12 @@ def test_every_row_of_a_check_names_a_source_and_a_tolerance_that_is_written_dow
 
 
 def test_a_verdict_is_met_only_inside_its_interval_or_by_its_level(verdicts):
-    inside = pl.col("achieved").is_between("low", "high") | pl.col("why").str.starts_with("met by its level")
+    inside = pl.col("achieved").is_between("at least", "at most") | pl.col("why").str.starts_with("met by its level")
     assert verdicts.filter((pl.col("verdict") == "met") & ~inside.fill_null(value=False)).is_empty()
 
 
 def test_no_interval_reaches_below_nothing(verdicts):
-    assert verdicts["low"].min() >= 0
+    assert verdicts["at least"].min() >= 0
 
 
 CURVE = {"10": 10.0, "50": 100.0, "90": 1000.0, "99": 10_000.0}

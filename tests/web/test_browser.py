@@ -145,7 +145,7 @@ def test_a_rule_that_is_chosen_is_in_the_address_and_a_link_brings_everything_ba
     assert tab.ask(chosen) == ["sjf", "none", "spread"]
     tab.until("document.querySelectorAll('#kept-table tbody tr').length === 2")
     tab.until("!document.getElementById('kept-table').innerText.includes('…')")
-    assert "sjf, no backfill" in tab.text("kept-table")
+    assert "sjf/none" in tab.text("kept-table")
 
 
 def test_preemption_quota_and_edits_of_nodes_are_in_the_address_and_come_back(tab):

@@ -236,7 +236,10 @@ def test_a_result_is_one_that_a_report_takes(page):
 
 def test_a_report_holds_baseline_scenario_and_kept_runs_and_fetches_nothing(page):
     html = page.ask(f"/api/report.html?{SMALL}&order=sjf&keep=load%3D0.5").body.decode()
-    assert all(name in html for name in ("baseline", "scenario", "kept 1: load 0.5", "difference from the baseline"))
+    assert all(
+        name in html
+        for name in ("baseline", "scenario", "pinned 1: fifo/greedy, load 0.5", "difference from the baseline")
+    )
     assert not re.search(r'(?:src|href)="(?!#)', html)
 
 

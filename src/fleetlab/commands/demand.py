@@ -11,6 +11,7 @@ from fleetlab.commands.options import (
     ScenarioOptions,
     Seed,
     TraceName,
+    Workers,
     scenario_of,
     split,
     trace_of,
@@ -95,7 +96,7 @@ def capacity(
     growth: float = 1.0,
     resamples: int = 3,
     options: ScenarioOptions = DEFAULTS,
-    workers: int | None = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Find the smallest cluster that meets a goal such as `p90 wait < 600`, and the curve around it.
@@ -110,8 +111,6 @@ def capacity(
         Scale the number of jobs: user-days are resampled and added to the trace.
     resamples
         How many times to resample.
-    workers
-        Processes that simulate at once (default: one per core for a large trace, at most four; 0: run in this process).
     """
     from fleetlab._screen import progress, show
 
@@ -141,7 +140,7 @@ def autoscale(
     options: ScenarioOptions = DEFAULTS,
     json: Json = False,
 ) -> None:
-    """Compare autoscaling by forecasts with reactive scaling, a fixed number of nodes and an oracle.
+    """Compare autoscaling by forecasts with reactive scaling, a fixed number of nodes, and demand known in advance.
 
     Parameters
     ----------

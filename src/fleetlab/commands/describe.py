@@ -10,6 +10,7 @@ from fleetlab.commands.options import (
     ScenarioOptions,
     Seed,
     TraceName,
+    Workers,
     scenario_of,
     split,
     trace_of,
@@ -36,7 +37,7 @@ def describe(
     cluster: ClusterFile = None,
     json: Json = False,
 ) -> None:
-    """Describe a trace as the papers describe theirs: arrivals, runtimes, waits, requests, utilization, recurrence.
+    """Describe a trace: arrivals, runtimes, waits, requests, utilization, recurrence.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def diagnose(
     *,
     changes: str = "types,cpu,memory,fragmentation,gangs,backfill,sjf,sharing,nodes",
     options: ScenarioOptions = DEFAULTS,
-    workers: int | None = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Explain why jobs wait and what would reduce it: wait by reason, then one thing changed at a time.
@@ -77,16 +78,14 @@ def diagnose(
     ----------
     changes
         What to change, one at a time, separated by commas: types (no GPU type constraints), cpu, memory (unlimited),
-        fragmentation (each pool one node), gangs (instances start one by one), backfill (easy), sjf (with group
-        estimates), sharing (on or off), nodes (10 % more of each type; nodes:T4 for one), nothing.
-    workers
-        Processes that simulate at once (default: one per core for a large trace, at most four; 0: run in this process).
+        fragmentation (each GPU type one large node), gangs (instances start one by one), backfill (easy), sjf (with
+        group estimates), sharing (on or off), nodes (10 % more of each GPU type; nodes:T4 for one), nothing.
     """
     from fleetlab._screen import progress, show
 
     with progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.diagnose(scenario, changes=split(changes), workers=workers, progress=bar)
-    first = ("actions", "waterfall", "waiting", "by pool", "by request", "by gang size", "by hour")
+    first = ("actions", "waterfall", "waiting", "by GPU type", "by GPU request", "by gang size", "by hour of the day")
     result = with_trace_notes(result, scenario.trace.notes)
     show(result, json=json, only=(*first, "worst hours", "longest waits", "blocking jobs", "open problems"))

@@ -21,6 +21,9 @@ Seed = Annotated[
     int, Parameter(validator=validators.Number(gte=0, lt=2**63), help=WORDS["seed"].help, show_default=False)
 ]
 TraceName = Annotated[str, Parameter(help=WORDS["trace"].help)]
+Workers = Annotated[
+    int | None, Parameter(help="Processes that simulate at once (default: one per core, at most 4; 0: none but this).")
+]
 ClusterFile = Annotated[Path | None, Parameter(help=WORDS["cluster"].help)]
 
 

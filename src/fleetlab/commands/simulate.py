@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of, seeds_of, split
+from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, Workers, scenario_of, seeds_of, split
 from fleetlab.commands.words import examples, talk
 
 if TYPE_CHECKING:
     import polars as pl
 
 desk = App()
+# Of the table of policies, those that a terminal has room for.
+COLUMNS = (
+    "policy", "mean wait", "mean wait change", "mean wait change low", "mean wait change high", "median wait",
+    "P95 wait", "mean JCT", "mean JCT change", "mean JCT change low", "mean JCT change high", "mean bounded slowdown",
+    "GPU allocation, %", "preemptions", "jobs left out", "cost",
+)  # fmt: skip
 
 
 @desk.command(
@@ -44,7 +50,7 @@ def simulate(
         if out is not None:
             _write(out, result.schedule())
     finally:  # the answer is shown even if the file cannot be written
-        show(result, json=json, only=("by request", "waiting", "refused"))
+        show(result, json=json, only=("by GPU request", "waiting", "left out"))
     if out is not None:
         talk(f"\nwritten to {out}")
 
@@ -61,7 +67,7 @@ def compare(
     *,
     policies: str = "",
     options: ScenarioOptions = DEFAULTS,
-    workers: int | None = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Compare policies on the same arrivals: wait, JCT and slowdown under each, with paired 95 % intervals.
@@ -72,16 +78,13 @@ def compare(
         Policies separated by commas; the first is the baseline. A policy is ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING,
         of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
         smallest, sjf with group estimates, sjf). The options below hold for all of them.
-    workers
-        Processes that simulate at once (default: one per core for a large workload, at most four; 0: run in this
-        process).
     """
     from fleetlab._screen import progress, show
 
     with progress("policies") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.compare(scenario, policies=split(policies) or None, workers=workers, progress=bar)
-    show(result, json=json)
+    show(result, json=json, columns=COLUMNS)
 
 
 @desk.command(

@@ -28,7 +28,7 @@ def sweep(
     workers: int | None = None,
     json: Json = False,
 ) -> None:
-    """Simulate every cell of a study (policies × loads × nodes × seeds) that the store does not have, and compare them.
+    """Simulate every combination (cell) of policies, loads, nodes and seeds in a study file, and compare them.
 
     Finished cells are kept; the same command resumes an interrupted sweep. The exit status is 1 if a cell failed.
 
@@ -72,7 +72,7 @@ def runs(
     out: Path | None = None,
     json: Json = False,
 ) -> None:
-    """List the cells of a store, compare scenarios, and export every cell.
+    """List the finished simulations (cells) of sweeps, compare them, and export them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Durations as people write them: seconds, or a number with a unit."""
+"""Durations as people write and read them: seconds, or a number with a unit."""
 
 from __future__ import annotations
 
@@ -29,3 +29,27 @@ def readable_unit(seconds: float) -> tuple[str, float]:
     """
     longest = ((2 * 86_400.0, "days", 86_400.0), (7200.0, "h", 3600.0), (120.0, "min", 60.0))
     return next(((unit, length) for least, unit, length in longest if abs(seconds) >= least), ("s", 1.0))
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in a readable unit.
+
+    >>> duration(78.2), duration(600), duration(-4 * 86_400)
+    ('78.2 s', '10 min', '−4 days')
+    """
+    unit, length = readable_unit(seconds)
+    return f"{number(seconds / length)} {unit}"
+
+
+def number(value: float) -> str:
+    """Return a number with three significant digits.
+
+    >>> number(1234.5), number(0.06789), number(-2.0)
+    ('1,234', '0.0679', '−2')
+    """
+    return minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}")
+
+
+def minus(text: str) -> str:
+    """Return a number with a minus sign in place of a hyphen."""
+    return f"−{text[1:]}" if text.startswith("-") else text

@@ -11,9 +11,18 @@ LONGEST = 60  # characters of an unknown name that an error repeats
 
 
 def lookup(
-    kind: str, name: str, known: Iterable[str], *, error: type[FleetlabError] = PolicyError, hint: str | None = None
+    kind: str,
+    name: str,
+    known: Iterable[str],
+    *,
+    error: type[FleetlabError] = PolicyError,
+    hint: str | None = None,
+    models: bool = False,
 ) -> str:
     """Return `name` if it is one of `known`; otherwise raise `error` with the closest match and a list of all.
+
+    Names of `models` of GPUs differ by a letter or a digit and mean another card: only another way to write the same
+    name, or its beginning, is a match.
 
     >>> lookup("order", "sjf", ["fifo", "sjf"])
     'sjf'
@@ -24,9 +33,20 @@ def lookup(
     names = list(known)
     if name in names:
         return name
-    near = get_close_matches(str(name)[:LONGEST], names, 1)
+    near = _spellings(str(name), names) if models else get_close_matches(str(name)[:LONGEST], names, 1)
     msg = f"no {kind} by that name: `{clip(str(name))}`" + (f"; did you mean {near[0]}?" if near else "")
     raise error(msg, hint=hint or f"choose from {', '.join(names)}")
+
+
+def _spellings(name: str, names: Iterable[str]) -> list[str]:
+    """Return the names that differ in case and punctuation only, or begin so.
+
+    >>> _spellings("v100", ["T4", "V100"]), _spellings("A100", ["T4", "V100"])
+    (['V100'], [])
+    """
+    plain = {known: "".join(c for c in known.casefold() if c.isalnum()) for known in names}
+    wanted = "".join(c for c in name.casefold() if c.isalnum())
+    return [known for known, text in plain.items() if wanted and text.startswith(wanted)]
 
 
 def clip(text: str, longest: int = LONGEST) -> str:

@@ -85,7 +85,7 @@ def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
         mask = nodes["gpus"] == 0
     if not mask.any():
         names = sorted({*nodes["pool"], *nodes["gpu_type"].drop_nulls()} - {"default"})
-        lookup("pool or GPU type", pool, names, error=WorkloadError)
+        lookup("pool or GPU type", pool, names, error=WorkloadError, models=True)
     return mask
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
+from fleetlab.core.durations import duration
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
 from fleetlab.core.words import POLICY, WORDS, check, plain, shorthand, text
+
+RULES = ("order", "backfill")  # every policy is named after these
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -17,7 +20,7 @@ class Policy:
     """How a cluster schedules; every field has the default of its word.
 
     >>> Policy(order="sjf", backfill="easy")
-    <Policy sjf, easy>
+    <Policy sjf/easy>
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
@@ -35,9 +38,10 @@ class Policy:
         for name in POLICY:
             object.__setattr__(self, name, WORDS[name].read(getattr(self, name)))
         if self.preempts and BACKFILLS[self.backfill].reserves:
-            msg = f"preemption cannot be combined with reservations: backfill `{self.backfill}`"
-            others = [rule.name for rule in BACKFILLS if not rule.reserves]
-            raise PolicyError(msg, hint=f"preemption works with backfill {' and '.join(others)}")
+            who = "preemption" if self.preemption else f"order {self.order}, which preempts,"
+            msg = f"{who} cannot be combined with backfill {self.backfill}: it assumes that running jobs keep running"
+            others = " or ".join(f"backfill={rule.name}" for rule in BACKFILLS if not rule.reserves)
+            raise PolicyError(msg, hint=f"{others}{'' if self.preemption else ', or an order that does not preempt'}")
         if self.speed is not None and not SHARINGS[self.sharing].needs_speed:
             msg = f"a speed profile has no effect with sharing `{self.sharing}`"
             raise PolicyError(
@@ -70,8 +74,8 @@ class Policy:
 
     @property
     def title(self) -> str:
-        """What differs from the defaults, for a legend; a policy of defaults names its main parts."""
-        return title(self.words()) or ", ".join((self.order, self.backfill, self.placement))
+        """Its order and backfill, and what else differs from the defaults."""
+        return title(self.words())
 
     def __repr__(self) -> str:
         return f"<Policy {self.title}>"
@@ -93,18 +97,16 @@ def _is_default(value: object, default: object) -> bool:
 
 
 def title(words: Mapping[str, Any]) -> str:
-    """Return words as a legend has them: names of rules alone, other values after their word.
+    """Return words as tables and legends have them: order/backfill always, then the others by name.
 
-    >>> title({"order": "sjf", "backfill": "none", "load": 1.2, "preemption": True})
-    'sjf, no backfill, load 1.2, preemption'
+    >>> title({"order": "sjf", "load": 1.2, "preemption": True})
+    'sjf/greedy, load 1.2, preemption'
     """
-    return ", ".join(_titled(name, value) for name, value in words.items())
+    rules = "/".join(str(words.get(name, WORDS[name].default)) for name in RULES)
+    return ", ".join([rules, *(_titled(name, value) for name, value in words.items() if name not in RULES)])
 
 
 def _titled(name: str, value: Any) -> str:  # noqa: ANN401
     if value is True:
         return name
-    if value == "none":
-        return f"no {name}"
-    bare = name in ("order", "backfill", "placement", "sharing")
-    return str(value) if bare else f"{name} {text(value)}"
+    return f"{name} {duration(value) if name == 'until' else text(value)}"

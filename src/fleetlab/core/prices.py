@@ -50,7 +50,7 @@ class Prices:
     @property
     def unit(self) -> str:
         """Unit of the cost: GPU-hours by default, else the currency of the prices."""
-        return "GPU-h" if self.per_gpu_hour == 1.0 and not self.per_kwh else ""
+        return "GPU-h" if self.per_gpu_hour == 1.0 and not self.per_kwh else "(currency of the prices)"
 
     def busy(self, gpu_type: str) -> float:
         """Watts of an allocated GPU."""

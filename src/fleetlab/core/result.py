@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from fleetlab.core.durations import minus, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
 
@@ -38,33 +39,59 @@ class Estimate(NamedTuple):
         """
         return cls(metric, value, value, value, unit)
 
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Estimate:
+        """Build one from what `Result.to_json` wrote: null is NaN."""
+        numbers = (_number(row[key]) for key in ("value", "low", "high"))
+        value, low, high = (math.nan if number is None else number for number in numbers)
+        return cls(str(row["metric"]), value, low, high, str(row["unit"]))
+
 
 def say(e: Estimate) -> str:
-    """Format a number with as many digits as its interval supports.
+    """Return the name of a number, and the number with its unit and 95 % interval.
 
     >>> say(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
-    'mean wait 0.83 s (0.69 to 0.97)'
+    'mean wait 0.83 s (95 % CI 0.69 to 0.97)'
+    >>> say(Estimate("mean wait", 7200, 3600, 10_800, "s"))
+    'mean wait 2.0 h (95 % CI 1.0 to 3.0)'
     >>> say(Estimate.exact("jobs", 1260920))
     'jobs 1,260,920'
-    >>> say(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
-    'mean wait 2 s (0 to inf)'
     """
-    unit = f" {e.unit}" if e.unit else ""
-    if math.isnan(e.high - e.low) or e.high == e.low:
-        return f"{e.metric} {_plain(e.value)}{unit}"
-    if math.isinf(e.high - e.low):
-        return f"{e.metric} {_plain(e.value)}{unit} ({_plain(e.low)} to {_plain(e.high)})"
+    return f"{e.metric} {amount(e)}"
+
+
+def amount(e: Estimate, scale: float | None = None) -> str:
+    """Return a number, its unit and its 95 % interval, with as many digits as the interval supports.
+
+    Seconds are shown in a readable unit: that of `scale`, or of the number itself.
+
+    >>> amount(Estimate("mean wait", 2.0, 0.0, math.inf, "s"))  # nothing is known of how long it may be
+    '2 s (95 % CI 0 to inf)'
+    """
+    if math.isnan(e.value):
+        return "–"
+    value, interval = amount_and_interval(e, scale)
+    return f"{value} (95 % CI {interval})" if interval else value
+
+
+def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, str]:
+    """Return a number with its unit, and its interval in the same unit; no text where it has none."""
+    unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
+    value, low, high = (x / length for x in (e.value, e.low, e.high))
+    unit = f" {unit}" if unit else ""
+    if math.isnan(high - low) or high == low:
+        return _plain(value) + unit, ""
+    if math.isinf(high - low):
+        return _plain(value) + unit, f"{_plain(low)} to {_plain(high)}"
     # Two digits of the interval's half width, and no more, mean something.
-    digits = 1 - math.floor(math.log10(e.high - e.low) - math.log10(2))
-    value, low, high = (f"{round(x, digits):,.{max(0, digits)}f}" for x in (e.value, e.low, e.high))
-    return f"{e.metric} {value}{unit} ({low} to {high})"
+    digits = 1 - math.floor(math.log10(high - low) - math.log10(2))
+    texts = [minus(f"{round(x, digits):,.{max(0, digits)}f}") for x in (value, low, high)]
+    return texts[0] + unit, f"{texts[1]} to {texts[2]}"
 
 
 def _plain(value: float) -> str:
-    whole = math.isfinite(value) and float(value).is_integer()
-    if whole:
-        return f"{int(value):,}"
-    return f"{value:,.0f}" if math.isfinite(value) and abs(value) >= 1000 else f"{value:.4g}"
+    large = math.isfinite(value) and (abs(value) >= 1000 or float(value).is_integer())
+    return minus(f"{value:,.0f}" if large else f"{value:.4g}")
 
 
 @cache
@@ -164,15 +191,19 @@ class Result:
 
 
 @dataclass(frozen=True, repr=False)
-class SavedResult(Result):
-    """A result read back from its JSON."""
+class FieldsResult(Result):
+    """A result whose parts are all there when it is made."""
 
     provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: Sequence[Estimate]
-    frames: Mapping[str, pl.DataFrame]
-    charts: Mapping[str, Figure]
-    notes: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+    estimates: Sequence[Estimate] = ()
+    frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    charts: Mapping[str, Figure] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class SavedResult(FieldsResult):
+    """A result read back from its JSON."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SavedResult:
@@ -183,7 +214,7 @@ class SavedResult(Result):
         return cls(
             provenance=Provenance.from_json(values["provenance"]),
             findings=tuple(str(line) for line in values["findings"]),
-            estimates=tuple(_estimate(row) for row in values["summary"]),
+            estimates=tuple(Estimate.from_json(row) for row in values["summary"]),
             frames={name: _frame(rows) for name, rows in values["tables"].items()},
             charts={name: Figure.from_json(figure) for name, figure in values["figures"].items()},
             notes=tuple(str(note) for note in values["notes"]),
@@ -231,9 +262,3 @@ def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 def _number(value: Any) -> Any:  # noqa: ANN401  whatever JSON has
     return float(str(value)) if value in INFINITE else value
-
-
-def _estimate(row: Mapping[str, Any]) -> Estimate:
-    numbers = (_number(row[key]) for key in ("value", "low", "high"))
-    value, low, high = (math.nan if number is None else number for number in numbers)
-    return Estimate(str(row["metric"]), value, low, high, str(row["unit"]))

@@ -87,7 +87,7 @@ class Data:
         found = self._cluster or self.open().cluster
         if found is None:
             msg = f"the trace has no cluster: {self.name or self.open().workload.source}"
-            raise TraceError(msg, hint="--cluster FILE.toml, or cluster=Cluster.uniform(…), gives it one")
+            raise TraceError(msg, hint="cluster=FILE.toml gives it one: a TOML file of [[node]] entries")
         return found
 
     @property
@@ -133,7 +133,7 @@ class Scenario:
 
     >>> base = Scenario.of("builtin:2000", backfill="easy")
     >>> base.vary(order=["fifo", "sjf"], load=[1.0, 1.2])[-1]
-    <Scenario builtin:2000: sjf, easy, load 1.2>
+    <Scenario builtin:2000: sjf/easy, load 1.2>
     """
 
     data: Data
@@ -271,9 +271,9 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """What differs from the defaults, for a legend; a scenario of defaults names the main parts of its policy."""
+        """Its order and backfill, and what else differs from the defaults: for tables and legends."""
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
-        return title(self.changes() | cluster) or self.policy.title
+        return title(self.changes() | cluster)
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"

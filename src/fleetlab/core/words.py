@@ -6,10 +6,13 @@ tables, or the objects themselves) and returns the checked value; `plain` turns 
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FunctionType
@@ -180,7 +183,7 @@ def _table(value: Any, what: str) -> Any:  # noqa: ANN401
 def _quota(value: Any) -> float | dict[str, float] | None:  # noqa: ANN401
     if value is None or value == "":
         return None
-    read = _number("a quota", 0, 1e12, "quota=16 for every user, or quota={'ada': 16}")
+    read = _number("a quota", 0, 1e12, "quota=16 for every user, or quota={'ada': 16, 'bob': 8}")
     if isinstance(value, str) and "=" not in value and not value.lstrip().startswith("{"):
         return read(value)
     table = _table(value, "a quota")
@@ -263,16 +266,16 @@ WORDS: dict[str, Word] = {
         Word("backfill", "policy", "greedy",
              _choices("When the first job does not fit", BACKFILLS, "greedy"), _choice(BACKFILLS), BACKFILLS),
         Word("placement", "policy", "best_fit",
-             _choices("Node for an instance", PLACEMENTS, "best_fit", "; or MODULE:NAME of your own"),
+             _choices("Node that an instance is placed on", PLACEMENTS, "best_fit", "; or MODULE:NAME of your own"),
              _ranking(PLACEMENTS), PLACEMENTS),
         Word("estimate", "policy", "oracle",
-             _choices("Runtime estimate", ESTIMATES, "oracle", "; or a series of the trace, such as requested"),
-             _estimate, ESTIMATES),
+             _choices("Runtime estimate", ESTIMATES, "oracle",
+                      "; or a series of the trace, such as requested (walltime limits)"), _estimate, ESTIMATES),
         Word("sharing", "policy", "fractional",
              _choices("Sharing of GPUs by fractional requests", SHARINGS, "fractional"), _choice(SHARINGS), SHARINGS),
         Word("speed", "policy", None,
-             _choices(f"Speed profile for sharing {', '.join(SHARINGS.where('needs_speed'))}", SPEEDS, SPEEDS.names[0],
-                      "; or a JSON file"), _speed, SPEEDS, local=True),
+             _choices(f"Slowdown of jobs on one GPU, for sharing {', '.join(SHARINGS.where('needs_speed'))}", SPEEDS,
+                      SPEEDS.names[0], "; or a JSON file"), _speed, SPEEDS, local=True),
         Word("preemption", "policy", False,  # noqa: FBT003
              "Preempt running jobs for jobs ahead of them in the queue order (default: off).", _flag),
         Word("quota", "policy", None,
@@ -285,13 +288,13 @@ WORDS: dict[str, Word] = {
              "A TOML file of node events: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], and [recovery] "
              "(default: none).", _events, local=True),
         Word("weights", "policy", (),
-             "Numbers that a policy of your own reads as s.weights: 1,0.5 (default: none).", _weights),
+             "Numbers for a policy of your own, which reads them as s.weights: 1,0.5 (default: none).", _weights),
         Word("prices", "scenario", None,
              "A TOML file of prices and powers: per_gpu_hour, per_kwh, pue, … (default: 1 per GPU-hour).",
              _prices, local=True),
         Word("seed", "scenario", 0, "Random seed (default: 0).", _seed),
         Word("until", "scenario", None,
-             "Stop the clock at this time: seconds, or such as 12h or 7d (default: when all jobs are done).", _until),
+             "Stop the simulation at this time: seconds, or such as 12h or 7d (default: after all jobs).", _until),
     )
 }  # fmt: skip
 POLICY = tuple(name for name, word in WORDS.items() if word.noun == "policy")
@@ -324,6 +327,40 @@ def shorthand(text: str) -> dict[str, str]:
 
 
 # -- how values are written ------------------------------------------------------------------------------------------
+
+
+ASSIGNED = re.compile(r"(?<!\S)(--\S+ )?`?(\w+)=(\{[^}]*\}|\([^)]*\)|\[[^]]*\]|'[^']*'|[^\s,;:`]+)`?")
+
+
+def as_options(message: str, names: Iterable[str]) -> str:
+    """Return a message with keyword arguments spelled as options of the command line.
+
+    >>> as_options("load=1.2 for 20 % more, quota={'ada': 16}, preemption=True; leave `until` out",
+    ...            ["load", "quota", "preemption", "until"])
+    '--load 1.2 for 20 % more, --quota ada=16, --preemption; leave --until out'
+    """
+    options = {name.replace("-", "_"): f"--{name}" for name in names}
+
+    def named(match: re.Match[str]) -> str:
+        return options.get(match[1], match[0])
+
+    def spelled(match: re.Match[str]) -> str:
+        before, name, value = match.groups()
+        if before or name not in options:
+            return match[0]
+        with suppress(ValueError, SyntaxError):  # a word such as easy, or a path
+            value = ast.literal_eval(value)
+        return options[name] if value is True else f"{options[name]} {_option_value(value)}"
+
+    # A name in backquotes is an argument where a message begins with it, or says to leave it out; else it is a value.
+    text_ = re.sub(r"^`\w+`|leave .* out", lambda part: re.sub(r"`(\w+)`", named, part[0]), message)
+    return ASSIGNED.sub(spelled, text_)
+
+
+def _option_value(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{k}={v}" for k, v in value.items())
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 class Opaque(str):

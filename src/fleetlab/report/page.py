@@ -15,12 +15,14 @@ from importlib.resources import files
 import polars as pl
 
 from fleetlab.core import Estimate, Result
+from fleetlab.core.display import UNKNOWN
+from fleetlab.core.result import amount
 from fleetlab.report.draw import palette
 from fleetlab.report.figures import figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.panels import summaries
 from fleetlab.report.tables import cell, table
-from fleetlab.report.words import difference, number, provenance_line
+from fleetlab.report.words import difference, provenance_line
 
 LINES = 60  # findings, notes or numbers of a result
 POINTS = 80_000  # of all figures together
@@ -121,7 +123,7 @@ def _numbers(estimates: list[Estimate]) -> Markup:
 
 
 def _value(e: Estimate) -> list[Markup]:
-    value, bracket, interval = number(e).partition(" (")
+    value, bracket, interval = amount(e).partition(" (")
     return [tag("b", value), *([tag("span", f" ({interval}", class_="soft")] if bracket else [])]
 
 
@@ -148,7 +150,9 @@ def _across(by: Mapping[str, Estimate], labels: list[str]) -> list[Markup]:
 
 
 def _estimate(e: Estimate | None) -> Markup:
-    return cell(None) if e is None else tag("td", *_value(e), data_v=f"{e.value:.9g}" if e.value == e.value else None)
+    return (
+        cell(UNKNOWN) if e is None else tag("td", *_value(e), data_v=f"{e.value:.9g}" if e.value == e.value else None)
+    )
 
 
 def _figures(results: Mapping[str, Result], share: float) -> Markup:

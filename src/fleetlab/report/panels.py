@@ -12,9 +12,9 @@ import polars as pl
 
 from fleetlab.core import Estimate, Figure, Result
 from fleetlab.core.durations import readable_unit
+from fleetlab.core.result import amount
 from fleetlab.report.draw import Chart, Reach, ready
 from fleetlab.report.table_figures import table_figures
-from fleetlab.report.words import number
 
 TOGETHER = 8  # curves that can be told apart in one figure
 METRICS = 4  # numbers of the summary that are drawn side by side
@@ -133,5 +133,5 @@ def _metric(by_label: Mapping[str, Estimate]) -> Figure:
             "high": [e.high / length for e in estimates],
         }
     )
-    alt = "; ".join(f"{label}: {number(e)}" for label, e in by_label.items())
+    alt = "; ".join(f"{label}: {amount(e)}" for label, e in by_label.items())
     return Figure(metric, "dots", frame, "result", f"{metric}, {unit}" if unit else metric, alt)

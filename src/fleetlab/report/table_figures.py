@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.report.tables import number_text
+from fleetlab.core.display import number_text, triples
 
 MOST = 8  # figures of a result
 ROWS = 40  # names of a figure
@@ -32,20 +32,11 @@ def _of(name: str, frame: pl.DataFrame) -> Iterator[Figure]:
         return
     if any(frame[c].n_unique() > 1 for c in MIXED & set(frame.columns)):
         return
-    triples = list(_triples(frame))
-    for column, low, high in triples:
+    intervals = list(triples(frame))
+    for column, low, high in intervals:
         yield from _interval(name, frame, column, low, high)
-    if not triples:
+    if not intervals:
         yield from _share(name, frame)
-
-
-def _triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Yield neighboring columns that are a number, its low and its high."""
-    for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
-        sides = low.removesuffix("low"), high.removesuffix("high")
-        named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
-        if named and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
-            yield value, low, high
 
 
 def _interval(name: str, frame: pl.DataFrame, column: str, low: str, high: str) -> Iterator[Figure]:

@@ -7,28 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetlab.core import Estimate, Provenance, Result, say
-from fleetlab.core.durations import readable_unit
+from fleetlab.core import Estimate, Provenance, Result
+from fleetlab.core.durations import number, readable_unit
 from fleetlab.report.markup import clean
 
 LABEL = 44  # characters of the name of a result
 SETTING = 400  # characters of one setting
-
-
-def number(e: Estimate, scale: float | None = None) -> str:
-    """Return a number and its interval, seconds in a readable unit: that of `scale`, or of the number itself.
-
-    >>> number(Estimate("mean wait", 0.8321, 0.6912, 0.9730, "s"))
-    '0.83 s (0.69 to 0.97)'
-    >>> number(Estimate("mean wait", 7200, 3600, 10_800, "s"))
-    '2.0 h (1.0 to 3.0)'
-    """
-    if math.isnan(e.value):
-        return "–"
-    unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
-    if length != 1:
-        e = Estimate("", e.value / length, e.low / length, e.high / length, unit)
-    return say(e._replace(metric="")).removeprefix(" ")
 
 
 def difference(first: Estimate, other: Estimate) -> str:
@@ -50,8 +34,7 @@ def difference(first: Estimate, other: Estimate) -> str:
 
 
 def _signed(value: float) -> str:
-    digits = f"{abs(value):,.3g}" if abs(value) < 1000 else f"{abs(value):,.0f}"
-    return ("−" if value < 0 else "+") + digits
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 # --- provenance ----------------------------------------------------------------------------------------------------

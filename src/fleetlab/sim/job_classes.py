@@ -6,60 +6,42 @@ import math
 
 import polars as pl
 
+from fleetlab.core.catalog import REASONS as WAIT_REASONS
+from fleetlab.core.job_classes import gang_size, gpu_request, gpu_type, in_order
 from fleetlab.sim.codes import REASONS
 from fleetlab.stats import POSITIVE, BlockBootstrap
 
 MOST = 20  # rows of a class that has no end of values: the others are one row together
 OTHERS = "others"
-FARED = ("wait", "low", "high", "P90 wait", "jct", "bounded_slowdown")  # low to high: of the mean wait
-GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their least
-
-
-def requests() -> pl.Expr:
-    """What an instance asks for, of GPUs."""
-    gpu = pl.col("gpu_milli")
-    return (
-        pl.when(gpu == 0).then(pl.lit("no GPU"))
-        .when(gpu < 1000).then(pl.lit("a share"))
-        .when(gpu == 1000).then(pl.lit("one GPU"))
-        .otherwise(pl.lit("more GPUs"))
-        .alias("asks for")
-    )  # fmt: skip
+FARED = ("mean wait", "low", "high", "P90 wait", "mean JCT", "mean bounded slowdown")  # low to high: of the mean wait
 
 
 def by_class(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFrame]:
     """Waits, completions and slowdowns of jobs that are done, by several ways to class them."""
     named = _classed(done).with_row_index("row")
     return {
-        "by request": _told(named, blocks, "asks for").sort("asks for"),
-        "by run time": _told(named, blocks, "run time").sort("run time", descending=True),
+        "by GPU request": _told(named, blocks, "GPU request").sort(in_order("GPU request")),
+        "by runtime": _told(named, blocks, "runtime").sort("runtime", descending=True),
         "by GPU type": _told(_foremost(named, "GPU type", pl.len()), blocks, "GPU type"),
-        "by gang": _told(named, blocks, "instances").sort(pl.col("instances").replace_strict(GANGS, default=0)),
+        "by gang size": _told(named, blocks, "gang size").sort(in_order("gang size")),
         "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), blocks, "user"),
     }
 
 
 def _classed(done: pl.DataFrame) -> pl.DataFrame:
     gpu = pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances")
-    # Few lists are distinct: as text, each is joined once.
-    lists = done["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
-    types = done.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
     short = pl.col("runtime") <= pl.col("runtime").median()
-    gang = pl.lit("1")
-    for name, least in GANGS.items():
-        gang = pl.when(pl.col("instances") >= least).then(pl.lit(name)).otherwise(gang)
     return done.select(
         "wait",
         "jct",
         "bounded_slowdown",
-        requests(),
-        gang.alias("instances"),
-        pl.when(short).then(pl.lit("short")).otherwise(pl.lit("long")).alias("run time"),
-        pl.when(gpu == 0).then(pl.lit("no GPU")).when(types == "").then(pl.lit("any")).otherwise(types)
-        .alias("GPU type"),
-        pl.col("user").cast(pl.String).fill_null("nobody"),
+        gpu_request(),
+        gang_size(),
+        pl.when(short).then(pl.lit("up to the median")).otherwise(pl.lit("above the median")).alias("runtime"),
+        gpu_type(done),
+        pl.col("user").cast(pl.String).fill_null("unknown"),
         (gpu * pl.col("runtime")).alias("GPU time"),
-    )  # fmt: skip
+    )
 
 
 def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
@@ -91,23 +73,25 @@ def _row(part: pl.DataFrame, blocks: BlockBootstrap) -> tuple[object, ...]:
 
 
 def waiting(ledger: pl.DataFrame) -> pl.DataFrame:
-    """Waited seconds by reason, their share of all waiting, and the jobs that waited for that reason most."""
+    """Waited seconds by reason, their share of all waiting, and the jobs of which it is the main reason."""
     seconds = ledger.select(pl.col(REASONS).sum())
     largest = ledger.select(pl.col(REASONS)).with_columns(most=pl.max_horizontal(REASONS))
     first = pl.coalesce(pl.when((pl.col("most") > 0) & (pl.col(r) == pl.col("most"))).then(pl.lit(r)) for r in REASONS)
     jobs = dict(largest.select(first.alias("reason")).group_by("reason").len().iter_rows())
-    frame = pl.DataFrame({"reason": REASONS, "seconds": seconds.row(0)}, schema_overrides={"seconds": pl.Float64})
-    frame = frame.with_columns(share=_of_all(pl.col("seconds"), pl.col("seconds").sum()))
-    counted = pl.Series("jobs", [jobs.get(r, 0) for r in REASONS], dtype=pl.Int64)
-    return frame.with_columns(counted).sort("seconds", descending=True, maintain_order=True)
+    columns = {"reason": REASONS, "total wait": seconds.row(0)}
+    frame = pl.DataFrame(columns, schema_overrides={"total wait": pl.Float64})
+    frame = frame.with_columns(share=_of_all(pl.col("total wait"), pl.col("total wait").sum()))
+    counted = pl.Series("jobs with this main reason", [jobs.get(r, 0) for r in REASONS], dtype=pl.Int64)
+    meaning = pl.Series("meaning", [WAIT_REASONS[r].meaning for r in REASONS])
+    return frame.with_columns(counted, meaning).sort("total wait", descending=True, maintain_order=True)
 
 
 def waiting_by_request(jobs: pl.DataFrame, ledger: pl.DataFrame) -> pl.DataFrame:
     """What each kind of request waited for: the share of its waiting, by reason."""
-    both = pl.concat([jobs.select(requests()), ledger.select(REASONS)], how="horizontal")
-    sums = both.group_by("asks for").agg(pl.col(REASONS).sum()).sort("asks for")
+    both = pl.concat([jobs.select(gpu_request()), ledger.select(REASONS)], how="horizontal")
+    sums = both.group_by("GPU request").agg(pl.col(REASONS).sum()).sort(in_order("GPU request"))
     total = pl.sum_horizontal(REASONS)
-    return sums.select("asks for", total.alias("seconds"), *(_of_all(pl.col(r), total).alias(r) for r in REASONS))
+    return sums.select("GPU request", total.alias("total wait"), *(_of_all(pl.col(r), total).alias(r) for r in REASONS))
 
 
 def _of_all(part: pl.Expr, whole: pl.Expr) -> pl.Expr:

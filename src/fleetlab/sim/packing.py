@@ -100,7 +100,7 @@ def pack(
         lookup(PLACEMENTS.kind, name, PLACEMENTS.where("in_pack"))
     if not seeds:
         msg = "pack needs at least one seed"
-        raise WorkloadError(msg, hint="seeds=range(42, 52) are those of the FGD paper")
+        raise WorkloadError(msg, hint="the FGD paper has the seeds 42 to 51")
     study = _study(s.workload, s.cluster)
     runs = []
     for k, (name, seed) in enumerate((p, s) for p in placements for s in seeds):

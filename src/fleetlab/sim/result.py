@@ -15,7 +15,7 @@ from fleetlab.core.catalog import HOLDERS, METRICS
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
-from fleetlab.sim.layout import DONE, WHOLE, Floats
+from fleetlab.sim.layout import RUNNING, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
@@ -57,20 +57,21 @@ class SimResult(Result):
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
         said = list(notes)
-        if refused := world.refused.height:
-            said.append(f"{refused:,} jobs are refused: see the table")
-        if left := int((played.status != DONE).sum()):
-            said.append(f"{left:,} jobs were not done when it stopped: means and quantiles are of the others")
+        if world.refused.height:
+            said.append(f"{world.refused.height:,} jobs are left out of the simulation: the table gives the reasons")
+        if left := _unfinished(world, played):
+            said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
             said.append(
-                "energy is by a model with assumed powers, cost by the GPU-hour at 1 each: `Prices` takes your own"
+                "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
+                "prices=FILE.toml replaces both"
             )
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
         s = self.provenance.settings
         words = "/".join(str(s[k]) for k in ("order", "backfill", "placement") if k in s)
-        first = say(self.summary()[0]) if self._done.height else "nothing ran"
+        first = say(self.summary()[0]) if self._done.height else "no job completed"
         return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}>"
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
@@ -156,11 +157,16 @@ class SimResult(Result):
         """The jobs that could never run on this cluster, with the reason."""
         return self.world.refused
 
+    @property
+    def unfinished(self) -> str:
+        """How many jobs were running, pending or not yet submitted when the simulation stopped; empty if none."""
+        return _unfinished(self.world, self.played)
+
     def schedule(self) -> pl.DataFrame:
-        """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was refused.
+        """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
 
         `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
-        `placements` tells them. Of a job that was refused there is only its number and the reason.
+        `placements` tells them. Of a job that was left out there is only its number and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = (
@@ -168,7 +174,7 @@ class SimResult(Result):
         )
         ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
         ran = ran.join(waits, on="job", how="left").join(where, on="job", how="left")
-        refused = self.refused.select("job", status=pl.lit("refused"), refused="reason")
+        refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
         return pl.concat([ran, refused], how="diagonal").sort("job")
 
     # -- over time ---------------------------------------------------------------------------------------------------
@@ -262,14 +268,15 @@ class SimResult(Result):
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
         wasted = float((self.jobs["lost"] * gpus).sum()) / HOUR
-        count = Estimate.exact("jobs done", self._done.height)
-        left = self.jobs.height - self._done.height
+        left, preempted = self.jobs.height - self._done.height, int(self.jobs["preemptions"].sum())
+        preempts = preempted or (self.scenario is not None and self.scenario.policy.preempts)
         return [
-            Estimate.exact("GPU-hours wasted", wasted, "h"),
+            *([Estimate.exact("preemptions", preempted)] if preempts else []),
+            Estimate.exact("wasted GPU time", wasted, "GPU-h"),
             self.energy_kwh,
             self.cost,
-            count,
-            *([Estimate.exact("jobs not done", left)] if left else []),
+            Estimate.exact("jobs completed", self._done.height),
+            *([Estimate.exact("jobs not completed", left)] if left else []),
         ]
 
     @property
@@ -287,16 +294,16 @@ class SimResult(Result):
         return {
             **job_classes.by_class(self._done, self.blocks(self._done)),
             "waiting": job_classes.waiting(self.ledger),
-            "waiting by request": job_classes.waiting_by_request(self.jobs, self.ledger),
+            "waiting by GPU request": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
-            "refused": job_classes.refusals(self.refused),
+            "left out": job_classes.refusals(self.refused),
         }
 
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
         blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
-        by_request = job_classes.by_class(self._done, blocks)["by request"]
+        by_request = job_classes.by_class(self._done, blocks)["by GPU request"]
         return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
@@ -318,6 +325,16 @@ class SimResult(Result):
         stopped = self.played.stopped
         times = np.linspace(0.0, stopped, FEW + 1) if stopped else np.zeros(1)
         return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
+
+
+def _unfinished(world: World, played: Played) -> str:
+    late = world.submit > played.stopped
+    counts = {
+        "running": int((played.status == RUNNING).sum()),
+        "pending": int(((played.status == WAITING) & ~late).sum()),
+        "not yet submitted": int(late.sum()),
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

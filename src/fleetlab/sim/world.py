@@ -11,6 +11,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
 from fleetlab.core.names import lookup
 from fleetlab.sim import layout
 from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
@@ -146,11 +147,11 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
     user = pl.col("user").cast(pl.String).fill_null("")
     most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
     reason = (
-        pl.when(pl.col("runtime").is_null()).then(pl.lit("its run time is not known"))
-        .when(room == 0).then(pl.lit("an instance fits on no node"))
-        .when(room < frame["instances"]).then(pl.lit("its instances do not all fit at once"))
+        pl.when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
+        .when(room == 0).then(pl.lit(FITS_NOWHERE))
+        .when(room < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
         .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
-        .then(pl.lit("it asks for more than its user may hold"))
+        .then(pl.lit(ABOVE_QUOTA))
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
     refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason")

@@ -12,12 +12,13 @@ from typing import NamedTuple, Unpack
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
+from fleetlab.core.durations import duration
+from fleetlab.core.job_classes import gpu_request
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
 from fleetlab.stats import ANY, POSITIVE, batch_means
 from fleetlab.studies.overcommit import VIOLATIONS, violations
-from fleetlab.studies.sentences import duration
 
 WHOLE = 1000  # milli of one GPU
 ALL = "all"
@@ -297,22 +298,11 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
     result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done").select("job", simulated="wait")
     wait = pl.col("start") - pl.col("submit")
-    both = recorded.select("job", _class(), recorded=wait).join(done, on="job").sort("job")
+    both = recorded.select("job", gpu_request().alias("class"), recorded=wait).join(done, on="job").sort("job")
     notes = [f"waits are simulated with {scenario.title} and the recorded runtimes"]
     for reason, count in result.refused.group_by("reason").len().sort("reason").iter_rows():
         notes.append(f"{count:,} jobs are not simulated, so that others may wait less: {reason}")
     return (both if both.height else None), tuple(notes)
-
-
-def _class() -> pl.Expr:
-    gpu = pl.col("gpu_milli")
-    return (
-        pl.when(gpu == 0).then(pl.lit("no GPU"))
-        .when(gpu < WHOLE).then(pl.lit("fraction"))
-        .when(gpu == WHOLE).then(pl.lit("1 GPU"))
-        .otherwise(pl.lit("several GPUs"))
-        .alias("class")
-    )  # fmt: skip
 
 
 def _row(name: str, part: pl.DataFrame) -> tuple[object, ...]:

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Result, Scenario, Words, WorkloadError
+from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
+from fleetlab.core.durations import duration
+from fleetlab.core.policy import RULES, title
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
 from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
-from fleetlab.studies.requests import CANNOT_RUN
-from fleetlab.studies.sentences import change_of_mean, duration
+from fleetlab.studies.requests import left_out
+from fleetlab.studies.sentences import change_of_mean
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
 PolicyLike = str | Policy | Mapping[str, Any] | Scenario
 
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
 MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
+OF_THE_RUN = ("GPU allocation, %", "preemptions", "jobs left out")  # numbers of a whole run
 POINTS = 200  # of a distribution
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison(Result):
+class Comparison(FieldsResult):
     """Wait, JCT and slowdown under each policy, and the differences from the first, with intervals."""
-
-    provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    charts: Mapping[str, Figure]
-    notes: tuple[str, ...] = ()
 
 
 def compare(
@@ -104,10 +99,8 @@ def _scenarios(
         base = None
     else:
         entries, base = FIVE if policies is None else policies, Scenario.of(source, cluster, **words)
-    named: dict[str, Scenario] = {}
-    for entry in dict.fromkeys(entries) if all(isinstance(e, str) for e in entries) else entries:
-        name, scenario = _named(entry, base)
-        named[name if name not in named else f"{name} ({len(named) + 1})"] = scenario
+    distinct = list(dict.fromkeys(entries)) if all(isinstance(e, str) for e in entries) else entries
+    named = _by_name([_scenario(entry, base) for entry in distinct])
     if len(named) < 2:
         msg = f"at least two different policies are needed to compare: {', '.join(named) or 'none'}"
         raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/estimate=group")
@@ -115,14 +108,20 @@ def _scenarios(
     return named
 
 
-def _named(entry: PolicyLike, base: Scenario | None) -> tuple[str, Scenario]:
+def _scenario(entry: PolicyLike, base: Scenario | None) -> Scenario:
     if isinstance(entry, Scenario):
-        return entry.title, entry
+        return entry
     assert base is not None
-    if isinstance(entry, str):
-        return entry, base.replace(**shorthand(entry))
-    scenario = base.replace(policy=entry) if isinstance(entry, Policy) else base.replace(**entry)
-    return scenario.title, scenario
+    words = {"policy": entry} if isinstance(entry, Policy) else shorthand(entry) if isinstance(entry, str) else entry
+    return base.replace(**words)
+
+
+def _by_name(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
+    """Return the scenarios by order/backfill, and whatever else is not the same in all of them."""
+    changes = [s.changes() | ({"cluster": name} if (name := s.data.cluster_name) else {}) for s in scenarios]
+    names = [title({k: v for k, v in c.items() if any(o.get(k) != v for o in changes) or k in RULES}) for c in changes]
+    unique = [f"{name} ({k})" if name in names[: k - 1] else name for k, name in enumerate(names, 1)]
+    return dict(zip(unique, scenarios, strict=True))
 
 
 def _check_same_jobs(scenarios: Mapping[str, Scenario]) -> None:
@@ -142,10 +141,13 @@ def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:
 
 
 def measure(scenario: Scenario) -> dict[str, Any]:
-    """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that cannot run."""
+    """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that are left out."""
     result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done")
+    allocation = {e.metric: e.value for e in result.summary()}.get("GPU allocation while jobs arrive", math.nan)
+    of_the_run = (allocation, float(result.jobs["preemptions"].sum()), float(result.refused.height))
     return {
+        "run": np.array(of_the_run),
         **{name: done[name].to_numpy() for name in ("job", *MEASURES.values())},
         "refused": result.refused["job"].to_numpy(),
         "reason": np.array(result.refused["reason"].to_list(), dtype=str),
@@ -162,6 +164,9 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     submit = base.workload.frame["submit"].to_numpy()
     blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
     rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
+    runs = zip(OF_THE_RUN, np.array([r["run"] for r in results.values()]).T, strict=True)
+    rows = rows.with_columns(*(pl.Series(name, values) for name, values in runs))
+    rows = rows.with_columns(pl.col("preemptions", "jobs left out").cast(pl.Int64))
     if base.prices:
         rows = rows.with_columns(pl.Series("cost", [float(r["cost"]) for r in results.values()]))
     refused = _refused(results)
@@ -171,8 +176,8 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
         for metric, name in metrics
     )
     first, *others = _findings(rows, scenarios, len(jobs))
-    findings = (first, *_coverage(len(base.workload), refused, len(jobs)), *others)
-    return Comparison(provenance, findings, summary, {"policies": rows, "cannot run": refused}, _figures(values, rows))
+    findings = (first, *_coverage(base, refused, len(jobs)), *others)
+    return Comparison(provenance, findings, summary, {"policies": rows, "left out": refused}, _figures(values, rows))
 
 
 def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Floats, dict[str, dict[str, Floats]]]:
@@ -192,7 +197,7 @@ def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Floats, dict[str, 
 
 
 def _refused(results: Mapping[str, Arrays]) -> pl.DataFrame:
-    """Return how many jobs cannot run under some policy, by reason."""
+    """Return how many jobs are left out under some policy, by reason."""
     schema = {"job": pl.Int64, "reason": pl.String}
     parts = [pl.DataFrame({"job": r["refused"], "reason": r["reason"]}, schema=schema) for r in results.values()]
     jobs = pl.concat(parts).unique("job", keep="first", maintain_order=True)
@@ -205,13 +210,12 @@ def _row(name: str, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBoo
     for metric in MEASURES:
         row |= _columns(f"mean {metric}", _mean(metric, own, blocks))
         if metric == "wait":
+            row |= {"median wait": float(np.median(own[metric]))}
             row |= _columns("P90 wait", blocks.quantile(own[metric], 0.9, POSITIVE).interval())
-            row |= {
-                "P99 wait": float(np.quantile(own[metric], 0.99)),
-                "jobs that wait": float((own[metric] > 0).mean()),
-            }
+            row |= {f"P{q} wait": float(np.quantile(own[metric], q / 100)) for q in (95, 99)}
+            row |= {"share of jobs that wait": float((own[metric] > 0).mean())}
     for metric in MEASURES:
-        row |= _columns(f"{metric} difference", _change(metric, base, own, blocks))
+        row |= _columns(f"mean {metric} change", _change(metric, base, own, blocks))
     return row
 
 
@@ -228,7 +232,7 @@ def _columns(name: str, interval: Interval) -> dict[str, float]:
 
 
 def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, float]:
-    return row[f"{metric} difference"], row[f"{metric} difference low"], row[f"{metric} difference high"]
+    return row[f"mean {metric} change"], row[f"mean {metric} change low"], row[f"mean {metric} change high"]
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------
@@ -238,12 +242,12 @@ def _findings(rows: pl.DataFrame, scenarios: Mapping[str, Scenario], jobs: int) 
     """Return the best policy by mean wait with its JCT, and those that are significantly worse than the baseline."""
     base = rows.row(0, named=True)
     best = rows.sort("mean wait", maintain_order=True).row(0, named=True)
-    of = f"of the {jobs:,} jobs that ran under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
-    worse = [row for row in rows.iter_rows(named=True) if row["wait difference low"] > 0]
+    of = f"of the {jobs:,} jobs that completed under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
+    worse = [row for row in rows.iter_rows(named=True) if row["mean wait change low"] > 0]
     sentences = [f"{change_of_mean('wait', base['mean wait'], _difference(row, 'wait'))} under "
                  f"{_title(row['policy'], scenarios)}." for row in worse]  # fmt: skip
     # Without an interval (few jobs), the lowest mean is reported as it is.
-    if best["policy"] == base["policy"] or best["wait difference high"] >= 0 or not best["wait difference"]:
+    if best["policy"] == base["policy"] or best["mean wait change high"] >= 0 or not best["mean wait change"]:
         lowest = f"No policy has a significantly lower mean wait than {_title(base['policy'], scenarios)}"
         return [f"{lowest} ({duration(base['mean wait'])}), {of}.", *sentences]
     name = _title(best["policy"], scenarios)
@@ -259,16 +263,17 @@ def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
     policy = scenarios[name].policy
     needs = (policy.order in ORDERS and ORDERS[policy.order].needs_estimate) or BACKFILLS[policy.backfill].reserves
     oracle = isinstance(policy.estimate, str) and policy.estimate == "oracle"
-    return f"{name} (oracle runtimes)" if needs and oracle else name
+    return f"{name} (true runtimes known in advance)" if needs and oracle else name
 
 
-def _coverage(jobs: int, refused: pl.DataFrame, compared: int) -> list[str]:
-    cannot = int(refused["jobs"].sum())
-    never = int(refused.filter(pl.col("reason").is_in(CANNOT_RUN))["jobs"].sum())
-    parts = [f"{never:,} cannot run on the cluster"] if never else []
-    parts += [f"{cannot - never:,} have an unknown runtime or exceed a quota"] if cannot > never else []
-    if left := jobs - cannot - compared:
-        parts.append(f"{left:,} do not complete under every policy")
+def _coverage(base: Scenario, refused: pl.DataFrame, compared: int) -> list[str]:
+    """Return which jobs are not compared, and why."""
+    submit, reasons = base.workload.frame["submit"], dict(refused.iter_rows())
+    parts, jobs = left_out(reasons), len(submit)
+    late = 0 if base.until is None else int((submit > base.until).sum())
+    parts += [f"{late:,} not yet submitted when the simulation stops"] if late else []
+    if left := jobs - sum(reasons.values()) - compared - late:
+        parts.append(f"{left:,} pending or running when it stops, under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
 
 

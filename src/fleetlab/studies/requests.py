@@ -1,16 +1,29 @@
-"""Requests that fit on no node, and the most that any node has."""
+"""Jobs that are left out of a simulation; requests that fit on no node, and the most that any node has."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import polars as pl
 
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
 
 WHOLE = 1000  # milli of one GPU
-# Reasons of `simulate` for jobs that can never run.
-NOWHERE, GANG = "an instance fits on no node", "its instances do not all fit at once"
-CANNOT_RUN = [NOWHERE, GANG]
+CANNOT_RUN = [FITS_NOWHERE, GANG_TOO_LARGE]  # jobs that can never run on the cluster
 AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
+
+
+def left_out(reasons: Mapping[str, int]) -> list[str]:
+    """Return how many jobs are left out of a simulation, by reason, as parts of a sentence.
+
+    >>> left_out({"runtime unknown": 189, "an instance fits on no node": 2})
+    ['2 cannot run on the cluster', '189 left out: runtime unknown']
+    """
+    texts = {UNKNOWN_RUNTIME: "left out: runtime unknown", ABOVE_QUOTA: "request more GPUs than their quota"}
+    never = sum(reasons.get(name, 0) for name in CANNOT_RUN)
+    parts = [f"{never:,} cannot run on the cluster"] if never else []
+    return parts + [f"{count:,} {text}" for name, text in texts.items() if (count := reasons.get(name, 0))]
 
 
 def unmet_requests(jobs: pl.DataFrame, nodes: pl.DataFrame) -> str:

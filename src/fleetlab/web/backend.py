@@ -142,7 +142,7 @@ class WhatIfBackend:
     async def report(self, link: Link, operation: Operation) -> str:
         """Return baseline, scenario and kept runs as one HTML file."""
         outcomes = {"baseline": link.base, "scenario": link.now} if link.base != link.now else {"baseline": link.base}
-        outcomes |= {f"kept {k}: {scenario.title}": scenario for k, scenario in enumerate(link.kept, 1)}
+        outcomes |= {f"pinned {k}: {scenario.title}": scenario for k, scenario in enumerate(link.kept, 1)}
         results = {label: (await self.outcome(s, operation))["result"] for label, s in outcomes.items()}
         request = {
             "verb": "report",

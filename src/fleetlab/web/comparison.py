@@ -14,7 +14,7 @@ import polars as pl
 from fleetlab.core import Estimate, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.durations import readable_unit
-from fleetlab.report.words import number
+from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
 from fleetlab.web.link import Link
 from fleetlab.web.messages import AllocationRow, MetricRow, Preview, Quantity, ReasonRow, RunComparison
@@ -58,13 +58,8 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
 
 
 def _summary(outcome: Outcome) -> dict[str, Estimate]:
-    """Return the estimates by metric; JSON has null for NaN."""
-
-    def of(row: Mapping[str, Any]) -> Estimate:
-        value, low, high = (math.nan if row[k] is None else row[k] for k in ("value", "low", "high"))
-        return Estimate(row["metric"], value, low, high, row["unit"])
-
-    return {row["metric"]: of(row) for row in outcome["result"]["summary"]}
+    """Return the estimates by metric."""
+    return {row["metric"]: Estimate.from_json(row) for row in outcome["result"]["summary"]}
 
 
 def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
@@ -92,9 +87,9 @@ def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> Interval:
 
 def _quantity(e: Estimate, most: float, *, signed: bool = False) -> Quantity:
     """Return a number in the unit of `most`; one that is far smaller has its own."""
-    text = number(e, most if abs(e.value) > most / FAR else e.value)
-    if signed:
-        text = ("+" if e.value > 0 else "") + text.replace("-", "−")
+    value, interval = amount_and_interval(e, most if abs(e.value) > most / FAR else e.value)
+    text = "–" if math.isnan(e.value) else f"{value} ({interval})" if interval else value
+    text = f"+{text}" if signed and e.value > 0 else text
     return {"value": _known(e.value), "low": _known(e.low), "high": _known(e.high), "text": text}
 
 

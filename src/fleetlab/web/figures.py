@@ -9,11 +9,11 @@ import polars as pl
 
 from fleetlab.core import Figure, Result
 from fleetlab.core.durations import readable_unit
+from fleetlab.core.result import amount
 from fleetlab.report.draw import ready
 from fleetlab.report.figures import figure, figures
 from fleetlab.report.markup import Markup, clean, joined, tag
 from fleetlab.report.tables import table
-from fleetlab.report.words import number
 
 BEYOND = 1.1  # times as long as jobs arrive: after that, the queue only empties
 ROWS = 60  # of a table in a description
@@ -23,15 +23,15 @@ OVER_TIME = {
     "waiting_gpus": "GPUs requested by waiting jobs over time",
 }
 BY_CLASS = {
-    "by request": "Mean wait by GPU request",
-    "by gang": "Mean wait by number of instances",
+    "by GPU request": "Mean wait by GPU request",
+    "by gang size": "Mean wait by number of instances",
 }
 
 
 def description_html(result: Result, *, most: int) -> Markup:
     """Draw the description of a trace: findings, numbers, figures, tables."""
     findings = [tag("li", line) for line in result.findings]
-    numbers = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", tag("b", number(e)))) for e in result.summary()]
+    numbers = [tag("div", tag("dt", clean(e.metric, 120)), tag("dd", tag("b", amount(e)))) for e in result.summary()]
     return joined(
         [
             tag("ul", *findings, class_="findings"),
@@ -74,7 +74,7 @@ def _by_class(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
         parts = [
             table.select(
                 pl.lit(label).alias("series"), pl.nth(0).cast(pl.String).alias("x"),
-                *(pl.col(c).cast(pl.Float64).alias(a) for c, a in (("wait", "y"), ("low", "low"), ("high", "high"))),
+                pl.col("mean wait").cast(pl.Float64).alias("y"), pl.col("low", "high").cast(pl.Float64),
             )
             for label, table in tables.items() if table.height
         ]  # fmt: skip

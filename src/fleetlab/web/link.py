@@ -39,7 +39,7 @@ class Link:
         own = {name: [value for n, value in pairs if n == name] for name in OWN}
         if any(len(values) > (KEPT if name == "keep" else 1) for name, values in own.items()):
             msg = f"an address has each of {', '.join(OWN)} once, and `keep` at most {KEPT} times"
-            raise WorkloadError(msg, hint="remove some of the kept runs")
+            raise WorkloadError(msg, hint="remove some of the pinned runs")
         if own["v"] not in ([], [VERSION]):
             msg = f"an address of another version: `{clip(own['v'][0])}`"
             raise WorkloadError(msg, hint=f"this page reads v={VERSION}")
@@ -62,7 +62,7 @@ def read_scenario(query: str, trace: str) -> Scenario:
     """Read a scenario of the trace of that name, which is not opened yet; files and code may not be named."""
     words = query_words(query, local=False)
     if "trace" in words:
-        msg = "the baseline and the kept runs are of the trace of the address: `trace` is given once"
+        msg = "the baseline and the pinned runs are of the trace of the address: `trace` is given once"
         raise WorkloadError(msg, hint="remove `trace` from `base` and `keep`")
     estimate = words.pop("estimate", None)
     scenario = Scenario.of(trace, **words)

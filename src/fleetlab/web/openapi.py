@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from fleetlab.web import messages
 from fleetlab.web.link import VERSION, VIEWS
@@ -11,7 +23,7 @@ from fleetlab.web.options import page_options
 from fleetlab.web.traces import DEFAULT_TRACE, SIZES
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-JSON, HTML = "application/json", "text/html"
+JSON, HTML, OCTETS, EVENTS = "application/json", "text/html", "application/octet-stream", "text/event-stream"
 
 
 def schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
@@ -76,95 +88,92 @@ def description(version: str) -> dict[str, Any]:
     }
 
 
-def _paths(named: dict[str, Any]) -> dict[str, Any]:
-    def json_of(kind: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {JSON: {"schema": schema(kind, named)}}
+class _Endpoint(NamedTuple):
+    """An answer: what it is, its content (a message, or a media type), and the errors and parameters of its own."""
 
-    def page(kind: str = HTML) -> dict[str, Any]:
-        return {kind: {"schema": {"type": "string"}}}
+    summary: str
+    content: Any = HTML
+    errors: tuple[int, ...] = ()
+    code: int = 200
+    parameters: Sequence[dict[str, Any]] = ()
+    body: Any = None
 
-    def endpoint(summary: str, content: dict[str, Any], *errors: int, code: int = 200, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        statuses = sorted({400, 401, 403, 421, *errors})
-        errors_by_status = {
-            str(e): {"description": _STATUS[e], "content": json_of(messages.ErrorMessage)} for e in statuses
-        }
-        return {
-            "summary": summary,
-            "responses": {str(code): {"description": summary, "content": content}, **errors_by_status},
-        } | more
 
-    operation = [_in_path("operation", "The name of an operation.")]
-    upload = [_in_path("upload", "The name of an upload.")]
-    question = {
-        "requestBody": {"required": True, "content": json_of(messages.OperationRequest)},
-        "parameters": _visitor(),
-    }
-    octets = {"application/octet-stream": {"schema": {"type": "string", "contentEncoding": "binary"}}}
-    file = {"requestBody": {"required": True, "content": octets}, "parameters": _upload_query()}
-    scenario: dict[str, Any] = {"parameters": [*_scenario_query(), *_visitor()]}
-    start = endpoint(
-        "Start an operation; 200 where its result is known already.",
-        json_of(messages.OperationMessage),
-        404,
-        413,
-        429,
-        code=202,
-        **question,
-    )
-    start["responses"]["200"] = {
-        "description": "The result is known already.",
-        "content": json_of(messages.OperationMessage),
-    }
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": schema(messages.OperationMessage, named)}
-    events = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": data}}}}
-    sign_in = endpoint("Sign in with a token, as a form.", page(), 413, code=303)
-    sign_in["responses"]["401"]["content"] |= page()  # the form again
+def _endpoints() -> dict[str, dict[str, _Endpoint]]:
+    """Return every endpoint by path and method."""
+    operation = [_parameter("operation", "The name of an operation.", "path")]
+    upload = [_parameter("upload", "The name of an upload.", "path")]
+    visitor = [_parameter("Fleetlab-Visitor", "A name that the client gives itself.", "header")]
+    file = [_parameter("upload", "The upload that this file belongs to."), _parameter("name", "The name of the file.")]
+    scenario = [*_scenario_query(), *visitor]
+    state, busy = messages.OperationMessage, (404, 429)
+    start = "Start an operation; 200 where its result is known already."
+    result = "Get the result of a scenario, as `fleetlab simulate --json` prints it."
+    report = "Get baseline, scenario and pinned runs as one HTML file."
+    name = [_parameter("name", "The file.", "path")]
     return {
-        "/": {"get": endpoint("The page.", page())},
-        "/static/{name}": {
-            "get": endpoint(
-                "Its style and scripts.", page("text/plain"), 404, parameters=[_in_path("name", "The file.")]
-            )
-        },
-        "/token": {"post": sign_in},
-        "/api/openapi.json": {"get": endpoint("This description.", {JSON: {"schema": {"type": "object"}}})},
-        "/api/options": {"get": endpoint("Everything that can be chosen.", json_of(messages.PageOptions))},
-        "/api/operations": {"post": start},
+        "/": {"get": _Endpoint("The page.")},
+        "/static/{name}": {"get": _Endpoint("Its style and scripts.", "text/plain", (404,), parameters=name)},
+        "/token": {"post": _Endpoint("Sign in with a token, as a form.", HTML, (413,), 303)},
+        "/api/openapi.json": {"get": _Endpoint("This description.", JSON)},
+        "/api/options": {"get": _Endpoint("Everything that can be chosen.", messages.PageOptions)},
+        "/api/operations": {"post": _Endpoint(start, state, (404, 413, 429), 202, visitor, messages.OperationRequest)},
         "/api/operations/{operation}": {
-            "get": endpoint(
-                "Get the state of an operation.", json_of(messages.OperationMessage), 404, parameters=operation
-            ),
-            "delete": endpoint("Cancel an operation.", json_of(messages.OperationMessage), 404, parameters=operation),
+            "get": _Endpoint("Get the state of an operation.", state, (404,), parameters=operation),
+            "delete": _Endpoint("Cancel an operation.", state, (404,), parameters=operation),
         },
         "/api/operations/{operation}/events": {
-            "get": endpoint("Stream the state of an operation.", events, 404, parameters=operation)
+            "get": _Endpoint("Stream the state of an operation.", EVENTS, (404,), parameters=operation)
         },
         "/api/uploads": {
-            "post": endpoint(
-                "Upload a file of a log.", json_of(messages.UploadMessage), 404, 408, 413, code=201, **file
-            )
+            "post": _Endpoint("Upload a file of a log.", messages.UploadMessage, (404, 408, 413), 201, file, OCTETS)
         },
         "/api/uploads/{upload}": {
-            "delete": endpoint("Delete an upload.", json_of(messages.UploadRemoved), 404, parameters=upload)
+            "delete": _Endpoint("Delete an upload.", messages.UploadRemoved, (404,), parameters=upload)
         },
         "/api/run": {
-            "get": endpoint(
-                "Compare a scenario with the baseline.", json_of(messages.RunComparison), 404, 429, **scenario
-            )
+            "get": _Endpoint("Compare a scenario with the baseline.", messages.RunComparison, busy, parameters=scenario)
         },
-        "/api/result.json": {
-            "get": endpoint(
-                "Get the result of a scenario, as `fleetlab simulate --json` prints it.",
-                {JSON: {"schema": {"type": "object"}}},
-                404,
-                429,
-                **scenario,
-            )
-        },
-        "/api/report.html": {
-            "get": endpoint("Get baseline, scenario and kept runs as one HTML file.", page(), 404, 429, **scenario)
-        },
+        "/api/result.json": {"get": _Endpoint(result, JSON, busy, parameters=scenario)},
+        "/api/report.html": {"get": _Endpoint(report, HTML, busy, parameters=scenario)},
     }
+
+
+def _paths(named: dict[str, Any]) -> dict[str, Any]:
+    paths = {
+        path: {method: _described(endpoint, named) for method, endpoint in methods.items()}
+        for path, methods in _endpoints().items()
+    }
+    start = paths["/api/operations"]["post"]["responses"]
+    start["200"] = start["202"] | {"description": "The result is known already."}
+    paths["/token"]["post"]["responses"]["401"]["content"] |= _content(HTML, named)  # the form again
+    return paths
+
+
+def _described(endpoint: _Endpoint, named: dict[str, Any]) -> dict[str, Any]:
+    statuses = sorted({400, 401, 403, 421, *endpoint.errors})
+    error = _content(messages.ErrorMessage, named)
+    answer = {"description": endpoint.summary, "content": _content(endpoint.content, named)}
+    errors = {str(status): {"description": _STATUS[status], "content": dict(error)} for status in statuses}
+    described: dict[str, Any] = {"summary": endpoint.summary, "responses": {str(endpoint.code): answer} | errors}
+    if endpoint.parameters:
+        described["parameters"] = list(endpoint.parameters)
+    if endpoint.body is not None:
+        described["requestBody"] = {"required": True, "content": _content(endpoint.body, named)}
+    return described
+
+
+def _content(kind: Any, named: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    """Return a media type and its schema; a message is JSON."""
+    if kind == JSON:
+        return {JSON: {"schema": {"type": "object"}}}
+    if kind == OCTETS:
+        return {OCTETS: {"schema": {"type": "string", "contentEncoding": "binary"}}}
+    if kind == EVENTS:
+        state = schema(messages.OperationMessage, named)
+        data = {"type": "string", "contentMediaType": JSON, "contentSchema": state}
+        return {EVENTS: {"schema": {"type": "object", "properties": {"data": data}}}}
+    return {kind: {"schema": {"type": "string"}}} if isinstance(kind, str) else {JSON: {"schema": schema(kind, named)}}
 
 
 _STATUS = {
@@ -179,25 +188,13 @@ _STATUS = {
 }
 
 
-def _in_path(name: str, about: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "description": about, "schema": {"type": "string"}}
-
-
-def _visitor() -> list[dict[str, Any]]:
-    about = "A name that the client gives itself."
-    return [{"name": "Fleetlab-Visitor", "in": "header", "description": about, "schema": {"type": "string"}}]
-
-
-def _upload_query() -> list[dict[str, Any]]:
-    more = {"upload": "The upload that this file belongs to.", "name": "The name of the file."}
-    return [{"name": n, "in": "query", "description": d, "schema": {"type": "string"}} for n, d in more.items()]
+def _parameter(name: str, about: str, where: str = "query", **kind: Any) -> dict[str, Any]:  # noqa: ANN401
+    required = {"required": True} if where == "path" else {}
+    return {"name": name, "in": where, **required, "description": about, "schema": kind or {"type": "string"}}
 
 
 def _scenario_query() -> list[dict[str, Any]]:
     """Describe the words of an address."""
-
-    def word(name: str, about: str, **kind: Any) -> dict[str, Any]:  # noqa: ANN401
-        return {"name": name, "in": "query", "description": about, "schema": kind or {"type": "string"}}
 
     def values(option: messages.OptionMessage) -> dict[str, Any]:
         # An estimate may also be a series of the trace.
@@ -206,10 +203,10 @@ def _scenario_query() -> list[dict[str, Any]]:
 
     example = {"example": f"builtin:{SIZES[0]}:0"}
     return [
-        word("v", "Version of the address.", type="string", enum=[VERSION]),
-        word("trace", f"builtin:JOBS:SEED, folder:NAME or upload:ID (default: {DEFAULT_TRACE}).") | example,
-        *(word(option["name"], option["help"], **values(option)) for option in page_options()),
-        word("base", "The baseline, as an address without trace (default: the default of every option)."),
-        word("keep", "A run to keep, as an address without trace.", type="array", items={"type": "string"}),
-        word("view", "The view of the page.", type="string", enum=list(VIEWS)),
+        _parameter("v", "Version of the address.", type="string", enum=[VERSION]),
+        _parameter("trace", f"builtin:JOBS:SEED, folder:NAME or upload:ID (default: {DEFAULT_TRACE}).") | example,
+        *(_parameter(option["name"], option["help"], **values(option)) for option in page_options()),
+        _parameter("base", "The baseline, as an address without trace (default: the default of every option)."),
+        _parameter("keep", "A pinned run, as an address without trace.", type="array", items={"type": "string"}),
+        _parameter("view", "The view of the page.", type="string", enum=list(VIEWS)),
     ]

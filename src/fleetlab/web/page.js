@@ -417,7 +417,7 @@
     mark();
     history.replaceState(null, "", `?${address(state)}`);
     downloads();
-    say("Kept: the run is in the table of kept runs and in the link.");
+    say("Pinned: the run is in the table of pinned runs and in the link.");
   });
   $("rebase").addEventListener("click", () => { state.base = { ...state.now }; known.clear(); changed(); fillKept(); });
   $("reset").addEventListener("click", () => { state.now = fresh(); state.base = fresh(); settle(); changed(); });

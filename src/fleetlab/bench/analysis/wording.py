@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from fleetlab.bench.analysis.noise import ModeRatio
-from fleetlab.core import Estimate, say
+from fleetlab.core import Estimate
+from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import Interval
 
 NOT_MEASURED = "not measured"
@@ -18,7 +19,8 @@ def number(x: Interval, unit: str = "") -> str:
     >>> number(Interval(0.9213, 0.9102, 0.9327))
     '0.921 (0.910 to 0.933)'
     """
-    return say(Estimate("", *x, unit)).strip()
+    value, interval = amount_and_interval(Estimate("", *x, unit))
+    return f"{value} ({interval})" if interval else value
 
 
 def percent(x: Interval) -> str:

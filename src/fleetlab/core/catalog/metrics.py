@@ -29,8 +29,8 @@ METRICS = Catalog(
         Metric("GPU allocation", "GPU time allocated to jobs, of the GPU time of nodes that are up", "%",
                lower_is_better=False),
         Metric("fairness", "Jain's index over users of their mean bounded slowdown", "", lower_is_better=False),
-        Metric("GPU-hours wasted", "GPU time lost to failures, checkpoints and restarts", "h"),
+        Metric("wasted GPU time", "GPU time lost to failures, checkpoints and restarts", "GPU-h"),
         Metric("energy", "energy by the power model of the prices", "kWh"),
-        Metric("cost", "cost by the prices; GPU-hours where no price is given", ""),
+        Metric("cost", "cost by the prices; 1 per GPU-hour where no price is given", "GPU-h or currency"),
     ),
 )  # fmt: skip

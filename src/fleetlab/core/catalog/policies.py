@@ -77,8 +77,8 @@ ORDERS = Catalog(
     (
         OrderRule("fifo", "first come, first served"),
         OrderRule("sjf", "shortest estimated runtime first", needs_estimate=True),
-        OrderRule("smallest", "fewest GPUs first, counting the whole gang"),
-        OrderRule("largest", "most GPUs first, counting the whole gang"),
+        OrderRule("smallest", "fewest GPUs first, over all its instances"),
+        OrderRule("largest", "most GPUs first, over all its instances"),
         OrderRule("priority", "highest priority first"),
         OrderRule("aging", "estimated runtime minus time waited, smallest first", needs_estimate=True),
         OrderRule("las", "least attained service first, in two queues split at one GPU-hour; use with preemption",

@@ -23,6 +23,12 @@ def _missing(name: str, meaning: str, resource: str = "") -> WaitReason:
     return WaitReason(name, meaning, "resource", "Resources", resource or name)
 
 
+# Why a job is left out of a simulation: it would never start, or never end.
+UNKNOWN_RUNTIME = "runtime unknown"
+FITS_NOWHERE = "an instance fits on no node"
+GANG_TOO_LARGE = "its instances do not all fit at once"
+ABOVE_QUOTA = "requests more GPUs than the quota of its user"
+
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(
     "wait reason",

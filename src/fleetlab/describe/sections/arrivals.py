@@ -173,11 +173,11 @@ def quartiles(at: Ints, values: Floats, count: int) -> tuple[pl.DataFrame, pl.Da
 def _quartile_row(k: int, ranked: Floats) -> dict[str, float | None]:
     n = len(ranked)
     if not n:
-        return {"at": k, "count": 0, "Q1": None, "P50": None, "Q3": None, "low": None, "high": None}
+        return {"at": k, "count": 0, "Q1": None, "P50": None, "low": None, "high": None, "Q3": None}
     q1, middle, q3 = np.percentile(ranked, [25, 50, 75]).tolist()
     ranks = quantile_ranks(n, 0.5) if n >= samples_needed(0.5) else None
     low, high = (float(ranked[rank - 1]) for rank in ranks) if ranks else (None, None)
-    return {"at": k, "count": n, "Q1": q1, "P50": middle, "Q3": q3, "low": low, "high": high}
+    return {"at": k, "count": n, "Q1": q1, "P50": middle, "low": low, "high": high, "Q3": q3}
 
 
 def _by_hour_of_week(section: Section, hours: Ints, jobs: Floats) -> None:

@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Workload
+from fleetlab.core.job_classes import FRACTION, NO_GPU, ONE, SEVERAL
 from fleetlab.queueing.distributions import Floats
 
-NO_GPU = "no GPU"
-CLASSES = ("fractional GPU", "one GPU", "several GPUs", "gang", NO_GPU)
+CLASSES = (FRACTION, ONE, SEVERAL, "gang", NO_GPU)
 WHOLE = 1000  # milli of one
 
 

@@ -58,7 +58,7 @@ def autoscale(
     Parameters
     ----------
     source
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
+        What builds the scenario, as `Scenario.of` takes it.
     cluster
         The nodes, all of one kind, as many as there may be, in place of those of the trace.
     wait
@@ -125,8 +125,8 @@ def _check(scenario: Scenario, wait: str | float | None, risk: float | None) -> 
         msg = "a risk replaces a wait: the goal is then the wait that follows from it"
         raise WorkloadError(msg, hint="--wait or --risk, not both")
     if scenario.events or scenario.until is not None or scenario.policy.placement not in PLACEMENTS:
-        msg = "nodes are switched on and off here, and filled by first_fit: no `events`, `until` or other placement"
-        raise WorkloadError(msg, hint="leave them out of the scenario")
+        msg = "autoscale switches nodes on and off itself, and fills them by first_fit"
+        raise WorkloadError(msg, hint="leave `events`, `until` and `placement` out")
 
 
 def _models(models: Sequence[str | Forecaster]) -> list[Forecaster]:

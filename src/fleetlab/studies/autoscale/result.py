@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, Result, say
+from fleetlab.core import Estimate, Figure, Provenance, say
+from fleetlab.core.durations import duration
+from fleetlab.core.result import FieldsResult
 from fleetlab.stats import POSITIVE, BlockBootstrap, mean_of_runs
 from fleetlab.studies.autoscale.replay import Replay, ReplayResult
 
@@ -24,16 +25,8 @@ DIFFERENCES = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Autoscaling(Result):
+class Autoscaling(FieldsResult):
     """Node-hours of each scaling policy at the same P95 wait."""
-
-    provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    charts: Mapping[str, Figure]
-    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -68,8 +61,8 @@ def _row(result: ReplayResult) -> dict[str, object]:
     row: dict[str, object] = {"policy": result.policy, "setting": result.setting}
     names = ("P95 wait", "node-hours per day", "idle GPU-hours per day", "boots per day")
     for name, numbers in zip(names, (p95, hours, idle, boots), strict=True):
-        row |= dict(zip((name, f"{name}, low", f"{name}, high"), numbers, strict=True))
-    return row | {"mean wait": float(result.wait.mean()), "share that waited": float((result.wait > 0).mean())}
+        row |= dict(zip((name, f"{name} low", f"{name} high"), numbers, strict=True))
+    return row | {"mean wait": float(result.wait.mean()), "share of jobs that wait": float((result.wait > 0).mean())}
 
 
 def _setting(result: ReplayResult) -> dict[str, object]:
@@ -108,15 +101,15 @@ def _by_step(met: Mapping[str, ReplayResult], replay: Replay) -> pl.DataFrame:
 
 def _findings(differences: pl.DataFrame, met: Mapping[str, ReplayResult], wait: float) -> list[str]:
     if "forecast" not in met:
-        return [f"No setting of the forecasts has a P95 wait of at most {wait:g} s."]
+        return [f"No setting of the forecasts has a P95 wait of at most {duration(wait)}."]
     lines = []
     for row in differences.iter_rows(named=True):
         verbs = {"lower": "need fewer node-hours than", "higher": "need more node-hours than"}
         verb = verbs.get(row["verdict"], "do not differ significantly in node-hours from")
         lines.append(
-            f"At a P95 wait of at most {wait:g} s, forecasts {verb} `{row['baseline']}`: "
-            f"{row['node-hours per day']:+,.4g} per day ({row['low']:+,.4g} to {row['high']:+,.4g}), "
-            f"{row['percent']:+.3g} %."
+            f"At a P95 wait of at most {duration(wait)}, forecasts {verb} `{row['baseline']}`: "
+            f"difference {row['node-hours per day']:+,.4g} per day (95 % CI {row['low']:+,.4g} to "
+            f"{row['high']:+,.4g}), {row['percent']:+.3g} %."
         )
     return lines
 
@@ -134,7 +127,7 @@ def _notes(met: Mapping[str, ReplayResult], replay: Replay) -> list[str]:
     demand, there = replay.demand, len(replay.scenario.cluster)
     notes = [
         f"{replay.days} days count, after {replay.first * demand.every / DAY:.3g} days to learn from",
-        f"a node counts from power-on: each boot adds {replay.boot:g} s",
+        f"a node counts from power-on: each boot adds {duration(replay.boot)}",
         "a node that is switched off counts until its last job ends",
         "settings are chosen on the days that count, for every policy alike",
     ]
@@ -147,7 +140,7 @@ def _notes(met: Mapping[str, ReplayResult], replay: Replay) -> list[str]:
 
 def _figures(settings: pl.DataFrame, replay: Replay, wait: float) -> dict[str, Figure]:
     curve = settings.select(x="node-hours per day", y="P95 wait", series="policy").sort("series", "x")
-    alt = f"P95 wait over node-hours per day of {settings.height} settings; the goal is {wait:g} s"
+    alt = f"P95 wait over node-hours per day of {settings.height} settings; the goal is {duration(wait)}"
     demand = replay.demand
     days = np.arange(len(demand.level)) * demand.every / DAY
     level = pl.DataFrame({"x": days, "y": demand.level})

@@ -26,6 +26,7 @@ class SizePoint(NamedTuple):
     gpus: int  # in total
     never: int  # jobs that do not fit at all
     reason: str  # the main wait reason
+    jobs: int  # that were replayed and measured
     between: tuple[float, float]  # the lowest and the highest value of its runs
     can_meet: bool  # whether more nodes can bring the upper limit below the goal
 
@@ -75,20 +76,22 @@ class SizeCurve:
         return WorkloadError(msg, hint="scale another pool, choose backfill greedy or easy, or raise the limit")
 
 
-def rows(points: Mapping[int, SizePoint], limit: float) -> list[dict[str, object]]:
+def rows(points: Mapping[int, SizePoint], limit: float, goal: str) -> list[dict[str, object]]:
     """Return the curve as rows, the smallest size first."""
     clusters = {p.nodes: p for p in points.values()}  # several sizes may round up to one
     return [
         {
-            "nodes": p.nodes, "GPUs": p.gpus, "value": p.value, "low": p.low, "high": p.high,
-            "meets": _meets(p, limit), "never fit": p.never,
+            "nodes": p.nodes, "GPUs": p.gpus, goal: p.value, "low": p.low, "high": p.high,
+            "meets the goal": _meets(p, limit), "jobs that never fit": p.never,
         }
         for _, p in sorted(clusters.items())
     ]  # fmt: skip
 
 
 def _meets(p: SizePoint, limit: float) -> str:
-    """Return whether the whole interval meets the goal; without one, only an infinite value is significant."""
-    if math.isnan(p.high):
-        return "not significant" if math.isfinite(p.value) else "no"
-    return "yes" if p.high < limit else "not significant" if p.low < limit else "no"
+    """Return whether the value meets the goal, and whether the whole interval says the same."""
+    if math.isinf(p.value) or p.low >= limit:
+        return "no"
+    if p.high < limit:
+        return "yes"
+    return f"{'yes' if p.value < limit else 'no'}, not significantly"

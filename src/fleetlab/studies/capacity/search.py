@@ -10,14 +10,17 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Words, Workload, WorkloadError, resample
+from fleetlab.core import Cluster, Estimate, Provenance, Scenario, Words, Workload, WorkloadError, resample
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
+from fleetlab.core.durations import duration, number
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.stats import POSITIVE, Interval, Statistic, pool
 from fleetlab.studies.capacity import sizes
 from fleetlab.studies.capacity.curve import FARTHEST, SizeCurve, SizePoint, rows
 from fleetlab.studies.capacity.goal import ServiceGoal
-from fleetlab.studies.sentences import duration, number
+from fleetlab.studies.requests import left_out
 from fleetlab.studies.workers import Call, process_count, run_calls
 
 RESAMPLES = 3
@@ -25,15 +28,8 @@ MOST_GROWTH = 100.0
 MANY = 10**6  # degrees of freedom, where runs do not differ
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Capacity(Result):
+class Capacity(FieldsResult):
     """The smallest cluster that meets a goal, and the sizes around it."""
-
-    provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    notes: tuple[str, ...] = ()
 
 
 def capacity(
@@ -52,10 +48,8 @@ def capacity(
 
     Parameters
     ----------
-    source
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
-    cluster
-        The nodes, in place of those of the trace.
+    source, cluster, words
+        What builds the scenario, as `Scenario.of` takes it.
     slo
         The goal: mean or a percentile (p50, p90, p99) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit in
         seconds, or such as 10m or 2h.
@@ -70,8 +64,6 @@ def capacity(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as sizes are done.
-    words
-        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
 
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)
@@ -139,66 +131,84 @@ class _CapacitySearch:
             high = curve.smallest("high", most=most, at_once=at_once) if at.can_meet else None
         curve.around(at.size)
         kind = f"{self.pool} nodes" if self.pool else "nodes"
-        nodes = _between(f"{kind} for {goal} < {goal.limit:g}", "nodes", at, low, high)
+        nodes = _between(f"{kind} from which on {goal} < {self._show(goal.limit)}:", "nodes", at, low, high)
         estimates = (
             nodes,
-            Estimate(f"{goal} then", at.value, at.low, at.high, goal.unit),
+            Estimate(f"{goal} with these nodes", at.value, at.low, at.high, goal.unit),
             Estimate.exact(f"{kind} now", now),
-            Estimate.exact(f"{kind} by the queueing model", guess),
-            _between("GPUs then", "gpus", at, low, high),
+            Estimate.exact(f"{kind} by square-root staffing (queueing model, where the search began)", guess),
+            _between("GPUs with these nodes", "gpus", at, low, high),
             Estimate.exact("GPUs now", cluster.gpus),
             *self._cost(at.size),
         )
-        table = pl.DataFrame(rows(curve.points, goal.limit)).with_columns(pl.col("low", "high").fill_nan(None))
+        table = pl.DataFrame(rows(curve.points, goal.limit, str(goal)))
+        table = table.with_columns(pl.col("low", "high").fill_nan(None))
         frames = {"curve": table, "nodes": self._kinds(at.size)}
         findings = (self._finding(nodes, kind, now, at),)
-        return Capacity(self.provenance, findings, estimates, frames, self._notes(at))
+        return Capacity(self.provenance, findings, estimates, frames, notes=self._notes(at))
+
+    def _show(self, value: float) -> str:
+        return duration(value) if self.goal.unit == "s" else number(value)
 
     def _finding(self, nodes: Estimate, kind: str, now: int, at: SizePoint) -> str:
-        goal, jobs = self.goal, sum(len(s.workload) for s in self.scenarios) // len(self.scenarios)
-        show = duration if goal.unit == "s" else number
-        interval = f" (95 % CI {nodes.low:,.0f} to {nodes.high:,.0f})" if math.isfinite(nodes.high - nodes.low) else ""
-        never = f", of which {at.never:,} do not fit at all and count as waiting forever" if at.never else ""
+        """Return the answer, how sure it is, and the jobs that it is measured on."""
+        count, limit = f"{nodes.value:,.0f} {kind}", self._show(self.goal.limit)
+        interval, sure = "", "there are too few jobs for a 95 % CI, so that this may be chance"
+        if not math.isnan(at.high):
+            interval = f", 95 % CI {self._show(at.low)} to {self._show(at.high)}"
+            sure = f"from {nodes.high:,.0f} {kind} on, so is the whole 95 % CI"
+        if math.isinf(nodes.high):
+            sure = "no number of nodes brings the whole 95 % CI below it"
         return (
-            f"{nodes.value:,.0f} {kind}{interval} meet {goal} < {show(goal.limit)}; there are {now:,}. With "
-            f"{nodes.value:,.0f}, {goal} is {show(at.value)}, of {jobs:,} jobs{never}."
+            f"From {count} on, the simulated {self.goal} is below {limit} ({self._show(at.value)}{interval} with "
+            f"{count}); {sure}. There are {now:,} now. Measured on {self._population(at)}."
         )
+
+    def _population(self, at: SizePoint) -> str:
+        """Return which jobs the goal is measured on, on average over the resamples."""
+        frames = [s.workload.frame for s in self.scenarios]
+        measured = [frame.filter(sizes.measured_jobs(frame, self.scenario.cluster, self.pool)) for frame in frames]
+        jobs, unknown = (
+            sum(counts) // len(counts)
+            for counts in ([f.height for f in measured], [f["runtime"].null_count() for f in measured])
+        )
+        reasons = {UNKNOWN_RUNTIME: unknown, ABOVE_QUOTA: max(0, jobs - unknown - at.jobs)}
+        others = [f"of {jobs:,}", *left_out(reasons)] if at.jobs < jobs else []
+        others += [f"{at.never:,} never fit and count as waiting forever"] if at.never else []
+        allowed = f" that may run on {self.pool}" if self.pool else ""
+        return f"the {at.jobs:,} jobs{allowed} that were replayed" + (f" ({', '.join(others)})" if others else "")
 
     def _cost(self, size: int) -> list[Estimate]:
         """Return the price of all GPUs per hour, where prices are given."""
         prices, cluster = self.scenario.prices, self.scenario.cluster
         if prices is None:
             return []
-        both = {"now": cluster, "then": sizes.scaled(cluster, self.pool, size)}
+        both = {"now": cluster, "with these nodes": sizes.scaled(cluster, self.pool, size)}
         counts = {name: c.frame.filter(pl.col("gpus") > 0).select("gpu_type", "gpus") for name, c in both.items()}
         return [
-            Estimate.exact(f"GPU cost per hour {name}", sum(n * prices.gpu_hour(t) for t, n in rows_.iter_rows()))
+            Estimate.exact(
+                f"cost of all GPUs per hour, {name}",
+                sum(n * prices.gpu_hour(t) for t, n in rows_.iter_rows()),
+                prices.unit,
+            )
             for name, rows_ in counts.items()
         ]
 
     def _kinds(self, size: int) -> pl.DataFrame:
-        """Return the nodes of each pool and GPU type, now and then."""
+        """Return the nodes of each pool and GPU type, now and with the answer."""
         cluster, kinds = self.scenario.cluster, ["pool", "gpu_type", "gpus"]
-        both = {"now": cluster, "then": sizes.scaled(cluster, self.pool, size)}
+        both = {"now": cluster, "needed": sizes.scaled(cluster, self.pool, size)}
         now, then = (c.frame.group_by(kinds, maintain_order=True).len(name) for name, c in both.items())
         return now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
 
     def _notes(self, at: SizePoint) -> tuple[str, ...]:
         notes, workload = [], self.scenario.workload
-        jobs = workload.frame
         if len(self.scenarios) > 1 or self.scenarios[0] is not self.scenario:
             time = [_gpu_time(s.workload) / max(_gpu_time(workload), 1e-9) for s in self.scenarios]
             notes.append(f"GPU time in the resamples: {min(time):.3g} to {max(time):.3g} times that of the trace")
-        if (count := int(sizes.measured_jobs(jobs, self.scenario.cluster, self.pool).sum())) != len(jobs):
-            notes.append(f"the goal is measured on the {count:,} jobs that may run on {self.pool}")
-        if unknown := jobs["runtime"].null_count():
-            notes.append(f"{unknown:,} jobs are left out: their runtime is unknown")
-        if math.isnan(at.high):
-            several = len(self.scenarios) > 1
-            spread = f"; the resamples gave {at.between[0]:,.4g} to {at.between[1]:,.4g}" if several else ""
-            notes.append(f"too few jobs for a confidence interval: no size meets the goal significantly{spread}")
-        if at.never:
-            notes.append(f"jobs that do not fit on these nodes at all, and count as waiting forever: {at.never:,}")
+        if math.isnan(at.high) and len(self.scenarios) > 1:
+            low, high = map(self._show, at.between)
+            notes.append(f"too few jobs for a 95 % CI: with these nodes the resamples gave {low} to {high}")
         return tuple(notes)
 
 
@@ -212,7 +222,7 @@ def _check(scenario: Scenario, goal: ServiceGoal, pool: str | None, growth: floa
         raise WorkloadError(msg, hint=f"the default is {RESAMPLES}")
     if scenario.until is not None:
         msg = "a goal is measured on all jobs: leave `until` out"
-        raise WorkloadError(msg, hint="Workload.window takes a part of a trace")
+        raise WorkloadError(msg, hint="a trace of fewer days has fewer jobs")
     workload = scenario.workload
     measured = sizes.measured_jobs(workload.frame, scenario.cluster, pool)
     best = sizes.at_best(workload.frame.filter(measured).drop_nulls("runtime"), goal)
@@ -220,8 +230,9 @@ def _check(scenario: Scenario, goal: ServiceGoal, pool: str | None, growth: floa
         msg = f"{workload.source}: no job {f'may run on `{pool}`' if pool else 'has a known runtime'}"
         raise WorkloadError(msg, hint="a goal is measured on the jobs that may run on the nodes that are scaled")
     if (least := goal.of(best)) >= goal.limit:
-        msg = f"no number of nodes meets the goal: without any wait the {goal} is {least:,.5g}{goal.unit and ' s'}"
-        raise WorkloadError(msg, hint=f"a limit above that, not {goal.limit:g}")
+        show = duration if goal.unit == "s" else number
+        msg = f"no number of nodes meets the goal: without any wait the {goal} is {show(least)}"
+        raise WorkloadError(msg, hint=f"a limit above that, not {show(goal.limit)}")
 
 
 def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: ServiceGoal) -> SizePoint:
@@ -241,7 +252,8 @@ def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: ServiceGoal) -> S
     between = min(values), max(values)
     never, can_meet = max(int(r["never"]) for r in runs), not (best > sizes.FAR).any()
     nodes, gpus, reason = int(first["nodes"]), int(first["gpus"]), str(first["reason"])
-    return SizePoint(size, *_pooled(statistics), nodes, gpus, never, reason, between, can_meet)
+    jobs = sum(int(r["jobs"]) for r in runs) // len(runs)
+    return SizePoint(size, *_pooled(statistics), nodes, gpus, never, reason, jobs, between, can_meet)
 
 
 def _pooled(runs: Sequence[Statistic]) -> Interval:

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Scenario, Workload
+from fleetlab.core.catalog.reasons import FITS_NOWHERE, GANG_TOO_LARGE
 from fleetlab.core.nodes import chosen
 from fleetlab.queueing import solve
 from fleetlab.sim import simulate
 from fleetlab.stats import BlockBootstrap, Floats
 from fleetlab.studies.capacity.goal import ServiceGoal
-from fleetlab.studies.requests import GANG, NOWHERE, unmet_requests
+from fleetlab.studies.requests import unmet_requests
 
 NEVER = 1e15  # seconds that stand for a wait without end
 FAR = NEVER / 1e6  # a statistic above it includes some of those
@@ -96,7 +97,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     ended = pl.col("status") == "done"
     done, left = ran.filter(ended).drop_nulls(goal.column), ran.filter(~ended)
     refused = jobs.filter(measured).join(result.refused, on="job", maintain_order="left")
-    gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG, NOWHERE))
+    gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG_TOO_LARGE, FITS_NOWHERE))
     never = left.height + gangs.height + nowhere.height
     values = np.concatenate((done[goal.column].to_numpy(), np.full(never, NEVER)))
     best = np.concatenate((*(at_best(part, goal) for part in (done, left, gangs)), np.full(nowhere.height, NEVER)))

@@ -140,7 +140,7 @@ CHANGES: dict[str, WhatIf] = {
             "changes of what jobs request", ("gpu_type",),
             _one_type_or_any,
             _requests(gpu_types=NO_TYPES),
-            ": the wait ledger only looks at the types that a job may use, and others had every resource free",
+            ". Reasons count only the GPU types that a job may use, and the other types had free nodes",
         ),
         WhatIf(
             "cpu", "unlimited CPU", "add CPU to GPU nodes, or reduce the CPU that jobs request", "CPUs", ("cpu",),
@@ -215,7 +215,7 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
     wanted = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
     hint = f"choose from {', '.join(DEFAULT)}; nodes:TYPE for one GPU type"
     for name in wanted:
-        lookup("change", name, [*CHANGES, SHARING, *every], hint=hint)
+        lookup("change", name, [*CHANGES, SHARING, *every], hint=hint, models=":" in name)
     if not wanted:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, Words, WorkloadError
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import SimResult, simulate
 from fleetlab.stats import POSITIVE
 from fleetlab.studies.diagnose import figures, ledger
-from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, chosen_changes, gpu_types
+from fleetlab.studies.diagnose.changes import DEFAULT, LARGEST, NODES, chosen_changes, gpu_types
 from fleetlab.studies.diagnose.effects import LOWER, actions, effects, waterfall
 from fleetlab.studies.diagnose.findings import findings
-from fleetlab.studies.diagnose.open_problems import cpu_by_pool, open_problems
+from fleetlab.studies.diagnose.open_problems import cpu_by_gpu_type, open_problems
 from fleetlab.studies.diagnose.runs import Outcome, simulate_changes
 from fleetlab.studies.requests import unmet_requests
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis(Result):
+class Diagnosis(FieldsResult):
     """Why jobs wait, and which change would help, with intervals."""
-
-    provenance: Provenance
-    findings: tuple[str, ...]
-    estimates: tuple[Estimate, ...]
-    frames: Mapping[str, pl.DataFrame]
-    notes: tuple[str, ...] = ()
 
     @property
     def best_change(self) -> str | None:
@@ -58,20 +51,16 @@ def diagnose(
 
     Parameters
     ----------
-    source
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
-    cluster
-        The nodes, in place of those of the trace.
+    source, cluster, words
+        What builds the scenario, as `Scenario.of` takes it.
     changes
-        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each pool one node),
-        gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on), nodes
-        (10 % more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
+        What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each GPU type one large
+        node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
+        nodes (10 % more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as changes are done.
-    words
-        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
 
     """
     scenario = Scenario.of(source, cluster, **words)
@@ -117,31 +106,34 @@ def _diagnosis(
     blocks = result.blocks(waits)
     changes, reasons = effects(wait, outcomes, scenario, blocks), ledger.reasons(waits, blocks)
     longest, share, count = ledger.longest_waits(waits)
+    by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
     blocking = {"blocking jobs": ledger.blocking_jobs(waits)} if scenario.policy.backfill == "none" else {}
     frames = {
         "actions": actions(changes),
         "changes": changes,
         "waterfall": waterfall(float(wait.mean()), changes),
         "waiting": reasons,
-        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("pool", "request", "gang size", "hour")},
+        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("GPU type", "GPU request", "gang size")},
+        "by hour of the day": by_hour,
         "worst hours": ledger.worst_hours(waits, workload),
         "longest waits": longest,
         **blocking,
         "open problems": open_problems(result, waits, scenario.trace.usage, blocks),
-        "CPU by pool": cpu_by_pool(result),
+        "CPU by GPU type": cpu_by_gpu_type(result),
     }
     mean, by_name = blocks.mean(wait, POSITIVE).interval(), {o.change.name: o for o in outcomes}
     sentences = findings(scenario, result, frames, mean, by_name, (share, count))
     estimates = (
         Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s"),
-        *_main_reason(reasons), Estimate.exact("jobs", len(wait)),
+        *_main_reason(reasons), Estimate.exact("jobs that complete", len(wait)),
     )  # fmt: skip
-    return Diagnosis(provenance, tuple(sentences), estimates, frames, _notes(scenario, result, outcomes, skipped))
+    notes = _notes(scenario, result, outcomes, skipped)
+    return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes)
 
 
 def _main_reason(reasons: pl.DataFrame) -> list[Estimate]:
     first = reasons.row(0, named=True)
-    if not first["seconds"]:
+    if not first["total wait"]:
         return []
     value, low, high = (math.nan if first[c] is None else 100 * first[c] for c in ("share", "low", "high"))
     return [Estimate(f"waiting time due to `{first['reason']}`", value, low, high, "%")]
@@ -151,7 +143,14 @@ def _notes(
     scenario: Scenario, result: SimResult, outcomes: Sequence[Outcome], skipped: Mapping[str, str]
 ) -> tuple[str, ...]:
     names, cluster = {o.change.name for o in outcomes}, result.cluster
-    notes = ["changes are simulated one at a time: their effects overlap and do not add up"]
+    notes = [
+        "changes are simulated one at a time: their effects overlap and do not add up",
+        "waterfall: # is the mean wait that is left, - what a change removes, + what it adds",
+        "open problems are those of the PAI trace (Weng et al., MLaaS in the Wild, NSDI 2022)",
+    ]
+    if any(name.startswith(NODES) for name in names):
+        unit = "in the currency of the prices" if scenario.prices else "1 per GPU-hour; prices=FILE.toml has your own"
+        notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
     if "fragmentation" in names and max(gpus) > LARGEST:
         notes.append(f"no fragmentation: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
@@ -164,9 +163,7 @@ def _notes(
         if (n := int(np.isnan(o.wait).sum()))
     ]
     if scenario.workload.epoch is None:
-        notes.append("the log has no time of day: hours count from the first submission")
+        notes.append("the log has no time of day: hours count from the first submission, on day 1")
     if scenario.policy.preempts or scenario.events:
         notes.append("open problems: GPUs count as allocated from the start of a job to its end, with interruptions")
-    if refused := result.refused.height:
-        notes.append(f"{refused:,} jobs are left out: they cannot run on this cluster, or their runtime is unknown")
     return tuple(notes)

@@ -17,11 +17,12 @@ HOUR = 3600.0
 WIDE = 40  # characters of the bar of the baseline
 MOST = 70  # of any bar
 LOWER, NOT_SIGNIFICANT, HIGHER = "lower", "not significant", "higher"
+MEAN = ("mean wait change", "mean wait change low", "mean wait change high")
+P90 = ("P90 wait change", "P90 wait change low", "P90 wait change high")
 SCHEMA = {
     "change": pl.String, "title": pl.String, "verdict": pl.String,
-    "mean wait": pl.Float64, "mean change": pl.Float64, "mean low": pl.Float64, "mean high": pl.Float64,
-    "P90 wait": pl.Float64, "P90 change": pl.Float64, "P90 low": pl.Float64, "P90 high": pl.Float64,
-    "P(lower)": pl.Float64, "action": pl.String, "requires": pl.String, "GPU-hours": pl.Float64, "cost": pl.Float64,
+    **dict.fromkeys(("mean wait", *MEAN, "P90 wait", *P90, "P(lower)"), pl.Float64),
+    "action": pl.String, "requires": pl.String, "added GPU-hours": pl.Float64, "added cost": pl.Float64,
     "not completed": pl.Int64, "main reason then": pl.String,
 }  # fmt: skip
 
@@ -31,7 +32,7 @@ def effects(wait: Floats, outcomes: Sequence[Outcome], scenario: Scenario, block
     rows = [_row(wait, outcome, blocks) | _added(outcome, scenario) for outcome in outcomes]
     rank = pl.col("verdict").replace_strict({LOWER: 0, NOT_SIGNIFICANT: 1, HIGHER: 2}, return_dtype=pl.Int64)
     table = pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.col(pl.Float64).fill_nan(None))
-    return table.sort(rank, "mean change", maintain_order=True)
+    return table.sort(rank, "mean wait change", maintain_order=True)
 
 
 def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, Any]:
@@ -45,8 +46,8 @@ def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, An
         return row | {"verdict": NOT_SIGNIFICANT}
     mean = paired_difference(part.means(before), part.means(after))
     p90 = paired_difference(*(part.quantiles(x, [0.9])[0] for x in (before, after))).interval()
-    row |= dict(zip(("mean change", "mean low", "mean high"), mean.interval(), strict=True))
-    row |= dict(zip(("P90 change", "P90 low", "P90 high"), p90, strict=True))
+    row |= dict(zip(MEAN, mean.interval(), strict=True))
+    row |= dict(zip(P90, p90, strict=True))
     row |= {"mean wait": float(after.mean()), "P90 wait": float(np.quantile(after, 0.9))}
     return row | {"P(lower)": mean.probability_below(0.0), "verdict": _verdict(*mean.interval())}
 
@@ -66,12 +67,12 @@ def main_reason(seconds: Mapping[str, float]) -> str | None:
 def _added(outcome: Outcome, scenario: Scenario) -> dict[str, float]:
     """Return the GPU-hours that a change adds while jobs arrive, and their cost."""
     if not outcome.change.name.startswith(NODES):
-        return {"GPU-hours": 0.0, "cost": 0.0}
+        return {"added GPU-hours": 0.0, "added cost": 0.0}
     hours, prices = float(scenario.workload.frame["submit"].max()) / HOUR, scenario.prices or Prices()  # type: ignore[arg-type]
     before, after = (_gpus(s.cluster) for s in (scenario, outcome.change.apply(scenario)))
     more = {name: count - before.get(name, 0) for name, count in after.items()}
     cost = sum(count * hours * prices.gpu_hour(name) for name, count in more.items() if count)
-    return {"GPU-hours": hours * sum(more.values()), "cost": float(cost)}
+    return {"added GPU-hours": hours * sum(more.values()), "added cost": float(cost)}
 
 
 def _gpus(cluster: Cluster) -> dict[str, int]:
@@ -81,24 +82,21 @@ def _gpus(cluster: Cluster) -> dict[str, int]:
 
 def actions(table: pl.DataFrame) -> pl.DataFrame:
     """Return the changes that lower the mean wait, or may, with what they require."""
-    helps = (pl.col("verdict") == LOWER) | ((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col("mean change") < 0))
-    columns = {"mean wait change": "mean change", "low": "mean low", "high": "mean high"}
-    return table.filter(helps).select(
-        "action", *(pl.col(c).alias(name) for name, c in columns.items()), "verdict", "requires", "GPU-hours", "cost"
-    )
+    helps = (pl.col("verdict") == LOWER) | ((pl.col("verdict") == NOT_SIGNIFICANT) & (pl.col("mean wait change") < 0))
+    return table.filter(helps).select("action", *MEAN, "verdict", "requires", "added GPU-hours", "added cost")
 
 
 def waterfall(mean: float, table: pl.DataFrame) -> pl.DataFrame:
     """Return the mean wait of the baseline and under each change, as bars: `-` is removed by the change, `+` added.
 
-    >>> rows = {"title": ["a", "b"], "mean change": [-5.0, 2.0]}
+    >>> rows = {"title": ["a", "b"], "mean wait change": [-5.0, 2.0]}
     >>> [bar.strip("#") for bar in waterfall(10.0, pl.DataFrame(rows))["bar"]]
     ['', '--------------------', '++++++++']
     """
-    changes = [0.0, *(table["mean change"].fill_null(0.0))]
-    frame = pl.DataFrame({"step": ["baseline", *table["title"]], "from": mean, "change": changes})
+    changes = [0.0, *(table["mean wait change"].fill_null(0.0))]
     bars = pl.Series("bar", [_bar(mean, mean + c) for c in changes], dtype=pl.String)
-    return frame.select("step", "from", to=pl.col("from") + pl.col("change")).with_columns(frame["change"], bars)
+    rows = {"step": ["baseline", *table["title"]], "mean wait": [mean + c for c in changes], MEAN[0]: changes}
+    return pl.DataFrame(rows).with_columns(bars)
 
 
 def _bar(mean: float, after: float) -> str:

@@ -9,17 +9,17 @@ import polars as pl
 
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import REASONS
+from fleetlab.core.durations import duration
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, batch_means
 from fleetlab.studies.diagnose.changes import NODES, WhatIf
-from fleetlab.studies.diagnose.effects import LOWER
+from fleetlab.studies.diagnose.effects import LOWER, MEAN
 from fleetlab.studies.diagnose.ledger import BLOCKED
 from fleetlab.studies.diagnose.runs import Outcome
-from fleetlab.studies.requests import CANNOT_RUN
-from fleetlab.studies.sentences import change_of_mean, duration, mean_of, percent
+from fleetlab.studies.requests import CANNOT_RUN, left_out
+from fleetlab.studies.sentences import change_of_mean, mean_of, percent
 
 POLICY_CHANGES = ("backfill", "sjf")  # they add no resource: other jobs start first
-MEAN = ("mean change", "mean low", "mean high")
 
 
 def findings(
@@ -32,8 +32,8 @@ def findings(
     reasons, changes = frames["waiting"], frames["changes"]
     first = reasons.row(0, named=True)
     sentences = [
-        f"{mean_of('wait', mean)}, of {population(scenario, result)}. {percent(first['share'])} of all waiting time is "
-        f"`{first['reason']}`: {REASONS[first['reason']].meaning}.",
+        f"{mean_of('wait', mean)} under {scenario.title}, of {population(scenario, result)}. "
+        f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
         _best(changes),
         agreement(reasons, changes, outcomes),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
@@ -49,15 +49,13 @@ def findings(
 
 
 def population(scenario: Scenario, result: SimResult) -> str:
-    """Return which jobs a diagnosis speaks of."""
-    excluded, done = result.refused.height, int((result.jobs["status"] == "done").sum())
-    never = result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height
-    left = len(scenario.workload) - excluded - done
-    others = [f"of {len(scenario.workload):,}"] if excluded or left else []
-    others += [f"{never:,} cannot run on the cluster"] if never else []
-    others += [f"{excluded - never:,} have an unknown runtime or exceed a quota"] if excluded > never else []
-    others += [f"{left:,} do not complete"] if left else []
-    return f"the {done:,} jobs that end in the simulation" + (f" ({', '.join(others)})" if others else "")
+    """Return which jobs a diagnosis speaks of, and what happened to the others."""
+    done = int((result.jobs["status"] == "done").sum())
+    others = left_out(dict(result.refused.group_by("reason").len().iter_rows()))
+    if result.unfinished:
+        others.append(f"{result.unfinished} when the simulation stops")
+    of = f" (of {len(scenario.workload):,}: {', '.join(others)})" if others else ""
+    return f"the {done:,} jobs that complete in the simulation{of}"
 
 
 def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
@@ -85,22 +83,25 @@ def _best(changes: pl.DataFrame) -> str:
 
 
 def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[str, Outcome]) -> str:
-    """Return whether the best change removes the main shortage of the wait ledger, and if not, why."""
-    total = float(reasons["seconds"].sum())
-    before = {r: s * total for r, s in reasons.select("reason", "share with queue").iter_rows() if s > 0}
+    """Return what jobs lack most, and whether the change that helps most provides it; if not, why."""
+    total = float(reasons["total wait"].sum())
+    before = {r: s * total for r, s in reasons.select("reason", "share by what is short").iter_rows() if s > 0}
     main = max(before, key=lambda r: before[r])
-    lead = f"with time in the queue attributed, the main shortage is `{main}` ({percent(before[main] / total)})"
+    lead = (
+        f"The main shortage is `{main}`: {percent(before[main] / total)} of all waiting time, if a job that waits "
+        "behind others counts for what they lack"
+    )
     helps = changes.filter(pl.col("verdict") == LOWER)
     if helps.is_empty():
-        return f"{lead[0].upper()}{lead[1:]}; no simulated change removes it significantly."
+        return f"{lead}; no simulated change reduces it significantly."
     best = outcomes[helps["change"][0]]
     if main in best.change.removes:
-        return f"Wait ledger and changes agree: {lead}, and {best.change.title} removes it."
+        return f"{lead}. The change that helps most, {best.change.title}, is aimed at that."
     off = 1 - best.shortages[main] / before[main]
-    text = f"Wait ledger and changes differ: {lead}, but {best.change.title} helps most, and "
-    text += f"removes {percent(off)} of it{best.change.why}. " if off > 0 else "removes none of it. "
+    part = f"but reduces it by {percent(off)}{best.change.why}" if off > 0 else "and does not reduce it"
+    text = f"{lead}. The change that helps most, {best.change.title}, is not aimed at that, {part}. "
     if best.change.name in POLICY_CHANGES:
-        text += f"{best.change.title[0].upper()}{best.change.title[1:]} adds no resources, other jobs start first. "
+        text += "It adds no resources, other jobs start first. "
     return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})
 
 
@@ -108,15 +109,13 @@ def _explanation(reason: str, changes: pl.DataFrame, by_name: Mapping[str, WhatI
     """Return what happens to waiting when the change that removes a reason is made."""
     own = changes.filter(pl.col("change").is_in([n for n, c in by_name.items() if reason in c.removes]))
     if own.is_empty():
-        return f"No simulated change removes `{reason}`."
+        return f"No simulated change is aimed at `{reason}`."
     row = own.row(0, named=True)
-    effect = f"{row['title']}, mean wait {'+' if row['mean change'] > 0 else ''}{duration(row['mean change'])}"
+    change = row[MEAN[0]]
+    effect = f"{row['title']}, mean wait {'+' if change > 0 else ''}{duration(change)}"
     if row["change"].startswith(NODES):
-        return f"Only a part of what `{reason}` lacks was added: {effect}."
-    if row["mean change"] > 0:
-        return f"Without it ({effect}) waits grow: the jobs that it delayed overtake others."
+        return f"The change for `{reason}` adds only some of the GPUs that are short: {effect}."
+    if change > 0:
+        return f"Without `{reason}` ({effect}) waits grow: the jobs that it delayed start before others."
     then = f"`{row['main reason then']}`" if row["main reason then"] else "nothing"
-    return (
-        f"The wait ledger names the resource that is short at each moment; without that shortage ({effect}) jobs wait "
-        f"for the next one, mainly {then}."
-    )
+    return f"With the change for `{reason}` ({effect}) jobs wait for what is short next, mainly {then}."

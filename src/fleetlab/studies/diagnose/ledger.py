@@ -1,4 +1,4 @@
-"""Sums of the wait ledger: by reason, pool, request, gang size and hour; the worst hours and the longest waits."""
+"""Sums of the wait ledger: by reason, GPU type, request, gang size and hour; worst hours and longest waits."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import REASONS
+from fleetlab.core.job_classes import gang_size, gpu_request, gpu_type, in_order
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
-HOUR = 3600
 WORST = 10  # hours in the table of the worst
 TAIL = 0.01  # of the jobs: those that waited longest
+SHARE_OF_WAITING = "share of waiting"
 LISTED = 20  # jobs in a table
-GANGS = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their fewest instances
 QUEUED, BLOCKED = "queue_order", "head_of_line"  # reasons that name no resource
 NAMES = list(REASONS.names)
 
@@ -26,42 +26,24 @@ def completed(result: SimResult) -> pl.DataFrame:
 
 def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     """Return one row per job that completed: its classes, its wait, and the seconds by reason."""
-    gang = pl.lit("1")
-    for name, fewest in GANGS.items():
-        gang = pl.when(pl.col("instances") >= fewest).then(pl.lit(name)).otherwise(gang)
     jobs = completed(result)
+    hour = pl.select(hour=_clock(jobs["submit"], workload).dt.hour()).to_series()
     table = jobs.select(
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
-        pools(jobs), requests(), gang.alias("gang size"), hour_of(jobs["submit"], workload), "gpu_types",
+        gpu_type(jobs), gpu_request(), gang_size(), hour, "gpu_types",
     )  # fmt: skip
     return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
 
-def pools(jobs: pl.DataFrame) -> pl.Series:
-    """Return the GPU types that each job may use, as text."""
-    lists = jobs["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
-    named = jobs.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
-    word = pl.when(pl.col("gpu_milli") == 0).then(pl.lit("no GPU")).when(named == "").then(pl.lit("any"))
-    return jobs.select(word.otherwise(named).alias("pool"))["pool"]
-
-
-def requests() -> pl.Expr:
-    """Return the class of what an instance requests: no GPU, a fraction, one, or several."""
-    gpu = pl.col("gpu_milli")
-    return (
-        pl.when(gpu == 0).then(pl.lit("no GPU")).when(gpu < 1000).then(pl.lit("fraction"))
-        .when(gpu == 1000).then(pl.lit("1 GPU")).otherwise(pl.lit("several GPUs")).alias("request")
-    )  # fmt: skip
-
-
-def hour_of(submit: pl.Series, workload: Workload) -> pl.Series:
-    """Return the hour of the day by the clock of the workload; counted from the first submission if it has none."""
-    return pl.select(hour=_clock(submit, workload).dt.hour()).to_series()
-
-
 def _clock(submit: pl.Series, workload: Workload) -> pl.Expr:
+    """Return the time by the clock of the workload; a log without one begins at midnight."""
     at = ((pl.lit(submit) + (workload.epoch or 0.0)) * 1e6).cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
-    return at.dt.convert_time_zone(workload.zone or "UTC")
+    return at if workload.epoch is None else at.dt.convert_time_zone(workload.zone or "UTC")
+
+
+def clock_name(workload: Workload) -> str:
+    """Return what hours of the day count from: the time zone of the log, or its first submission."""
+    return "from the first submission" if workload.epoch is None else workload.zone or "UTC"
 
 
 def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
@@ -71,8 +53,8 @@ def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
     with the same GPU types and request lack. Where nothing is known of those, what all jobs lacked is taken.
     """
     names = [name for name in ledger.columns if name != QUEUED]
-    kinds = pl.concat([ledger, jobs.select(pools(jobs), requests())], how="horizontal")
-    sums = kinds.group_by("pool", "request").agg(pl.all().sum())
+    kinds = pl.concat([ledger, jobs.select(gpu_type(jobs), gpu_request())], how="horizontal")
+    sums = kinds.group_by("GPU type", "GPU request").agg(pl.all().sum())
     lacked, queued = sums.select(names).to_numpy(), sums[QUEUED].to_numpy()
     if not lacked.sum():
         return dict.fromkeys(names, 0.0) | {QUEUED: float(queued.sum())}
@@ -97,10 +79,10 @@ def reasons(table: pl.DataFrame, blocks: BlockBootstrap) -> pl.DataFrame:
         )
         for w in NAMES
     ]
-    schema = ["reason", "seconds", "share", "low", "high", "share with queue", "meaning"]
+    schema = ["reason", "total wait", "share", "low", "high", "share by what is short", "meaning"]
     result = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
     result = result.with_columns(pl.col("share", "low", "high").fill_nan(None))
-    return result.sort("seconds", descending=True, maintain_order=True)
+    return result.sort("total wait", descending=True, maintain_order=True)
 
 
 def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
@@ -112,10 +94,9 @@ def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
     sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum()).sort(title)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
-    rows = sums.select(title, "jobs", share=pl.col("wait") / total).with_columns(**columns).with_columns(main)
-    if title == "hour":
-        return rows
-    return rows.sort(pl.col(title).replace_strict(GANGS, default=-pl.col("share"), return_dtype=pl.Float64), title)
+    share = (pl.col("wait") / total).alias(SHARE_OF_WAITING)
+    rows = sums.select(title, "jobs", share).with_columns(**columns).with_columns(main)
+    return rows if title == "hour" else rows.sort(in_order(title), -pl.col(SHARE_OF_WAITING), title)
 
 
 _MEAN = ("mean wait", "low", "high")
@@ -136,17 +117,17 @@ def _main_reasons(row: dict[str, float]) -> str:
 
 
 def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
-    """Return the hours whose jobs waited most in total."""
-    hours = table.with_columns(at=(pl.col("submit") // HOUR).cast(pl.Int64))
-    sums = hours.group_by("at").agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum())
-    sums = sums.sort("wait", "at", descending=[True, False]).head(WORST)
+    """Return the hours, by the same clock as the hours of the day, whose jobs waited most in total."""
+    begin = pl.select(begin=_clock(table["submit"], workload).dt.truncate("1h")).to_series()
+    sums = table.with_columns(begin).group_by("begin").agg(pl.len().alias("jobs"), pl.col("wait", *NAMES).sum())
+    sums = sums.sort("wait", "begin", descending=[True, False]).head(WORST)
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
-    begins = pl.select(_clock((sums["at"] * HOUR).cast(pl.Float64), workload).dt.strftime("%a %d %b %H:%M")).to_series()
-    clock = [begins.alias("begins")] if workload.epoch is not None else []
+    form = "day %j, %H:%M" if workload.epoch is None else "%a %Y-%m-%d %H:%M"  # without an epoch, day 1 is the first
     total = float(table["wait"].sum()) or 1.0
-    mean = (pl.col("wait") / pl.col("jobs")).alias("mean wait")
-    rows = sums.select(pl.col("at").alias("hour"), "jobs", (pl.col("wait") / total).alias("share"), mean)
-    return rows.with_columns(*clock, main)
+    return sums.select(
+        pl.col("begin").dt.strftime(form).alias(f"hour begins ({clock_name(workload)})"), "jobs",
+        (pl.col("wait") / total).alias(SHARE_OF_WAITING), (pl.col("wait") / pl.col("jobs")).alias("mean wait"),
+    ).with_columns(main)  # fmt: skip
 
 
 def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
@@ -156,7 +137,7 @@ def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
     total = float(table["wait"].sum()) or 1.0
     top = longest.head(LISTED)
     main = pl.Series("main reasons", [_main_reasons(row) for row in top.iter_rows(named=True)], dtype=pl.String)
-    columns = top.select("job", "user", "instances", "gpu_milli", "pool", "submit", "runtime", "wait")
+    columns = top.select("job", "user", "instances", "gpu_milli", "GPU type", "submit", "runtime", "wait")
     return columns.with_columns(main), float(longest["wait"].sum()) / total, longest.height
 
 
@@ -169,7 +150,7 @@ def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
     both = [_elapsed(submit, at) - _elapsed(start, at) for at in (ends, ends - heads["blocked"].to_numpy())]
     rows = heads.with_columns(behind=pl.Series(both[0] - both[1]) - heads["blocked"])
     rows = rows.sort("behind", "job", descending=[True, False]).head(LISTED)
-    return rows.select("job", "user", "instances", "gpu_milli", "pool", "submit", "blocked", "behind")
+    return rows.select("job", "user", "instances", "gpu_milli", "GPU type", "submit", "blocked", "behind")
 
 
 def _elapsed(events: Floats, times: Floats) -> Floats:

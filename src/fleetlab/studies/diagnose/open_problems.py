@@ -1,7 +1,7 @@
 """The five open problems of "MLaaS in the Wild" (Weng et al., NSDI 2022), each measured: does it occur here?
 
 Low GPU utilization because jobs use fractions of GPUs; long waits of short jobs; jobs of several GPUs that are hard to
-place; uneven load of pools; CPU as the bottleneck.
+place; uneven load of GPU types; CPU as the bottleneck.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from fleetlab.core.job_classes import FRACTION, ONE, SEVERAL
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats
 
@@ -21,7 +22,7 @@ YES, NO, UNKNOWN = "yes", "no", "–"
 UTILIZATION = "low utilization from fractional use"
 SHORT = "short jobs queue long"
 LARGE = "jobs of many GPUs are hard to place"
-UNEVEN = "load imbalance between pools"
+UNEVEN = "load imbalance between GPU types"
 CPU = "CPU as the bottleneck"
 
 
@@ -42,7 +43,7 @@ class ProblemMeasure(NamedTuple):
     high: float | None
     unit: str
     paper: str
-    here: str
+    found_here: str
 
 
 def open_problems(
@@ -104,14 +105,14 @@ def _large(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     """Return the P90 wait of jobs whose instances request several GPUs, and of those that request one or less."""
     milli, wait = waits["gpu_milli"].to_numpy(), waits["wait"].to_numpy()
     several, others = milli > WHOLE, (milli > 0) & (milli <= WHOLE)
-    measure = "P90 wait, several GPUs per instance"
+    measure = f"P90 wait, {SEVERAL} per instance"
     if not several.any() or not others.any():
-        return [ProblemMeasure(LARGE, measure, None, None, None, "s", "5,400 s", UNKNOWN)]
+        return [ProblemMeasure(LARGE, measure, None, None, None, "s", "1.5 h", UNKNOWN)]
     values = [blocks.part(of).quantile(wait[of], 0.9, POSITIVE).interval() for of in (several, others)]
     here = YES if values[0][0] > values[1][0] else NO
     return [
-        ProblemMeasure(LARGE, measure, *values[0], "s", "5,400 s", here),
-        ProblemMeasure(LARGE, "P90 wait, one GPU or a fraction", *values[1], "s", "26 to 215 s", here),
+        ProblemMeasure(LARGE, measure, *values[0], "s", "1.5 h", here),
+        ProblemMeasure(LARGE, f"P90 wait, {ONE} or a {FRACTION}", *values[1], "s", "26 s to 3.6 min", here),
     ]
 
 
@@ -131,13 +132,13 @@ def _allocations(result: SimResult) -> pl.DataFrame:
 
 
 def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
-    """Return the GPU allocation while jobs arrive of the fullest and of the emptiest pool."""
+    """Return the GPU allocation while jobs arrive of the fullest and of the emptiest GPU type."""
     nodes = result.cluster.frame.with_row_index("at")
     gpus = dict(
         nodes.filter(pl.col("gpus") > 0).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows()
     )
     if len(gpus) < 2:
-        return [ProblemMeasure(UNEVEN, "one pool only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
+        return [ProblemMeasure(UNEVEN, "one GPU type only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
     edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.blocks + 1)  # type: ignore[arg-type]
     typed = allocations.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
     sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
@@ -152,8 +153,8 @@ def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: BlockBootstrap
     highest, lowest = allocated[ranked[0]], allocated[ranked[-1]]
     here = YES if highest[1] > lowest[2] else NO
     return [
-        _percent(UNEVEN, f"GPU allocation, fullest pool: {ranked[0]}", highest, "74 % of MISC", here),
-        _percent(UNEVEN, f"GPU allocation, emptiest pool: {ranked[-1]}", lowest, "49 % of V100", here),
+        _percent(UNEVEN, f"GPU allocation, fullest GPU type: {ranked[0]}", highest, "74 % of MISC", here),
+        _percent(UNEVEN, f"GPU allocation, emptiest GPU type: {ranked[-1]}", lowest, "49 % of V100", here),
     ]
 
 
@@ -171,8 +172,8 @@ def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[ProblemMeasure]:
     nodes = result.cluster.frame.filter(pl.col("gpus") > 0)
     if requests.is_empty() or nodes.is_empty():
         return [ProblemMeasure(CPU, "vCPU per GPU, requested", None, None, None, "", "21.4", UNKNOWN)]
-    pool = cpu_by_pool(result)
-    short = pool.filter(pl.col("requested") > pl.col("nodes have"))["pool"].to_list()
+    table = cpu_by_gpu_type(result)
+    short = table.filter(pl.col("requested") > pl.col("nodes have"))["GPU type"].to_list()
     here = YES if short else NO
     requested, there = float(requests.select(_REQUESTED).item()), float(nodes.select(_THERE).item())
     where = f": more than nodes have in {', '.join(short)}" if short else ""
@@ -192,17 +193,16 @@ def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[ProblemMeasure]:
     ]
 
 
-def cpu_by_pool(result: SimResult) -> pl.DataFrame:
-    """Return vCPUs per GPU by pool: of the average request that may run there, of all of them, and of its nodes."""
-    nodes = result.cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").alias("pool"))
-    pools = (
-        nodes.agg(gpus=pl.col("gpus").cast(pl.Int64).sum(), there=_THERE).sort("pool").rename({"there": "nodes have"})
-    )
+def cpu_by_gpu_type(result: SimResult) -> pl.DataFrame:
+    """Return vCPUs per GPU by GPU type: of the average request that may run there, of all of them, and of its nodes."""
+    nodes = result.cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").alias("GPU type"))
+    pools = nodes.agg(pl.col("gpus").cast(pl.Int64).sum(), _THERE.alias("nodes have")).sort("GPU type")
     requests, types = result.world.frame.filter(pl.col("gpu_milli") > 0), pl.col("gpu_types")
-    may_run = [requests.filter((types.list.len() == 0) | types.list.contains(name)) for name in pools["pool"]]
+    may_run = [requests.filter((types.list.len() == 0) | types.list.contains(name)) for name in pools["GPU type"]]
     rows = pl.concat([part.select(jobs=pl.len(), requested=_REQUESTED, total=_IN_TOTAL) for part in may_run])
     table = pl.concat([pools, rows.with_columns(pl.col("requested", "total").fill_nan(None))], how="horizontal")
-    return table.select("pool", "gpus", "jobs", "requested", pl.col("total").alias("requested in total"), "nodes have")
+    table = table.rename({"total": "requested in total"})
+    return table.select("GPU type", "gpus", "jobs", "requested", "requested in total", "nodes have")
 
 
 def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFrame) -> ProblemMeasure:

@@ -125,7 +125,7 @@ def _run(question: Question, inputs: CellInputs, begin: float) -> dict[str, Any]
 def metrics_of(result: SimResult) -> dict[str, tuple[float | None, str]]:
     """Return the numbers that are kept of a run, with their units: its summary, and the mean wait by reason."""
     metrics = {e.metric: (float(e.value) if math.isfinite(e.value) else None, e.unit) for e in result.summary()}
-    metrics["jobs refused"] = (float(result.refused.height), "")
+    metrics["jobs left out"] = (float(result.refused.height), "")
     if jobs := result.ledger.height:
         reasons = [name for name in result.ledger.columns if name != "job"]
         metrics |= {f"mean wait for {r}": (float(result.ledger[r].sum()) / jobs, "s") for r in reasons}

@@ -58,7 +58,7 @@ def split(
         )
         msg = f"{workload.source}: too few weeks of {days:g} days: {there}{given}"
         raise WorkloadError(
-            msg, hint="at least 1 to train on and 2 held out; a shorter trace has more weeks of `days=1`"
+            msg, hint="at least 1 to train on and 2 held out; a shorter trace has more weeks with days=1"
         )
     edges = (there - last - first, there - last, there)
     training, later = (_weeks(scenario, a, b, days, warm) for a, b in pairwise(edges))

@@ -1,0 +1,116 @@
+"""How a table is shown, on a terminal and on a page: intervals in one column, durations in a readable unit.
+
+What a column holds follows from its name, so that tables stay plain numbers for whoever computes with them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from fleetlab.core.durations import minus, readable_unit
+
+UNKNOWN = "–"
+INTERVAL = "95 % CI"
+DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|submit|blocked|behind)( change)?")
+IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
+
+
+class ShownColumn(NamedTuple):
+    """A column as it is shown: its heading, whether it is of numbers, its texts, and the values to sort by."""
+
+    name: str
+    numeric: bool
+    texts: tuple[str, ...]
+    values: tuple[Any, ...]
+
+
+def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
+    """Return the columns of a table as they are shown; a low and a high limit become one column, or not.
+
+    >>> waits = pl.DataFrame({"job": [12345], "mean wait": [7200.0], "low": [3600.0], "high": [10800.0]})
+    >>> [(column.name, column.texts[0]) for column in shown(waits)]
+    [('job', '12345'), ('mean wait', '2 h'), ('95 % CI', '1 to 3 h')]
+    """
+    limits = {value: (low, high) for value, low, high in triples(frame)} if intervals else {}
+    inside = {name for pair in limits.values() for name in pair}
+    by_row = frame["unit"].to_list() if "unit" in frame.columns and "value" in limits else None
+    columns = []
+    for name in frame.columns:
+        if name in inside or (name == "unit" and by_row is not None):
+            continue
+        units = by_row if by_row and name == "value" else [unit_of(name, frame[name])] * frame.height
+        values = frame[name].to_list()
+        texts = tuple(text_of(v, u, name) for v, u in zip(values, units, strict=True))
+        columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))
+        if name in limits:
+            ends = [frame[limit].to_list() for limit in limits[name]]
+            cells = tuple(_interval(*row) for row in zip(values, *ends, units, strict=True))
+            columns.append(ShownColumn(INTERVAL, numeric=True, texts=cells, values=tuple(ends[0])))
+    return columns
+
+
+def triples(frame: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """Yield neighboring columns that are a number, its low and its high."""
+    for value, low, high in zip(frame.columns, frame.columns[1:], frame.columns[2:], strict=False):
+        sides = low.removesuffix("low"), high.removesuffix("high")
+        named = low.endswith("low") and high.endswith("high") and sides[0] == sides[1]
+        if named and all(frame[c].dtype.is_numeric() for c in (value, low, high)):
+            yield value, low, high
+
+
+def unit_of(name: str, column: pl.Series) -> str:
+    """Return the unit that the name of a column implies: seconds, a share of 1, or none."""
+    if not column.dtype.is_float():
+        return ""
+    return "s" if DURATION.fullmatch(name) else "share" if name.split(" ")[0] == "share" else ""
+
+
+def text_of(value: object, unit: str = "", name: str = "") -> str:
+    """Return one value as text.
+
+    >>> text_of(1260920), text_of(12345, name="job"), text_of(0.123456), text_of(300.0, "s"), text_of(0.25, "share")
+    ('1,260,920', '12345', '0.1235', '5 min', '25 %')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name in IDENTIFIERS:
+        return str(value)
+    if not isinstance(value, int | float):
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if math.isinf(value):
+        return str(value)
+    number, unit = _scaled(value, value, unit)
+    return f"{number} {unit}" if unit else number
+
+
+def _scaled(value: float, scale: float, unit: str) -> tuple[str, str]:
+    """Return a number in the unit in which `scale` is readable, and that unit."""
+    shown_unit, length = readable_unit(scale) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
+    # An interval is rounded as its number is; a count stays a whole number.
+    return number_text(value if length == 1 else value / length, digits=3 if unit in ("s", "share") else 4), shown_unit
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """Return a number with four significant digits; a whole one with all of them.
+
+    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
+    ('1,260,920', '0.1235', '98,765')
+    """
+    if isinstance(value, int) and abs(value) < 10**18:
+        return minus(f"{value:,}")
+    whole = 10.0**digits <= abs(value) < 1e15
+    return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
+
+
+def _interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    if value is None or low is None or high is None or math.isnan(high - low) or low == high:
+        return UNKNOWN
+    ends = [_scaled(x, value or high, unit) for x in (low, high)]
+    return f"{ends[0][0]} to {ends[1][0]} {ends[1][1]}".rstrip()

@@ -1,0 +1,40 @@
+"""Classes of jobs, the same in every table: by GPUs per instance, by the GPU types allowed, and by gang size."""
+
+from __future__ import annotations
+
+import polars as pl
+
+NO_GPU, FRACTION, ONE, SEVERAL = "no GPU", "fraction of a GPU", "1 GPU", "2 GPUs or more"
+GPU_REQUESTS = (NO_GPU, FRACTION, ONE, SEVERAL)
+GANG_SIZES = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their fewest instances
+WHOLE = 1000  # milli of one GPU
+
+
+def gpu_request() -> pl.Expr:
+    """Return the class of what an instance requests."""
+    gpu = pl.col("gpu_milli")
+    small = pl.when(gpu == 0).then(pl.lit(NO_GPU)).when(gpu < WHOLE).then(pl.lit(FRACTION))
+    return small.when(gpu == WHOLE).then(pl.lit(ONE)).otherwise(pl.lit(SEVERAL)).alias("GPU request")
+
+
+def gang_size() -> pl.Expr:
+    """Return the class of the number of instances."""
+    gang = pl.lit("1")
+    for name, fewest in GANG_SIZES.items():
+        gang = pl.when(pl.col("instances") >= fewest).then(pl.lit(name)).otherwise(gang)
+    return gang.alias("gang size")
+
+
+def gpu_type(jobs: pl.DataFrame) -> pl.Series:
+    """Return the GPU types that each job may use, as text."""
+    # Few lists are distinct: as text, each is joined once.
+    lists = jobs["gpu_types"].unique().to_frame().with_columns(named=pl.col("gpu_types").list.join(", "))
+    named = jobs.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
+    word = pl.when(pl.col("gpu_milli") == 0).then(pl.lit(NO_GPU)).when(named == "").then(pl.lit("any"))
+    return jobs.select(word.otherwise(named).alias("GPU type"))["GPU type"]
+
+
+def in_order(name: str) -> pl.Expr:
+    """Return the place of a class among the others of its kind; text, where they have no order."""
+    places = {n: k for k, n in enumerate((*GPU_REQUESTS, *GANG_SIZES))}
+    return pl.col(name).replace_strict(places, default=len(places), return_dtype=pl.Int64)
