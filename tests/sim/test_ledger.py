@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Cluster, Drain, Faults, Outage, Workload
 from fleetlab.core.catalog import REASONS
+from fleetlab.sim.ledger.ledger import holders
 
 RESOURCES = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")
 NAMES = ("cpu", "memory", "rdma", "disk")
@@ -226,3 +227,87 @@ def test_a_draining_or_failed_node_is_a_reason_of_its_own():
     faults = fleetlab.simulate(workload, cluster, events=[Faults(mtbf=3, mttr=3)], seed=4)
     waits = faults.ledger.drop("job").sum_horizontal()
     np.testing.assert_array_equal(waits.to_numpy(), faults.jobs["wait"].to_numpy())
+
+
+# -- planted causes ----------------------------------------------------------------------------------------------------
+
+
+def main_reason(workload, cluster, **words):
+    ledger = fleetlab.simulate(Workload.of(pl.DataFrame(workload), source="planted"), cluster, **words).ledger
+    sums = ledger.drop("job").sum()
+    assert sums.sum_horizontal()[0] > 0
+    return max(sums.columns, key=lambda name: sums[name][0])
+
+
+def stream(count=400, gap=10.0, **columns):
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(gap, count))
+    plain = {"runtime": 60.0, "gpu_milli": 1000, "cpu_milli": 1000, "memory_mib": 100}
+    values = {name: np.full(count, v) if np.isscalar(v) else v for name, v in (plain | columns).items()}
+    return {"submit": arrivals - arrivals[0], **values}
+
+
+def plenty(**scarce):
+    node = {"gpus": 8, "gpu_memory_mib": 80_000, "cpu_milli": 96_000, "memory_mib": 10**6, "rdma_milli": 8000}
+    node |= {"disk_mib": 10**6} | scarce
+    names = [f"n{k}" for k in range(4)]
+    return Cluster.of(pl.DataFrame([{"node": n, "gpu_type": "A100"} | node for n in names]), source="planted")
+
+
+@pytest.mark.parametrize(
+    ("reason", "columns", "scarce", "words"),
+    [
+        ("gpu", {"gap": 1.8}, {}, {}),
+        ("cpu", {"cpu_milli": 8000}, {"cpu_milli": 16_000}, {}),
+        ("memory", {"memory_mib": 500}, {"memory_mib": 1000}, {}),
+        ("rdma", {"rdma_milli": 1000}, {"rdma_milli": 2000}, {}),
+        ("disk", {"disk_mib": 500}, {"disk_mib": 1000}, {}),
+        ("gpu_memory", {"gpu_milli": 100, "gpu_memory_mib": 30_000, "gap": 1.2}, {"gpu_memory_mib": 40_000}, {}),
+        ("fragmentation", {"gpu_milli": 5000, "gap": 18.0}, {}, {}),
+        ("max_per_node", {"max_per_node": 1, "app": "one", "gap": 16.0}, {}, {}),
+        ("quota", {"user": "mallory"}, {}, {"quota": 7}),
+        ("node_down", {"gap": 40.0}, {}, {"events": [Outage(500, 3000, nodes=["n0", "n1", "n2", "n3"])]}),
+    ],
+)  # fmt: skip
+def test_a_planted_shortage_is_the_main_reason(reason, columns, scarce, words):
+    assert main_reason(stream(**columns), plenty(**scarce), **words) == reason
+
+
+def test_too_few_gpus_of_a_type_are_named_while_others_idle():
+    cluster = Cluster.of(
+        pl.DataFrame({"node": ["a", "b"], "gpu_type": ["V100", "T4"], "gpus": [4, 16], "cpu_milli": [96_000] * 2}),
+        source="two types",
+    )
+    types = [["V100"] if k % 2 else ["T4"] for k in range(400)]
+    assert main_reason(stream(gap=8.0, gpu_types=types, memory_mib=0), cluster) == "gpu_type"
+
+
+@pytest.mark.parametrize(("backfill", "reason"), [("none", "head_of_line"), ("easy", "reservation")])
+def test_a_gang_that_needs_every_gpu_makes_others_wait_for_the_rule(backfill, reason):
+    gangs = [32 if k % 50 == 25 else 1 for k in range(400)]
+    runtimes = [10.0 if g > 1 else 60.0 for g in gangs]
+    assert main_reason(stream(gap=8.0, instances=gangs, runtime=runtimes), plenty(), backfill=backfill) == reason
+
+
+@pytest.mark.parametrize(
+    ("columns", "words", "kind"),
+    [
+        # One job of all GPUs, then a stream that it holds up.
+        ({"runtime": [4000.0] + [1.0] * 399, "instances": [32] + [1] * 399}, {}, "ran_before"),
+        # Long jobs of high priority keep coming while the first of low priority waits.
+        ({"gap": 1.0, "priority": [5, 0] * 200, "runtime": [200.0, 1.0] * 200}, {"order": "priority"}, "ahead"),
+        # A gang of all GPUs is passed by everyone, all the time.
+        ({"gap": 4.0, "instances": [1] * 60 + [32] + [1] * 339}, {}, "overtook"),
+        ({"user": "mallory"}, {"quota": 7}, "nobody"),
+    ],
+)  # fmt: skip
+def test_who_holds_it_is_who_was_planted(columns, words, kind):
+    workload = Workload.of(pl.DataFrame(stream(**columns)), source="planted")
+    sums = fleetlab.simulate(workload, plenty(), **words).holders.drop("job").sum()
+    assert max(sums.columns, key=lambda name: sums[name][0]) == kind
+
+
+def test_a_sample_of_jobs_tells_the_same_shares():
+    result = fleetlab.simulate("builtin:20000", load=1.5)
+    part = holders(result.world, result.played, pairs=200_000, seed=3)
+    assert 0 < len(part.job) < result.jobs.height / 2
+    np.testing.assert_array_equal(part.seconds, result.holders.drop("job").to_numpy()[part.job])

@@ -65,9 +65,9 @@ class Holder:
 HOLDERS = Catalog(
     "holder",
     (
-        Holder("ran_before", "jobs that ran already when it began to wait"),
-        Holder("ahead", "jobs ahead of it in the queue order that started while it waited"),
-        Holder("overtook", "jobs behind it in the queue order that started while it waited"),
-        Holder("nobody", "no running job: a rule, or nodes that are down"),
+        Holder("ran_before", "jobs that ran already when the job began to wait"),
+        Holder("ahead", "jobs ahead of it in the queue that started meanwhile"),
+        Holder("overtook", "jobs behind it in the queue that started meanwhile"),
+        Holder("nobody", "no running job (a rule, or nodes that are down)"),
     ),
 )

@@ -156,14 +156,14 @@ CHANGES: dict[str, WhatIf] = {
         ),
         WhatIf(
             "gangs", "no gang scheduling", "let instances start one by one, where the jobs can", "changes of the jobs",
-            ("gang", "head_of_line"), _unless_any(pl.col("instances") > 1), _split,
+            ("head_of_line", "reservation"), _unless_any(pl.col("instances") > 1), _split,
         ),
         WhatIf(
             "backfill", "EASY backfill", "set backfill to easy: jobs may start before a job that does not fit",
             "a setting", ("head_of_line",), _cannot_backfill, _with(backfill="easy"),
         ),
         WhatIf(
-            "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", ("queue_order",),
+            "sjf", "shortest job first", "set order to sjf and estimate to group", "a setting", (),
             lambda s: NO_EFFECT if s.policy.order == "sjf" else "", _with(order="sjf", estimate="group"),
         ),
         WhatIf("nothing", "no change", "nothing: it shows that runs are paired", "nothing", (),

@@ -113,6 +113,8 @@ def _diagnosis(
         "changes": changes,
         "waterfall": waterfall(float(wait.mean()), changes),
         "waiting": reasons,
+        "held by": ledger.holders(result, waits),
+        "held by users": ledger.holding_users(result),
         **{f"by {name}": ledger.by(waits, name, blocks) for name in ("GPU type", "GPU request", "gang size")},
         "by hour of the day": by_hour,
         "worst hours": ledger.worst_hours(waits, workload),

@@ -41,7 +41,7 @@ def _row(wait: Floats, outcome: Outcome, blocks: BlockBootstrap) -> dict[str, An
     part = blocks if done.all() else blocks.part(done)
     row: dict[str, Any] = {"change": change.name, "title": change.title, "action": change.action}
     row |= {"requires": change.requires, "not completed": int((~done).sum())}
-    row |= {"main reason then": main_reason(outcome.shortages)}
+    row |= {"main reason then": main_reason(outcome.reasons)}
     if not len(before):
         return row | {"verdict": NOT_SIGNIFICANT}
     mean = paired_difference(part.means(before), part.means(after))

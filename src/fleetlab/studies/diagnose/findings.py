@@ -34,6 +34,7 @@ def findings(
     sentences = [
         f"{mean_of('wait', mean)} under {scenario.title}, of {population(scenario, result)}. "
         f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
+        *_who_holds(frames["held by"], frames["held by users"]),
         _best(changes),
         agreement(reasons, changes, outcomes),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
@@ -69,6 +70,19 @@ def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
     return "; ".join(["No job waits in the simulation", *parts]) + "."
 
 
+def _who_holds(holders: pl.DataFrame, users: pl.DataFrame) -> list[str]:
+    """Return who holds what jobs wait for: which kind of job, and which user most."""
+    parts = [f"{percent(row['share'])} by {row['meaning']}" for row in holders.iter_rows(named=True) if row["share"]]
+    sentences = [f"Who holds what waiting jobs lack: {'; '.join(parts)}."]
+    if users.height > 1:
+        name, _, held, time, _ = users.row(0)
+        sentences.append(
+            f"Jobs of user `{name}` hold the most: {percent(held)} of what all jobs wait for, with "
+            f"{percent(time)} of all GPU time."
+        )
+    return sentences
+
+
 def _best(changes: pl.DataFrame) -> str:
     helps = changes.filter(pl.col("verdict") == LOWER)
     if helps.is_empty():
@@ -84,22 +98,16 @@ def _best(changes: pl.DataFrame) -> str:
 
 def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[str, Outcome]) -> str:
     """Return what jobs lack most, and whether the change that helps most provides it; if not, why."""
-    total = float(reasons["total wait"].sum())
-    before = {r: s * total for r, s in reasons.select("reason", "share by what is short").iter_rows() if s > 0}
-    main = max(before, key=lambda r: before[r])
-    lead = (
-        f"The main shortage is `{main}`: {percent(before[main] / total)} of all waiting time, if a job that waits "
-        "behind others counts for what they lack"
-    )
+    main, before = reasons.row(0)[:2]
     helps = changes.filter(pl.col("verdict") == LOWER)
     if helps.is_empty():
-        return f"{lead}; no simulated change reduces it significantly."
+        return f"No simulated change reduces waiting for `{main}` significantly."
     best = outcomes[helps["change"][0]]
     if main in best.change.removes:
-        return f"{lead}. The change that helps most, {best.change.title}, is aimed at that."
-    off = 1 - best.shortages[main] / before[main]
-    part = f"but reduces it by {percent(off)}{best.change.why}" if off > 0 else "and does not reduce it"
-    text = f"{lead}. The change that helps most, {best.change.title}, is not aimed at that, {part}. "
+        return f"The change that helps most, {best.change.title}, is aimed at the main reason, `{main}`."
+    off = 1 - best.reasons[main] / before
+    part = f"but reduces it by {percent(off)}{best.change.why}" if off >= 0.005 else "and does not reduce it"
+    text = f"The change that helps most, {best.change.title}, is not aimed at the main reason, `{main}`, {part}. "
     if best.change.name in POLICY_CHANGES:
         text += "It adds no resources, other jobs start first. "
     return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Workload
-from fleetlab.core.catalog import REASONS
+from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
 from fleetlab.core.job_classes import gang_size, gpu_request, gpu_type, in_order
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
@@ -15,7 +17,7 @@ WORST = 10  # hours in the table of the worst
 TAIL = 0.01  # of the jobs: those that waited longest
 SHARE_OF_WAITING = "share of waiting"
 LISTED = 20  # jobs in a table
-QUEUED, BLOCKED = "queue_order", "head_of_line"  # reasons that name no resource
+BLOCKED = "head_of_line"
 NAMES = list(REASONS.names)
 
 
@@ -46,43 +48,43 @@ def clock_name(workload: Workload) -> str:
     return "from the first submission" if workload.epoch is None else workload.zone or "UTC"
 
 
-def shortages(ledger: pl.DataFrame, jobs: pl.DataFrame) -> dict[str, float]:
-    """Return seconds of waiting by what is scarce; time in the queue is attributed to what similar jobs lacked.
-
-    A job waits for `queue_order` while jobs ahead of it take what is free: it is in the queue for what the first jobs
-    with the same GPU types and request lack. Where nothing is known of those, what all jobs lacked is taken.
-    """
-    names = [name for name in ledger.columns if name != QUEUED]
-    kinds = pl.concat([ledger, jobs.select(gpu_type(jobs), gpu_request())], how="horizontal")
-    sums = kinds.group_by("GPU type", "GPU request").agg(pl.all().sum())
-    lacked, queued = sums.select(names).to_numpy(), sums[QUEUED].to_numpy()
-    if not lacked.sum():
-        return dict.fromkeys(names, 0.0) | {QUEUED: float(queued.sum())}
-    known = lacked.sum(axis=1, keepdims=True)
-    parts = np.where(known > 0, lacked / np.where(known > 0, known, 1.0), lacked.sum(axis=0) / lacked.sum())
-    total = lacked.sum(axis=0) + (queued[:, None] * parts).sum(axis=0)
-    return dict(zip(names, total.tolist(), strict=True)) | {QUEUED: 0.0}
-
-
 def reasons(table: pl.DataFrame, blocks: BlockBootstrap) -> pl.DataFrame:
-    """Return seconds of waiting by reason, its share of all waiting, and the share with the queue attributed."""
-    each = {name: blocks.sums(table[name].to_numpy()) for name in NAMES}
+    """Return seconds of waiting by reason, and its share of all waiting."""
+    return _shares(table, blocks, "reason", REASONS)
+
+
+def holders(result: SimResult, table: pl.DataFrame) -> pl.DataFrame:
+    """Return seconds of waiting by who holds what is missing, and its share of all waiting."""
+    held = result.holders.filter(pl.col("job").is_in(table["job"].implode()))
+    waited = table.filter(pl.col("job").is_in(held["job"].implode()))
+    return _shares(held, result.blocks(waited), "held by", HOLDERS)
+
+
+def _shares(table: pl.DataFrame, blocks: BlockBootstrap, title: str, catalog: Catalog[Any]) -> pl.DataFrame:
+    each = {name: blocks.sums(table[name].to_numpy()) for name in catalog.names}
     total = np.sum(list(each.values()), axis=0)
-    scarce = shortages(table.select(NAMES), table)
     rows = [
-        (
-            w,
-            float(each[w].sum()),
-            *blocks.ratio(each[w], total, SHARE).interval(),
-            scarce[w] / (total.sum() or 1.0),
-            REASONS[w].meaning,
-        )
-        for w in NAMES
+        (name, float(part.sum()), *blocks.ratio(part, total, SHARE).interval(), catalog[name].meaning)
+        for name, part in each.items()
     ]
-    schema = ["reason", "total wait", "share", "low", "high", "share by what is short", "meaning"]
+    schema = [title, "total wait", "share", "low", "high", "meaning"]
     result = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
     result = result.with_columns(pl.col("share", "low", "high").fill_nan(None))
     return result.sort("total wait", descending=True, maintain_order=True)
+
+
+def holding_users(result: SimResult) -> pl.DataFrame:
+    """Return the users whose running jobs hold most of what jobs wait for, beside their GPU time and own waiting."""
+    jobs, user = result.jobs, pl.col("user").cast(pl.String).fill_null("")
+    gpu_time = pl.col("gpu_milli") * pl.col("instances") * pl.col("runtime")
+    own = jobs.group_by(user).agg(pl.len().alias("jobs"), gpu_time.sum().alias("time"), pl.col("wait").sum())
+    held = result.held_by_user.filter(pl.col("seconds") > 0).head(LISTED).join(own, on="user", how="left")
+    return held.select(
+        "user", "jobs",
+        (pl.col("seconds") / (jobs["wait"].sum() or 1.0)).alias("holds, share of all waiting"),
+        (pl.col("time") / (own["time"].sum() or 1.0)).alias("share of GPU time"),
+        (pl.col("wait") / (jobs["wait"].sum() or 1.0)).alias("own share of waiting"),
+    )  # fmt: skip
 
 
 def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
@@ -143,9 +145,11 @@ def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
 
 def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
     """Return, for backfill `none`, the jobs that blocked the queue longest, and how long others waited behind them."""
-    own = pl.sum_horizontal(w for w in NAMES if w not in (QUEUED, BLOCKED))
     submit, start = table["submit"].to_numpy(), (table["submit"] + table["wait"]).to_numpy()
-    heads = table.with_columns(blocked=own, start=pl.Series(start)).filter(pl.col("blocked") > 0)
+    # The first job to start at an instant was the head since the instant before at which a job started.
+    heads = table.with_columns(start=pl.Series(start)).sort("start", "submit", "job").unique("start", keep="first")
+    heads = heads.sort("start").with_columns(since=pl.max_horizontal("submit", pl.col("start").shift(1)))
+    heads = heads.with_columns(blocked=pl.col("start") - pl.col("since")).filter(pl.col("blocked") > 0)
     ends = heads["start"].to_numpy()
     both = [_elapsed(submit, at) - _elapsed(start, at) for at in (ends, ends - heads["blocked"].to_numpy())]
     rows = heads.with_columns(behind=pl.Series(both[0] - both[1]) - heads["blocked"])

@@ -14,7 +14,7 @@ from fleetlab.core.progress import Progress
 from fleetlab.sim import SimResult, simulate
 from fleetlab.stats import Floats
 from fleetlab.studies.diagnose.changes import WhatIf, what_if
-from fleetlab.studies.diagnose.ledger import completed, shortages
+from fleetlab.studies.diagnose.ledger import completed
 from fleetlab.studies.workers import Call, process_count, run_calls
 
 SLOW = ("gangs", "backfill")  # they take several times as long as the others
@@ -26,7 +26,7 @@ class Outcome:
 
     change: WhatIf
     wait: Floats
-    shortages: Mapping[str, float]  # seconds of waiting by what is scarce
+    reasons: Mapping[str, float]  # seconds of waiting
 
 
 def simulate_changes(
@@ -57,16 +57,14 @@ def _only_what_ran(result: SimResult, scenario: Scenario) -> Scenario:
 
 
 def measure(scenario: Scenario, change: str) -> dict[str, Any]:
-    """Simulate one change: the wait of each job, NaN where it does not complete, and what was scarce."""
+    """Simulate one change: the wait of each job, NaN where it does not complete, and all waiting by reason."""
     changed, jobs = what_if(change, scenario).apply(scenario), scenario.workload.frame
     result = simulate(changed)
     done = completed(result)
-    wait, rows = np.full(len(changed.workload), np.nan), np.arange(jobs.height)
+    wait = np.full(len(changed.workload), np.nan)
     wait[done["job"].to_numpy()] = done["wait"].to_numpy()
     if len(wait) != jobs.height:  # gangs were split: a job has waited until its last instance runs
         instances = jobs["instances"].to_numpy()
-        wait, rows = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1])), np.repeat(rows, instances)
-    # By the requests of the baseline: a change may make them alike.
-    ledger = result.ledger
-    scarce = shortages(ledger.drop("job"), jobs.select("gpu_types", "gpu_milli")[rows[ledger["job"].to_numpy()]])
-    return {"wait": wait, "reasons": np.array(list(scarce)), "seconds": np.array(list(scarce.values()))}
+        wait = np.maximum.reduceat(wait, np.append(0, np.cumsum(instances)[:-1]))
+    waited = result.ledger.drop("job").sum()
+    return {"wait": wait, "reasons": np.array(waited.columns), "seconds": waited.to_numpy()[0]}
