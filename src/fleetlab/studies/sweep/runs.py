@@ -85,17 +85,8 @@ def runs(
 ) -> Runs:
     """List the cells of a run store, and compare scenarios with a baseline.
 
-    Parameters
-    ----------
-    store
-        The folder that `sweep` keeps finished cells in.
-    where
-        Words and their values: only cells that have all of them.
-    against
-        Words and their values: compare with the scenario that has them and is otherwise the same.
-    metrics
-        The metrics to compare.
-
+    `where` and `against` are words and their values: only cells that have all of `where` are listed, and each
+    scenario is compared with the one that has the words of `against` and is otherwise the same.
     """
     filters, base = dict(where or {}), dict(against or {})
     for words, known in ((filters, KNOWN), (base, (*AXES, *APART))):
