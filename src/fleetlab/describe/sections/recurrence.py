@@ -105,8 +105,8 @@ def past_mean(jobs: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
     means = ended.select(*keys, end=end, mean=(total / count).over(keys) if keys else total / count)
     came = jobs.with_row_index("row").sort("submit", maintain_order=True)
     last = came.join_asof(means, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
-    named = [pl.col(key).is_not_null() for key in keys[:1]]
-    return last.sort("row").select(pl.when(*named or [True]).then("mean").alias("mean"))["mean"]
+    named = pl.col(keys[0]).is_not_null() if keys else pl.lit(True)  # noqa: FBT003
+    return last.sort("row").select(pl.when(named).then("mean").alias("mean"))["mean"]
 
 
 def _say(section: Section, rows: list[dict[str, object]]) -> None:
