@@ -33,9 +33,14 @@ def lookup(
     names = list(known)
     if name in names:
         return name
-    near = _spellings(str(name), names) if models else get_close_matches(str(name)[:LONGEST], names, 1)
+    near = _spellings(str(name), names) if models else _close(str(name)[:LONGEST], names)
     msg = f"no {kind} by that name: `{clip(str(name))}`" + (f"; did you mean {near[0]}?" if near else "")
     raise error(msg, hint=hint or f"choose from {', '.join(names)}")
+
+
+def _close(name: str, names: Iterable[str]) -> list[str]:
+    folded = {known.casefold(): known for known in names}
+    return [folded[match] for match in get_close_matches(name.casefold(), folded, 1)]
 
 
 def _spellings(name: str, names: Iterable[str]) -> list[str]:
