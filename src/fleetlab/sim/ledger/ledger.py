@@ -89,13 +89,17 @@ def _holding(world: World, rows: Records, keys: Floats, sample: NDArray[np.bool_
     times = np.concatenate((mine.begin, mine.end))
     steps = np.concatenate((np.ones(len(mine), dtype=np.int64), -np.ones(len(mine), dtype=np.int64)))
     most = int(np.cumsum(steps[np.lexsort((steps, times))]).max(initial=0)) + 1  # at one instant ends come first
-    clocks = (np.zeros((len(masks), WIDTH)) for _ in range(2))
-    held = (np.zeros((types + 1, WIDTH), dtype=np.int64) for _ in range(2))
     return Holding(
-        keys, np.zeros(most, dtype=np.int64), np.where(divided, 0, -1), np.zeros((most, 3, WIDTH), dtype=np.int64),
-        *held, masks.astype(np.int64), mask_of.astype(np.int64), *clocks,
-        np.zeros((len(world.submit), len(HOLDERS))), np.zeros(max(1, len(world.users))), np.zeros(1, dtype=np.int64),
+        keys=keys, tracked=_zeros(most), slot=np.where(divided, 0, -1), amounts=_zeros(most, 3, WIDTH),
+        of_type=_zeros(types + 1, WIDTH), of_run=_zeros(types + 1, WIDTH), masks=masks.astype(np.int64),
+        mask_of=mask_of.astype(np.int64), waiting=np.zeros((len(masks), WIDTH)), clock=np.zeros((len(masks), WIDTH)),
+        seconds=np.zeros((len(world.submit), len(HOLDERS))), by_user=np.zeros(max(1, len(world.users))),
+        sizes=_zeros(1),
     )  # fmt: skip
+
+
+def _zeros(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
 
 
 def _waiting(world: World, played: Played) -> Waiting:
@@ -107,30 +111,31 @@ def _waiting(world: World, played: Played) -> Waiting:
     )  # fmt: skip
     by_end = np.argsort(intervals.end, kind="stable")
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
-    listed, counted = np.zeros(len(groups), dtype=np.int64), np.zeros(len(world.shapes), dtype=np.int64)
+    listed, counted = _zeros(len(groups)), _zeros(len(world.shapes))
     return Waiting(rows, by_end, groups, listed, shapes, counted, np.zeros((len(world.submit), COUNT)))
 
 
 def _nodes(world: World, played: Played) -> Nodes:
-    users, types = max(1, len(world.users)), int(world.nodes.type_number.max(initial=-1)) + 1
-    takes = np.full(len(world.nodes), played.up is None, dtype=np.int64)
-    zeros = [np.zeros(size, dtype=np.int64) for size in (types, world.nodes.free.shape[1], users, STAGES, 3)]
+    """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
+    users, types, kinds = max(1, len(world.users)), int(world.nodes.type_number.max(initial=-1)) + 1, world.nodes
+    free_gpu, free = _zeros(types), _zeros(kinds.free.shape[1])
     if played.up is None:
-        gpus = world.nodes.type_number >= 0
-        np.add.at(zeros[0], world.nodes.type_number[gpus], world.nodes.free_gpu[gpus])
-        zeros[1] += world.nodes.free.sum(axis=0)
-    limit = np.full(users, -1, dtype=np.int64) if played.quota is None else played.quota
+        gpus = kinds.type_number >= 0
+        np.add.at(free_gpu, kinds.type_number[gpus], kinds.free_gpu[gpus])
+        free += kinds.free.sum(axis=0)
     now, empty = (NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps)) for _ in range(2))
     return Nodes(
-        now, empty, takes, writable(world.shapes), world.shape, writable(world.nodes.type_number),
-        *zeros[:3], limit, *zeros[3:],
+        now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
+        shapes=writable(world.shapes), shape_of=world.shape, type_number=writable(kinds.type_number),
+        free_gpu=free_gpu, free=free, used=_zeros(users),
+        quota=_zeros(users) - 1 if played.quota is None else played.quota, scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 
 
 def _switches(played: Played) -> Switches:
     """Return when nodes begin and cease to take jobs: as they come up and go down, are drained and resume."""
     if played.up is None:
-        return Switches(np.zeros(0), *(np.zeros(0, dtype=np.int64) for _ in range(2)))
+        return Switches(np.zeros(0), _zeros(0), _zeros(0))
     parts = [(played.up, 1)] + ([(played.draining, -1)] if played.draining is not None else [])
     time = np.concatenate([np.concatenate((part.begin, part.end)) for part, _ in parts])
     node = np.concatenate([np.concatenate((part.node, part.node)) for part, _ in parts])
