@@ -11,11 +11,12 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns, quantile
+from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
 from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table
+from fleetlab.bench.statistics import known_percentile
 from fleetlab.stats import Interval
 
 FACTOR = 3.0  # maximum tail latency relative to one tenant
@@ -132,7 +133,7 @@ def widen(value: Interval | None, half: float) -> Interval | None:
 
 
 def _tail(here: list[CellResult], p: float) -> Interval | None:
-    return quantile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
+    return known_percentile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
 
 
 def _state(times: Interval | None, factor: float) -> str:

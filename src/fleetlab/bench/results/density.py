@@ -10,12 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from fleetlab.bench import statistics
 from fleetlab.bench.results.cells import Cell, Schema, cell_mix
 from fleetlab.bench.results.latency import sum_times
 from fleetlab.bench.results.solo import SoloRates
+from fleetlab.bench.statistics import known_percentile
 from fleetlab.core import DeviceError
-from fleetlab.devices.errors import BenchError
 from fleetlab.stats import Interval, geometric_means
 
 DENSITY: Schema = {"stage": pl.String, "tenant": pl.String, "goal": pl.String, "tenants": pl.Int64}
@@ -98,10 +97,8 @@ def _quantile(crowd: Copies, p: float) -> dict[int, Interval]:
     intervals = {}
     for n, many in crowd.items():
         times = sum_times(t for c in many if c["status"] == "ok" for t in c["tenants"])
-        try:
-            intervals[n] = statistics.percentile(times, p)
-        except BenchError:
-            continue
+        if (interval := known_percentile(times, p)) is not None:
+            intervals[n] = interval
     return intervals
 
 

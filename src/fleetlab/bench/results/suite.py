@@ -30,12 +30,11 @@ from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import SoloRates
 from fleetlab.core import Estimate, Provenance, Result
-from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import THROTTLE_REASONS
 from fleetlab.stats import Interval, geometric_means
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SuiteResult(Result):
     """Tables of a suite."""
 
@@ -50,9 +49,6 @@ class SuiteResult(Result):
             stp = _geometric(rows.select("stp", "low", "high").rows())
             estimates.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "GPUs"))
         return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
-
-    def __repr__(self) -> str:
-        return f"<SuiteResult {self.provenance.source}, {self.frames['mixes'].height} mixes>"
 
 
 def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoals | None = None) -> SuiteResult:
@@ -118,10 +114,8 @@ def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def _p50(ones: list[Cell]) -> float | None:
     """P50 of the steps of all blocks; the table `latency` has its interval."""
-    try:
-        return 1000 * statistics.percentile(sum_times(ones), 0.5).value
-    except BenchError:
-        return None
+    known = statistics.known_percentile(sum_times(ones), 0.5)
+    return None if known is None else 1000 * known.value
 
 
 def _rows_progress(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from fleetlab.commands.words import Json, examples, on_the_bench, talk
+import fleetlab
+from fleetlab.commands.words import Json, examples, say_saved
 
 desk = App()
 
@@ -56,8 +57,7 @@ def show_measured(
     from fleetlab.serving.load.result import saved_load
 
     goals = DensityGoals(progress=progress, slowdown=slowdown, slo_ms=slo_ms)
-    with on_the_bench():
-        result = saved_load(folder) or suite_result(folder, price=price, goals=goals)
+    result = saved_load(folder) or suite_result(folder, price=price, goals=goals)
     show(result, json=json, only=table)
 
 
@@ -83,7 +83,7 @@ def analyze(
     folder
         Folder of `fleetlab bench suite --out`, or a folder of such, all of one GPU model.
     out
-        Folder for tables, figures, analysis.txt and analysis.html (default: FOLDER/analysis).
+        Folder for the page analysis.html, figures, tables and analysis.json (default: FOLDER/analysis).
     price
         Price of a GPU hour, in any currency (default: costs are in GPU seconds).
     slo_factor
@@ -92,11 +92,20 @@ def analyze(
     from fleetlab._screen import show
     from fleetlab.bench import analysis
 
-    with on_the_bench():
-        result = analysis.analyze(folder, price=price, slo_factor=slo_factor)
-        files = analysis.write_analysis(result, out or folder / "analysis", progress=talk)
-    if json:
-        show(result, json=True)
-    else:
-        print(analysis.brief_text(result), end="")
-    talk(f"{len(files)} files in {out or folder / 'analysis'}; open analysis.html")
+    result = analysis.analyze(folder, price=price, slo_factor=slo_factor)
+    page = _write(result, out or folder / "analysis")
+    show(result, json=json, only=("kinds", "advice"))
+    say_saved(page)
+
+
+def _write(result: "fleetlab.Result", out: Path) -> Path:
+    """Write page, figures, tables and JSON to a folder; return the page."""
+    from fleetlab.core import as_json
+    from fleetlab.core.files import atomic_write
+
+    page = fleetlab.report(result, out / "analysis.html", svg=out / "figures")
+    atomic_write(out / "analysis.json", as_json(result).encode())
+    (out / "tables").mkdir(exist_ok=True)
+    for name, frame in result.tables().items():
+        atomic_write(out / "tables" / f"{name}.csv", frame.write_csv().encode())
+    return page
