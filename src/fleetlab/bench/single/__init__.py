@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fleetlab.bench.options import WorkloadOptions
 from fleetlab.bench.single import files
 from fleetlab.bench.single.report import SingleReport
 from fleetlab.bench.single.settings import (
@@ -33,7 +34,24 @@ from fleetlab.bench.workloads import make
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress, silent
 
-__all__ = ["SingleReport", "parse_batch_sizes", "parse_settings", "work"]
+__all__ = ["SingleReport", "parse_batch_sizes", "parse_settings", "run_workload", "work"]
+
+
+def run_workload(options: WorkloadOptions, *, progress: Progress = silent) -> SingleReport:
+    """Run one workload as the command line asks for it."""
+    return work(
+        options.name,
+        settings=parse_settings(options.name, options.words),
+        seconds=options.seconds,
+        epochs=options.epochs,
+        steps=options.steps,
+        batches=parse_batch_sizes(options.batches),
+        device=options.device,
+        tiny=options.tiny,
+        seed=options.seed,
+        out=options.out,
+        progress=progress,
+    )
 
 
 def work(
