@@ -96,7 +96,7 @@ def test_packed_cells_count_like_plain_ones(tmp_path, made):
     assert analyze(path).tables()["mixes"].equals(plain, null_equal=True)
 
 
-@pytest.mark.parametrize("settings", [{"price": -1.0}, {"price": math.nan}, {"slo_factor": 0.5}])
+@pytest.mark.parametrize("settings", [{"price": -1.0}, {"price": math.nan}, {"slo_factor": 0.5}, {"slo_ms": 0.0}])
 def test_settings_that_cannot_be_are_refused(tmp_path, made, settings):
     path = made.suite(tmp_path, two(made))
     with pytest.raises(fleetlab.DeviceError, match="not a "):

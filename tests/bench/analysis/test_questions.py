@@ -234,6 +234,21 @@ def test_breaking_points_are_where_the_tail_is(tmp_path, made):
     )
 
 
+def test_a_tail_may_be_limited_in_milliseconds(tmp_path, made):
+    cells = crowd(made, "mps", {1: 0.010, 2: 0.012, 4: 0.040})
+    found = analyze(made.suite(tmp_path, cells), slo_ms=15)
+    assert found.tables()["scale"]["state"].to_list() == ["holds", "holds", "breaks"]
+    assert "MPS serve keeps P95 within 15 ms with up to 2 copies, and exceeds it with 4: 39.99 ms" in said(found, 2)
+
+
+def test_a_server_that_falls_behind_does_not_fit(tmp_path, made):
+    asked = made.tenant("asked", 100, step=[0.001] * 600, offered=500)
+    cells = [made.cell([asked]), made.cell([asked, asked | {"unsent": 3}])]
+    found = analyze(made.suite(tmp_path, cells))
+    assert found.tables()["scale"]["state"].to_list() == ["holds", "breaks"]
+    assert "with up to 1 copies, and does not send all requests with 2" in said(found, 2)
+
+
 def test_a_cell_that_failed_is_a_breaking_point(tmp_path, made):
     cells = [*crowd(made, "mps", {1: 0.001, 2: 0.001, 4: 0.001}), made.failed("8xserve")]
     found = analyze(made.suite(tmp_path, cells))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.scale import TailGoal
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.core import Figure
 
@@ -14,14 +15,14 @@ Named = Iterator[tuple[str, Figure]]
 ENERGY = "energy relative to alone, one after the other"
 
 
-def analysis_figures(tables: Mapping[str, pl.DataFrame], kinds: Mapping[str, str], factor: float) -> dict[str, Figure]:
-    """All figures that have data, by name; `kinds` are those of tenants, `factor` the limit of the tail latency."""
+def analysis_figures(tables: Mapping[str, pl.DataFrame], kinds: Mapping[str, str], goal: TailGoal) -> dict[str, Figure]:
+    """All figures that have data, by name; `kinds` are those of tenants, `goal` the limit of the tail latency."""
     return dict(
         [
             *_by_mix(tables["mixes"], "stp", "throughput", "system throughput (STP), GPUs"),
             *_interference(tables["progress"], kinds),
             *_sm_curve(tables["curve"]),
-            *_copies(tables["scale"], factor),
+            *_copies(tables["scale"], goal),
             *_serving(tables["serving"]),
             *_by_mix(tables["mixes"], "energy_times", "energy", ENERGY),
         ]
@@ -87,7 +88,7 @@ def _sm_curve(curve: pl.DataFrame) -> Named:
     yield "sm curve", Figure("Progress on a part of the SMs", "line", points, "SMs", y, alt)
 
 
-def _copies(scale: pl.DataFrame, factor: float) -> Named:
+def _copies(scale: pl.DataFrame, goal: TailGoal) -> Named:
     """Total throughput and tail latency by the number of copies of each tenant."""
     for tenant in dict.fromkeys(scale["tenant"]):
         rows = scale.filter((pl.col("tenant") == tenant) & pl.col("rate").is_not_null())
@@ -102,8 +103,8 @@ def _copies(scale: pl.DataFrame, factor: float) -> Named:
         if timed.is_empty():
             continue
         points = _points(timed, "tenants", "tail_ms")
-        limit = factor * timed["tail_ms"][0] / timed["times"][0]
-        ends = [{"x": n, "y": limit, "series": f"{factor:g} times one tenant"} for n in (1, last)]
+        limit = goal.slo_ms or goal.factor * timed["tail_ms"][0] / timed["times"][0]
+        ends = [{"x": n, "y": limit, "series": f"limit: {goal}"} for n in (1, last)]
         alt = f"tail latency with up to {last} copies: {_extremes(points)}; the limit is {limit:,.3g} ms"
         points = pl.concat([points, pl.DataFrame(ends, schema_overrides={"x": points["x"].dtype})], how="diagonal")
         # Only open loops have P99.

@@ -17,7 +17,7 @@ from fleetlab.bench.analysis.findings import Findings, collect_findings, overhea
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
-from fleetlab.bench.analysis.scale import FACTOR, curve_table, scale_table
+from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
 from fleetlab.bench.analysis.wording import capital, count_noun
@@ -80,23 +80,22 @@ class Analysis(Result):
 
     def figures(self) -> dict[str, Figure]:
         """Throughput, interference, SMs, copies, open-loop requests and energy, as far as measured."""
-        return analysis_figures(self.frames, self.facts.gathered.kinds, self.facts.factor)
+        return analysis_figures(self.frames, self.facts.gathered.kinds, self.facts.goal)
 
 
-def analyze(folder: Path, *, price: float | None = None, slo_factor: float = FACTOR) -> Analysis:
+def analyze(
+    folder: Path, *, price: float | None = None, slo_factor: float = 3.0, slo_ms: float | None = None
+) -> Analysis:
     """Read and analyze every suite in a folder; `price` is per GPU hour.
 
-    `slo_factor` limits the tail latency, relative to one tenant alone.
+    `slo_factor` limits the tail latency relative to one tenant alone; `slo_ms`, instead, in milliseconds.
     """
     if price is not None and not (math.isfinite(price) and price >= 0):
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
-    if not (math.isfinite(slo_factor) and slo_factor >= 1):
-        msg = f"not a slowdown factor: {slo_factor}"
-        raise DeviceError(msg, hint="a number of at least 1, such as --slo-factor 3")
-    read = suites(folder)
-    f = collect_findings(collect_suites(read), price=price, factor=slo_factor, turns=time_slice_record(folder))
-    settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor}
+    goal = TailGoal(slo_factor, slo_ms)
+    f = collect_findings(collect_suites(suites(folder)), price=price, goal=goal, turns=time_slice_record(folder))
+    settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor, "slo_ms": slo_ms}
     provenance = Provenance("bench analyze", f"{folder.name}: {', '.join(_plans(f))}", settings)
     return Analysis(f, _frames(f), provenance, tuple(_notes(f)))
 

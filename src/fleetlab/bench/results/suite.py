@@ -25,7 +25,6 @@ from fleetlab.bench.results.cells import (
 )
 from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.costs import COSTS, rows_costs
-from fleetlab.bench.results.density import DENSITY, DensityGoals, rows_density
 from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_serving, sum_times
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import SoloRates
@@ -51,10 +50,10 @@ class SuiteResult(Result):
         return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
 
 
-def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoals | None = None) -> SuiteResult:
+def suite_result(folder: Path, *, price: float | None = None) -> SuiteResult:
     """Read the folder of a suite; the last try of each cell counts.
 
-    `price` is per GPU hour, in any currency; `goals` are those of the table density.
+    `price` is per GPU hour, in any currency.
     """
     about, tries, cut = read_cells(folder)
     cells = last_tries(tries)
@@ -69,7 +68,6 @@ def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoal
         "latency": table(rows_latency(good), LATENCY),
         "serving": table(rows_serving(good), SERVING),
         "costs": table(rows_costs(good, solo, price), COSTS),
-        "density": table(rows_density(cells, solo, goals or DensityGoals()), DENSITY),
         "runs": table(rows_runs(tries)),
         "checks": table(rows_checks(about, good)),
         "failures": table(

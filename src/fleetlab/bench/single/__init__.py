@@ -31,6 +31,7 @@ from fleetlab.bench.single.settings import (
 from fleetlab.bench.single.steady import by_batch, steady
 from fleetlab.bench.single.train import train
 from fleetlab.bench.workloads import make
+from fleetlab.devices.files import check_folder
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress, silent
 
@@ -87,7 +88,7 @@ def work(
     )
     report = SingleReport(name, _about(ask))
     if out is not None:
-        files.check_folder(out)
+        check_folder(out)
     with tempfile.TemporaryDirectory() as home, _one_thread():
         torch.manual_seed(seed)
         with GpuSampler(Path(home) / "monitor.jsonl", index=where.index or 0) as watch:

@@ -10,7 +10,7 @@ from fleetlab.commands.words import Json, examples, say_saved
 
 desk = App()
 
-Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "density", "runs", "checks", "failures"]
+Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "runs", "checks", "failures"]
 
 
 @desk.command(
@@ -18,7 +18,7 @@ Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "de
     help_epilogue=examples(
         "fleetlab bench show pairs",
         "fleetlab bench show pairs --price 3.5 --table costs",
-        "fleetlab bench show crowded --slo-ms 15 --table density --table serving",
+        "fleetlab bench show crowded --table latency --table serving",
         "fleetlab bench show at-200",
     ),
 )
@@ -26,15 +26,12 @@ def show_measured(
     folder: Path,
     *,
     price: float | None = None,
-    progress: float = 0.5,
-    slowdown: float = 3.0,
-    slo_ms: float | None = None,
     table: Annotated[tuple[Table, ...], Parameter(negative=())] = (),
     json: Json = False,
 ) -> None:
     """Show the results of a suite: rates, progress, throughput, fairness, latency, costs, and validity checks.
 
-    The saved results of `fleetlab bench load` are shown as well; the options below apply to suites.
+    The saved results of `fleetlab bench load` are shown as well.
 
     Parameters
     ----------
@@ -42,22 +39,14 @@ def show_measured(
         Folder of `fleetlab bench suite --out` or `fleetlab bench load --out`.
     price
         Price of a GPU hour, in any currency: adds the cost of 1,000 items.
-    progress
-        Table density: minimum progress of the slowest tenant, relative to its rate alone.
-    slowdown
-        Table density: maximum P95 step time, as a multiple of that of one tenant alone.
-    slo_ms
-        Table density: maximum P99 of a step or request, in milliseconds.
     table
         Show only this table; may be repeated.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.results.density import DensityGoals
     from fleetlab.bench.results.suite import suite_result
     from fleetlab.serving.load.result import saved_load
 
-    goals = DensityGoals(progress=progress, slowdown=slowdown, slo_ms=slo_ms)
-    result = saved_load(folder) or suite_result(folder, price=price, goals=goals)
+    result = saved_load(folder) or suite_result(folder, price=price)
     show(result, json=json, only=table)
 
 
@@ -65,6 +54,7 @@ def show_measured(
     help_epilogue=examples(
         "fleetlab bench analyze pairs",
         "fleetlab bench analyze measurements --price 3.5 --out report",
+        "fleetlab bench analyze crowded --slo-ms 15",
         "fleetlab bench analyze measurements --json",
     )
 )
@@ -74,6 +64,7 @@ def analyze(
     out: Path | None = None,
     price: float | None = None,
     slo_factor: float = 3.0,
+    slo_ms: float | None = None,
     json: Json = False,
 ) -> None:
     """Analyze suites: which sharing mode for which mix, with intervals; charts, tables, and answers to six questions.
@@ -87,12 +78,14 @@ def analyze(
     price
         Price of a GPU hour, in any currency (default: costs are in GPU seconds).
     slo_factor
-        Limit of the tail latency, as a multiple of that of one tenant alone.
+        Limit of the tail latency of copies of one tenant, as a multiple of that of one alone.
+    slo_ms
+        Limit of that tail latency in milliseconds, instead of --slo-factor.
     """
     from fleetlab._screen import show
     from fleetlab.bench import analysis
 
-    result = analysis.analyze(folder, price=price, slo_factor=slo_factor)
+    result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
     page = _write(result, out or folder / "analysis")
     show(result, json=json, only=("kinds", "advice"))
     say_saved(page)
