@@ -42,7 +42,7 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
         print(as_json(result))
         return
     if result.findings:
-        print("\n".join(result.findings), end="\n\n")
+        print("\n".join(cell(line, widest=10_000) for line in result.findings), end="\n\n")
     print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
