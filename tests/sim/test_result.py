@@ -325,7 +325,7 @@ def test_the_reason_that_kept_most_jobs_is_counted():
     good = two()
     ledger = np.zeros_like(good.played.ledger)
     ledger[1, BY_GPU], ledger[1, BY_ORDER] = 2.0, 1.0
-    table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"]
+    table = replace(good, played=replace(good.played, ledger=ledger)).tables()["waiting"].drop("meaning")
     assert table.rows()[:2] == [("gpu", 2.0, pytest.approx(2 / 3), 1), ("queue_order", 1.0, pytest.approx(1 / 3), 0)]
 
 
