@@ -17,7 +17,7 @@ from fleetlab.core.durations import minus, readable_unit
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
 DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|submit|blocked|behind)( change)?")
-IN_UNITS = {"value", "mean", "baseline mean", "baseline", "now", "difference"}  # of the column `unit`, row by row
+IN_UNITS = {"value", "mean", "baseline mean", "sd", "baseline", "now", "difference"}  # of the column `unit`, row by row
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
 
 
