@@ -1,12 +1,16 @@
-"""Write plain values as TOML; `tomllib` reads it."""
+"""Write plain values as TOML, and read a TOML file or say why it cannot be read."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from fleetlab.core.errors import WorkloadError
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -20,6 +24,18 @@ def dumps(values: Mapping[str, Any]) -> str:
     quota = { ada = 16 }
     """
     return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in values.items())
+
+
+def load(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Read a TOML file; `what` it is, and the `hint`, are for those whose file cannot be read."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        msg = f"cannot read the {what}: {path}: {e.strerror}"
+        raise WorkloadError(msg, hint=hint) from None
+    except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
+        msg = f"{path.name}: not TOML: {e}"
+        raise WorkloadError(msg, hint=hint) from None
 
 
 def _key(name: str) -> str:
