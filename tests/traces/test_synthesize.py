@@ -13,7 +13,7 @@ import pytest
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.builtin import open_trace
-from fleetlab.traces.synthesize import check, synthesize
+from fleetlab.traces.synthesize import synthesize
 from fleetlab.traces.synthesize.bins import drawn, grid, ranked
 from fleetlab.traces.synthesize.groups import deal, group_sizes
 from fleetlab.traces.synthesize.joint_law import Constraint, fit, multipliers
@@ -22,9 +22,10 @@ from fleetlab.traces.synthesize.pairing import Margins, PairConstraint, paired, 
 from fleetlab.traces.synthesize.refit import refit, restore
 from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize.run_times import held_a_job
-from fleetlab.traces.synthesize.validation.check import CONFLICTS
-from fleetlab.traces.synthesize.validation.target import WeightedSample, along, quantile
 from fleetlab.traces.synthesize.wait_sampling import margins, waits
+
+from .targets.check import CONFLICTS, check
+from .targets.target import WeightedSample, along, quantile
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
 

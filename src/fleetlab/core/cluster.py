@@ -17,7 +17,6 @@ from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
 AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
-NODE_HINT = "[[node]] on a line, then count = 40, gpus = 8 and so on"
 SCHEMA: dict[str, pl.DataType] = {
     "node": pl.String(),
     "pool": pl.String(),
@@ -82,10 +81,11 @@ class Cluster:
         changes or another pool goes. `node` names them instead, numbered where there is a `count`.
         """
         path = Path(path)
-        entries = toml.load(path, "cluster file", NODE_HINT).get("node")
+        hint = "[[node]] on a line, then count = 40, gpus = 8 and so on"
+        entries = toml.load(path, "the cluster file", hint).get("node")
         if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
             msg = f"{path.name}: no [[node]] entry in it"
-            raise WorkloadError(msg, hint=NODE_HINT)
+            raise WorkloadError(msg, hint=hint)
         # Each entry takes its own defaults: one may leave out what another gives.
         taken: Counter[str] = Counter()
         frames = [cls.of(_entry(e, k, path.name, taken), source=path.name).frame for k, e in enumerate(entries)]

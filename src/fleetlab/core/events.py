@@ -147,7 +147,7 @@ HINT = "[[faults]] on a line, then mtbf = 2592000 and mttr = 3600; and [recovery
 def from_toml(path: Path | str) -> tuple[tuple[Event, ...], Recovery | None]:
     """Read `[[faults]]`, `[[outage]]`, `[[drain]]`, `[[spot]]` and `[[elastic]]` entries, and `[recovery]`."""
     path = Path(path)
-    tables = toml.load(path, "events file", HINT)
+    tables = toml.load(path, "the events file", HINT)
     if unknown := [name for name in tables if name not in (*EVENTS, "recovery")]:
         msg = f"{path.name}: no such event: `{unknown[0]}`"
         raise WorkloadError(msg, hint=f"choose from {', '.join(f'[[{n}]]' for n in EVENTS)} and [recovery]")

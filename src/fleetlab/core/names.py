@@ -33,7 +33,9 @@ def lookup(
     names = list(known)
     if name in names:
         return name
-    near = _spellings(str(name), names) if models else get_close_matches(str(name)[:LONGEST], names, 1)
+    folded = {other.casefold(): other for other in names}
+    close = get_close_matches(str(name)[:LONGEST].casefold(), folded, 1)
+    near = _spellings(str(name), names) if models else [folded[other] for other in close]
     msg = f"no {kind} by that name: `{clip(str(name))}`" + (f"; did you mean {near[0]}?" if near else "")
     raise error(msg, hint=hint or f"choose from {', '.join(names)}")
 

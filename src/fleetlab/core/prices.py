@@ -68,7 +68,7 @@ class Prices:
     @classmethod
     def from_toml(cls, path: Path | str) -> Prices:
         """Read the fields of `Prices` from a TOML file; those that are left out keep their defaults."""
-        return cls.of(toml.load(Path(path), "prices file", HINT))
+        return cls.of(toml.load(Path(path), "the prices file", HINT))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Prices:

@@ -325,7 +325,7 @@ class Scenario:
     def from_toml(cls, path: Path | str) -> Scenario:
         """Read a TOML file of words; the files it names are looked for beside it."""
         path = Path(path)
-        words = toml.load(path, "scenario", 'trace = "builtin:20000" on a line, then order = "sjf" and so on')
+        words = toml.load(path, "the scenario", 'trace = "builtin:20000" on a line, then order = "sjf" and so on')
         return cls.of_words(beside(words, path.parent))
 
     def to_query(self) -> str:

@@ -1,4 +1,4 @@
-"""Write plain values as TOML, and read a TOML file or say why it cannot be read."""
+"""Read TOML files, and write plain values as TOML."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ from fleetlab.core.errors import WorkloadError
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
+def load(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Return the content of a TOML file; raise if there is none, with a hint about what should be in it."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        msg = f"cannot read {what}: {path}: {e.strerror}"
+    except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
+        msg = f"{path.name}: not TOML: {e}"
+    raise WorkloadError(msg, hint=hint)
+
+
 def dumps(values: Mapping[str, Any]) -> str:
     """Return one line per key, tables inline.
 
@@ -24,18 +35,6 @@ def dumps(values: Mapping[str, Any]) -> str:
     quota = { ada = 16 }
     """
     return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in values.items())
-
-
-def load(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Read a TOML file; `what` it is, and the `hint`, are for those whose file cannot be read."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as e:
-        msg = f"cannot read the {what}: {path}: {e.strerror}"
-        raise WorkloadError(msg, hint=hint) from None
-    except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
-        msg = f"{path.name}: not TOML: {e}"
-        raise WorkloadError(msg, hint=hint) from None
 
 
 def _key(name: str) -> str:

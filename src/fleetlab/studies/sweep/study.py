@@ -85,8 +85,7 @@ class Study:
     def from_toml(cls, path: Path | str) -> Study:
         """Read a study file; the files it names are looked for beside it."""
         path = Path(path)
-        table = toml.load(path, "study", HINT)
-        return cls.of_words(table, name=path.stem, folder=path.parent)
+        return cls.of_words(toml.load(path, "the study", HINT), name=path.stem, folder=path.parent)
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:
