@@ -109,41 +109,30 @@ __all__ = [
     "validate",
     "web",
 ]
-# The module of each verb; every other name is a noun of `fleetlab.core`.
-_ROOM = {
-    "Study": "fleetlab.studies.sweep",
-    "audit": "fleetlab.studies.audit",
-    "autoscale": "fleetlab.studies.autoscale",
-    "capacity": "fleetlab.studies.capacity",
-    "check_forecaster": "fleetlab.forecast",
-    "check_order": "fleetlab.sim",
-    "check_placement": "fleetlab.sim",
-    "compare": "fleetlab.studies.compare",
-    "defragment": "fleetlab.plan",
-    "describe": "fleetlab.describe",
-    "diagnose": "fleetlab.studies.diagnose",
-    "fetch": "fleetlab.traces",
-    "forecast": "fleetlab.forecast",
-    "model": "fleetlab.queueing",
-    "order": "fleetlab.sim",
-    "pack": "fleetlab.sim",
-    "placement": "fleetlab.sim",
-    "plan": "fleetlab.plan",
-    "read": "fleetlab.traces",
-    "report": "fleetlab.report",
-    "runs": "fleetlab.studies.sweep",
-    "simulate": "fleetlab.sim",
-    "solve": "fleetlab.queueing",
-    "sweep": "fleetlab.studies.sweep",
-    "synthesize": "fleetlab.traces",
-    "tune": "fleetlab.studies.tune",
-    "validate": "fleetlab.studies.validate",
-    "web": "fleetlab.web",
+# The names in each module; every other name is a noun of `fleetlab.core`.
+_NAMES = {
+    "describe": ("describe",),
+    "forecast": ("check_forecaster", "forecast"),
+    "plan": ("defragment", "plan"),
+    "queueing": ("model", "solve"),
+    "report": ("report",),
+    "sim": ("check_order", "check_placement", "order", "pack", "placement", "simulate"),
+    "studies.audit": ("audit",),
+    "studies.autoscale": ("autoscale",),
+    "studies.capacity": ("capacity",),
+    "studies.compare": ("compare",),
+    "studies.diagnose": ("diagnose",),
+    "studies.sweep": ("Study", "runs", "sweep"),
+    "studies.tune": ("tune",),
+    "studies.validate": ("validate",),
+    "traces": ("fetch", "read", "synthesize"),
+    "web": ("web",),
 }
+_MODULE = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __dir__() -> list[str]:
     return list(__all__)
 
 
-lazy("fleetlab", {name: _ROOM.get(name, "fleetlab.core") for name in __all__})
+lazy("fleetlab", {name: f"fleetlab.{_MODULE.get(name, 'core')}" for name in __all__})

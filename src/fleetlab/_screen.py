@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
-HEADING = 8  # characters of a line of a heading that is broken
+HEADING = 12  # characters of a line of a heading that is broken
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def test_who_asks_for_more_waits_more_often(rng):
     gang = jobs(rng, rate=1.0, count=4000, instances=12)
     found = model(work(*mixed, gang), cluster(A=40)).tables()["model"]
     waits = dict(found.select("class", "wait").iter_rows())
-    assert waits["fractional GPU"] < waits["one GPU"] < waits["several GPUs"] < waits["gang"]
+    assert waits["fraction of a GPU"] < waits["1 GPU"] < waits["2 GPUs or more"] < waits["gang"]
 
 
 def test_jobs_that_may_run_anywhere_are_split_by_capacity(rng):

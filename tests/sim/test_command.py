@@ -153,3 +153,38 @@ def test_compiled_code_is_kept_by_the_text_of_all_files_it_came_from():
     files = {path.stem for path in jit.sources("engine.greedy")}
     assert {"greedy", "fit", "index", "layout", "nodes", "placements", "jit"} <= files
     assert "preemption" not in files
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--load", "0"], "hint: --load 1.2 raises the arrival rate by 20 %"),
+        (["--quota", "-1"], "hint: --quota 16 for every user, or --quota ada=16,bob=8"),
+        (
+            ["--order", "srpt", "--backfill", "easy"],
+            "hint: --backfill none or --backfill greedy, or an order that does",
+        ),
+        (["--order", "load"], "no order by that name: `load`"),
+        (["--seed", "x"], "hint: --seed 1"),
+        (["--until", "soon"], "error: --until is a time from 0 s up, not: 'soon'"),
+    ],
+)
+def test_a_message_spells_options_as_the_command_line_does(capsys, trace, words, said):
+    _, err, _ = run(capsys, "simulate", trace, *words)
+    assert said in err
+
+
+def test_another_model_of_gpu_is_never_meant(capsys, tmp_path):
+    nodes = fleetlab.Cluster.uniform(1, 8, gpu_type="V100")
+    jobs = fleetlab.Workload.of(pl.DataFrame({"submit": [0.0], "runtime": [1.0]}), source="one")
+    fleetlab.Trace(jobs, fleetlab.Provenance("make", "one"), nodes).save(tmp_path / "one")
+    for name, meant in (("A100", False), ("v100", True), ("V-100", True)):
+        _, err, _ = run(capsys, "simulate", tmp_path / "one", "--nodes", f"{name} 2")
+        assert ("did you mean V100?" in err) == meant
+
+
+def test_preemptions_are_counted_where_jobs_may_be_preempted(capsys, trace):
+    out, _, _ = run(capsys, "simulate", trace, "--order", "srpt")
+    assert any(line.startswith("preemptions ") for line in out.splitlines())
+    out, _, _ = run(capsys, "simulate", trace)
+    assert "preemptions" not in out

@@ -98,7 +98,7 @@ def test_known_words_with_any_values_are_read_or_refused_in_words(pairs):
         ("load=1e9", "load is a number"),
         ("nodes=T4", "not an edit of nodes"),
         ("preemption=yes", "preemption is true or false"),
-        ("order=srpt&backfill=easy", "preemption cannot be combined with reservations"),
+        ("order=srpt&backfill=easy", "order srpt, which preempts, cannot be combined with backfill easy"),
         ("until=1e999", "`until` is a time"),
         ("order=sjf&order=fifo", "given twice"),
         ("trace=builtin:2000&trace=builtin:2000", "once"),

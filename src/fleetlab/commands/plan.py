@@ -69,8 +69,9 @@ def plan(
         Write the placement to this CSV file.
     """
     from fleetlab._screen import progress
+    from fleetlab.core.files import may_write
 
-    _may_write(out)
+    may_write(out)
     with progress("done") as bar:
         workload, cluster = _demand(demand, nodes, at, bar)
         result = fleetlab.plan(
@@ -128,8 +129,9 @@ def defragment(
         Write the resulting placement to this CSV file.
     """
     from fleetlab._screen import progress
+    from fleetlab.core.files import may_write
 
-    _may_write(out)
+    may_write(out)
     with progress("freed") as bar:
         workload, cluster = _demand(demand, nodes, at, bar)
         now = _placement(current)
@@ -175,13 +177,6 @@ def _placement(path: Path | None) -> "pl.DataFrame | None":
     except (PolarsError, OSError) as e:
         msg = f"cannot read the placement: {path}: {str(e).splitlines()[0]}"
         raise fleetlab.WorkloadError(msg, hint="a CSV file of job, instance, node, gpus, as --out writes it") from None
-
-
-def _may_write(out: Path | None) -> None:
-    from fleetlab.core.files import may_write
-
-    if out is not None:
-        may_write(out)
 
 
 def _show(result: "Plan | Defragmentation", out: Path | None, *, json: bool, only: Sequence[str]) -> None:

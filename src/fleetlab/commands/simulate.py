@@ -123,9 +123,7 @@ def pack(
 def _check_out(out: Path | None) -> None:
     from fleetlab.core.files import may_write
 
-    if out is None:
-        return
-    if out.suffix not in (".csv", ".parquet"):
+    if out is not None and out.suffix not in (".csv", ".parquet"):
         msg = f"a schedule is written as .csv or .parquet, not: {out.name}"
         raise fleetlab.WorkloadError(msg, hint="--out schedule.csv, or --out schedule.parquet")
     may_write(out)

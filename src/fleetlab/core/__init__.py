@@ -24,34 +24,20 @@ if TYPE_CHECKING:
     from fleetlab.core.words import Words
     from fleetlab.core.workload import Workload
 
-_MODULE = {
-    "Cluster": "cluster",
-    "DeviceError": "errors",
-    "Drain": "events",
-    "Elastic": "events",
-    "Estimate": "result",
-    "Faults": "events",
-    "Figure": "figure",
-    "FleetlabError": "errors",
-    "Outage": "events",
-    "Policy": "policy",
-    "PolicyError": "errors",
-    "Prices": "prices",
-    "Progress": "progress",
-    "Provenance": "result",
-    "Recovery": "events",
-    "Result": "result",
-    "SavedResult": "result",
-    "Scenario": "scenario",
-    "Speed": "speed",
-    "Spot": "events",
-    "Trace": "trace",
-    "TraceError": "errors",
-    "Words": "words",
-    "Workload": "workload",
-    "WorkloadError": "errors",
-    "as_json": "result",
-    "say": "result",
+_NAMES = {
+    "cluster": ("Cluster",),
+    "errors": ("DeviceError", "FleetlabError", "PolicyError", "TraceError", "WorkloadError"),
+    "events": ("Drain", "Elastic", "Faults", "Outage", "Recovery", "Spot"),
+    "figure": ("Figure",),
+    "policy": ("Policy",),
+    "prices": ("Prices",),
+    "progress": ("Progress",),
+    "result": ("Estimate", "Provenance", "Result", "SavedResult", "as_json", "say"),
+    "scenario": ("Scenario",),
+    "speed": ("Speed",),
+    "trace": ("Trace",),
+    "words": ("Words",),
+    "workload": ("Workload",),
 }
 
 __all__ = [
@@ -84,4 +70,4 @@ __all__ = [
     "say",
 ]
 
-lazy("fleetlab.core", {name: f"fleetlab.core.{module}" for name, module in _MODULE.items()})
+lazy("fleetlab.core", {name: f"fleetlab.core.{module}" for module, names in _NAMES.items() for name in names})

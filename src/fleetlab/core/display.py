@@ -17,6 +17,7 @@ from fleetlab.core.durations import minus, readable_unit
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
 DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|submit|blocked|behind)( change)?")
+IN_UNITS = {"value", "mean", "baseline mean", "sd", "baseline", "now", "difference"}  # of the column `unit`, row by row
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
 
 
@@ -38,12 +39,12 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
     """
     limits = {value: (low, high) for value, low, high in triples(frame)} if intervals else {}
     inside = {name for pair in limits.values() for name in pair}
-    by_row = frame["unit"].to_list() if "unit" in frame.columns and "value" in limits else None
+    in_units = IN_UNITS & set(frame.columns) if "unit" in frame.columns else set()
     columns = []
     for name in frame.columns:
-        if name in inside or (name == "unit" and by_row is not None):
+        if name in inside or (name == "unit" and in_units):
             continue
-        units = by_row if by_row and name == "value" else [unit_of(name, frame[name])] * frame.height
+        units = frame["unit"].to_list() if name in in_units else [unit_of(name, frame[name])] * frame.height
         values = frame[name].to_list()
         texts = tuple(text_of(v, u, name) for v, u in zip(values, units, strict=True))
         columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))

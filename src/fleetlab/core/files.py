@@ -11,8 +11,10 @@ from pathlib import Path
 from fleetlab.core.errors import FleetlabError
 
 
-def may_write(path: Path) -> None:
-    """Raise if no file can be written to `path`; call it before a long computation."""
+def may_write(path: Path | None) -> None:
+    """Raise if no file can be written to `path`, where there is one; call it before a long computation."""
+    if path is None:
+        return
     if path.exists() and not path.is_file():
         msg = f"not a file: {path}"
         raise FleetlabError(msg, hint="name a file to write")

@@ -64,7 +64,7 @@ class SimResult(Result):
         if prices is None:
             said.append(
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
-                "prices=FILE.toml replaces both"
+                "the option prices takes your own"
             )
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 

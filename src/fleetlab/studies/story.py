@@ -65,9 +65,9 @@ def story(
     }  # fmt: skip
     page = report(sections, out, title="Trace, waits and policies")
     progress("page", 1, 1.0)
-    same = window and " (the same jobs)"
-    simulated = zip((*diagnosis.findings[:2], comparison.findings[0]), (window, same, same), strict=False)
-    ends = [f"{sentence.rstrip('.')}{note}" for sentence, note in simulated]
+    simulated = (*diagnosis.findings[:2], comparison.findings[0])
+    which = (window.strip(" ()"), "the same jobs", "the same jobs") if window else ("", "", "")
+    ends = [f"{jobs}: {s[0].lower()}{s[1:]}" if jobs else s for s, jobs in zip(simulated, which, strict=False)]
     # One sentence of each section before a second of any.
     firsts = [sentence for s in described.sections for sentence in s.findings[-1:]]
     rest = [sentence for sentence in described.findings if sentence not in firsts]

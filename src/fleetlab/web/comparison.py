@@ -158,7 +158,7 @@ def _population(base: Outcome, now: Outcome) -> str:
 
 
 def _notes(base: Outcome, now: Outcome) -> list[str]:
-    notes = [row["note"] for row in now["result"]["tables"].get("notes", [])]
+    notes = list(now["result"]["notes"])
     if base["refused"] != now["refused"]:
         more = now["refused"] - base["refused"]
         verb = "more" if more > 0 else "fewer"
@@ -201,11 +201,11 @@ def _finding(row: MetricRow) -> str:
     if row["verdict"] == "unknown":
         return f"{name} changes from {ends}; there are too few jobs for an interval."
     change, _, interval = row["change"]["text"].partition(" (")
-    percent = _percent(row) or change
     interval = f"95 % CI {interval.rstrip(')')} {change.rpartition(' ')[2]}" if interval else ""
+    detail = f"{_percent(row)}difference {change}, {interval}"
     if row["verdict"] in VERBS:
-        return f"{name} {VERBS[row['verdict']]} from {ends} ({percent}, {interval})."
-    return f"No significant change of {row['metric']}: from {ends} ({percent}, {interval})."
+        return f"{name} {VERBS[row['verdict']]} from {ends} ({detail})."
+    return f"No significant change of {row['metric']}: from {ends} ({detail})."
 
 
 def _percent(row: MetricRow) -> str:
@@ -213,7 +213,7 @@ def _percent(row: MetricRow) -> str:
     if not before or not by or row["unit"] == "%" or abs(by / before) >= 100:
         return ""
     percent = 100 * by / before
-    return (f"{percent:+.0f} %" if abs(percent) >= 10 else f"{percent:+.2g} %").replace("-", "−")
+    return (f"{percent:+.0f} %; " if abs(percent) >= 10 else f"{percent:+.2g} %; ").replace("-", "−")
 
 
 def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
@@ -226,7 +226,7 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         ],
         infer_schema_length=None,
     )
-    notes = (answer["population"], "low and high: 95 % interval of the difference, paired by blocks of time")
+    notes = (answer["population"], "differences are paired by blocks of time")
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),

@@ -115,5 +115,6 @@ def _say(section: Section, rows: list[dict[str, object]]) -> None:
     if np.isfinite(interval[0]):
         section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")
         section.findings.append(
-            f"{rough(interval[0])} % of the instances run within 25 % of the mean of earlier runs by {best['by']}."
+            f"For {rough(interval[0])} % of the instances, the runtime is within 25 % of the mean of earlier jobs of "
+            f"the same {best['by']}."
         )

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
+from fleetlab.core.job_classes import NO_GPU
 from fleetlab.core.progress import Progress, silent
 from fleetlab.queueing import arrivals
 from fleetlab.queueing.arrivals import HOUR, interval
 from fleetlab.queueing.cluster import prediction
 from fleetlab.queueing.cluster.goodness_of_fit import exponential_fit, lognormal_fit
 from fleetlab.queueing.cluster.pool_fit import PoolFit, fit
-from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU, PoolJobs, pools, split
+from fleetlab.queueing.cluster.pools import CLASSES, PoolJobs, pools, split
 from fleetlab.queueing.cluster.violations import EVERY, Violation, violations
 from fleetlab.stats import no_interval
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fleetlab.core.job_classes import NO_GPU
 from fleetlab.queueing.cluster.pool_fit import PoolFit
-from fleetlab.queueing.cluster.pools import CLASSES, NO_GPU
+from fleetlab.queueing.cluster.pools import CLASSES
 
 # From here on an assumption is called violated: twice what it allows, a quarter above the mean, a tenth, a half.
 TWICE, QUARTER, TENTH, HALF = 2.0, 1.25, 0.1, 0.5

@@ -125,8 +125,8 @@ def _check(scenario: Scenario, wait: str | float | None, risk: float | None) -> 
         msg = "a risk replaces a wait: the goal is then the wait that follows from it"
         raise WorkloadError(msg, hint="--wait or --risk, not both")
     if scenario.events or scenario.until is not None or scenario.policy.placement not in PLACEMENTS:
-        msg = "autoscale switches nodes on and off itself, and fills them by first_fit"
-        raise WorkloadError(msg, hint="leave `events`, `until` and `placement` out")
+        msg = "nodes are switched on and off here, and filled by first_fit: leave `events`, `until` and `placement` out"
+        raise WorkloadError(msg, hint="`simulate` takes them")
 
 
 def _models(models: Sequence[str | Forecaster]) -> list[Forecaster]:

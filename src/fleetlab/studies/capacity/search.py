@@ -252,8 +252,8 @@ def _point(size: int, runs: Sequence[Mapping[str, Any]], goal: ServiceGoal) -> S
     between = min(values), max(values)
     never, can_meet = max(int(r["never"]) for r in runs), not (best > sizes.FAR).any()
     nodes, gpus, reason = int(first["nodes"]), int(first["gpus"]), str(first["reason"])
-    jobs = sum(int(r["jobs"]) for r in runs) // len(runs)
-    return SizePoint(size, *_pooled(statistics), nodes, gpus, never, reason, jobs, between, can_meet)
+    measured = sum(int(r["jobs"]) for r in runs) // len(runs)
+    return SizePoint(size, *_pooled(statistics), nodes, gpus, never, reason, measured, between, can_meet)
 
 
 def _pooled(runs: Sequence[Statistic]) -> Interval:

@@ -1,0 +1,61 @@
+"""Tables as people read them: intervals in one column, durations in a readable unit, job numbers as names."""
+
+import math
+
+import polars as pl
+import pytest
+
+from fleetlab._screen import table
+from fleetlab.core.display import shown, text_of
+
+
+def cells(**columns):
+    return {column.name: list(column.texts) for column in shown(pl.DataFrame(columns, strict=False))}
+
+
+def test_a_number_and_its_limits_are_two_columns_in_one_unit():
+    found = cells(policy=["a", "b"], wait=[7200.0, 30.0], low=[3600.0, None], high=[10_800.0, None])
+    assert found == {"policy": ["a", "b"], "wait": ["2 h", "30 s"], "95 % CI": ["1 to 3 h", "–"]}
+
+
+def test_limits_belong_to_the_number_beside_them():
+    names = [
+        column.name for column in shown(pl.DataFrame({"x": [1.0], "P90": [2.0], "P90 low": [1.0], "P90 high": [3.0]}))
+    ]
+    assert names == ["x", "P90", "95 % CI"]
+
+
+def test_a_number_that_is_known_exactly_has_no_interval():
+    assert cells(value=[3.0], low=[3.0], high=[3.0])["95 % CI"] == ["–"]
+
+
+def test_a_table_with_units_shows_each_row_in_its_own():
+    found = cells(value=[5400.0, 12.0], low=[3600.0, 10.0], high=[7200.0, 14.0], unit=["s", "%"])
+    assert found == {"value": ["90 min", "12 %"], "95 % CI": ["60 to 120 min", "10 to 14 %"]}
+
+
+def test_jobs_are_named_by_numbers_without_separators():
+    assert cells(job=[1234567], jobs=[1234567]) == {"job": ["1234567"], "jobs": ["1,234,567"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (-90.0, "s", "−90 s"),
+        (math.inf, "s", "inf"),
+        (math.nan, "s", "–"),
+        (True, "", "yes"),
+        (0.125, "share", "12.5 %"),
+    ],
+)
+def test_a_value_is_said(value, unit, said):
+    assert text_of(value, unit) == said
+
+
+def test_headings_of_a_wide_table_are_broken_at_their_spaces(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    frame = pl.DataFrame({"policy": ["fifo/greedy"], "jobs that are left out": [12], "preemptions": [3]})
+    heads = [line.split() for line in table(frame).split("\n")[:2]]
+    assert heads == [["jobs", "that"], ["policy", "are", "left", "out", "preemptions"]]
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "jobs that are left out" in table(pl.DataFrame({"jobs that are left out": [12]}))
