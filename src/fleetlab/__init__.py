@@ -1,138 +1,60 @@
 """A laboratory for GPU clusters: the verbs and the nouns, each imported when first asked for."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fleetlab.core import (
-        Cluster,
-        DeviceError,
-        Drain,
-        Elastic,
-        Estimate,
-        Faults,
-        Figure,
-        FleetlabError,
-        Outage,
-        Policy,
-        PolicyError,
-        Prices,
-        Provenance,
-        Recovery,
-        Result,
-        SavedResult,
-        Scenario,
-        Speed,
-        Spot,
-        Trace,
-        TraceError,
-        Workload,
-        WorkloadError,
-    )
-    from fleetlab.describe import describe
-    from fleetlab.forecast import check_forecaster, forecast
-    from fleetlab.plan import defragment, plan
-    from fleetlab.queueing import model, solve
-    from fleetlab.report import report
-    from fleetlab.sim import (
-        check_order,
-        check_placement,
-        order,
-        pack,
-        placement,
-        simulate,
-    )
-    from fleetlab.studies.audit import audit
-    from fleetlab.studies.autoscale import autoscale
-    from fleetlab.studies.capacity import capacity
-    from fleetlab.studies.compare import compare
-    from fleetlab.studies.diagnose import diagnose
-    from fleetlab.studies.sweep import Study, runs, sweep
-    from fleetlab.studies.tune import tune
-    from fleetlab.studies.validate import validate
-    from fleetlab.traces import fetch, read, synthesize
-    from fleetlab.web import web
+    from fleetlab.core import Cluster as Cluster
+    from fleetlab.core import DeviceError as DeviceError
+    from fleetlab.core import Drain as Drain
+    from fleetlab.core import Elastic as Elastic
+    from fleetlab.core import Estimate as Estimate
+    from fleetlab.core import Faults as Faults
+    from fleetlab.core import Figure as Figure
+    from fleetlab.core import FleetlabError as FleetlabError
+    from fleetlab.core import Outage as Outage
+    from fleetlab.core import Policy as Policy
+    from fleetlab.core import PolicyError as PolicyError
+    from fleetlab.core import Prices as Prices
+    from fleetlab.core import Provenance as Provenance
+    from fleetlab.core import Recovery as Recovery
+    from fleetlab.core import Result as Result
+    from fleetlab.core import SavedResult as SavedResult
+    from fleetlab.core import Scenario as Scenario
+    from fleetlab.core import Speed as Speed
+    from fleetlab.core import Spot as Spot
+    from fleetlab.core import Trace as Trace
+    from fleetlab.core import TraceError as TraceError
+    from fleetlab.core import Workload as Workload
+    from fleetlab.core import WorkloadError as WorkloadError
+    from fleetlab.describe import describe as describe
+    from fleetlab.forecast import check_forecaster as check_forecaster
+    from fleetlab.forecast import forecast as forecast
+    from fleetlab.plan import defragment as defragment
+    from fleetlab.plan import plan as plan
+    from fleetlab.queueing import model as model
+    from fleetlab.queueing import solve as solve
+    from fleetlab.report import report as report
+    from fleetlab.sim import check_order as check_order
+    from fleetlab.sim import check_placement as check_placement
+    from fleetlab.sim import order as order
+    from fleetlab.sim import pack as pack
+    from fleetlab.sim import placement as placement
+    from fleetlab.sim import simulate as simulate
+    from fleetlab.studies.audit import audit as audit
+    from fleetlab.studies.autoscale import autoscale as autoscale
+    from fleetlab.studies.capacity import capacity as capacity
+    from fleetlab.studies.compare import compare as compare
+    from fleetlab.studies.diagnose import diagnose as diagnose
+    from fleetlab.studies.sweep import Study as Study
+    from fleetlab.studies.sweep import runs as runs
+    from fleetlab.studies.sweep import sweep as sweep
+    from fleetlab.studies.tune import tune as tune
+    from fleetlab.studies.validate import validate as validate
+    from fleetlab.traces import fetch as fetch
+    from fleetlab.traces import read as read
+    from fleetlab.traces import synthesize as synthesize
+    from fleetlab.web import web as web
 
-__all__ = [
-    "Cluster",
-    "DeviceError",
-    "Drain",
-    "Elastic",
-    "Estimate",
-    "Faults",
-    "Figure",
-    "FleetlabError",
-    "Outage",
-    "Policy",
-    "PolicyError",
-    "Prices",
-    "Provenance",
-    "Recovery",
-    "Result",
-    "SavedResult",
-    "Scenario",
-    "Speed",
-    "Spot",
-    "Study",
-    "Trace",
-    "TraceError",
-    "Workload",
-    "WorkloadError",
-    "audit",
-    "autoscale",
-    "capacity",
-    "check_forecaster",
-    "check_order",
-    "check_placement",
-    "compare",
-    "defragment",
-    "describe",
-    "diagnose",
-    "fetch",
-    "forecast",
-    "model",
-    "order",
-    "pack",
-    "placement",
-    "plan",
-    "read",
-    "report",
-    "runs",
-    "simulate",
-    "solve",
-    "sweep",
-    "synthesize",
-    "tune",
-    "validate",
-    "web",
-]
-# The names in each module; every other name is a noun of `fleetlab.core`.
-_NAMES = {
-    "describe": ("describe",),
-    "forecast": ("check_forecaster", "forecast"),
-    "plan": ("defragment", "plan"),
-    "queueing": ("model", "solve"),
-    "report": ("report",),
-    "sim": ("check_order", "check_placement", "order", "pack", "placement", "simulate"),
-    "studies.audit": ("audit",),
-    "studies.autoscale": ("autoscale",),
-    "studies.capacity": ("capacity",),
-    "studies.compare": ("compare",),
-    "studies.diagnose": ("diagnose",),
-    "studies.sweep": ("Study", "runs", "sweep"),
-    "studies.tune": ("tune",),
-    "studies.validate": ("validate",),
-    "traces": ("fetch", "read", "synthesize"),
-    "web": ("web",),
-}
-_MODULE = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
-
-
-lazy("fleetlab", {name: f"fleetlab.{_MODULE.get(name, 'core')}" for name in __all__})
+lazy(__name__, __file__)

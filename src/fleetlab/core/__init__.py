@@ -3,71 +3,37 @@
 Names are imported on first use, so that help and catalogs need no data frames.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fleetlab.core.cluster import Cluster
-    from fleetlab.core.errors import DeviceError, FleetlabError, PolicyError, TraceError, WorkloadError
-    from fleetlab.core.events import Drain, Elastic, Faults, Outage, Recovery, Spot
-    from fleetlab.core.figure import Figure
-    from fleetlab.core.policy import Policy
-    from fleetlab.core.prices import Prices
-    from fleetlab.core.progress import Progress
-    from fleetlab.core.result import Estimate, Provenance, Result, SavedResult, as_json, say
-    from fleetlab.core.scenario import Scenario
-    from fleetlab.core.speed import Speed
-    from fleetlab.core.trace import Trace
-    from fleetlab.core.words import Words
-    from fleetlab.core.workload import Workload
+    from fleetlab.core.cluster import Cluster as Cluster
+    from fleetlab.core.errors import DeviceError as DeviceError
+    from fleetlab.core.errors import FleetlabError as FleetlabError
+    from fleetlab.core.errors import PolicyError as PolicyError
+    from fleetlab.core.errors import TraceError as TraceError
+    from fleetlab.core.errors import WorkloadError as WorkloadError
+    from fleetlab.core.events import Drain as Drain
+    from fleetlab.core.events import Elastic as Elastic
+    from fleetlab.core.events import Faults as Faults
+    from fleetlab.core.events import Outage as Outage
+    from fleetlab.core.events import Recovery as Recovery
+    from fleetlab.core.events import Spot as Spot
+    from fleetlab.core.figure import Figure as Figure
+    from fleetlab.core.policy import Policy as Policy
+    from fleetlab.core.prices import Prices as Prices
+    from fleetlab.core.progress import Progress as Progress
+    from fleetlab.core.result import Estimate as Estimate
+    from fleetlab.core.result import Provenance as Provenance
+    from fleetlab.core.result import Result as Result
+    from fleetlab.core.result import SavedResult as SavedResult
+    from fleetlab.core.result import as_json as as_json
+    from fleetlab.core.result import say as say
+    from fleetlab.core.scenario import Scenario as Scenario
+    from fleetlab.core.speed import Speed as Speed
+    from fleetlab.core.trace import Trace as Trace
+    from fleetlab.core.words import Words as Words
+    from fleetlab.core.workload import Workload as Workload
 
-_NAMES = {
-    "cluster": ("Cluster",),
-    "errors": ("DeviceError", "FleetlabError", "PolicyError", "TraceError", "WorkloadError"),
-    "events": ("Drain", "Elastic", "Faults", "Outage", "Recovery", "Spot"),
-    "figure": ("Figure",),
-    "policy": ("Policy",),
-    "prices": ("Prices",),
-    "progress": ("Progress",),
-    "result": ("Estimate", "Provenance", "Result", "SavedResult", "as_json", "say"),
-    "scenario": ("Scenario",),
-    "speed": ("Speed",),
-    "trace": ("Trace",),
-    "words": ("Words",),
-    "workload": ("Workload",),
-}
-
-__all__ = [
-    "Cluster",
-    "DeviceError",
-    "Drain",
-    "Elastic",
-    "Estimate",
-    "Faults",
-    "Figure",
-    "FleetlabError",
-    "Outage",
-    "Policy",
-    "PolicyError",
-    "Prices",
-    "Progress",
-    "Provenance",
-    "Recovery",
-    "Result",
-    "SavedResult",
-    "Scenario",
-    "Speed",
-    "Spot",
-    "Trace",
-    "TraceError",
-    "Words",
-    "Workload",
-    "WorkloadError",
-    "as_json",
-    "say",
-]
-
-lazy("fleetlab.core", {name: f"fleetlab.core.{module}" for module, names in _NAMES.items() for name in names})
+lazy(__name__, __file__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +29,11 @@ class LazyPackage(ModuleType):
             super().__setattr__(name, value)
 
 
-def lazy(package: str, members: Mapping[str, str]) -> None:
-    """Give a package members, each by the module that it is imported from."""
+def lazy(package: str, file: str) -> None:
+    """Import what a package's own file imports under `if TYPE_CHECKING` when it is first used, and export it."""
+    branches = [node for node in ast.parse(Path(file).read_text("utf-8")).body if isinstance(node, ast.If)]
+    imports = [node for branch in branches for node in branch.body if isinstance(node, ast.ImportFrom)]
     module = sys.modules[package]
-    module.__dict__["_members"] = members
+    members = {name.name: str(node.module) for node in imports for name in node.names}
+    module.__dict__.update(_members=members, __all__=sorted(members), __dir__=lambda: sorted(members))
     module.__class__ = LazyPackage

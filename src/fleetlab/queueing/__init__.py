@@ -1,30 +1,22 @@
 """Queueing models: formulas by name, and a model of a cluster; each name is imported on first use."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fleetlab.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fleetlab.queueing.cluster.model import ClusterModel, model
-    from fleetlab.queueing.distributions import (
-        deterministic,
-        empirical,
-        exponential,
-        hyperexponential,
-        lognormal,
-        mixture,
-        moments,
-        pareto,
-    )  # fmt: skip
-    from fleetlab.queueing.solver import QueueSolution, models, solve
+    from fleetlab.queueing.cluster.model import ClusterModel as ClusterModel
+    from fleetlab.queueing.cluster.model import model as model
+    from fleetlab.queueing.distributions import deterministic as deterministic
+    from fleetlab.queueing.distributions import empirical as empirical
+    from fleetlab.queueing.distributions import exponential as exponential
+    from fleetlab.queueing.distributions import hyperexponential as hyperexponential
+    from fleetlab.queueing.distributions import lognormal as lognormal
+    from fleetlab.queueing.distributions import mixture as mixture
+    from fleetlab.queueing.distributions import moments as moments
+    from fleetlab.queueing.distributions import pareto as pareto
+    from fleetlab.queueing.solver import QueueSolution as QueueSolution
+    from fleetlab.queueing.solver import models as models
+    from fleetlab.queueing.solver import solve as solve
 
-__all__ = [
-    "ClusterModel", "QueueSolution", "deterministic", "empirical", "exponential", "hyperexponential", "lognormal",
-    "mixture", "model", "models", "moments", "pareto", "solve",
-]  # fmt: skip
-
-_MODULE = {"ClusterModel": "cluster.model", "model": "cluster.model"}
-_MODULE |= dict.fromkeys(("QueueSolution", "models", "solve"), "solver")
-lazy(__name__, {name: f"{__name__}.{_MODULE.get(name, 'distributions')}" for name in __all__})
+lazy(__name__, __file__)
