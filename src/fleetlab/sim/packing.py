@@ -78,18 +78,14 @@ def pack(
 
     Parameters
     ----------
-    scenario
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
-    cluster
-        The nodes, in place of those of the trace.
+    scenario, cluster, words
+        What builds the scenario, as `Scenario.of` takes it; of the words only `nodes` has an effect.
     placements
         The placement policies to compare.
     seeds
         One run of each placement per seed.
     progress
         Called after each run.
-    words
-        Words of the scenario; of these only `nodes` has an effect.
 
     """
     s = Scenario.of(scenario, cluster, **words)

@@ -48,10 +48,9 @@ def compare(
 
     Parameters
     ----------
-    source
-        What builds a scenario; or several scenarios with the same jobs, as `Scenario.vary` returns them.
-    cluster
-        The nodes, in place of those of the trace.
+    source, cluster, words
+        What builds a scenario, as `Scenario.of` takes it; or several scenarios with the same jobs, as `Scenario.vary`
+        returns them.
     policies
         Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
         for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, and sjf
@@ -60,8 +59,6 @@ def compare(
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
         Called as policies are done.
-    words
-        Words of the scenario, such as `load=1.2`; `fleetlab simulate --help` lists them.
 
     """
     scenarios = _scenarios(source, cluster, policies, words)

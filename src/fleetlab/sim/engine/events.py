@@ -28,12 +28,6 @@ def next_instant(jobs: Jobs, events: Events, until: float) -> bool:
 
 
 @inline
-def is_over(jobs: Jobs, clock: Record) -> bool:
-    """Return whether every job has arrived and every job that started is done."""
-    return clock.arrived == len(jobs.submit) and clock.running == 0
-
-
-@inline
 def complete(jobs: Jobs, resources: Resources, events: Events, schedule: ScheduleTable, list_freed: bool) -> None:  # noqa: FBT001
     """Free the nodes of the jobs that end now, and list those nodes if someone waits for them."""
     clock, placed = events.clock, schedule.placed
