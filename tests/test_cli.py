@@ -55,17 +55,17 @@ def test_help_imports_no_frames_and_no_compiler():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("words", ["describe builtin:9", "bench workload launch", "demo"])
+@pytest.mark.parametrize("words", ["describe builtin:9", "demo"])
 def test_a_seed_below_zero_is_refused_before_anything_is_done(words, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main([*words.split(), "--seed", "-1"])
     assert "--seed. Must be >= 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["simulate", "compare"])
-def test_a_seed_of_a_scenario_below_zero_is_refused(verb, capsys):
+@pytest.mark.parametrize("words", ["simulate builtin:9", "compare builtin:9", "bench workload launch"])
+def test_a_seed_of_a_scenario_or_a_measurement_below_zero_is_refused(words, capsys):
     with pytest.raises(SystemExit, match="2"):
-        cli.main([verb, "builtin:9", "--seed", "-1"])
+        cli.main([*words.split(), "--seed", "-1"])
     assert "a seed is a whole number from 0 up, not: '-1'" in capsys.readouterr().err
 
 
