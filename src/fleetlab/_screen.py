@@ -52,8 +52,8 @@ def show(
         print(as_json(result))
         return
     if result.findings:
-        lines = [cell(line, widest=10_000) for line in result.findings]
-        print("\n".join(lines), end="\n" if columns else "\n\n")
+        lines = "\n".join(cell(line, widest=10_000) for line in result.findings)
+        print(lines, end="\n" if columns else "\n\n")
     if not columns:
         print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():

@@ -37,8 +37,6 @@ def simulate(
         A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
     cluster
         The nodes, in place of those of the trace.
-    progress
-        Called as the run advances.
     words
         Words of the scenario, such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
 
