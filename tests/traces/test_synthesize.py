@@ -46,7 +46,7 @@ def test_no_published_number_is_missed_by_a_hundred_thousand_jobs(verdicts):
     assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 def test_no_published_number_is_missed_at_full_size():
     verdicts = check(synthesize("pai2020", jobs=FULL, seed=0)).frame
     assert verdicts.filter(pl.col("verdict") == "missed").select("target", "published", "achieved").rows() == []
