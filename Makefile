@@ -3,6 +3,10 @@ PYTHON ?= python3
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN := .venv/bin
 SOURCES := pyproject.toml
+# The tests start hundreds of processes: without bytecode each would parse every module anew.
+export PYTHONDONTWRITEBYTECODE :=
+# Files side by side on all cores, in the order of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test validate check browser bench clean
 
@@ -10,16 +14,16 @@ demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
 
 test: check .venv/.dev browser
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not validate"
+	$(PYTEST) -m "not validate"
 
 # Slow proofs: long runs against exact theory, soak tests, fuzzing of the page's interface.
 validate: .venv/.dev browser
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m validate
+	$(PYTEST) -m validate
 
 check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/lint-imports --no-logo
 
 # Pages are looked at in a real browser; where none can be had, those tests say so and are skipped.
@@ -43,6 +47,8 @@ clean:
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable .
 	touch $@
 
+# pip would compile on one core. Files that are no Python, templates, make the second command fail.
 .venv/.dev: .venv/bin/python $(SOURCES)
-	$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --editable '.[dev]'
+	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true
 	touch $@ .venv/.core

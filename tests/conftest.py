@@ -30,7 +30,34 @@ FLAGS = [
 # Whoever starts the tests in the background has their children ignore Ctrl-C; some of them are to be stopped by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# The longest files come first, else one core has nothing to do at the end. Of two that start together one compiles.
+FIRST = [
+    "test_docs.py",
+    "serving/test_load.py",
+    "sim/test_full.py",
+    "bench/test_failures.py",
+    "bench/test_stress.py",
+    "studies/sweep/test_kills.py",
+    "studies/test_compare.py",
+    "studies/test_autoscale.py",
+    "studies/test_validate.py",
+    "studies/tune/test_tune.py",
+    "web/test_browser.py",
+    "web/test_operations.py",
+    "studies/sweep/test_sweep.py",
+    "sim/test_packing.py",
+    "sim/test_theory.py",
+    "sim/test_two_loops.py",
+    "traces/test_synthesize.py",
+    "traces/test_fuzz.py",
+]
 DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items):
+    """Put the longest files first."""
+    rank = {Path(__file__).parent / name: k for k, name in enumerate(FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture

@@ -2,11 +2,15 @@
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fleetlab import cli
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -40,6 +44,43 @@ def run(words, folder, cache):
     return done.stdout
 
 
+def plain(command):
+    """Return the words of a `fleetlab` command and the file it writes to; None if it needs a shell or a process."""
+    words = shlex.split(command)
+    words, file = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
+    bare = re.sub(r'"[^"]*"', "", command.removesuffix(f"> {file}"))
+    needs_shell = set(bare) & set("|&;<>()*$")
+    return None if needs_shell or words[:1] != ["fleetlab"] or "bench" in words else (words[1:], file)
+
+
+@pytest.fixture
+def here(tmp_path, cache, monkeypatch, capfd):
+    """Run a command here rather than in a process that first imports everything: the output is the same."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run_here(words, file):
+        capfd.readouterr()
+        try:
+            cli.main(words)
+            status = 0
+        except SystemExit as e:
+            status = e.code
+        out, err = capfd.readouterr()
+        assert not status, err
+        if file is None:
+            return out
+        Path(file).write_text(out, "utf-8")
+        return ""
+
+    yield run_here
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
 def fits(told, found):
     """Is this what the guide says? A line of `...` stands for any lines, `…` inside one for any words."""
     if not told or not found:
@@ -54,14 +95,14 @@ def lines(text):
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda p: p.name)
-def test_a_guide_does_what_it_says(guide, tmp_path, cache):
+def test_a_guide_does_what_it_says(guide, tmp_path, cache, here):
     for kind, what, text in steps(guide.read_text("utf-8")):
         if kind == "file":
             (tmp_path / what).write_text(text, "utf-8")
         elif kind == "python":
             run([sys.executable, "-c", what], tmp_path, cache)
         elif not what.startswith(("git ", "make ", "cd ")):
-            found = run(["bash", "-c", what], tmp_path, cache)
+            found = here(*plain(what)) if plain(what) else run(["bash", "-c", what], tmp_path, cache)
             assert not text.strip() or fits(lines(text), lines(found)), f"{what}\n{found}"
 
 

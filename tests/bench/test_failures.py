@@ -11,6 +11,7 @@ import pytest
 
 from fleetlab.bench.plans import BenchCell, Seat
 from fleetlab.bench.suite import SuiteRun, finished_cells
+from fleetlab.bench.workers import pool
 from fleetlab.devices.errors import BenchError
 
 from .conftest import alone, pair, plan, run
@@ -44,7 +45,8 @@ def test_a_killed_worker_is_a_record_and_is_replaced(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_tenant_that_hangs_is_a_record_and_the_others_go_on(tmp_path):
+def test_a_tenant_that_hangs_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "GRACE", 6.0)  # that long the test does nothing but wait
     _, told, _ = run(plan([pair("steady", "stuck"), alone("steady")], steady={}, stuck={}), tmp_path / "out")
     assert [c["status"] for c in told] == ["failed", "ok"]
     assert told[0]["failures"][0]["kind"] == "hung"
@@ -97,7 +99,6 @@ def test_a_machine_without_a_gpu_says_so_before_anything_starts(tmp_path):
 def test_an_ended_run_leaves_no_worker_and_keeps_its_cells(tmp_path, blow):
     (tmp_path / "two.toml").write_text(
         '[suite]\nblocks = 99\n[tenant.a]\nworkload = "launch"\n[tenant.b]\nworkload = "gemm"\n'
-        '[tenant.c]\nworkload = "hbm"\n'
     )
     words = [sys.executable, "-m", "fleetlab.bench.run", str(tmp_path / "two.toml"), "--rehearse", "--out"]
     words.append(str(tmp_path / "out"))
@@ -110,7 +111,7 @@ def test_an_ended_run_leaves_no_worker_and_keeps_its_cells(tmp_path, blow):
         rest = runner.stderr.read()
         assert runner.wait() == (130 if blow == signal.SIGTERM else -9)
     assert ("stopped" in rest) == (blow == signal.SIGTERM)
-    assert len(workers) == 6
+    assert len(workers) == 4
     assert len(finished_cells(tmp_path / "out")) >= 1
     for _ in range(50):  # orphans finish their cell first
         if not any(map(_alive, workers)):

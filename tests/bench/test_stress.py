@@ -271,7 +271,7 @@ def test_memory_that_is_not_enough_for_two_breaks_it_at_two_and_is_not_asked_aga
     assert (tmp_path / "out/cells.jsonl").read_text() == before
 
 
-@pytest.mark.slow
+@pytest.mark.validate  # ten processes with torch; the search itself and a climb to two are tested above
 @pytest.mark.usefixtures("crowds")
 def test_it_looks_between_the_last_good_number_and_the_first_bad_one(tmp_path):
     reached, said = climb("Roomy", tmp_path / "out", up_to=8)

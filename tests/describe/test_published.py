@@ -71,7 +71,7 @@ def test_a_curve_that_is_off_is_told_to_be_off():
     assert rows.filter((pl.col("figure") == "run time") & (pl.col("within") == pl.col("points"))).is_empty()
 
 
-@pytest.mark.slow
+@pytest.mark.validate
 def test_the_whole_built_in_trace_lies_on_every_published_curve_and_stays_small():
     found = fleetlab.describe(fleetlab.synthesize("pai2020", jobs=1_260_920))
     rows = on_the_curves(found)

@@ -66,17 +66,17 @@ def overfull(result, frame):
     held = result.placements.join(result.jobs.select("job", "start", "end"), on="job").join(
         frame.select("job", "cpu_milli", "memory_mib", "gpu_milli", "app", "max_per_node"), on="job"
     )
-    for now in set(result.jobs["start"]):
-        live = held.filter((pl.col("start") <= now) & (pl.col("end") > now))
-        sums = live.group_by("node").agg(pl.col("cpu_milli", "memory_mib", "gpu_milli").cast(pl.Int64).sum())
-        both = sums.join(CLUSTER.frame, on="node", suffix="_there")
-        yield from both.filter(
-            (pl.col("cpu_milli") > pl.col("cpu_milli_there"))
-            | (pl.col("memory_mib") > pl.col("memory_mib_there"))
-            | (pl.col("gpu_milli") > pl.col("gpus") * 1000)
-        ).rows()
-        alike = live.filter(pl.col("max_per_node") > 0).group_by("node", "app").len()
-        yield from alike.filter(pl.col("len") > 1).rows()
+    moments = result.jobs.select(now="start").unique()
+    live = held.join(moments, how="cross").filter((pl.col("start") <= pl.col("now")) & (pl.col("end") > pl.col("now")))
+    sums = live.group_by("now", "node").agg(pl.col("cpu_milli", "memory_mib", "gpu_milli").cast(pl.Int64).sum())
+    both = sums.join(CLUSTER.frame, on="node", suffix="_there")
+    yield from both.filter(
+        (pl.col("cpu_milli") > pl.col("cpu_milli_there"))
+        | (pl.col("memory_mib") > pl.col("memory_mib_there"))
+        | (pl.col("gpu_milli") > pl.col("gpus") * 1000)
+    ).rows()
+    alike = live.filter(pl.col("max_per_node") > 0).group_by("now", "node", "app").len()
+    yield from alike.filter(pl.col("len") > 1).rows()
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)

@@ -323,12 +323,12 @@ def test_nobody_who_could_run_is_told():
 
 
 def test_a_scenario_is_scaled_with_its_words():
-    work = day_and_night(7)
+    work = day_and_night(7, mean=3.0)  # few jobs: a quota is for the reference loop
     options = {"wait": 10.0, "learn": 4 * DAY, "models": ["last"]}
-    faster = fleetlab.autoscale(Scenario.of(work, Cluster.uniform(10, 4), load=1.1, nodes="+5", quota=4), **options)
-    by_hand = fleetlab.autoscale(work.at_load(1.1), Cluster.uniform(15, 4), quota=4, **options)
+    faster = fleetlab.autoscale(Scenario.of(work, Cluster.uniform(2, 4), load=1.1, nodes="+2", quota=4), **options)
+    by_hand = fleetlab.autoscale(work.at_load(1.1), Cluster.uniform(4, 4), quota=4, **options)
     assert faster.tables()["policies"].equals(by_hand.tables()["policies"])
-    assert (faster.provenance.settings["nodes"], faster.provenance.settings["quota"]) == ("+5", 4)
+    assert (faster.provenance.settings["nodes"], faster.provenance.settings["quota"]) == ("+2", 4)
 
 
 def test_a_trace_that_is_too_short_ends_with_words(tmp_path, capsys):

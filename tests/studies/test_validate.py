@@ -266,8 +266,23 @@ def test_the_command_says_which_parts_there_are():
     assert "schedules" in done.stderr.partition("hint: ")[2]
 
 
-@pytest.mark.slow
-def test_all_means_agree_with_theory_together():
+def one_of_each_kind():
+    return [
+        means._many_servers(8, 0.7),
+        means._one_server(means.HYPER, 0.7),
+        means._by_run_time("sjf", means.EXPONENTIAL, 0.8),
+        means._by_run_time("srpt", means.EXPONENTIAL, 0.8),
+        means._priorities(1, 0.7, preempt=False),
+        means._priorities(1, 0.8, preempt=True),
+    ]
+
+
+# The second is the whole grid, and has everything that the first has: loads of 0.9, more GPUs, other laws.
+@pytest.mark.parametrize(
+    "grid", [one_of_each_kind, pytest.param(means.grid, marks=pytest.mark.validate)], ids=["one of each kind", "all"]
+)
+def test_means_agree_with_theory_together(grid, monkeypatch):
+    monkeypatch.setattr(means, "grid", grid)
     found = fleetlab.validate(only=["means"], seed=1)
     assert found.passed, found.tables()["means"].filter(pl.col("verdict") != AGREES)
 

@@ -33,12 +33,11 @@ def simulate(
 
     Parameters
     ----------
-    scenario
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
-    cluster
-        The nodes, in place of those of the trace.
-    words
-        Words of the scenario, such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
+    scenario, cluster, words
+        What builds the scenario, as `Scenario.of` takes it: a `Trace`, a `Workload`, the folder of a saved trace or
+        `builtin[:JOBS[:SEED]]`, and words such as `order="sjf"` or `load=1.2`; `fleetlab simulate --help` lists them.
+    progress
+        Called as the run advances.
 
     """
     s = Scenario.of(scenario, cluster, **words)
