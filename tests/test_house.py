@@ -3,8 +3,11 @@
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +48,14 @@ def test_coming_in_costs_nothing_that_is_not_asked_for():
 def test_a_room_keeps_what_it_promises(package):
     module = importlib.import_module(package)
     assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []
+
+
+def test_the_way_of_a_job_passes_functions_that_exist_as_many_as_are_said():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    way = text.split("## The way of a job")[1].split("\n## ")[0] + "\n"
+    parts = re.findall(r"\*\*\w+\*\* \((\d+)\)\n(.*?)\n\n", way, re.S)
+    stations = [re.findall(r"`((?:\w+\.)+\w+)`", part) for _, part in parts]
+    assert [len(names) for names in stations] == [int(count) for count, _ in parts]
+    assert f"these {sum(map(len, stations))}." in way
+    for name in chain.from_iterable(stations):
+        assert callable(pkgutil.resolve_name(f"fleetlab.{name}")) or name == "core.scenario.Scenario.workload"

@@ -8,12 +8,12 @@ Which function answers which question:
 - two runs of the same jobs: `paired_difference` of the replicates of both
 - independent users, applications or measurements: `bootstrap_units`
 - a share of independent trials: `wilson`
-- several answers at once: `bonferroni`, `holm`, `allowed_misses`, `spent_at_look`
+- several answers at once: `bonferroni`, `allowed_misses`, `spent_at_look`
 """
 
 from fleetlab.stats.autocorrelation import design_effect, variance_inflation
 from fleetlab.stats.bootstrap import BLOCKS, BlockBootstrap, Replicates, bootstrap_units, divide, paired_difference
-from fleetlab.stats.comparisons import allowed_misses, bonferroni, holm, spent_at_look
+from fleetlab.stats.comparisons import allowed_misses, bonferroni, spent_at_look
 from fleetlab.stats.intervals import (
     ANY,
     CONFIDENCE,
@@ -69,7 +69,6 @@ __all__ = [
     "divide",
     "effective_size",
     "geometric_means",
-    "holm",
     "mean_of_runs",
     "no_interval",
     "paired_difference",

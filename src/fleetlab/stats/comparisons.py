@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fleetlab.stats.intervals import CONFIDENCE
 
 
@@ -14,23 +12,6 @@ def bonferroni(comparisons: int, confidence: float = CONFIDENCE) -> float:
     0.99
     """
     return 1 - (1 - confidence) / max(1, comparisons)
-
-
-def holm(p_values: Sequence[float], confidence: float = CONFIDENCE) -> list[bool]:
-    """Return which of several hypotheses are rejected together (Holm 1979): as safe as Bonferroni, with more power.
-
-    >>> holm([0.01, 0.04, 0.02])
-    [True, True, True]
-    >>> holm([0.01, 0.04, 0.03])
-    [True, False, False]
-    """
-    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
-    rejected = [False] * len(p_values)
-    for rank, k in enumerate(order):
-        if not p_values[k] <= (1 - confidence) / (len(p_values) - rank):
-            break
-        rejected[k] = True
-    return rejected
 
 
 def allowed_misses(intervals: int, *, confidence: float = CONFIDENCE, sure: float = 0.999) -> int:

@@ -113,11 +113,6 @@ class Statistic:
         inside = student_cdf(distance / error, self.df) if error else 1.0
         return inside if above else 1 - inside
 
-    def p_value(self, x: float = 0.0) -> float:
-        """Return the two-sided p-value of the hypothesis that the true value is `x`."""
-        p = self.probability_below(x)
-        return 2 * min(p, 1 - p)
-
     def change(self, confidence: float = CONFIDENCE) -> Change:
         """Return what the interval of a difference says."""
         return self.interval(confidence).change()
