@@ -12,14 +12,15 @@ import polars as pl
 from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
 from fleetlab.core.durations import duration
+from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
 from fleetlab.core.policy import RULES, title
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
-from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
-from fleetlab.studies.requests import left_out
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, bonferroni, paired_difference
+from fleetlab.studies.requests import NEVER_RUN, left_out, never_run
 from fleetlab.studies.sentences import change_of_mean
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
@@ -27,8 +28,10 @@ PolicyLike = str | Policy | Mapping[str, Any] | Scenario
 
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
 MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
-OF_THE_RUN = ("GPU allocation, %", "preemptions", "jobs left out")  # numbers of a whole run
+PER_DAY = {"GPU-hours allocated per day": "GPU-h per day", "energy per day": "energy per day, kWh"}
+OF_THE_RUN = (NEVER_RUN, "GPU allocation, %", "preemptions", *PER_DAY.values(), "cost per day")  # of the whole run
 POINTS = 200  # of a distribution
+SHORT, LONG = "runtime up to the median", "runtime above the median"
 
 
 class Comparison(FieldsResult):
@@ -141,14 +144,15 @@ def measure(scenario: Scenario) -> dict[str, Any]:
     """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that are left out."""
     result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done")
-    allocation = {e.metric: e.value for e in result.summary()}.get("GPU allocation while jobs arrive", math.nan)
-    of_the_run = (allocation, float(result.jobs["preemptions"].sum()), float(result.refused.height))
+    numbers = {e.metric: e.value for e in (*result.summary(), *result.per_day())}
+    rates = [numbers.get(name, math.nan) for name in ("GPU allocation while jobs arrive", *PER_DAY, "cost per day")]
     return {
-        "run": np.array(of_the_run),
+        "run": np.array(
+            [len(never_run(result.refused)), rates[0], result.jobs["preemptions"].sum(), *rates[1:]], dtype=np.float64
+        ),
         **{name: done[name].to_numpy() for name in ("job", *MEASURES.values())},
         "refused": result.refused["job"].to_numpy(),
         "reason": np.array(result.refused["reason"].to_list(), dtype=str),
-        "cost": np.array(result.cost.value if scenario.prices else math.nan),
     }
 
 
@@ -163,21 +167,25 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
     runs = zip(OF_THE_RUN, np.array([r["run"] for r in results.values()]).T, strict=True)
     rows = rows.with_columns(*(pl.Series(name, values) for name, values in runs))
-    rows = rows.with_columns(pl.col("preemptions", "jobs left out").cast(pl.Int64))
-    if base.prices:
-        rows = rows.with_columns(pl.Series("cost", [float(r["cost"]) for r in results.values()]))
-    refused = _refused(results)
+    rows = rows.with_columns(pl.col("preemptions", NEVER_RUN).cast(pl.Int64))
+    rows = (
+        rows.rename({"cost per day": f"cost per day, {base.prices.unit}"}) if base.prices else rows.drop("cost per day")
+    )
+    refused, classes = _refused(results), _by_class(base, jobs, values, blocks)
     metrics = [(metric, name) for metric in MEASURES for name in results]
     summary = tuple(
         Estimate(f"mean {metric}, {name}", *_mean(metric, values[name], blocks), METRICS[metric].unit)
         for metric, name in metrics
     )
     first, *others = _findings(rows, scenarios, len(jobs))
-    findings = (first, *_coverage(base, refused, len(jobs)), *others)
-    return Comparison(provenance, findings, summary, {"policies": rows, "left out": refused}, _figures(values, rows))
+    findings = (
+        first, *_coverage(base, refused, len(jobs)), *_only_one_side(results), *others, _for_whom(rows, classes)
+    )  # fmt: skip
+    tables = {"policies": rows, "by class": classes, "left out": refused}
+    return Comparison(provenance, findings, summary, tables, _figures(values, rows))
 
 
-def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Floats, dict[str, dict[str, Floats]]]:
+def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Ints, dict[str, dict[str, Floats]]]:
     """Return the jobs that completed under every policy, and what was measured of them."""
     jobs = next(iter(results.values()))["job"]
     for arrays in results.values():
@@ -232,6 +240,27 @@ def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, floa
     return row[f"mean {metric} change"], row[f"mean {metric} change low"], row[f"mean {metric} change high"]
 
 
+def _by_class(
+    base: Scenario, jobs: Ints, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBootstrap
+) -> pl.DataFrame:
+    """Return how the mean wait of each class of jobs differs from the first policy; all intervals of a policy hold."""
+    runtime = pl.when(pl.col("runtime") <= pl.col("runtime").median()).then(pl.lit(SHORT)).otherwise(pl.lit(LONG))
+    named = base.workload.frame[jobs].select(gpu_request(), runtime.alias("runtime"))
+    both = {"GPU request": GPU_REQUESTS, "runtime": (SHORT, LONG)}
+    classes = {name: named[column].eq(name).to_numpy() for column, names in both.items() for name in names}
+    classes = {name: rows for name, rows in classes.items() if rows.any()}
+    (_, first), *others = ((name, v["wait"]) for name, v in values.items())
+    found = []
+    for policy, wait in others:
+        for name, rows in classes.items():
+            part = blocks.part(rows)
+            change = paired_difference(part.means(first[rows]), part.means(wait[rows]))
+            interval = change.interval(bonferroni(len(classes)))
+            row = {"policy": policy, "class": name, "jobs": int(rows.sum()), "mean wait": float(wait[rows].mean())}
+            found.append(row | _columns("mean wait change", interval) | {"verdict": interval.change()})
+    return pl.DataFrame(found, infer_schema_length=None)
+
+
 # -- sentences -------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +301,43 @@ def _coverage(base: Scenario, refused: pl.DataFrame, compared: int) -> list[str]
     if left := jobs - sum(reasons.values()) - compared - late:
         parts.append(f"{left:,} pending or running when it stops, under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
+
+
+def _only_one_side(results: Mapping[str, Arrays]) -> list[str]:
+    """Return which jobs only the first policy or only another completes."""
+    (base, first), *others = results.items()
+    sentences = []
+    for name, arrays in others:
+        lost, won = np.setdiff1d(first["job"], arrays["job"]), np.setdiff1d(arrays["job"], first["job"])
+        if len(lost) or len(won):
+            never = int(np.isin(lost, arrays["refused"]).sum())
+            sentences.append(
+                f"{len(lost):,} jobs complete only under {base} ({never:,} of them cannot run under {name}), "
+                f"{len(won):,} only under {name}."
+            )
+    return sentences
+
+
+def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame) -> str:
+    """Return for whom the best policy but the first is better, and at whose cost."""
+    base = rows["policy"][0]
+    best = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
+    own = classes.filter(pl.col("policy") == best)
+    gain, loss = (
+        ", ".join(_class(r) for r in own.filter(verdict=v).iter_rows(named=True)) for v in ("lower", "higher")
+    )
+    if not gain and not loss:
+        none = "No class of jobs by GPU request or runtime waits significantly longer or shorter"
+        return f"{none} under {best} than under {base}."
+    if not gain:
+        return f"{best} is better than {base} for no class of jobs, at the cost of jobs of {loss}."
+    cost = f"at the cost of jobs of {loss}" if loss else "and no class of jobs waits significantly longer"
+    return f"{best} is better than {base} for jobs of {gain}, {cost}."
+
+
+def _class(row: Mapping[str, Any]) -> str:
+    change = row["mean wait change"]
+    return f"{row['class']} ({row['jobs']:,} jobs, mean wait {'+' if change > 0 else ''}{duration(change)})"
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
