@@ -142,7 +142,8 @@ def test_the_last_sentence_says_for_whom_a_policy_is_better_and_at_whose_cost():
     jobs = workload.frame.drop("job").with_columns(gpu_milli=pl.when(long).then(1000).otherwise(600))
     found = compare(Workload.of(jobs, source="hand"), cluster, policies=["fifo", "sjf"])
     last = found.findings[-1]
-    assert last.startswith("sjf/greedy is better than fifo/greedy for jobs of fraction of a GPU (960 jobs, mean wait −")
+    best = "sjf/greedy (true runtimes known in advance) is better than fifo/greedy"
+    assert last.startswith(f"{best} for jobs of fraction of a GPU (960 jobs, mean wait −")
     assert "at the cost of jobs of 1 GPU (240 jobs, mean wait +" in last
     classes = found.tables()["by class"]
     assert classes.filter(pl.col("class") == "1 GPU")["verdict"].to_list() == ["higher"]

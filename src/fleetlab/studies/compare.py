@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
@@ -165,12 +166,7 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     submit = base.workload.frame["submit"].to_numpy()
     blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
     rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
-    runs = zip(OF_THE_RUN, np.array([r["run"] for r in results.values()]).T, strict=True)
-    rows = rows.with_columns(*(pl.Series(name, values) for name, values in runs))
-    rows = rows.with_columns(pl.col("preemptions", NEVER_RUN).cast(pl.Int64))
-    rows = (
-        rows.rename({"cost per day": f"cost per day, {base.prices.unit}"}) if base.prices else rows.drop("cost per day")
-    )
+    rows = rows.hstack(_of_whole_runs(results, base))
     refused, classes = _refused(results), _by_class(base, jobs, values, blocks)
     metrics = [(metric, name) for metric in MEASURES for name in results]
     summary = tuple(
@@ -178,11 +174,19 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
         for metric, name in metrics
     )
     first, *others = _findings(rows, scenarios, len(jobs))
-    findings = (
-        first, *_coverage(base, refused, len(jobs)), *_only_one_side(results), *others, _for_whom(rows, classes)
-    )  # fmt: skip
+    of_whom = (*_coverage(base, refused, len(jobs)), *_only_one_side(results))
+    findings = (first, *of_whom, *others, _for_whom(rows, classes, scenarios))
     tables = {"policies": rows, "by class": classes, "left out": refused}
     return Comparison(provenance, findings, summary, tables, _figures(values, rows))
+
+
+def _of_whole_runs(results: Mapping[str, Arrays], base: Scenario) -> pl.DataFrame:
+    """Return the numbers of whole runs, a row each; the cost where there are prices."""
+    runs = pl.DataFrame(np.array([arrays["run"] for arrays in results.values()]), schema=OF_THE_RUN, orient="row")
+    runs = runs.with_columns(pl.col("preemptions", NEVER_RUN).cast(pl.Int64))
+    if not base.prices:
+        return runs.drop("cost per day")
+    return runs.rename({"cost per day": f"cost per day, {base.prices.unit}"})
 
 
 def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Ints, dict[str, dict[str, Floats]]]:
@@ -243,22 +247,34 @@ def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, floa
 def _by_class(
     base: Scenario, jobs: Ints, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBootstrap
 ) -> pl.DataFrame:
-    """Return how the mean wait of each class of jobs differs from the first policy; all intervals of a policy hold."""
-    runtime = pl.when(pl.col("runtime") <= pl.col("runtime").median()).then(pl.lit(SHORT)).otherwise(pl.lit(LONG))
-    named = base.workload.frame[jobs].select(gpu_request(), runtime.alias("runtime"))
-    both = {"GPU request": GPU_REQUESTS, "runtime": (SHORT, LONG)}
-    classes = {name: named[column].eq(name).to_numpy() for column, names in both.items() for name in names}
-    classes = {name: rows for name, rows in classes.items() if rows.any()}
-    (_, first), *others = ((name, v["wait"]) for name, v in values.items())
+    """Return how the mean wait of each class of jobs differs from that under the first policy.
+
+    The intervals of all classes of a policy hold together.
+    """
+    (_, first), *others = values.items()
+    classes = _classes(base.workload.frame[jobs])
     found = []
-    for policy, wait in others:
+    for policy, own in others:
         for name, rows in classes.items():
             part = blocks.part(rows)
-            change = paired_difference(part.means(first[rows]), part.means(wait[rows]))
-            interval = change.interval(bonferroni(len(classes)))
-            row = {"policy": policy, "class": name, "jobs": int(rows.sum()), "mean wait": float(wait[rows].mean())}
+            before, after = (part.means(side["wait"][rows]) for side in (first, own))
+            interval = paired_difference(before, after).interval(bonferroni(len(classes)))
+            row = {
+                "policy": policy,
+                "class": name,
+                "jobs": int(rows.sum()),
+                "mean wait": float(own["wait"][rows].mean()),
+            }
             found.append(row | _columns("mean wait change", interval) | {"verdict": interval.change()})
     return pl.DataFrame(found, infer_schema_length=None)
+
+
+def _classes(jobs: pl.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """Return which jobs are in each class by GPU request, and in each by runtime."""
+    long = jobs["runtime"] > jobs["runtime"].median()
+    request = jobs.select(gpu_request()).to_series()
+    classes = {name: request == name for name in GPU_REQUESTS} | {SHORT: ~long, LONG: long}
+    return {name: rows.to_numpy() for name, rows in classes.items() if rows.any()}
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------
@@ -318,21 +334,17 @@ def _only_one_side(results: Mapping[str, Arrays]) -> list[str]:
     return sentences
 
 
-def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame) -> str:
+def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame, scenarios: Mapping[str, Scenario]) -> str:
     """Return for whom the best policy but the first is better, and at whose cost."""
-    base = rows["policy"][0]
-    best = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
-    own = classes.filter(pl.col("policy") == best)
-    gain, loss = (
-        ", ".join(_class(r) for r in own.filter(verdict=v).iter_rows(named=True)) for v in ("lower", "higher")
-    )
+    base = _title(rows["policy"][0], scenarios)
+    name = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
+    best, own = _title(name, scenarios), classes.filter(pl.col("policy") == name).rows(named=True)
+    gain, loss = (", ".join(_class(row) for row in own if row["verdict"] == side) for side in ("lower", "higher"))
     if not gain and not loss:
         none = "No class of jobs by GPU request or runtime waits significantly longer or shorter"
         return f"{none} under {best} than under {base}."
-    if not gain:
-        return f"{best} is better than {base} for no class of jobs, at the cost of jobs of {loss}."
     cost = f"at the cost of jobs of {loss}" if loss else "and no class of jobs waits significantly longer"
-    return f"{best} is better than {base} for jobs of {gain}, {cost}."
+    return f"{best} is better than {base} for {f'jobs of {gain}' if gain else 'no class of jobs'}, {cost}."
 
 
 def _class(row: Mapping[str, Any]) -> str:

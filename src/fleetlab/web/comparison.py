@@ -170,7 +170,7 @@ def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
     """Say how many jobs the cluster can never run: they are in no mean."""
     if not (row["base"]["value"] or row["now"]["value"]):
         return []
-    share = f"{100 * now['gpu_time_that_cannot_run']:.2g} % of the GPU time"
+    share = f"{100 * now['gpu_time_that_cannot_run']:.2g} % of the known GPU time"
     beside = "" if base is now else f"; {row['base']['text']} in the baseline"
     return [f"{row['now']['text']} of {now['jobs']:,} jobs ({share}) cannot run{beside}."]
 

@@ -142,6 +142,7 @@
   function changed() {
     history.replaceState(null, "", `?${address(state)}`);
     mark();
+    wanted = address(state, { short: true });
     stale("The run of the new settings is in progress");
     clearTimeout(timer);
     timer = setTimeout(play, SOON);
@@ -159,7 +160,9 @@
     const operation = new Operation({ kind: "run", link, ...(replaces ? { replaces } : {}) }, (message) => {
       if (going !== operation) return;
       progressed(message);
-      if (message.progress?.answer) numbers(message.progress.answer);
+      if (!message.progress?.answer || wanted !== link) return;
+      operation.hasNumbers = true;
+      numbers(message.progress.answer);
     });
     operation.link = link;
     going = operation;
@@ -171,13 +174,14 @@
       going = null;
       if (answer) show(answer, operation);
       else {
-        stale("The run of the new settings was cancelled");
-        idle("Cancelled: the numbers are those of the previous run.");
+        if (!operation.hasNumbers) stale("The run of the new settings was cancelled");
+        idle(`Cancelled: the ${operation.hasNumbers ? "figures" : "numbers"} are those of the previous run.`);
       }
       if (answer || link !== wanted) trouble(null);
     } catch (error) {
       if (going !== operation) return;
       going = null;
+      stale("The new settings have no result");
       trouble(error);
     }
     if (wanted !== link) start(wanted);
@@ -192,7 +196,7 @@
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
     $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
-    remember(answer);
+    remember(answer, operation.link);
     downloads();
   }
   // Until the run is done the numbers are those of the previous settings: greyed, without colors and sentences.
@@ -280,9 +284,9 @@
   const known = new Map(); // rows by address, of what was answered
   const runs = () => [{ s: state.base, base: true }, ...state.kept.map((s) => ({ s }))];
   const key = (s) => address(state, { now: s, short: true });
-  function remember(answer) {
+  function remember(answer, link) {
     known.set(answer.link, answer);
-    known.set(key(state.now), answer);
+    known.set(link, answer);
     table();
   }
   // The server knows the title of a run once it was simulated.
