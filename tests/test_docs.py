@@ -100,7 +100,7 @@ def test_a_guide_does_what_it_says(guide, tmp_path, cache, here):
         if kind == "file":
             (tmp_path / what).write_text(text, "utf-8")
         elif kind == "python":
-            run([sys.executable, "-c", what], tmp_path, cache)
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
         elif not what.startswith(("git ", "make ", "cd ")):
             found = here(*plain(what)) if plain(what) else run(["bash", "-c", what], tmp_path, cache)
             assert not text.strip() or fits(lines(text), lines(found)), f"{what}\n{found}"
