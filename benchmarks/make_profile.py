@@ -12,10 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
+from benchmarks.mig_tables import against
 from fleetlab._screen import table
 from fleetlab.bench.plans import CLASSES, MATRIX
 from fleetlab.bench.profile import profile
-from fleetlab.bench.profile.published import against
 from fleetlab.core import Provenance, Speed
 
 HOME = Path(__file__).parents[1] / "src" / "fleetlab" / "core"

@@ -86,7 +86,7 @@ def _background(name: str, environment: dict[str, str], said: argparse.Namespace
     if not name:
         yield []
         return
-    line = [sys.executable, "-m", "fleetlab.bench.single", name, "--seconds", "600", "--json", *_where(said)]
+    line = [sys.executable, "-m", "fleetlab.bench.single", name, "--seconds", "600", *_where(said)]
     out, err = subprocess.DEVNULL, subprocess.PIPE
     with subprocess.Popen(line, env=os.environ | environment, stdout=out, stderr=err, text=True) as other:
         try:

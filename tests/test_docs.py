@@ -79,6 +79,9 @@ def here(tmp_path, cache, monkeypatch, capfd):
     yield run_here
     for number, handler in kept.items():
         signal.signal(number, handler)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]  # another guide may have another of that name
 
 
 def fits(told, found):

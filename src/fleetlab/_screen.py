@@ -17,26 +17,6 @@ if TYPE_CHECKING:
 
 MOST = 40  # rows of a table that are printed; `--json` has them all
 WIDEST = 72  # characters of a cell
-# Of the published numbers of PAI, those that people know.
-BEST_KNOWN = [
-    "nodes",
-    "GPUs",
-    "jobs, completed",
-    "jobs, failed",
-    "jobs of one instance",
-    "GPU jobs, request 1",
-    "GPU jobs, MISC",
-    "GPU jobs, T4",
-    "GPUs per instance, mean over GPU jobs",
-    "run time of GPU jobs, mean",
-    "run time of GPU jobs, median",
-    "run time of instances, P50",
-    "run time of completed jobs, V100, P50",
-    "wait of GPU jobs, median",
-    "GPUs used by instances, P50",
-    "GPUs used by instances, P90",
-    "jobs that run 5 times or more",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +42,7 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
         print(as_json(result))
         return
     if result.findings:
-        print("\n".join(result.findings), end="\n\n")
+        print("\n".join(cell(line, widest=10_000) for line in result.findings), end="\n\n")
     print("\n".join(say(e) for e in result.summary()))
     for name, frame in result.tables().items():
         if frame.height and (not only or name in only):
@@ -70,21 +50,6 @@ def show(result: Result, *, json: bool = False, most: int = MOST, only: Sequence
             print(table(frame, most))
     if result.notes:
         print("\nnotes\n" + "\n".join(f"- {cell(note, widest=1000)}" for note in result.notes))
-
-
-def show_check(found: Result, *, json: bool, brief: bool) -> None:
-    """Print a check: what was published, what was achieved, how far it may be off; the counts last, where eyes end."""
-    import polars as pl
-
-    if json:
-        print(as_json(found))
-        return
-    rows = found.tables()["targets"].drop("source")
-    if brief:
-        rows = rows.filter(pl.col("target").is_in(BEST_KNOWN) | pl.col("verdict").is_in(["missed", "conflict"]))
-        rows = rows.drop("tolerance", "why")
-    print(table(rows, most=rows.height))
-    print("\nof all targets: " + ", ".join(say(e).removeprefix("targets ") for e in found.summary()))
 
 
 def table(frame: pl.DataFrame, most: int = MOST) -> str:

@@ -58,8 +58,9 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except Exception as e:
         from fleetlab.core.errors import FleetlabError
+        from fleetlab.devices.errors import BenchError  # of rooms that run where polars is not installed
 
-        if not isinstance(e, FleetlabError):
+        if not isinstance(e, FleetlabError | BenchError):
             raise
         _leave(str(e), e.hint)
 

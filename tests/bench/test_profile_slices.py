@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from benchmarks.mig_tables import against, from_one
 
 import fleetlab
-from fleetlab.bench.profile import predict_slices, published
-from fleetlab.bench.profile.slice_model import ERROR_P90, GpuSlice, from_one, on_slice, stretch_curve
+from fleetlab.bench.profile import predict_slices
+from fleetlab.bench.profile.slice_model import ERROR_P90, GpuSlice, on_slice, stretch_curve
 
 HALF, EIGHTH = GpuSlice("half", 0.5, 0.5), GpuSlice("eighth", 0.125, 0.125)
 
@@ -85,13 +86,13 @@ def test_every_prediction_says_that_it_is_one(h200):
 
 def test_a_folder_without_the_tables_is_said(tmp_path):
     with pytest.raises(fleetlab.DeviceError, match="cannot read the published table"):
-        published.against(tmp_path)
+        against(tmp_path)
 
 
 @pytest.fixture
 def tables(data):
     folder = data / "colocation"
-    return {(r["table"], r["formula"]): r for r in published.against(folder).iter_rows(named=True)}
+    return {(r["table"], r["formula"]): r for r in against(folder).iter_rows(named=True)}
 
 
 @pytest.mark.data

@@ -7,7 +7,6 @@ import pytest
 
 import fleetlab
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.results.density import DensityGoals
 from fleetlab.bench.results.suite import suite_result
 from fleetlab.cli import main
 from fleetlab.stats import geometric_means, wilson
@@ -116,7 +115,7 @@ def test_pooled_limits_by_hand():
     assert second.value == pytest.approx(2 * math.exp(-0.05))
 
 
-# --- success, latency, costs, density, gates -------------------------------------------------------------------------
+# --- success, latency, costs, gates ----------------------------------------------------------------------------------
 
 
 def steps(seconds, n):
@@ -213,53 +212,6 @@ def test_trillions_are_counted_as_such(tmp_path):
     assert made["joules_an_item"] == pytest.approx(700 / 500)
 
 
-def crowd(tmp_path, progress, p95=(), failed=()):
-    """1, 2, 4, … of a, which alone makes 100 items per second with steps of 10 ms; two blocks that differ by 1 %."""
-    lines = []
-    for block in (0, 1):
-        for k, np_ in enumerate(progress):
-            n, late = 2**k, p95[k] if p95 else 0.01
-            made = line("+".join("a" * n), [100 * np_ * (1 + 0.01 * block * bool(k))] * n, block=block)
-            lines.append(with_(made, times=steps(late, 400)))
-        lines += [line(f"{n}xa", [], block=block, status="failed", failures=[]) for n in failed]
-    return folder(tmp_path, lines)
-
-
-def test_as_many_fit_as_all_make_enough_progress(tmp_path):
-    found = suite_result(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=DensityGoals(progress=0.5)).tables()["density"]
-    made = row(found, goal="worst progress at least 0.5")
-    assert (made["tenants"], made["low"], made["high"], made["breaks_at"]) == (4, 4, 4, 8)
-
-
-def test_a_goal_within_the_noise_leaves_the_number_open(tmp_path):
-    found = suite_result(crowd(tmp_path, [1, 0.9, 0.6, 0.3]), goals=DensityGoals(progress=0.601)).tables()["density"]
-    made = row(found, goal="worst progress at least 0.601")
-    assert (made["tenants"], made["low"], made["high"]) == (4, 2, 4)
-
-
-def test_a_number_that_fails_below_one_that_passes_is_the_limit(tmp_path):
-    found = suite_result(crowd(tmp_path, [1, 0.4, 0.6]), goals=DensityGoals(progress=0.5)).tables()["density"]
-    assert row(found, goal="worst progress at least 0.5")["tenants"] == 1
-
-
-def test_what_does_not_run_does_not_fit(tmp_path):
-    found = suite_result(crowd(tmp_path, [1, 0.9], failed=[4])).tables()["density"]
-    made = row(found, goal="worst progress at least 0.5")
-    assert (made["tenants"], made["breaks_at"], made["most_measured"]) == (2, 4, 4)
-
-
-def test_as_many_fit_as_wait_no_longer_than_they_may(tmp_path):
-    path = crowd(tmp_path, [1, 0.9, 0.9], p95=[0.010, 0.020, 0.040])
-    found = suite_result(path, goals=DensityGoals(slowdown=3, slo_ms=15)).tables()["density"]
-    assert row(found, goal="P95 at most 3 times that of one tenant")["tenants"] == 2
-    assert row(found, goal="P99 at most 15 ms")["tenants"] == 1
-
-
-def test_a_goal_that_is_none_is_refused():
-    with pytest.raises(fleetlab.DeviceError, match="not a goal: slowdown 0"):
-        DensityGoals(slowdown=0)
-
-
 def served(*, lag=0.0001, unsent=0, rates=(200, 50), name="s+b"):
     """s has 200 requests per second on an arrival schedule; b goes as fast as it can."""
     cell = with_(line(name, list(rates)), times=steps(0.004, 1000))
@@ -292,13 +244,6 @@ def test_a_late_sender_is_not_valid_and_what_was_not_sent_is_said(tmp_path):
     assert (made["valid"], made["unsent"]) == (False, 7)
     assert any("never sent" in note for note in found.notes)
     assert row(found.tables()["checks"], check="generator lag below 1 ms at P99")["passed"] is False
-
-
-def test_a_server_that_falls_behind_does_not_fit(tmp_path):
-    lines = [served(name="s"), served(name="s+s", rates=(200, 200))]
-    lines[1]["tenants"][1] |= {"offered": 1000, "lag": steps(0.0001, 1000), "unsent": 3}
-    found = suite_result(folder(tmp_path, lines)).tables()["density"]
-    assert (row(found)["tenants"], row(found)["breaks_at"]) == (1, 2)
 
 
 @pytest.mark.parametrize(("rates", "holds"), [((100, 105), True), ((100, 107), False)])

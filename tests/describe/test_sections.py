@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetlab
-from fleetlab.describe.sections.recurrence import Past
+from fleetlab.describe.sections.recurrence import past_mean
 
 DAY, HOUR = 86_400.0, 3600.0
 
@@ -211,11 +211,11 @@ def test_metrics_of_machines_are_weighed_by_time(fixtures):
 
 
 def test_only_jobs_that_had_ended_teach():
-    submit, service = np.array([0.0, 5.0, 10.0, 40.0]), np.array([10.0, 30.0, 20.0, np.nan])
-    guess = Past.of(submit, submit, service).mean(np.array([0, 0, 0, 0]))
+    submit = [0.0, 5.0, 10.0, 40.0]
+    jobs = pl.DataFrame({"submit": submit, "start": submit, "runtime": [10.0, 30.0, 20.0, None], "user": ["ann"] * 4})
     # The second comes before the first ends; the third as it ends; at 40 three have, of 10, 30 and 20 s.
-    assert guess[:2].tolist() == pytest.approx([np.nan, np.nan], nan_ok=True)
-    assert guess[2:].tolist() == [10, 20]
+    assert past_mean(jobs, ["user"]).to_list() == [None, None, 10, 20]
+    assert past_mean(jobs, []).to_list() == [None, None, 10, 20]
 
 
 @settings(max_examples=60)
@@ -224,7 +224,9 @@ def test_predictions_are_those_of_a_plain_loop(jobs):
     jobs = sorted(jobs)
     submit, service = (np.array([t[k] for t in jobs], dtype=float) for k in (0, 1))
     key = np.array([t[2] for t in jobs])
-    guess = Past.of(submit, np.full(len(jobs), np.nan), service).mean(key)
+    frame = pl.DataFrame({"submit": submit, "runtime": service, "group": [int(k) if k >= 0 else None for k in key]})
+    frame = frame.with_columns(pl.col("group").cast(pl.Int64), start=pl.lit(None, dtype=pl.Float64))
+    guess = past_mean(frame, ["group"]).fill_null(np.nan).to_numpy()
     for k in range(len(jobs)):
         known = [service[j] for j in range(len(jobs)) if key[j] == key[k] and submit[j] + service[j] <= submit[k]]
         expected = np.mean(known) if known and key[k] >= 0 else np.nan

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.monitor.log import SampleLog, read_samples
+from fleetlab.monitor.options import MonitorOptions
 from fleetlab.monitor.parquet import sample_frames
 from fleetlab.monitor.prometheus import Exporter, serve_metrics
 from fleetlab.monitor.result import monitor_result, pack_log
@@ -238,7 +239,7 @@ def test_a_killed_watch_keeps_its_lines_and_can_be_packed_after(tmp_path):
 
 def test_a_watch_goes_on_where_a_killed_one_stopped(tmp_path):
     (tmp_path / "samples.jsonl").write_text('{"at": 1, "gpu": 0}\n{"at": 2, "ca')
-    monitor(backend="cpu", every=0.01, seconds=0.02, out=tmp_path, progress=print)
+    monitor(MonitorOptions(backend="cpu", every=0.01, seconds=0.02, out=tmp_path), progress=print)
     rows = list(read_samples(tmp_path / "samples.jsonl"))
     assert rows[0] == {"at": 1, "gpu": 0}
     assert rows[1]["total_mib"] > 0
@@ -276,7 +277,7 @@ def test_a_log_of_something_else_is_refused_by_its_line(tmp_path, line):
 @pytest.mark.parametrize("words", [{"every": 0}, {"every": float("nan")}, {"seconds": -1}, {"backend": "gpu"}])
 def test_a_watch_that_cannot_be_is_refused(words):
     with pytest.raises(BenchError):
-        monitor(**{"backend": "cpu", "seconds": 1} | words)
+        monitor(MonitorOptions(**{"backend": "cpu", "seconds": 1} | words))
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

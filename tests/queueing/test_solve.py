@@ -97,7 +97,7 @@ def test_infinity_may_be_written_as_the_theory_does():
 @pytest.mark.parametrize(
     ("words", "error", "hint"),
     [
-        (["M/M/k"], "unknown model: `M/M/k`; did you mean M/M/c?", "lists the models"),
+        (["M/M/k"], "no queueing model by that name: `M/M/k`; did you mean M/M/c?", "lists the models"),
         (["M/M/c", "--lam", "1", "--mu", "1"], "M/M/c needs: `c`, servers", "takes lam, mu, c"),
         (["M/M/c", "--lam", "1", "--mu", "1", "--c", "0"], "`c` is a number, 1 or more", "servers"),
         (["M/M/c", "--lam", "1", "--mu", "1", "--c", "1.5"], "`c` is a whole number, not: 1.5", "servers"),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import fleetlab
 from fleetlab import Estimate
 from fleetlab.report.draw import ready, svg
-from fleetlab.report.draw.png import png
 from fleetlab.report.markup import clean, data, tag, text
 
 from .conftest import Found, Seen, every_kind
@@ -115,9 +114,3 @@ def test_a_figure_as_a_file_is_xml_of_shapes_and_texts(name):
         found = ElementTree.fromstring(svg(ready(figure), whole=True))
         kinds = {re.sub(r"\{.*\}", "", e.tag) for e in found.iter()}
         assert kinds <= {"svg", "g", "path", "line", "rect", "text", "clipPath"}
-
-
-@pytest.mark.parametrize("name", ["$\\frac{1$", "_\x00\u202e", "名前 🙂"])
-def test_a_picture_of_any_name_can_be_drawn(name):
-    for figure in full(name).figures().values():
-        assert png(ready(figure)).startswith(b"\x89PNG")

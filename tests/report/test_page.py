@@ -241,19 +241,10 @@ def test_what_is_no_result_is_an_error_with_a_hint(wrong, tmp_path):
     assert "SavedResult.load" in e.value.hint
 
 
-def test_without_the_extra_nothing_is_written_and_the_hint_names_it(full, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(FleetlabError, match="needs matplotlib") as e:
-        fleetlab.report(full, tmp_path / "page.html", png=tmp_path / "png")
-    assert "fleetlab[plots]" in e.value.hint
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_figures_come_as_files_under_names_that_every_system_takes(tmp_path):
     drawn = {"a": curve(title="../etc/<passwd>"), "b": curve(title="waits"), "c": curve(title="waits")}
-    made(Found(charts=drawn), tmp_path, svg=tmp_path / "svg", png=tmp_path / "png")
+    made(Found(charts=drawn), tmp_path, svg=tmp_path / "svg")
     assert sorted(p.name for p in (tmp_path / "svg").iterdir()) == ["01-etc-passwd.svg", "02-waits.svg", "03-waits.svg"]
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in (tmp_path / "png").iterdir())
 
 
 # --- the command -------------------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ def test_a_load_that_is_stopped_keeps_what_it_measured(url, tmp_path, sign):
         (["http://127.0.0.1:1"], "no rate"),
         (["http://127.0.0.1:1", "--rate", "-5"], "rate must be from"),
         (["http://127.0.0.1:1", "--rate", "5", "--each"], "no folder to write"),
-        (["http://127.0.0.1:1", "--rate", "5", "--out", "/dev/null/x"], "not a writable folder"),
+        (["http://127.0.0.1:1", "--rate", "5", "--out", "/dev/null/x"], "not writable"),
         (["http://127.0.0.1:1", "--search", "5", "--slo-ms", "3"], "LOW:HIGH"),
         (["http://127.0.0.1:1", "--rate", "5", "--connections", "9999999"], "connections must be from"),
     ],

@@ -1,6 +1,5 @@
 """What a server is made of: inputs, noise, sizes, books and limits."""
 
-import inspect
 import json
 import math
 from itertools import pairwise
@@ -13,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.statistics import percentile
 from fleetlab.devices.errors import BenchError
-from fleetlab.serving.server import __main__
 from fleetlab.serving.server.counts import MANY, LatencyCounter, ServerCounts, _by_normal
 from fleetlab.serving.server.errors import REASONS, RequestError
 from fleetlab.serving.server.inputs import InputShape, parse_inputs
@@ -251,13 +249,3 @@ def test_metrics_say_what_the_books_say():
 def test_a_limit_that_is_none_is_refused(wrong):
     with pytest.raises(BenchError, match="invalid limit: --"):
         ServerLimits(**wrong)
-
-
-def test_the_command_and_the_module_have_the_same_words():
-    from fleetlab.commands.bench.serving import serve
-
-    command = {name.rstrip("_"): p.default for name, p in inspect.signature(serve).parameters.items()}
-    module = {a.dest: a.default for a in __main__._parser()._actions if a.dest != "help"}
-    assert set(command) == set(module)
-    same = set(command) - {"work", "set"}  # one is asked for, the other is a list here and a tuple there
-    assert {name: command[name] for name in same} == {name: module[name] for name in same}

@@ -10,6 +10,7 @@ import pytest
 
 import fleetlab
 from fleetlab.cli import app
+from fleetlab.devices.errors import BenchError
 
 pytestmark = pytest.mark.usefixtures("own")
 
@@ -135,7 +136,7 @@ def test_a_layout_is_made_and_undone_if_one_insists(smi, capsys, monkeypatch):
 )
 def test_a_mistake_is_told_with_a_hint(words, error, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(fleetlab.DeviceError) as e:
+    with pytest.raises((fleetlab.DeviceError, BenchError)) as e:
         say(*words)
     assert error in str(e.value)
     assert e.value.hint

@@ -8,6 +8,7 @@ import pytest
 
 import fleetlab
 from fleetlab.cli import app
+from fleetlab.devices.errors import BenchError
 
 SPEC = 'mode = "mps"\ngpu = "H200"\nreplicas = 4\npercent = 25\nmemory_mib = 35000\nname = "lab"\n'
 ONE_REPLICA = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}\n"
@@ -98,7 +99,7 @@ def test_a_mistake_is_an_error_with_a_hint(words, says, lab, tmp_path):
     with huge.open("wb") as f:
         f.truncate(100 * 1024 * 1024)
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(fleetlab.DeviceError) as caught:
+    with pytest.raises((fleetlab.DeviceError, BenchError)) as caught:
         say(*(word.format(lab=lab, huge=huge, binary=binary) for word in words))
     assert says in str(caught.value)
     assert caught.value.hint

@@ -13,7 +13,7 @@ import fleetlab
 from fleetlab import order
 from fleetlab.sim import simulate
 from fleetlab.stats import Statistic
-from fleetlab.studies.validate import Validation, fgd, helios, means, openb, philly, schedules
+from fleetlab.studies.validate import Validation, fgd, helios, means, philly, schedules
 from fleetlab.studies.validate.arrivals import RuntimeLaw
 from fleetlab.studies.validate.busy_nodes import busy_nodes
 from fleetlab.studies.validate.line import (
@@ -210,15 +210,6 @@ def test_a_mean_beside_theory_agrees_and_one_of_another_load_does_not():
 def test_busy_nodes_are_counted_once_however_many_run_there():
     held = pl.DataFrame({"node": ["a", "a", "b", "a"], "start": [0.0, 1.0, 1.0, 9.0], "end": [3.0, 5.0, 2.0, 10.0]})
     assert busy_nodes(held, np.array([0.0, 1.5, 4.0, 6.0, 9.5])).tolist() == [1, 2, 1, 0, 1]
-
-
-def test_a_latency_law_gives_back_what_it_was_drawn_from():
-    rng = np.random.default_rng(6)
-    drawn = np.where(rng.random(20_000) < 0.6, rng.lognormal(0.7, 0.5, 20_000), rng.lognormal(4.2, 1.0, 20_000))
-    law = openb.fitted(np.where(rng.random(20_000) < 0.3, 0.0, drawn))
-    assert law.zero == pytest.approx(0.3, abs=0.02)
-    assert sorted(law.middle) == pytest.approx([0.7, 4.2], abs=0.15)
-    assert law.quantile(0.9) == pytest.approx(np.quantile(np.append(drawn, np.zeros(20_000 * 3 // 7)), 0.9), rel=0.1)
 
 
 def test_first_come_takes_longer_than_shortest_first_where_the_head_blocks():

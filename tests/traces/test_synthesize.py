@@ -13,7 +13,7 @@ import pytest
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.traces.builtin import open_trace
-from fleetlab.traces.synthesize import check, pairing, synthesize, wait_sampling
+from fleetlab.traces.synthesize import pairing, synthesize, wait_sampling
 from fleetlab.traces.synthesize.bins import drawn, grid, ranked
 from fleetlab.traces.synthesize.groups import deal, group_sizes
 from fleetlab.traces.synthesize.joint_law import Constraint, fit, multipliers
@@ -23,10 +23,11 @@ from fleetlab.traces.synthesize.refit import refit, restore
 from fleetlab.traces.synthesize.requests import CPU_RUN_TIME, RUN_TIME, shapes
 from fleetlab.traces.synthesize.run_times import held_a_job, run_times
 from fleetlab.traces.synthesize.usage import REQUESTED, usage_law
-from fleetlab.traces.synthesize.validation.check import CONFLICTS
-from fleetlab.traces.synthesize.validation.target import WeightedSample, along, quantile
 from fleetlab.traces.synthesize.wait_sampling import margins, waits
 from fleetlab.traces.synthesize.waits import wait_law
+
+from .targets.check import CONFLICTS, check
+from .targets.target import WeightedSample, along, quantile
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements" / "synthesize.md"
 

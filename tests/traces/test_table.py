@@ -349,7 +349,7 @@ def test_a_division_by_zero_turns_the_row_away(written):
         ("'x'*2", "map of `gpu_milli`: a quoted word cannot be reckoned with\n  'x'*2\n  ^"),
         ("'x'", "map of `gpu_milli`: `gpu_milli` is a number, not a word\n  'x'\n  ^"),
         ("`gpus", "map of `gpu_milli`: a quote is opened and not closed\n  `gpus\n  ^"),
-        ("GPU", "map of `gpu_milli`: unknown column of the file: `GPU`; did you mean `gpus`?"),
+        ("GPU", "no column of the file for `gpu_milli` by that name: `GPU`; did you mean gpus?"),
     ],
 )
 def test_a_bad_map_is_shown_where_it_fails(written, expression, what):

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
+from fleetlab.bench.options import SuiteOptions
 from fleetlab.bench.plan_file import read_plan
 from fleetlab.bench.plans import BY_NAME, SuitePlan
 from fleetlab.bench.suite import SuiteRun
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.progress import print_error, print_progress
+from fleetlab.devices.options import start
+from fleetlab.devices.progress import Progress, print_progress
+
+STOPPED = "stopped; finished cells are kept, run the same command again to resume"
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run a plan; exit status 0 if complete, 3 if the time limit was reached, 2 for an error."""
-    options = _parser().parse_args(words)
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        if options.plan == "probe":
-            from fleetlab.bench.probe import probe
+    return start("fleetlab.bench.run", SuiteOptions, _run, words, stopped=STOPPED)
 
-            probe(options.out, progress=print_progress, rehearse=options.rehearse)
-            return 0
-        plan = make_plan(
-            options.plan,
-            blocks=options.blocks,
-            settle=options.settle,
-            window=options.window,
-            seed=options.seed,
-            rehearse=options.rehearse,
-        )
-        skipped = SuiteRun(
-            plan,
-            options.out,
-            limit=options.limit,
-            device=options.device,
-            rehearse=options.rehearse,
-            progress=print_progress,
-        ).run()
-    except BenchError as e:
-        print_error(e)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; finished cells are kept, run the same command again to resume", file=sys.stderr)
-        return 130
-    return 3 if skipped else 0
+
+def _run(options: SuiteOptions) -> int:
+    return 3 if run_suite(options, progress=print_progress) else 0
+
+
+def run_suite(options: SuiteOptions, *, progress: Progress) -> list[str]:
+    """Measure a plan; returns the names of cells that were skipped for lack of time."""
+    plan = make_plan(
+        options.plan,
+        blocks=options.blocks,
+        settle=options.settle,
+        window=options.window,
+        seed=options.seed,
+        rehearse=options.rehearse,
+    )
+    run = SuiteRun(
+        plan,
+        options.out,
+        limit=options.limit,
+        device=options.device,
+        rehearse=options.rehearse,
+        progress=progress,
+    )
+    return run.run()
 
 
 def make_plan(
@@ -76,26 +73,6 @@ def make_plan(
     settle = made.settle if settle is None else settle
     window = made.window if window is None else window
     return replace(made, settle=settle, window=window)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fleetlab.bench.run", description=__doc__)
-    parser.add_argument("plan", help=f"probe, {', '.join(BY_NAME)}, or a TOML file")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results; an existing one is resumed")
-    parser.add_argument("--limit", type=float, default=500, help="time limit in seconds (default: 500)")
-    parser.add_argument("--blocks", type=int, help="measurements of each cell")
-    parser.add_argument("--window", type=float, help="seconds of a measurement")
-    parser.add_argument("--settle", type=float, help="seconds before a measurement")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the order of cells (default: 0)")
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (default: cuda)")
-    parser.add_argument(
-        "--rehearse", action="store_true", help="run on the CPU with tiny sizes: results are meaningless"
-    )
-    return parser
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

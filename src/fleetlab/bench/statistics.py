@@ -17,18 +17,6 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.stats import Floats, Interval, quantile_ranks, samples_needed
 
 
-def progress(shared: ArrayLike, alone: ArrayLike) -> Floats:
-    """NP of each tenant: its rate beside others over its rate alone."""
-    beside, by_itself = np.asarray(shared, float), np.asarray(alone, float)
-    if not (
-        np.isfinite(beside).all() and np.isfinite(by_itself).all() and (by_itself > 0).all() and (beside >= 0).all()
-    ):
-        msg = "rates that cannot be compared: alone must be above 0, shared at least 0"
-        raise BenchError(msg)
-    ratio: Floats = beside / by_itself
-    return ratio
-
-
 def stp(np_: ArrayLike) -> float:
     """System throughput: the work of one shared GPU, in units of what a GPU does for tenants alone.
 
@@ -46,11 +34,6 @@ def antt(np_: ArrayLike) -> float:
     """
     with np.errstate(divide="ignore"):
         return float((1 / _tenants(np_)).mean())
-
-
-def harmonic(np_: ArrayLike) -> float:
-    """Harmonic mean of NP, which is dominated by the slowest tenant."""
-    return 1 / antt(np_)
 
 
 def jain(np_: ArrayLike) -> float:
@@ -94,3 +77,8 @@ def percentile(times: Histogram, p: float, *, confidence: float = 0.95, effectiv
     low, high = quantile_ranks(few, p, confidence=confidence)
     value = times.at(min(n, math.floor(p * n) + 1))
     return Interval(value, times.at(1 + (low - 1) * n // few), times.at(math.ceil(high * n / few)))
+
+
+def known_percentile(times: Histogram, p: float) -> Interval | None:
+    """The same, or None if the sample does not support it."""
+    return percentile(times, p) if times.n >= samples_needed(p) else None

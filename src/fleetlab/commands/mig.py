@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, examples, on_the_bench, talk, version
+from fleetlab.commands.words import Json, examples, talk, version
 
 if TYPE_CHECKING:
     from fleetlab.sharing.mig.profiles import MigGpu
@@ -37,8 +37,7 @@ def profiles(*, model: ModelName = None, gpu: GpuIndex = 0, json: Json = False) 
     from fleetlab._screen import show
     from fleetlab.sharing.result import profile_tables
 
-    with on_the_bench():
-        mig_gpu = _mig_gpu(model, gpu)
+    mig_gpu = _mig_gpu(model, gpu)
     show(profile_tables(mig_gpu), json=json)
 
 
@@ -48,8 +47,7 @@ def layouts(*, model: ModelName = None, gpu: GpuIndex = 0, json: Json = False) -
     from fleetlab._screen import show
     from fleetlab.sharing.result import layout_tables
 
-    with on_the_bench():
-        mig_gpu = _mig_gpu(model, gpu)
+    mig_gpu = _mig_gpu(model, gpu)
     show(layout_tables(mig_gpu), json=json, most=200)
 
 
@@ -65,9 +63,8 @@ def check(layout: LayoutWords, *, model: ModelName = None, gpu: GpuIndex = 0, js
     from fleetlab.sharing.mig.layouts import parse_layout, place, slices_left
     from fleetlab.sharing.result import machine_tables, placement_table
 
-    with on_the_bench():
-        mig_gpu = _mig_gpu(model, gpu)
-        placed = place(mig_gpu, parse_layout(layout))
+    mig_gpu = _mig_gpu(model, gpu)
+    placed = place(mig_gpu, parse_layout(layout))
     compute, memory = slices_left(placed, mig_gpu)
     note = f"possible; unused: {compute} of {mig_gpu.slices} compute slices, {memory} of {mig_gpu.sizes} memory slices"
     tables = {mig_gpu.name: placement_table(placed)}
@@ -97,16 +94,15 @@ def apply(
     if really and model is not None:
         msg = "--model names a GPU model, and --really changes the GPU of this machine"
         raise fleetlab.DeviceError(msg, hint="omit one of them")
-    with on_the_bench():
-        placed = place(_mig_gpu(model, gpu), parse_layout(layout))
-        if really:
-            devices = mig_apply.apply(placed, gpu, progress=talk)
-            rows = table({"profile": profile, "uuid": uuid} for profile, uuid in devices)
-            show(machine_tables("share mig apply", {"devices": rows}, DEVICE_NOTES, devices=len(devices)), json=json)
-            return
-        one = None if model else nvidia_smi.gpu(gpu)
-        plan = mig_apply.layout_commands(placed, gpu, on_already=one is not None and one.mig == "Enabled")
-        against = () if one is None else (*mig_apply.obstacles(one), *mig_apply.conflicts(one))
+    placed = place(_mig_gpu(model, gpu), parse_layout(layout))
+    if really:
+        devices = mig_apply.apply(placed, gpu, progress=talk)
+        rows = table({"profile": profile, "uuid": uuid} for profile, uuid in devices)
+        show(machine_tables("share mig apply", {"devices": rows}, DEVICE_NOTES, devices=len(devices)), json=json)
+        return
+    one = None if model else nvidia_smi.gpu(gpu)
+    plan = mig_apply.layout_commands(placed, gpu, on_already=one is not None and one.mig == "Enabled")
+    against = () if one is None else (*mig_apply.obstacles(one), *mig_apply.conflicts(one))
     _print_commands("share mig apply", {"do": plan.do, "undo": plan.undo}, against, json=json)
 
 
@@ -116,14 +112,13 @@ def undo(*, gpu: GpuIndex = 0, really: Really = False, json: Json = False) -> No
     from fleetlab.devices import nvidia_smi
     from fleetlab.sharing.mig import apply as mig_apply
 
-    with on_the_bench():
-        if really:
-            mig_apply.undo(gpu, progress=talk)
-            talk(f"GPU {gpu} is restored")
-            return
-        record, one = mig_apply.mig_record(gpu), nvidia_smi.gpu(gpu)
-        commands = mig_apply.undo_commands(record, one, mig_apply.instances(gpu))
-        against = tuple(mig_apply.obstacles(one))
+    if really:
+        mig_apply.undo(gpu, progress=talk)
+        talk(f"GPU {gpu} is restored")
+        return
+    record, one = mig_apply.mig_record(gpu), nvidia_smi.gpu(gpu)
+    commands = mig_apply.undo_commands(record, one, mig_apply.instances(gpu))
+    against = tuple(mig_apply.obstacles(one))
     _print_commands("share mig undo", {"undo": commands}, against, json=json)
 
 

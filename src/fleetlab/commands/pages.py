@@ -24,7 +24,6 @@ def report(
     *,
     out: Path = Path("report.html"),
     title: str | None = None,
-    png: Path | None = None,
     svg: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -38,8 +37,6 @@ def report(
         The page: one HTML file that opens without a network.
     title
         Title of the page.
-    png
-        A folder for the figures as PNG (needs the extra `plots`).
     svg
         A folder for the figures as SVG.
     """
@@ -52,7 +49,7 @@ def report(
     stems = [path.stem for path in results]
     named = {path.stem: saved for path, saved in loaded.items()} if len(set(stems)) == len(stems) else loaded.values()
     with progress("figures") as bar:
-        written = fleetlab.report(named, out, title=title, png=png, svg=svg, progress=bar)
+        written = fleetlab.report(named, out, title=title, svg=svg, progress=bar)
     if json:
         from polars import DataFrame
 

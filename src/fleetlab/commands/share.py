@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.mig import GpuIndex, mig
-from fleetlab.commands.words import Json, examples, on_the_bench, talk, version
+from fleetlab.commands.words import Json, examples, talk, version
 
 share = App(
     name="share",
@@ -39,8 +39,7 @@ def status(*, json: Json = False) -> None:
     from fleetlab.sharing import status as sharing_status
     from fleetlab.sharing.result import status_tables
 
-    with on_the_bench():
-        current = sharing_status.status()
+    current = sharing_status.status()
     show(status_tables(current), json=json, most=200)
 
 
@@ -66,8 +65,7 @@ def start(
     from fleetlab.sharing.result import machine_tables, table
 
     _only_mps(mode, "start")
-    with on_the_bench():
-        environment = mps_daemon.start(percent=percent, memory_mib=memory, pipe=pipe)
+    environment = mps_daemon.start(percent=percent, memory_mib=memory, pipe=pipe)
     if json:
         rows = table({"name": name, "value": value} for name, value in environment.items())
         show(machine_tables("share start", {"environment": rows}), json=True)
@@ -90,8 +88,7 @@ def stop(mode: str, *, anyway: Annotated[bool, Parameter(negative=())] = False) 
     from fleetlab.sharing import mps_daemon
 
     _only_mps(mode, "stop")
-    with on_the_bench():
-        clients = mps_daemon.stop(anyway=anyway)
+    clients = mps_daemon.stop(anyway=anyway)
     talk("MPS is stopped" + (f"; it had these clients: {', '.join(map(str, clients))}" if clients else ""))
 
 
@@ -124,8 +121,7 @@ def run(
     from fleetlab.sharing.modes import Share
     from fleetlab.sharing.run_command import run_in_mode
 
-    with on_the_bench():
-        exit_status = run_in_mode(mode, command, share=Share(percent, memory, priority), gpu=gpu, progress=talk)
+    exit_status = run_in_mode(mode, command, share=Share(percent, memory, priority), gpu=gpu, progress=talk)
     sys.exit(exit_status)
 
 
@@ -156,10 +152,9 @@ def emit(spec: Path, *, to: str, out: Path | None = None, json: Json = False) ->
     from fleetlab import stacks
     from fleetlab._screen import show, table
 
-    with on_the_bench():
-        result = stacks.emit(stacks.read(spec).spec, to=to, source=spec.name)
-        if out is not None:
-            _write(out, result.text)
+    result = stacks.emit(stacks.read(spec).spec, to=to, source=spec.name)
+    if out is not None:
+        _write(out, result.text)
     if json:
         show(result, json=True)
         return
@@ -190,8 +185,7 @@ def read_file(file: Path, *, json: Json = False) -> None:
     from fleetlab import stacks
     from fleetlab._screen import show
 
-    with on_the_bench():
-        result = stacks.read(file)
+    result = stacks.read(file)
     if json:
         show(result, json=True)
         return
@@ -217,8 +211,7 @@ def lint(file: Path, *, model: str | None = None, json: Json = False) -> None:
     from fleetlab import stacks
     from fleetlab._screen import cell, show
 
-    with on_the_bench():
-        result = stacks.lint(file, gpu=model)
+    result = stacks.lint(file, gpu=model)
     if json:
         show(result, json=True)
     else:

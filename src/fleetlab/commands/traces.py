@@ -1,6 +1,5 @@
 """Commands for traces: read, synthesize, fetch, list and show."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +60,6 @@ def read(
 @desk.command(
     help_epilogue=examples(
         "fleetlab synthesize pai2020 --jobs 100000 --seed 1 --out my-trace",
-        "fleetlab synthesize pai2020 --jobs 100000 --check",
     )
 )
 def synthesize(
@@ -71,11 +69,9 @@ def synthesize(
     days: float | None = None,
     seed: Seed = 0,
     out: Path | None = None,
-    check: Annotated[bool, Parameter(negative=())] = False,
-    brief: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Make a synthetic trace from published statistics; save it, or check it against them.
+    """Make a synthetic trace from published statistics; `fleetlab describe` compares it with them.
 
     Parameters
     ----------
@@ -87,14 +83,9 @@ def synthesize(
         Days that the submissions span (default: as many as on the real cluster).
     out
         Folder to save it in.
-    check
-        Print every published number beside the achieved one; the exit status is 1 if one is missed.
-    brief
-        Print one line for a trace, and for a check only the best-known numbers and those that are missed.
     """
-    from fleetlab._screen import progress, show, show_check
+    from fleetlab._screen import progress, show
     from fleetlab.core.trace import may_hold
-    from fleetlab.traces.synthesize import check as checked
 
     if out is not None:
         may_hold(out)
@@ -103,14 +94,7 @@ def synthesize(
         trace = fleetlab.synthesize(name, **count, days=days, seed=seed, progress=bar)
         if out is not None:
             trace.save(out)
-    if check:
-        result = checked(trace)
-        show_check(result, json=json, brief=brief)
-        sys.exit(0 if result.passed else 1)
-    if brief and not json:
-        print(trace)
-    else:
-        show(trace, json=json)
+    show(trace, json=json)
     if out is not None:
         say_saved(out)
 

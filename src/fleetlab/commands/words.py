@@ -1,22 +1,22 @@
-"""How every command begins, speaks and fails: examples in its help, whole numbers, errors of the GPU rooms."""
+"""How every command begins and speaks: examples in its help, whole numbers, options in dataclasses."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from cyclopts import App, ArgumentCollection, CoercionError
+from cyclopts import App, ArgumentCollection, CoercionError, Parameter
 
 import fleetlab
 from fleetlab.commands.options import Json, Seed
 from fleetlab.commands.options import split as listed
 
-__all__ = ["Json", "Seed", "examples", "listed", "on_the_bench", "open_desk", "pairs", "say_saved", "talk", "version"]
+__all__ = ["FLAT", "Json", "Seed", "examples", "listed", "open_desk", "pairs", "say_saved", "talk", "version"]
 
 T = TypeVar("T")
+FLAT = Parameter(name="*", negative=())  # the fields of a dataclass are options of the command
 
 
 def version() -> str:
@@ -82,15 +82,3 @@ def talk(line: str) -> None:
 def say_saved(out: Path) -> None:
     """Print where the result was saved."""
     talk(f"\nsaved in {out}")
-
-
-@contextmanager
-def on_the_bench() -> Iterator[None]:
-    """Turn errors of the GPU rooms into errors of fleetlab."""
-    # The GPU rooms run where polars is not installed, so they have an error class of their own.
-    from fleetlab.devices.errors import BenchError
-
-    try:
-        yield
-    except BenchError as e:
-        raise fleetlab.DeviceError(str(e), hint=e.hint) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,17 +81,11 @@ class Cluster:
         changes or another pool goes. `node` names them instead, numbered where there is a `count`.
         """
         path = Path(path)
-        try:
-            entries = tomllib.loads(path.read_text("utf-8")).get("node")
-        except OSError as e:
-            msg = f"cannot read the cluster file: {path}: {e.strerror}"
-            raise WorkloadError(msg, hint="pass a TOML file with [[node]] entries") from None
-        except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
-            msg = f"{path.name}: not TOML: {e}"
-            raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on") from None
+        hint = "[[node]] on a line, then count = 40, gpus = 8 and so on"
+        entries = toml.load(path, "the cluster file", hint).get("node")
         if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
             msg = f"{path.name}: no [[node]] entry in it"
-            raise WorkloadError(msg, hint="[[node]] on a line, then count = 40, gpus = 8 and so on")
+            raise WorkloadError(msg, hint=hint)
         # Each entry takes its own defaults: one may leave out what another gives.
         taken: Counter[str] = Counter()
         frames = [cls.of(_entry(e, k, path.name, taken), source=path.name).frame for k, e in enumerate(entries)]

@@ -6,12 +6,12 @@ simulate(workload, cluster, events=[Faults(mtbf=30 * 86400, mttr=3600)], recover
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import toml
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
@@ -147,14 +147,7 @@ HINT = "[[faults]] on a line, then mtbf = 2592000 and mttr = 3600; and [recovery
 def from_toml(path: Path | str) -> tuple[tuple[Event, ...], Recovery | None]:
     """Read `[[faults]]`, `[[outage]]`, `[[drain]]`, `[[spot]]` and `[[elastic]]` entries, and `[recovery]`."""
     path = Path(path)
-    try:
-        tables = tomllib.loads(path.read_text("utf-8"))
-    except OSError as e:
-        msg = f"cannot read the events file: {path}: {e.strerror}"
-        raise WorkloadError(msg, hint=HINT) from None
-    except (ValueError, RecursionError) as e:
-        msg = f"{path.name}: not TOML: {e}"
-        raise WorkloadError(msg, hint=HINT) from None
+    tables = toml.load(path, "the events file", HINT)
     if unknown := [name for name in tables if name not in (*EVENTS, "recovery")]:
         msg = f"{path.name}: no such event: `{unknown[0]}`"
         raise WorkloadError(msg, hint=f"choose from {', '.join(f'[[{n}]]' for n in EVENTS)} and [recovery]")

@@ -24,8 +24,9 @@ def lookup(
     names = list(known)
     if name in names:
         return name
-    near = get_close_matches(str(name)[:LONGEST], names, 1)
-    msg = f"no {kind} by that name: `{clip(str(name))}`" + (f"; did you mean {near[0]}?" if near else "")
+    folded = {other.casefold(): other for other in names}
+    near = get_close_matches(str(name)[:LONGEST].casefold(), folded, 1)
+    msg = f"no {kind} by that name: `{clip(str(name))}`" + (f"; did you mean {folded[near[0]]}?" if near else "")
     raise error(msg, hint=hint or f"choose from {', '.join(names)}")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core import toml
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.names import lookup
 
@@ -68,15 +68,7 @@ class Prices:
     @classmethod
     def from_toml(cls, path: Path | str) -> Prices:
         """Read the fields of `Prices` from a TOML file; those that are left out keep their defaults."""
-        path = Path(path)
-        try:
-            return cls.of(tomllib.loads(path.read_text("utf-8")))
-        except OSError as e:
-            msg = f"cannot read the prices file: {path}: {e.strerror}"
-            raise WorkloadError(msg, hint=HINT) from None
-        except (ValueError, RecursionError) as e:
-            msg = f"{path.name}: not TOML: {e}"
-            raise WorkloadError(msg, hint=HINT) from None
+        return cls.of(toml.load(Path(path), "the prices file", HINT))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Prices:

@@ -6,7 +6,6 @@ The command line, a study file, the address of a page and the settings of a save
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -326,14 +325,7 @@ class Scenario:
     def from_toml(cls, path: Path | str) -> Scenario:
         """Read a TOML file of words; the files it names are looked for beside it."""
         path = Path(path)
-        try:
-            words = tomllib.loads(path.read_text("utf-8"))
-        except OSError as e:
-            msg = f"cannot read the scenario: {path}: {e.strerror}"
-            raise WorkloadError(msg, hint='trace = "builtin:20000" on a line, then order = "sjf" and so on') from None
-        except (ValueError, RecursionError) as e:
-            msg = f"{path.name}: not TOML: {e}"
-            raise WorkloadError(msg, hint='trace = "builtin:20000" on a line, then order = "sjf" and so on') from None
+        words = toml.load(path, "the scenario", 'trace = "builtin:20000" on a line, then order = "sjf" and so on')
         return cls.of_words(beside(words, path.parent))
 
     def to_query(self) -> str:

@@ -1,14 +1,29 @@
-"""Write plain values as TOML; `tomllib` reads it."""
+"""Read TOML files, and write plain values as TOML."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from fleetlab.core.errors import WorkloadError
+
 BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def load(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """Return the content of a TOML file; raise if there is none, with a hint about what should be in it."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        msg = f"cannot read {what}: {path}: {e.strerror}"
+    except (ValueError, RecursionError) as e:  # not UTF-8, a number of thousands of digits, brackets without end
+        msg = f"{path.name}: not TOML: {e}"
+    raise WorkloadError(msg, hint=hint)
 
 
 def dumps(values: Mapping[str, Any]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fleetlab.devices.errors import BenchError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -20,6 +22,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_folder(out: Path) -> None:
+    """Check that a folder is writable before a long run."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        trial = out / f".{uuid.uuid4().hex[:8]}"
+        trial.touch()
+        trial.unlink()
+    except OSError as e:
+        msg = f"{out}: not writable: {e.strerror or e}"
+        raise BenchError(msg, hint="name another folder with --out") from None
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:

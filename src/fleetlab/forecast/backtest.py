@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -35,7 +35,6 @@ class WalkForward:
 
     forecasts: list[Floats]  # [origins, horizon, series] each
     learnt: list[Floats]  # mean square miss in what it learnt from, over its variance: [horizon, series] each
-    losses: list[tuple[int, int, float, float]] = field(default_factory=list)  # split, epoch, learnt, held back
 
 
 def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
@@ -56,7 +55,7 @@ def splits(steps: int, horizon: int, *, gap: int, folds: int) -> list[Split]:
 
 def walk(model: Forecaster, panel: Panel, cuts: Sequence[Split], horizon: int, *, seed: int) -> WalkForward:
     """Fit afresh for each split, and forecast from each of its origins; a look ahead is an error."""
-    forecasts, learnt, losses = [], [], []
+    forecasts, learnt = [], []
     for k, split in enumerate(cuts):
         fitted = deepcopy(model).fit(panel.until(split.learn), horizon=horizon, seed=seed)
         known = panel.until(int(split.at[-1]) + horizon)
@@ -65,8 +64,7 @@ def walk(model: Forecaster, panel: Panel, cuts: Sequence[Split], horizon: int, *
             probe(fitted, known, split.at, forecast, horizon, seed=seed)
         forecasts.append(_sound(forecast, model.name))
         learnt.append(_learnt(fitted, panel.until(split.learn), horizon))
-        losses += [(k, epoch, *both) for epoch, both in enumerate(getattr(fitted, "losses_", []))]
-    return WalkForward(forecasts, learnt, losses)
+    return WalkForward(forecasts, learnt)
 
 
 def _sound(forecast: Floats, name: str) -> Floats:

@@ -92,7 +92,6 @@ def _frames(
         **{f"NRMSE, steps ahead: {step}": tables.beside(board, step) for step in steps},
         "leaderboard": board,
         "overfitting": pl.concat([tables.overfitting(one) for one in studies]),
-        "losses": pl.concat([tables.losses(one) for one in studies]),
         "weights": pl.concat([tables.weights(one) for one in studies], how="diagonal"),
         "unannounced": unannounced(demand, every) if target == "requests" else pl.DataFrame(),
     }

@@ -46,18 +46,12 @@ class Forecast(Result):
             for r in ends.iter_rows(named=True)
         ]
 
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """What was chosen, what comes next, NRMSE of all models, the whole leaderboard, and signs of overfitting."""
-        return dict(self.frames)
-
     def figures(self) -> dict[str, Figure]:
-        """What comes next, models beside each other, skill by horizon, coverage, and the losses of networks."""
+        """What comes next, models beside each other, skill by horizon, and coverage."""
         figures = {f"next, {name}": figure for name, figure in self._next()}
         figures["errors"] = self._errors()
         figures["skill"] = self._skill()
         figures["coverage"] = self._coverage()
-        if self.frames["losses"].height:
-            figures["losses"] = self._losses()
         return figures
 
     def _next(self) -> list[tuple[str, Figure]]:
@@ -112,18 +106,6 @@ class Forecast(Result):
         low, high = rows["covered 95%"].min(), rows["covered 95%"].max()
         alt = f"95 % intervals covered between {low!s:.5} and {high!s:.5} of the actual values"
         return Figure("Coverage of 95 % intervals", "line", frame, "minutes ahead", "coverage", alt)
-
-    def _losses(self) -> Figure:
-        rows = self.frames["losses"]
-        last = rows.filter(pl.col("split") == rows["split"].max(), pl.col("part") == rows["part"][0])
-        each = [
-            last.select(x="epoch", y=column, series=pl.concat_str("model", pl.lit(f", {column}")))
-            for column in ("training", "validation")
-        ]
-        alt = "training and validation loss by epoch; training stops when validation loss no longer falls"
-        return Figure(
-            "Losses of the networks, last fit", "line", pl.concat(each), "epoch", "mean squared error, scaled", alt
-        )
 
 
 def _of(part: str, resource: str) -> str:

@@ -127,16 +127,6 @@ def overfitting(study: PartStudy) -> pl.DataFrame:
     return pl.DataFrame(rows).with_columns(pl.selectors.float().fill_nan(None))
 
 
-def losses(study: PartStudy) -> pl.DataFrame:
-    """Of networks: the loss by epoch, where they learn and where they are held back; split 0 is the first fold."""
-    rows = [
-        {"part": study.part, "model": name, "split": split, "epoch": epoch, "training": learnt, "validation": level}
-        for name, walks in study.walks.items()
-        for split, epoch, learnt, level in walks.losses
-    ]
-    return pl.DataFrame(rows)
-
-
 def weights(study: PartStudy) -> pl.DataFrame:
     """How much each model counts in the ensemble, by resource."""
     if not len(study.weights):

@@ -24,7 +24,7 @@ from fleetlab.stats import mean_of_runs
 BATCHES = 10  # batch means: neighboring samples are autocorrelated
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MonitorResult(Result):
     """Tables of GPUs and processes."""
 
@@ -44,9 +44,6 @@ class MonitorResult(Result):
             if row["joules"] is not None:
                 estimates.append(Estimate.exact(f"{name}: energy", row["joules"], "J"))
         return [*estimates, Estimate.exact("samples", max(self.frames["gpus"]["samples"], default=0))]
-
-    def __repr__(self) -> str:
-        return f"<MonitorResult {self.provenance.source}, {self.frames['gpus'].height} GPUs>"
 
 
 def monitor_result(run: MonitorRun) -> MonitorResult:

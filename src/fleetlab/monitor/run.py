@@ -19,21 +19,13 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import atomic_write
 from fleetlab.devices.progress import Progress
 from fleetlab.monitor.log import SAMPLES, SampleLog
-from fleetlab.monitor.prometheus import LOOPBACK, Exporter, serve_metrics
+from fleetlab.monitor.options import MonitorOptions
+from fleetlab.monitor.prometheus import Exporter, serve_metrics
 from fleetlab.monitor.sources import VALUES, Row, SampleSource, open_source
 from fleetlab.monitor.terminal import terminal_view
 
 MAX_ROWS = 10_000  # rows that are kept in memory if there is no file
 Take = Callable[[list[Row]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsEndpoint:
-    """Where and under which names metrics are served."""
-
-    port: int
-    address: str = LOOPBACK
-    names: str = "4.8"
 
 
 @dataclass
@@ -46,18 +38,9 @@ class MonitorRun:
     late: int = 0  # samples that were skipped because the previous one took too long
 
 
-def monitor(
-    *,
-    backend: str = "nvml",
-    index: str = "all",
-    every: float = 1.0,
-    seconds: float | None = None,
-    out: Path | None = None,
-    prometheus: MetricsEndpoint | None = None,
-    stream: TextIO | None = None,
-    progress: Progress = print,
-) -> MonitorRun:
+def monitor(options: MonitorOptions, *, stream: TextIO | None = None, progress: Progress = print) -> MonitorRun:
     """Sample for some seconds, or until Ctrl-C or SIGTERM; print to `stream` if given."""
+    every, seconds, out = options.every, options.seconds, options.out
     if not 0.01 <= every <= 3600:
         msg = f"not a sampling interval: {every} s"
         raise BenchError(msg, hint="from 0.01 to 3600 seconds")
@@ -65,18 +48,18 @@ def monitor(
         msg = f"not a duration: {seconds} s"
         raise BenchError(msg)
     with ExitStack() as stack:
-        gpus = open_source(backend, index=index)
+        gpus = open_source(options.backend, index=options.index)
         stack.callback(gpus.close)
         run, takers = MonitorRun(out and out / SAMPLES), [_report_lost_gpus(progress)]
         if out is not None:
             takers.append(stack.enter_context(SampleLog(out / SAMPLES)).write)
-            _declare(out, gpus, every=every, backend=backend)
+            _declare(out, gpus, every=every, backend=options.backend)
         else:
             takers.append(run.rows.extend)
-        if prometheus is not None:
-            exporter = Exporter(gpus.gpus, prometheus.names)
+        if options.prometheus is not None:
+            exporter = Exporter(gpus.gpus, options.dcgm_names)
             takers.append(lambda rows: setattr(exporter, "rows", rows))
-            where = stack.enter_context(serve_metrics(exporter, port=prometheus.port, address=prometheus.address))
+            where = stack.enter_context(serve_metrics(exporter, port=options.prometheus, address=options.address))
             progress(f"metrics at {where}")
         if stream is not None:
             takers.append(stack.enter_context(terminal_view(gpus.gpus, stream)))

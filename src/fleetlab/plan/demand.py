@@ -6,7 +6,6 @@ Both are a Workload whose times do not matter: `instances` says how many of each
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Trace, Workload, WorkloadError
+from fleetlab.core import Trace, Workload, WorkloadError, toml
 from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.workload import SCHEMA
@@ -30,36 +29,28 @@ STEPS = 20_000  # instants among which the busiest is looked for
 def demand(path: Path | str) -> Workload:
     """Read a demand: `[[instance]]` entries of a TOML file, or the rows of a CSV file with the same names."""
     path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as e:
-        msg = f"cannot read the demand: {path}: {e.strerror}"
-        raise WorkloadError(msg, hint="a TOML or CSV file of kinds and counts") from None
-    except ValueError:
-        msg = f"{path.name}: not text in UTF-8"
-        raise WorkloadError(msg, hint="a TOML or CSV file of kinds and counts") from None
-    entries = _from_csv(text, path) if path.suffix.lower() == ".csv" else _from_toml(text, path.name)
+    entries = _from_csv(path) if path.suffix.lower() == ".csv" else _from_toml(path)
     rows = [_entry(entry, k + 1, path.name) for k, entry in enumerate(entries)]
     frame = pl.DataFrame(rows, schema={name: SCHEMA[name] for name in rows[0]}, strict=False)
     return Workload.of(frame, source=path.name)
 
 
-def _from_toml(text: str, name: str) -> list[dict[str, Any]]:
-    try:
-        entries = tomllib.loads(text).get("instance")
-    except (ValueError, RecursionError) as e:
-        msg = f"{name}: not TOML: {e}"
-        raise WorkloadError(msg, hint=EXAMPLE) from None
+def _from_toml(path: Path) -> list[dict[str, Any]]:
+    entries = toml.load(path, "the demand", EXAMPLE).get("instance")
     if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-        msg = f"{name}: no [[instance]] entry in it"
+        msg = f"{path.name}: no [[instance]] entry in it"
         raise WorkloadError(msg, hint=EXAMPLE)
     return entries
 
 
-def _from_csv(text: str, path: Path) -> list[dict[str, Any]]:
+def _from_csv(path: Path) -> list[dict[str, Any]]:
     try:
+        text = path.read_text("utf-8")
         rows = _full(pl.read_csv(text.encode(), infer_schema=False)).to_dicts() if text.strip() else []
-    except pl.exceptions.PolarsError as e:
+    except OSError as e:
+        msg = f"cannot read the demand: {path}: {e.strerror}"
+        raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}") from None
+    except (pl.exceptions.PolarsError, ValueError) as e:
         msg = f"{path.name}: not CSV: {str(e).splitlines()[0]}"
         raise WorkloadError(msg, hint=f"a header of {', '.join(KEYS)}") from None
     if not rows:

@@ -14,7 +14,7 @@ from fleetlab.core import Cluster, Provenance, Workload, WorkloadError
 from fleetlab.core.names import lookup
 from fleetlab.core.progress import Progress, silent
 from fleetlab.plan.checker import check
-from fleetlab.plan.problem import WHOLE, Ints, Problem, problem
+from fleetlab.plan.problem import Ints, Problem, problem
 from fleetlab.plan.relocation import emptied
 from fleetlab.plan.result import METRICS, Plan
 from fleetlab.plan.solvers import balance, bound, exact, fewest_moves, patterns
@@ -24,7 +24,6 @@ from fleetlab.plan.solvers.greedy import (
     aligned,
     best_fit,
     largest_first,
-    least_fragments,
     smallest_first,
     spread,
 )
@@ -162,10 +161,9 @@ class _Search:
 
     def _quickly(self) -> None:
         """The largest first by several rules, small demands in several orders; nodes with little on are emptied."""
-        rng, shares = np.random.default_rng(self.seed), bool(((self.p.milli > 0) & (self.p.milli < WHOLE)).any())
-        scores = [best_fit, aligned, *([least_fragments(self.p)] if shares else [])]
+        rng = np.random.default_rng(self.seed)
         again = AGAIN if self.p.count.sum() <= FEW else 0
-        tries = [(score, None) for score in scores] + [(best_fit, rng)] * again
+        tries = [(best_fit, None), (aligned, None)] + [(best_fit, rng)] * again
         for j, (score, drawn) in enumerate(tries):
             if self._closed() or (j and self._late(0.9)):
                 break

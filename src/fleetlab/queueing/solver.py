@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, WorkloadError, say
+from fleetlab.core.names import lookup
 from fleetlab.queueing.catalogue import MODELS, QueueModel
 from fleetlab.queueing.distributions import Service
 from fleetlab.queueing.formulas.output import FormulaOutput
@@ -21,6 +21,7 @@ VALIDITY = {
     "asymptotic": "asymptotic (no interval), good for: {}",
     "bound": "bound for: {}",
 }
+LISTED = "`fleetlab solve` without a name lists the models"
 FIRST = ("mean wait", "mean response", "maximum throughput")  # the number that a line says
 
 
@@ -106,9 +107,7 @@ def _named(model: str) -> QueueModel:
     short = {_plain(name): known for name, known in MODELS.items()}
     if known := short.get(_plain(str(model))):
         return known
-    near = get_close_matches(_plain(str(model)), short, 1)
-    msg = f"unknown model: `{model}`" + (f"; did you mean {short[near[0]].name}?" if near else "")
-    raise WorkloadError(msg, hint="`fleetlab solve` without a name lists the models")
+    return MODELS[lookup("queueing model", model, MODELS, error=WorkloadError, hint=LISTED)]
 
 
 def _plain(name: str) -> str:

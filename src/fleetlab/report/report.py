@@ -24,14 +24,13 @@ def report(
     out: Path | str,
     *,
     title: str | None = None,
-    png: Path | str | None = None,
     svg: Path | str | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Write any results as one HTML file: findings, figures, tables, notes and provenance.
 
-    Several results, which may be given by name, are compared. `png` and `svg` are folders for the figures. Everything
-    is made before anything is written; the same results give the same file, byte for byte.
+    Several results, which may be given by name, are compared. `svg` is a folder for the figures. Everything is made
+    before anything is written; the same results give the same file, byte for byte.
     """
     named = by_label(results)
     if not named:
@@ -42,9 +41,8 @@ def report(
         raise FleetlabError(msg, hint="a result is what a verb returns, or `SavedResult.load` of its --json")
     heading = clean(title or default_title(named), 200)
     files: dict[Path, bytes] = {}
-    if png or svg:
-        charts = list(_charts(panels(named, most=POINTS)))
-        files |= _pictures(charts, png, ".png", progress) | _pictures(charts, svg, ".svg", progress)
+    if svg is not None:
+        files |= _pictures(list(_charts(panels(named, most=POINTS))), Path(svg), progress)
     files[Path(out)] = _fitting(named, heading)
     for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,18 +72,12 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "figure"
 
 
-def _pictures(
-    charts: list[tuple[str, Chart]], folder: Path | str | None, ending: str, progress: Progress
-) -> dict[Path, bytes]:
-    if folder is None:
-        return {}
-    from fleetlab.report.draw.png import png
-
+def _pictures(charts: list[tuple[str, Chart]], folder: Path, progress: Progress) -> dict[Path, bytes]:
     files: dict[Path, bytes] = {}
     for k, (name, chart) in enumerate(charts, 1):
-        path = Path(folder) / f"{name}{ending}"
+        path = folder / f"{name}.svg"
         while path in files:  # two titles may give the same name
             path = path.with_stem(f"{path.stem}-")
-        files[path] = png(chart) if ending == ".png" else svg(chart, key="f", whole=True).encode()
-        progress(f"drawing {ending[1:].upper()}", k, k / len(charts))
+        files[path] = svg(chart, key="f", whole=True).encode()
+        progress("drawing SVG", k, k / len(charts))
     return files

@@ -15,21 +15,14 @@ from fleetlab.sharing.mig.profiles import MigGpu
 from fleetlab.sharing.status import SharingStatus
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SharingTables(Result):
     """Tables, and counts as summary."""
 
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
-    counts: tuple[Estimate, ...] = ()
+    estimates: tuple[Estimate, ...] = ()  # counts
     notes: tuple[str, ...] = ()
-
-    def summary(self) -> list[Estimate]:
-        """Counts: nothing is estimated."""
-        return list(self.counts)
-
-    def __repr__(self) -> str:
-        return f"<SharingTables {self.provenance.verb}: {', '.join(f'{e.metric} {e.value}' for e in self.counts)}>"
 
 
 def table(found: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

@@ -28,7 +28,7 @@ class Loss:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EmitResult(Result):
     """A file for a stack, the spec that it keeps, and what is lost."""
 
@@ -66,9 +66,6 @@ class EmitResult(Result):
             "guarantees": pl.DataFrame(rows, schema_overrides={"why": pl.String}),
             "file": pl.DataFrame({"stack": [self.stack], "text": [self.text]}),
         }
-
-    def __repr__(self) -> str:
-        return f"<EmitResult {self.stack}: {len(self.text.splitlines())} lines, {len(self.losses)} parts lost>"
 
 
 def emit(spec: Spec, *, to: str, source: str = "spec") -> EmitResult:

@@ -17,7 +17,7 @@ from fleetlab.stacks.reading import SPEC, parse_documents, read_file, recognize
 from fleetlab.stacks.rules import ALL, SEVERITIES, Finding, spec
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LintResult(Result):
     """What was found in a file, the worst first."""
 
@@ -37,9 +37,6 @@ class LintResult(Result):
         """The findings."""
         schema = dict.fromkeys(("code", "severity", "where", "what", "do"), pl.String)
         return {"findings": pl.DataFrame([asdict(one) for one in self.problems], schema=schema)}
-
-    def __repr__(self) -> str:
-        return f"<Linted {self.stack}: {', '.join(f'{e.metric} {e.value:g}' for e in self.summary())}>"
 
 
 def lint(path: Path, *, gpu: str | None = None) -> LintResult:

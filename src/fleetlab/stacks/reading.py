@@ -19,7 +19,7 @@ from fleetlab.stacks.yaml_reader import LARGEST, documents
 SPEC = "spec"  # our own format
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReadResult(Result):
     """What a file of a stack says, as a spec."""
 
@@ -40,9 +40,6 @@ class ReadResult(Result):
     def tables(self) -> dict[str, pl.DataFrame]:
         """The spec, and which format it was in."""
         return {"spec": pl.DataFrame({"format": [self.stack], "mode": [self.spec.mode], "toml": [self.text]})}
-
-    def __repr__(self) -> str:
-        return f"<Back {self.stack}: {self.spec.mode}, tenants {len(self.spec.tenants) or len(self.spec.layout)}>"
 
 
 def read(path: Path) -> ReadResult:

@@ -72,19 +72,9 @@ class Audit(Result):
 def audit(
     source: ScenarioLike, cluster: Cluster | None = None, *, progress: Progress = silent, **words: Unpack[Words]
 ) -> Audit:
-    """AuditCheck whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
+    """Check whether the schedule of a log is feasible on its cluster, and compare recorded with simulated waits.
 
-    Parameters
-    ----------
-    source
-        A `Trace`, or what builds a scenario of one; the words choose the policy of the simulation.
-    cluster
-        The nodes, in place of those of the trace.
-    progress
-        Called as checks are done.
-    words
-        Words of the scenario, such as `backfill="easy"`; `fleetlab simulate --help` lists them.
-
+    The words choose the policy of the simulation.
     """
     scenario = Scenario.of(source, cluster, **words)
     if scenario.load != 1:
@@ -190,7 +180,7 @@ def _gpu_types(jobs: pl.DataFrame, cluster: Cluster) -> AuditCheck:
 
 
 def _pools(ran: pl.DataFrame, without: int, cluster: Cluster) -> Iterator[AuditCheck]:
-    """AuditCheck the whole cluster, and each set of GPU types that jobs name, with the jobs that may use no other.
+    """Check the whole cluster, and each set of GPU types that jobs name, with the jobs that may use no other.
 
     If any set is overcommitted, no placement is feasible; the reverse does not hold.
     """
@@ -232,7 +222,7 @@ def _by_types(
 
 
 def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
-    """AuditCheck the nodes on which the log saw instances."""
+    """Check the nodes on which the log saw instances."""
     requests = jobs.select("job", "instances", "gpu_types", "app", "max_per_node", *AMOUNTS.values())
     rows = placements.select("job", pl.col("node").cast(pl.String), "start", "end").collect()
     placed = rows.drop_nulls(["node", "start", "end"]).join(requests, on="job", how="inner")

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import fleetlab
-from fleetlab.bench.analysis import analyze, brief_text
+from fleetlab.bench.analysis import analyze
 
 
 def two(made, **more):
@@ -65,7 +65,7 @@ def test_a_rehearsal_is_not_put_beside_a_card(tmp_path, made):
 
 def test_a_rehearsal_is_said_loudly(tmp_path, made):
     found = analyze(made.suite(tmp_path, two(made, watts=None), rehearsal=True, card=None))
-    assert brief_text(found).startswith("*** A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS ***")
+    assert found.findings[0] == "A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS"
     assert "THESE RESULTS ARE MEANINGLESS" in found.notes[0]
 
 
@@ -96,26 +96,7 @@ def test_packed_cells_count_like_plain_ones(tmp_path, made):
     assert analyze(path).tables()["mixes"].equals(plain, null_equal=True)
 
 
-def test_without_a_monitor_the_timeline_is_that_of_cells(tmp_path, made):
-    found = analyze(made.suite(tmp_path, two(made)))
-    (line,) = found.timelines
-    assert not line.sampled
-    assert any("no monitor.jsonl" in note for note in found.notes)
-
-
-def test_a_monitor_gives_its_samples_and_gaps_where_it_had_none(tmp_path, made):
-    path = made.suite(tmp_path, two(made))
-    lines = [json.dumps({"fields": ["t", "util", "watts"]}), "[10.5, 90, 300.0]", "[10.7, -1, 310.0]", "[10.9, 95, 3"]
-    (path / "monitor.jsonl").write_text("\n".join(lines))
-    (line,) = analyze(path).timelines
-    assert line.sampled
-    assert line.values["watts"] == [300.0, 310.0]
-    assert line.values["util"][0] == 90
-    assert math.isnan(line.values["util"][1])
-    assert math.isnan(line.values["memory_mib"][0])
-
-
-@pytest.mark.parametrize("settings", [{"price": -1.0}, {"price": math.nan}, {"slo_factor": 0.5}])
+@pytest.mark.parametrize("settings", [{"price": -1.0}, {"price": math.nan}, {"slo_factor": 0.5}, {"slo_ms": 0.0}])
 def test_settings_that_cannot_be_are_refused(tmp_path, made, settings):
     path = made.suite(tmp_path, two(made))
     with pytest.raises(fleetlab.DeviceError, match="not a "):

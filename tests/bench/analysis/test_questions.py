@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetlab.bench.analysis import analyze, brief_text
+from fleetlab.bench.analysis import analyze
 
 H200 = Path(__file__).parents[3] / "docs" / "measurements" / "h200"
 PAIRS = [("train", "train"), ("learn", "train"), ("learn", "learn")]
@@ -73,7 +73,7 @@ def test_what_was_not_measured_is_said_to_be_so(tmp_path, made):
     assert all("not measured" in str(answer).lower() for answer in found.answers())
     assert set(found.tables()["expected"]["verdict"]) == {"not measured"}
     assert found.tables()["advice"].is_empty()
-    assert "not measured: no mix was measured in two modes" in brief_text(found)
+    assert "not measured, no mix was measured in two modes" in found.findings[-2]
 
 
 def test_mig_is_never_said_to_be_measured(tmp_path, made):
@@ -232,6 +232,21 @@ def test_breaking_points_are_where_the_tail_is(tmp_path, made):
         "time slicing serve keeps P95 within 5 times that of one tenant with up to 2 copies, and exceeds it with 4"
         in said(looser, 2)
     )
+
+
+def test_a_tail_may_be_limited_in_milliseconds(tmp_path, made):
+    cells = crowd(made, "mps", {1: 0.010, 2: 0.012, 4: 0.040})
+    found = analyze(made.suite(tmp_path, cells), slo_ms=15)
+    assert found.tables()["scale"]["state"].to_list() == ["holds", "holds", "breaks"]
+    assert "MPS serve keeps P95 within 15 ms with up to 2 copies, and exceeds it with 4: 39.99 ms" in said(found, 2)
+
+
+def test_a_server_that_falls_behind_does_not_fit(tmp_path, made):
+    asked = made.tenant("asked", 100, step=[0.001] * 600, offered=500)
+    cells = [made.cell([asked]), made.cell([asked, asked | {"unsent": 3}])]
+    found = analyze(made.suite(tmp_path, cells))
+    assert found.tables()["scale"]["state"].to_list() == ["holds", "breaks"]
+    assert "with up to 1 copies, and does not send all requests with 2" in said(found, 2)
 
 
 def test_a_cell_that_failed_is_a_breaking_point(tmp_path, made):

@@ -1,95 +1,126 @@
-"""All figures of an analysis, as PNG and SVG."""
+"""Figures of an analysis: throughput and energy by mix, interference, SMs, copies of one tenant, open-loop requests."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from fleetlab.bench.analysis.charts import dots, groups, matrix, pages
-from fleetlab.bench.analysis.curves import breaking, over_time, serving, sm_curve
-from fleetlab.bench.analysis.result import Analysis
-from fleetlab.bench.analysis.style import slug, style
+import polars as pl
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from fleetlab.bench.analysis.noise import mode_order
+from fleetlab.bench.analysis.scale import TailGoal
+from fleetlab.bench.analysis.suite_data import mode_name
+from fleetlab.core import Figure
 
-    Planned = tuple[str, str, Callable[[Analysis], Figure | None]]
+Named = Iterator[tuple[str, Figure]]
+ENERGY = "energy relative to alone, one after the other"
 
 
-def draw_figures(found: Analysis) -> Iterator[tuple[str, str, Figure]]:
-    """Name, caption and figure, for all that have data."""
-    names: set[str] = set()
-    for name, caption, draw in _figure_list(found):
-        with style():
-            figure = draw(found)
-        if figure is not None:
-            while name in names:  # file names of two tenants may be equal
-                name += "-"
-            names.add(name)
-            yield name, caption, figure
-
-
-def _figure_list(found: Analysis) -> Iterator[Planned]:
-    yield from _by_mix(
-        found,
-        "throughput",
-        "System throughput (STP) of each mix by mode, in GPUs. Bars are 95 % intervals; "
-        "right of the line, sharing is better than running one after the other.",
-        column="stp",
-        label="system throughput (GPUs)",
+def analysis_figures(tables: Mapping[str, pl.DataFrame], kinds: Mapping[str, str], goal: TailGoal) -> dict[str, Figure]:
+    """All figures that have data, by name; `kinds` are those of tenants, `goal` the limit of the tail latency."""
+    return dict(
+        [
+            *_by_mix(tables["mixes"], "stp", "throughput", "system throughput (STP), GPUs"),
+            *_interference(tables["progress"], kinds),
+            *_sm_curve(tables["curve"]),
+            *_copies(tables["scale"], goal),
+            *_serving(tables["serving"]),
+            *_by_mix(tables["mixes"], "energy_times", "energy", ENERGY),
+        ]
     )
-    for k, sides in enumerate(groups(found), 1):
-        yield (
-            f"interference-{k}" if k > 1 else "interference",
-            "Progress of a row beside a column, relative to the row alone. One scale for all modes.",
-            partial(matrix, sides=sides),
-        )
-    yield "sm-curve", "Progress alone on a part of the SMs, under MPS; dotted: proportional.", sm_curve
-    for tenant in dict.fromkeys(found.tables()["scale"]["tenant"]):
-        yield (
-            f"breaking-{slug(tenant)}",
-            f"Copies of {tenant}: total throughput and tail latency.",
-            partial(breaking, tenant=tenant),
-        )
-    yield (
-        "serving",
-        "P99 latency from the scheduled time, by rate, background and mode. Hollow: the generator was late.",
-        serving,
+
+
+def _by_mode(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows in the order of modes, with their readable names as series."""
+    modes = sorted(frame["mode"].unique(), key=mode_order)
+    rows = frame.sort(pl.col("mode").replace_strict(modes, range(len(modes))), maintain_order=True)
+    return rows.with_columns(series=pl.col("mode").replace_strict({mode: mode_name(mode) for mode in modes}))
+
+
+def _points(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
+    return rows.select(pl.col(x).alias("x"), y=y, low=f"{y}_low", high=f"{y}_high", series="series")
+
+
+def _extremes(points: pl.DataFrame) -> str:
+    ends = points.sort("y")
+    low, high = ends.row(0, named=True), ends.row(-1, named=True)
+    return " and ".join(
+        f"{word} {row['y']:,.3g} ({row['series']}, {row['x']})" for word, row in (("lowest", low), ("highest", high))
     )
-    yield from _by_mix(
-        found,
-        "energy",
-        "Energy relative to running each tenant alone, one after the other. Left of the line, sharing saves energy.",
-        column="energy_times",
-        label="energy relative to alone",
+
+
+def _by_mix(mixes: pl.DataFrame, column: str, name: str, label: str) -> Named:
+    """One figure per kind of mix; only mixes in several modes, if there are any."""
+    if mixes.is_empty():
+        return
+    # Copies of one tenant have figures of their own.
+    crowd = (pl.col("tenants") > 2) & pl.col("mix").str.contains(r"^\d+ [^+]*$")
+    known = mixes.filter(pl.col(column).is_not_null() & ~crowd)
+    several = known.filter(pl.len().over("mix") > 1)
+    rows = several if several.height else known
+    for (kind,), some in rows.sort("kind", descending=True).group_by("kind", maintain_order=True):
+        points = _points(_by_mode(some.sort(column, "mix", descending=[True, False])), "mix", column)
+        alt = f"{label}, of each mix by mode, 1 is as alone: {_extremes(points)}"
+        yield f"{name}, {kind}", Figure(f"{name.capitalize()}: {kind}", "dots", points, "mix", label, alt)
+
+
+def _interference(progress: pl.DataFrame, kinds: Mapping[str, str]) -> Named:
+    """One heat map per mode: progress of a row beside a column."""
+    if progress.is_empty():
+        return
+    order = sorted(kinds, key=lambda name: ({"training": 0, "inference": 1}.get(kinds[name], 2), name))
+    pairs = progress.filter(pl.col("beside").is_in(order)).sort(
+        *(pl.col(column).replace_strict(order, range(len(order)), default=None) for column in ("tenant", "beside"))
     )
-    for one in found.timelines:
-        how = "samples of the monitor" if one.sampled else "means of each cell"
-        yield (
-            f"timeline-{slug(one.suite)}",
-            f"The GPU during {one.suite}: {how}. Shaded: measurement windows.",
-            partial(over_time, one=one),
-        )
+    for mode in sorted(pairs["mode"].unique(), key=mode_order):
+        cells = pairs.filter(pl.col("mode") == mode).select(x="beside", y="tenant", value="progress")
+        title = f"Interference under {mode_name(mode)}"
+        worst = cells.sort("value").row(0, named=True)
+        alt = f"progress relative to alone; the lowest is {worst['value']:.2f}, {worst['y']} beside {worst['x']}"
+        yield f"interference, {mode}", Figure(title, "heat", cells, "beside", "progress of", alt)
 
 
-def _by_mix(found: Analysis, name: str, caption: str, *, column: str, label: str) -> Iterator[Planned]:
-    for k, mixes in enumerate(pages(found, column), 1):
-        yield f"{name}-{k}" if k > 1 else name, caption, partial(dots, mixes=mixes, column=column, label=label)
+def _sm_curve(curve: pl.DataFrame) -> Named:
+    if curve.is_empty():
+        return
+    points = _points(curve.sort("tenant", "sms").with_columns(series="tenant"), "sms", "progress")
+    alt = f"progress of each tenant alone on a part of the SMs under MPS: {_extremes(points)}"
+    y = "progress (1: alone on all SMs, without MPS)"
+    yield "sm curve", Figure("Progress on a part of the SMs", "line", points, "SMs", y, alt)
 
 
-def png(figure: Figure) -> bytes:
-    """Render for documents."""
-    to = io.BytesIO()
-    with style():
-        figure.savefig(to, format="png", dpi=160)
-    return to.getvalue()
+def _copies(scale: pl.DataFrame, goal: TailGoal) -> Named:
+    """Total throughput and tail latency by the number of copies of each tenant."""
+    for tenant in dict.fromkeys(scale["tenant"]):
+        rows = scale.filter((pl.col("tenant") == tenant) & pl.col("rate").is_not_null())
+        if rows.is_empty():
+            continue
+        rows, x, last = _by_mode(rows.sort("tenants")), f"copies of {tenant}", max(rows["tenants"].to_list())
+        points = _points(rows, "tenants", "rate")
+        alt = f"total throughput with up to {last} copies: {_extremes(points)}"
+        title, y = f"Throughput of copies of {tenant}", f"{rows['unit'][0]} in total"
+        yield f"copies, {tenant}", Figure(title, "line", points, x, y, alt, log_x=True)
+        timed = rows.filter(pl.col("times").is_not_null())
+        if timed.is_empty():
+            continue
+        points = _points(timed, "tenants", "tail_ms")
+        limit = goal.slo_ms or goal.factor * timed["tail_ms"][0] / timed["times"][0]
+        ends = [{"x": n, "y": limit, "series": f"limit: {goal}"} for n in (1, last)]
+        alt = f"tail latency with up to {last} copies: {_extremes(points)}; the limit is {limit:,.3g} ms"
+        points = pl.concat([points, pl.DataFrame(ends, schema_overrides={"x": points["x"].dtype})], how="diagonal")
+        # Only open loops have P99.
+        what = "latency" if timed["percentile"][0] == "P99" else "step time"
+        title, y = f"Tail latency of copies of {tenant}", f"{timed['percentile'][0]} {what}, ms"
+        yield f"tail of copies, {tenant}", Figure(title, "line", points, x, y, alt, log_x=True, log_y=True)
 
 
-def svg(figure: Figure, name: str) -> str:
-    """Render reproducibly."""
-    to = io.StringIO()
-    with style(svg_hashsalt=name):
-        figure.savefig(to, format="svg", metadata={"Date": None, "Creator": None})
-    return to.getvalue()
+def _serving(serving: pl.DataFrame) -> Named:
+    """P99 by rate, one figure per background; cells with a late generator are left out."""
+    if serving.is_empty():
+        return
+    known = serving.filter(pl.col("p99_ms").is_not_null() & pl.col("valid"))
+    for (background,), rows in known.group_by("background", maintain_order=True):
+        points = _points(_by_mode(rows.sort("offered")), "offered", "p99_ms")
+        where = "alone" if background == "nothing" else f"beside {background}"
+        title, x = f"P99 latency of open-loop requests, {where}", "requests/s offered"
+        alt = f"P99 from the scheduled time, by rate and mode: {_extremes(points)}"
+        yield f"serving, {where}", Figure(title, "line", points, x, "P99 latency, ms", alt, log_y=True)

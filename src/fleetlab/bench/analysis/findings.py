@@ -11,7 +11,7 @@ import numpy as np
 from fleetlab.bench.analysis.advice import common_mixes
 from fleetlab.bench.analysis.mixes import MixMeasures, mix_measures
 from fleetlab.bench.analysis.noise import Spread, half_width, mean_over_mixes
-from fleetlab.bench.analysis.scale import FACTOR, ScalingCurve, scaling_curves
+from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal, scaling_curves
 from fleetlab.bench.analysis.serving import ServedTenant, served_tenants
 from fleetlab.bench.analysis.suite_data import SuiteData
 from fleetlab.stats import Interval
@@ -25,8 +25,8 @@ class Findings:
     mixes: MixMeasures
     scaling_curves: list[ScalingCurve]
     served_tenants: list[ServedTenant]
+    goal: TailGoal
     price: float | None = None
-    factor: float = FACTOR
     turns: dict[str, Any] | None = None  # measured time slices
 
     def compared(self) -> tuple[list[str], list[str]]:
@@ -60,11 +60,11 @@ class Findings:
 
 
 def collect_findings(
-    gathered: SuiteData, *, price: float | None = None, factor: float = FACTOR, turns: dict[str, Any] | None = None
+    gathered: SuiteData, *, price: float | None = None, goal: TailGoal, turns: dict[str, Any] | None = None
 ) -> Findings:
     """Compute all measures."""
     x = mix_measures(gathered)
-    return Findings(gathered, x, scaling_curves(x, factor=factor), served_tenants(gathered), price, factor, turns)
+    return Findings(gathered, x, scaling_curves(x, goal), served_tenants(gathered), goal, price, turns)
 
 
 def overhead(alike: dict[str, tuple[Interval, Spread]]) -> Interval | None:

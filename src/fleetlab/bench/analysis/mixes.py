@@ -15,7 +15,6 @@ from fleetlab.bench.analysis.noise import UNKNOWN, Measure, Noise, NoiseSample, 
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import mix_name, table
-from fleetlab.devices.errors import BenchError
 from fleetlab.stats import Interval
 
 P95 = 0.95
@@ -127,20 +126,12 @@ def own_times(g: SuiteData) -> dict[str, Histogram]:
     return {name: Histogram.sum(many) for name, many in by.items()}
 
 
-def quantile(times: Histogram, p: float) -> Interval | None:
-    """The quantile with its interval; None if the sample is too small."""
-    try:
-        return statistics.percentile(times, p)
-    except BenchError:
-        return None
-
-
 def _longer(g: SuiteData, m: CellResult, own: dict[str, Histogram]) -> float | None:
     """P95 of an inference tenant relative to alone; the worst of several."""
     ratios = []
     for name in {t.name for t in m.tenants if g.kinds[t.name] == "inference"}:
-        here = quantile(Histogram.sum(t.times() for t in m.tenants if t.name == name), P95)
-        alone = quantile(own.get(name, Histogram.of([])), P95)
+        here = statistics.known_percentile(Histogram.sum(t.times() for t in m.tenants if t.name == name), P95)
+        alone = statistics.known_percentile(own.get(name, Histogram.of([])), P95)
         if here is None or alone is None:
             return None
         ratios.append(here.value / alone.value)

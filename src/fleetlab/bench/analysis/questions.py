@@ -12,7 +12,7 @@ from fleetlab.bench.analysis.costs import cost_table
 from fleetlab.bench.analysis.findings import Findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE
 from fleetlab.bench.analysis.noise import ModeRatio
-from fleetlab.bench.analysis.scale import ScalingCurve
+from fleetlab.bench.analysis.scale import ScalingCurve, TailGoal
 from fleetlab.bench.analysis.serving import by_serving
 from fleetlab.bench.analysis.suite_data import mode_name
 from fleetlab.bench.analysis.wording import NOT_MEASURED, capital, count_noun, join_words, more, number, percent
@@ -102,7 +102,7 @@ def _scalability(f: Findings) -> Iterator[str]:
         yield f"{NOT_MEASURED}: no tenant was measured with an increasing number of copies"
         return
     for crowd in f.scaling_curves:
-        yield _scaling_sentence(crowd, f.factor)
+        yield _scaling_sentence(crowd, f.goal)
     for crowd in f.scaling_curves:
         here = [row for row in crowd.rows if row.get("rate")]
         if len(here) > 1 and crowd.percentile == 0.95:
@@ -114,11 +114,11 @@ def _scalability(f: Findings) -> Iterator[str]:
             )
 
 
-def _scaling_sentence(c: ScalingCurve, factor: float) -> str:
+def _scaling_sentence(c: ScalingCurve, goal: TailGoal) -> str:
     tail = f"P{100 * c.percentile:g}"
     where = f"under {mode_name(c.mode)} {c.tenant}"
     holds = (
-        f"keeps {tail} within {factor:g} times that of one tenant with up to {c.largest_good} copies"
+        f"keeps {tail} within {goal} with up to {c.largest_good} copies"
         if c.largest_good
         else "does not meet the latency limit with any number"
     )
@@ -127,8 +127,11 @@ def _scaling_sentence(c: ScalingCurve, factor: float) -> str:
         return f"{where} {holds}, of at most {most} measured; its breaking point is {NOT_MEASURED}"
     if bad["state"] == "failed":
         return f"{where} {holds}, and fails with {bad['tenants']}: {bad['why']}"
-    here = Interval(bad["times"], bad["times_low"], bad["times_high"])
-    return f"{where} {holds}, and exceeds it with {bad['tenants']}: {number(here)} times"
+    of, unit = ("times", "times") if goal.slo_ms is None else ("tail_ms", "ms")
+    if bad["unsent"]:
+        return f"{where} {holds}, and does not send all requests with {bad['tenants']}"
+    here = Interval(bad[of], bad[f"{of}_low"], bad[f"{of}_high"])
+    return f"{where} {holds}, and exceeds it with {bad['tenants']}: {number(here)} {unit}"
 
 
 # --- isolation -------------------------------------------------------------------------------------------------------

@@ -12,30 +12,29 @@ import polars as pl
 from fleetlab.bench.analysis.advice import SCHEMA, advice_table, by_kind, kind_table
 from fleetlab.bench.analysis.claims import claim_results, expected_table
 from fleetlab.bench.analysis.costs import cost_table, short_windows
+from fleetlab.bench.analysis.figures import analysis_figures
 from fleetlab.bench.analysis.findings import Findings, collect_findings, overhead
 from fleetlab.bench.analysis.folders import BASELINE, suites, time_slice_record
 from fleetlab.bench.analysis.mixes import mix_table, progress_table
 from fleetlab.bench.analysis.questions import QuestionAnswer, answer_table, answers
-from fleetlab.bench.analysis.scale import FACTOR, curve_table, scale_table
+from fleetlab.bench.analysis.scale import TailGoal, curve_table, scale_table
 from fleetlab.bench.analysis.serving import by_serving, serving_table
 from fleetlab.bench.analysis.suite_data import collect_suites, mode_name
-from fleetlab.bench.analysis.timeline import Timeline, timelines
 from fleetlab.bench.analysis.wording import capital, count_noun
 from fleetlab.bench.results.cells import table
 from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.suite import FAILURES
-from fleetlab.core import DeviceError, Estimate, Provenance, Result
+from fleetlab.core import DeviceError, Estimate, Figure, Provenance, Result
 
 REHEARSAL = "A REHEARSAL ON THE CPU: THESE RESULTS ARE MEANINGLESS"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Analysis(Result):
     """Findings, tables and figures of one GPU."""
 
     facts: Findings
     frames: dict[str, pl.DataFrame]
-    timelines: list[Timeline]
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
@@ -64,40 +63,41 @@ class Analysis(Result):
         """Answers to the six questions."""
         return answers(self.facts)
 
-    def headline(self) -> list[str]:
-        """The most important sentences."""
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was measured, clear recommendations, common claims, and answers to the six questions."""
         f = self.facts
         where = "no GPU: a rehearsal" if f.gathered.rehearsal else f.gathered.gpu_name
         modes = ", ".join(mode_name(mode) for mode in f.mixes.stp.modes()) or "none"
         cells = f"{count_noun(len(f.gathered.meetings), 'cell')} of {count_noun(len(f.gathered.suites), 'suite')}"
-        lines = [f"{where}; {cells}; modes with mixes: {modes}"]
-        if f.compared()[1]:
-            lines.append(capital(self.answers()[0].sentences[-1]) + ".")
-        lines += [capital(f"{a.of}, {a.goal}: {a.sentence()}.") for a in by_kind(f.mixes) if a.verdict == "better"]
-        lines += [capital(c.sentence()) + "." for c in claim_results(f)]
-        return lines
+        return (
+            *([REHEARSAL] if f.gathered.rehearsal else []),
+            f"{where}; {cells}; modes with mixes: {modes}",
+            *(capital(f"{a.of}, {a.goal}: {a.sentence()}.") for a in by_kind(f.mixes) if a.verdict == "better"),
+            *(capital(c.sentence()) + "." for c in claim_results(f)),
+            *(f"{a.question} {a}" for a in self.answers()),
+        )
 
-    def __repr__(self) -> str:
-        return f"<Analysis {self.provenance.source}, {self.frames['advice'].height} recommendations>"
+    def figures(self) -> dict[str, Figure]:
+        """Throughput, interference, SMs, copies, open-loop requests and energy, as far as measured."""
+        return analysis_figures(self.frames, self.facts.gathered.kinds, self.facts.goal)
 
 
-def analyze(folder: Path, *, price: float | None = None, slo_factor: float = FACTOR) -> Analysis:
+def analyze(
+    folder: Path, *, price: float | None = None, slo_factor: float = 3.0, slo_ms: float | None = None
+) -> Analysis:
     """Read and analyze every suite in a folder; `price` is per GPU hour.
 
-    `slo_factor` limits the tail latency, relative to one tenant alone.
+    `slo_factor` limits the tail latency relative to one tenant alone; `slo_ms`, instead, in milliseconds.
     """
     if price is not None and not (math.isfinite(price) and price >= 0):
         msg = f"not a price of a GPU hour: {price}"
         raise DeviceError(msg, hint="a number of at least 0, such as --price 3.5")
-    if not (math.isfinite(slo_factor) and slo_factor >= 1):
-        msg = f"not a slowdown factor: {slo_factor}"
-        raise DeviceError(msg, hint="a number of at least 1, such as --slo-factor 3")
-    read = suites(folder)
-    f = collect_findings(collect_suites(read), price=price, factor=slo_factor, turns=time_slice_record(folder))
-    lines, remarks = timelines(read)
-    settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor}
+    goal = TailGoal(slo_factor, slo_ms)
+    f = collect_findings(collect_suites(suites(folder)), price=price, goal=goal, turns=time_slice_record(folder))
+    settings = {"card": f.gathered.gpu_name, "price": price, "slo_factor": slo_factor, "slo_ms": slo_ms}
     provenance = Provenance("bench analyze", f"{folder.name}: {', '.join(_plans(f))}", settings)
-    return Analysis(f, _frames(f), lines, provenance, (*_notes(f), *remarks))
+    return Analysis(f, _frames(f), provenance, tuple(_notes(f)))
 
 
 def _plans(f: Findings) -> list[str]:

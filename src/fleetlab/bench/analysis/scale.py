@@ -11,14 +11,15 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.folders import BASELINE
-from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns, quantile
+from fleetlab.bench.analysis.mixes import MixMeasures, interval_columns
 from fleetlab.bench.analysis.noise import log_interval, mode_order, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import table
+from fleetlab.bench.statistics import known_percentile
+from fleetlab.core import DeviceError
 from fleetlab.stats import Interval
 
-FACTOR = 3.0  # maximum tail latency relative to one tenant
 CURVE = {"tenant": pl.String, "sms": pl.Int64, "progress": pl.Float64}
 SCALE = {"tenant": pl.String, "mode": pl.String, "tenants": pl.Int64, "rate": pl.Float64, "state": pl.String}
 
@@ -40,6 +41,32 @@ def curve_table(x: MixMeasures) -> pl.DataFrame:
             )
             rows.append({"tenant": name, "sms": sms, "blocks": len(made), **interval_columns("progress", interval)})
     return table(rows, CURVE)
+
+
+@dataclass(frozen=True, slots=True)
+class TailGoal:
+    """The limit of a tail latency: relative to one tenant alone, or in milliseconds."""
+
+    factor: float = 3.0
+    slo_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor >= 1):
+            msg = f"not a slowdown factor: {self.factor}"
+            raise DeviceError(msg, hint="a number of at least 1, such as --slo-factor 3")
+        if self.slo_ms is not None and not 0 < self.slo_ms < math.inf:
+            msg = f"not a latency in milliseconds: {self.slo_ms}"
+            raise DeviceError(msg, hint="a number above 0, such as --slo-ms 15")
+
+    def __str__(self) -> str:
+        return f"{self.factor:g} times that of one tenant" if self.slo_ms is None else f"{self.slo_ms:g} ms"
+
+    def state(self, tail: Interval | None, times: Interval | None) -> str:
+        """Whether a tail, in seconds and relative to one tenant, is within the limit."""
+        found, limit = (times, self.factor) if self.slo_ms is None else (tail, self.slo_ms / 1000)
+        if found is None:
+            return "not known"
+        return "holds" if found.high <= limit else "breaks" if found.low > limit else "not known"
 
 
 # --- copies of one tenant --------------------------------------------------------------------------------------------
@@ -70,7 +97,7 @@ class ScalingCurve:
         return next((row for row in self.rows if row["state"] in ("breaks", "failed")), None)
 
 
-def scaling_curves(x: MixMeasures, *, factor: float = FACTOR) -> list[ScalingCurve]:
+def scaling_curves(x: MixMeasures, goal: TailGoal) -> list[ScalingCurve]:
     """Every tenant that was measured in at least two numbers of copies."""
     by: dict[tuple[str, str], dict[int, list[CellResult]]] = defaultdict(lambda: defaultdict(list))
     for m in x.gathered.meetings:
@@ -79,7 +106,7 @@ def scaling_curves(x: MixMeasures, *, factor: float = FACTOR) -> list[ScalingCur
     curves = []
     for (tenant, mode), sizes in sorted(by.items(), key=lambda at: (at[0][0], mode_order(at[0][1]))):
         if max(sizes) > 2 or (len(sizes) > 1 and any(t.is_open_loop for t in next(iter(sizes.values()))[0].tenants)):
-            curves.append(_curve(x, tenant, mode, dict(sorted(sizes.items())), by.get((tenant, BASELINE)), factor))
+            curves.append(_curve(x, tenant, mode, dict(sorted(sizes.items())), by.get((tenant, BASELINE)), goal))
     return curves
 
 
@@ -89,7 +116,7 @@ def _curve(
     mode: str,
     sizes: dict[int, list[CellResult]],
     apart: dict[int, list[CellResult]] | None,
-    factor: float,
+    goal: TailGoal,
 ) -> ScalingCurve:
     timed = next(iter(sizes.values()))[0].tenants[0].is_open_loop
     p = 0.99 if timed else 0.95
@@ -102,6 +129,7 @@ def _curve(
         total = widen(Interval(rate, rate, rate), half)
         tail = widen(_tail(here, p), half)
         times = Interval(*(v / alone.value for v in tail)) if tail and alone else None
+        unsent = sum(t.about.get("unsent", 0) for m in here for t in m.tenants)
         rows.append(
             {
                 "tenant": tenant,
@@ -113,7 +141,9 @@ def _curve(
                 "percentile": f"P{100 * p:g}",
                 **interval_columns("tail_ms", Interval(*(1000 * v for v in tail)) if tail else None),
                 **interval_columns("times", times),
-                "state": _state(times, factor),
+                "unsent": unsent,
+                # Requests that were never sent would have had the longest latency.
+                "state": "breaks" if unsent else goal.state(tail, times),
             }
         )
     rows += _failed_rows(x.gathered, tenant, mode, {r["tenants"] for r in rows})
@@ -132,13 +162,7 @@ def widen(value: Interval | None, half: float) -> Interval | None:
 
 
 def _tail(here: list[CellResult], p: float) -> Interval | None:
-    return quantile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
-
-
-def _state(times: Interval | None, factor: float) -> str:
-    if times is None:
-        return "not known"
-    return "holds" if times.high <= factor else "breaks" if times.low > factor else "not known"
+    return known_percentile(Histogram.sum(t.times() for m in here for t in m.tenants), p)
 
 
 def _failed_rows(g: SuiteData, tenant: str, mode: str, there: set[int]) -> Iterator[dict[str, Any]]:

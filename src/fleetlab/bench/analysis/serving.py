@@ -16,12 +16,13 @@ from typing import Any
 import polars as pl
 
 from fleetlab.bench.analysis.advice import Advice
-from fleetlab.bench.analysis.mixes import interval_columns, quantile
+from fleetlab.bench.analysis.mixes import interval_columns
 from fleetlab.bench.analysis.noise import ModeRatio, Noise, half_width, mode_order, sum_variances
 from fleetlab.bench.analysis.suite_data import CellResult, SuiteData, TenantResult
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.results.cells import Cell, mix_name, table
 from fleetlab.bench.results.latency import MAX_LAG, lag_p99
+from fleetlab.bench.statistics import known_percentile
 from fleetlab.stats import Interval
 
 SCHEMA = {"served": pl.String, "background": pl.String, "mode": pl.String, "offered": pl.Float64, "p99_ms": pl.Float64}
@@ -56,7 +57,7 @@ class ServedTenant:
 
     def at(self, p: float) -> Interval | None:
         """Quantile over all blocks."""
-        return quantile(Histogram.sum(self.times), p)
+        return known_percentile(Histogram.sum(self.times), p)
 
     @property
     def lag(self) -> float | None:

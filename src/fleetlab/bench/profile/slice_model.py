@@ -9,7 +9,7 @@ the workload alone. In the worst case the three do not overlap; if SMs and memor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,18 +62,3 @@ def _between(stretch: Mapping[float, float], part: float) -> float:
             at = math.log(part / x0) / math.log(x1 / x0)
             return math.exp(math.log(y0) + at * math.log(y1 / y0))
     return points[-1][1]
-
-
-def from_one(speed: float, known: GpuSlice, memory: float, parts: Sequence[GpuSlice]) -> dict[str, float]:
-    """Predict speeds on other slices from that on one, without a curve.
-
-    >>> half, quarter = GpuSlice("half", 0.5, 0.5), GpuSlice("quarter", 0.25, 0.25)
-    >>> from_one(0.5, half, 0.0, [quarter])
-    {'quarter': 0.25}
-    """
-    shared = (1 / speed - 1) / (1 / known.memory - 1)  # if memory were the only bottleneck
-    if shared > memory:
-        late = 1 / speed - 1 + memory / known.sms - memory / known.memory
-        shared = late / (1 / known.sms - 1)
-    bound = min(memory, shared)
-    return {p.name: 1 / (1 - shared + (shared - bound) / p.sms + bound / p.memory) for p in parts}

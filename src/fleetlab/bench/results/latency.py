@@ -11,8 +11,7 @@ import polars as pl
 from fleetlab.bench.histogram import Histogram
 from fleetlab.bench.quantiles import COLUMNS, QUANTILES, quantiles
 from fleetlab.bench.results.cells import Cell, Schema, is_open_loop, mean, neighbors
-from fleetlab.bench.statistics import percentile
-from fleetlab.devices.errors import BenchError
+from fleetlab.bench.statistics import known_percentile
 
 MAX_LAG = 1e-3  # s: with a larger P99 lag the generator was the bottleneck
 LATENCY: Schema = {"stage": pl.String, "tenant": pl.String, "beside": pl.String, "n": pl.Int64}
@@ -68,10 +67,8 @@ def lag_p99(ones: Iterable[Cell]) -> float | None:
     lags = sum_times(ones, "lag")
     if not lags.n:
         return None
-    try:
-        return percentile(lags, 0.99).value
-    except BenchError:
-        return lags.at(lags.n)
+    known = known_percentile(lags, 0.99)
+    return lags.at(lags.n) if known is None else known.value
 
 
 Groups = dict[tuple[str, str, str], tuple[list[tuple[Cell, Cell]], int]]

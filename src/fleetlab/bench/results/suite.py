@@ -25,17 +25,15 @@ from fleetlab.bench.results.cells import (
 )
 from fleetlab.bench.results.checks import rows_checks
 from fleetlab.bench.results.costs import COSTS, rows_costs
-from fleetlab.bench.results.density import DENSITY, DensityGoals, rows_density
 from fleetlab.bench.results.latency import LATENCY, SERVING, rows_latency, rows_serving, sum_times
 from fleetlab.bench.results.runs import rows_runs
 from fleetlab.bench.results.solo import SoloRates
 from fleetlab.core import Estimate, Provenance, Result
-from fleetlab.devices.errors import BenchError
 from fleetlab.devices.nvml import THROTTLE_REASONS
 from fleetlab.stats import Interval, geometric_means
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SuiteResult(Result):
     """Tables of a suite."""
 
@@ -51,14 +49,11 @@ class SuiteResult(Result):
             estimates.append(Estimate(f"{stage}, {tenants} tenants: mean STP", *stp, "GPUs"))
         return [*estimates, Estimate.exact("cells failed", self.frames["failures"]["cell"].n_unique())]
 
-    def __repr__(self) -> str:
-        return f"<SuiteResult {self.provenance.source}, {self.frames['mixes'].height} mixes>"
 
-
-def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoals | None = None) -> SuiteResult:
+def suite_result(folder: Path, *, price: float | None = None) -> SuiteResult:
     """Read the folder of a suite; the last try of each cell counts.
 
-    `price` is per GPU hour, in any currency; `goals` are those of the table density.
+    `price` is per GPU hour, in any currency.
     """
     about, tries, cut = read_cells(folder)
     cells = last_tries(tries)
@@ -73,7 +68,6 @@ def suite_result(folder: Path, *, price: float | None = None, goals: DensityGoal
         "latency": table(rows_latency(good), LATENCY),
         "serving": table(rows_serving(good), SERVING),
         "costs": table(rows_costs(good, solo, price), COSTS),
-        "density": table(rows_density(cells, solo, goals or DensityGoals()), DENSITY),
         "runs": table(rows_runs(tries)),
         "checks": table(rows_checks(about, good)),
         "failures": table(
@@ -118,10 +112,8 @@ def _rows_alone(cells: Iterable[Cell]) -> Iterable[dict[str, Any]]:
 
 def _p50(ones: list[Cell]) -> float | None:
     """P50 of the steps of all blocks; the table `latency` has its interval."""
-    try:
-        return 1000 * statistics.percentile(sum_times(ones), 0.5).value
-    except BenchError:
-        return None
+    known = statistics.known_percentile(sum_times(ones), 0.5)
+    return None if known is None else 1000 * known.value
 
 
 def _rows_progress(cells: list[Cell], solo: SoloRates) -> Iterable[dict[str, Any]]:

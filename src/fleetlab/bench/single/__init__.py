@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fleetlab.bench.options import WorkloadOptions
 from fleetlab.bench.single import files
 from fleetlab.bench.single.report import SingleReport
 from fleetlab.bench.single.settings import (
@@ -30,10 +31,28 @@ from fleetlab.bench.single.settings import (
 from fleetlab.bench.single.steady import by_batch, steady
 from fleetlab.bench.single.train import train
 from fleetlab.bench.workloads import make
+from fleetlab.devices.files import check_folder
 from fleetlab.devices.nvml import GpuSampler
 from fleetlab.devices.progress import Progress, silent
 
-__all__ = ["SingleReport", "parse_batch_sizes", "parse_settings", "work"]
+__all__ = ["SingleReport", "parse_batch_sizes", "parse_settings", "run_workload", "work"]
+
+
+def run_workload(options: WorkloadOptions, *, progress: Progress = silent) -> SingleReport:
+    """Run one workload as the command line asks for it."""
+    return work(
+        options.name,
+        settings=parse_settings(options.name, options.words),
+        seconds=options.seconds,
+        epochs=options.epochs,
+        steps=options.steps,
+        batches=parse_batch_sizes(options.batches),
+        device=options.device,
+        tiny=options.tiny,
+        seed=options.seed,
+        out=options.out,
+        progress=progress,
+    )
 
 
 def work(
@@ -69,7 +88,7 @@ def work(
     )
     report = SingleReport(name, _about(ask))
     if out is not None:
-        files.check_folder(out)
+        check_folder(out)
     with tempfile.TemporaryDirectory() as home, _one_thread():
         torch.manual_seed(seed)
         with GpuSampler(Path(home) / "monitor.jsonl", index=where.index or 0) as watch:

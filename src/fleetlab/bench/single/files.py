@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,6 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.devices.files import replacing
 
 MODEL, STATISTICS = "model.pt", "statistics.json"
-
-
-def check_folder(out: Path) -> Path:
-    """Check that a folder is writable before a long run."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        trial = out / f".{uuid.uuid4().hex[:8]}"
-        trial.touch()
-        trial.unlink()
-    except OSError as e:
-        msg = f"{out}: not writable: {e.strerror or e}"
-        raise BenchError(msg, hint="name another folder with --out") from None
-    return out
 
 
 def save_model(out: Path, model: torch.nn.Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,15 +53,6 @@ class SingleReport:
         }
         return json.dumps(_finite(record), indent=1)
 
-    def lines(self) -> Iterable[str]:
-        """Format as plain text."""
-        for metric, value, low, high, unit in self.numbers:
-            limits = f" ({low:.4g} to {high:.4g})" if low < high else ""
-            yield f"{metric} {value:.4g}{' ' + unit if unit else ''}{limits}"
-        for name, rows in self.tables.items():
-            yield from ("", name, *_table(rows))
-        yield from ("", *(f"- {note}" for note in self.notes))
-
 
 def _finite(value: object) -> object:
     if isinstance(value, dict):
@@ -69,18 +60,6 @@ def _finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _table(rows: Sequence[Row]) -> Iterable[str]:
-    if rows:
-        names = list(rows[0])
-        text = [names, *([_word(row[name]) for name in names] for row in rows)]
-        widths = [max(len(line[k]) for line in text) for k in range(len(names))]
-        yield from ("  ".join(v.rjust(w) for v, w in zip(line, widths, strict=True)) for line in text)
-
-
-def _word(value: object) -> str:
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # --- estimates that several workloads have in common ------------------------------------------------------------------

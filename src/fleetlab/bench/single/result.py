@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from fleetlab.bench.options import WorkloadOptions
 from fleetlab.core import Estimate, Provenance, Result
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.progress import Progress
 
 if TYPE_CHECKING:
     from fleetlab.bench.single import SingleReport
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SingleResult(Result):
     """One workload on one device."""
 
@@ -41,15 +42,12 @@ class SingleResult(Result):
         """By epoch, or by batch size."""
         return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in self.report.tables.items()}
 
-    def __repr__(self) -> str:
-        return f"<SingleResult {self.report.work} on {self.report.about['device']}: {self.report.ended}>"
 
-
-def single_result(name: str, *, words: Sequence[str] = (), batches: str | None = None, **asked: Any) -> SingleResult:  # noqa: ANN401  as `work` takes them
-    """Run one workload with settings as `KEY=VALUE` and batch sizes as `1,2,4`."""
+def single_result(options: WorkloadOptions, *, progress: Progress) -> SingleResult:
+    """Run one workload as the command line asks for it."""
     try:
-        from fleetlab.bench.single import parse_batch_sizes, parse_settings, work
+        from fleetlab.bench.single import run_workload
     except ImportError as e:
         msg = f"a package is not installed: {e}"
         raise BenchError(msg, hint="pip install fleetlab[bench]") from None
-    return SingleResult(work(name, settings=parse_settings(name, words), batches=parse_batch_sizes(batches), **asked))
+    return SingleResult(run_workload(options, progress=progress))

@@ -15,7 +15,7 @@ from fleetlab.bench.stress.verdict import StressGoal, StressStep, judge_steps, p
 from fleetlab.core import DeviceError, Estimate, Provenance, Result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StressResult(Result):
     """Breaking points, and the measured steps."""
 
@@ -27,9 +27,6 @@ class StressResult(Result):
         """Largest number of tenants that meets the goals, by mode."""
         rows = self.frames["answers"].iter_rows(named=True)
         return [Estimate.exact(f"{row['mode']}: good up to", row["good"], "tenants") for row in rows]
-
-    def __repr__(self) -> str:
-        return f"<StressResult {self.provenance.source}, {self.frames['steps'].height} steps>"
 
 
 def stress_result(folder: Path) -> StressResult:

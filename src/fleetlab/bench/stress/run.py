@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleetlab.bench.options import StressOptions
 from fleetlab.bench.plans import BenchCell, Seat, SuitePlan, Tenant
 from fleetlab.bench.stress.verdict import StressGoal, StressStep, judge_steps
 from fleetlab.bench.suite import SuiteRun, finished_cells
@@ -69,6 +70,21 @@ class StressPlan:
         cells = tuple(self.cell(mode, n) for n in counts)
         tenants, name = {self.tenant: Tenant(self.work)}, f"stress {self.work}"
         return SuitePlan(name, tenants, cells, settle=self.settle, window=self.window, seed=self.seed)
+
+
+def run_stress(options: StressOptions, out: Path, *, progress: Progress) -> bool:
+    """Run a stress test as the command line asks for it."""
+    climb = StressPlan(
+        options.work,
+        modes=tuple(mode.strip() for mode in options.modes.split(",")),
+        up_to=options.up_to,
+        goal=StressGoal(options.slo_factor, options.slo_ms),
+        settle=options.settle,
+        window=options.window,
+        seed=options.seed,
+    )
+    how: dict[str, Any] = {"limit": options.limit, "device": options.device, "rehearse": options.rehearse}
+    return stress(climb, out, progress=progress, **how)
 
 
 def stress(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from fleetlab.bench.workloads.cuda_graph import capture_graph
+from fleetlab.bench.workloads.cuda_graph import Batched
 
 
 class DecoderLayer(nn.Module):
@@ -40,7 +40,7 @@ class DecoderLayer(nn.Module):
 
 
 @dataclass
-class LlmDecode:
+class LlmDecode(Batched):
     """Decoding for a batch of sequences of `context` tokens."""
 
     unit: ClassVar[str] = "token"
@@ -79,7 +79,7 @@ class LlmDecode:
         finally:
             torch.set_default_dtype(torch.float32)
             torch.set_default_device(None)
-        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
+        self.capture(device)
 
     @torch.no_grad()
     def _step(self) -> None:
@@ -87,8 +87,3 @@ class LlmDecode:
         for layer, (keys, values) in zip(self.stack, self.cache, strict=True):
             x = layer(x, keys, values)
         self.tokens.copy_((rms_norm(x, (self.width,)) @ self.words.weight.T).argmax(-1))
-
-    def step(self) -> int:
-        """Decode one token of each sequence."""
-        self.run()
-        return self.batch

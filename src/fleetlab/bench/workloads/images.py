@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from fleetlab.bench.workloads.cifar import CLASSES, PIXELS, Stored, read_cifar
-from fleetlab.bench.workloads.cuda_graph import capture_graph
+from fleetlab.bench.workloads.cuda_graph import Batched, Trained
 
 
 class Bottleneck(nn.Module):
@@ -75,7 +73,7 @@ class Synthetic:
 
 
 @dataclass
-class ResnetTrain:
+class ResnetTrain(Trained):
     """Training on synthetic images, or on CIFAR-10 in the folder `data`, with bf16 autocast."""
 
     unit: ClassVar[str] = "image"
@@ -111,28 +109,14 @@ class ResnetTrain:
             Stored(real[0], self.batch, device) if real else Synthetic(self.batch, self.classes, self.pixels, device)
         )
         self.test = None if real is None else tuple(torch.tensor(x, device=device) for x in real[1])
-        self.loss = torch.zeros((), device=device)
-        self.hits = torch.zeros((), dtype=torch.long, device=device)
-        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
+        self.measure_on(device)
+        self.capture(device)
 
     def _step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         drawn, labels = self.source.draw()
         images = drawn.contiguous(memory_format=torch.channels_last)
-        # Casts that autocast caches outside a graph would be stale inside it.
-        with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
-            scores = self.model(images)
-            loss = cross_entropy(scores, labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        self.loss.copy_(loss.detach())
-        if self.follow:
-            self.hits.copy_((scores.detach().argmax(1) == labels).sum())
-
-    def step(self) -> int:
-        """Train on one batch."""
-        self.run()
-        return self.batch
+        self.learn(images, labels)
 
     def shuffle(self) -> None:
         """Start an epoch."""
@@ -156,7 +140,7 @@ class ResnetTrain:
 
 
 @dataclass
-class ResnetInfer:
+class ResnetInfer(Batched):
     """Classification of a batch of images in bf16."""
 
     unit: ClassVar[str] = "image"
@@ -177,14 +161,8 @@ class ResnetInfer:
         images = torch.randn(self.batch, 3, self.pixels, self.pixels, device=device, dtype=torch.bfloat16)
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
-        self.run: Callable[[], None]
-        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
+        self.capture(device)
 
     @torch.no_grad()
     def _step(self) -> None:
         self.answer.copy_(self.model(self.images).argmax(1))
-
-    def step(self) -> int:
-        """Classify one batch."""
-        self.run()
-        return self.batch

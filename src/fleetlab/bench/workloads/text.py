@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, gelu, scaled_dot_product_attention
+from torch.nn.functional import dropout, gelu, scaled_dot_product_attention
 
-from fleetlab.bench.workloads.cuda_graph import capture_graph
+from fleetlab.bench.workloads.cuda_graph import Batched, Trained
 
 
 class EncoderLayer(nn.Module):
@@ -51,7 +51,7 @@ SMALL: dict[str, Any] = {"batch": 2, "length": 8, "layers": 1, "width": 16, "hea
 
 
 @dataclass
-class BertTrain:
+class BertTrain(Trained):
     """Fine-tuning: classify whether most tokens are from the first half of the vocabulary."""
 
     unit: ClassVar[str] = "sequence"
@@ -75,27 +75,14 @@ class BertTrain:
         graph = on_gpu and self.graph
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.rate, capturable=graph, fused=on_gpu)
         self.tokens = torch.zeros(self.batch, self.length, dtype=torch.long, device=device)
-        self.loss = torch.zeros((), device=device)
-        self.hits = torch.zeros((), dtype=torch.long, device=device)
-        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
+        self.measure_on(device)
+        self.capture(device)
 
     def _step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         self.tokens.random_(0, self.vocabulary)
         labels = ((self.tokens < self.vocabulary // 2).sum(1) > self.length // 2).long()
-        with torch.autocast(labels.device.type, torch.bfloat16, cache_enabled=False):
-            scores = self.model(self.tokens)
-            loss = cross_entropy(scores, labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        self.loss.copy_(loss.detach())
-        if self.follow:
-            self.hits.copy_((scores.detach().argmax(1) == labels).sum())
-
-    def step(self) -> int:
-        """Train on one batch."""
-        self.run()
-        return self.batch
+        self.learn(self.tokens, labels)
 
     def shuffle(self) -> None:
         """Do nothing: texts never repeat."""
@@ -105,7 +92,7 @@ class BertTrain:
 
 
 @dataclass
-class BertInfer:
+class BertInfer(Batched):
     """Classification of a batch of texts in bf16."""
 
     unit: ClassVar[str] = "sequence"
@@ -124,16 +111,11 @@ class BertInfer:
         self.model = _encoder(self, 0.0).to(device, torch.bfloat16).eval()
         self.tokens = torch.randint(0, self.vocabulary, (self.batch, self.length), device=device)
         self.answer = torch.empty(self.batch, dtype=torch.long, device=device)
-        self.run, self.how = capture_graph(self._step, device) if self.graph else (self._step, "eager")
+        self.capture(device)
 
     @torch.no_grad()
     def _step(self) -> None:
         self.answer.copy_(self.model(self.tokens).argmax(1))
-
-    def step(self) -> int:
-        """Classify one batch."""
-        self.run()
-        return self.batch
 
 
 def _encoder(size: BertTrain | BertInfer, drop: float) -> Encoder:

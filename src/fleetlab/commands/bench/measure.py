@@ -1,12 +1,14 @@
-"""Commands that measure: a suite of many cells, or one workload alone."""
+"""Commands that measure: a suite of many cells, one workload alone, and a stress test."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from fleetlab.commands.words import Json, Seed, examples, on_the_bench, talk
+from fleetlab.bench.options import StressOptions, SuiteOptions, WorkloadOptions
+from fleetlab.commands.words import FLAT, Json, examples, talk
 
 desk = App()
 
@@ -18,49 +20,14 @@ desk = App()
         "fleetlab bench suite pairs-ts --rehearse --out try",
     )
 )
-def suite(
-    plan: str,
-    *,
-    out: Path,
-    limit: float = 3600,
-    blocks: int | None = None,
-    settle: float | None = None,
-    window: float | None = None,
-    seed: Seed = 0,
-    rehearse: Annotated[bool, Parameter(negative=())] = False,
-    json: Json = False,
-) -> None:
-    """Measure a plan, cell by cell. Run the same command again to resume.
-
-    Parameters
-    ----------
-    plan
-        solo, sm-curve, pairs-ts, pairs-mps, pairs-mps-50, breaking, classes, stressors, serving, crowded, or
-        a TOML file.
-    out
-        Folder for the results.
-    limit
-        Time limit in seconds: no cell starts after it.
-    blocks
-        Measurements of each cell (default: as in the plan).
-    settle
-        Seconds that a cell runs before its measurement (default: as in the plan).
-    window
-        Seconds of a measurement (default: as in the plan).
-    seed
-        Seed of the order of cells and of the tenants' data.
-    rehearse
-        Run on the CPU with tiny sizes, to test a plan: the same code, but the results are meaningless.
-    """
+def suite(options: Annotated[SuiteOptions, FLAT], *, json: Json = False) -> None:
+    """Measure a plan, cell by cell. Run the same command again to resume."""
     from fleetlab._screen import show
     from fleetlab.bench.results.suite import suite_result
-    from fleetlab.bench.run import make_plan
-    from fleetlab.bench.suite import SuiteRun
+    from fleetlab.bench.run import run_suite
 
-    with on_the_bench():
-        made = make_plan(plan, blocks=blocks, settle=settle, window=window, seed=seed, rehearse=rehearse)
-        SuiteRun(made, out, limit=limit, rehearse=rehearse, progress=talk).run()
-    show(suite_result(out), json=json)
+    run_suite(options, progress=talk)
+    show(suite_result(options.out), json=json)
 
 
 @desk.command(
@@ -73,76 +40,36 @@ def suite(
         "fleetlab bench workload llm-decode --device cpu --tiny",
     ),
 )
-def one_workload(
-    name: str,
-    *,
-    seconds: float | None = None,
-    epochs: int | None = None,
-    steps: int | None = None,
-    batch: int | None = None,
-    batches: str | None = None,
-    rate: float | None = None,
-    data: Path | None = None,
-    set: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    device: str = "cuda",
-    tiny: Annotated[bool, Parameter(negative=())] = False,
-    seed: Seed = 0,
-    out: Path | None = None,
-    json: Json = False,
-) -> None:
+def one_workload(options: Annotated[WorkloadOptions, FLAT], *, json: Json = False) -> None:
     """Run one workload alone: training, inference, decoding, small kernels, or a stressor of one resource.
 
     Training reports loss and accuracy by epoch, inference throughput and latency by batch size, a stressor its rate.
     The exit status is 3 if the loss is not a number.
-
-    Parameters
-    ----------
-    name
-        resnet-train, bert-train, resnet-infer, bert-infer, llm-decode, launch, interactive, gemm, hbm, l2, h2d, or
-        your own as module:Class.
-    seconds
-        Length of a measurement (default: 10), or time limit of a training.
-    epochs
-        Epochs of a training (default: 1).
-    steps
-        Number of steps.
-    batch
-        Batch size.
-    batches
-        Batch sizes of inference, such as 1,2,4,8 (default: 1,2,4,8,16,32).
-    rate
-        Learning rate.
-    data
-        Folder with CIFAR-10 for resnet-train, binary or Python version (default: synthetic images).
-    set
-        Any setting of the workload as KEY=VALUE; may be repeated.
-    device
-        cuda, cuda:N or cpu.
-    tiny
-        Tiny sizes for a CPU: the same code, but the results are meaningless.
-    seed
-        Seed of weights, data and pauses.
-    out
-        Folder for statistics.json and, of a training, model.pt; both are written after each epoch.
     """
     from fleetlab._screen import show
     from fleetlab.bench.single.result import single_result
 
-    plain = {"batch": batch, "rate": rate, "data": data}
-    words = [*set, *(f"{key}={value}" for key, value in plain.items() if value is not None)]
-    with on_the_bench():
-        result = single_result(
-            name,
-            words=words,
-            seconds=seconds,
-            epochs=epochs,
-            steps=steps,
-            batches=batches,
-            device=device,
-            tiny=tiny,
-            seed=seed,
-            out=out,
-            progress=talk,
-        )
+    result = single_result(options, progress=talk)
     show(result, json=json)
     sys.exit(result.report.status)
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab bench stress resnet-infer --out stress",
+        "fleetlab bench stress llm-decode --modes mps --up-to 16 --slo-ms 50 --out stress-llm",
+        "fleetlab bench stress launch --rehearse --up-to 4",
+    )
+)
+def stress(options: Annotated[StressOptions, FLAT], *, json: Json = False) -> None:
+    """Raise the number of tenants until something breaks, and report what: memory, a process, latency, or the host."""
+    from tempfile import TemporaryDirectory
+
+    from fleetlab._screen import show
+    from fleetlab.bench.stress.result import stress_result
+    from fleetlab.bench.stress.run import run_stress
+
+    with ExitStack() as stack:
+        out = options.out or Path(stack.enter_context(TemporaryDirectory()))
+        run_stress(options, out, progress=talk)
+        show(stress_result(out), json=json)

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 import fleetlab
-from fleetlab.commands.words import Json, Seed, examples, listed, on_the_bench, talk
+from fleetlab.commands.words import Json, Seed, examples, listed, talk
 
 desk = App()
 
@@ -52,16 +52,15 @@ def profile(
     if check and (out or workloads or classes):
         msg = "--check makes no profile: omit --out, --workloads and --classes"
         raise fleetlab.DeviceError(msg)
-    with on_the_bench():
-        if check:
-            talk("cross-validation over pairs and workloads: some seconds")
-            show(room.check(folders, seed=seed), json=json, most=200)
-            return
-        named = tuple(listed(workloads))
-        made = room.profile(folders, workloads=named, classes=classes)
-        if out:
-            talk(f"saved: {made.save(out)}")
-        show(made, json=json)
+    if check:
+        talk("cross-validation over pairs and workloads: some seconds")
+        show(room.check(folders, seed=seed), json=json, most=200)
+        return
+    named = tuple(listed(workloads))
+    made = room.profile(folders, workloads=named, classes=classes)
+    if out:
+        talk(f"saved: {made.save(out)}")
+    show(made, json=json)
 
 
 @desk.command(name="mig", help_epilogue=examples("fleetlab bench mig solo pairs-ts sm-curve --model A100-80"))
@@ -78,5 +77,4 @@ def on_slices(folders: list[Path], /, *, model: str | None = None, json: Json = 
     from fleetlab._screen import show
     from fleetlab.bench.profile import predict_slices
 
-    with on_the_bench():
-        show(predict_slices(folders, model=model), json=json)
+    show(predict_slices(folders, model=model), json=json)

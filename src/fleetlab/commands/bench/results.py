@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from fleetlab.commands.words import Json, examples, on_the_bench, talk
+import fleetlab
+from fleetlab.commands.words import Json, examples, say_saved
 
 desk = App()
 
-Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "density", "runs", "checks", "failures"]
+Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "runs", "checks", "failures"]
 
 
 @desk.command(
@@ -17,7 +18,7 @@ Table = Literal["alone", "progress", "mixes", "latency", "serving", "costs", "de
     help_epilogue=examples(
         "fleetlab bench show pairs",
         "fleetlab bench show pairs --price 3.5 --table costs",
-        "fleetlab bench show crowded --slo-ms 15 --table density --table serving",
+        "fleetlab bench show crowded --table latency --table serving",
         "fleetlab bench show at-200",
     ),
 )
@@ -25,15 +26,12 @@ def show_measured(
     folder: Path,
     *,
     price: float | None = None,
-    progress: float = 0.5,
-    slowdown: float = 3.0,
-    slo_ms: float | None = None,
     table: Annotated[tuple[Table, ...], Parameter(negative=())] = (),
     json: Json = False,
 ) -> None:
     """Show the results of a suite: rates, progress, throughput, fairness, latency, costs, and validity checks.
 
-    The saved results of `fleetlab bench load` are shown as well; the options below apply to suites.
+    The saved results of `fleetlab bench load` are shown as well.
 
     Parameters
     ----------
@@ -41,23 +39,14 @@ def show_measured(
         Folder of `fleetlab bench suite --out` or `fleetlab bench load --out`.
     price
         Price of a GPU hour, in any currency: adds the cost of 1,000 items.
-    progress
-        Table density: minimum progress of the slowest tenant, relative to its rate alone.
-    slowdown
-        Table density: maximum P95 step time, as a multiple of that of one tenant alone.
-    slo_ms
-        Table density: maximum P99 of a step or request, in milliseconds.
     table
         Show only this table; may be repeated.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.results.density import DensityGoals
     from fleetlab.bench.results.suite import suite_result
     from fleetlab.serving.load.result import saved_load
 
-    goals = DensityGoals(progress=progress, slowdown=slowdown, slo_ms=slo_ms)
-    with on_the_bench():
-        result = saved_load(folder) or suite_result(folder, price=price, goals=goals)
+    result = saved_load(folder) or suite_result(folder, price=price)
     show(result, json=json, only=table)
 
 
@@ -65,6 +54,7 @@ def show_measured(
     help_epilogue=examples(
         "fleetlab bench analyze pairs",
         "fleetlab bench analyze measurements --price 3.5 --out report",
+        "fleetlab bench analyze crowded --slo-ms 15",
         "fleetlab bench analyze measurements --json",
     )
 )
@@ -74,6 +64,7 @@ def analyze(
     out: Path | None = None,
     price: float | None = None,
     slo_factor: float = 3.0,
+    slo_ms: float | None = None,
     json: Json = False,
 ) -> None:
     """Analyze suites: which sharing mode for which mix, with intervals; charts, tables, and answers to six questions.
@@ -83,20 +74,31 @@ def analyze(
     folder
         Folder of `fleetlab bench suite --out`, or a folder of such, all of one GPU model.
     out
-        Folder for tables, figures, analysis.txt and analysis.html (default: FOLDER/analysis).
+        Folder for the page analysis.html, figures, tables and analysis.json (default: FOLDER/analysis).
     price
         Price of a GPU hour, in any currency (default: costs are in GPU seconds).
     slo_factor
-        Limit of the tail latency, as a multiple of that of one tenant alone.
+        Limit of the tail latency of copies of one tenant, as a multiple of that of one alone.
+    slo_ms
+        Limit of that tail latency in milliseconds, instead of --slo-factor.
     """
     from fleetlab._screen import show
     from fleetlab.bench import analysis
 
-    with on_the_bench():
-        result = analysis.analyze(folder, price=price, slo_factor=slo_factor)
-        files = analysis.write_analysis(result, out or folder / "analysis", progress=talk)
-    if json:
-        show(result, json=True)
-    else:
-        print(analysis.brief_text(result), end="")
-    talk(f"{len(files)} files in {out or folder / 'analysis'}; open analysis.html")
+    result = analysis.analyze(folder, price=price, slo_factor=slo_factor, slo_ms=slo_ms)
+    page = _write(result, out or folder / "analysis")
+    show(result, json=json, only=("kinds", "advice"))
+    say_saved(page)
+
+
+def _write(result: "fleetlab.Result", out: Path) -> Path:
+    """Write page, figures, tables and JSON to a folder; return the page."""
+    from fleetlab.core import as_json
+    from fleetlab.core.files import atomic_write
+
+    page = fleetlab.report(result, out / "analysis.html", svg=out / "figures")
+    atomic_write(out / "analysis.json", as_json(result).encode())
+    (out / "tables").mkdir(exist_ok=True)
+    for name, frame in result.tables().items():
+        atomic_write(out / "tables" / f"{name}.csv", frame.write_csv().encode())
+    return page

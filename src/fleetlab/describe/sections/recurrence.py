@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,7 @@ from fleetlab.describe import published
 from fleetlab.describe.ecdf import Bools, share
 from fleetlab.describe.section import Section, rough
 from fleetlab.describe.trace_view import TraceView
-from fleetlab.stats import Floats, Interval, Ints
+from fleetlab.stats import Floats, Interval
 
 OFTEN = 5  # runs
 WITHIN = (0.05, 0.25, 0.5)  # of the true run time
@@ -61,7 +60,6 @@ def _predictors(view: TraceView, section: Section) -> None:
     if not predictable.any():
         section.absent("predictability of run times", "no run time above 0 is known")
         return
-    past = Past.of(view.submit, view.floats("start"), view.runtime)
     rows, curves = [], []
     for name, keys in PREDICTORS.items():
         if view.role is not None and keys[0] == "group":
@@ -69,7 +67,7 @@ def _predictors(view: TraceView, section: Section) -> None:
         if view.frame[keys[0]].null_count() == view.frame.height:
             section.absent(f"predictions by {name}", f"the log has no {keys[0]}s")
             continue
-        guess = past.mean(_keys(view, keys))
+        guess = past_mean(view.frame, keys).fill_null(np.nan).to_numpy()
         error = np.abs(guess - view.runtime) / np.where(view.runtime > 0, np.maximum(view.runtime, SHORTEST), np.nan)
         curves += view.ecdf(name, error, weights=view.instances, where=predictable)
         rows.append(_row(view, section, name, error, predictable))
@@ -96,55 +94,19 @@ def _row(view: TraceView, section: Section, name: str, error: Floats, predictabl
     return row
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Past:
-    """Submissions and ends of jobs in order of time: ends first, for what ends as another comes is known to it."""
+def past_mean(jobs: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """For each job the mean run time of those with its keys that had ended when it came; null where none had.
 
-    job: Ints
-    ended: Bools
-    runtime: Floats  # of those that ended, else 0
-
-    @classmethod
-    def of(cls, submit: Floats, start: Floats, runtime: Floats) -> Past:
-        """Where a start is not known, a job is taken to have started as it came."""
-        known = np.flatnonzero(np.isfinite(runtime))
-        end = np.where(np.isfinite(start), start, submit)[known] + runtime[known]
-        when, comes = np.concatenate((end, submit)), np.repeat([False, True], [len(known), len(submit)])
-        order = np.lexsort((comes, when))
-        job = np.concatenate((known, np.arange(len(submit))))
-        lasted = np.concatenate((runtime[known], np.zeros(len(submit))))
-        return cls(job[order], ~comes[order], lasted[order])
-
-    def mean(self, key: Ints) -> Floats:
-        """For each job the mean run time of those of its key that had ended; not a number where none, or no key."""
-        of = key[self.job]
-        order = np.argsort(of, kind="stable")
-        first = np.searchsorted(of[order], of[order])  # where the key begins
-        sums, counts = (_within(x[order], first) for x in (self.runtime, self.ended.astype(np.float64)))
-        mean = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
-        asks = ~self.ended[order]
-        guess = np.full(len(key), np.nan)
-        guess[self.job[order][asks]] = mean[asks]
-        guess[key < 0] = np.nan
-        return guess
-
-
-def _within(values: Floats, first: Ints) -> Floats:
-    """Sums so far, begun anew at each key."""
-    sums = np.concatenate(([0.0], np.cumsum(values)))
-    return np.asarray(sums[1:] - sums[first])
-
-
-def _keys(view: TraceView, columns: Sequence[str]) -> Ints:
-    """A number for each key, below 0 where it is not named."""
-    name = view.frame[columns[0]]
-    codes = name.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-    if len(columns) > 1:
-        rest = view.frame.select(pl.struct(columns[1:]).rank("dense").cast(pl.Int64)).to_series().to_numpy()
-        codes = np.where(codes < 0, -1, codes * (int(rest.max(initial=0)) + 1) + rest)
-    # Numbered as they first come, so that sums are added in the same order whatever names are called inside.
-    _, first, of = np.unique(codes, return_index=True, return_inverse=True)
-    return np.where(codes < 0, -1, np.argsort(np.argsort(first))[of])
+    Where a start is not known, a job is taken to have started as it came. A job whose first key is null has no mean.
+    """
+    end = pl.coalesce("start", "submit") + pl.col("runtime")
+    ended = jobs.filter(pl.col("runtime").is_not_null()).sort(end, maintain_order=True)
+    count, total = pl.int_range(1, pl.len() + 1), pl.col("runtime").cum_sum()
+    means = ended.select(*keys, end=end, mean=(total / count).over(keys) if keys else total / count)
+    came = jobs.with_row_index("row").sort("submit", maintain_order=True)
+    last = came.join_asof(means, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
+    named = pl.col(keys[0]).is_not_null() if keys else pl.lit(True)  # noqa: FBT003
+    return last.sort("row").select(pl.when(named).then("mean").alias("mean"))["mean"]
 
 
 def _say(section: Section, rows: list[dict[str, object]]) -> None:

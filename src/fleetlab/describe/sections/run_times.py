@@ -101,14 +101,18 @@ def _still_running(view: TraceView, section: Section) -> None:
             "logged, and the curve that includes them is a bound",
         )
     estimates = survival(view, running, known)
-    _draw_survival(section, estimates)
-    last, alone = estimates[1], estimates[0]
+    alone, last = estimates
+    middle = last.quantile(0.5)
+    alt = f"including {last.censored:,} running jobs, the median run time is {_or_later(middle[0])}"
+    title = "Run time, including running jobs (Kaplan–Meier)"
+    draw_survival(section, "run time, Kaplan–Meier", title, estimates, "of", alt)
+    section.say("median run time, including running jobs", middle, "s")
     section.findings.append(
         f"{last.censored:,} of {last.count:,} jobs that started have not ended, "
         + (
             "most for longer than any ended job ran: their ends were likely not logged."
             if view.open_logs > OPEN
-            else f"with them the median run time is {_or_later(last.quantile(0.5)[0])} instead of "
+            else f"with them the median run time is {_or_later(middle[0])} instead of "
             f"{_or_later(alone.quantile(0.5)[0])}."
         )
     )
@@ -122,29 +126,18 @@ def survival(view: TraceView, running: Bools, known: Bools, where: Bools | None 
     return [kaplan_meier(ENDED, time[alone], known[alone]), kaplan_meier(STILL, time[both], known[both])]
 
 
-def _draw_survival(section: Section, estimates: list[Survival]) -> None:
-    section.tables["run time, Kaplan–Meier"] = survival_table(estimates, "of")
+def draw_survival(section: Section, name: str, title: str, estimates: list[Survival], of: str, alt: str) -> None:
+    """Put the estimates into a table, and draw them."""
+    section.tables[name] = _survival_table(estimates, of)
     frame = pl.concat([s.points().filter(pl.col("x") > 0) for s in estimates])
-    last = estimates[-1]
-    middle = last.quantile(0.5)
-    alt = f"including {last.censored:,} running jobs, the median run time is {_or_later(middle[0])}"
-    section.figures["run time, Kaplan–Meier"] = Figure(
-        "Run time, including running jobs (Kaplan–Meier)",
-        "line",
-        frame,
-        "run time, s",
-        "share that has ended, %",
-        alt,
-        log_x=True,
-    )
-    section.say("median run time, including running jobs", middle, "s")
+    section.figures[name] = Figure(title, "line", frame, "run time, s", "share that has ended, %", alt, log_x=True)
 
 
 def _or_later(seconds: float) -> str:
     return spoken(seconds) if np.isfinite(seconds) else "longer than the log"
 
 
-def survival_table(estimates: list[Survival], of: str) -> pl.DataFrame:
+def _survival_table(estimates: list[Survival], of: str) -> pl.DataFrame:
     """Counts, quantiles and the mean up to the longest time seen, with Greenwood's intervals."""
     rows = []
     for s in estimates:

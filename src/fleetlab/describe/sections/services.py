@@ -12,12 +12,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Figure
 from fleetlab.core.catalog import RESOURCES
 from fleetlab.describe.ecdf import Bools, Ecdf
 from fleetlab.describe.section import Section, rough, spoken
 from fleetlab.describe.sections.container_metrics import metrics, names
-from fleetlab.describe.sections.run_times import survival, survival_table
+from fleetlab.describe.sections.run_times import draw_survival, survival
 from fleetlab.describe.trace_view import TraceView
 from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Ints
 
@@ -117,13 +116,9 @@ def _survival(view: TraceView, section: Section, role: str) -> None:
             both = survival(view, running, known, where)[1]
             estimates.append(replace(both, series=name))
     if estimates and running.any():
-        section.tables[f"run time by {role}, Kaplan–Meier"] = survival_table(estimates, role)
-        frame = pl.concat([s.points().filter(pl.col("x") > 0) for s in estimates])
         alt = "; ".join(f"median of {s.series}: {s.quantile(0.5)[0]:,.0f} s" for s in estimates)
-        section.figures[f"run time by {role}, Kaplan–Meier"] = Figure(
-            f"Run time by {role}, including running jobs", "line", frame, "run time, s", "share that has ended, %",
-            alt, log_x=True,
-        )  # fmt: skip
+        title = f"Run time by {role}, including running jobs"
+        draw_survival(section, f"run time by {role}, Kaplan–Meier", title, estimates, role, alt)
 
 
 # -- placement rules ---------------------------------------------------------------------------------------------------

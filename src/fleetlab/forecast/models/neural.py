@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -38,13 +38,12 @@ class Network:
     epochs: int = 15
     patience: int = 4
     draws: int = 3  # networks from seeds of their own, whose mean is told: one alone is a matter of luck
-    losses_: list[tuple[float, float]] = field(default_factory=list, repr=False)  # learnt and held back, by epoch
 
     def fit(self, past: Panel, *, horizon: int, seed: int) -> Self:
         """Scales, weights, and when to stop."""
         import torch
 
-        self.changes_, self.losses_ = persistent(past.values), []
+        self.changes_ = persistent(past.values)
         at = np.arange(min(self.window, len(past) // 4), len(past) - horizon + 1)
         cut = int(len(at) * (1 - HELD_BACK))
         learn = at[: max(1, cut - horizon)]
@@ -93,18 +92,15 @@ class Network:
         net = _built(self.kind, rows.shape[2], self.hidden, wanted.shape[1], self.dropout)
         descent = torch.optim.AdamW(net.parameters(), lr=self.rate, weight_decay=self.decay)
         best, kept, waited = float("inf"), deepcopy(net.state_dict()), 0
-        losses = []
         for epoch in range(self.epochs + 1):
             if epoch:
                 _epoch(net, descent, rows, wanted, learn)
             held_back = _loss(net, rows[cut:], wanted[cut:])
-            losses.append((_loss(net, rows[:learn], wanted[:learn]), held_back))
             if held_back < best:
                 best, kept, waited = held_back, deepcopy(net.state_dict()), 0
             elif (waited := waited + 1) > self.patience:
                 break
         net.load_state_dict(kept)
-        self.losses_ = self.losses_ or losses  # those of the first are shown
         return net.eval()
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fleetlab.plan.fragmentation import Fragments
 from fleetlab.plan.node_state import NodeState
 from fleetlab.plan.problem import WHOLE, Floats, Ints, Problem
 
@@ -133,16 +132,6 @@ def lightest(nodes: NodeState, k: int, at: Ints) -> Floats:
     after = there - left + np.append(p.ask[k], p.gpus[k] * p.milli[k])
     part = np.divide(after, there, out=np.zeros(after.shape), where=there > 0)
     return np.asarray(part.max(axis=1))
-
-
-def least_fragments(problem: Problem) -> Score:
-    """The least growth of what is free but of no use to the usual instances: FGD (Weng et al., ATC'23)."""
-    fragments = Fragments.of(problem)
-
-    def score(nodes: NodeState, k: int, at: Ints) -> Floats:
-        return fragments.growth(nodes, k, at)
-
-    return score
 
 
 def _parts(nodes: NodeState, amounts: Ints, gpu: Ints) -> Floats:

@@ -1,4 +1,4 @@
-"""Draw figures as SVG, in a page or a file, and as PNG."""
+"""Draw figures as SVG, in a page or a file."""
 
 from fleetlab.report.draw.chart import Chart, Reach, ready
 from fleetlab.report.draw.svg import NARROW, WIDE, svg

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fleetlab.devices.errors import BenchError
-from fleetlab.devices.files import replacing
+from fleetlab.devices.files import check_folder, replacing
 from fleetlab.serving.load.report import LoadReport
 from fleetlab.serving.load.requests import ANSWERED, OUTCOMES
 from fleetlab.serving.load.search import RateSearch
@@ -18,19 +17,11 @@ from fleetlab.serving.load.search import RateSearch
 
 def check_output(out: Path | None, *, each: bool) -> None:
     """Check the output folder before the measurement."""
-    if out is None:
-        if each:
-            msg = "--each has no folder to write to"
-            raise BenchError(msg, hint="--each needs --out FOLDER")
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        msg = f"{out}: not a writable folder: {e.strerror}"
-        raise BenchError(msg, hint="name another with --out") from None
-    if not os.access(out, os.W_OK):
-        msg = f"{out}: not writable"
-        raise BenchError(msg, hint="name another folder with --out")
+    if out is not None:
+        check_folder(out)
+    elif each:
+        msg = "--each has no folder to write to"
+        raise BenchError(msg, hint="--each needs --out FOLDER")
 
 
 def save(result: LoadReport | RateSearch, out: Path, *, each: bool = False) -> None:

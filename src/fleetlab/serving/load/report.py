@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.bench.histogram import Histogram
-from fleetlab.bench.statistics import percentile
+from fleetlab.bench.statistics import known_percentile
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.versions import package_version
 from fleetlab.serving.load import intervals
@@ -85,7 +85,7 @@ class LoadReport:
         times = [Histogram.of(part) for part in parts]
         return [
             {"second": k, "offered": offered[k], "answered": answered[k]}
-            | {name: _or_none(times[k], PERCENTILES[name]) for name in ("p50", "p99")}
+            | {name: p and p.value for name in ("p50", "p99") for p in [known_percentile(times[k], PERCENTILES[name])]}
             for k in range(len(times))
         ]
 
@@ -183,10 +183,3 @@ def manifest(settings: LoadSettings, url: str) -> dict[str, Any]:
         "machine": platform.platform(),
         **{package: package_version(package) for package in ("fleetlab", "aiohttp", "numpy")},
     }
-
-
-def _or_none(times: Histogram, p: float) -> float | None:
-    try:
-        return percentile(times, p).value
-    except BenchError:
-        return None

@@ -21,21 +21,14 @@ OF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoadResult(Result):
     """Summary and tables, made from the JSON of a load."""
 
-    numbers: tuple[Estimate, ...]
+    estimates: tuple[Estimate, ...]
     frames: dict[str, pl.DataFrame]
     provenance: Provenance
     notes: tuple[str, ...] = ()
-
-    def summary(self) -> list[Estimate]:
-        """Rates, latencies, losses, and the generator's lag."""
-        return list(self.numbers)
-
-    def __repr__(self) -> str:
-        return f"<LoadResult {self.provenance.verb} {self.provenance.source}>"
 
 
 def load_result(about: dict[str, Any]) -> LoadResult:

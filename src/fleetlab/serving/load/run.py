@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetlab.devices.errors import BenchError
+from fleetlab.devices.options import STOPPED
 from fleetlab.devices.progress import Progress
-from fleetlab.serving.load.settings import LoadSettings
+from fleetlab.serving.load.settings import LoadOptions
 
 if TYPE_CHECKING:
     from fleetlab.serving.load.report import LoadReport
     from fleetlab.serving.load.search import RateSearch
 
-STOPPED, INVALID = 130, 3
+INVALID = 3
 
 
-def run(
-    settings: LoadSettings,
-    *,
-    rates: str | None = None,
-    percentile: float = 99.0,
-    within: float = 0.05,
-    out: Path | None = None,
-    each: bool = False,
-    progress: Progress,
-) -> LoadReport | RateSearch:
-    """Measure, or search in `rates` (`LOW:HIGH`), and save the result in `out`."""
+def run(options: LoadOptions, *, times: tuple[float, ...] | None = None, progress: Progress) -> LoadReport | RateSearch:
+    """Measure, or search a rate, and save the result; `times` of a trace are replayed."""
     try:
         from fleetlab.serving.load.files import check_output, save
         from fleetlab.serving.load.measure import measure
@@ -34,15 +25,17 @@ def run(
     except ModuleNotFoundError as e:
         msg = f"the load generator needs a package that is not installed: {e.name}"
         raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
-    ends = None if rates is None else parse_rates(rates)
-    check_output(out, each=each)
+    settings = options.settings(times)
+    ends = None if options.search is None else parse_rates(options.search)
+    check_output(options.out, each=options.each)
     result: LoadReport | RateSearch
     if ends is None:
         result = measure(settings, progress=progress)
     else:
-        result = search(settings, low=ends[0], high=ends[1], percentile=percentile, within=within, progress=progress)
-    if out is not None:
-        save(result, out, each=each)
+        goal = {"percentile": options.percentile, "within": options.within}
+        result = search(settings, low=ends[0], high=ends[1], **goal, progress=progress)
+    if options.out is not None:
+        save(result, options.out, each=options.each)
     return result
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from fleetlab.devices.errors import BenchError
@@ -66,3 +67,78 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
     ("lag", 1e-6, 600),
     ("seed", 0, 2**63),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """Send load to a server on this machine; report latency from the scheduled time, throughput, refusals and failures.
+
+    Parameters
+    ----------
+    url
+        URL of a server on this machine; requests go to /predict unless the URL has a path.
+    rate
+        Requests per second (open loop: they do not wait for answers).
+    arrivals
+        Inter-arrival times: poisson; gamma:B, bursty if B is below 1; uniform; a file with one time in s per line; or
+        a TRACE, whose submission times are replayed (with `fleetlab bench load`).
+    scale
+        Speed-up of the arrivals of a file or a trace; --rate sets their mean rate instead.
+    clients
+        Number of clients that each wait for their answer (closed loop, instead of --rate). For capacity, not latency.
+    seconds
+        Length of the measurement.
+    warmup
+        Seconds of the same load before the measurement.
+    slo_ms
+        Latency goal in milliseconds; goodput counts the answers within it.
+    search
+        LOW:HIGH: search the highest rate at which --percentile is within --slo-ms and fewer than 1 in 1,000 fail.
+    percentile
+        Percentile of the search.
+    within
+        Relative precision of the search.
+    batch
+        Inputs per request; more than 1 go to /predict/batch.
+    timeout
+        Seconds after the scheduled time at which a request fails.
+    connections
+        Maximum number of connections; a request without a free one waits, and that counts as latency.
+    limit
+        Maximum number of requests.
+    lag_ms
+        Maximum P99 lag of the generator in milliseconds; above it the result is invalid.
+    seed
+        Seed of the arrivals and inputs.
+    out
+        Folder for load.json or search.json.
+    each
+        Write every request to requests.jsonl, too.
+    """
+
+    url: str
+    _: KW_ONLY
+    rate: float | None = None
+    arrivals: str = "poisson"
+    scale: float | None = None
+    clients: int | None = None
+    seconds: float = 10.0
+    warmup: float = 1.0
+    slo_ms: float | None = None
+    search: str | None = None
+    percentile: float = 99.0
+    within: float = 0.05
+    batch: int = 1
+    timeout: float = 10.0
+    connections: int = 1_000
+    limit: int = 1_000_000
+    lag_ms: float = 1.0
+    seed: int = 0
+    out: Path | None = None
+    each: bool = False
+
+    def settings(self, times: tuple[float, ...] | None = None) -> LoadSettings:
+        """The settings of the load, with the times of a trace to replay."""
+        same = {f.name: getattr(self, f.name) for f in fields(LoadSettings) if hasattr(self, f.name)}
+        slo = None if self.slo_ms is None else self.slo_ms / 1000
+        return LoadSettings(**same, times=times, slo=slo, lag=self.lag_ms / 1000)

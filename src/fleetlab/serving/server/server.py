@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -19,38 +19,27 @@ from fleetlab.devices.errors import BenchError
 from fleetlab.devices.progress import Progress, print_progress
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError
-from fleetlab.serving.server.limits import ServerLimits
+from fleetlab.serving.server.limits import ServeOptions, ServerLimits
 
 IDLE = 75  # s of keep-alive: longer than that of clients, so that no request meets a closing connection
 LAST = 2.0  # s to write the last answers, and for the thread to end
 
 
-def serve(
-    work: str,
-    *,
-    limits: ServerLimits,
-    words: Sequence[str] = (),
-    tiny: bool = False,
-    device: str = "cuda",
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    seed: int = 0,
-    json: bool = False,
-    progress: Progress = print_progress,
-) -> None:
-    """Serve `work` until SIGTERM or SIGINT; prints its URL on stdout once it is ready."""
+def serve(options: ServeOptions, *, progress: Progress = print_progress) -> None:
+    """Serve a workload until SIGTERM or SIGINT; prints its URL on stdout once it is ready."""
     try:
         for package in ("uvicorn", "starlette", "prometheus_client"):
             import_module(package)
     except ImportError as e:
         msg = f"the server needs a package that is not installed: {e.name}"
         raise BenchError(msg, hint="`pip install fleetlab[bench]`") from None
-    _room_for(limits.connections)
-    with _bound(host, port, progress) as door:
-        load = partial(_load, work, tiny=tiny, words=words, device=device, seed=seed, batch=limits.batch)
-        about = {"work": work, "url": _url(door), "device": device, "pid": os.getpid()}
-        progress(f"loading {work} on {device}")
-        house = ServerRun(about, door, limits, load, json=json)
+    _room_for(options.connections)
+    with _bound(options.host, options.port, progress) as door:
+        how = {name: getattr(options, name) for name in ("tiny", "device", "seed", "batch")}
+        load = partial(_load, options.work, words=options.set, **how)
+        about = {"work": options.work, "url": _url(door), "device": options.device, "pid": os.getpid()}
+        progress(f"loading {options.work} on {options.device}")
+        house = ServerRun(about, door, options, load, json=options.json)
         asyncio.run(house.run())
     if house.failure is not None:
         raise house.failure

@@ -36,14 +36,18 @@ def shares_with_memory(spec: Spec, stack: str) -> tuple[Share, ...]:
     return tuple(Share(p, share.memory_mib or even) for p, share in zip(free, spec.tenants, strict=True))
 
 
+def time_sliced(spec: Spec, stack: str) -> Spec:
+    """Keep memory and cores of each tenant; the mode becomes time slicing."""
+    mode = "exclusive" if spec.mode == "exclusive" else "time-slicing"
+    tenants = shares_with_memory(spec, stack)
+    if mode == "time-slicing" and len(tenants) < 2:
+        cannot(stack, "a single tenant with limits looks like one without", "two tenants, or exclusive")
+    return replace(spec, mode=mode, tenants=tenants, gpu=None, interval="default")
+
+
 def hold(spec: Spec) -> Spec:
     """Keeps memory and cores of each tenant; the mode becomes time slicing."""
-    mode = "exclusive" if spec.mode == "exclusive" else "time-slicing"
-    tenants = shares_with_memory(spec, "hami")
-    if mode == "time-slicing" and len(tenants) < 2:
-        cannot("hami", "a single tenant with limits looks like one without", "two tenants, or exclusive")
-    plain = Spec("exclusive", (Share(),))
-    return replace(spec, mode=mode, tenants=tenants, gpu=None, interval="default", queue=plain.queue)
+    return replace(time_sliced(spec, "hami"), queue=Spec("exclusive", (Share(),)).queue)
 
 
 def write(spec: Spec) -> str:
@@ -82,25 +86,28 @@ def read(documents: Sequence[Document]) -> Spec:
         unread("MIG instances by memory", "a layout does not follow from the requests of a pod")
     if any(MEMORY_PART in one.limits for one in tenants):
         unread(f"{MEMORY_PART}: a percentage of an unknown GPU", f"use {MEMORY} in MiB")
-    shares = [
-        Share(whole(one.limits.get(CORES)), whole(one.limits.get(MEMORY))) for one in tenants for _ in range(one.count)
-    ]
-    return Spec("time-slicing", tuple(shares), **words)
+    return Spec("time-slicing", shares(tenants, CORES, MEMORY), **words)
 
 
+def shares(tenants: Sequence[pods.PodTemplate], cores: str, memory: str) -> tuple[Share, ...]:
+    """What each pod requests, by the names of the resources."""
+    each = [Share(whole(one.limits.get(cores)), whole(one.limits.get(memory))) for one in tenants]
+    return tuple(share for share, one in zip(each, tenants, strict=True) for _ in range(one.count))
+
+
+WHY = {
+    "mode": "tenants are time-sliced; there is no MPS under hami-core",
+    "memory": "pods are placed by memory: without a limit, each gets an even share",
+    "percent": "100 % of the cores would be a whole GPU: it is omitted, so there is no limit",
+    "priority": "there is no counterpart of MPS' priority",
+    "interval": "the time-slice length is not set",
+    "gpu": "a pod is placed on any GPU with enough memory",
+}
 STACK = Stack(
     "hami",
     hold=hold,
     write=write,
     mine=lambda documents: any(takes(one) for one in pods.pod_templates(documents)),
     read=read,
-    why={
-        "mode": "tenants are time-sliced; there is no MPS under hami-core",
-        "memory": "pods are placed by memory: without a limit, each gets an even share",
-        "percent": "100 % of the cores would be a whole GPU: it is omitted, so there is no limit",
-        "priority": "there is no counterpart of MPS' priority",
-        "interval": "the time-slice length is not set",
-        "gpu": "a pod is placed on any GPU with enough memory",
-        "queue": "not in this format",
-    },
+    why=WHY | {"queue": "not in this format"},
 )

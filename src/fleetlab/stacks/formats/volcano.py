@@ -6,12 +6,11 @@ Resources: documentation of volcano-vgpu-device-plugin; memory is MiB (times the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fleetlab.sharing.modes import Share
 from fleetlab.stacks import pods
 from fleetlab.stacks.formats import hami
-from fleetlab.stacks.formats.format import Document, Stack, cannot, unread
+from fleetlab.stacks.formats.format import Document, Stack, unread
 from fleetlab.stacks.quantities import whole
 from fleetlab.stacks.spec import Spec
 from fleetlab.stacks.yaml_writer import dump
@@ -23,11 +22,7 @@ PLAIN = Spec("exclusive", (Share(),))
 
 def hold(spec: Spec) -> Spec:
     """Keeps memory and cores of each tenant; the mode becomes time slicing."""
-    mode = "exclusive" if spec.mode == "exclusive" else "time-slicing"
-    tenants = hami.shares_with_memory(spec, "volcano")
-    if mode == "time-slicing" and len(tenants) < 2:
-        cannot("volcano", "a single tenant with limits looks like one without", "two tenants, or exclusive")
-    return replace(spec, mode=mode, tenants=tenants, gpu=None, interval="default")
+    return hami.time_sliced(spec, "volcano")
 
 
 def write(spec: Spec) -> str:
@@ -65,10 +60,7 @@ def read(documents: Sequence[Document]) -> Spec:
         return Spec("exclusive", (Share(),), **words)
     if any(one.annotations.get(MODE) == "mig" for one in tenants):
         unread("MIG instances by memory", "a layout does not follow from the requests of a pod")
-    shares = [
-        Share(whole(one.limits.get(CORES)), whole(one.limits.get(MEMORY))) for one in tenants for _ in range(one.count)
-    ]
-    return Spec("time-slicing", tuple(shares), **words)
+    return Spec("time-slicing", hami.shares(tenants, CORES, MEMORY), **words)
 
 
 STACK = Stack(
@@ -77,12 +69,5 @@ STACK = Stack(
     write=write,
     mine=lambda documents: any(takes(one) for one in pods.pod_templates(documents)),
     read=read,
-    why={
-        "mode": "tenants are time-sliced; there is no MPS under hami-core",
-        "memory": "pods are placed by memory: without a limit, each gets an even share",
-        "percent": "100 % of the cores would be a whole GPU: it is omitted, so there is no limit",
-        "priority": "there is no counterpart of MPS' priority",
-        "interval": "the time-slice length is not set",
-        "gpu": "a pod is placed on any GPU with enough memory",
-    },
+    why=hami.WHY,
 )

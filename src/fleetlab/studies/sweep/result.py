@@ -13,14 +13,7 @@ from fleetlab.studies.sweep.plan import CaseWords, SweepPlan
 from fleetlab.studies.sweep.rounds import Rounds
 from fleetlab.studies.sweep.store import Record
 from fleetlab.studies.sweep.study import Study
-from fleetlab.studies.sweep.tables import (
-    difference_figures,
-    difference_findings,
-    difference_table,
-    load_figures,
-    scenario_table,
-    varying,
-)
+from fleetlab.studies.sweep.tables import comparison, varying
 
 NOTES = {
     "synthesize": "each seed synthesizes a trace of its own: intervals are of the mean over such traces",
@@ -77,21 +70,19 @@ class Sweep(Result):
         """Build the tables from all measurements."""
         study, metrics, units = plan.study, plan.study.metrics, measurements.units
         values = {case: measurements.values.get(case, {}) for case in rounds.scenarios}
-        scenarios = scenario_table(values, metrics, units, rounds.seeds_of, rounds.confidence_of)
-        differences = difference_table(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
+        found = comparison(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
         failed = _failures(measurements.failures)
         axes = {word: list(dict.fromkeys(dict(case)[word] for case in values)) for word in varying(list(values))}
         settings = axes | {
             "scenarios": len(values), "seeds": str(study.seeds), "resample": study.resample,
             "against": dict(study.against), "confidence": study.confidence, "engine": effort.engine,
         }  # fmt: skip
-        frames = {"differences": differences, "scenarios": scenarios, "failed": failed}
         return cls(
             Provenance("sweep", study.name, settings, study.seeds.values[0]),
-            difference_findings(differences, metrics),
+            found.findings,
             tuple(_summary(rounds, len(measurements), failed, effort)),
-            {name: frame for name, frame in frames.items() if frame.height},
-            {**load_figures(scenarios, metrics), **difference_figures(differences, metrics)},
+            found.frames | ({"failed": failed} if failed.height else {}),
+            found.charts,
             tuple(_notes(plan, rounds, failed)),
         )
 

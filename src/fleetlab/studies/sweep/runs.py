@@ -18,14 +18,7 @@ from fleetlab.studies.sweep.catalog import search, words_of
 from fleetlab.studies.sweep.plan import CaseWords
 from fleetlab.studies.sweep.store import Record, RunStore
 from fleetlab.studies.sweep.study import AXES, METRICS
-from fleetlab.studies.sweep.tables import (
-    Pair,
-    difference_figures,
-    difference_findings,
-    difference_table,
-    load_figures,
-    scenario_table,
-)
+from fleetlab.studies.sweep.tables import Pair, comparison
 
 # Cells of another trace, resampling or version, or with other files of the same name, are never averaged together.
 APART = ("source", "resample", "files", "version", "code")
@@ -85,17 +78,8 @@ def runs(
 ) -> Runs:
     """List the cells of a run store, and compare scenarios with a baseline.
 
-    Parameters
-    ----------
-    store
-        The folder that `sweep` keeps finished cells in.
-    where
-        Words and their values: only cells that have all of them.
-    against
-        Words and their values: compare with the scenario that has them and is otherwise the same.
-    metrics
-        The metrics to compare.
-
+    `where` and `against` are words and their values: only cells that have all of `where` are listed, and each
+    scenario is compared with the one that has the words of `against` and is otherwise the same.
     """
     filters, base = dict(where or {}), dict(against or {})
     for words, known in ((filters, KNOWN), (base, (*AXES, *APART))):
@@ -109,28 +93,18 @@ def runs(
     if base and values and not pairs:
         msg = f"no two scenarios differ in these words alone: {base}"
         raise WorkloadError(msg, hint="`fleetlab runs STORE` lists the scenarios that there are")
-    frames, figures = {}, {}
-    if pairs:
-        frames["differences"] = difference_table(
-            values, pairs, metrics, units, lambda p: sorted(set(values[p.case]) & set(values[p.base])),
-            lambda _: CONFIDENCE,
-        )  # fmt: skip
-    if values:
-        frames["scenarios"] = scenario_table(
-            values, metrics, units, lambda case: sorted(values[case]), lambda _: CONFIDENCE
-        )
-        figures = load_figures(frames["scenarios"], metrics)
-    findings: tuple[str, ...] = ()
-    if pairs:
-        figures |= difference_figures(frames["differences"], metrics)
-        findings = difference_findings(frames["differences"], metrics)
+
+    def seeds(unit: Pair | CaseWords) -> list[int]:
+        return sorted(set(values[unit.case]) & set(values[unit.base]) if isinstance(unit, Pair) else values[unit])
+
+    found = comparison(values, pairs, metrics, units, seeds, lambda _: CONFIDENCE)
     settings = {"where": filters, "against": base, "metrics": list(metrics)}
     notes = (
         f"the {len(pairs) * len(metrics):,} intervals of differences hold simultaneously with 95 % (Bonferroni)",
         "they assume a fixed number of seeds: `fleetlab sweep` allows for seeds that were added",
     )
     provenance = Provenance("runs", str(store), settings)
-    return Runs(provenance, _cells(records), findings, frames, figures, notes if pairs else ())
+    return Runs(provenance, _cells(records), found.findings, found.frames, found.charts, notes if pairs else ())
 
 
 def _spelled(value: str) -> str:

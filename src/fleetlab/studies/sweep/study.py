@@ -7,14 +7,13 @@ their own to those at the top, and are combined table by table.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
-from fleetlab.core import Cluster, Scenario, Words, WorkloadError
+from fleetlab.core import Cluster, Scenario, Words, WorkloadError, toml
 from fleetlab.core.names import clip, lookup
 from fleetlab.core.scenario import ScenarioLike, beside
 from fleetlab.core.words import WORDS, check
@@ -86,15 +85,7 @@ class Study:
     def from_toml(cls, path: Path | str) -> Study:
         """Read a study file; the files it names are looked for beside it."""
         path = Path(path)
-        try:
-            table = tomllib.loads(path.read_text("utf-8"))
-        except OSError as e:
-            msg = f"cannot read the study: {path}: {e.strerror}"
-            raise WorkloadError(msg, hint=HINT) from None
-        except (ValueError, RecursionError) as e:
-            msg = f"{path.name}: not TOML: {e}"
-            raise WorkloadError(msg, hint=HINT) from None
-        return cls.of_words(table, name=path.stem, folder=path.parent)
+        return cls.of_words(toml.load(path, "the study", HINT), name=path.stem, folder=path.parent)
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any], *, name: str = "study", folder: Path | str = ".") -> Study:

@@ -50,36 +50,12 @@ def sweep(
 
     A cell is a scenario with a seed. Finished cells are kept, however the sweep ends: the same call runs the rest.
 
-    Parameters
-    ----------
-    source
-        A study file (`.toml`) or a `Study`; scenarios, as `Scenario.vary` returns them; or what a scenario is built
-        from.
-    cluster
-        The nodes, in place of those of the traces.
-    seeds
-        How many seeds, which, or a table with `least`, `most` and `within` (default: the seeds of the scenarios).
-    resample
-        How a seed changes the jobs: synthesize, blocks or none (default: synthesize for a built-in trace, else blocks).
-    against
-        The words of the baseline, such as `{"order": "fifo"}` (default: no comparison).
-    metrics
-        The metrics to compare (default: mean wait and P90 wait).
-    confidence
-        The probability with which all intervals of differences hold (default: 0.95).
-    store
-        The folder of finished cells; several studies, and several sweeps at once, may share one.
-    engine
-        `local`, the cores of this machine, or `ray`, a Ray cluster.
-    address
-        The address of the Ray cluster (default: one is started on this machine).
-    workers
-        How many cells are run at once (default: one per core).
-    progress
-        Called as cells are finished.
-    words
-        Words of a scenario, for all scenarios.
-
+    `source` is a study file (`.toml`), a `Study`, scenarios as `Scenario.vary` returns them, or what a scenario is
+    built from. `seeds` is how many, which, or a table with `least`, `most` and `within`; `resample` how a seed
+    changes the jobs (synthesize, blocks or none); `against` the words of the baseline, such as `{"order": "fifo"}`.
+    All intervals of differences hold with a probability of `confidence`. `store` is the folder of finished cells:
+    several studies, and several sweeps at once, may share one. `engine` is `local` or `ray`, with the `address` of a
+    Ray cluster; `workers` is how many cells are run at once (default: one per core).
     """
     lookup("engine", engine, ENGINES, error=WorkloadError, hint="engine local, or engine ray with an address")
     if address is not None and engine != "ray":

@@ -60,6 +60,29 @@ def varying(cases: Sequence[CaseWords]) -> list[str]:
     return [word for word, values in known.items() if len(values) > 1] or list(known)[:1]
 
 
+class ComparedScenarios(NamedTuple):
+    """Tables of differences and scenarios (those that have rows), their figures, and a sentence per metric."""
+
+    frames: dict[str, pl.DataFrame]
+    charts: dict[str, Figure]
+    findings: tuple[str, ...]
+
+
+def comparison(
+    values: Values, pairs: Sequence[Pair], metrics: Sequence[str], units: Mapping[str, str],
+    seeds_of: Callable[[Pair | CaseWords], Sequence[int]], confidence_of: Callable[[Pair | CaseWords], float],
+) -> ComparedScenarios:  # fmt: skip
+    """Compare scenarios with their baselines, over the seeds and with the confidence of each."""
+    differences = difference_table(values, pairs, metrics, units, seeds_of, confidence_of)
+    scenarios = scenario_table(values, metrics, units, seeds_of, confidence_of)
+    frames = {"differences": differences, "scenarios": scenarios}
+    return ComparedScenarios(
+        {name: frame for name, frame in frames.items() if frame.height},
+        {**load_figures(scenarios, metrics), **difference_figures(differences, metrics)},
+        difference_findings(differences, metrics),
+    )
+
+
 def scenario_table(
     values: Values, metrics: Sequence[str], units: Mapping[str, str],
     seeds_of: Callable[[CaseWords], Sequence[int]], confidence_of: Callable[[CaseWords], float],

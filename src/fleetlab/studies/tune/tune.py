@@ -44,33 +44,11 @@ def tune(
     The first trials are built-in policies, so in training the result is at least as good as those that the terms can
     express. The order and placement of the scenario are a baseline; everything else in it is the same for all policies.
 
-    Parameters
-    ----------
-    source
-        A `Scenario`, or what builds one: a `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`.
-    cluster
-        The nodes, in place of those of the trace.
-    trials
-        How many policies are tried.
-    train_weeks
-        How many weeks to train on, just before those held out (default: half of all).
-    held_out
-        How many weeks, the last of the trace, are simulated once, at the end (default: the other half).
-    days
-        The length of a week.
-    warm
-        Days of warm-up before the weeks, which do not count.
-    goal
-        The mean to minimize: wait, jct or bounded_slowdown.
-    against
-        The built-in orders to compare with (default: all).
-    store
-        A folder for finished trials: a search that was killed continues there.
-    progress
-        Called as the search advances.
-    words
-        Words of the scenario; without a `Scenario`, `estimate` is `group` by default: true runtimes are not known.
-
+    A week has `days` days; the last `held_out` weeks are simulated once, at the end, and `train_weeks` before them
+    are trained on (default: half of all each), after `warm` days that do not count. `goal` is the mean to minimize:
+    wait, jct or bounded_slowdown. `against` names the built-in orders to compare with (default: all). `store` is a
+    folder for finished trials: a search that was killed continues there. Without a `Scenario`, `estimate` is `group`
+    by default: true runtimes are not known.
     """
     if not isinstance(source, Scenario):
         words.setdefault("estimate", "group")  # with an oracle the search would know the future

@@ -14,6 +14,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace, Workload
 from fleetlab.core.progress import Progress
+from fleetlab.describe.sections.recurrence import past_mean
 from fleetlab.sim import simulate
 from fleetlab.stats import mean_of_runs
 from fleetlab.studies.validate.line import Line
@@ -62,13 +63,8 @@ def _pool(gpus: int) -> Cluster:
 def _history_mean(frame: pl.DataFrame, finest_first: list[list[str]]) -> pl.Series:
     """Return the mean runtime of jobs that ended before each submission: of the same group, or the next wider one."""
     estimate = pl.Series([None] * frame.height, dtype=pl.Float64)
-    jobs, ended = frame.with_row_index("row").sort("submit"), frame.sort("end")
     for keys in finest_first:
-        mean = pl.col("runtime").cum_sum() / pl.int_range(1, pl.len() + 1)
-        finished = ended.select("end", *keys, mean=mean.over(keys) if keys else mean)
-        arrivals = jobs.select("row", "submit", *keys)
-        last = arrivals.join_asof(finished, left_on="submit", right_on="end", by=keys or None, check_sortedness=False)
-        estimate = estimate.fill_null(last.sort("row")["mean"])
+        estimate = estimate.fill_null(past_mean(frame, keys))
     return estimate.fill_null(0.0)
 
 

@@ -94,17 +94,8 @@ def validate(
 ) -> Validation:
     """Compare the simulator with exact theory, published results and real logs.
 
-    Parameters
-    ----------
-    data
-        A folder of real traces, as docs/validate.md lists them (default: none, and what needs one is left out).
-    only
-        Parts to run: schedules, means, approximations, published, real, audit (default: all).
-    seed
-        Seed of everything random (default: 0).
-    progress
-        Called as lines are done.
-
+    `data` is a folder of real traces, as docs/validate.md lists them; without one, what needs one is left out. `only`
+    names parts: schedules, means, approximations, published, real, audit.
     """
     folder = _folder(data)
     wanted = _known(only)

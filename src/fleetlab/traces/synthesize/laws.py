@@ -20,9 +20,6 @@ TABLE: Mapping[str, Any] = LAWS["task_table"]
 FULL: int = PRINTED["jobs"]
 A_DAY = FULL / float(PRINTED["days"])  # jobs a day: the load of the real cluster
 
-SOME = 50_000  # jobs below which what is held, bursts and predictions hang on a few groups
-MONTH = int(28 * A_DAY)  # jobs in four weeks: fewer days have no quartiles to speak of
-
 # Jobs a second whose run time the log knows: what a simulator has to run.
 KNOWN_A_SECOND = A_DAY / 86_400 * (TABLE["status"]["completed"] + TABLE["status"]["failed"]) / TABLE["rows"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from shlex import quote
 
 from fleetlab.core import TraceError
@@ -89,12 +88,7 @@ def _marked(target: str, text: str, what: str, at: int) -> TraceError:
 
 
 def _must_be_there(target: str, name: str, there: Sequence[str]) -> None:
-    if name not in there:
-        folded = {column.casefold(): column for column in there}
-        near = get_close_matches(name.casefold(), folded, 1)
-        msg = f"map of `{target}`: unknown column of the file: `{name}`"
-        msg += f"; did you mean `{folded[near[0]]}`?" if near else ""
-        raise TraceError(msg, hint=f"it has {listed(there)}")
+    lookup(f"column of the file for `{target}`", name, there, error=TraceError, hint=f"it has {listed(there)}")
     if name == "line":
         msg = "a column named `line` cannot be read: the name is reserved"
         raise TraceError(msg, hint="rename it in the first line of the file")

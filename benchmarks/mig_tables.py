@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fleetlab.bench.profile.slice_model import GpuSlice, from_one
+from fleetlab.bench.profile.slice_model import GpuSlice
 from fleetlab.core import DeviceError
 from fleetlab.sharing.mig.profiles import mig_gpu
 from fleetlab.stats import Floats, bootstrap_units
@@ -64,6 +64,21 @@ def misses(settings: Sequence[Setting], *, memory: bool) -> dict[str, list[float
         predicted = from_one(speeds[ANCHOR], PARTS[ANCHOR], (busy or 0.0) * memory, [PARTS[g] for g in others])
         relative.setdefault(model, []).extend(abs(predicted[PARTS[g].name] / speed - 1) for g, speed in others.items())
     return relative
+
+
+def from_one(speed: float, known: GpuSlice, memory: float, parts: Sequence[GpuSlice]) -> dict[str, float]:
+    """Predict speeds on other slices from that on one, without a curve.
+
+    >>> half, quarter = GpuSlice("half", 0.5, 0.5), GpuSlice("quarter", 0.25, 0.25)
+    >>> from_one(0.5, half, 0.0, [quarter])
+    {'quarter': 0.25}
+    """
+    shared = (1 / speed - 1) / (1 / known.memory - 1)  # if memory were the only bottleneck
+    if shared > memory:
+        late = 1 / speed - 1 + memory / known.sms - memory / known.memory
+        shared = late / (1 / known.sms - 1)
+    bound = min(memory, shared)
+    return {p.name: 1 / (1 - shared + (shared - bound) / p.sms + bound / p.memory) for p in parts}
 
 
 def _errors(by_model: dict[str, list[float]], *, seed: int) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetlab.traces.synthesize.joint_law import Bools, Floats
-from fleetlab.traces.synthesize.laws import curve
+from fleetlab.traces.synthesize.laws import A_DAY, curve
+
+SOME = 50_000  # jobs below which what is held, bursts and predictions hang on a few groups
+MONTH = int(28 * A_DAY)  # jobs in four weeks: fewer days have no quartiles to speak of
 
 ERRORS = 3.0  # standard errors of a sample of this size, allowed on top of what the source allows
 # Above these, three standard errors leave so much room that to be met would say nothing: the row has too few values.

@@ -9,10 +9,11 @@ import polars as pl
 
 from fleetlab.core import Estimate, Provenance, Result, Trace, TraceError
 from fleetlab.traces.synthesize.laws import LAWS
-from fleetlab.traces.synthesize.validation.columns import TraceColumns
-from fleetlab.traces.synthesize.validation.demand import demand
-from fleetlab.traces.synthesize.validation.submissions import rhythm
-from fleetlab.traces.synthesize.validation.target import Target
+
+from .columns import TraceColumns
+from .demand import demand
+from .submissions import rhythm
+from .target import Target
 
 # Published numbers that contradict others, and why the others were used; see docs/measurements/synthesize.md.
 CONFLICTS: dict[str, str] = {

@@ -9,10 +9,11 @@ import numpy as np
 from fleetlab.traces.synthesize.arrivals import FIRST_WEEKDAY, HOURS
 from fleetlab.traces.synthesize.bins import summed
 from fleetlab.traces.synthesize.joint_law import Bools, Floats, Ints
-from fleetlab.traces.synthesize.laws import FULL, LAWS, MONTH, PRINTED, SOME, curve
-from fleetlab.traces.synthesize.validation.columns import TraceColumns
-from fleetlab.traces.synthesize.validation.demand import STATUS, curves
-from fleetlab.traces.synthesize.validation.target import CDF, STATED, Target, WeightedSample, number, share
+from fleetlab.traces.synthesize.laws import FULL, LAWS, PRINTED, curve
+
+from .columns import TraceColumns
+from .demand import STATUS, curves
+from .target import CDF, MONTH, SOME, STATED, Target, WeightedSample, number, share
 
 OFTEN = 5  # runs of a group before it is asked to predict
 QUARTILES = {"q1": 25, "median": 50, "q3": 75}

@@ -9,13 +9,15 @@ import polars as pl
 
 from fleetlab.core import Cluster, Trace
 from fleetlab.traces.synthesize.joint_law import Bools, Floats
-from fleetlab.traces.synthesize.laws import DAY, FULL, LAWS, PRINTED, REQUESTS, SOME, TABLE, TYPES, cores, curve, gpus
+from fleetlab.traces.synthesize.laws import DAY, FULL, LAWS, PRINTED, REQUESTS, TABLE, TYPES, cores, curve, gpus
 from fleetlab.traces.synthesize.requests import READ, request_class
-from fleetlab.traces.synthesize.validation.columns import TraceColumns
-from fleetlab.traces.synthesize.validation.target import (
+
+from .columns import TraceColumns
+from .target import (
     BAR,
     CDF,
     SHARE,
+    SOME,
     STATED,
     Target,
     WeightedSample,

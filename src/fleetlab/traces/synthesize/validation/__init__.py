@@ -1,1 +1,0 @@
-"""Compare a synthetic trace with the published numbers it was made from."""
