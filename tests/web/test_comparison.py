@@ -186,7 +186,9 @@ def test_a_log_without_starts_has_no_recorded_wait(hostile):
 
 def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, busier):
     answer = beside(base, busier)
-    frame = as_result(answer, Provenance("simulate", "small")).tables()["difference from the baseline"]
+    result = as_result(answer, Provenance("simulate", "small"))
+    assert any("recorded in the log" in note for note in result.notes)
+    frame = result.tables()["difference from the baseline"]
     change = rows(answer)["mean wait"]["change"]
     assert frame.row(by_predicate=pl.col("metric") == "mean wait", named=True)["low"] == change["low"]
 

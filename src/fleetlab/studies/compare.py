@@ -177,7 +177,8 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     of_whom = (*_coverage(base, refused, len(jobs)), *_only_one_side(results))
     findings = (first, *of_whom, *others, _for_whom(rows, classes, scenarios))
     tables = {"policies": rows, "by class": classes, "left out": refused}
-    return Comparison(provenance, findings, summary, tables, _figures(values, rows))
+    notes = ("`by class`: the intervals of all classes of a policy hold together with 95 % confidence",)
+    return Comparison(provenance, findings, summary, tables, _figures(values, rows), notes)
 
 
 def _of_whole_runs(results: Mapping[str, Arrays], base: Scenario) -> pl.DataFrame:

@@ -247,12 +247,17 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         ],
         infer_schema_length=None,
     )
-    notes = (answer["population"], "differences are paired by blocks of time")
+    notes = [answer["population"], "differences are paired by blocks of time"]
+    if (waits := answer["recorded"]) is not None:
+        sides = (
+            f"{waits['recorded']['text']} recorded in the log, {waits['simulated']['text']} in the simulated baseline"
+        )
+        notes.append(f"Mean wait: {sides}. {waits['why']}")
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),
         estimates=(),
         frames={"difference from the baseline": frame},
         charts={},
-        notes=notes,
+        notes=tuple(notes),
     )
