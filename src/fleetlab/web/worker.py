@@ -108,7 +108,7 @@ def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
         message = {"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": timed(outcome)}
         channel.send(message)
 
-    return timed(run_scenario(scenario, early, among=request["among"], progress=channel.progress))
+    return timed(run_scenario(scenario, early, among=request.get("among"), progress=channel.progress))
 
 
 def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
