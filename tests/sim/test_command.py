@@ -41,6 +41,24 @@ def trace(tmp_path):
     return made.save(tmp_path / "trace")
 
 
+def test_the_first_line_says_what_was_simulated(capsys, trace):
+    out, _, _ = run(capsys, "simulate", trace, "--load", "0.5")
+    first = "fifo/greedy/best_fit, load 0.5, 1 nodes, 1 GPUs: 3 of 3 jobs, submitted within 4 s"
+    assert out.splitlines()[0] == first.replace("1 nodes, 1 GPUs", "1 node, 1 GPU")
+    assert "makespan (first submission to last end) 20 s" in out
+    assert "- the cluster starts empty: waits early in the run are too low" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [((), "TRACE is missing"), (("--nodes=-100%",), "no node would be left: `-100%`"),
+     (("--estimate", "walltime"), "`requested` is in traces with walltime limits")],
+)  # fmt: skip
+def test_what_is_missing_is_named(capsys, trace, words, error):
+    _, err, status = run(capsys, "simulate", *([trace, *words] if words else []))
+    assert (error in err, status) == (True, 2)
+
+
 def test_an_estimate_may_be_a_series_of_the_trace(capsys, trace):
     waits = {}
     for estimate in ("oracle", "requested"):

@@ -50,7 +50,7 @@ def simulate(
         if out is not None:
             _write(out, result.schedule())
     finally:  # the answer is shown even if the file cannot be written
-        show(result, json=json, only=("by GPU request", "waiting", "left out"))
+        show(result, json=json, only=("by GPUs per instance", "waiting", "left out"))
     if out is not None:
         talk(f"\nwritten to {out}")
 

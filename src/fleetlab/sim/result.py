@@ -10,8 +10,11 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS, METRICS
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.job_classes import GPU_REQUEST
+from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import HOUR
 from fleetlab.sim.codes import REASONS
@@ -21,9 +24,9 @@ from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
-from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
+from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Range, Replicates
 
-BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
+BOUND = 10.0  # seconds: shorter runtimes count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
 MOST_POINTS = 100_000
 FEW = 100  # of the one among the tables
@@ -66,13 +69,25 @@ class SimResult(Result):
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
                 "the option prices takes your own"
             )
+        said.append("the cluster starts empty: waits early in the run are too low")
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
-        s = self.provenance.settings
-        words = "/".join(str(s[k]) for k in ("order", "backfill", "placement") if k in s)
-        first = say(self.summary()[0]) if self._done.height else "no job completed"
-        return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}>"
+        first = "mean wait " + amount(self.summary()[0]) if self._done.height else "no job completed"
+        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}>"
+
+    @property
+    def _policy(self) -> str:
+        settings = self.provenance.settings
+        return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was simulated: the policy, the load, the nodes, and the jobs."""
+        load = f", load {self.scenario.load:g}" if self.scenario and self.scenario.load != 1 else ""
+        nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
+        jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
+        return (f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", "),)
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
 
@@ -81,7 +96,7 @@ class SimResult(Result):
         """One row a job that could run; times are rounded to the simulator's tick, 60 ns.
 
         `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
-        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of run time
+        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of runtime
         lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
         world, played = self.world, self.played
@@ -169,11 +184,9 @@ class SimResult(Result):
         `placements` tells them. Of a job that was left out there is only its number and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
-        where = (
-            self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance")).rename({"node": "nodes"})
-        )
+        where = self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance"))
         ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
-        ran = ran.join(waits, on="job", how="left").join(where, on="job", how="left")
+        ran = ran.join(waits, on="job", how="left").join(where.rename({"node": "nodes"}), on="job", how="left")
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
         return pl.concat([ran, refused], how="diagonal").sort("job")
 
@@ -239,7 +252,7 @@ class SimResult(Result):
         users = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
         if users.height > 1:
             fairness = estimates.fairness(users["bounded_slowdown"].to_numpy())
-            found["Jain fairness over users"] = fairness, SHARE, ""
+            found["Jain index of users' mean bounded slowdown"] = fairness, SHARE, ""
         return found
 
     @property
@@ -261,9 +274,19 @@ class SimResult(Result):
         return list(self._estimates)
 
     def _allocation(self) -> list[Estimate]:
-        """Of the GPUs that are switched on, over the whole run, exactly."""
+        """Of the GPUs that are switched on, over the whole run, and how long that takes; both exactly."""
         there, allocated = (float(x.sum()) for x in self._usage.both)
-        return [Estimate.exact("GPU allocation over the whole run", 100 * allocated / there, "%")] if there else []
+        name = f"GPU allocation until {'the simulation stops' if self.unfinished else 'the last job ends'}"
+        last = Estimate.exact("makespan (first submission to last end)", self.played.stopped, "s")
+        share = [Estimate.exact(name, 100 * allocated / there, "%")] if there else []
+        return share if self.unfinished else [*share, last]
+
+    def allocation_by_type(self) -> dict[str, Interval]:
+        """The share of each type's GPUs that is allocated while jobs arrive; the interval is that of the summary."""
+        there, allocated = (x[:BLOCKS].T for x in self._usage.both)
+        blocks = BlockBootstrap.of_series(BLOCKS)
+        both = zip(self._usage.types, allocated, there, strict=True)
+        return {name: blocks.ratio(held, up, SHARE).interval() for name, held, up in both if up.any()}
 
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
@@ -287,14 +310,15 @@ class SimResult(Result):
     @property
     def cost(self) -> Estimate:
         """What that cost, by the same model; in GPU-hours, where no price is given."""
-        return Estimate.exact("cost", accounts.cost(self._usage.held(), self.prices), self.prices.unit)
+        name = "GPU-hours of nodes that are up, cost at 1 per GPU-hour" if self.prices.unit == "GPU-h" else "cost"
+        return Estimate.exact(name, accounts.cost(self._usage.held(), self.prices), self.prices.unit)
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""
         return {
             **job_classes.by_class(self._done, self.blocks(self._done)),
             "waiting": job_classes.waiting(self.ledger),
-            "waiting by GPU request": job_classes.waiting_by_request(self.jobs, self.ledger),
+            f"waiting by {GPU_REQUEST}": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
             "left out": job_classes.refusals(self.refused),
@@ -303,7 +327,7 @@ class SimResult(Result):
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
         blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
-        by_request = job_classes.by_class(self._done, blocks)["by GPU request"]
+        by_request = job_classes.by_class(self._done, blocks)[f"by {GPU_REQUEST}"]
         return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
@@ -311,13 +335,13 @@ class SimResult(Result):
         there, allocated = self._usage.both
         return pl.DataFrame(
             {
-                "gpu_type": self._usage.types,
-                "hours": there.sum(axis=0) / HOUR,
+                "GPU type": self._usage.types,
+                "GPU-hours": there.sum(axis=0) / HOUR,
                 "allocated": allocated.sum(axis=0) / HOUR,
                 "share": _share(allocated.sum(axis=0), there.sum(axis=0)),
                 "while jobs arrive": _share(allocated[:BLOCKS].sum(axis=0), there[:BLOCKS].sum(axis=0)),
             },
-            schema_overrides={"gpu_type": pl.String},
+            schema_overrides={"GPU type": pl.String},
         )
 
     @cached_property

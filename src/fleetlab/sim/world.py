@@ -134,7 +134,7 @@ def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) 
             else str(values.filter(bad)[0])
         )
         msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
-        raise PolicyError(msg, hint="null where nothing is known of a job: then its true run time is taken")
+        raise PolicyError(msg, hint="null where nothing is known of a job: then its true runtime is taken")
     return values
 
 
