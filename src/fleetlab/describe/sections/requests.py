@@ -76,8 +76,7 @@ def _classes(view: TraceView, section: Section) -> None:
     if shares.height:
         part, gpus = 100 * pl.col("jobs") / pl.col("jobs").sum(), pl.col("gpu_milli") / WHOLE
         shares = shares.select(gpus.alias("GPUs per instance"), "jobs", part.alias("%"))
-        shares = shares.sort("jobs", "GPUs per instance", descending=[True, False])
-        section.tables["fractional GPUs"] = shares.head(COMMON)
+        section.tables["fractional GPUs"] = shares.sort("jobs", "GPUs per instance", descending=[True, False]).head(COMMON)
 
 
 def _amount(view: TraceView, section: Section, name: str, rows: pl.DataFrame | None) -> None:
