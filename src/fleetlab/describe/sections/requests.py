@@ -75,8 +75,9 @@ def _classes(view: TraceView, section: Section) -> None:
     shares = gpu.filter(pl.col("gpu_milli") < WHOLE).group_by("gpu_milli").agg(pl.len().alias("jobs"))
     if shares.height:
         part, gpus = 100 * pl.col("jobs") / pl.col("jobs").sum(), pl.col("gpu_milli") / WHOLE
+        shares = shares.sort("jobs", "gpu_milli", descending=[True, False])
         shares = shares.select(gpus.alias("GPUs per instance"), "jobs", part.alias("%"))
-        section.tables["fractional GPUs"] = shares.sort("jobs", "GPUs per instance", descending=[True, False]).head(COMMON)
+        section.tables["fractional GPUs"] = shares.head(COMMON)
 
 
 def _amount(view: TraceView, section: Section, name: str, rows: pl.DataFrame | None) -> None:
