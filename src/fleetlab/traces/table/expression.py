@@ -1,8 +1,9 @@
-"""The little language of `--map`: columns, numbers, quoted words, + - * / and parentheses; nothing is ever executed.
+"""The little language of `--map`: columns, numbers, quoted words, + - * /, parentheses and four functions.
 
-    gpus * 1000          `GPU count` * 1000          (end - start) / 60          'A100'
+    gpus * 1000      `GPU count` * 1000      (end - start) / 60      min(gpus, 8)      ceil(gpus / 8)      'A100'
 
 A bare word is a column of the file; a name with spaces or other odd characters stands in backquotes.
+Nothing is ever executed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import polars as pl
 
 LONGEST = 500  # characters of an expression
 DEEPEST = 50  # parentheses and signs inside one another
+FUNCTIONS = {"floor": 1, "ceil": 1, "min": 2, "max": 2}  # and how many numbers each takes at least
 
 WORD = r"[^\W\d][\w.]*"  # a name that needs no backquotes
 TOKEN = re.compile(
@@ -25,7 +27,7 @@ TOKEN = re.compile(
     | `(?P<quoted>[^`]+)`
     | '(?P<single>[^']*)'
     | "(?P<double>[^"]*)"
-    | (?P<sign>[-+*/()])
+    | (?P<sign>[-+*/(),])
     )""",
     re.VERBOSE,
 )
@@ -76,7 +78,15 @@ class BinaryOperation:
     right: Node
 
 
-Node = NumberLiteral | TextLiteral | ColumnRef | Negation | BinaryOperation
+@dataclass(frozen=True)
+class FunctionCall:
+    """One of the functions, of one number or several."""
+
+    name: str
+    of: tuple[Node, ...]
+
+
+Node = NumberLiteral | TextLiteral | ColumnRef | Negation | BinaryOperation | FunctionCall
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,8 @@ def columns(node: Node) -> list[str]:
         return columns(node.of)
     if isinstance(node, BinaryOperation):
         return list(dict.fromkeys([*columns(node.left), *columns(node.right)]))
+    if isinstance(node, FunctionCall):
+        return list(dict.fromkeys(name for part in node.of for name in columns(part)))
     return []
 
 
@@ -130,6 +142,8 @@ def evaluate(node: Node, number: Callable[[str], pl.Series], rows: int) -> pl.Se
     if isinstance(node, BinaryOperation):
         left, right = evaluate(node.left, number, rows), evaluate(node.right, number, rows)
         return _joined(node.sign, left, right)
+    if isinstance(node, FunctionCall):
+        return _called(node.name, [evaluate(part, number, rows) for part in node.of])
     assert isinstance(node, NumberLiteral)  # a text among numbers was refused when the expression was read
     return pl.repeat(node.value, rows, dtype=pl.Float64, eager=True)
 
@@ -140,6 +154,18 @@ def _joined(sign: str, left: pl.Series, right: pl.Series) -> pl.Series:
     if sign == "-":
         return left - right
     return left * right if sign == "*" else left / right
+
+
+def _called(name: str, numbers: list[pl.Series]) -> pl.Series:
+    if name in ("floor", "ceil"):
+        return numbers[0].floor() if name == "floor" else numbers[0].ceil()
+    every = pl.all()
+    chosen = pl.min_horizontal(every) if name == "min" else pl.max_horizontal(every)
+    # The library passes over what is missing or not a number: here neither may vanish.
+    number = pl.when(pl.any_horizontal(every.is_nan())).then(float("nan")).otherwise(chosen)
+    missing = pl.any_horizontal(every.is_null())
+    frame = pl.DataFrame({str(k): series for k, series in enumerate(numbers)})
+    return frame.select(pl.when(~missing).then(number).alias("number"))["number"]
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -174,7 +200,7 @@ class _Reader:
     def all(self) -> Node:
         node = self._sum()
         if self._next.kind != "end":
-            what = "there are no functions" if self._next.value == "(" else "a sign + - * / is missing"
+            what = "a sign + - * / is missing"
             raise ExpressionError(what, self._next.at)
         return node
 
@@ -210,7 +236,7 @@ class _Reader:
         if token.kind == "number":
             return _number(token)
         if token.kind == "word":
-            return ColumnRef(token.value)
+            return self._called(token) if self._next.value == "(" else ColumnRef(token.value)
         if token.kind == "text":
             return TextLiteral(token.value)
         if token.value in ("-", "+", "("):
@@ -219,14 +245,39 @@ class _Reader:
             "it ends too early" if token.kind == "end" else "a column or a number is missing", token.at
         )
 
-    def _deeper(self, token: _Token) -> Node:
+    def _called(self, function: _Token) -> Node:
+        least = FUNCTIONS.get(function.value)
+        if least is None:
+            what = f"no such function: {function.value}; there are {', '.join(FUNCTIONS)}"
+            raise ExpressionError(what, function.at)
+        inside: list[Node] = []
+        token = self._take()
+        while token.value != ")":
+            at = self._next.at
+            inside.append(self._inside(token))
+            _must_be_number(inside[-1], at)
+            token = self._take()
+            if token.value not in (",", ")"):
+                what = f"the parenthesis of {function.value} is not closed"
+                raise ExpressionError(what, token.at)
+        if len(inside) < least or (least == 1 and len(inside) > 1):
+            what = f"{function.value} takes one number" if least == 1 else f"{function.value} takes two numbers or more"
+            raise ExpressionError(what, function.at)
+        return FunctionCall(function.value, tuple(inside))
+
+    def _inside(self, token: _Token) -> Node:
+        """What follows a parenthesis, a comma or a sign: counted, so that no text makes the reader descend forever."""
         self._depth += 1
         if self._depth > DEEPEST:
             what = f"more than {DEEPEST} parentheses or signs inside one another"
             raise ExpressionError(what, token.at)
-        at = self._next.at
-        node = self._sum() if token.value == "(" else self._factor()
+        node = self._factor() if token.value in ("-", "+") else self._sum()
         self._depth -= 1
+        return node
+
+    def _deeper(self, token: _Token) -> Node:
+        at = self._next.at
+        node = self._inside(token)
         if token.value == "(":
             if self._take().value != ")":
                 what = "a parenthesis is opened here and not closed"
