@@ -20,7 +20,7 @@ from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
-from fleetlab.sim.world import World
+from fleetlab.sim.world import World, gpu_hours
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
@@ -72,7 +72,21 @@ class SimResult(Result):
         s = self.provenance.settings
         words = "/".join(str(s[k]) for k in ("order", "backfill", "placement") if k in s)
         first = say(self.summary()[0]) if self._done.height else "no job completed"
-        return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}>"
+        left = f", {self.refused.height:,} left out" if self.refused.height else ""
+        return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}{left}>"
+
+    @cached_property
+    def findings(self) -> tuple[str, ...]:  # type: ignore[override]
+        """How many jobs, and how much of the GPU time, the numbers do not speak of: said before any of them."""
+        if not self.refused.height:
+            return ()
+        lost = float(self.refused["gpu_hours"].sum())
+        hours = lost + float(self.world.frame.select(gpu_hours().sum()).item())
+        reasons = job_classes.refusals(self.refused)
+        share = f", {_percent(lost / hours)} of the GPU-hours of jobs whose runtime is known" if hours else ""
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.iter_rows())
+        jobs = self.refused.height + self.jobs.height
+        return (f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}.",)
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
 
@@ -165,8 +179,9 @@ class SimResult(Result):
     def schedule(self) -> pl.DataFrame:
         """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
 
-        `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
-        `placements` tells them. Of a job that was left out there is only its number and the reason.
+        `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
+        reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
+        there is only its number, its name and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = (
@@ -175,7 +190,13 @@ class SimResult(Result):
         ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
         ran = ran.join(waits, on="job", how="left").join(where, on="job", how="left")
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
-        return pl.concat([ran, refused], how="diagonal").sort("job")
+        every = pl.concat([ran, refused], how="diagonal").sort("job")
+        names = None if self.scenario is None else self.scenario.trace.names
+        if names is None:
+            return every
+        own = names.select("job", pl.col("name").cast(pl.String)).collect()
+        named = every.join(own, on="job", how="left", maintain_order="left")
+        return named.select("job", "name", pl.exclude("job", "name"))
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
@@ -335,6 +356,13 @@ def _unfinished(world: World, played: Played) -> str:
         "not yet submitted": int(late.sum()),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+def _percent(share: float) -> str:
+    """A share that is neither nothing nor everything is never said to be."""
+    if 0 < share < 0.01 or 0.99 < share < 1:
+        return "less than 1 %" if share < 0.5 else "more than 99 %"
+    return f"{100 * share:.0f} %"
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

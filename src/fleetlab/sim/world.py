@@ -30,7 +30,7 @@ class World:
     """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
 
     frame: pl.DataFrame  # the jobs' rows of the workload
-    refused: pl.DataFrame  # job, reason
+    refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
     submit: Floats  # on the tick
     runtime: Floats  # on the tick
     estimate: Floats  # 0 where it is learnt from finished jobs
@@ -154,8 +154,14 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
         .then(pl.lit(ABOVE_QUOTA))
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
-    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason")
+    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason", gpu_hours=gpu_hours("requested"))
     return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
+
+
+def gpu_hours(milli: str = "gpu_milli") -> pl.Expr:
+    """The GPU time of each job in hours; null where its runtime is unknown."""
+    gpus = pl.col(milli).cast(pl.Int64) * pl.col("instances") / layout.WHOLE
+    return gpus * pl.col("runtime") / 3600
 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
