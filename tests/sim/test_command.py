@@ -65,7 +65,7 @@ def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, t
     names = pl.DataFrame({"job": [2, 0, 3, 1], "name": ["c", "a", "d", "b"]}).lazy()
     folder = Trace(work, cluster=cluster, provenance=made_by, names=names).save(tmp_path / "four")
     out, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
-    assert out.splitlines()[0].startswith("1 of 4 jobs are left out of the simulation, 18 % of the GPU-hours")
+    assert out.splitlines()[0].startswith("1 of 4 jobs are left out of the simulation, 18.2 % of the GPU-hours")
     assert (status, f"written to {tmp_path / name}" in err) == (0, True)
     found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
     assert found.select("job", "start", "wait", "status").rows() == [

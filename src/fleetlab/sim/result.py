@@ -76,15 +76,14 @@ class SimResult(Result):
         return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}{left}>"
 
     @cached_property
-    def findings(self) -> tuple[str, ...]:  # type: ignore[override]
+    def findings(self) -> tuple[str, ...]:
         """How many jobs, and how much of the GPU time, the numbers do not speak of: said before any of them."""
         if not self.refused.height:
             return ()
         lost = float(self.refused["gpu_hours"].sum())
         hours = lost + float(self.world.frame.select(gpu_hours().sum()).item())
-        reasons = job_classes.refusals(self.refused)
-        share = f", {_percent(lost / hours)} of the GPU-hours of jobs whose runtime is known" if hours else ""
-        why = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.iter_rows())
+        share = f", {100 * lost / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if hours else ""
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in job_classes.refusals(self.refused).iter_rows())
         jobs = self.refused.height + self.jobs.height
         return (f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}.",)
 
@@ -356,13 +355,6 @@ def _unfinished(world: World, played: Played) -> str:
         "not yet submitted": int(late.sum()),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-
-
-def _percent(share: float) -> str:
-    """A share that is neither nothing nor everything is never said to be."""
-    if 0 < share < 0.01 or 0.99 < share < 1:
-        return "less than 1 %" if share < 0.5 else "more than 99 %"
-    return f"{100 * share:.0f} %"
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

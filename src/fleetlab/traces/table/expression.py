@@ -1,14 +1,15 @@
-"""The little language of `--map`: columns, numbers, quoted words, + - * /, parentheses and four functions.
+"""The little language of `--map`: columns, numbers, quoted words, + - * /, parentheses and a few functions.
 
-    gpus * 1000      `GPU count` * 1000      (end - start) / 60      min(gpus, 8)      ceil(gpus / 8)      'A100'
+    gpus * 1000      `GPU count` * 1000      (end - start) / 60      ceil(gpus / 8)      min(gpus, 8)      'A100'
 
-A bare word is a column of the file; a name with spaces or other odd characters stands in backquotes.
-Nothing is ever executed.
+A bare word is a column of the file; a name with spaces or other odd characters stands in backquotes. Nothing is ever
+executed.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ import polars as pl
 
 LONGEST = 500  # characters of an expression
 DEEPEST = 50  # parentheses and signs inside one another
-FUNCTIONS = {"floor": 1, "ceil": 1, "min": 2, "max": 2}  # and how many numbers each takes at least
 
 WORD = r"[^\W\d][\w.]*"  # a name that needs no backquotes
 TOKEN = re.compile(
@@ -63,30 +63,14 @@ class ColumnRef:
 
 
 @dataclass(frozen=True)
-class Negation:
-    """The negative of a number."""
-
-    of: Node
-
-
-@dataclass(frozen=True)
-class BinaryOperation:
-    """Two numbers joined by + - * or /."""
-
-    sign: str
-    left: Node
-    right: Node
-
-
-@dataclass(frozen=True)
-class FunctionCall:
-    """One of the functions, of one number or several."""
+class Operation:
+    """Numbers joined by a sign, or given to a function."""
 
     name: str
     of: tuple[Node, ...]
 
 
-Node = NumberLiteral | TextLiteral | ColumnRef | Negation | BinaryOperation | FunctionCall
+Node = NumberLiteral | TextLiteral | ColumnRef | Operation
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,7 @@ def parse(text: str) -> Node:
     """Read an expression, or say at which character it stops making sense.
 
     >>> parse("gpus * 1000")
-    BinaryOperation(sign='*', left=ColumnRef(name='gpus'), right=NumberLiteral(value=1000.0))
+    Operation(name='*', of=(ColumnRef(name='gpus'), NumberLiteral(value=1000.0)))
     """
     if len(text) > LONGEST:
         what = f"longer than {LONGEST:,} characters"
@@ -121,11 +105,7 @@ def columns(node: Node) -> list[str]:
     """The columns that an expression asks for, each once, in order."""
     if isinstance(node, ColumnRef):
         return [node.name]
-    if isinstance(node, Negation):
-        return columns(node.of)
-    if isinstance(node, BinaryOperation):
-        return list(dict.fromkeys([*columns(node.left), *columns(node.right)]))
-    if isinstance(node, FunctionCall):
+    if isinstance(node, Operation):
         return list(dict.fromkeys(name for part in node.of for name in columns(part)))
     return []
 
@@ -137,35 +117,30 @@ def evaluate(node: Node, number: Callable[[str], pl.Series], rows: int) -> pl.Se
     """
     if isinstance(node, ColumnRef):
         return number(node.name)
-    if isinstance(node, Negation):
-        return -evaluate(node.of, number, rows)
-    if isinstance(node, BinaryOperation):
-        left, right = evaluate(node.left, number, rows), evaluate(node.right, number, rows)
-        return _joined(node.sign, left, right)
-    if isinstance(node, FunctionCall):
-        return _called(node.name, [evaluate(part, number, rows) for part in node.of])
+    if isinstance(node, Operation):
+        return OPERATIONS[node.name](*(evaluate(part, number, rows) for part in node.of))
     assert isinstance(node, NumberLiteral)  # a text among numbers was refused when the expression was read
     return pl.repeat(node.value, rows, dtype=pl.Float64, eager=True)
 
 
-def _joined(sign: str, left: pl.Series, right: pl.Series) -> pl.Series:
-    if sign == "+":
-        return left + right
-    if sign == "-":
-        return left - right
-    return left * right if sign == "*" else left / right
+def _chosen(left: pl.Series, right: pl.Series, first: pl.Series) -> pl.Series:
+    """One of two numbers; missing, or not a number, where either is."""
+    both = left + right
+    return left.zip_with(first.fill_null(value=False), right).zip_with(both.is_not_null() & both.is_not_nan(), both)
 
 
-def _called(name: str, numbers: list[pl.Series]) -> pl.Series:
-    if name in ("floor", "ceil"):
-        return numbers[0].floor() if name == "floor" else numbers[0].ceil()
-    every = pl.all()
-    chosen = pl.min_horizontal(every) if name == "min" else pl.max_horizontal(every)
-    # The library passes over what is missing or not a number: here neither may vanish.
-    number = pl.when(pl.any_horizontal(every.is_nan())).then(float("nan")).otherwise(chosen)
-    missing = pl.any_horizontal(every.is_null())
-    frame = pl.DataFrame({str(k): series for k, series in enumerate(numbers)})
-    return frame.select(pl.when(~missing).then(number).alias("number"))["number"]
+FUNCTIONS = {"floor": 1, "ceil": 1, "min": 2, "max": 2}  # and how many numbers each takes
+OPERATIONS: dict[str, Callable[..., pl.Series]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "negative": operator.neg,
+    "floor": pl.Series.floor,
+    "ceil": pl.Series.ceil,
+    "min": lambda left, right: _chosen(left, right, left <= right),
+    "max": lambda left, right: _chosen(left, right, left >= right),
+}
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -228,7 +203,7 @@ class _Reader:
             right = part()
             _must_be_number(node, at)
             _must_be_number(right, right_at)
-            node = BinaryOperation(sign.value, node, right)
+            node = Operation(sign.value, (node, right))
         return node
 
     def _factor(self) -> Node:
@@ -239,52 +214,47 @@ class _Reader:
             return self._called(token) if self._next.value == "(" else ColumnRef(token.value)
         if token.kind == "text":
             return TextLiteral(token.value)
-        if token.value in ("-", "+", "("):
-            return self._deeper(token)
+        if token.value == "(":
+            return self._inside(token, 1)[0]
+        if token.value in ("-", "+"):
+            at = self._next.at
+            node = self._deeper(token, self._factor)
+            _must_be_number(node, at)
+            return Operation("negative", (node,)) if token.value == "-" else node
         raise ExpressionError(
             "it ends too early" if token.kind == "end" else "a column or a number is missing", token.at
         )
 
     def _called(self, function: _Token) -> Node:
-        least = FUNCTIONS.get(function.value)
-        if least is None:
+        if function.value not in FUNCTIONS:
             what = f"no such function: {function.value}; there are {', '.join(FUNCTIONS)}"
             raise ExpressionError(what, function.at)
-        inside: list[Node] = []
-        token = self._take()
-        while token.value != ")":
-            at = self._next.at
-            inside.append(self._inside(token))
-            _must_be_number(inside[-1], at)
-            token = self._take()
-            if token.value not in (",", ")"):
-                what = f"the parenthesis of {function.value} is not closed"
-                raise ExpressionError(what, token.at)
-        if len(inside) < least or (least == 1 and len(inside) > 1):
-            what = f"{function.value} takes one number" if least == 1 else f"{function.value} takes two numbers or more"
-            raise ExpressionError(what, function.at)
-        return FunctionCall(function.value, tuple(inside))
+        numbers = self._inside(self._take(), FUNCTIONS[function.value])
+        for node in numbers:
+            _must_be_number(node, function.at)
+        return Operation(function.value, tuple(numbers))
 
-    def _inside(self, token: _Token) -> Node:
-        """What follows a parenthesis, a comma or a sign: counted, so that no text makes the reader descend forever."""
+    def _inside(self, opened: _Token, count: int) -> list[Node]:
+        """Read what stands in parentheses, between commas."""
+        nodes = [self._deeper(opened, self._sum)]
+        while self._next.value == ",":
+            nodes.append(self._deeper(self._take(), self._sum))
+        if self._take().value != ")":
+            what = "a parenthesis is opened here and not closed"
+            raise ExpressionError(what, opened.at)
+        if len(nodes) != count:
+            what = f"{count} expected in these parentheses, got: {len(nodes)}"
+            raise ExpressionError(what, opened.at)
+        return nodes
+
+    def _deeper(self, token: _Token, part: Callable[[], Node]) -> Node:
         self._depth += 1
         if self._depth > DEEPEST:
             what = f"more than {DEEPEST} parentheses or signs inside one another"
             raise ExpressionError(what, token.at)
-        node = self._factor() if token.value in ("-", "+") else self._sum()
+        node = part()
         self._depth -= 1
         return node
-
-    def _deeper(self, token: _Token) -> Node:
-        at = self._next.at
-        node = self._inside(token)
-        if token.value == "(":
-            if self._take().value != ")":
-                what = "a parenthesis is opened here and not closed"
-                raise ExpressionError(what, token.at)
-            return node
-        _must_be_number(node, at)
-        return Negation(node) if token.value == "-" else node
 
 
 def _must_be_number(node: Node, at: int) -> None:

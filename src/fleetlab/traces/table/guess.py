@@ -15,76 +15,57 @@ from fleetlab.core import TraceError
 from fleetlab.traces.input.times import moments
 from fleetlab.traces.table import cells
 from fleetlab.traces.table.expression import named
-from fleetlab.traces.table.mapping import AMOUNTS, TIMES, ColumnMap, listed, map_option
+from fleetlab.traces.table.mapping import TEXTS, TIMES, ColumnMap, listed, map_option
 
 REQUESTED = (
     "{0} {0}s n{0} n{0}s num{0} num{0}s {0}num {0}count {0}request {0}requests {0}srequested {0}requested {0}req "
-    "req{0} req{0}s request{0}s requested{0}s"
+    "req{0} req{0}s request{0}s requested{0}s plan{0}"
 )
-ALLOCATED = "alloc{0} alloc{0}s allocated{0}s {0}alloc {0}allocated"
+ALLOCATED = "; alloc{0} alloc{0}s allocated{0}s {0}alloc {0}allocated"
 
 # Names in Slurm, Kubernetes, PAI and hand-made tables, in small letters and without signs, by column of a workload.
-# Names of a later group count only where none of an earlier one is there; two of one group are ambiguous.
-NAMES: dict[str, tuple[str, ...]] = {
-    "submit": (
-        "submit submittime submitted submittedat submitat submissiontime",
-        "created createdat createtime creationtime creationtimestamp queued queuedat enqueuedat arrival arrivaltime "
-        "arrivedat",
-    ),
-    "start": ("start starttime started startedat startat began beganat begin begintime",),
-    "end": ("end endtime ended endedat endat finish finished finishedat finishtime completedat completiontime doneat",),
-    "runtime": ("runtime duration jobduration elapsed elapsedraw elapsedtime service servicetime", "walltime"),
-    "instances": (
-        "instances numinstances instancecount instnum pods numpods podcount replicas numreplicas numworkers",
-    ),
-    "gpu_milli": (f"{REQUESTED.format('gpu')} nvidiacomgpu", ALLOCATED.format("gpu")),
-    "cpu_milli": (f"{REQUESTED.format('cpu')} {REQUESTED.format('core')} vcpu vcpus", ALLOCATED.format("cpu")),
-    "memory_mib": (f"{REQUESTED.format('mem')} {REQUESTED.format('memory')} ram", ALLOCATED.format("mem")),
-    "gpu_memory_mib": ("gpumem gpumemory vram",),
-    "priority": ("priority prio jobpriority",),
+# Those after a semicolon count where none before it is there; two names between semicolons are ambiguous, except for
+# words: of them the first name is taken.
+NAMES = {
+    "submit": "submit submittime submitted submittedat submitat submissiontime; created createdat createtime "
+    "creationtime creationtimestamp queued queuedat enqueuedat arrival arrivaltime arrivedat",
+    "start": "start starttime started startedat startat began beganat begin begintime",
+    "end": "end endtime ended endedat endat finish finished finishedat finishtime completedat completiontime doneat",
+    "runtime": "runtime duration jobduration elapsed elapsedraw elapsedtime service servicetime; walltime",
+    "instances": "instances numinstances instancecount instnum pods numpods podcount replicas numreplicas numworkers",
+    "gpu_milli": REQUESTED.format("gpu") + " nvidiacomgpu" + ALLOCATED.format("gpu"),
+    "cpu_milli": f"{REQUESTED.format('cpu')} {REQUESTED.format('core')} vcpu vcpus" + ALLOCATED.format("cpu"),
+    "memory_mib": f"{REQUESTED.format('mem')} {REQUESTED.format('memory')} ram" + ALLOCATED.format("mem"),
+    "gpu_memory_mib": "gpumem gpumemory vram",
+    "priority": "priority prio jobpriority",
+    "status": "status state jobstate jobstatus phase",
+    "gpu_types": "gputypes gputype gpumodel gpuspec gpuname cardtype card accelerator gpu",
+    "job": "job jobid jobidraw jobuuid id uuid taskid podname",
+    "parent": "parent parentid parentjobid arrayjobid",
+    "user": "user username owner submitter userid uid",
+    "group": "group jobname name taskname",
+    "app": "app application account project partition queue vc virtualcluster namespace",
 }
-# Words decide nothing: of these names the first that is there is taken.
-NAMES |= {
-    target: tuple(names.split())
-    for target, names in {
-        "status": "status state jobstate jobstatus phase",
-        "gpu_types": "gputypes gputype gpumodel gpuspec gpuname cardtype card accelerator gpu",
-        "job": "job jobid jobidraw jobuuid id uuid taskid podname",
-        "parent": "parent parentid parentjobid arrayjobid",
-        "user": "user username owner submitter userid uid",
-        "group": "group jobname name taskname",
-        "app": "app application account project partition queue vc virtualcluster namespace",
-    }.items()
-}
-SECONDS = {"": "", **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "")} | {
-    "ms": "/1000", **dict.fromkeys(("min", "mins", "minutes"), "*60"), **dict.fromkeys(("h", "hr", "hours"), "*3600")
+# The units that a name may end in, and what is then done with the number; `_` is a name without one.
+CLOCK = "_ ts s sec utc unix"
+SECONDS = "_ s sec secs seconds ms/1000 min*60 mins*60 minutes*60 h*3600 hrs*3600 hours*3600"
+MIB = "_ mb mib b/1048576 bytes/1048576 kb/1024 kib/1024 g*1024 gb*1024 gib*1024 tb*1048576 tib*1048576"
+MILLI = "_*1000 milli millicores"
+UNITS = {
+    "submit": CLOCK, "start": CLOCK, "end": CLOCK, "runtime": SECONDS,
+    "gpu_milli": MILLI, "cpu_milli": MILLI, "memory_mib": MIB, "gpu_memory_mib": MIB,
 }  # fmt: skip
-MIB = {"": "", "b": "/1048576", "bytes": "/1048576", "kb": "/1024", "kib": "/1024", "m": "", "mb": "", "mib": ""} | {
-    "g": "*1024", "gb": "*1024", "gib": "*1024", "tb": "*1048576", "tib": "*1048576"
-}  # fmt: skip
-MILLI = {"": "*1000", "milli": "", "millis": "", "millicores": ""}
-# What may follow a name, and what is then done with the number.
-UNITS: dict[str, dict[str, str]] = {
-    **{time: dict.fromkeys(("", "ts", "s", "sec", "utc", "unix"), "") for time in TIMES},
-    "runtime": SECONDS, "gpu_milli": MILLI, "cpu_milli": MILLI, "memory_mib": MIB, "gpu_memory_mib": MIB,
-}  # fmt: skip
-# PAI counts hundredths of a GPU and of a core.
-PAI = {
-    "gpu_milli": {"plangpu": (0, "*10")},
-    "cpu_milli": {"plancpu": (0, "*10")},
-    "memory_mib": {"planmem": (0, "*1024")},
-}
-KNOWN: dict[str, dict[str, tuple[int, str]]] = {
-    target: {
-        name + unit: (rank, then)
-        for rank, group in reversed(list(enumerate(groups)))  # a name that two groups have is of the first
-        for name in group.split()
-        for unit, then in UNITS.get(target, {"": ""}).items()
-    }
-    | PAI.get(target, {})
-    for target, groups in NAMES.items()
-}
+PAI = {"plangpu": "*10", "plancpu": "*10", "planmem": "*1024"}  # hundredths of a GPU and of a core, and GB
 USUAL = {"runtime": "seconds", "memory_mib": "MiB", "gpu_memory_mib": "MiB"}  # where a name states no unit
+KNOWN = {
+    target: {
+        name + unit.strip("_"): (rank, PAI.get(name, then))
+        for rank, group in enumerate(names.split() if target in TEXTS else names.split(";"))
+        for name in group.split()
+        for unit, then in re.findall(r"(\w+)(\S*)", UNITS.get(target, "_"))
+    }
+    for target, names in NAMES.items()
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,7 @@ class Guess:
 
     target: str
     column: str
-    then: str = ""
+    then: str
 
     @property
     def expression(self) -> str:
@@ -104,12 +85,6 @@ class Guess:
     def option(self) -> str:
         """The guess as the command line would have it."""
         return map_option(self.target, self.column, self.then)
-
-    @property
-    def unit(self) -> str | None:
-        """The usual unit, where the name states none."""
-        stated = _key(self.column) not in " ".join(NAMES[self.target]).split()
-        return None if stated or self.target not in USUAL else f"{named(self.column)} in {USUAL[self.target]}"
 
 
 def guess(
@@ -152,15 +127,14 @@ def _readable(target: str, values: list[str]) -> bool:
     """Can most of the first cells be what the name promises? A column `gpu` may have numbers or models."""
     text = cells.cleaned(pl.Series("status", values, dtype=pl.String)).drop_nulls()
     number = text.cast(pl.Float64, strict=False)
-    good = pl.repeat(value=True, n=len(text), eager=True)
     if target in TIMES:
         good = moments(text, "UTC")[0].is_not_null()
-    elif target == "runtime" or target in AMOUNTS:
-        good = number.is_not_null()
-    elif target == "gpu_types":
-        good = number.is_null()
     elif target == "status":
         good = text.to_frame().select(cells.state().is_not_null()).to_series()
+    elif target in TEXTS:
+        good = number.is_null() if target == "gpu_types" else text.is_not_null()
+    else:
+        good = number.is_not_null()
     return 2 * int(good.sum()) >= len(text)
 
 
@@ -173,15 +147,13 @@ def _ambiguous(guesses: Sequence[Guess]) -> TraceError:
 def told(plan: ColumnMap, given: Mapping[str, str], guesses: Sequence[Guess], header: Sequence[str]) -> list[str]:
     """Which column became which, how to say the same by hand, and which were not used: the first notes of a trace."""
     texts = {**given, **{g.target: g.expression for g in guesses}}
-    read = [f"{target}={texts[target]}" if target in texts else target for target in plan.nodes]
-    notes = [f"columns read: {', '.join(read)}"]
-    if guesses:
-        notes.append(
-            f"guessed from their names: {', '.join(g.target for g in guesses)}; by hand: "
-            + " ".join(g.option for g in guesses)
-        )
-    if units := [g.unit for g in guesses if g.unit]:
-        notes.append(f"no unit in the name of a column, taken as the usual one: {', '.join(units)}")
-    if unused := [name for name in header if name not in plan.columns]:
-        notes.append(f"columns not used: {listed(unused)}")
-    return notes
+    read = (f"{target}={texts[target]}" if target in texts else target for target in plan.nodes)
+    by_hand = " ".join(g.option for g in guesses)
+    units = [f"{named(g.column)} in {USUAL[g.target]}" for g in guesses if g.target in USUAL and not g.then]
+    unused = [name for name in header if name not in plan.columns]
+    return [
+        f"columns read: {', '.join(read)}",
+        *([f"guessed from their names: {', '.join(g.target for g in guesses)}; by hand: {by_hand}"] if guesses else []),
+        *([f"units taken: {', '.join(units)}"] if units else []),
+        *([f"columns not used: {listed(unused)}"] if unused else []),
+    ]

@@ -30,7 +30,6 @@ class TableNotes:
     passed_over: int = 0
     most_gpu: int = 0  # the largest `gpu_milli`
     split: int = 0  # jobs of more GPUs than a node has
-    again: int = 0  # rows with the guessed id of an earlier one
     empty: dict[str, int] = field(default_factory=dict)
 
     def notes(self, plan: ColumnMap, *, zone_given: bool) -> tuple[str, ...]:
@@ -65,8 +64,6 @@ class TableNotes:
                 f"jobs of more GPUs than `{SPLIT}`, split into equal instances on the fewest nodes, CPU and memory "
                 f"divided with them: {self.split:,}"
             )
-        if self.again:
-            notes.append(f"rows with the job id of an earlier row, kept as jobs of their own: {self.again:,}")
         return notes
 
     def _slips(self, plan: ColumnMap) -> list[str]:
@@ -116,14 +113,11 @@ def to_jobs(
         runtime=pl.when(ended).then(pl.coalesce("runtime", pl.col("end") - pl.col("start"))),
     )
     rules = [*_rules(plan, dated=info.dated), *ended_before(since, _as_written("end", plan))]
-    rules += _split_rules(rows.columns)
+    rules += _split_rules(rows.columns) if SPLIT in rows.columns else []
     rows = intake.validate(rows, NAME, source.name, rules)
-    if "job" in plan.guessed:
-        info.again = int(rows["job"].drop_nulls().len() - rows["job"].drop_nulls().n_unique())
-    if {SPLIT, "gpu_milli"} <= set(rows.columns):
+    if SPLIT in rows.columns:
         info.split = int(rows.select((_nodes() > 1).sum()).item())
         rows = _split(rows)
-    rows = rows.drop(SPLIT, strict=False)
     if "gpu_milli" in rows.columns:
         info.most_gpu = rows.select(pl.col("gpu_milli").max().fill_null(0)).item()
     info.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
@@ -139,7 +133,8 @@ def _nodes() -> pl.Expr:
 def _split(rows: pl.DataFrame) -> pl.DataFrame:
     """Make of 16 GPUs on nodes of 8 two instances of 8."""
     parts = [((pl.col(n) + _nodes() - 1) // _nodes()).alias(n) for n in DIVIDED if n in rows.columns]
-    return rows.with_columns(pl.col("gpu_milli") // _nodes(), _instances(rows.columns) * _nodes(), *parts)
+    split = rows.with_columns(pl.col("gpu_milli") // _nodes(), _instances(rows.columns) * _nodes(), *parts)
+    return split.drop(SPLIT)
 
 
 def _instances(columns: list[str]) -> pl.Expr:
@@ -147,8 +142,6 @@ def _instances(columns: list[str]) -> pl.Expr:
 
 
 def _split_rules(columns: list[str]) -> list[Rule]:
-    if not {SPLIT, "gpu_milli"} <= set(columns):
-        return []
     gpus, nodes = pl.col("gpu_milli") // WHOLE, _nodes()
     uneven = f"cannot be split equally over the fewest nodes of `{SPLIT}`"
     return [

@@ -11,13 +11,11 @@ from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.names import lookup
 from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.table.expression import (
-    BinaryOperation,
     ColumnRef,
     ExpressionError,
-    FunctionCall,
-    Negation,
     Node,
     NumberLiteral,
+    Operation,
     TextLiteral,
     columns,
     named,
@@ -55,11 +53,7 @@ class ColumnMap:
     @property
     def numbers(self) -> list[str]:
         """Columns that are reckoned with, and so must be numbers or moments."""
-        reckoned = [
-            n
-            for target, n in self.nodes.items()
-            if target not in TEXTS or isinstance(n, BinaryOperation | Negation | FunctionCall)
-        ]
+        reckoned = [node for target, node in self.nodes.items() if target not in TEXTS or isinstance(node, Operation)]
         return list(dict.fromkeys(name for node in reckoned for name in columns(node)))
 
     def with_guesses(self, expressions: Mapping[str, str]) -> ColumnMap:

@@ -48,7 +48,8 @@ def read(
     given = dict(map or {})
     plan = column_map(given, header, valid_zone(zone or "UTC"))
     guesses = guess(plan, given, header, first)
-    plan = plan.with_guesses({g.target: g.expression for g in guesses})
+    guessed = {g.target: g.expression for g in guesses}
+    plan = plan.with_guesses(guessed)
     if "submit" not in plan.nodes:
         raise _no_submit(source, header, first)
     rows = cells.read(source, _table(plan, separator), intake, plan)
@@ -67,8 +68,7 @@ def read(
         source=workload.source,
         names=named if "job" in plan.nodes else None,
         notes=(*told(plan, given, guesses, header), *info.notes(plan, zone_given=zone is not None), *older),
-        settings={"map": given, "guessed": {g.target: g.expression for g in guesses}, "zone": zone, "since": since}
-        | {"separator": separator, "zero": zero},
+        settings={"map": given | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
 
 
