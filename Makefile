@@ -5,8 +5,8 @@ BIN := .venv/bin
 SOURCES := pyproject.toml
 # The tests start hundreds of processes: without bytecode each would parse every module anew.
 export PYTHONDONTWRITEBYTECODE :=
-# Files side by side on all cores, in the order of tests/conftest.py.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
+PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test validate check browser bench clean
 

@@ -140,11 +140,9 @@ def test_where_they_differ_it_is_said_why():
     cpus = [1000 if t == ["V100"] else 8000 for t in types]
     jobs = work(submit=poisson(n, 2.0), runtime=[20.0] * n, gpu_milli=[1000] * n, gpu_types=types, cpu_milli=cpus)
     found = fleetlab.diagnose(jobs, nodes(V100=(1, 1, 96), T4=(2, 8, 44)), changes=["cpu"])
-    differ = (
-        "The change that helps most, unlimited CPU, is not aimed at the main reason, `gpu_type`, and does not reduce "
-        "it. No simulated change is aimed at `gpu_type`."
-    )
-    assert differ in found.findings
+    line = next(line for line in found.findings if "is not aimed at the main reason, `gpu_type`" in line)
+    assert line.startswith("The change that helps most, unlimited CPU, ")
+    assert line.endswith("No simulated change is aimed at `gpu_type`.")
 
 
 def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():

@@ -44,7 +44,7 @@ class Holders:
 def ledger(world: World, played: Played) -> Floats:
     """Return the seconds each job waited, by reason: [jobs, reasons]."""
     waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
-    _replay(world, played, waiting, runs, _holding(world, waiting.waits, np.zeros(0), np.zeros(0, dtype=bool)), 0)
+    _replay(world, played, waiting, runs, None)
     return waiting.ledger
 
 
@@ -54,7 +54,7 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     sample = _sample(world, waiting.waits, runs, pairs, seed)
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     holding = _holding(world, waiting.waits, keys, sample)
-    _replay(world, played, waiting, runs, holding, 1)
+    _replay(world, played, waiting, runs, holding)
     rows = np.flatnonzero(sample)
     seconds = np.rint(holding.seconds[rows] / TICK) * TICK  # on the tick, so that they add up
     wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
@@ -63,11 +63,11 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
-def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding, divided: int) -> None:
+def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None) -> None:
     rule = BACKFILLS[played.backfill]
     blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
     with compile_notice():
-        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, blocked, divided)
+        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, blocked)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ def _holding(world: World, rows: Records, keys: Floats, sample: NDArray[np.bool_
     """Make the tables of what is held, before anything runs."""
     types, shapes = int(world.nodes.type_number.max(initial=-1)) + 1, world.shapes
     masks, mask_of = np.unique(np.where(shapes.gpus == 0, -1, shapes.types), return_inverse=True)
-    divided = sample[rows.job] if len(sample) else np.zeros(len(rows), dtype=bool)
+    divided = sample[rows.job]
     mine = rows[divided]
     times = np.concatenate((mine.begin, mine.end))
     steps = np.concatenate((np.ones(len(mine), dtype=np.int64), -np.ones(len(mine), dtype=np.int64)))

@@ -251,12 +251,12 @@ def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
 
 @loop
 def replay_waits(
-    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding, blocked: int, divided: int
+    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None, blocked: int
 ) -> None:
     """Replay the runs and charge every waiting second; `blocked`: the reason of a job that fits and does not start.
 
-    At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. Where
-    `divided` is 1, the time until the next instant is also divided by holder.
+    At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. With
+    `holding`, the time until the next instant is also divided by holder.
     """
     waits, table, b, e, w, came, left = waiting.waits, runs.runs, 0, 0, 0, 0, 0
     types, before = nodes.type_number, 0.0
@@ -266,13 +266,13 @@ def replay_waits(
         now = min(now, table[runs.by_begin[b]].begin) if b < len(runs.by_begin) else now
         now = min(now, table[runs.by_end[e]].end) if e < len(runs.by_end) else now
         now = min(now, switches.time[w]) if w < len(switches.time) else now
-        if divided and now > before:
+        if holding is not None and now > before:
             divide(waits, waiting.groups, waiting.listed, nodes.sizes[LISTED], now - before, holding)
         before = now
         while e < len(runs.by_end) and table[runs.by_end[e]].end == now:
             run = table[runs.by_end[e]]
             change_run(run, runs, nodes, waiting, -1)
-            if divided:
+            if holding is not None:
                 change_holding(run, runs, waits, nodes.shape_of, types, holding, -1)
             e += 1
         while w < len(switches.time) and switches.time[w] == now:
@@ -280,19 +280,19 @@ def replay_waits(
             w += 1
         while left < len(waits) and waits[waiting.by_end[left]].end == now:
             leave(waits[waiting.by_end[left]], waiting, nodes)
-            if divided:
+            if holding is not None:
                 untrack(waiting.by_end[left], holding)
             left += 1
         while came < len(waits) and waits[came].begin == now:
             enter(waits[came], waiting, nodes)
-            if divided:
+            if holding is not None:
                 track(came, waits[came], nodes.shape_of, holding)
             came += 1
         while b < len(runs.by_begin) and table[runs.by_begin[b]].begin == now:
             run = table[runs.by_begin[b]]
             if run.end > now:
                 change_run(run, runs, nodes, waiting, 1)
-                if divided:
+                if holding is not None:
                     change_holding(run, runs, waits, nodes.shape_of, types, holding, 1)
             b += 1
         for i in range(nodes.sizes[LISTED]):
@@ -301,7 +301,7 @@ def replay_waits(
             if reason != group.reason:
                 charge(group, now)
                 group.reason = reason
-    if divided:
+    if holding is not None:
         for k in range(b):  # what still runs
             if table[runs.by_begin[k]].end > before:
                 change_holding(table[runs.by_begin[k]], runs, waits, nodes.shape_of, types, holding, -1)

@@ -104,7 +104,7 @@ def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[s
     submit = np.concatenate([part["submit"].to_numpy() for part in (done, left, gangs, nowhere)])
     blocks = BlockBootstrap.of_times(submit, float(jobs["submit"][-1]))
     statistic = goal.statistic(values, blocks)
-    reasons = result.ledger.drop("job").sum()
+    reasons = result.ledger.filter(pl.col("job").is_in(ran["job"].implode())).drop("job").sum()
     return {
         "statistic": np.array([statistic.value, statistic.below, statistic.above, statistic.df]),
         "best": np.array(goal.statistic(best, blocks).interval()), "jobs": np.array(len(values)),
