@@ -408,6 +408,11 @@ def test_a_small_share_is_not_called_nothing(runtime, share):
     assert f", {share} of the GPU-hours" in result.findings[0]
 
 
+def test_gpu_time_that_nobody_knows_is_not_called_nothing():
+    result = made({"submit": [0.0] * 2, "runtime": [5.0, None], "gpu_milli": [1000, 1000]}, Cluster.uniform(1, 1))
+    assert result.findings == ("1 of 2 jobs are left out of the simulation: runtime unknown (1).",)
+
+
 def test_jobs_without_gpus_have_no_share_of_gpu_time():
     result = made({"submit": [0.0], "runtime": [1.0], "cpu_milli": [9000]}, Cluster.uniform(1, 1, cpu_milli=1000))
     assert result.findings == ("1 of 1 jobs are left out of the simulation: an instance fits on no node (1).",)

@@ -401,8 +401,8 @@ def test_a_column_that_a_map_uses_is_not_guessed_again(written):
 
 
 def test_a_guess_can_be_refused(written):
-    trace = written("submit,gpus,end\n0,4,9\n", gpu_milli="0", end="''")
-    assert (column(trace, "gpu_milli"), column(trace, "end")) == ([0], [None])
+    trace = written("submit,gpus,start,end,duration\n0,4,2,9,5\n", gpu_milli="0", end="''")
+    assert [column(trace, name) for name in ("gpu_milli", "end", "runtime")] == [[0], [None], [5]]
 
 
 def test_a_guessed_id_that_comes_twice_rejects_nothing(written):

@@ -20,7 +20,7 @@ from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
-from fleetlab.sim.world import World, gpu_hours
+from fleetlab.sim.world import World
 from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
 
 BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
@@ -80,9 +80,10 @@ class SimResult(Result):
         """How many jobs, and how much of the GPU time, the numbers do not speak of: said before any of them."""
         if not self.refused.height:
             return ()
-        lost = float(self.refused["gpu_hours"].sum())
-        hours = lost + float(self.world.frame.select(gpu_hours().sum()).item())
-        share = f", {100 * lost / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if hours else ""
+        world, lost = self.world, self.refused["gpu_hours"].drop_nulls()
+        hours = lost.sum() + (world.requested * world.instances * world.runtime).sum() / WHOLE / HOUR
+        known = len(lost) and hours  # nothing is known of jobs of unknown runtime: theirs are not 0 %
+        share = f", {100 * lost.sum() / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if known else ""
         why = ", ".join(f"{reason} ({count:,})" for reason, count in job_classes.refusals(self.refused).iter_rows())
         jobs = self.refused.height + self.jobs.height
         return (f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}.",)

@@ -154,14 +154,9 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
         .then(pl.lit(ABOVE_QUOTA))
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
-    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason", gpu_hours=gpu_hours("requested"))
+    hours = pl.col("requested").cast(pl.Int64) * pl.col("instances") / layout.WHOLE * pl.col("runtime") / 3600
+    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason", gpu_hours=hours)
     return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
-
-
-def gpu_hours(milli: str = "gpu_milli") -> pl.Expr:
-    """The GPU time of each job in hours; null where its runtime is unknown."""
-    gpus = pl.col(milli).cast(pl.Int64) * pl.col("instances") / layout.WHOLE
-    return gpus * pl.col("runtime") / 3600
 
 
 def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:

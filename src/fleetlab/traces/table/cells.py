@@ -28,7 +28,6 @@ STATUS = {
 STATES = {word: status for status, words in STATUS.items() for word in words.split()}
 
 BITS = dict.fromkeys((*COUNTS, "gpu_milli"), 31)  # else 53: a float counts no further
-EXACT = 1e-6  # how far from a whole number the rounding of floats may lead
 
 
 def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap) -> pl.DataFrame:
@@ -159,7 +158,8 @@ def _amount_rules(name: str) -> list[Rule]:
     whole = pl.col(name).round()
     rules: list[Rule] = [(f"`{name}` is too large", whole.abs() >= 2.0 ** BITS.get(name, 53), name)]
     if name in COUNTS:
-        rules.append((f"`{name}` is not a whole number", (pl.col(name) - whole).abs() > EXACT, name))
+        # 0.1 * 30 is not quite 3.
+        rules.append((f"`{name}` is not a whole number", (pl.col(name) - whole).abs() > 1e-6, name))
     if name in ("instances", SPLIT):
         rules.append((f"`{name}` is below 1", whole < 1, name))
     elif name != "priority":

@@ -2,8 +2,7 @@
 
     gpus * 1000      `GPU count` * 1000      (end - start) / 60      ceil(gpus / 8)      min(gpus, 8)      'A100'
 
-A bare word is a column of the file; a name with spaces or other odd characters stands in backquotes. Nothing is ever
-executed.
+A bare word is a column of the file; a name with other characters stands in backquotes. Nothing is ever executed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -44,17 +44,15 @@ NAMES = {
     "parent": "parent parentid parentjobid arrayjobid",
     "user": "user username owner submitter userid uid",
     "group": "group jobname name taskname",
-    "app": "app application account project partition queue vc virtualcluster namespace",
+    "app": "app application account project partition vc virtualcluster namespace queue",
 }
 # The units that a name may end in, and what is then done with the number; `_` is a name without one.
 CLOCK = "_ ts s sec utc unix"
 SECONDS = "_ s sec secs seconds ms/1000 min*60 mins*60 minutes*60 h*3600 hrs*3600 hours*3600"
 MIB = "_ mb mib b/1048576 bytes/1048576 kb/1024 kib/1024 g*1024 gb*1024 gib*1024 tb*1048576 tib*1048576"
 MILLI = "_*1000 milli millicores"
-UNITS = {
-    "submit": CLOCK, "start": CLOCK, "end": CLOCK, "runtime": SECONDS,
-    "gpu_milli": MILLI, "cpu_milli": MILLI, "memory_mib": MIB, "gpu_memory_mib": MIB,
-}  # fmt: skip
+UNITS = dict.fromkeys(TIMES, CLOCK) | {"runtime": SECONDS, "memory_mib": MIB, "gpu_memory_mib": MIB}
+UNITS |= dict.fromkeys(("gpu_milli", "cpu_milli"), MILLI)
 PAI = {"plangpu": "*10", "plancpu": "*10", "planmem": "*1024"}  # hundredths of a GPU and of a core, and GB
 USUAL = {"runtime": "seconds", "memory_mib": "MiB", "gpu_memory_mib": "MiB"}  # where a name states no unit
 KNOWN = {
@@ -68,8 +66,7 @@ KNOWN = {
 }
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """A column of the file, taken for one of a workload, and what is done with its numbers."""
 
     target: str
@@ -93,8 +90,8 @@ def guess(
     """Guess the columns that are neither mapped nor named as in a workload; refuse where two could be meant."""
     found: dict[str, Guess] = {}
     for target, known in KNOWN.items():
-        there = {*plan.nodes, *given, *found}
-        if target in there or (target == "runtime" and {"start", "end"} <= there):
+        there = {*plan.nodes, *found}
+        if target in {*there, *given} or (target == "runtime" and {"start", "end"} <= there):
             continue
         used = {"line", *plan.columns, *(g.column for g in found.values())}
         likely = [
@@ -108,18 +105,15 @@ def guess(
         first = min((known[_key(g.column)][0] for g in likely), default=0)
         best = [g for g in likely if known[_key(g.column)][0] == first]
         if len(best) > 1:
-            raise _ambiguous(best)
+            msg = f"the column for `{target}` is ambiguous: {' or '.join(f'`{g.column}`' for g in best)}"
+            raise TraceError(msg, hint=f"say which: {' or '.join(g.option for g in best)}")
         if best:
             found[target] = best[0]
     return list(found.values())
 
 
 def _key(name: str) -> str:
-    """A name without what people write differently.
-
-    >>> _key("GPU count"), _key("SubmitTime"), _key("mem_gb")
-    ('gpucount', 'submittime', 'memgb')
-    """
+    """A name without what people write differently: `GPU Count`, `gpu_count` and `GpuCount` are one."""
     return re.sub(r"[\W_]", "", name.casefold())
 
 
@@ -136,12 +130,6 @@ def _readable(target: str, values: list[str]) -> bool:
     else:
         good = number.is_not_null()
     return 2 * int(good.sum()) >= len(text)
-
-
-def _ambiguous(guesses: Sequence[Guess]) -> TraceError:
-    names = " or ".join(f"`{g.column}`" for g in guesses)
-    msg = f"the column for `{guesses[0].target}` is ambiguous: {names}"
-    return TraceError(msg, hint=f"say which: {' or '.join(g.option for g in guesses)}")
 
 
 def told(plan: ColumnMap, given: Mapping[str, str], guesses: Sequence[Guess], header: Sequence[str]) -> list[str]:

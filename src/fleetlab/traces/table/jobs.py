@@ -60,10 +60,7 @@ class TableNotes:
         if self.passed_over:
             notes.append(f"runtimes or ends of jobs that have not ended, ignored: {self.passed_over:,}")
         if self.split:
-            notes.append(
-                f"jobs of more GPUs than `{SPLIT}`, split into equal instances on the fewest nodes, CPU and memory "
-                f"divided with them: {self.split:,}"
-            )
+            notes.append(f"jobs of more GPUs than `{SPLIT}`, split equally over the fewest nodes: {self.split:,}")
         return notes
 
     def _slips(self, plan: ColumnMap) -> list[str]:
@@ -143,9 +140,9 @@ def _instances(columns: list[str]) -> pl.Expr:
 
 def _split_rules(columns: list[str]) -> list[Rule]:
     gpus, nodes = pl.col("gpu_milli") // WHOLE, _nodes()
-    uneven = f"cannot be split equally over the fewest nodes of `{SPLIT}`"
+    shown = pl.format("{} GPUs on {} nodes", gpus, nodes)
     return [
-        (uneven, (nodes > 1) & (gpus % nodes != 0), pl.format("{} GPUs on {} nodes", gpus, nodes)),
+        (f"cannot be split equally over the fewest nodes of `{SPLIT}`", (nodes > 1) & (gpus % nodes != 0), shown),
         ("`instances` is too large once split", _instances(columns) * nodes >= 2**31, _instances(columns)),
     ]
 

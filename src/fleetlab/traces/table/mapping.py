@@ -93,9 +93,7 @@ def _marked(target: str, text: str, what: str, at: int) -> TraceError:
     begin = max(0, at - 60)
     msg = f"map of `{target}`: {what}\n  {printable[begin : begin + 80]}\n  {' ' * (at - begin)}^"
     return TraceError(
-        msg,
-        hint="columns, numbers, 'words', + - * /, parentheses, floor, ceil, min and max; "
-        "names with other characters go in `backquotes`",
+        msg, hint="columns, numbers, 'words', + - * / ( ), floor, ceil, min and max; odd names go in `backquotes`"
     )
 
 

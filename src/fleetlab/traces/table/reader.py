@@ -139,8 +139,7 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="csv",
     title="Any delimited table, by a map",
-    expects="one file with the names of its columns in its first line; common names are known, "
-    "others are mapped: --map submit=COLUMN --map gpu_milli=gpus*1000 …",
+    expects="one file with column names in its first line; common names are known, others by --map submit=COLUMN …",
     licence="yours",
     origin="yours",
     read=read,
