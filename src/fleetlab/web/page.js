@@ -196,7 +196,7 @@
     $("what-if").classList.remove("drawing");
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
-    $("notes").replaceChildren(...[...(opened ? opened.notes : []), ...answer.notes].map((line) => el("li", {}, line)));
+    $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
     remember(answer);
     downloads();
   }
