@@ -172,6 +172,7 @@ def test_the_same_seed_gives_the_same_study_and_another_another():
     assert not one.filter(pl.col("seed") == 5).drop("seed").equals(one.filter(pl.col("seed") == 6).drop("seed"))
 
 
+@pytest.mark.validate
 def test_compiled_and_plain_python_agree_bit_for_bit():
     code = (
         "import json, fleetlab\n"
@@ -249,7 +250,7 @@ def test_a_cluster_without_gpus_cannot_be_filled():
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [n if n == "default" else pytest.param(n, marks=pytest.mark.validate) for n in LISTS])
 def test_the_published_table_comes_out(data, name):
     trace = fleetlab.read(data / "alibaba-openb-v2023" / f"openb_pod_list_{name}.csv", "openb2023")
     ours = fleetlab.pack(trace.workload, trace.cluster, placements=list(PAPER)).curves.filter(pl.col("arrived") == 100)

@@ -506,6 +506,7 @@ def test_the_same_jobs_under_two_policies_are_compared_in_pairs():
     assert paired_difference(few, few).interval() == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.validate
 def test_compiled_and_plain_python_tell_the_same_timeline():
     code = (
         "from test_result import made\n"

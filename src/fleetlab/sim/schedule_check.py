@@ -74,7 +74,7 @@ def _fault(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) ->
 
 
 @inner
-def allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int, sign: int) -> None:
+def _allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int, sign: int) -> None:
     """Allocate these GPUs of a node and what else an instance requests (`sign` 1), or free all that (-1)."""
     for k in range(BESIDE_GPUS):
         node.free[k] -= sign * shape.amounts[k]
@@ -94,7 +94,7 @@ def allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int, 
 def _end(run: Record, of: RunTable, state: NodeView) -> None:
     for i in range(run.first, run.first + run.instances):
         node = state.nodes[of.node[i]]
-        allocate(of.shapes[run.shape_id], node, state.gpus, state.apps, of.gpus[i], -1)
+        _allocate(of.shapes[run.shape_id], node, state.gpus, state.apps, of.gpus[i], -1)
 
 
 @inner
@@ -108,7 +108,7 @@ def _begin(run: Record, of: RunTable, state: NodeView) -> tuple[int, int]:
         fault = _fault(shape, state.nodes[n], state.gpus, state.apps, of.gpus[i])
         if fault:
             return fault, i
-        allocate(shape, state.nodes[n], state.gpus, state.apps, of.gpus[i], 1)
+        _allocate(shape, state.nodes[n], state.gpus, state.apps, of.gpus[i], 1)
     return 0, -1
 
 

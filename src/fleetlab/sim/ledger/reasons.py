@@ -14,7 +14,8 @@ from fleetlab.sim.codes import BY_FRAGMENT, BY_GPU, BY_GPU_MEMORY, BY_NODES, BY_
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
-from fleetlab.sim.schedule_check import RunTable, allocate
+from fleetlab.sim.nodes import give_back, gpu_slots, take_gpus
+from fleetlab.sim.schedule_check import RunTable
 
 COUNT = len(REASONS)
 BESIDE_GPUS = len(AMOUNTS)
@@ -72,30 +73,29 @@ LISTED, COUNTED, CHANGES = range(3)
 
 
 @inner
-def gpu_units(shape: Record, node: Record, gpus: Records, with_memory: bool) -> int:  # noqa: FBT001
-    """Return for how many instances a node has GPUs, with their memory or regardless of it."""
+def units_with_memory(shape: Record, node: Record, gpus: Records) -> int:
+    """Return for how many instances a node has GPUs with the memory that they need."""
     units = 0
     for g in range(node.first_gpu, node.end_gpu):
-        of_gpu = gpus[g].free // shape.milli
-        if with_memory and shape.gpu_memory:
-            of_gpu = min(of_gpu, gpus[g].free_memory // shape.gpu_memory)
-        units += of_gpu
+        units += min(gpus[g].free // shape.milli, gpus[g].free_memory // shape.gpu_memory)
     return units // shape.gpus
 
 
 @inner
 def add_room(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int, usable: Ints) -> None:
     """Add to each stage the instances that a node has room for (`sign` 1), or subtract them (-1)."""
-    if shape.gpus and shape.types & node.gpu_type == 0:
-        return
-    units = gpu_units(shape, node, gpus, False) if shape.gpus else UNLIMITED  # noqa: FBT003
-    usable[0] += sign * units
+    units = UNLIMITED
+    if shape.gpus:
+        units = gpu_slots(shape, node, gpus) // shape.gpus if shape.types & node.gpu_type else 0
     for k in range(BESIDE_GPUS):
+        if units == 0:  # of most nodes no more must be known
+            return
+        usable[k] += sign * units
         if shape.amounts[k]:
             units = min(units, node.free[k] // shape.amounts[k])
-        usable[k + 1] += sign * units
+    usable[BESIDE_GPUS] += sign * units
     if shape.gpus and shape.gpu_memory:
-        units = min(units, gpu_units(shape, node, gpus, True))  # noqa: FBT003
+        units = min(units, units_with_memory(shape, node, gpus))
     usable[BESIDE_GPUS + 1] += sign * units
     if shape.per_node:
         units = min(units, shape.per_node - apps[shape.app, node.number])
@@ -108,13 +108,15 @@ def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
     now, node = nodes.now, nodes.now.nodes[n]
     if nodes.level[n] <= 0:
         return
-    for g in range(node.first_gpu, node.end_gpu):
-        nodes.free_gpu[node.type_number] += sign * now.gpus[g].free
+    if node.type_number >= 0:
+        nodes.free_gpu[node.type_number] += sign * node.free_gpu
     for k in range(BESIDE_GPUS):
         nodes.free[k] += sign * node.free[k]
     for i in range(nodes.sizes[COUNTED]):
         s = waiting.counted[i]
-        add_room(nodes.shapes[s], node, now.gpus, now.apps, sign, waiting.shapes[s].usable)
+        shape = nodes.shapes[s]
+        if shape.gpus == 0 or (node.largest_free >= shape.milli and shape.types & node.gpu_type):  # else no call
+            add_room(shape, node, now.gpus, now.apps, sign, waiting.shapes[s].usable)
 
 
 @inner
@@ -234,7 +236,10 @@ def change_run(run: Record, runs: RunTable, nodes: Nodes, waiting: Waiting, sign
     for i in range(run.first, run.first + run.instances):
         n = runs.node[i]
         count_node(n, nodes, waiting, -1)
-        allocate(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i], sign)
+        if sign > 0:
+            take_gpus(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i])
+        else:
+            give_back(shape, now.nodes[n], now.gpus, now.apps, runs.gpus[i])
         count_node(n, nodes, waiting, 1)
     if run.user >= 0:
         nodes.used[run.user] += sign * run.instances * shape.gpus * shape.milli
