@@ -38,8 +38,8 @@ def simulate(
     Parameters
     ----------
     out
-        Write the schedule to this file, .csv or .parquet: one row per job, with its start, end, nodes and wait by
-        reason.
+        Write the schedule to this file, .csv or .parquet: one row per job, with the log's own name of it, its start,
+        end, nodes and wait by reason.
     """
     from fleetlab._screen import progress, show
 

@@ -74,20 +74,34 @@ class SimResult(Result):
 
     def __repr__(self) -> str:
         first = "mean wait " + amount(self.summary()[0]) if self._done.height else "no job completed"
-        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}>"
+        left = f", {self.refused.height:,} left out" if self.refused.height else ""
+        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}{left}>"
 
     @property
     def _policy(self) -> str:
         settings = self.provenance.settings
         return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
 
-    @property
+    @cached_property
     def findings(self) -> tuple[str, ...]:
-        """What was simulated: the policy, the load, the nodes, and the jobs."""
+        """What the numbers do not speak of, before any of them; and what was simulated."""
         load = f", load {self.scenario.load:g}" if self.scenario and self.scenario.load != 1 else ""
         nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
         jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
-        return (f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", "),)
+        what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
+        return (*self._left_out(), what)
+
+    def _left_out(self) -> list[str]:
+        """How many jobs, and how much of the GPU time, are not simulated."""
+        if not self.refused.height:
+            return []
+        world, lost = self.world, self.refused["gpu_hours"].drop_nulls()
+        hours = lost.sum() + (world.requested * world.instances * world.runtime).sum() / WHOLE / HOUR
+        known = len(lost) and hours  # nothing is known of jobs of unknown runtime: theirs are not 0 %
+        share = f", {100 * lost.sum() / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if known else ""
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in job_classes.refusals(self.refused).iter_rows())
+        jobs = self.refused.height + self.jobs.height
+        return [f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}."]
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
 
@@ -180,15 +194,22 @@ class SimResult(Result):
     def schedule(self) -> pl.DataFrame:
         """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
 
-        `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
-        `placements` tells them. Of a job that was left out there is only its number and the reason.
+        `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
+        reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
+        there is only its number, its name and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
         where = self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance"))
         ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
         ran = ran.join(waits, on="job", how="left").join(where.rename({"node": "nodes"}), on="job", how="left")
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
-        return pl.concat([ran, refused], how="diagonal").sort("job")
+        every = pl.concat([ran, refused], how="diagonal").sort("job")
+        names = None if self.scenario is None else self.scenario.trace.names
+        if names is None:
+            return every
+        own = names.select("job", pl.col("name").cast(pl.String)).collect()
+        named = every.join(own, on="job", how="left", maintain_order="left")
+        return named.select("job", "name", pl.exclude("job", "name"))
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
