@@ -2,9 +2,8 @@
 
     python -m benchmarks.web
 
-Wall time is what a visitor waits: until there are numbers (of a preview, where all jobs take long), until there are
-those of all jobs, and until the figures are drawn. CPU is what the process used. Every scenario is requested once, so
-that no answer comes from memory; the baseline is known after the first.
+Wall time is what a visitor waits: until there are numbers, and until the figures are drawn. CPU is what the process
+used. Every scenario is requested once, so that no answer comes from memory; the baseline is known after the first.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ QUICK = {
     "easy": [f"backfill=easy&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
     "fgd": [f"placement=fgd&load={0.8 + 0.05 * k:.2f}" for k in range(5)],
 }
-# Only the full loop can simulate these. The first request learns how long they take; each other replaces the last.
+# Only the full loop can simulate these.
 SLOW = {
     "fair": "order=fair",
     "las": "order=las",
@@ -44,7 +43,7 @@ SLOW = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--full", action="store_true", help="wait for the full runs of the slow ones too, up to 60 s")
+    parser.add_argument("--full", action="store_true", help="the slow ones too, for up to 60 s each")
     arguments = parser.parse_args()
     trace = f"trace=builtin:{arguments.jobs}:0"
     command = [sys.executable, "-m", "fleetlab.cli", "web", "--port", "0", "--json"]
@@ -56,31 +55,26 @@ def main() -> None:
             print(f"the same again, from memory: {_request(url, trace).all:.3f} s")
             _request(url, f"{trace}&load=0.5")  # by the other process, which has not opened the trace yet
             for name, states in QUICK.items():
-                _request(url, f"{trace}&{states[0]}&seed=1")  # loads compiled code, and learns how long it takes
+                _request(url, f"{trace}&{states[0]}&seed=1")  # loads compiled code
                 _print(name, [_request(url, f"{trace}&{state}") for state in states])
-            for name, state in SLOW.items():
-                _print_slow(name, _drag(url, f"{trace}&{state}"))
-                if arguments.full:
-                    _print(name, [_request(url, f"{trace}&{state}", most=60.0)])
+            for name, state in SLOW.items() if arguments.full else ():
+                _print(name, [_request(url, f"{trace}&{state}", most=60.0)])
         finally:
             page.terminate()
 
 
 class Times(NamedTuple):
-    """Seconds until the first numbers, those of all jobs, and the figures; and of CPU. `preview` counts its jobs."""
+    """Seconds until the numbers, and until the figures; and of CPU. Not known of what takes too long."""
 
-    first: float
-    preview: int | None
     numbers: float
     all: float
     cpu: float
-    operation: str
 
 
-def _request(url: str, state: str, *, replaces: str = "", most: float = 600.0, early: bool = False) -> Times:
-    """Follow one request to its end, for so long at most, or to its first numbers."""
-    began, first, preview, numbers, cpu = time.perf_counter(), math.nan, None, math.nan, math.nan
-    request = {"kind": "run", "link": f"v=1&{state}"} | ({"replaces": replaces} if replaces else {})
+def _request(url: str, state: str, *, most: float = 600.0) -> Times:
+    """Follow one request to its end, for so long at most."""
+    began, numbers = time.perf_counter(), math.nan
+    request = {"kind": "run", "link": f"v=1&{state}"}
     operation = _json(
         Request(f"{url}api/operations", json.dumps(request).encode(), {"Content-Type": "application/json"})
     )
@@ -91,27 +85,13 @@ def _request(url: str, state: str, *, replaces: str = "", most: float = 600.0, e
                 if not line.startswith(b"data: "):
                     continue
                 operation = json.loads(line.removeprefix(b"data: "))
-                answer = (operation["progress"] or {}).get("answer")
-                if answer and math.isnan(first):
-                    first, preview = now, answer["preview"] and answer["preview"]["jobs"]
-                if answer and answer["preview"] is None:
+                if math.isnan(numbers) and (operation["progress"] or {}).get("answer"):
                     numbers = now
-                if now > most or (early and not math.isnan(first)):
-                    return Times(first, preview, numbers, math.nan, cpu, operation["operation"])
+                if now > most:
+                    _json(Request(f"{url}api/operations/{operation['operation']}", method="DELETE"))
+                    return Times(numbers, math.nan, math.nan)
     took = time.perf_counter() - began
-    first, numbers = (took if math.isnan(at) else at for at in (first, numbers))
-    return Times(first, preview, numbers, took, operation["result"]["cpu_seconds"], operation["operation"])
-
-
-def _drag(url: str, state: str) -> list[Times]:
-    """Move the load on as soon as there are numbers; the first moves learn, and do not count."""
-    took: list[Times] = []
-    for k in range(7):
-        before = took[-1].operation if took else ""
-        took.append(_request(url, f"{state}&load={0.8 + 0.05 * k:.2f}", replaces=before, early=True))
-        time.sleep(0.3)
-    _json(Request(f"{url}api/operations/{took[-1].operation}", method="DELETE"))
-    return took[2:]
+    return Times(took if math.isnan(numbers) else numbers, took, operation["result"]["cpu_seconds"])
 
 
 def _json(request: Request) -> dict[str, Any]:
@@ -120,13 +100,8 @@ def _json(request: Request) -> dict[str, Any]:
 
 
 def _print(name: str, took: Sequence[Times]) -> None:
-    texts = [_text([getattr(t, column) for t in took]) for column in ("first", "numbers", "all", "cpu")]
-    print(f"{name:10s} first {texts[0]}, numbers {texts[1]}, all {texts[2]}, CPU {texts[3]} of {len(took)}", flush=True)
-
-
-def _print_slow(name: str, took: Sequence[Times]) -> None:
-    sizes = sorted({t.preview or 0 for t in took})
-    print(f"{name:10s} first {_text([t.first for t in took])} of {len(took)}, for {sizes} jobs", flush=True)
+    texts = [_text([getattr(t, column) for t in took]) for column in Times._fields]
+    print(f"{name:10s} numbers {texts[0]}, all {texts[1]}, CPU {texts[2]} of {len(took)}", flush=True)
 
 
 def _text(seconds: Sequence[float]) -> str:

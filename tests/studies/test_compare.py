@@ -96,7 +96,17 @@ def test_words_of_the_scenario_hold_for_all_policies():
 
 def test_prices_give_a_cost():
     rows = rows_of(*THREE, policies=["fifo", {"nodes": "+1"}], prices={"per_gpu_hour": 36.0})
-    assert rows["cost"].to_list() == pytest.approx([36 * 19 / 3600, 36 * 2 * 10 / 3600])
+    # Per day, so that a run that ends sooner is not cheaper: 36 an hour for a GPU that is up.
+    assert rows["cost per day, (currency of the prices)"].to_list() == pytest.approx([36 * 24, 2 * 36 * 24])
+
+
+def test_rates_per_day_do_not_fall_because_the_same_jobs_come_in_fewer_days():
+    scenario = Scenario.of(fleetlab.synthesize("pai2020", jobs=600, seed=2), prices={"per_gpu_hour": 2.0})
+    rows = compare(scenario.vary(load=[1.0, 1.25])).tables()["policies"]
+    cost = rows["cost per day, (currency of the prices)"]
+    assert cost[1] == pytest.approx(cost[0])
+    assert rows["GPU-h per day"][1] > rows["GPU-h per day"][0]
+    assert rows["energy per day, kWh"][1] > rows["energy per day, kWh"][0]
 
 
 def test_the_first_differs_from_itself_by_exactly_nothing():
@@ -121,6 +131,24 @@ def test_a_significantly_better_policy_is_named_and_one_that_is_not_is_not():
     turned = compare(workload, cluster, policies=["sjf", "fifo"]).findings
     assert turned[0].startswith(f"No policy has a significantly lower mean wait than {name} (")
     assert turned[1].startswith("Mean wait rises from ")
+
+
+def test_the_last_sentence_says_for_whom_a_policy_is_better_and_at_whose_cost():
+    # Every hour two long jobs and then short ones of half a GPU come: shortest first makes the second long one wait.
+    submit = [3600.0 * h + k for h in range(120) for k in range(10)]
+    runtime = [900.0 if k < 2 else 30.0 + k for _ in range(120) for k in range(10)]
+    workload, cluster = one_gpu(submit, runtime)
+    long = pl.col("runtime") > 500
+    jobs = workload.frame.drop("job").with_columns(gpu_milli=pl.when(long).then(1000).otherwise(600))
+    found = compare(Workload.of(jobs, source="hand"), cluster, policies=["fifo", "sjf"])
+    last = found.findings[-1]
+    best = "sjf/greedy (true runtimes known in advance) is better than fifo/greedy"
+    assert last.startswith(f"{best} for jobs of fraction of a GPU (960 jobs, mean wait −")
+    assert "at the cost of jobs of 1 GPU (240 jobs, mean wait +" in last
+    classes = found.tables()["by class"]
+    assert classes.filter(pl.col("class") == "1 GPU")["verdict"].to_list() == ["higher"]
+    same = compare(*THREE, policies=["fifo", "fifo/greedy/worst_fit"]).findings[-1]
+    assert same.startswith("No class of jobs by GPU request or runtime waits significantly longer or shorter under ")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +215,7 @@ def test_preemptions_allocation_and_jobs_left_out_are_compared():
     # Under srpt the job of 8 s preempts the one of 10 s, of which 9 s are left, and is preempted by that of 1 s.
     assert rows["preemptions"].to_list() == [0, 2]
     assert rows["GPU allocation, %"].to_list() == pytest.approx([100, 100])
-    assert rows["jobs left out"].to_list() == [0, 0]
+    assert rows["jobs that cannot run"].to_list() == [0, 0]
 
 
 def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
@@ -196,6 +224,25 @@ def test_a_job_that_cannot_run_under_one_policy_is_counted_once():
     policies = ["fifo", "fifo/sharing=exclusive"]
     found = compare(Workload.of(frame, source="hand"), Cluster.uniform(1, 1), policies=policies)
     assert found.findings[1] == "1 of 2 jobs are not compared: 1 cannot run on the cluster."
+    assert found.findings[2] == (
+        "1 jobs complete only under fifo/greedy (1 of them cannot run under fifo/greedy, sharing exclusive), 0 only "
+        "under fifo/greedy, sharing exclusive."
+    )
+    assert found.tables()["policies"]["jobs that cannot run"].to_list() == [0, 1]
+
+
+def test_jobs_that_cannot_run_on_fewer_nodes_do_not_lower_the_mean_wait():
+    # Jobs of two GPUs wait for each other; without the node of two GPUs they cannot run, and no other job waits.
+    frame = pl.DataFrame({"submit": [0.0, 0.0, 1.0, 2.0], "runtime": 100.0, "gpu_milli": [1000, 2000, 2000, 2000]})
+    nodes = pl.DataFrame(
+        {"node": ["a", "b"], "gpu_type": ["A", "B"], "gpus": [1, 2], "cpu_milli": 1000, "memory_mib": 1}
+    )
+    policies = [{}, {"nodes": "B 0"}]
+    found = compare(Workload.of(frame, source="hand"), Cluster.of(nodes, source="hand"), policies=policies)
+    rows = found.tables()["policies"]
+    assert rows["mean wait"].to_list() == [0, 0]
+    assert rows["jobs that cannot run"].to_list() == [0, 3]
+    assert any(line.startswith("3 jobs complete only under ") for line in found.findings)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -115,7 +115,8 @@ def test_dragging_a_slider_moves_the_numbers_and_the_address(tab):
         "document.getElementById('status').textContent.startsWith('Answered') && !document.querySelector('.stale')"
     )
     tab.until(
-        "document.querySelector('#numbers tbody tr td:nth-child(3)').innerText !== arguments[0]", before["mean wait"][1]
+        "document.querySelector('#numbers tbody tr:nth-child(2) td:nth-child(3)').innerText !== arguments[0]",
+        before["mean wait"][1],
     )
     assert tab.numbers()["mean wait"][0] == before["mean wait"][0]
     assert slider.get_attribute("aria-valuetext") == "1.50 × that of the trace"
@@ -190,27 +191,70 @@ def test_long_work_can_be_cancelled(tab):
     tab.answered()
 
 
-def test_a_long_run_has_a_preview_and_the_next_request_need_not_wait(tab):
-    tab.open(SMALL)
-    tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=10", ready=False)
-    tab.until("!document.getElementById('preview').hidden")
-    said = tab.text("preview")
-    assert "1,000 of 20,000 jobs" in said
-    assert "full run is in progress" in said
-    assert all("(" in words for words in tab.numbers()["mean JCT"][:2])  # its own intervals
-    assert not tab.ask("document.getElementById('cancel').hidden")
-    tab.choose("option-backfill", "greedy")
-    tab.answered()
-    assert tab.ask("document.getElementById('preview').hidden")
+WATCH = """(() => {
+  window.seen = [];
+  const look = () => {
+    const stale = document.getElementById('what-if').classList.contains('stale');
+    const cells = [...document.querySelectorAll('#numbers .better, #numbers .worse')];
+    const colors = cells.map(c => getComputedStyle(c).color);
+    const text = document.body.innerText;
+    window.seen.push({ stale, text, colored: colors.some(c => c !== getComputedStyle(document.body).color) });
+    const answered = document.getElementById('status').textContent.startsWith('Answered');
+    if (answered && !stale && window.seen.length > 3) return;
+    setTimeout(look, 10);
+  };
+  const slider = document.getElementById('load');
+  slider.value = '1.5';
+  slider.dispatchEvent(new Event('input'));
+  look();
+})()"""
+
+
+def test_until_the_full_run_is_there_the_numbers_are_marked_as_old_and_nothing_is_judged(tab):
+    # A trace of its own size: no answer comes from memory.
+    tab.open("v=1&trace=builtin:20000:1")
+    assert "as in the baseline" in tab.text("findings")
+    tab.ask(WATCH)
+    tab.until(
+        "document.getElementById('status').textContent.startsWith('Answered') && !document.querySelector('.stale')"
+    )
+    before = [one for one in tab.ask("window.seen") if one["stale"]]
+    assert before
+    assert not any("as in the baseline" in one["text"] or one["colored"] for one in before)
+    assert all("the numbers below are of the previous settings" in one["text"] for one in before)
+    assert tab.ask("document.getElementById('previous').hidden")
+    assert "as in the baseline" not in tab.text("findings").split("\n")[0]
     assert complaints(tab.browser) == []
 
 
-def test_a_preview_whose_full_run_was_cancelled_says_so(tab):
-    tab.open("v=1&trace=builtin:20000:0&backfill=conservative&load=9.5", ready=False)
-    tab.until("!document.getElementById('preview').hidden")
+def test_a_long_run_is_replaced_by_the_next_request_and_marked_where_it_was_cancelled(tab):
+    tab.open("v=1&trace=builtin:20000:0")
+    numbers = tab.numbers()
+    tab.choose("option-backfill", "conservative")
+    tab.ask("(e => { e.value = '2'; e.dispatchEvent(new Event('input')); })(document.getElementById('load'))")
+    tab.until("document.getElementById('status').textContent.includes('simulating')")
     tab.click("#cancel")
     tab.until("document.getElementById('status').textContent.startsWith('Cancelled')")
-    assert "was cancelled" in tab.text("preview")
+    assert tab.text("previous").startswith(
+        "The run of the new settings was cancelled: the numbers below are of the prev"
+    )
+    assert tab.numbers() == numbers
+    tab.choose("option-backfill", "greedy")
+    tab.answered()
+    assert tab.ask("document.getElementById('previous').hidden")
+    assert complaints(tab.browser) == []
+
+
+def test_jobs_that_cannot_run_are_the_first_row_in_red_and_the_log_stands_beside_the_baseline(tab):
+    tab.open(f"{SMALL}&nodes=MISC+0")
+    first = "document.querySelector('#numbers tbody tr')"
+    assert tab.ask(f"{first}.cells[0].innerText") == "jobs that cannot run"
+    assert tab.ask(f"{first}.cells[3].className") == "worse"
+    assert tab.ask("document.querySelectorAll('#numbers .better').length") == 0
+    said = tab.text("recorded")
+    assert "recorded in the log" in said
+    assert "simulated (baseline)" in said
+    assert "start-up latency" in said
 
 
 def test_a_log_can_be_sent_and_played(tab, tmp_path):

@@ -223,8 +223,10 @@ def test_whatever_job_is_asked_for_nothing_breaks(page, asked):
 
 def test_an_answer_is_what_the_simulator_says(page, small):
     said = page.ask(f"/api/run?{SMALL}&order=sjf&backfill=easy").json
-    told = {e.metric: e for e in simulate(small.workload, small.cluster, order="sjf", backfill="easy").summary()}
-    for row in said["rows"]:
+    result = simulate(small.workload, small.cluster, order="sjf", backfill="easy")
+    told = {e.metric: e for e in (*result.summary(), *result.per_day())}
+    assert said["rows"][0]["metric"] == "jobs that cannot run"
+    for row in said["rows"][1:]:
         assert row["now"]["value"] == pytest.approx(told[row["metric"]].value)
 
 
@@ -259,3 +261,16 @@ def test_a_trace_that_is_saved_anew_is_read_anew(page, root, small):
     first = page.operation(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]
     Trace.load(root / "hostile").save(root / "changing")
     assert (first, page.operation(kind="open", trace="folder:changing")["result"]["summary"][0]["value"]) == (2000, 400)
+
+
+def test_fewer_nodes_are_compared_on_the_jobs_that_both_sides_ran(page, small):
+    said = page.ask(f"/api/run?{SMALL}&nodes=MISC+0").json
+    runs = [simulate(small, nodes=nodes) for nodes in ("", "MISC 0")]
+    both = runs[0].jobs.join(runs[1].jobs, on="job", how="inner")
+    first, wait = (
+        next(row for row in said["rows"] if row["metric"] == m) for m in ("jobs that cannot run", "mean wait")
+    )
+    assert first["change"]["value"] == runs[1].refused.height - runs[0].refused.height > 0
+    assert wait["base"]["value"] == pytest.approx(both["wait"].mean())
+    assert wait["now"]["value"] == pytest.approx(both["wait_right"].mean())
+    assert f"of the {both.height:,} of 2,000 jobs" in said["population"]

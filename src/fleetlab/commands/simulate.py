@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 desk = App()
 # Of the table of policies, those that a terminal has room for.
 COLUMNS = (
-    "policy", "mean wait", "mean wait change", "mean wait change low", "mean wait change high", "median wait",
+    "policy", "reason", "class", "jobs", "jobs that cannot run", "mean wait", "mean wait change",
+    "mean wait change low", "mean wait change high", "median wait",
     "P95 wait", "mean JCT", "mean JCT change", "mean JCT change low", "mean JCT change high", "mean bounded slowdown",
-    "GPU allocation, %", "preemptions", "jobs left out", "cost",
+    "GPU allocation, %", "preemptions", "energy per day, kWh", "cost per day, GPU-h",
+    "cost per day, (currency of the prices)", "verdict",
 )  # fmt: skip
 
 

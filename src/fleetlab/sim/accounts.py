@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleetlab.core.prices import Prices
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 JOULE = 1 / 3.6e6  # kWh
 
 

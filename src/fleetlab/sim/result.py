@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS, METRICS
@@ -16,7 +17,7 @@ from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
-from fleetlab.sim.accounts import HOUR
+from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import REASONS
 from fleetlab.sim.layout import RUNNING, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
@@ -45,6 +46,7 @@ class SimResult(Result):
     prices: Prices = field(default_factory=Prices)
     notes: tuple[str, ...] = ()
     scenario: Scenario | None = None
+    among: NDArray[np.bool_] | None = None  # by job of the workload: means, quantiles and classes are of these only
 
     @classmethod
     def of(
@@ -243,7 +245,8 @@ class SimResult(Result):
 
     @cached_property
     def _done(self) -> pl.DataFrame:
-        return self.jobs.filter(pl.col("status") == "done")
+        done = self.jobs.filter(pl.col("status") == "done")
+        return done if self.among is None else done.filter(pl.Series(self.among[done["job"].to_numpy()]))
 
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
         """The blocks of time in which some of the jobs were submitted; the same for every run of this workload."""
@@ -312,15 +315,15 @@ class SimResult(Result):
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
         wasted = float((self.jobs["lost"] * gpus).sum()) / HOUR
-        left, preempted = self.jobs.height - self._done.height, int(self.jobs["preemptions"].sum())
+        completed, preempted = int((self.jobs["status"] == "done").sum()), int(self.jobs["preemptions"].sum())
         preempts = preempted or (self.scenario is not None and self.scenario.policy.preempts)
         return [
             *([Estimate.exact("preemptions", preempted)] if preempts else []),
             Estimate.exact("wasted GPU time", wasted, "GPU-h"),
             self.energy_kwh,
             self.cost,
-            Estimate.exact("jobs completed", self._done.height),
-            *([Estimate.exact("jobs not completed", left)] if left else []),
+            Estimate.exact("jobs completed", completed),
+            *([Estimate.exact("jobs not completed", left)] if (left := self.jobs.height - completed) else []),
         ]
 
     @property
@@ -333,6 +336,19 @@ class SimResult(Result):
         """What that cost, by the same model; in GPU-hours, where no price is given."""
         name = "GPU-hours of nodes that are up, cost at 1 per GPU-hour" if self.prices.unit == "GPU-h" else "cost"
         return Estimate.exact(name, accounts.cost(self._usage.held(), self.prices), self.prices.unit)
+
+    def per_day(self) -> list[Estimate]:
+        """GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by."""
+        arriving = float(self._usage.edges[BLOCKS])
+        if not arriving:
+            return []
+        held = usage(self.world, self.played, self.cluster, np.array([0.0, arriving])).held()
+        totals = {
+            ("GPU-hours allocated", "GPU-h"): sum(held.allocated.values()) / HOUR,
+            ("energy", "kWh"): accounts.energy_kwh(held, self.prices),
+            ("cost", self.prices.unit): accounts.cost(held, self.prices),
+        }
+        return [Estimate.exact(f"{name} per day", x * DAY / arriving, unit) for (name, unit), x in totals.items()]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Jobs by class, what they waited for, how full each GPU type was over time, and who was refused."""

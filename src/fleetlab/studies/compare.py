@@ -8,18 +8,20 @@ from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
 from fleetlab.core.durations import duration
+from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
 from fleetlab.core.policy import RULES, title
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.core.words import shorthand
 from fleetlab.sim import simulate
-from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, paired_difference
-from fleetlab.studies.requests import left_out
+from fleetlab.stats import POSITIVE, BlockBootstrap, Floats, Interval, Ints, bonferroni, paired_difference
+from fleetlab.studies.requests import NEVER_RUN, left_out, never_run
 from fleetlab.studies.sentences import change_of_mean
 from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 
@@ -27,8 +29,10 @@ PolicyLike = str | Policy | Mapping[str, Any] | Scenario
 
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
 MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
-OF_THE_RUN = ("GPU allocation, %", "preemptions", "jobs left out")  # numbers of a whole run
+PER_DAY = {"GPU-hours allocated per day": "GPU-h per day", "energy per day": "energy per day, kWh"}
+OF_THE_RUN = (NEVER_RUN, "GPU allocation, %", "preemptions", *PER_DAY.values(), "cost per day")  # of the whole run
 POINTS = 200  # of a distribution
+SHORT, LONG = "runtime up to the median", "runtime above the median"
 
 
 class Comparison(FieldsResult):
@@ -141,14 +145,15 @@ def measure(scenario: Scenario) -> dict[str, Any]:
     """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that are left out."""
     result = simulate(scenario)
     done = result.jobs.filter(pl.col("status") == "done")
-    allocation = {e.metric: e.value for e in result.summary()}.get("GPU allocation while jobs arrive", math.nan)
-    of_the_run = (allocation, float(result.jobs["preemptions"].sum()), float(result.refused.height))
+    numbers = {e.metric: e.value for e in (*result.summary(), *result.per_day())}
+    rates = [numbers.get(name, math.nan) for name in ("GPU allocation while jobs arrive", *PER_DAY, "cost per day")]
     return {
-        "run": np.array(of_the_run),
+        "run": np.array(
+            [len(never_run(result.refused)), rates[0], result.jobs["preemptions"].sum(), *rates[1:]], dtype=np.float64
+        ),
         **{name: done[name].to_numpy() for name in ("job", *MEASURES.values())},
         "refused": result.refused["job"].to_numpy(),
         "reason": np.array(result.refused["reason"].to_list(), dtype=str),
-        "cost": np.array(result.cost.value if scenario.prices else math.nan),
     }
 
 
@@ -161,23 +166,31 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     submit = base.workload.frame["submit"].to_numpy()
     blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
     rows = pl.DataFrame([_row(name, values, blocks) for name in results], infer_schema_length=None)
-    runs = zip(OF_THE_RUN, np.array([r["run"] for r in results.values()]).T, strict=True)
-    rows = rows.with_columns(*(pl.Series(name, values) for name, values in runs))
-    rows = rows.with_columns(pl.col("preemptions", "jobs left out").cast(pl.Int64))
-    if base.prices:
-        rows = rows.with_columns(pl.Series("cost", [float(r["cost"]) for r in results.values()]))
-    refused = _refused(results)
+    rows = rows.hstack(_of_whole_runs(results, base))
+    refused, classes = _refused(results), _by_class(base, jobs, values, blocks)
     metrics = [(metric, name) for metric in MEASURES for name in results]
     summary = tuple(
         Estimate(f"mean {metric}, {name}", *_mean(metric, values[name], blocks), METRICS[metric].unit)
         for metric, name in metrics
     )
     first, *others = _findings(rows, scenarios, len(jobs))
-    findings = (first, *_coverage(base, refused, len(jobs)), *others)
-    return Comparison(provenance, findings, summary, {"policies": rows, "left out": refused}, _figures(values, rows))
+    of_whom = (*_coverage(base, refused, len(jobs)), *_only_one_side(results))
+    findings = (first, *of_whom, *others, _for_whom(rows, classes, scenarios))
+    tables = {"policies": rows, "by class": classes, "left out": refused}
+    notes = ("`by class`: the intervals of all classes of a policy hold together with 95 % confidence",)
+    return Comparison(provenance, findings, summary, tables, _figures(values, rows), notes)
 
 
-def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Floats, dict[str, dict[str, Floats]]]:
+def _of_whole_runs(results: Mapping[str, Arrays], base: Scenario) -> pl.DataFrame:
+    """Return the numbers of whole runs, a row each; the cost where there are prices."""
+    runs = pl.DataFrame(np.array([arrays["run"] for arrays in results.values()]), schema=OF_THE_RUN, orient="row")
+    runs = runs.with_columns(pl.col("preemptions", NEVER_RUN).cast(pl.Int64))
+    if not base.prices:
+        return runs.drop("cost per day")
+    return runs.rename({"cost per day": f"cost per day, {base.prices.unit}"})
+
+
+def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Ints, dict[str, dict[str, Floats]]]:
     """Return the jobs that completed under every policy, and what was measured of them."""
     jobs = next(iter(results.values()))["job"]
     for arrays in results.values():
@@ -232,6 +245,39 @@ def _difference(row: Mapping[str, Any], metric: str) -> tuple[float, float, floa
     return row[f"mean {metric} change"], row[f"mean {metric} change low"], row[f"mean {metric} change high"]
 
 
+def _by_class(
+    base: Scenario, jobs: Ints, values: Mapping[str, Mapping[str, Floats]], blocks: BlockBootstrap
+) -> pl.DataFrame:
+    """Return how the mean wait of each class of jobs differs from that under the first policy.
+
+    The intervals of all classes of a policy hold together.
+    """
+    (_, first), *others = values.items()
+    classes = _classes(base.workload.frame[jobs])
+    found = []
+    for policy, own in others:
+        for name, rows in classes.items():
+            part = blocks.part(rows)
+            before, after = (part.means(side["wait"][rows]) for side in (first, own))
+            interval = paired_difference(before, after).interval(bonferroni(len(classes)))
+            row = {
+                "policy": policy,
+                "class": name,
+                "jobs": int(rows.sum()),
+                "mean wait": float(own["wait"][rows].mean()),
+            }
+            found.append(row | _columns("mean wait change", interval) | {"verdict": interval.change()})
+    return pl.DataFrame(found, infer_schema_length=None)
+
+
+def _classes(jobs: pl.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """Return which jobs are in each class by GPU request, and in each by runtime."""
+    long = jobs["runtime"] > jobs["runtime"].median()
+    request = jobs.select(gpu_request()).to_series()
+    classes = {name: request == name for name in GPU_REQUESTS} | {SHORT: ~long, LONG: long}
+    return {name: rows.to_numpy() for name, rows in classes.items() if rows.any()}
+
+
 # -- sentences -------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +318,39 @@ def _coverage(base: Scenario, refused: pl.DataFrame, compared: int) -> list[str]
     if left := jobs - sum(reasons.values()) - compared - late:
         parts.append(f"{left:,} pending or running when it stops, under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
+
+
+def _only_one_side(results: Mapping[str, Arrays]) -> list[str]:
+    """Return which jobs only the first policy or only another completes."""
+    (base, first), *others = results.items()
+    sentences = []
+    for name, arrays in others:
+        lost, won = np.setdiff1d(first["job"], arrays["job"]), np.setdiff1d(arrays["job"], first["job"])
+        if len(lost) or len(won):
+            never = int(np.isin(lost, arrays["refused"]).sum())
+            sentences.append(
+                f"{len(lost):,} jobs complete only under {base} ({never:,} of them cannot run under {name}), "
+                f"{len(won):,} only under {name}."
+            )
+    return sentences
+
+
+def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame, scenarios: Mapping[str, Scenario]) -> str:
+    """Return for whom the best policy but the first is better, and at whose cost."""
+    base = _title(rows["policy"][0], scenarios)
+    name = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
+    best, own = _title(name, scenarios), classes.filter(pl.col("policy") == name).rows(named=True)
+    gain, loss = (", ".join(_class(row) for row in own if row["verdict"] == side) for side in ("lower", "higher"))
+    if not gain and not loss:
+        none = "No class of jobs by GPU request or runtime waits significantly longer or shorter"
+        return f"{none} under {best} than under {base}."
+    cost = f"at the cost of jobs of {loss}" if loss else "and no class of jobs waits significantly longer"
+    return f"{best} is better than {base} for {f'jobs of {gain}' if gain else 'no class of jobs'}, {cost}."
+
+
+def _class(row: Mapping[str, Any]) -> str:
+    change = row["mean wait change"]
+    return f"{row['class']} ({row['jobs']:,} jobs, mean wait {'+' if change > 0 else ''}{duration(change)})"
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,13 @@ from fleetlab.core.catalog.reasons import ABOVE_QUOTA, FITS_NOWHERE, GANG_TOO_LA
 
 WHOLE = 1000  # milli of one GPU
 CANNOT_RUN = [FITS_NOWHERE, GANG_TOO_LARGE]  # jobs that can never run on the cluster
+NEVER_RUN = "jobs that cannot run"  # their count, in a table
 AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
+
+
+def never_run(refused: pl.DataFrame) -> pl.Series:
+    """Return the jobs that cannot run, of those that a simulation leaves out; one of unknown runtime could."""
+    return refused.filter(pl.col("reason") != UNKNOWN_RUNTIME)["job"]
 
 
 def left_out(reasons: Mapping[str, int]) -> list[str]:

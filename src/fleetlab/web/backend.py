@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from fleetlab.web.comparison import compare_runs
 from fleetlab.web.link import Link, words_query
 from fleetlab.web.operations import Operation, Operations
 from fleetlab.web.pool import Listener, WorkerPool
-from fleetlab.web.preview import RunTimes, is_slow, next_size
+from fleetlab.web.runs import completed_by_both, pack
 from fleetlab.web.traces import TraceNames
 from fleetlab.web.uploads import Uploads
 
@@ -29,7 +30,7 @@ class WhatIfBackend:
     def __init__(self, *, root: Path | None, workers: int, upload_bytes: int, limit: float) -> None:
         self.uploads = Uploads(upload_bytes)
         self.traces = TraceNames(root, self.uploads)
-        self.operations, self.run_times = Operations(), RunTimes()
+        self.operations = Operations()
         self.workers, self.limit = workers, limit
         # Outcomes are kept with the comparison, so that no others can get their addresses in memory, and their key.
         self._comparisons: OrderedDict[tuple[str, int, int], tuple[messages.RunComparison, Any, Any]] = OrderedDict()
@@ -71,30 +72,12 @@ class WhatIfBackend:
         )
 
     async def outcome(
-        self, scenario: Scenario, operation: Operation, listener: Listener | None = None, first: int | None = None
+        self, scenario: Scenario, operation: Operation, listener: Listener | None = None, among: str | None = None
     ) -> dict[str, Any]:
-        """Simulate one scenario, with all jobs or with the first so many."""
-        key = scenario.key if first is None else f"{scenario.key} {first}"
+        """Simulate one scenario; means and quantiles are of all jobs that complete, or of those `among` them."""
+        key = scenario.key if among is None else f"{scenario.key} {sha256(among.encode()).hexdigest()}"
         trace, query = str(scenario.data.name), words_query(scenario)
-        outcome = await self._request("run", trace, operation, key, listener, query=query, first=first)
-        self.run_times.add(scenario, outcome["jobs"][0], outcome["answered"])
-        return outcome
-
-    async def run_with_previews(self, link: Link, operation: Operation) -> messages.RunComparison:
-        """Do as `run`; where that takes long, put previews into the progress of the operation."""
-        if all(self.pool.kept(self._key(scenario)) for scenario in (link.base, link.now)):
-            return await self.run(link, operation)
-        summary = await self.open_trace(str(link.now.data.name), operation)
-        jobs = next(int(e["value"] or 0) for e in summary["summary"] if e["metric"] == "jobs")
-        size = self.run_times.first_size(link, jobs)
-        while size < jobs:
-            base, now = await _both(*(self.outcome(s, operation, first=size) for s in (link.base, link.now)))
-            if not is_slow(size, jobs, max(base["seconds"], now["seconds"])):
-                break
-            operation.has_preview, size = True, next_size(size, jobs)
-            answer = compare_runs(link, base, now, "")
-            operation.update({"what": "simulating", "count": size, "fraction": None, "answer": answer})
-        return await self.run(link, operation)
+        return await self._request("run", trace, operation, key, listener, query=query, among=among)
 
     async def run(self, link: Link, operation: Operation) -> messages.RunComparison:
         """Compare a scenario with the baseline."""
@@ -111,7 +94,12 @@ class WhatIfBackend:
             outcome = await self.outcome(link.now, operation)
             return outcome, outcome
         listener = self._early_answer(link, operation)
-        return await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
+        base, now = await _both(self.outcome(link.base, operation), self.outcome(link.now, operation, listener))
+        if base["completed"] == now["completed"]:
+            return base, now
+        # A job that only one side ran would change the mean of that side: the same jobs are measured on both.
+        among = pack(completed_by_both(base, now))
+        return await _both(*(self.outcome(s, operation, among=among) for s in (link.base, link.now)))
 
     def _key(self, scenario: Scenario) -> str:
         """Return the key under which the outcome is kept."""
@@ -125,7 +113,7 @@ class WhatIfBackend:
             message = dict(progress or {})
             numbers = message.pop("numbers", None)
             base = self.pool.kept(key)
-            if numbers is not None and base is not None:
+            if numbers is not None and base is not None and numbers["completed"] == base["completed"]:
                 message["answer"] = compare_runs(link, base, numbers, "")
             operation.update(message)
 

@@ -13,14 +13,15 @@ import polars as pl
 
 from fleetlab.core import Estimate, Provenance, SavedResult
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import readable_unit
 from fleetlab.core.result import amount_and_interval
 from fleetlab.stats import LEAST, POSITIVE, Interval, paired_difference
+from fleetlab.studies.requests import NEVER_RUN, left_out
 from fleetlab.web.link import Link
-from fleetlab.web.messages import AllocationRow, MetricRow, Preview, Quantity, ReasonRow, RunComparison
-from fleetlab.web.runs import decode
+from fleetlab.web.messages import AllocationRow, MetricRow, Quantity, ReasonRow, RecordedWait, RunComparison
+from fleetlab.web.runs import completed_by_both, decode, unpack
 
 METRICS: dict[str, Literal["lower", "higher"] | None] = {
+    NEVER_RUN: "lower",
     "mean wait": "lower",
     "P50 wait": "lower",
     "P90 wait": "lower",
@@ -30,9 +31,11 @@ METRICS: dict[str, Literal["lower", "higher"] | None] = {
     "mean bounded slowdown": "lower",
     "GPU allocation while jobs arrive": None,
     "Jain index of users' mean bounded slowdown": "higher",
+    "GPU-hours allocated per day": None,
+    "energy per day": None,
+    "cost per day": None,
 }
 FAR = 20.0  # a number so many times smaller than its neighbor is shown in a unit of its own
-DAY = 86_400.0
 Outcome = Mapping[str, Any]
 
 
@@ -45,40 +48,48 @@ def compare_runs(link: Link, base: Outcome, now: Outcome, html: str) -> RunCompa
         "title": link.now.title,
         "base_title": link.base.title,
         "population": _population(base, now),
-        "findings": _findings(rows, reasons),
+        "findings": [*_cannot_run(rows[0], base, now), *_findings(rows, reasons)],
         "rows": rows,
         "wait_reasons": reasons,
         "allocation": _allocation(base, now),
-        "notes": _notes(base, now),
+        "notes": _notes(now),
         "seconds": float(now["seconds"]),
         "cpu_seconds": float(now["cpu_seconds"]),
-        "preview": _preview(now),
+        "recorded": _recorded(link, base),
         "html": html,
     }
 
 
 def _summary(outcome: Outcome) -> dict[str, Estimate]:
     """Return the estimates by metric."""
-    return {row["metric"]: Estimate.from_json(row) for row in outcome["result"]["summary"]}
+    return {row["metric"]: Estimate.from_json(row) for row in (*outcome["exact"], *outcome["result"]["summary"])}
 
 
 def _row(metric: str, base: Outcome, now: Outcome) -> MetricRow | None:
     before, after = _summary(base).get(metric), _summary(now).get(metric)
     if before is None or after is None:
         return None
-    by = after.value - before.value
-    interval = _paired(base["replicates"][metric], now["replicates"][metric])._replace(value=by)
+    by = 0.0 if math.isclose(after.value, before.value) else after.value - before.value
+    pair = [o["replicates"].get(metric) for o in (base, now)]
+    interval = _paired(*pair)._replace(value=by) if all(pair) else Interval(by, by, by)
     change = Estimate(metric, *interval, after.unit)
     most = max(abs(before.value), abs(after.value))
+    better, verdict = METRICS[metric], "same" if base is now else interval.change()
+    # Jobs that can no longer run do not compete any more: what the others gain is no improvement.
+    bought = verdict == better and _refused(now) > _refused(base)
     return {
         "metric": metric,
         "unit": after.unit,
-        "better": METRICS[metric],
+        "better": None if bought else better,
         "base": _quantity(before, most),
         "now": _quantity(after, most),
         "change": _quantity(change._replace(unit="points" if after.unit == "%" else after.unit), most, signed=True),
-        "verdict": "same" if base is now else interval.change(),
+        "verdict": verdict,
     }
+
+
+def _refused(outcome: Outcome) -> float:
+    return _summary(outcome)[NEVER_RUN].value
 
 
 def _paired(before: Mapping[str, Any], after: Mapping[str, Any]) -> Interval:
@@ -148,38 +159,48 @@ VERBS = {"lower": "falls", "higher": "rises"}
 
 def _population(base: Outcome, now: Outcome) -> str:
     """Say of which jobs the numbers are."""
-    jobs = now["jobs"][0]
-    ran = [jobs - outcome["refused"] for outcome in (base, now)]
-    if ran[0] == ran[1] == jobs:
-        return f"Of all {jobs:,} jobs."
-    if ran[0] == ran[1]:
-        return f"Of the {ran[1]:,} of {jobs:,} jobs that have a runtime and fit on a node."
-    sides = f"{ran[0]:,} of {jobs:,} in the baseline, {ran[1]:,} in the scenario"
-    return f"Of the jobs that have a runtime and fit on a node: {sides}."
+    both, jobs = int(completed_by_both(base, now).sum()), now["jobs"]
+    only = [int(unpack(outcome["completed"], jobs).sum()) - both for outcome in (base, now)]
+    of = f"Waits, JCT, slowdown and fairness are of the {both:,} of {jobs:,} jobs that completed"
+    if not any(only):
+        return f"{of}."
+    return f"{of} on both sides; {only[0]:,} completed only in the baseline, {only[1]:,} only in the scenario."
 
 
-def _notes(base: Outcome, now: Outcome) -> list[str]:
+def _cannot_run(row: MetricRow, base: Outcome, now: Outcome) -> list[str]:
+    """Say how many jobs the cluster can never run: they are in no mean."""
+    if not (row["base"]["value"] or row["now"]["value"]):
+        return []
+    share = f"{100 * now['gpu_time_that_cannot_run']:.2g} % of the known GPU time"
+    beside = "" if base is now else f"; {row['base']['text']} in the baseline"
+    return [f"{row['now']['text']} of {now['jobs']:,} jobs ({share}) cannot run{beside}."]
+
+
+def _recorded(link: Link, base: Outcome) -> RecordedWait | None:
+    """Return the mean wait in the log beside that of the baseline, where the log has waits."""
+    recorded, simulated = (base["waits"][name] for name in ("recorded", "simulated"))
+    if not recorded["jobs"] or not simulated["jobs"]:
+        return None
+    most = max(recorded["mean"], simulated["mean"])
+    why = [f"the scheduler of the log had other rules than {link.base.title}", "the simulation has no start-up latency"]
+    if left := left_out(base["refused"]):
+        why.append(f"of the {base['jobs']:,} jobs of the log, {', '.join(left)}")
+    if unknown := base["jobs"] - recorded["jobs"]:
+        why.append(f"{unknown:,} have no start in the log")
+    return {
+        "recorded": _quantity(Estimate.exact("", recorded["mean"], "s"), most),
+        "recorded_jobs": recorded["jobs"],
+        "simulated": _quantity(Estimate.exact("", simulated["mean"], "s"), most),
+        "simulated_jobs": simulated["jobs"],
+        "why": f"Why they differ: {'; '.join(why)}.",
+    }
+
+
+def _notes(now: Outcome) -> list[str]:
     notes = list(now["result"]["notes"])
-    if base["refused"] != now["refused"]:
-        more = now["refused"] - base["refused"]
-        verb = "more" if more > 0 else "fewer"
-        notes.insert(
-            0, f"{abs(more):,} {verb} jobs than in the baseline can never run: the two runs are not of the same jobs"
-        )
-    if len(now["replicates"]["mean wait"]["values"]) == 1:
+    if len(now["replicates"].get("mean wait", {"values": [0]})["values"]) == 1:
         notes.insert(0, f"too few jobs for intervals: at least {LEAST} are needed")
     return notes
-
-
-def _preview(now: Outcome) -> Preview | None:
-    jobs, of_jobs = now["jobs"]
-    if jobs == of_jobs:
-        return None
-    days, of_days = (seconds / DAY for seconds in now["span"])
-    unit, length = readable_unit(now["span"][1])
-    spans = " of ".join(f"{seconds / length:.2g}" for seconds in now["span"])
-    text = f"Preview: the first {jobs:,} of {of_jobs:,} jobs ({spans} {unit})."
-    return {"jobs": jobs, "of_jobs": of_jobs, "days": days, "of_days": of_days, "text": text}
 
 
 def _findings(rows: Sequence[MetricRow], reasons: Sequence[ReasonRow]) -> list[str]:
@@ -227,12 +248,17 @@ def as_result(answer: RunComparison, provenance: Provenance) -> SavedResult:
         ],
         infer_schema_length=None,
     )
-    notes = (answer["population"], "differences are paired by blocks of time")
+    notes = [answer["population"], "differences are paired by blocks of time"]
+    if (waits := answer["recorded"]) is not None:
+        sides = (
+            f"{waits['recorded']['text']} recorded in the log, {waits['simulated']['text']} in the simulated baseline"
+        )
+        notes.append(f"Mean wait: {sides}. {waits['why']}")
     return SavedResult(
         provenance=provenance,
         findings=tuple(answer["findings"]),
         estimates=(),
         frames={"difference from the baseline": frame},
         charts={},
-        notes=notes,
+        notes=tuple(notes),
     )

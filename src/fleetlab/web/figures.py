@@ -53,7 +53,7 @@ def comparison_html(base: Mapping[str, Any], now: Mapping[str, Any], how: str) -
 
 
 def _over_time(both: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    until = BEYOND * max(o["span"][1] for o in both.values())
+    until = BEYOND * max(o["span"] for o in both.values())
     unit, length = readable_unit(until)
     for column, title in OVER_TIME.items():
         rows = [

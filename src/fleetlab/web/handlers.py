@@ -92,7 +92,7 @@ def _operation_of(backend: WhatIfBackend, values: dict[str, Any]) -> tuple[str, 
     if kind == "run":
         link = Link.of(_string(values, "link"))
         backend.traces.locate(str(link.now.data.name))
-        return kind, lambda operation: backend.run_with_previews(link, operation)
+        return kind, lambda operation: backend.run(link, operation)
     if kind in ("open", "describe"):
         trace = check_name(_string(values, "trace"))
         backend.traces.locate(trace)

@@ -53,18 +53,18 @@ class AllocationRow(TypedDict):
     now: float | None
 
 
-class Preview(TypedDict):
-    """The first jobs, which both scenarios simulated; the full run is in progress."""
+class RecordedWait(TypedDict):
+    """The mean wait that the log recorded beside that of the simulated baseline, and why they differ."""
 
-    jobs: int
-    of_jobs: int
-    days: float
-    of_days: float
-    text: str
+    recorded: Quantity
+    recorded_jobs: int
+    simulated: Quantity
+    simulated_jobs: int
+    why: str
 
 
 class RunComparison(TypedDict):
-    """A scenario compared with the baseline; of the first jobs only where there is a `preview`."""
+    """A scenario compared with the baseline, on the jobs that completed in both."""
 
     link: str
     title: str
@@ -77,7 +77,7 @@ class RunComparison(TypedDict):
     notes: list[str]
     seconds: float
     cpu_seconds: float
-    preview: Preview | None
+    recorded: RecordedWait | None
     html: str
 
 
@@ -130,7 +130,7 @@ class LogSummary(TypedDict):
 class ProgressMessage(TypedDict):
     """What is being counted, how many are done, and which fraction of all, where that is known.
 
-    `answer` is there once numbers are known: those of a preview, or those of all jobs before the figures are drawn.
+    `answer` is there once numbers are known, before the figures are drawn.
     """
 
     what: str

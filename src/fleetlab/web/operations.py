@@ -35,7 +35,6 @@ class Operation:
     result: Any = None
     error: messages.ErrorMessage | None = None
     replaced: bool = False
-    has_preview: bool = False  # all jobs take long
     ahead: Callable[[], int] = lambda: 0
     began: float = field(default_factory=time.monotonic)
     seconds: float | None = None
@@ -72,7 +71,7 @@ class Operation:
 
     def patience(self) -> float:
         """Return how long its process may go on once the result is not needed any more."""
-        return PATIENCE if self.replaced and not self.has_preview else 0.0
+        return PATIENCE if self.replaced else 0.0
 
     def _notify(self) -> None:
         before, self._changed = self._changed, asyncio.Event()

@@ -142,6 +142,8 @@
   function changed() {
     history.replaceState(null, "", `?${address(state)}`);
     mark();
+    wanted = address(state, { short: true });
+    stale("The run of the new settings is in progress");
     clearTimeout(timer);
     timer = setTimeout(play, SOON);
   }
@@ -150,7 +152,7 @@
     wanted = link;
     if (!going) return start(link);
     if (going.link === link) return undefined;
-    if (going.hasPreview || performance.now() - going.began > LONG) return start(link, going.name);
+    if (performance.now() - going.began > LONG) return start(link, going.name);
     setTimeout(() => { if (going && wanted === link && going.link !== link) start(link, going.name); }, LONG - (performance.now() - going.began));
     return undefined;
   }
@@ -158,16 +160,13 @@
     const operation = new Operation({ kind: "run", link, ...(replaces ? { replaces } : {}) }, (message) => {
       if (going !== operation) return;
       progressed(message);
-      const early = message.progress?.answer;
-      if (!early) return;
-      numbers(early);
-      // A newer request need not wait for the full run once there is a preview.
-      operation.hasPreview = Boolean(early.preview);
-      if (operation.hasPreview && wanted !== link) start(wanted, operation.name);
+      if (!message.progress?.answer || wanted !== link) return;
+      operation.hasNumbers = true;
+      numbers(message.progress.answer);
     });
     operation.link = link;
     going = operation;
-    $("what-if").classList.add("stale");
+    stale("The run of the new settings is in progress");
     busy(operation, "Sending");
     try {
       const answer = await operation.over;
@@ -175,14 +174,14 @@
       going = null;
       if (answer) show(answer, operation);
       else {
-        $("what-if").classList.remove("stale", "drawing");
-        if (operation.hasPreview) $("preview").textContent = $("preview").textContent.replace("is in progress", "was cancelled");
-        idle(operation.hasPreview ? "Cancelled: the numbers are those of the preview." : "Cancelled: the numbers are those of the previous run.");
+        if (!operation.hasNumbers) stale("The run of the new settings was cancelled");
+        idle(`Cancelled: the ${operation.hasNumbers ? "figures" : "numbers"} are those of the previous run.`);
       }
       if (answer || link !== wanted) trouble(null);
     } catch (error) {
       if (going !== operation) return;
       going = null;
+      stale("The new settings have no result");
       trouble(error);
     }
     if (wanted !== link) start(wanted);
@@ -197,20 +196,33 @@
     bars($("allocation"), answer.allocation.map((t) => ({ name: t.gpu_type, title: `${t.nodes.toLocaleString("en")} nodes; ${t.base_nodes.toLocaleString("en")} in the baseline`, base: { value: t.base }, now: { value: t.now }, text: percentage(t.now), change: `baseline ${percentage(t.base)}`, most: 1 })));
     figures(answer.html);
     $("notes").replaceChildren(...[...(opened ? opened.notes.slice(0, 1) : []), ...answer.notes].map((line) => el("li", {}, line)));
-    remember(answer);
+    remember(answer, operation.link);
     downloads();
+  }
+  // Until the run is done the numbers are those of the previous settings: greyed, without colors and sentences.
+  function stale(why) {
+    $("what-if").classList.add("stale");
+    $("previous").textContent = `${why}: the numbers below are of the previous settings.`;
+    $("previous").hidden = !$("numbers").tBodies[0].rows.length;
   }
   // What is known before figures are drawn.
   function numbers(answer) {
     $("what-if").classList.remove("stale");
     $("what-if").classList.add("drawing");
-    $("preview").hidden = !answer.preview;
-    $("preview").textContent = answer.preview ? `${answer.preview.text} The full run is in progress. Intervals are of these jobs only.` : "";
+    $("previous").hidden = true;
     $("population").textContent = answer.population;
+    recorded(answer.recorded);
     $("findings").replaceChildren(...answer.findings.map((line) => el("li", {}, line)));
     $("numbers").tBodies[0].replaceChildren(...answer.rows.map(row));
     bars($("reasons"), answer.wait_reasons.map((r) => ({ name: r.reason.replaceAll("_", " "), title: r.meaning, base: r.base, now: r.now, text: r.now.text, change: r.change.text })));
     if (!answer.wait_reasons.length) $("reasons").replaceChildren(el("p", {}, "No job waits."));
+  }
+  function recorded(r) {
+    $("recorded").hidden = !r;
+    if (!r) return;
+    const side = (name, quantity, jobs) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, quantity.text), el("span", { className: "soft" }, ` ${jobs.toLocaleString("en")} jobs`)));
+    $("recorded-waits").replaceChildren(side("recorded in the log", r.recorded, r.recorded_jobs), side("simulated (baseline)", r.simulated, r.simulated_jobs));
+    $("recorded-why").textContent = r.why;
   }
   const percentage = (v) => (v === null ? "–" : `${(100 * v).toFixed(1)} %`);
   function mood(r) {
@@ -272,16 +284,16 @@
   const known = new Map(); // rows by address, of what was answered
   const runs = () => [{ s: state.base, base: true }, ...state.kept.map((s) => ({ s }))];
   const key = (s) => address(state, { now: s, short: true });
-  function remember(answer) {
+  function remember(answer, link) {
     known.set(answer.link, answer);
-    known.set(key(state.now), answer);
+    known.set(link, answer);
     table();
   }
   // The server knows the title of a run once it was simulated.
   const titleOf = (s, current) => known.get(key(s))?.title ?? (same(s, state.base) && current ? current.base_title : words(s).toString().replaceAll("&", ", "));
   function table() {
     $("kept").hidden = !state.kept.length;
-    const metrics = ["mean wait", "P90 wait", "mean JCT", "GPU allocation while jobs arrive"];
+    const metrics = ["jobs that cannot run", "mean wait", "P90 wait", "mean JCT", "GPU allocation while jobs arrive"];
     const current = known.get(key(state.now));
     const focused = $("kept-table").contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     $("kept-table").tBodies[0].replaceChildren(...runs().map(({ s, base }) => {

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from fleetlab.core import Estimate, Provenance, Result, Workload, WorkloadError, as_json
+from fleetlab.core import Estimate, Provenance, Result, WorkloadError, as_json
 from fleetlab.core.catalog import REASONS
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
 from fleetlab.stats import Replicates
+from fleetlab.studies.requests import NEVER_RUN, never_run
 from fleetlab.web.assumed_cluster import MOST_NODES
 
 
@@ -28,39 +31,68 @@ def run_scenario(
     scenario: Scenario,
     early: Callable[[dict[str, Any]], None] = lambda _: None,
     *,
-    first: int | None = None,
+    among: str | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Simulate a scenario; return its result as `--json` prints it, and what a comparison needs.
 
-    `early` gets the numbers before the tables are made, which take a quarter of the time. With `first`, only so many
-    jobs are simulated, and no tables are made.
+    `early` gets the numbers before the tables are made, which take a quarter of the time. With `among`, means and
+    quantiles are of these jobs only (`completed` of two outcomes, by `completed_by_both`).
     """
-    all_jobs = scenario.workload
-    jobs = all_jobs if first is None else all_jobs.head(first)
     if len(scenario.cluster) > MOST_NODES:
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
-    run = simulate(scenario if jobs is all_jobs else scenario.on(jobs, np.arange(len(jobs))), progress=progress)
+    jobs = scenario.workload.frame
+    run = simulate(scenario, progress=progress)
+    if among is not None:
+        run = replace(run, among=unpack(among, jobs.height))
+    done = run.jobs.filter(pl.col("status") == "done")
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
+    cannot_run = never_run(run.refused)
     outcome = {
         "replicates": {name: encode(replicates) for name, replicates in run.replicates.items()},
+        "exact": [e._asdict() for e in (Estimate.exact(NEVER_RUN, len(cannot_run)), *run.per_day())],
         "reasons": _reasons(run),
         "nodes": dict(gpu_nodes.iter_rows()),
-        "refused": run.refused.height,
-        "jobs": (len(jobs), len(all_jobs)),
-        "span": (_span(jobs), _span(all_jobs)),
+        "refused": dict(run.refused.group_by("reason").len().sort("reason").iter_rows()),
+        "gpu_time_that_cannot_run": _gpu_time(jobs[cannot_run]) / (_gpu_time(jobs) or 1.0),
+        "completed": pack(np.isin(jobs["job"].to_numpy(), done["job"].to_numpy(), assume_unique=True)),
+        "waits": {"simulated": _mean(done["wait"]), "recorded": _mean(_recorded(scenario))},
+        "jobs": jobs.height,
+        "span": float(jobs["submit"].max() or 0.0),  # type: ignore[arg-type]
     }
-    numbers = outcome | {"result": json.loads(as_json(_Numbers(run)))}
-    if first is not None:
-        return numbers
-    early(numbers)
+    early(outcome | {"result": json.loads(as_json(_Numbers(run)))})
     return outcome | {"result": json.loads(as_json(run))}
 
 
-def _span(workload: Workload) -> float:
-    """Return when the last job is submitted."""
-    return float(workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
+def pack(completed: NDArray[np.bool_]) -> str:
+    """Return a flag for each job as text, a bit each."""
+    return b64encode(np.packbits(completed).tobytes()).decode()
+
+
+def unpack(completed: str, jobs: int) -> NDArray[np.bool_]:
+    """Undo `pack`."""
+    return np.unpackbits(np.frombuffer(b64decode(completed), np.uint8), count=jobs).astype(np.bool_)
+
+
+def completed_by_both(base: Mapping[str, Any], now: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return which jobs completed in both outcomes: only of these are waits compared."""
+    return unpack(base["completed"], base["jobs"]) & unpack(now["completed"], now["jobs"])
+
+
+def _gpu_time(jobs: pl.DataFrame) -> float:
+    return float(jobs.select((pl.col("runtime") * pl.col("gpu_milli") * pl.col("instances")).sum()).item())
+
+
+def _recorded(scenario: Scenario) -> pl.Series:
+    """Return the waits that the log recorded; none where every start equals the submission."""
+    jobs = scenario.trace.workload.frame
+    waits = (jobs["start"] - jobs["submit"]).drop_nulls()
+    return waits if waits.sum() else waits.clear()
+
+
+def _mean(waits: pl.Series) -> dict[str, Any]:
+    return {"mean": waits.mean(), "jobs": len(waits)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +118,10 @@ class _Numbers(Result):
 
 def _reasons(run: SimResult) -> dict[str, dict[str, Any]]:
     """Return the mean wait per job by reason, where there is any."""
-    bootstrap = run.blocks(run.jobs)
+    rows = slice(None) if run.among is None else run.among[run.jobs["job"].to_numpy()]
+    bootstrap = run.blocks(run.jobs).part(rows)
     columns = zip(REASONS.names, run.ledger.columns[1:], strict=True)
-    seconds = {reason: run.ledger[column].to_numpy() for reason, column in columns}
+    seconds = {reason: run.ledger[column].to_numpy()[rows] for reason, column in columns}
     return {reason: encode(bootstrap.means(values)) for reason, values in seconds.items() if values.any()}
 
 

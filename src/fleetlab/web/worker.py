@@ -104,15 +104,11 @@ def run(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     def timed(outcome: dict[str, Any]) -> dict[str, Any]:
         return outcome | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
 
-    answered: list[float] = []  # seconds until the numbers were known
-
     def early(outcome: dict[str, Any]) -> None:
-        numbers = timed(outcome)
-        answered.append(numbers["seconds"])
-        channel.send({"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": numbers})
+        message = {"what": "drawing", "count": len(trace.workload), "fraction": None, "numbers": timed(outcome)}
+        channel.send(message)
 
-    outcome = timed(run_scenario(scenario, early, first=request.get("first"), progress=channel.progress))
-    return outcome | {"answered": answered[0] if answered else outcome["seconds"]}
+    return timed(run_scenario(scenario, early, among=request.get("among"), progress=channel.progress))
 
 
 def report(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
