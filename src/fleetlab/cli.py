@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError
 
 from fleetlab.commands import demand, describe, pages, plan, simulate, sweep, theory, traces, tune
 from fleetlab.commands.bench import bench
@@ -44,7 +44,11 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         app(words, exit_on_error=False, print_error=False)
     except CycloptsError as e:
-        _leave(" ".join(str(e).split()), "`fleetlab --help`, or --help after a command, shows what it takes")
+        text = " ".join(str(e).split())
+        missing = e.argument if isinstance(e, MissingArgumentError) and not e.keyword else None
+        if missing and missing.field_info.is_positional and "Did you mean" not in text:
+            text = f"{missing.name.removeprefix('--').upper()} is missing"
+        _leave(text, "`fleetlab --help`, or --help after a command, shows what it takes")
     except BrokenPipeError:
         # The reader of our output is gone: without this, Python would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

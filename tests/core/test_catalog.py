@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from fleetlab._screen import WIDEST
 from fleetlab.core import PolicyError
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, METRICS, ORDERS, PLACEMENTS, REASONS, RESOURCES, SHARINGS
 
@@ -20,6 +21,10 @@ def test_every_entry_has_one_name_and_one_line_of_help(catalog):
 @pytest.mark.parametrize("catalog", ALL, ids=lambda c: c.kind)
 def test_an_index_is_a_position(catalog):
     assert [catalog.index(name) for name in catalog.names] == list(range(len(catalog)))
+
+
+def test_the_meaning_of_a_reason_fits_a_cell_of_a_table():
+    assert max(len(reason.meaning) for reason in REASONS) <= WIDEST
 
 
 def test_an_unknown_name_is_refused_with_the_closest():

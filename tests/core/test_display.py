@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from fleetlab._screen import table
+from fleetlab.core import Estimate, say
 from fleetlab.core.display import shown, text_of
 
 
@@ -15,7 +16,7 @@ def cells(**columns):
 
 def test_a_number_and_its_limits_are_two_columns_in_one_unit():
     found = cells(policy=["a", "b"], wait=[7200.0, 30.0], low=[3600.0, None], high=[10_800.0, None])
-    assert found == {"policy": ["a", "b"], "wait": ["2 h", "30 s"], "95 % CI": ["1 to 3 h", "–"]}
+    assert found == {"policy": ["a", "b"], "wait": ["2.0 h", "30 s"], "95 % CI": ["1.0 to 3.0 h", "–"]}
 
 
 def test_limits_belong_to_the_number_beside_them():
@@ -29,9 +30,16 @@ def test_a_number_that_is_known_exactly_has_no_interval():
     assert cells(value=[3.0], low=[3.0], high=[3.0])["95 % CI"] == ["–"]
 
 
+def test_a_table_has_the_digits_and_the_unit_of_the_summary():
+    for numbers in ((589.3, 512.8, 954.1), (-90.0, -130.0, -50.0), (0.0, 0.0, 41.2)):
+        frame = pl.DataFrame([numbers], ["wait", "low", "high"], orient="row")
+        value, interval = (column.texts[0] for column in shown(frame))
+        assert say(Estimate("wait", *numbers, "s")).startswith(f"wait {value} (95 % CI {interval.rpartition(' ')[0]}")
+
+
 def test_a_table_with_units_shows_each_row_in_its_own():
     found = cells(value=[5400.0, 12.0], low=[3600.0, 10.0], high=[7200.0, 14.0], unit=["s", "%"])
-    assert found == {"value": ["90 min", "12 %"], "95 % CI": ["60 to 120 min", "10 to 14 %"]}
+    assert found == {"value": ["90 min", "12.0 %"], "95 % CI": ["60 to 120 min", "10.0 to 14.0 %"]}
 
 
 def test_jobs_are_named_by_numbers_without_separators():

@@ -58,5 +58,5 @@ def test_both_are_drawn_on_the_same_axes_and_bear_their_names(traced):
     ours = traced(submit=[0.0, 1.0], runtime=[1.0, 2.0], source="ours")
     theirs = traced(submit=[0.0, 1.0], runtime=[3.0, 4.0], source="theirs")
     found = fleetlab.describe(ours, against=theirs, only=["runtimes"])
-    assert set(found.figures()["run time"].frame["series"]) == {"ours: jobs", "theirs: jobs"}
+    assert set(found.figures()["runtime"].frame["series"]) == {"ours: jobs", "theirs: jobs"}
     assert found.provenance.settings["against"] == "theirs"

@@ -34,12 +34,12 @@ def test_sentences_come_first_then_numbers_then_what_is_missing(saved, capsys):
     status, out, _ = run(capsys, saved / "one")
     assert status == 0
     assert out.index("mean arrival rate") < out.index("\njobs 400") < out.index("\nmissing\n")
-    assert "\nrun time\n" not in out
+    assert "\nruntime\n" not in out
 
 
 def test_a_section_asked_for_is_printed_whole(saved, capsys):
     _, out, _ = run(capsys, saved / "one", "--only", "runtimes, sharing")
-    assert "\nrun time by GPU type\n" in out
+    assert "\nruntime by GPU type\n" in out
     assert "\nbursts\n" not in out
 
 

@@ -12,8 +12,8 @@ from fleetlab.describe.trace_view import TraceView
 def on_the_curves(found):
     rows = found.tables()["published"]
     assert set(rows["figure"]) >= {
-        "run time", "run time by GPU type", "wait by GPU request", "wait by GPU type, instances", "GPUs per instance",
-        "CPUs per job", "memory per instance", "gang size", "jobs per user", "runs of a group",
+        "runtime", "runtime by GPU type", "wait by GPUs per instance", "wait by GPU type, instances",
+        "GPUs per instance", "CPUs per job", "memory per instance", "gang size", "jobs per user", "runs of a group",
         "wait over JCT", "wait over JCT, instances",
     }  # fmt: skip
     return rows
@@ -35,7 +35,7 @@ def test_the_built_in_trace_lies_on_the_published_curves(built_in):
 
 
 def test_published_points_are_drawn_on_the_same_axes(built_in):
-    series = set(built_in.figures()["run time"].frame["series"])
+    series = set(built_in.figures()["runtime"].frame["series"])
     assert series == {"jobs", "jobs, published", "instances", "instances, published"}
     for figure in ("wait over JCT", "wait over JCT, instances"):
         frame = built_in.figures()[figure].frame
@@ -68,7 +68,7 @@ def test_a_curve_that_is_off_is_told_to_be_off():
     work = trace.workload.frame.with_columns(pl.col("runtime") * 1.5)
     longer = fleetlab.Trace(fleetlab.Workload(work, trace.workload.source), trace.provenance)
     rows = fleetlab.describe(longer, only=["runtimes"]).tables()["published"]
-    assert rows.filter((pl.col("figure") == "run time") & (pl.col("within") == pl.col("points"))).is_empty()
+    assert rows.filter((pl.col("figure") == "runtime") & (pl.col("within") == pl.col("points"))).is_empty()
 
 
 @pytest.mark.validate
@@ -126,7 +126,7 @@ def test_tails_of_delays_and_run_times_are_those_of_the_published_instances(dlrm
     delay = dlrm.tables()["delay by role"].row(0, named=True)
     assert [delay[f"P{p}"] for p in (50, 75, 90, 95)] == [0, 11, 59, 137]
     assert delay["P99"] == pytest.approx(1652, rel=0.01)
-    run = dlrm.tables()["run time by role"].row(0, named=True)
+    run = dlrm.tables()["runtime by role"].row(0, named=True)
     assert [run[f"P{p}"] for p in (25, 50, 75, 90, 95)] == pytest.approx(
         [1150, 8300, 67_800, 287_000, 611_000], rel=5e-3
     )
@@ -141,7 +141,7 @@ def test_only_disk_is_requested_below_its_limit(dlrm):
 
 @pytest.mark.data
 def test_instances_alive_at_the_end_are_counted_in(dlrm):
-    ended, still = dlrm.tables()["run time, Kaplan–Meier"].to_dicts()
+    ended, still = dlrm.tables()["runtime, Kaplan–Meier"].to_dicts()
     assert (still["count"], still["ended"], still["still running"]) == (16_591, 12_390, 4201)
     assert still["P50"] > 3 * ended["P50"]
     named = dlrm.missing["what"].to_list()
@@ -153,7 +153,7 @@ def test_instances_alive_at_the_end_are_counted_in(dlrm):
 @pytest.mark.data
 def test_pods_ask_for_gpus_as_the_fgd_paper_s_table_says(data, described):
     found = described(data / "alibaba-openb-v2023", "openb2023")
-    table = found.tables()["by GPU request"]
+    table = found.tables()["by GPUs per instance"]
     assert by(table, "GPUs per instance", "jobs, %") == pytest.approx(
         {"0": 13.3, "(0,1)": 37.8, "1": 48.0, "2": 0.2, "4": 0.2, "8": 0.5}, abs=0.05
     )
@@ -161,8 +161,8 @@ def test_pods_ask_for_gpus_as_the_fgd_paper_s_table_says(data, described):
         {"0": 0, "(0,1)": 28.5, "1": 64.2, "2": 0.5, "4": 1.0, "8": 5.8}, abs=0.06
     )
     assert table["GPUs"].sum() == pytest.approx(6086.8, abs=0.05)
-    shares = by(found.tables()["fractional GPUs"].head(6), "gpu_milli", "%")
-    assert shares == pytest.approx({810: 35, 470: 24.4, 320: 10.7, 650: 8.2, 230: 4.5, 460: 4.2}, abs=0.05)
+    shares = by(found.tables()["fractional GPUs"].head(6), "GPUs per instance", "%")
+    assert shares == pytest.approx({0.81: 35, 0.47: 24.4, 0.32: 10.7, 0.65: 8.2, 0.23: 4.5, 0.46: 4.2}, abs=0.05)
     assert by(found.tables()["priorities"], "priority", "%") == pytest.approx(
         {3: 0.1, 2: 57, 1: 1.2, 0: 41.7}, abs=0.05
     )
@@ -196,6 +196,6 @@ def test_a_real_trace_and_the_built_in_one_are_held_against_each_other(data, bui
     pods = fleetlab.read(data / "alibaba-openb-v2023", "openb2023")
     made = fleetlab.synthesize("pai2020", jobs=5000)
     rows = fleetlab.describe(made, against=pods, only=["runtimes", "requests"]).tables()["distances"]
-    row = rows.filter((pl.col("figure") == "run time") & (pl.col("series") == "jobs")).row(0, named=True)
+    row = rows.filter((pl.col("figure") == "runtime") & (pl.col("series") == "jobs")).row(0, named=True)
     assert row["other median"] == pytest.approx(610, rel=0.01)  # scheduled to deleted, those that ended
     assert row["KS low"] <= row["KS distance, points"] <= row["KS high"]

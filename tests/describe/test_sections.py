@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab.describe.sections.recurrence import past_mean
+from fleetlab.report.draw.chart import ready
+from fleetlab.report.tables import _points
 
 DAY, HOUR = 86_400.0, 3600.0
 
@@ -84,7 +86,15 @@ def test_a_long_series_is_drawn_with_few_points(traced):
     assert frame["y"].to_list() == pytest.approx([1.0] * frame.height)
 
 
-# -- run times and waits -----------------------------------------------------------------------------------------------
+def test_data_below_a_figure_are_the_share_at_or_below(traced):
+    # Half of the jobs run for 10 s: the curve is upright there, and its data have the upper end of the step only.
+    found = fleetlab.describe(traced(submit=[0.0, 1.0, 2.0, 3.0], runtime=[5.0, 10.0, 10.0, 20.0]), only=["runtimes"])
+    frame, _ = _points(ready(found.figures()["runtime"]))
+    ours = frame.filter(pl.col("series") == "jobs") if "series" in frame.columns else frame
+    assert ours.select("x", "y").rows() == [(5.0, 25.0), (10.0, 75.0), (20.0, 100.0)]
+
+
+# -- runtimes and waits -----------------------------------------------------------------------------------------------
 
 
 def test_waits_and_their_part_of_completion_come_from_starts(traced):
@@ -99,8 +109,8 @@ def test_what_is_equal_is_not_more_and_all_is_a_hundred_percent(traced):
     at = np.arange(50) * 60.0
     rows = {"submit": at, "start": at + 900.0, "runtime": np.where(np.arange(50) % 2, 100.0, 101.0)}
     said = " ".join(fleetlab.describe(traced(**rows), only=["runtimes"]).findings)
-    assert "Run time: median 100 s, P90 101 s" in said
-    assert "Wait: median 15 min, P90 15 min" in said
+    assert "Runtime: P50 100 s, P90 101 s" in said
+    assert "Wait: P50 15 min, P90 15 min" in said
     assert "100 % of the short jobs and 100 % of the long ones wait longer than they run" in said
 
 
@@ -120,7 +130,7 @@ def test_those_that_still_run_count_for_as_long_as_they_were_seen(traced):
         ),
         only=["runtimes"],
     )  # fmt: skip
-    rows = found.tables()["run time, Kaplan–Meier"].to_dicts()
+    rows = found.tables()["runtime, Kaplan–Meier"].to_dicts()
     assert [(r["count"], r["ended"], r["still running"]) for r in rows] == [(3, 3, 0), (4, 3, 1)]
     assert [r["P50"] for r in rows] == [30, 30]
     assert rows[1]["restricted mean"] == pytest.approx(10 + 0.75 * 20 + 0.375 * 10)
@@ -143,7 +153,7 @@ def test_requests_use_and_gangs_are_weighed_by_jobs_and_instances(traced):
         only=["requests"],
     )
     tables = found.tables()
-    assert dict(tables["by GPU request"].select("GPUs per instance", "GPUs, %").iter_rows()) == pytest.approx(
+    assert dict(tables["by GPUs per instance"].select("GPUs per instance", "GPUs, %").iter_rows()) == pytest.approx(
         {"(0,1)": 100 * 0.5 / 3.5, "1": 100 * 3 / 3.5}
     )
     over = {(r["of"], r["weighted by"]): r["%"] for r in tables["usage above request"].to_dicts()}
@@ -281,4 +291,4 @@ def test_duty_cycles_and_latencies_are_told_by_sample_and_container(fixtures):
     found = fleetlab.describe(fleetlab.read(fixtures / "genai2026" / "good", "genai2026"), only=["services"])
     rows = {r["metric"]: r for r in found.tables()["container metrics"].to_dicts()}
     assert (rows["pod_gpu_duty_cycle"]["mean"], rows["pod_gpu_duty_cycle"]["containers"]) == (20, 1)
-    assert told(found, "median latency of requests").value == 20
+    assert told(found, "P50 latency of requests").value == 20

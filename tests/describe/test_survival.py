@@ -1,4 +1,4 @@
-"""Run times of which some were not seen to their end."""
+"""Runtimes of which some were not seen to their end."""
 
 import numpy as np
 import pytest

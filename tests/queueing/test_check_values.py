@@ -100,7 +100,7 @@ def test_one_server_as_fast_as_all_gives_the_responses_that_are_known():
         assert to_the_digit(filled["mean response of a single fast server"], printed)
 
 
-# Beside simulations of 2 million customers: c, ρ, SCV of run times, simulated, Allen–Cunneen, Whitt. One Allen–Cunneen
+# Beside simulations of 2 million customers: c, ρ, SCV of runtimes, simulated, Allen–Cunneen, Whitt. One Allen–Cunneen
 # value is .439 where half of .876916 is .4385: a unit of the last digit is allowed.
 @pytest.mark.parametrize(
     ("c", "rho", "cs2", "simulated", "allen_cunneen", "whitt"),

@@ -62,7 +62,7 @@ def test_a_poisson_workload_waits_as_erlang_c_says(rng):
     assert one["violated"] == ""
     # At the rates that the sample has, the formula is the same but for the two SCVs, which are near 1: what is left is
     # how well a sample of this length tells them.
-    time = row(found, "run times", pool="A")["mean"]
+    time = row(found, "runtimes", pool="A")["mean"]
     same = solve("M/M/c", lam=one["load"] / time, mu=1 / time, c=8)
     assert one["wait"] == pytest.approx(same["mean wait"], rel=0.25)
     assert one["P90 wait"] == pytest.approx(same["P90 wait"], rel=0.25)
@@ -111,7 +111,7 @@ def test_jobs_bound_to_a_busy_type_while_another_idles_are_named(rng):
 
 
 def test_a_daily_pattern_is_followed_by_the_hour(rng):
-    # Twice as many by day; run times of an hour.
+    # Twice as many by day; runtimes of an hour.
     t = np.sort(rng.uniform(0, 30 * DAY, 30_000))
     by_day = (t % DAY) < DAY / 2
     t = t[by_day | (rng.random(len(t)) < 1 / 3)]
@@ -174,7 +174,7 @@ def test_jobs_that_fit_nowhere_and_those_without_run_time_are_left_out_and_count
     found = model(work(good, large, other, unknown), cluster(A=16))
     assert row(found, "pools", pool="A")["jobs"] == 100
     assert any(note.startswith("20 jobs that fit no pool") for note in found.notes)
-    assert any(note.startswith("10 jobs without a run time") for note in found.notes)
+    assert any(note.startswith("10 jobs without a runtime") for note in found.notes)
 
 
 def test_jobs_without_a_gpu_have_the_cpus(rng):
@@ -251,7 +251,7 @@ def test_the_command_for_machines_has_all_tables(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["model", "builtin:2000", "--json"])
     found = json.loads(capsys.readouterr().out)
-    assert set(found["tables"]) == {"model", "pools", "violated", "arrivals", "run times", "day"}
+    assert set(found["tables"]) == {"model", "pools", "violated", "arrivals", "runtimes", "day"}
 
 
 @pytest.mark.data

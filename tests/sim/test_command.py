@@ -41,6 +41,24 @@ def trace(tmp_path):
     return made.save(tmp_path / "trace")
 
 
+def test_the_first_line_says_what_was_simulated(capsys, trace):
+    out, _, _ = run(capsys, "simulate", trace, "--load", "0.5")
+    first = "fifo/greedy/best_fit, load 0.5, 1 nodes, 1 GPUs: 3 of 3 jobs, submitted within 4 s"
+    assert out.splitlines()[0] == first.replace("1 nodes, 1 GPUs", "1 node, 1 GPU")
+    assert "makespan (first submission to last end) 20 s" in out
+    assert "- the cluster starts empty: waits early in the run are too low" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [((), "TRACE is missing"), (("--nodes=-100%",), "no node would be left: `-100%`"),
+     (("--estimate", "walltime"), "`requested` is in traces with walltime limits")],
+)  # fmt: skip
+def test_what_is_missing_is_named(capsys, trace, words, error):
+    _, err, status = run(capsys, "simulate", *([trace, *words] if words else []))
+    assert (error in err, status) == (True, 2)
+
+
 def test_an_estimate_may_be_a_series_of_the_trace(capsys, trace):
     waits = {}
     for estimate in ("oracle", "requested"):
@@ -62,13 +80,16 @@ def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, t
     asks = {"submit": [0.0, 10.0, 11.0, 12.0], "runtime": [5.0, 6.0, 1.0, 1.0], "instances": [1, 2, 1, 1]}
     work = Workload.of(pl.DataFrame({**asks, "gpu_milli": [1000, 1000, 1000, 4000]}), source="four")
     cluster, made_by = fleetlab.Cluster.uniform(2, 1), fleetlab.Provenance("make", "four")
-    folder = Trace(work, cluster=cluster, provenance=made_by).save(tmp_path / "four")
-    _, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
+    names = pl.DataFrame({"job": [2, 0, 3, 1], "name": ["c", "a", "d", "b"]}).lazy()
+    folder = Trace(work, cluster=cluster, provenance=made_by, names=names).save(tmp_path / "four")
+    out, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
+    assert out.splitlines()[0].startswith("1 of 4 jobs are left out of the simulation, 18.2 % of the GPU-hours")
     assert (status, f"written to {tmp_path / name}" in err) == (0, True)
     found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
     assert found.select("job", "start", "wait", "status").rows() == [
         (0, 0.0, 0.0, "done"), (1, 10.0, 0.0, "done"), (2, 16.0, 5.0, "done"), (3, None, None, "left out")
     ]  # fmt: skip
+    assert found["name"].to_list() == ["a", "b", "c", "d"]
     assert found["left_out"].to_list() == [None, None, None, "an instance fits on no node"]
     reasons = found.select(pl.sum_horizontal(pl.col("^wait_.*$")))[:3].to_series()
     assert (reasons.to_list(), found["wait_gpu"][2]) == (found["wait"][:3].to_list(), 5.0)

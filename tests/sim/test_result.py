@@ -165,7 +165,7 @@ def test_what_is_allocated_over_time_is_service_times_gpus(result):
 @given(result=RESULTS)
 def test_the_integral_by_type_agrees_with_the_replay(result):
     line = result.timeline(every=1.0).group_by("gpu_type").agg(pl.col("allocated").sum() / 3600)
-    both = result.tables()["allocation"].join(line, on="gpu_type", suffix="_replayed")
+    both = result.tables()["allocation"].join(line, left_on="GPU type", right_on="gpu_type", suffix="_replayed")
     assert both["allocated"].to_list() == pytest.approx(both["allocated_replayed"].to_list())
 
 
@@ -262,7 +262,7 @@ def test_allocation_is_weighed_by_time():
     frame = {"submit": [0.0, 4.0], "runtime": [2.0, 4.0], "gpu_milli": [1000, 500]}
     result = made(frame, Cluster.uniform(1, 1))
     assert metric(result, "GPU allocation while jobs arrive").value == pytest.approx(50)
-    assert metric(result, "GPU allocation over the whole run").value == pytest.approx(50)
+    assert metric(result, "GPU allocation until the last job ends").value == pytest.approx(50)
 
 
 def test_the_queue_is_told_in_jobs_instances_and_gpus():
@@ -306,7 +306,7 @@ def test_fairness_is_over_users_and_not_over_jobs():
         },
         Cluster.uniform(1, 1),
     )
-    assert metric(found, "Jain fairness over users").value == pytest.approx(jain([1.0, 2.5]))
+    assert metric(found, "Jain index of users' mean bounded slowdown").value == pytest.approx(jain([1.0, 2.5]))
 
 
 def test_an_unlucky_bootstrap_still_has_the_index_inside():
@@ -332,7 +332,7 @@ def test_the_reason_that_kept_most_jobs_is_counted():
     table = (
         fleetlab.simulate(Workload.of(pl.DataFrame(frame), source="three"), cluster).tables()["waiting"].drop("meaning")
     )
-    assert table.rows()[:2] == [("cpu", 6.0, 0.75, 1), ("gpu", 2.0, 0.25, 0)]
+    assert table.rows() == [("cpu", 6.0, 0.75, 1), ("gpu", 2.0, 0.25, 0)]
 
 
 # -- runs in pieces ----------------------------------------------------------------------------------------------------
@@ -390,7 +390,32 @@ def test_only_what_ran_has_a_place(pieces):
 
 
 def test_a_run_still_going_on_counts_up_to_the_end(pieces):
-    assert metric(pieces, "GPU allocation over the whole run").value == pytest.approx(100 * (2 + 7 + 2) / 18)
+    assert metric(pieces, "GPU allocation until the simulation stops").value == pytest.approx(100 * (2 + 7 + 2) / 18)
+
+
+def test_gpu_time_that_is_left_out_is_found_first():
+    jobs = {"submit": [0.0] * 4, "runtime": [3600.0, 3600.0, 3600.0, None], "gpu_milli": [2000, 8000, 500, 1000]}
+    result = made(jobs, Cluster.uniform(1, 2))
+    assert result.findings[0] == (
+        "2 of 4 jobs are left out of the simulation, 76.2 % of the GPU-hours of jobs whose runtime is known: "
+        "an instance fits on no node (1), runtime unknown (1)."
+    )
+
+
+@pytest.mark.parametrize(("runtime", "share"), [(1.0, "0.398 %"), (1e5, "99.8 %"), (0.0, "0 %")])
+def test_a_small_share_is_not_called_nothing(runtime, share):
+    result = made({"submit": [0.0] * 2, "runtime": [1000.0, runtime], "gpu_milli": [1000, 4000]}, Cluster.uniform(1, 1))
+    assert f", {share} of the GPU-hours" in result.findings[0]
+
+
+def test_gpu_time_that_nobody_knows_is_not_called_nothing():
+    result = made({"submit": [0.0] * 2, "runtime": [5.0, None], "gpu_milli": [1000, 1000]}, Cluster.uniform(1, 1))
+    assert result.findings[0] == "1 of 2 jobs are left out of the simulation: runtime unknown (1)."
+
+
+def test_jobs_without_gpus_have_no_share_of_gpu_time():
+    result = made({"submit": [0.0], "runtime": [1.0], "cpu_milli": [9000]}, Cluster.uniform(1, 1, cpu_milli=1000))
+    assert result.findings[0] == "1 of 1 jobs are left out of the simulation: an instance fits on no node (1)."
 
 
 # -- corners -----------------------------------------------------------------------------------------------------------
@@ -398,7 +423,7 @@ def test_a_run_still_going_on_counts_up_to_the_end(pieces):
 
 def test_nothing_that_can_run_is_a_result_too():
     result = made({"submit": [0.0], "runtime": [1.0], "gpu_milli": [9000]}, Cluster.uniform(1, 1))
-    assert repr(result) == "<SimResult 0 jobs, fifo, no job completed>"
+    assert repr(result) == "<SimResult 0 jobs, fifo, no job completed, 1 left out>"
     assert result.tables()["left out"].rows() == [("an instance fits on no node", 1)]
     assert result.timeline()["allocated"].to_list() == [0.0, 0.0]
 
@@ -430,7 +455,9 @@ def test_a_timeline_without_end_is_refused():
 def test_assumed_prices_are_said_and_own_ones_are_not():
     frame = {"submit": [0.0], "runtime": [1.0], "gpu_milli": [1000]}
     assert any("energy assumes" in note for note in made(frame).notes)
-    assert made(frame, prices=Prices(per_gpu_hour=2.0)).notes == ()
+    assert made(frame, prices=Prices(per_gpu_hour=2.0)).notes == (
+        "the cluster starts empty: waits early in the run are too low",
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"pue": -1.0}, {"per_gpu_hour": {"T4": float("nan")}}, {"gpu_busy_watt": {"A": -3}}])

@@ -73,7 +73,7 @@ def test_only_the_pool_that_is_named_grows_and_only_its_jobs_count():
         Workload.of(both.with_columns(types), source="two"), cluster, slo="p90 wait < 1", pool="V100"
     )
     # A job every 10 s for 50 s: five V100s; the queue for the one T4 is nobody's concern.
-    then = {row["gpu_type"]: row["needed"] for row in found.tables()["nodes"].iter_rows(named=True)}
+    then = {row["GPU type"]: row["needed"] for row in found.tables()["nodes"].iter_rows(named=True)}
     assert then == {"V100": 5, "T4": 1}
 
 
@@ -94,7 +94,7 @@ def test_a_job_that_fits_on_no_node_counts_as_waiting_for_ever():
     found = fleetlab.capacity(one_in_twenty_too_large(), Cluster.uniform(1, 8), slo="p90 wait < 1")
     assert found.summary()[0].value == 1
     assert set(found.tables()["curve"]["jobs that never fit"]) == {10}
-    assert "200 jobs that were replayed (10 never fit and count as waiting forever)" in found.findings[0]
+    assert "200 jobs that were replayed (10 jobs cannot run on this cluster at all)" in found.findings[0]
 
 
 @pytest.mark.parametrize("slo", ["p99 wait < 1", "mean wait < 1e9", "p99 JCT < 1e6"])
@@ -116,8 +116,8 @@ def test_preemption_load_events_and_prices_are_words_of_capacity():
         "cost of all GPUs per hour, with these nodes", 14.0, "(currency of the prices)"
     )
     assert found.findings[0] == (
-        "From 7 nodes on, the simulated P99 JCT is below 4 s (3.5 s, 95 % CI 3.5 s to 3.5 s with 7 nodes); from 7 "
-        "nodes on, so is the whole 95 % CI. There are 1 now. Measured on the 1,000 jobs that were replayed."
+        "From 7 nodes on, the simulated P99 JCT stays below 4 s; from 7 nodes on, so does the whole 95 % CI. "
+        "With 7 nodes it is 3.5 s. There are 1 now. Measured on the 1,000 jobs that were replayed."
     )
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import fleetlab
 from fleetlab import Cluster, PolicyError, Prices, Trace, Workload, WorkloadError, cli
-from fleetlab.core import Drain, Scenario
+from fleetlab.core import Drain, Estimate, Scenario
 from fleetlab.sim import order
-from fleetlab.studies.diagnose.changes import LARGEST, what_if
+from fleetlab.studies.diagnose.changes import CHANGES, LARGEST, what_if
+from fleetlab.studies.diagnose.findings import _explanation
 from fleetlab.studies.workers import Call, run_calls
 
 PROBLEMS = {
@@ -151,12 +152,14 @@ def test_where_nobody_waits_in_the_replay_the_log_and_the_refused_are_heard():
     seen = work(**quiet, start=at + 50.0, end=at + 60.0)
     found = fleetlab.diagnose(seen, nodes(A100=(1, 8, 96)), changes=["nothing"])
     assert found.findings == (
-        "No job waits in the simulation; in the log, the mean wait is 50 s (95 % CI 50 to 50 s) "
+        "No job waits in the simulation: try a higher --load; in the log, the mean wait is 50 s "
         "(see `fleetlab audit`); 100 jobs cannot run on this cluster.",
     )
     small = work(**quiet | {"gpu_milli": [1000] * 300})
     found = fleetlab.diagnose(small, nodes(A100=(1, 8, 96)), changes=["nothing"])
-    assert found.findings == ("No job waits in the simulation.",)
+    assert found.findings == ("No job waits in the simulation: try a higher --load.",)
+    assert set(found.tables()) == {"actions", "changes", "open problems", "CPU by GPU type"}
+    assert (found.summary(), set(found.figures())) == ([Estimate.exact("jobs that complete", 300)], {"changes"})
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ def test_the_ledger_adds_up_whichever_way_it_is_cut(busy):
     run, found = busy
     tables = found.tables()
     assert tables["waiting"]["total wait"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-12)
-    for name in ("by GPU type", "by GPU request", "by gang size", "by hour of the day"):
+    for name in ("by GPU type", "by GPUs per instance", "by gang size", "by hour of the day"):
         assert tables[name]["share of waiting"].sum() == pytest.approx(1.0)
         assert (tables[name]["jobs"].sum(), tables[name]["mean wait"].dot(tables[name]["jobs"])) == (
             run.jobs.height,
@@ -258,7 +261,7 @@ def test_who_holds_what_is_missing_adds_up_too(busy):
     tables = found.tables()
     assert tables["held by"]["total wait"].sum() == pytest.approx(run.jobs["wait"].sum(), rel=1e-9)
     held = tables["held by users"]["holds, share of all waiting"].sum()
-    nobody = tables["held by"].filter(pl.col("held by") == "nobody")["share"][0]
+    nobody = tables["held by"].filter(pl.col("held by") == "nobody")["share"].sum()
     assert held <= 1 - nobody + 1e-9
 
 
@@ -271,7 +274,8 @@ def test_a_user_who_floods_the_cluster_is_named():
     )  # fmt: skip
     found = fleetlab.diagnose(jobs, nodes(A100=(8, 8, 96)), changes=["nodes"])
     assert found.tables()["held by users"]["user"][0] == "mallory"
-    assert any("Jobs of user `mallory` hold the most" in line for line in found.findings)
+    line = next(line for line in found.findings if line.startswith("Jobs of user `mallory` hold the most"))
+    assert line.endswith("of all GPU time and 50 % of the jobs.")
 
 
 def test_the_tail_is_who_waited_longest(busy):
@@ -282,8 +286,9 @@ def test_the_tail_is_who_waited_longest(busy):
 
 def test_hours_are_those_of_the_clock_of_the_log():
     jobs = Workload.of(
-        pl.DataFrame({"submit": [0.0, 3600.0], "runtime": [1.0, 1.0]}), source="x", epoch=0.0, zone="Asia/Shanghai"
-    )
+        pl.DataFrame({"submit": [0.0, 3600.0], "runtime": [4000.0, 1.0], "gpu_milli": 1000}),
+        source="x", epoch=0.0, zone="Asia/Shanghai",
+    )  # fmt: skip
     found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"])
     assert found.tables()["by hour of the day"]["hour (Asia/Shanghai)"].to_list() == [8, 9]
 
@@ -300,6 +305,38 @@ def test_worst_hours_and_hours_of_the_day_count_the_same_jobs():
     assert worst == [("Thu 1970-01-01 09:00", 1), ("Thu 1970-01-01 08:00", 2)]
 
 
+def test_at_another_load_there_are_no_hours_of_the_day():
+    jobs = work(submit=[0.0, 10.0], runtime=[100.0, 100.0], gpu_milli=[1000, 1000])
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"], load=1.5)
+    assert not {"by hour of the day", "worst hours"} & set(found.tables())
+    assert "mean wait by hour" not in found.figures()
+    assert "the load scales the times of submission: there are no hours of the day" in found.notes
+
+
+@pytest.mark.parametrize(("days", "known"), [(4, False), (5, True)])
+def test_an_hour_of_few_days_has_no_interval(days, known):
+    # Every day 200 jobs in the first hour and one in the second, whose days are what counts.
+    at = np.concatenate([86_400.0 * day + np.append(np.arange(200) * 10.0, 5000.0) for day in range(days)])
+    jobs = work(submit=at, runtime=[15.0] * len(at), gpu_milli=[1000] * len(at))
+    found = fleetlab.diagnose(jobs, Cluster.uniform(1, 1), changes=["nothing"])
+    hours = found.tables()["by hour of the day"]
+    assert hours["low"].is_not_null()[0] == known
+    assert found.figures()["mean wait by hour"].frame["low"].is_not_null()[0] == known
+
+
+def test_growth_of_waits_is_claimed_only_where_it_is_significant():
+    row = {"change": "memory", "title": "unlimited memory", "mean wait change": 194.0, "main reason then": "gpu"}
+    change = {"memory": CHANGES["memory"]}
+    for low, verdict, said in (
+        (-300.0, "not significant", "does not change the mean wait significantly: +3.2 min (95 % CI −5.0 to 11.7)"),
+        (50.0, "higher", "waits grow"),
+    ):
+        limits = {"mean wait change low": low, "mean wait change high": 700.0, "verdict": verdict}
+        text = _explanation("memory", pl.DataFrame([row | limits]), change)
+        assert said in text
+        assert ("grow" in text) == (verdict == "higher")
+
+
 # -- the named checks ------------------------------------------------------------------------------------------------
 
 
@@ -313,7 +350,7 @@ def test_without_long_jobs_nobody_knows_whether_short_ones_wait_longer():
     jobs = work(submit=np.arange(50.0), runtime=[60.0] * 50, gpu_milli=[1000] * 50)
     problems = fleetlab.diagnose(jobs, nodes(A100=(1, 1, 96)), changes=["nothing"]).tables()["open problems"]
     rows = problems.filter(pl.col("problem") == "short jobs queue long")
-    assert (rows["value"][0] > 90, rows["value"][1], set(rows["found_here"])) == (True, None, {"–"})
+    assert (rows["value"][0] > 90, rows["value"][1], rows["found here"].to_list()) == (True, None, ["–", ""])
 
 
 def test_gpus_without_cpus_are_counted():
@@ -329,6 +366,15 @@ def test_gpus_without_cpus_are_counted():
     assert figure["vCPU per GPU, requested: more than nodes have in A100"] == 8.0
     assert figure["GPU time used, of that requested"] == pytest.approx(20.0)
     assert figure["vCPU per GPU, of nodes"] == 2.0
+
+
+def test_cpu_is_the_bottleneck_by_totals_and_each_problem_has_one_verdict():
+    # A small fraction of a GPU with one CPU is 10 CPUs per GPU, but both jobs together ask for 3 on 2.1 GPUs.
+    jobs = work(submit=[0.0, 1.0], runtime=[10.0, 10.0], gpu_milli=[100, 2000], cpu_milli=[1000, 2000])
+    problems = fleetlab.diagnose(jobs, nodes(A100=(1, 4, 8)), changes=["nothing"]).tables()["open problems"]
+    cpu = problems.filter(pl.col("problem") == "CPU as the bottleneck")
+    assert (cpu["value"][0], cpu["found here"].to_list()) == (pytest.approx(3 / 2.1), ["no", "", ""])
+    assert (problems.filter(pl.col("found here") != "").group_by("problem").len()["len"] == 1).all()
 
 
 # -- any scenario ----------------------------------------------------------------------------------------------------
@@ -349,7 +395,7 @@ def test_preemption_events_quota_and_own_orders_are_diagnosed():
     assert rows["nodes:A100"]["mean wait change"] < 0
     notes = "; ".join(found.notes)
     assert "EASY backfill: not simulated, preemption cannot be combined with backfill easy" in notes
-    assert "no fragmentation: not simulated, node events name nodes" in notes
+    assert "one large node per GPU type: not simulated, node events name nodes" in notes
 
 
 def test_jobs_that_do_not_complete_are_counted_and_left_out():

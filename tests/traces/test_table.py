@@ -330,6 +330,141 @@ def test_thousandths_that_can_be_meant_are_let_be(written, most):
     assert not any("never exceeds" in note for note in written(f"submit,gpu_milli\n0,0\n1,{most}\n").notes)
 
 
+# -- columns that nobody mapped ------------------------------------------------------------------------------------
+
+
+def test_gpus_that_nobody_mapped_are_requested(written):
+    trace = written("submit,gpus\n0,8\n1,0.5\n")
+    assert column(trace, "gpu_milli") == [8000, 500]
+    assert trace.notes[0] == "columns read: submit, gpu_milli=gpus*1000"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "value", "read"),
+    [
+        *[(name, "gpu_milli", "2", 2000) for name in ("num_gpus", "GPU count", "nGPUs", "gpu_request", "AllocGPUs")],
+        ("nvidia.com/gpu", "gpu_milli", "2", 2000),
+        ("plan_gpu", "gpu_milli", "50", 500),
+        *[(name, "cpu_milli", "4", 4000) for name in ("cpus", "NCPUS", "cpu", "cores", "req_cpus")],
+        ("plan_cpu", "cpu_milli", "600", 6000),
+        ("mem", "memory_mib", "64", 64),
+        ("memory_gb", "memory_mib", "64", 65_536),
+        ("Memory (MB)", "memory_mib", "64", 64),
+        ("mem_bytes", "memory_mib", "67108864", 64),
+        ("duration", "runtime", "90", 90),
+        ("walltime_h", "runtime", "2", 7200),
+        ("runtime_min", "runtime", "2", 120),
+        ("gpu", "gpu_types", "A100", ["A100"]),
+        ("gpu", "gpu_milli", "2", 2000),
+        ("inst_num", "instances", "3", 3),
+        ("state", "status", "NODE_FAIL", "failed"),
+        ("username", "user", "ann", "ann"),
+        ("jobname", "group", "train", "train"),
+        ("account", "app", "physics", "physics"),
+        ("Partition", "app", "a100", "a100"),
+    ],
+)
+def test_a_column_is_known_by_the_names_of_common_logs(written, name, target, value, read):
+    assert column(written(f'submit,"{name}"\n0,{value}\n'), target) == [read]
+
+
+@pytest.mark.parametrize("names", [("submit_time", "start_time", "end_time"), ("queued_at", "started_at", "finished")])
+def test_times_are_known_by_the_names_of_common_logs(written, names):
+    trace = written(f"{','.join(names)},elapsed\n5,7,9,00:00:02\n")
+    assert [column(trace, name) for name in ("submit", "start", "end", "runtime")] == [[0], [2], [4], [2]]
+    assert "columns not used: elapsed" in trace.notes
+
+
+def test_a_guess_is_shown_with_the_options_that_say_the_same(written):
+    text = "JobID,Submit Time,gpus,mem,colour\n7,2024-05-01T08:00:00Z,2,64,red\n"
+    notes = written(text).notes
+    assert notes[:4] == (
+        "columns read: job=JobID, submit=`Submit Time`, memory_mib=mem, gpu_milli=gpus*1000",
+        "guessed from their names: submit, gpu_milli, memory_mib, job; by hand: --map 'submit=`Submit Time`' "
+        "--map gpu_milli=gpus*1000 --map memory_mib=mem --map job=JobID",
+        "units taken: mem in MiB",
+        "columns not used: colour",
+    )
+    by_hand = dict(w.split("=", 1) for w in shlex.split(notes[1].rpartition("by hand: ")[2]) if w != "--map")
+    assert written(text, **by_hand).workload.frame.equals(written(text).workload.frame)
+
+
+def test_two_columns_that_could_be_meant_are_refused_by_name(written):
+    with pytest.raises(fleetlab.TraceError) as e:
+        written("submit,gpus,num_gpus\n0,1,2\n")
+    assert str(e.value) == "the column for `gpu_milli` is ambiguous: `gpus` or `num_gpus`"
+    assert e.value.hint == "say which: --map gpu_milli=gpus*1000 or --map gpu_milli=num_gpus*1000"
+
+
+def test_a_column_that_a_map_uses_is_not_guessed_again(written):
+    assert column(written("submit,gpus\n0,4\n", instances="gpus"), "gpu_milli") == [0]
+
+
+def test_a_guess_can_be_refused(written):
+    trace = written("submit,gpus,start,end,duration\n0,4,2,9,5\n", gpu_milli="0", end="''")
+    assert [column(trace, name) for name in ("gpu_milli", "end", "runtime")] == [[0], [None], [5]]
+
+
+def test_a_guessed_id_that_comes_twice_rejects_nothing(written):
+    trace = written("submit,job_id\n0,a\n1,a\n2,\n")
+    assert trace.names.collect()["name"].to_list() == ["a", "a", None]
+
+
+# -- jobs over several nodes ---------------------------------------------------------------------------------------
+
+
+def test_a_job_of_more_gpus_than_a_node_has_becomes_equal_instances(written):
+    text = "submit,gpus,cpus,mem_gb,gpu_mem_gb\n0,16,33,100,40\n1,12,8,8,40\n2,8,8,8,40\n3,0.5,1,1,40\n4,24,3,3,40\n"
+    trace = written(text, gpus_per_node="8")
+    assert column(trace, "instances") == [2, 2, 1, 1, 3]
+    assert column(trace, "gpu_milli") == [8000, 6000, 8000, 500, 8000]
+    assert column(trace, "cpu_milli") == [16_500, 4000, 8000, 1000, 1000]
+    assert column(trace, "memory_mib") == [51_200, 4096, 8192, 1024, 1024]
+    assert set(column(trace, "gpu_memory_mib")) == {40_960}
+    assert any(note.startswith("jobs of more GPUs than") and note.endswith(": 3") for note in trace.notes)
+
+
+def test_instances_that_are_split_multiply(written):
+    trace = written("submit,gpus,replicas,node_gpus\n0,16,3,8\n1,16,3,\n", gpus_per_node="node_gpus")
+    assert (column(trace, "instances"), column(trace, "gpu_milli")) == ([6, 3], [8000, 16_000])
+
+
+def test_gpus_that_no_equal_instances_have_are_rejected(written):
+    trace = written("submit,gpus\n0,16\n1,9\n2,17\n", gpus_per_node="8")
+    assert trace.rejects["reason"].to_list() == [
+        "cannot be split equally over the fewest nodes of `gpus_per_node`: 9 GPUs on 2 nodes",
+        "cannot be split equally over the fewest nodes of `gpus_per_node`: 17 GPUs on 3 nodes",
+    ]
+
+
+@pytest.mark.parametrize(("size", "reason"), [("0", "is below 1"), ("7.5", "is not a whole number"), ("1e12", "large")])
+def test_a_node_without_gpus_splits_nothing(written, size, reason):
+    with pytest.raises(fleetlab.TraceError, match=reason):
+        written("submit,gpus\n0,16\n", gpus_per_node=size)
+
+
+def test_more_instances_than_there_can_be_are_rejected(written):
+    trace = written("submit,gpus,instances\n0,2000,2000000000\n1,8,1\n", gpus_per_node="8")
+    assert trace.rejects["reason"].to_list() == ["`instances` is too large once split: 2000000000"]
+
+
+def test_without_gpus_there_is_nothing_to_split(written):
+    with pytest.raises(fleetlab.TraceError, match="there are no GPUs to split"):
+        written("submit\n0\n", gpus_per_node="8")
+
+
+def test_the_same_split_can_be_said_with_functions(written):
+    trace = written("submit,g\n0,16\n1,4\n", gpu_milli="min(g,8)*1000", instances="ceil(g/8)")
+    assert (column(trace, "gpu_milli"), column(trace, "instances")) == ([8000, 4000], [2, 1])
+
+
+@pytest.mark.parametrize("name", ["instances", "max_per_node", "priority"])
+def test_a_part_of_what_has_no_parts_is_rejected(written, name):
+    trace = written("submit,x\n0,1.6\n1,2\n2,3.0000000001\n", **{name: "x"})
+    assert trace.rejects["reason"].to_list() == [f"`{name}` is not a whole number: 1.6"]
+    assert column(trace, name) == [2, 3]
+
+
 # -- bad maps, bad files -------------------------------------------------------------------------------------------
 
 
@@ -345,7 +480,13 @@ def test_a_division_by_zero_turns_the_row_away(written):
         ("gpus 1000", "map of `gpu_milli`: a sign + - * / is missing\n  gpus 1000\n       ^"),
         ("gpus * ", "map of `gpu_milli`: it ends too early\n  gpus * \n         ^"),
         ("gpus $ 2", "map of `gpu_milli`: no such sign in an expression: $\n  gpus $ 2\n       ^"),
-        ("abs(gpus)", "map of `gpu_milli`: there are no functions\n  abs(gpus)\n     ^"),
+        ("abs(gpus)", "map of `gpu_milli`: no such function: abs; there are floor, ceil, min, max\n  abs(gpus)\n  ^"),
+        ("floor(1,2)", "map of `gpu_milli`: 1 expected in these parentheses, got: 2\n  floor(1,2)\n       ^"),
+        ("min(gpus)", "map of `gpu_milli`: 2 expected in these parentheses, got: 1\n  min(gpus)\n     ^"),
+        ("max(gpus,)", "map of `gpu_milli`: a column or a number is missing\n  max(gpus,)\n           ^"),
+        ("min(gpus,8", "map of `gpu_milli`: a parenthesis is opened here and not closed\n  min(gpus,8\n     ^"),
+        ("max(gpus,'x')", "map of `gpu_milli`: a quoted word cannot be reckoned with\n  max(gpus,'x')\n  ^"),
+        ("gpus,8", "map of `gpu_milli`: a sign + - * / is missing\n  gpus,8\n      ^"),
         ("'x'*2", "map of `gpu_milli`: a quoted word cannot be reckoned with\n  'x'*2\n  ^"),
         ("'x'", "map of `gpu_milli`: `gpu_milli` is a number, not a word\n  'x'\n  ^"),
         ("`gpus", "map of `gpu_milli`: a quote is opened and not closed\n  `gpus\n  ^"),
@@ -358,7 +499,10 @@ def test_a_bad_map_is_shown_where_it_fails(written, expression, what):
     assert str(e.value) == what
 
 
-@pytest.mark.parametrize("expression", ["(" * 10_000 + "1" + ")" * 10_000, "-" * 400 + "1", "1" + "+1" * 10_000])
+@pytest.mark.parametrize(
+    "expression",
+    ["(" * 10_000 + "1" + ")" * 10_000, "-" * 400 + "1", "1" + "+1" * 10_000, "ceil(" * 70 + "1" + ")" * 70],
+)
 def test_a_map_too_large_is_refused(written, expression):
     with pytest.raises(fleetlab.TraceError, match=r"longer than|inside one another"):
         written("submit\n0\n", runtime=expression)
@@ -381,7 +525,7 @@ def test_a_table_without_submit_says_which_columns_look_like_times(written):
     assert e.value.hint == "it has name, when, gpus; likely times: when; --map submit=when"
 
 
-@pytest.mark.parametrize("name", ["submit time", "1st seen", "a,b", "seen it's", "zeit_für"])
+@pytest.mark.parametrize("name", ["sent off", "1st seen", "a,b", "seen it's", "zeit_für"])
 def test_a_hint_that_is_followed_works(written, name):
     text = f'"{name}",gpus\n2024-05-01T08:00:00Z,1\n'
     with pytest.raises(fleetlab.TraceError) as e:
@@ -458,7 +602,13 @@ def expressions():
             lambda t: (f"({t[0][0]}) {t[1]}({t[2][0]})", (t[1], t[0][1], t[2][1]))
         )
         minus = inner.map(lambda t: (f"-({t[0]})", ("minus", t[1])))
-        return st.one_of(joined, minus)
+        rounded = st.tuples(st.sampled_from(["floor", "ceil"]), inner).map(
+            lambda t: (f"{t[0]}({t[1][0]})", (t[0], t[1][1]))
+        )
+        chosen = st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(
+            lambda t: (f"{t[0]}({t[1][0]}, {t[2][0]})", (t[0], t[1][1], t[2][1]))
+        )
+        return st.one_of(joined, minus, rounded, chosen)
 
     return st.recursive(leaves, grown, max_leaves=12)
 
@@ -471,7 +621,12 @@ def plain(tree):
         return tree[1]
     if tree[0] == "minus":
         return -plain(tree[1])
+    if tree[0] in ("floor", "ceil"):
+        number = plain(tree[1])
+        return float(getattr(math, tree[0])(number)) if math.isfinite(number) else number
     left, right = plain(tree[1]), plain(tree[2])
+    if tree[0] in ("min", "max"):
+        return math.nan if math.isnan(left + right) else {"min": min, "max": max}[tree[0]](left, right)
     if tree[0] == "/":
         return _divided(left, right)
     return {"+": left + right, "-": left - right, "*": left * right}[tree[0]]

@@ -264,6 +264,10 @@ def test_a_log_can_be_sent_and_played(tab, tmp_path):
     tab.find("#files").send_keys(str(tmp_path / "my operations.csv"))
     tab.find("#map").send_keys("submit=submit\ngpu_milli=gpus*1000\nruntime=took")
     tab.find("#send").click()
+    tab.until("!document.getElementById('confirm').hidden")
+    assert "upload" not in tab.state["trace"]
+    assert tab.text("read-notes").startswith("columns read: submit=submit, runtime=took, gpu_milli=gpus*1000")
+    tab.find("#use").click()
     tab.until("location.search.includes('upload%3A')")
     tab.answered()
     assert tab.text("about").startswith("400 jobs")

@@ -38,10 +38,19 @@ def test_a_log_that_is_sent_becomes_a_trace_that_can_be_played(page):
     sent = page.send(CSV, name="my%20jobs.csv").json
     read = page.operation(kind="read", upload=sent["upload"], format="csv", map=MAP)
     assert (read["status"], read["result"]["jobs"], read["result"]["rejects"]) == ("done", 400, 0)
+    assert read["result"]["notes"][0] == "columns read: submit=submit, runtime=took, gpu_milli=gpus*1000"
     opened = page.operation(kind="open", trace=read["result"]["trace"])["result"]
     assert "allocation of 70 %" in opened["notes"][0]
     said = page.ask(f"/api/run?trace={read['result']['trace']}&order=sjf")
     assert (said.status, len(said.json["rows"]) > 5) == (200, True)
+
+
+def test_the_gpus_of_a_log_without_a_map_are_found_and_told(page):
+    sent = page.send(CSV, name="jobs.csv").json
+    result = page.operation(kind="read", upload=sent["upload"], format="csv")["result"]
+    assert result["notes"][0] == "columns read: submit, gpu_milli=gpus*1000"
+    assert "--map gpu_milli=gpus*1000" in result["notes"][1]
+    assert any("took" in note for note in result["notes"] if note.startswith("columns not used"))
 
 
 def test_a_log_of_several_files_is_sent_file_by_file(page, fixtures):

@@ -104,7 +104,8 @@ def capacity(
     Parameters
     ----------
     slo
-        The goal: mean or a percentile (p50, p90, p99) of wait, JCT or slowdown, `<`, and seconds; 10m and 2h work too.
+        The goal: mean or a percentile (p50, p90, p95, p99, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a
+        limit: seconds, 10m or 2h; a number for a slowdown.
     pool
         Scale this pool or GPU type, for the jobs that may run on it (default: all pools in proportion, for all jobs).
     growth

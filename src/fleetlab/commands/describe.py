@@ -86,6 +86,7 @@ def diagnose(
     with progress("runs") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.diagnose(scenario, changes=split(changes), workers=workers, progress=bar)
-    first = ("actions", "waterfall", "waiting", "by GPU type", "by GPU request", "by gang size", "by hour of the day")
+    first = ("actions", "waterfall", "waiting", "by GPU type", "by GPUs per instance", "by gang size")
     result = with_trace_notes(result, scenario.trace.notes)
-    show(result, json=json, only=(*first, "worst hours", "longest waits", "blocking jobs", "open problems"))
+    more = ("by hour of the day", "worst hours", "longest waits", "blocking jobs", "open problems")
+    show(result, json=json, only=(*first, *more))

@@ -40,8 +40,8 @@ def simulate(
     Parameters
     ----------
     out
-        Write the schedule to this file, .csv or .parquet: one row per job, with its start, end, nodes and wait by
-        reason.
+        Write the schedule to this file, .csv or .parquet: one row per job, with the log's own name of it, its start,
+        end, nodes and wait by reason.
     """
     from fleetlab._screen import progress, show
 
@@ -52,7 +52,7 @@ def simulate(
         if out is not None:
             _write(out, result.schedule())
     finally:  # the answer is shown even if the file cannot be written
-        show(result, json=json, only=("by GPU request", "waiting", "left out"))
+        show(result, json=json, only=("by GPUs per instance", "waiting", "left out"))
     if out is not None:
         talk(f"\nwritten to {out}")
 

@@ -16,7 +16,8 @@ desk = App()
 @desk.command(
     help_epilogue=examples(
         "fleetlab read pai2020 downloads/pai --out pai",
-        "fleetlab read csv jobs.csv --map submit=created --map gpu_milli=gpus*1000 --out mine",
+        "fleetlab read csv jobs.csv --out mine",
+        "fleetlab read csv jobs.csv --map submit=created --map gpu_milli=cards*1000 --map gpus_per_node=8 --out mine",
     )
 )
 def read(
@@ -40,7 +41,8 @@ def read(
     out
         Folder to save the trace in; an existing trace is replaced.
     map
-        For csv: COLUMN=EXPRESSION over the columns of the file; repeatable.
+        For csv: COLUMN=EXPRESSION over the columns of the file; repeatable. Other columns are guessed from their names,
+        and the notes say how. gpus_per_node=8 splits jobs of more GPUs into equal instances.
     zone
         Time zone of a log without time zones, such as Europe/Berlin.
     since

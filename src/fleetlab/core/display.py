@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.core.durations import minus, readable_unit
+from fleetlab.core.durations import number_text, readable_unit
+from fleetlab.core.result import Estimate, amount_and_interval
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
-DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|run time|submit|blocked|behind)( change)?")
+DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change)?")
 IN_UNITS = {"value", "mean", "baseline mean", "sd", "baseline", "now", "difference"}  # of the column `unit`, row by row
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
 
@@ -35,7 +36,7 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
 
     >>> waits = pl.DataFrame({"job": [12345], "mean wait": [7200.0], "low": [3600.0], "high": [10800.0]})
     >>> [(column.name, column.texts[0]) for column in shown(waits)]
-    [('job', '12345'), ('mean wait', '2 h'), ('95 % CI', '1 to 3 h')]
+    [('job', '12345'), ('mean wait', '2.0 h'), ('95 % CI', '1.0 to 3.0 h')]
     """
     limits = {value: (low, high) for value, low, high in triples(frame)} if intervals else {}
     inside = {name for pair in limits.values() for name in pair}
@@ -47,11 +48,13 @@ def shown(frame: pl.DataFrame, *, intervals: bool = True) -> list[ShownColumn]:
         units = frame["unit"].to_list() if name in in_units else [unit_of(name, frame[name])] * frame.height
         values = frame[name].to_list()
         texts = tuple(text_of(v, u, name) for v, u in zip(values, units, strict=True))
-        columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))
         if name in limits:
             ends = [frame[limit].to_list() for limit in limits[name]]
-            cells = tuple(_interval(*row) for row in zip(values, *ends, units, strict=True))
-            columns.append(ShownColumn(INTERVAL, numeric=True, texts=cells, values=tuple(ends[0])))
+            both = [_interval(*row) for row in zip(texts, values, *ends, units, strict=True)]
+            columns.append(ShownColumn(name, numeric=True, texts=tuple(t for t, _ in both), values=tuple(values)))
+            columns.append(ShownColumn(INTERVAL, numeric=True, texts=tuple(i for _, i in both), values=tuple(ends[0])))
+        else:
+            columns.append(ShownColumn(name, frame[name].dtype.is_numeric(), texts, tuple(values)))
     return columns
 
 
@@ -87,31 +90,16 @@ def text_of(value: object, unit: str = "", name: str = "") -> str:
         return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     if math.isinf(value):
         return str(value)
-    number, unit = _scaled(value, value, unit)
-    return f"{number} {unit}" if unit else number
+    shown_unit, length = readable_unit(value) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
+    number = number_text(value if length == 1 else value / length, digits=3 if unit in ("s", "share") else 4)
+    return f"{number} {shown_unit}" if shown_unit else number
 
 
-def _scaled(value: float, scale: float, unit: str) -> tuple[str, str]:
-    """Return a number in the unit in which `scale` is readable, and that unit."""
-    shown_unit, length = readable_unit(scale) if unit == "s" else ("%", 0.01) if unit == "share" else (unit, 1.0)
-    # An interval is rounded as its number is; a count stays a whole number.
-    return number_text(value if length == 1 else value / length, digits=3 if unit in ("s", "share") else 4), shown_unit
-
-
-def number_text(value: float, digits: int = 4) -> str:
-    """Return a number with four significant digits; a whole one with all of them.
-
-    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
-    ('1,260,920', '0.1235', '98,765')
-    """
-    if isinstance(value, int) and abs(value) < 10**18:
-        return minus(f"{value:,}")
-    whole = 10.0**digits <= abs(value) < 1e15
-    return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
-
-
-def _interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    if value is None or low is None or high is None or math.isnan(high - low) or low == high:
-        return UNKNOWN
-    ends = [_scaled(x, value or high, unit) for x in (low, high)]
-    return f"{ends[0][0]} to {ends[1][0]} {ends[1][1]}".rstrip()
+def _interval(text: str, value: float | None, low: float | None, high: float | None, unit: str) -> tuple[str, str]:
+    """Return a number and its interval, with the digits and in the unit that a summary has; no interval, as it is."""
+    if value is None or low is None or high is None or math.isnan(high - low + value) or low == high:
+        return text, UNKNOWN
+    if unit == "share":
+        value, low, high, unit = 100 * value, 100 * low, 100 * high, "%"
+    text, interval = amount_and_interval(Estimate("", value, low, high, unit), value or high)
+    return text, f"{interval} {text.partition(' ')[2]}".rstrip()

@@ -44,10 +44,31 @@ def duration(seconds: float) -> str:
 def number(value: float) -> str:
     """Return a number with three significant digits.
 
-    >>> number(1234.5), number(0.06789), number(-2.0)
-    ('1,234', '0.0679', '−2')
+    >>> number(1234.5), number(0.06789), number(-2.0), number(999.7)
+    ('1,230', '0.0679', '−2', '1,000')
     """
-    return minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}")
+    return number_text(float(f"{value:.3g}"))
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """Return a number with four significant digits; a whole one with all of them.
+
+    >>> number_text(1260920), number_text(0.123456), number_text(98765.4)
+    ('1,260,920', '0.1235', '98,765')
+    """
+    if isinstance(value, int) and abs(value) < 10**18:
+        return minus(f"{value:,}")
+    whole = 10.0**digits <= abs(value) < 1e15
+    return minus(f"{value:,.0f}" if whole else f"{value:,.{digits}g}")
+
+
+def plural(count: float, noun: str) -> str:
+    """Return a number of things.
+
+    >>> plural(1, "GPU"), plural(1200, "job"), plural(0.5, "GPU")
+    ('1 GPU', '1,200 jobs', '0.5 GPUs')
+    """
+    return f"{number_text(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def minus(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 NO_GPU, FRACTION, ONE, SEVERAL = "no GPU", "fraction of a GPU", "1 GPU", "2 GPUs or more"
+GPU_REQUEST = "GPUs per instance"  # the heading of this class in every table
 GPU_REQUESTS = (NO_GPU, FRACTION, ONE, SEVERAL)
 GANG_SIZES = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their fewest instances
 WHOLE = 1000  # milli of one GPU
@@ -14,7 +15,7 @@ def gpu_request() -> pl.Expr:
     """Return the class of what an instance requests."""
     gpu = pl.col("gpu_milli")
     small = pl.when(gpu == 0).then(pl.lit(NO_GPU)).when(gpu < WHOLE).then(pl.lit(FRACTION))
-    return small.when(gpu == WHOLE).then(pl.lit(ONE)).otherwise(pl.lit(SEVERAL)).alias("GPU request")
+    return small.when(gpu == WHOLE).then(pl.lit(ONE)).otherwise(pl.lit(SEVERAL)).alias(GPU_REQUEST)
 
 
 def gang_size() -> pl.Expr:

@@ -69,6 +69,7 @@ def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
         size = edit.size(int(mask.sum()))
         if size < (0 if mask.sum() < nodes.height else 1) or size > MOST:
             msg = f"{mask.sum():,} nodes{f' of {edit.pool}' if edit.pool else ''} cannot become: {size:,}"
+            msg = f"no node would be left: `{edit}`" if size == 0 else msg
             raise WorkloadError(msg, hint=HINT)
         nodes = _unique_names(_resized(nodes, mask, size))
     return nodes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.core.durations import minus, readable_unit
+from fleetlab.core.durations import minus, number, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
 
@@ -56,8 +56,11 @@ def say(e: Estimate) -> str:
     'mean wait 2.0 h (95 % CI 1.0 to 3.0)'
     >>> say(Estimate.exact("jobs", 1260920))
     'jobs 1,260,920'
+    >>> say(Estimate("P90 wait", 83.21, math.nan, math.nan, "s"))
+    'P90 wait 83.2 s (too few independent observations for a 95 % CI)'
     """
-    return f"{e.metric} {amount(e)}"
+    unsure = math.isnan(e.low) and math.isfinite(e.value)
+    return f"{e.metric} {amount(e)}{' (too few independent observations for a 95 % CI)' if unsure else ''}"
 
 
 def amount(e: Estimate, scale: float | None = None) -> str:
@@ -78,20 +81,17 @@ def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, s
     """Return a number with its unit, and its interval in the same unit; no text where it has none."""
     unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
     value, low, high = (x / length for x in (e.value, e.low, e.high))
-    unit = f" {unit}" if unit else ""
-    if math.isnan(high - low) or high == low:
-        return _plain(value) + unit, ""
+    counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit else ""
+    if high == low:
+        return number_text(value) + unit, ""
+    if math.isnan(high - low):
+        return (number_text(e.value) if counted else number(value)) + unit, ""
     if math.isinf(high - low):
-        return _plain(value) + unit, f"{_plain(low)} to {_plain(high)}"
-    # Two digits of the interval's half width, and no more, mean something.
-    digits = 1 - math.floor(math.log10(high - low) - math.log10(2))
+        return number_text(value) + unit, f"{number_text(low)} to {number_text(high)}"
+    # Two digits of the interval's half width, and no more, mean something; a count stays a whole number.
+    digits = 0 if counted else 1 - math.floor(math.log10(high - low) - math.log10(2))
     texts = [minus(f"{round(x, digits):,.{max(0, digits)}f}") for x in (value, low, high)]
     return texts[0] + unit, f"{texts[1]} to {texts[2]}"
-
-
-def _plain(value: float) -> str:
-    large = math.isfinite(value) and (abs(value) >= 1000 or float(value).is_integer())
-    return minus(f"{value:,.0f}" if large else f"{value:.4g}")
 
 
 @cache

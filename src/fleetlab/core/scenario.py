@@ -243,7 +243,8 @@ class Scenario:
 
         series = self.trace.series
         names = (*ESTIMATES.names, *series)
-        lookup("estimate", name, names, hint=f"choose from {', '.join(names)}; or one number of seconds per job")
+        hint = f"choose from {', '.join(names)}; `requested` is in traces with walltime limits (read slurm, read swf)"
+        lookup("estimate", name, names, hint=hint)
         table, job = series[name].collect(), self.trace.workload.frame.columns[0]
         if not {job, "seconds"} <= set(table.columns):
             msg = f"the series `{name}` has no seconds per job, but the columns: {table.columns}"

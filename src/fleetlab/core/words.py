@@ -110,9 +110,8 @@ def _estimate(value: Any) -> Any:  # noqa: ANN401
         column = pl.Series("estimate", value, dtype=pl.Float64, strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError):
         msg = f"not an estimate: {clip(repr(value))}"
-        raise PolicyError(
-            msg, hint=f"choose from {', '.join(ESTIMATES.names)}, or one number of seconds per job"
-        ) from None
+        hint = f"choose from {', '.join(ESTIMATES.names)}, or one number of seconds per job"
+        raise PolicyError(msg, hint=hint) from None
     if (bad := column.is_nan() | column.is_infinite() | (column < 0)).any():
         msg = f"an estimate is a number of seconds, not below 0: {column.filter(bad)[0]}"
         raise PolicyError(msg, hint="null where nothing is known of a job: its true runtime is used")
@@ -281,8 +280,8 @@ WORDS: dict[str, Word] = {
         Word("quota", "policy", None,
              "GPU limit per user: 16, or ada=16,bob=8 (default: no limit).", _quota),
         Word("recovery", "policy", None,
-             "Checkpoints: every=600,save=10,restart=30, in seconds (default: none: failed jobs start over, "
-             "preempted ones resume at no cost).",
+             "Checkpoints: every=600,save=10,restart=30, in seconds; every=0: only at a preemption (default: none: "
+             "failed jobs start over, preempted ones resume at no cost).",
              _recovery),
         Word("events", "scenario", (),
              "A TOML file of node events: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], and [recovery] "

@@ -1,4 +1,4 @@
-"""What a trace contains: arrivals, run times, waits, requests, utilization; tables and figures."""
+"""What a trace contains: arrivals, runtimes, waits, requests, utilization; tables and figures."""
 
 from fleetlab.describe.describe import SECTIONS, describe
 from fleetlab.describe.profile import Profile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import floor, log10
 
 import polars as pl
 
 from fleetlab.core import Estimate, Figure
+from fleetlab.core.durations import number
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import Ecdf, table
 from fleetlab.stats import Interval
@@ -71,39 +71,6 @@ def _positive(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alt(curves: Sequence[Ecdf], unit: str) -> str:
-    medians = [f"{c.series} {amount(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
+    medians = [f"{c.series} {number(c.quantiles[50][0])} {unit}".rstrip() for c in curves[:MOST_SAID]]
     rest = f" and {len(curves) - MOST_SAID} more" if len(curves) > MOST_SAID else ""
     return "distribution functions; medians: " + ", ".join(medians) + rest
-
-
-def amount(value: float) -> str:
-    """A number with three digits.
-
-    >>> amount(1234567.0), amount(0.04218), amount(9.0)
-    ('1,234,567', '0.0422', '9')
-    """
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def rough(value: float) -> str:
-    """A number with two digits, never as a power of ten.
-
-    >>> rough(100.0), rough(687.3), rough(99.7), rough(4.25), rough(0.0), rough(0.0000123)
-    ('100', '687', '100', '4.2', '0', '0.000012')
-    """
-    if abs(value) >= 10 or not value:
-        return f"{value:,.0f}"
-    return f"{value:.{1 - floor(log10(abs(value)))}f}" if abs(value) < 1e-4 else f"{value:.2g}"
-
-
-def spoken(seconds: float) -> str:
-    """Format a time: s below 2 min, min below 2 h, h below 2 days, then days.
-
-    >>> spoken(4.2), spoken(540), spoken(9000), spoken(300_000), spoken(90)
-    ('4.2 s', '9 min', '2.5 h', '3.5 days', '90 s')
-    """
-    for size, unit in ((2 * 86_400, "days"), (7200, "h"), (120, "min")):
-        if seconds >= size:
-            per = {"days": 86_400, "h": 3600, "min": 60}[unit]
-            return f"{rough(seconds / per)} {unit}"
-    return f"{rough(seconds)} s"

@@ -101,7 +101,7 @@ class TraceView:
 
     @cached_property
     def runtime(self) -> Floats:
-        """Run times, s."""
+        """Runtimes, s."""
         return self.floats("runtime")
 
     @cached_property
@@ -212,7 +212,7 @@ class TraceView:
         return self.lengths()
 
     def lengths(self, weights: Floats | None = None) -> dict[str, Bools]:
-        """Short ones run for the median run time or less: of jobs, or by weight, as of instances."""
+        """Short ones run for the median runtime or less: of jobs, or by weight, as of instances."""
         order, known = self._order(self.runtime), int(np.isfinite(self.runtime).sum())
         if not known:
             return {name: np.zeros(len(self.runtime), dtype=bool) for name in ("short", "long")}
@@ -241,7 +241,7 @@ class TraceView:
         return {}
 
     def _order(self, values: Floats) -> Ints:
-        """What sorts the values: run times and waits are asked for again and again, so theirs are kept."""
+        """What sorts the values: runtimes and waits are asked for again and again, so theirs are kept."""
         if values is not self.runtime and values is not self.wait:
             return np.argsort(values)
         if id(values) not in self._orders:

@@ -25,7 +25,7 @@ PANELS, POINTS = 64, 20  # of Gauss and Legendre's rule, where the law ends abru
 
 @runtime_checkable
 class Service(Protocol):
-    """A law of run times of which moments are known."""
+    """A law of runtimes of which moments are known."""
 
     def moment(self, k: int) -> float:
         """The mean of S to the power of k, for k = 1, 2, 3; nan where it is not known."""

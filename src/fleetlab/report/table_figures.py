@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from fleetlab.core import Figure
-from fleetlab.core.display import number_text, triples
+from fleetlab.core.display import triples
+from fleetlab.core.durations import number_text
 
 MOST = 8  # figures of a result
 ROWS = 40  # names of a figure

@@ -69,4 +69,7 @@ def _points(chart: Chart) -> tuple[pl.DataFrame, dict[str, str]]:
         columns |= {k: v.tolist() for k, v in (("low", c.low), ("high", c.high), ("value", c.value)) if v is not None}
         parts.append(pl.DataFrame(columns, strict=False))
     heads = {"x": figure.x or "x", "y": figure.y or "y"}
-    return pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame(), heads
+    frame = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+    if figure.kind == "line":  # of a step, which has two points at one x, the upper end: P(X <= x)
+        frame = frame.unique([c for c in ("series", "x") if c in frame.columns], keep="last", maintain_order=True)
+    return frame, heads

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.sim.layout import Floats
 from fleetlab.stats import BlockBootstrap
 
@@ -26,7 +27,7 @@ def figures(
         found["allocation"] = _allocation(timeline)
     if timeline["waiting"].sum() > 0:
         found["queue"] = _queue(timeline)
-    if waiting["total wait"].sum() > 0:
+    if waiting.height:
         found["waiting by reason"] = _reasons(waiting)
     return found
 
@@ -47,9 +48,9 @@ def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:
 
 
 def _by_request(by_request: pl.DataFrame) -> Figure:
-    frame = by_request.select(x="GPU request", y="mean wait", low="low", high="high")
+    frame = by_request.select(x=GPU_REQUEST, y="mean wait", low="low", high="high")
     alt = "; ".join(f"{name}: {wait:,.0f} s" for name, wait in frame.select("x", "y").iter_rows())
-    return Figure("Mean wait by request", "bar", frame, "GPU request of an instance", "mean wait, s", alt)
+    return Figure(f"Mean wait by {GPU_REQUEST}", "bar", frame, GPU_REQUEST, "mean wait, s", alt)
 
 
 def _allocation(timeline: pl.DataFrame) -> Figure:
@@ -67,6 +68,6 @@ def _queue(timeline: pl.DataFrame) -> Figure:
 
 
 def _reasons(waiting: pl.DataFrame) -> Figure:
-    frame = waiting.filter(pl.col("total wait") > 0).select(x="reason", y=100 * pl.col("share"))
+    frame = waiting.select(x="reason", y=100 * pl.col("share"))
     alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.iter_rows())
     return Figure("What jobs wait for", "bar", frame, "reason", "share of all waiting, %", alt)

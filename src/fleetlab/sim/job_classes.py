@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from fleetlab.core.catalog import REASONS as WAIT_REASONS
-from fleetlab.core.job_classes import gang_size, gpu_request, gpu_type, in_order
+from fleetlab.core.job_classes import GPU_REQUEST, gang_size, gpu_request, gpu_type, in_order
 from fleetlab.sim.codes import REASONS
 from fleetlab.stats import POSITIVE, BlockBootstrap
 
@@ -20,7 +20,7 @@ def by_class(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFra
     """Waits, completions and slowdowns of jobs that are done, by several ways to class them."""
     named = _classed(done).with_row_index("row")
     return {
-        "by GPU request": _told(named, blocks, "GPU request").sort(in_order("GPU request")),
+        f"by {GPU_REQUEST}": _told(named, blocks, GPU_REQUEST).sort(in_order(GPU_REQUEST)),
         "by runtime": _told(named, blocks, "runtime").sort("runtime", descending=True),
         "by GPU type": _told(_foremost(named, "GPU type", pl.len()), blocks, "GPU type"),
         "by gang size": _told(named, blocks, "gang size").sort(in_order("gang size")),
@@ -55,9 +55,8 @@ def _foremost(named: pl.DataFrame, title: str, most: pl.Expr) -> pl.DataFrame:
 
 def _told(named: pl.DataFrame, blocks: BlockBootstrap, title: str) -> pl.DataFrame:
     """A row for each class: how many, and how they fared; the interval is of the mean wait."""
-    parts = named.select(title, "row", "wait", "jct", "bounded_slowdown").partition_by(
-        title, as_dict=True, maintain_order=True
-    )
+    columns = named.select(title, "row", "wait", "jct", "bounded_slowdown")
+    parts = columns.partition_by(title, as_dict=True, maintain_order=True)
     rows = [(name, *_row(part, blocks)) for (name,), part in parts.items()]
     schema = {title: pl.String, "jobs": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
     found = pl.DataFrame(rows, schema=schema, orient="row")
@@ -83,15 +82,16 @@ def waiting(ledger: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(share=_of_all(pl.col("total wait"), pl.col("total wait").sum()))
     counted = pl.Series("jobs with this main reason", [jobs.get(r, 0) for r in REASONS], dtype=pl.Int64)
     meaning = pl.Series("meaning", [WAIT_REASONS[r].meaning for r in REASONS])
-    return frame.with_columns(counted, meaning).sort("total wait", descending=True, maintain_order=True)
+    frame = frame.with_columns(counted, meaning).filter(pl.col("total wait") > 0)
+    return frame.sort("total wait", descending=True, maintain_order=True)
 
 
 def waiting_by_request(jobs: pl.DataFrame, ledger: pl.DataFrame) -> pl.DataFrame:
     """What each kind of request waited for: the share of its waiting, by reason."""
     both = pl.concat([jobs.select(gpu_request()), ledger.select(REASONS)], how="horizontal")
-    sums = both.group_by("GPU request").agg(pl.col(REASONS).sum()).sort(in_order("GPU request"))
-    total = pl.sum_horizontal(REASONS)
-    return sums.select("GPU request", total.alias("total wait"), *(_of_all(pl.col(r), total).alias(r) for r in REASONS))
+    sums = both.group_by(GPU_REQUEST).agg(pl.col(REASONS).sum()).sort(in_order(GPU_REQUEST))
+    total, some = pl.sum_horizontal(REASONS), [r for r in REASONS if sums[r].sum() > 0]
+    return sums.select(GPU_REQUEST, total.alias("total wait"), *(_of_all(pl.col(r), total).alias(r) for r in some))
 
 
 def _of_all(part: pl.Expr, whole: pl.Expr) -> pl.Expr:

@@ -11,8 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError, say
+from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS, METRICS
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.job_classes import GPU_REQUEST
+from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import REASONS
@@ -22,9 +25,9 @@ from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
 from fleetlab.sim.timeline import ALL, Usage, timeline, usage
 from fleetlab.sim.world import World
-from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Range, Replicates
+from fleetlab.stats import BLOCKS, SHARE, BlockBootstrap, Interval, Range, Replicates
 
-BOUND = 10.0  # seconds: shorter run times count as that in a bounded slowdown
+BOUND = 10.0  # seconds: shorter runtimes count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
 MOST_POINTS = 100_000
 FEW = 100  # of the one among the tables
@@ -68,13 +71,39 @@ class SimResult(Result):
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
                 "the option prices takes your own"
             )
+        said.append("the cluster starts empty: waits early in the run are too low")
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
-        s = self.provenance.settings
-        words = "/".join(str(s[k]) for k in ("order", "backfill", "placement") if k in s)
-        first = say(self.summary()[0]) if self._done.height else "no job completed"
-        return f"<SimResult {self.jobs.height:,} jobs, {words + ', ' if words else ''}{first}>"
+        first = "mean wait " + amount(self.summary()[0]) if self._done.height else "no job completed"
+        left = f", {self.refused.height:,} left out" if self.refused.height else ""
+        return f"<SimResult {self.jobs.height:,} jobs, {self._policy + ', ' if self._policy else ''}{first}{left}>"
+
+    @property
+    def _policy(self) -> str:
+        settings = self.provenance.settings
+        return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
+
+    @cached_property
+    def findings(self) -> tuple[str, ...]:
+        """What the numbers do not speak of, before any of them; and what was simulated."""
+        load = f", load {self.scenario.load:g}" if self.scenario and self.scenario.load != 1 else ""
+        nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
+        jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
+        what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
+        return (*self._left_out(), what)
+
+    def _left_out(self) -> list[str]:
+        """How many jobs, and how much of the GPU time, are not simulated."""
+        if not self.refused.height:
+            return []
+        world, lost = self.world, self.refused["gpu_hours"].drop_nulls()
+        hours = lost.sum() + (world.requested * world.instances * world.runtime).sum() / WHOLE / HOUR
+        known = len(lost) and hours  # nothing is known of jobs of unknown runtime: theirs are not 0 %
+        share = f", {100 * lost.sum() / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if known else ""
+        why = ", ".join(f"{reason} ({count:,})" for reason, count in job_classes.refusals(self.refused).iter_rows())
+        jobs = self.refused.height + self.jobs.height
+        return [f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}."]
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
 
@@ -83,7 +112,7 @@ class SimResult(Result):
         """One row a job that could run; times are rounded to the simulator's tick, 60 ns.
 
         `wait` is all its waiting, `jct` the time from submit to end, `slowdown` jct by runtime (null
-        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of run time
+        where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of runtime
         lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
         world, played = self.world, self.played
@@ -167,17 +196,22 @@ class SimResult(Result):
     def schedule(self) -> pl.DataFrame:
         """One row a job of the workload: `jobs`, its waiting by reason, where it ran, or why it was left out.
 
-        `wait_order` and the like are the ledger's seconds; `nodes` and `gpus` have an entry an instance, as
-        `placements` tells them. Of a job that was left out there is only its number and the reason.
+        `name` is the log's own id of the job, where the trace has them; `wait_gpu` and the like are seconds by
+        reason; `nodes` and `gpus` have an entry an instance, as `placements` tells them. Of a job that was left out
+        there is only its number, its name and the reason.
         """
         waits = self.ledger.rename({reason: f"wait_{reason}" for reason in REASONS})
-        where = (
-            self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance")).rename({"node": "nodes"})
-        )
+        where = self.placements.group_by("job").agg(pl.col("node", "gpus").sort_by("instance"))
         ran = self.jobs.with_columns(pl.col("status").cast(pl.String))
-        ran = ran.join(waits, on="job", how="left").join(where, on="job", how="left")
+        ran = ran.join(waits, on="job", how="left").join(where.rename({"node": "nodes"}), on="job", how="left")
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
-        return pl.concat([ran, refused], how="diagonal").sort("job")
+        every = pl.concat([ran, refused], how="diagonal").sort("job")
+        names = None if self.scenario is None else self.scenario.trace.names
+        if names is None:
+            return every
+        own = names.select("job", pl.col("name").cast(pl.String)).collect()
+        named = every.join(own, on="job", how="left", maintain_order="left")
+        return named.select("job", "name", pl.exclude("job", "name"))
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
@@ -242,7 +276,7 @@ class SimResult(Result):
         users = self._done.group_by("user").agg(pl.col("bounded_slowdown").mean()).sort("user", nulls_last=True)
         if users.height > 1:
             fairness = estimates.fairness(users["bounded_slowdown"].to_numpy())
-            found["Jain fairness over users"] = fairness, SHARE, ""
+            found["Jain index of users' mean bounded slowdown"] = fairness, SHARE, ""
         return found
 
     @property
@@ -264,9 +298,19 @@ class SimResult(Result):
         return list(self._estimates)
 
     def _allocation(self) -> list[Estimate]:
-        """Of the GPUs that are switched on, over the whole run, exactly."""
+        """Of the GPUs that are switched on, over the whole run, and how long that takes; both exactly."""
         there, allocated = (float(x.sum()) for x in self._usage.both)
-        return [Estimate.exact("GPU allocation over the whole run", 100 * allocated / there, "%")] if there else []
+        name = f"GPU allocation until {'the simulation stops' if self.unfinished else 'the last job ends'}"
+        last = Estimate.exact("makespan (first submission to last end)", self.played.stopped, "s")
+        share = [Estimate.exact(name, 100 * allocated / there, "%")] if there else []
+        return share if self.unfinished else [*share, last]
+
+    def allocation_by_type(self) -> dict[str, Interval]:
+        """The share of each type's GPUs that is allocated while jobs arrive; the interval is that of the summary."""
+        there, allocated = (x[:BLOCKS].T for x in self._usage.both)
+        blocks = BlockBootstrap.of_series(BLOCKS)
+        both = zip(self._usage.types, allocated, there, strict=True)
+        return {name: blocks.ratio(held, up, SHARE).interval() for name, held, up in both if up.any()}
 
     def _accounts(self) -> list[Estimate]:
         gpus = self.jobs["gpu_milli"].cast(pl.Int64) * self.jobs["instances"] / WHOLE
@@ -290,7 +334,8 @@ class SimResult(Result):
     @property
     def cost(self) -> Estimate:
         """What that cost, by the same model; in GPU-hours, where no price is given."""
-        return Estimate.exact("cost", accounts.cost(self._usage.held(), self.prices), self.prices.unit)
+        name = "GPU-hours of nodes that are up, cost at 1 per GPU-hour" if self.prices.unit == "GPU-h" else "cost"
+        return Estimate.exact(name, accounts.cost(self._usage.held(), self.prices), self.prices.unit)
 
     def per_day(self) -> list[Estimate]:
         """GPU-hours, energy and cost per day while jobs arrive: what runs of different span can be compared by."""
@@ -310,7 +355,7 @@ class SimResult(Result):
         return {
             **job_classes.by_class(self._done, self.blocks(self._done)),
             "waiting": job_classes.waiting(self.ledger),
-            "waiting by GPU request": job_classes.waiting_by_request(self.jobs, self.ledger),
+            f"waiting by {GPU_REQUEST}": job_classes.waiting_by_request(self.jobs, self.ledger),
             "allocation": self._by_type(),
             "timeline": self._coarse,
             "left out": job_classes.refusals(self.refused),
@@ -319,7 +364,7 @@ class SimResult(Result):
     def figures(self) -> dict[str, Figure]:
         """How waits are spread, how full the GPUs were, how many waited when, and for what; what is nothing is not."""
         blocks, waiting = self.blocks(self._done), job_classes.waiting(self.ledger)
-        by_request = job_classes.by_class(self._done, blocks)["by GPU request"]
+        by_request = job_classes.by_class(self._done, blocks)[f"by {GPU_REQUEST}"]
         return figures.figures(self._done["wait"].to_numpy(), blocks, by_request, self._coarse, waiting)
 
     def _by_type(self) -> pl.DataFrame:
@@ -327,13 +372,13 @@ class SimResult(Result):
         there, allocated = self._usage.both
         return pl.DataFrame(
             {
-                "gpu_type": self._usage.types,
-                "hours": there.sum(axis=0) / HOUR,
+                "GPU type": self._usage.types,
+                "GPU-hours": there.sum(axis=0) / HOUR,
                 "allocated": allocated.sum(axis=0) / HOUR,
                 "share": _share(allocated.sum(axis=0), there.sum(axis=0)),
                 "while jobs arrive": _share(allocated[:BLOCKS].sum(axis=0), there[:BLOCKS].sum(axis=0)),
             },
-            schema_overrides={"gpu_type": pl.String},
+            schema_overrides={"GPU type": pl.String},
         )
 
     @cached_property

@@ -30,7 +30,7 @@ class World:
     """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
 
     frame: pl.DataFrame  # the jobs' rows of the workload
-    refused: pl.DataFrame  # job, reason
+    refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
     submit: Floats  # on the tick
     runtime: Floats  # on the tick
     estimate: Floats  # 0 where it is learnt from finished jobs
@@ -134,7 +134,7 @@ def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) 
             else str(values.filter(bad)[0])
         )
         msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
-        raise PolicyError(msg, hint="null where nothing is known of a job: then its true run time is taken")
+        raise PolicyError(msg, hint="null where nothing is known of a job: then its true runtime is taken")
     return values
 
 
@@ -154,7 +154,8 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
         .then(pl.lit(ABOVE_QUOTA))
     )  # fmt: skip
     jobs = frame.with_columns(reason=reason)
-    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason")
+    hours = pl.col("requested").cast(pl.Int64) * pl.col("instances") / layout.WHOLE * pl.col("runtime") / 3600
+    refused = jobs.filter(pl.col("reason").is_not_null()).select("job", "reason", gpu_hours=hours)
     return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
 
 

@@ -60,13 +60,14 @@ def story(
             stop.set()
             raise
     progress("page", 0, 0.0)
+    of = f": {window}" if window else ""
     sections: dict[str, Result] = {
-        "the trace": described, f"why jobs wait{window}": diagnosis, f"five policies{window}": comparison
+        "the trace": described, f"why jobs wait{of}": diagnosis, f"five policies{of}": comparison
     }  # fmt: skip
     page = report(sections, out, title="Trace, waits and policies")
     progress("page", 1, 1.0)
     simulated = (*diagnosis.findings[:2], comparison.findings[0])
-    which = (window.strip(" ()"), "the same jobs", "the same jobs") if window else ("", "", "")
+    which = (window, "the same jobs", "the same jobs") if window else ("", "", "")
     ends = [f"{jobs}: {s[0].lower()}{s[1:]}" if jobs else s for s, jobs in zip(simulated, which, strict=False)]
     # One sentence of each section before a second of any.
     firsts = [sentence for s in described.sections for sentence in s.findings[-1:]]
@@ -104,7 +105,7 @@ def busiest(scenario: Scenario, *, most: int = MOST) -> tuple[Scenario, str]:
     estimate = scenario.policy.estimate
     words: dict[str, Any] = {} if isinstance(estimate, str) else {"estimate": estimate.slice(first, most)}
     part = scenario.replace(trace=_slice(scenario.trace, first, most), cluster=scenario.data.cluster, **words)
-    return part, f" (days {' to '.join(days)}, the busiest {most:,} jobs)"
+    return part, f"the busiest {most:,} consecutive jobs (days {' to '.join(days)} of {submit[-1] / DAY:.3g})"
 
 
 def _slice(trace: Trace, first: int, count: int) -> Trace:

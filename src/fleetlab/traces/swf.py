@@ -236,7 +236,7 @@ def _notes(jobs: pl.DataFrame, cluster: Cluster | None, no_zone: str | None) -> 
     if unsaid := jobs.filter(pl.col("cpu_milli") == 0).height:
         notes.append(f"jobs without a number of processors, set to 0 CPUs: {unsaid:,}")
     if unsaid := jobs.filter((pl.col("status") == -1) & (pl.col("run") >= 0)).height:
-        notes.append(f"jobs with a run time but no status, read as completed: {unsaid:,}")
+        notes.append(f"jobs with a runtime but no status, read as completed: {unsaid:,}")
     if cluster is None:
         notes.append("the header has no machine size: provide a cluster to simulate it")
     elif (cluster.frame["memory_mib"] > 0).any():

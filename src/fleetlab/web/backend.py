@@ -169,8 +169,9 @@ class WhatIfBackend:
         except BaseException:
             self.uploads.remove(upload.name)
             raise
+        notes = [upload.with_own_names(note) for note in counts["notes"]]
         upload.keep_trace_only()
-        return {"trace": f"upload:{upload.name}", "jobs": counts["jobs"], "rejects": counts["rejects"]}
+        return {"trace": f"upload:{upload.name}", "jobs": counts["jobs"], "rejects": counts["rejects"], "notes": notes}
 
 
 async def _both(first: Any, second: Any) -> tuple[Any, Any]:  # noqa: ANN401

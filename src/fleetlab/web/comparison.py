@@ -30,7 +30,7 @@ METRICS: dict[str, Literal["lower", "higher"] | None] = {
     "P90 JCT": "lower",
     "mean bounded slowdown": "lower",
     "GPU allocation while jobs arrive": None,
-    "Jain fairness over users": "higher",
+    "Jain index of users' mean bounded slowdown": "higher",
     "GPU-hours allocated per day": None,
     "energy per day": None,
     "cost per day": None,
@@ -137,8 +137,9 @@ def _zero(other: Mapping[str, Any]) -> dict[str, Any]:
 def _allocation(base: Outcome, now: Outcome) -> list[AllocationRow]:
     if "allocation" not in now["result"]["tables"]:
         return []  # not made yet
-    sides = [{r["gpu_type"]: r for r in o["result"]["tables"].get("allocation", ())} for o in (base, now)]
-    names = sorted({*sides[0], *sides[1]}, key=lambda name: -max(side[name]["hours"] for side in sides if name in side))
+    sides = [{r["GPU type"]: r for r in o["result"]["tables"].get("allocation", ())} for o in (base, now)]
+    known = {*sides[0], *sides[1]}
+    names = sorted(known, key=lambda name: -max(side[name]["GPU-hours"] for side in sides if name in side))
     return [
         {
             "gpu_type": name,

@@ -23,7 +23,7 @@ OVER_TIME = {
     "waiting_gpus": "GPUs requested by waiting jobs over time",
 }
 BY_CLASS = {
-    "by GPU request": "Mean wait by GPU request",
+    "by GPUs per instance": "Mean wait by GPUs per instance",
     "by gang size": "Mean wait by number of instances",
 }
 

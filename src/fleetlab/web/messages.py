@@ -119,11 +119,12 @@ class TraceDescription(TypedDict):
 
 
 class LogSummary(TypedDict):
-    """An uploaded log that was read, and the name of its trace."""
+    """An uploaded log that was read, the name of its trace, and its notes: first which column became which."""
 
     trace: str
     jobs: int
     rejects: int
+    notes: list[str]
 
 
 class ProgressMessage(TypedDict):

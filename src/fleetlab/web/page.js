@@ -528,7 +528,26 @@
     $("format").addEventListener("change", showFormat);
     showFormat();
   }
+  // A log is used only once the visitor has seen how it was read: a column that is misread answers another question.
+  function confirmed(result, name) {
+    const count = (number, what) => `${number.toLocaleString("en")} ${what}`;
+    $("read-counts").textContent = `${name}: ${count(result.jobs, "jobs")}, ${count(result.rejects, "rows rejected")}.`;
+    $("read-notes").replaceChildren(...result.notes.map((line) => el("li", {}, line)));
+    $("use").onclick = async () => {
+      $("confirm").hidden = true;
+      $("sending").open = false;
+      options.traces.push({ trace: result.trace, title: `${name}, ${count(result.jobs, "jobs")}` });
+      try { await take(result.trace); } catch (error) { trouble(error); }
+    };
+    $("discard").onclick = async () => {
+      $("confirm").hidden = true;
+      try { await ask(`/api/uploads/${result.trace.slice("upload:".length)}`, { method: "DELETE" }); idle("The upload is deleted."); } catch (error) { trouble(error); }
+    };
+    $("confirm").hidden = false;
+    $("confirm").focus();
+  }
   $("send").addEventListener("click", async () => {
+    $("confirm").hidden = true;
     const chosen = [...$("files").files];
     if (!chosen.length) return trouble(new Refused({ error: "no file is chosen", hint: "choose the file, or the files, of one log" }));
     const f = options.formats.find((one) => one.name === $("format").value);
@@ -550,9 +569,8 @@
       busy(operation, "Reading");
       const result = await operation.over;
       if (!result) { idle("Cancelled; the upload is deleted."); return undefined; }
-      $("sending").open = false;
-      options.traces.push({ trace: result.trace, title: `${chosen[0].name.slice(0, 40)}, ${result.jobs.toLocaleString("en")} jobs` });
-      await take(result.trace);
+      idle("Read: check how, then use it.");
+      confirmed(result, chosen[0].name.slice(0, 40));
     } catch (error) { trouble(error); } finally { $("send").disabled = false; }
     return undefined;
   });

@@ -138,7 +138,7 @@ def read(request: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
         msg = f"a log on this page has at most {JOBS:,} jobs, not {len(trace.workload):,}"
         raise TraceError(msg, hint="read it with `fleetlab read`, and start the page with --traces FOLDER")
     trace.save(request["out"])
-    return {"jobs": len(trace.workload), "rejects": trace.rejects.height}
+    return {"jobs": len(trace.workload), "rejects": trace.rejects.height, "notes": list(trace.notes)}
 
 
 VERBS: dict[str, Callable[[Mapping[str, Any], Channel], dict[str, Any]]] = {

@@ -137,7 +137,7 @@ def test_a_file_that_is_not_a_study_is_refused(tmp_path, text):
     ("words", "message"),
     [
         ({"nodes": ["T4 +1"]}, "no pool or GPU type by that name: `T4`"),
-        ({"nodes": ["-1"]}, "cannot become: 0"),
+        ({"nodes": ["-1"]}, "no node would be left: `-1`"),
         ({"trace": ["nowhere"]}, "no saved trace"),
         ({"resample": "synthesize"}, "only a built-in trace"),
         ({"cluster": "none.toml"}, "cannot read the cluster file"),

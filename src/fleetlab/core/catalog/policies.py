@@ -83,7 +83,8 @@ ORDERS = Catalog(
         OrderRule("aging", "estimated runtime minus time waited, smallest first", needs_estimate=True),
         OrderRule("las", "least attained service first, in two queues split at one GPU-hour; use with preemption",
                   "Gu et al. (Tiresias), NSDI 2019", dynamic=True),
-        OrderRule("fair", "user with the lowest dominant share of what runs now first (DRF; no decayed usage)",
+        OrderRule("fair",
+                  "DRF: user with the lowest current dominant share first; no usage history as in Slurm fair-share",
                   "Ghodsi et al. (DRF), NSDI 2011", dynamic=True),
         OrderRule("srpt", "shortest estimated remaining runtime first; preempts", "Schrage, 1968",
                   needs_estimate=True, dynamic=True, preemptive=True),
@@ -98,7 +99,7 @@ BACKFILLS = Catalog(
     "backfill",
     (
         BackfillRule("none", "no backfill: all jobs wait behind the first that does not fit (head-of-line blocking)"),
-        BackfillRule("greedy", "start any job that fits, without reservations"),
+        BackfillRule("greedy", "start any job that fits, without reservations (large jobs can starve)"),
         BackfillRule("easy", "start any job that fits and does not delay the reservation of the first job",
                      "Lifka, 1995", reserves=True),
         BackfillRule("conservative", "start any job that fits and delays no reservation of the jobs before it",

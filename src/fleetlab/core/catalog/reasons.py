@@ -44,7 +44,7 @@ REASONS = Catalog(
         _missing("rdma", "too few free RDMA cards on nodes that have the rest"),
         _missing("disk", "too little free disk on nodes that have the rest"),
         _missing("gpu_memory", "too little free GPU memory on GPUs that are free"),
-        _missing("max_per_node", "nodes that have the rest run as many instances of its app as one node may", "gpu"),
+        _missing("max_per_node", "nodes that have the rest run the most instances of its app allowed", "gpu"),
         WaitReason("reservation", "it fits now, but would delay the reservation of a job ahead of it", "rule",
                    "Priority"),
         WaitReason("head_of_line", "it fits now, but a job ahead of it does not, and none may pass", "rule",
@@ -65,9 +65,9 @@ class Holder:
 HOLDERS = Catalog(
     "holder",
     (
-        Holder("ran_before", "jobs that ran already when the job began to wait"),
-        Holder("ahead", "jobs ahead of it in the queue that started meanwhile"),
-        Holder("overtook", "jobs behind it in the queue that started meanwhile"),
+        Holder("ran_before", "jobs already running when the job began to wait"),
+        Holder("ahead", "jobs ahead in the queue that started meanwhile"),
+        Holder("overtook", "jobs behind it that started meanwhile"),
         Holder("nobody", "no running job (a rule, or nodes that are down)"),
     ),
 )

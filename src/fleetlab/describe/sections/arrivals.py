@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.durations import number
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import Bools, ecdf
-from fleetlab.describe.section import Section, amount, rough
+from fleetlab.describe.section import Section
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
 from fleetlab.stats import (
     POSITIVE,
@@ -109,9 +110,9 @@ def _over_time(section: Section, hours: Ints, sums: dict[str, Floats], inside: F
     section.tables["per hour"] = pl.DataFrame(rows, infer_schema_length=None)
     mean, most = section.estimates[-1].value, float(sums["jobs"][whole].max(initial=0.0))
     if mean > 0:
-        many = f"the busiest hour has {rough(most / mean)} times that"
+        many = f"the busiest hour has {number(most / mean)} times that"
         rest = many if whole.sum() > 1 else "the log has less than two full hours"
-        section.findings.append(f"The mean arrival rate is {amount(mean)} jobs per hour; {rest}.")
+        section.findings.append(f"The mean arrival rate is {number(mean)} jobs per hour; {rest}.")
 
 
 def _hour_row(name: str, values: Floats, interval: Interval) -> dict[str, object]:
@@ -128,7 +129,7 @@ def _series(name: str, hours: Ints, values: Floats) -> Figure:
     means = np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
     frame = pl.DataFrame({"x": hours[starts] / 24, "y": means})
     of = f"mean over {every} h" if every > 1 else "per hour"
-    alt = f"{name} submitted {of}: between {amount(values.min())} and {amount(values.max())} per hour"
+    alt = f"{name} submitted {of}: between {number(values.min())} and {number(values.max())} per hour"
     return Figure(f"{name.split(',')[0]} submitted per hour", "line", frame, "day", f"{name}, {of}", alt)
 
 
@@ -156,7 +157,7 @@ def _by_hour_of_day(section: Section, hours: Ints, jobs: Floats) -> None:
     section.figures["jobs by hour of day"] = Figure(
         "Jobs by hour of the day: quartiles over days", "line", frame, "hour of the day", "jobs per hour", alt
     )
-    rates = f"{amount(medians[peak])} and {amount(medians[trough])} jobs per hour (medians over days)"
+    rates = f"{number(medians[peak])} and {number(medians[trough])} jobs per hour (medians over days)"
     section.findings.append(f"{alt[0].upper()}{alt[1:]}: {rates}.")
 
 
@@ -193,7 +194,7 @@ def _by_hour_of_week(section: Section, hours: Ints, jobs: Floats) -> None:
             {"x": np.arange(168) / 24, "y": [float(y) for y in interval], "series": "one week, published"}
         )
         frame = pl.concat([frame, week])
-    alt = f"jobs per hour over the week, Sunday first: between {amount(means.min())} and {amount(means.max())}"
+    alt = f"jobs per hour over the week, Sunday first: between {number(means.min())} and {number(means.max())}"
     section.figures["jobs by hour of week"] = Figure(
         "Jobs over the week", "line", frame, "day, from Sunday", "jobs per hour", alt
     )
@@ -211,7 +212,7 @@ def _by_weekday(section: Section, hours: Ints, jobs: Floats) -> None:
     section.tables["by weekday"] = pl.DataFrame(rows, infer_schema_length=None)
     frame = section.tables["by weekday"].select(x="day", y="jobs", low="low", high="high")
     free, work = float(sums[weekday >= 5].mean()), float(sums[weekday < 5].mean())
-    alt = f"a weekend day has {amount(free)} jobs, a weekday {amount(work)} (means)"
+    alt = f"a weekend day has {number(free)} jobs, a weekday {number(work)} (means)"
     section.figures["jobs by weekday"] = Figure("Jobs by weekday", "bar", frame, "weekday", "jobs per day", alt)
     section.findings.append(f"{alt[0].upper()}{alt[1:]}.")
 
@@ -251,7 +252,7 @@ def _bursts(section: Section, view: TraceView, submit: Floats) -> None:
         if squared[0] < 1 / BURSTY
         else "close to Poisson"
     )
-    section.findings.append(f"Arrivals are {how}: CV² of inter-arrival times is {amount(squared[0])} (Poisson: 1).")
+    section.findings.append(f"Arrivals are {how}: CV² of inter-arrival times is {number(squared[0])} (Poisson: 1).")
 
 
 def _burst_row(what: str, window: int | None, interval: Interval) -> dict[str, object]:

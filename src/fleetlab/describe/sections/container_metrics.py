@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure, Trace
+from fleetlab.core.durations import number
 from fleetlab.describe.ecdf import Ecdf, ecdf
-from fleetlab.describe.section import Section, rough
+from fleetlab.describe.section import Section
 from fleetlab.describe.trace_view import TraceView
 from fleetlab.stats import BlockBootstrap
 
@@ -85,7 +86,7 @@ def _duty(section: Section, samples: pl.DataFrame, c: Ecdf, span: float) -> None
     busy = frame["y"].to_numpy()
     section.figures["duty cycle over time"] = Figure(
         "GPU duty cycle, mean of containers", "line", frame, "hour", "duty cycle, %",
-        f"the mean duty cycle lies between {rough(busy.min())} and {rough(busy.max())} %",
+        f"the mean duty cycle lies between {number(busy.min())} and {number(busy.max())} %",
     )  # fmt: skip
     section.say("GPU duty cycle", c.mean, "%")
-    section.findings.append(f"Mean GPU duty cycle is {rough(c.mean[0])} %; {100 * c.zero:.3g} % of the samples are 0.")
+    section.findings.append(f"Mean GPU duty cycle is {number(c.mean[0])} %; {100 * c.zero:.3g} % of the samples are 0.")

@@ -1,4 +1,4 @@
-"""Recurring groups, and prediction of run times from earlier jobs."""
+"""Recurring groups, and prediction of runtimes from earlier jobs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from fleetlab.core.durations import number
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import Bools, share
-from fleetlab.describe.section import Section, rough
+from fleetlab.describe.section import Section
 from fleetlab.describe.trace_view import TraceView
 from fleetlab.stats import Floats, Interval
 
 OFTEN = 5  # runs
-WITHIN = (0.05, 0.25, 0.5)  # of the true run time
+WITHIN = (0.05, 0.25, 0.5)  # of the true runtime
 SHORTEST = 1e-9  # seconds: what runs for less is off by so many times that the number would overflow
 PREDICTORS = {
     "user": ["user"],
@@ -55,10 +56,10 @@ def _runs(view: TraceView, section: Section) -> None:
 
 
 def _predictors(view: TraceView, section: Section) -> None:
-    """The mean run time of those jobs of the same key that had ended when this one was submitted."""
+    """The mean runtime of those jobs of the same key that had ended when this one was submitted."""
     predictable = view.runtime > 0
     if not predictable.any():
-        section.absent("predictability of run times", "no run time above 0 is known")
+        section.absent("predictability of runtimes", "no runtime above 0 is known")
         return
     rows, curves = [], []
     for name, keys in PREDICTORS.items():
@@ -75,8 +76,8 @@ def _predictors(view: TraceView, section: Section) -> None:
         return
     section.tables["predictions"] = pl.DataFrame(rows, infer_schema_length=None)
     section.distributions(
-        "prediction error", curves, title="Relative error of predicted run times", unit="", of="by",
-        x="error over run time", y="share of instances, %",
+        "prediction error", curves, title="Relative error of predicted runtimes", unit="", of="by",
+        x="error over runtime", y="share of instances, %",
     )  # fmt: skip
     _say(section, rows)
 
@@ -95,7 +96,7 @@ def _row(view: TraceView, section: Section, name: str, error: Floats, predictabl
 
 
 def past_mean(jobs: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """For each job the mean run time of those with its keys that had ended when it came; null where none had.
+    """For each job the mean runtime of those with its keys that had ended when it came; null where none had.
 
     Where a start is not known, a job is taken to have started as it came. A job whose first key is null has no mean.
     """
@@ -115,6 +116,6 @@ def _say(section: Section, rows: list[dict[str, object]]) -> None:
     if np.isfinite(interval[0]):
         section.say(f"instances predicted within 25 % by {best['by']}", interval, "%")
         section.findings.append(
-            f"For {rough(interval[0])} % of the instances, the runtime is within 25 % of the mean of earlier jobs of "
+            f"For {number(interval[0])} % of the instances, the runtime is within 25 % of the mean of earlier jobs of "
             f"the same {best['by']}."
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fleetlab.core.durations import number
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import Ecdf, ecdf, share
-from fleetlab.describe.section import Section, rough
+from fleetlab.describe.section import Section
 from fleetlab.describe.sections.users import users
 from fleetlab.describe.trace_view import WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS, used_by_row
@@ -50,7 +51,7 @@ def _by_request(view: TraceView, section: Section) -> None:
         .with_columns(pl.col("GPUs per instance").cast(pl.String))
     )
     shares = [(100 * pl.col(c) / pl.col(c).sum()).alias(f"{c}, %") for c in ("jobs", "instances", "GPUs")]
-    section.tables["by GPU request"] = table.with_columns(shares)
+    section.tables["by GPUs per instance"] = table.with_columns(shares)
     if view.gpu.any():
         _classes(view, section)
         requested = 100 * float(view.gpu.mean())
@@ -73,8 +74,10 @@ def _classes(view: TraceView, section: Section) -> None:
         section.tables[f"GPU jobs by {name}"] = counted
     shares = gpu.filter(pl.col("gpu_milli") < WHOLE).group_by("gpu_milli").agg(pl.len().alias("jobs"))
     if shares.height:
-        shares = shares.with_columns((100 * pl.col("jobs") / pl.col("jobs").sum()).alias("%"))
-        section.tables["fractional GPUs"] = shares.sort("jobs", "gpu_milli", descending=[True, False]).head(COMMON)
+        part, gpus = 100 * pl.col("jobs") / pl.col("jobs").sum(), pl.col("gpu_milli") / WHOLE
+        shares = shares.sort("jobs", "gpu_milli", descending=[True, False])
+        shares = shares.select(gpus.alias("GPUs per instance"), "jobs", part.alias("%"))
+        section.tables["fractional GPUs"] = shares.head(COMMON)
 
 
 def _amount(view: TraceView, section: Section, name: str, rows: pl.DataFrame | None) -> None:
@@ -137,7 +140,7 @@ def _over_use(view: TraceView, section: Section) -> None:
     for c in curves:
         if c.series == "GPUs":
             section.say("median utilization of requested GPUs", c.quantiles[50].scaled(100), "%")
-    shares = [f"{rough(100 * c.quantiles[50][0])} % of requested {c.series}" for c in curves]
+    shares = [f"{number(100 * c.quantiles[50][0])} % of requested {c.series}" for c in curves]
     if shares:
         section.findings.append(f"Median usage is {', '.join(shares)}.")
 
@@ -167,7 +170,7 @@ def _gangs(view: TraceView, section: Section) -> None:
     section.tables["gangs"] = pl.DataFrame(table, schema=["what", "%", "low", "high"], orient="row")
     section.say("instances in gangs", shares["instances in gangs"], "%")
     section.findings.append(
-        f"{rough(shares['jobs that are gangs'].value)} % of the jobs are gangs; they have "
+        f"{number(shares['jobs that are gangs'].value)} % of the jobs are gangs; they have "
         f"{shares['instances in gangs'].value:.3g} % of the instances."
     )
 

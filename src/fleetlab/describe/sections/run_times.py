@@ -1,4 +1,4 @@
-"""Run times, waits, and wait over JCT."""
+"""Runtimes, waits, and wait over JCT."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.durations import duration, number
 from fleetlab.describe.ecdf import Bools, share
-from fleetlab.describe.section import Section, rough, spoken
+from fleetlab.describe.section import Section
 from fleetlab.describe.survival import Survival, kaplan_meier
 from fleetlab.describe.trace_view import OPEN, TraceView
 from fleetlab.stats import Floats
@@ -17,37 +18,37 @@ ENDED, STILL = "ended jobs only", "including running jobs"
 
 
 def run_times(view: TraceView, section: Section) -> None:
-    """Put together what is known of run times and waits."""
+    """Put together what is known of runtimes and waits."""
     _run_times(view, section)
     _still_running(view, section)
     _waits(view, section)
     _part(view, section)
 
 
-# -- run times ---------------------------------------------------------------------------------------------------------
+# -- runtimes ---------------------------------------------------------------------------------------------------------
 
 
 def _run_times(view: TraceView, section: Section) -> None:
     unknown = int((~np.isfinite(view.runtime)).sum())
     if unknown:
-        section.absent(f"run times of {unknown:,} jobs", "they had not ended, or the log has no end")
+        section.absent(f"runtimes of {unknown:,} jobs", "they had not ended, or the log has no end")
     if unknown == len(view.runtime):
         return
     runtime, many = view.runtime, view.instances
     every = view.ecdf("jobs", runtime) + (view.ecdf("instances", runtime, weights=many) if view.gangs else [])
-    section.distributions("run time", every, title="Run time of jobs, and of instances", unit="s", y="share, %")
+    section.distributions("runtime", every, title="Runtime of jobs, and of instances", unit="s", y="share, %")
     done = view.is_("status", "completed")
-    _by(view, section, "run time", "request", runtime, title="Run time by GPU request")
-    _by(view, section, "run time", "type", runtime, where=done, title="Run time of completed jobs by GPU type")
-    _by(view, section, "run time", "user", runtime, title="Run time by user class (instances submitted)")
+    _by(view, section, "runtime", "request", runtime, title="Runtime by GPUs per instance")
+    _by(view, section, "runtime", "type", runtime, where=done, title="Runtime of completed jobs by GPU type")
+    _by(view, section, "runtime", "user", runtime, title="Runtime by user class (instances submitted)")
     jobs = every[0]
-    section.say("median run time", jobs.quantiles[50], "s")
-    section.say("mean run time", jobs.mean, "s")
-    middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
-    section.findings.append(f"Run time: median {middle}, P90 {nine}, mean {mean}.")
+    section.say("P50 runtime", jobs.quantiles[50], "s")
+    section.say("mean runtime", jobs.mean, "s")
+    middle, nine, mean = (duration(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
+    section.findings.append(f"Runtime: P50 {middle}, P90 {nine}, mean {mean}.")
 
 
-NAMES = {"request": "GPU request", "type": "GPU type", "user": "user class", "length": "length"}
+NAMES = {"request": "GPUs per instance", "type": "GPU type", "user": "user class", "length": "length"}
 
 
 def _by(
@@ -63,12 +64,12 @@ def _by(
 ) -> None:
     """One curve a class; a class of one alone tells nothing that is not told already."""
     if by in ("request", "type") and not view.gpu.any():
-        if what == "run time":
-            section.absent(f"run times and waits by {NAMES[by]}", "no job requests a GPU")
+        if what == "runtime":
+            section.absent(f"runtimes and waits by {NAMES[by]}", "no job requests a GPU")
         return
     if by == "user" and view.frame["user"].null_count() == view.frame.height:
-        if what == "run time":
-            section.absent("run times and waits by user class", "the log has no users")
+        if what == "runtime":
+            section.absent("runtimes and waits by user class", "the log has no users")
         return
     classes = {name: of if where is None else of & where for name, of in view.by(by).items()}
     curves = view.curves(values, classes, weights=weights)
@@ -103,16 +104,16 @@ def _still_running(view: TraceView, section: Section) -> None:
     estimates = survival(view, running, known)
     alone, last = estimates
     middle = last.quantile(0.5)
-    alt = f"including {last.censored:,} running jobs, the median run time is {_or_later(middle[0])}"
-    title = "Run time, including running jobs (Kaplan–Meier)"
-    draw_survival(section, "run time, Kaplan–Meier", title, estimates, "of", alt)
-    section.say("median run time, including running jobs", middle, "s")
+    alt = f"including {last.censored:,} running jobs, the median runtime is {_or_later(middle[0])}"
+    title = "Runtime, including running jobs (Kaplan–Meier)"
+    draw_survival(section, "runtime, Kaplan–Meier", title, estimates, "of", alt)
+    section.say("P50 runtime, including running jobs", middle, "s")
     section.findings.append(
         f"{last.censored:,} of {last.count:,} jobs that started have not ended, "
         + (
             "most for longer than any ended job ran: their ends were likely not logged."
             if view.open_logs > OPEN
-            else f"with them the median run time is {_or_later(middle[0])} instead of "
+            else f"with them the median runtime is {_or_later(middle[0])} instead of "
             f"{_or_later(alone.quantile(0.5)[0])}."
         )
     )
@@ -130,11 +131,11 @@ def draw_survival(section: Section, name: str, title: str, estimates: list[Survi
     """Put the estimates into a table, and draw them."""
     section.tables[name] = _survival_table(estimates, of)
     frame = pl.concat([s.points().filter(pl.col("x") > 0) for s in estimates])
-    section.figures[name] = Figure(title, "line", frame, "run time, s", "share that has ended, %", alt, log_x=True)
+    section.figures[name] = Figure(title, "line", frame, "runtime, s", "share that has ended, %", alt, log_x=True)
 
 
 def _or_later(seconds: float) -> str:
-    return spoken(seconds) if np.isfinite(seconds) else "longer than the log"
+    return duration(seconds) if np.isfinite(seconds) else "longer than the log"
 
 
 def _survival_table(estimates: list[Survival], of: str) -> pl.DataFrame:
@@ -168,26 +169,19 @@ def _waits(view: TraceView, section: Section) -> None:
         return
     every = view.ecdf("jobs", wait) + (view.ecdf("instances", wait, weights=many) if view.gangs else [])
     section.distributions("wait", every, title="Wait of jobs, and of instances", unit="s", y="share, %")
-    for by, title in (("request", "GPU request"), ("type", "GPU type")):
+    for by, title in (("request", "GPUs per instance"), ("type", "GPU type")):
         _by(view, section, "wait", by, wait, title=f"Wait by {title}")
         if view.gangs:
             _by(view, section, "wait", by, wait, weights=many, title=f"Wait of instances by {title}")
-    _by(
-        view,
-        section,
-        "wait",
-        "length",
-        wait,
-        title="Wait of short and long jobs (below and above the median run time)",
-    )
+    _by(view, section, "wait", "length", wait, title="Wait of jobs below and above the median runtime")
     _by(view, section, "wait", "user", wait, title="Wait by user class (instances submitted)")
     jobs = every[0]
-    section.say("median wait", jobs.quantiles[50], "s")
+    section.say("P50 wait", jobs.quantiles[50], "s")
     section.say("mean wait", jobs.mean, "s")
     section.say("P90 wait", jobs.quantiles[90], "s")
-    middle, nine, mean = (spoken(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
+    middle, nine, mean = (duration(x) for x in (jobs.quantiles[50][0], jobs.quantiles[90][0], jobs.mean[0]))
     none = f"; {100 * jobs.zero:.3g} % of the jobs do not wait" if jobs.zero >= 0.5 else ""
-    section.findings.append(f"Wait: median {middle}, P90 {nine}, mean {mean}{none}.")
+    section.findings.append(f"Wait: P50 {middle}, P90 {nine}, mean {mean}{none}.")
 
 
 def _part(view: TraceView, section: Section) -> None:
@@ -195,7 +189,7 @@ def _part(view: TraceView, section: Section) -> None:
     whole = view.wait + view.runtime
     part = np.divide(100 * view.wait, whole, out=np.full(len(whole), np.nan), where=whole > 0)
     if not np.nan_to_num(part).any():
-        section.absent("wait over JCT", "no job has both a wait and a run time")
+        section.absent("wait over JCT", "no job has both a wait and a runtime")
         return
     for weights, suffix in ((None, ""), (view.instances, ", instances")):
         if suffix and not view.gangs:
@@ -210,7 +204,7 @@ def _part(view: TraceView, section: Section) -> None:
         of = there & which
         if of.any():
             interval[name] = share(part[of] > HALF, None, view.blocks.part(of))
-            section.say(f"{name} jobs with wait above run time", interval[name], "%")
+            section.say(f"{name} jobs with wait above runtime", interval[name], "%")
     if len(interval) > 1:
-        short, long = (f"{rough(interval[name][0])} %" for name in ("short", "long"))
+        short, long = (f"{number(interval[name][0])} %" for name in ("short", "long"))
         section.findings.append(f"{short} of the short jobs and {long} of the long ones wait longer than they run.")

@@ -1,4 +1,4 @@
-"""Traces of services: delays and run times by role, application and placement rule; requests over limits.
+"""Traces of services: delays and runtimes by role, application and placement rule; requests over limits.
 
 Means of delays hang on a few instances, so medians and tails stand beside them. Where a rule is set for a whole
 application, applications are drawn again for intervals, not instances.
@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core.catalog import RESOURCES
+from fleetlab.core.durations import duration, number
 from fleetlab.describe.ecdf import Bools, Ecdf
-from fleetlab.describe.section import Section, rough, spoken
+from fleetlab.describe.section import Section
 from fleetlab.describe.sections.container_metrics import metrics, names
 from fleetlab.describe.sections.run_times import draw_survival, survival
 from fleetlab.describe.trace_view import TraceView
@@ -49,7 +50,7 @@ def _classes(view: TraceView, column: str, most: int) -> dict[str, Bools]:
     return {name: view.is_(column, name) for name in counted[column].head(most).to_list()}
 
 
-# -- delays and run times ----------------------------------------------------------------------------------------------
+# -- delays and runtimes ----------------------------------------------------------------------------------------------
 
 
 def _delays(view: TraceView, section: Section, role: str) -> None:
@@ -63,10 +64,10 @@ def _delays(view: TraceView, section: Section, role: str) -> None:
     first, of_roles = estimates[0], estimates[2:]
     section.say("mean scheduling delay", first.mean, "s")
     worst = max(of_roles, key=lambda c: c.mean[0], default=first)
-    other = f" ({worst.series}:  {spoken(worst.mean[0])})" if len(of_roles) > 1 else ""
+    other = f" ({worst.series}:  {duration(worst.mean[0])})" if len(of_roles) > 1 else ""
     section.findings.append(
-        f"The mean scheduling delay is {spoken(first.mean[0])}{other}; {100 * first.zero:.3g} % have none; the "
-        f"{TEN} longest make up {rough(_largest(view, None))} % of the sum."
+        f"The mean scheduling delay is {duration(first.mean[0])}{other}; {100 * first.zero:.3g} % have none; the "
+        f"{TEN} longest make up {number(_largest(view, None))} % of the sum."
     )
 
 
@@ -90,7 +91,7 @@ def _largest(view: TraceView, where: Bools | None) -> float:
 
 
 def _run_times(view: TraceView, section: Section, role: str) -> None:
-    what = "run time" if role == "role" else "latency"
+    what = "runtime" if role == "role" else "latency"
     for column, of, most in (("group", role, MOST_ROLES), ("app", "application", MOST_APPS)):
         every: dict[str, Bools | None] = {"all": None} if column == "group" else {}
         curves = view.curves(view.runtime, every | _classes(view, column, most))
@@ -98,9 +99,9 @@ def _run_times(view: TraceView, section: Section, role: str) -> None:
         section.distributions(f"{what} by {of}", curves, title=title, unit="s", of=of, y="share, %")
     if what == "latency":
         for c in section.compared.get("latency by kind", [])[:1]:
-            section.say("median latency of requests", c.quantiles[50], "s")
+            section.say("P50 latency of requests", c.quantiles[50], "s")
             section.findings.append(
-                f"Request latency: median {spoken(c.quantiles[50][0])}, P99 {spoken(c.quantiles[99][0])}."
+                f"Request latency: P50 {duration(c.quantiles[50][0])}, P99 {duration(c.quantiles[99][0])}."
             )
         return
     _survival(view, section, role)
@@ -117,8 +118,8 @@ def _survival(view: TraceView, section: Section, role: str) -> None:
             estimates.append(replace(both, series=name))
     if estimates and running.any():
         alt = "; ".join(f"median of {s.series}: {s.quantile(0.5)[0]:,.0f} s" for s in estimates)
-        title = f"Run time by {role}, including running jobs"
-        draw_survival(section, f"run time by {role}, Kaplan–Meier", title, estimates, role, alt)
+        title = f"Runtime by {role}, including running jobs"
+        draw_survival(section, f"runtime by {role}, Kaplan–Meier", title, estimates, role, alt)
 
 
 # -- placement rules ---------------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Figure
+from fleetlab.core.durations import number
 from fleetlab.describe import published
 from fleetlab.describe.ecdf import share
 from fleetlab.describe.occupancy import Occupancy
-from fleetlab.describe.section import Section, amount, rough
+from fleetlab.describe.section import Section
 from fleetlab.describe.sections.arrivals import quartiles
 from fleetlab.describe.trace_view import HOUR, WHOLE, TraceView
 from fleetlab.describe.usage import AMOUNTS
@@ -46,7 +47,7 @@ def _requested(view: TraceView, section: Section) -> None:
     sums = [view.blocks.sums(x) for x in amounts.values()]
     saved = view.blocks.ratio(sums[1] - sums[0], sums[1], SHARE).interval().scaled(100)
     section.say("requested GPUs saved by sharing", saved, "%")
-    section.findings.append(f"Fractional requests save {rough(saved[0])} % of the GPUs compared with whole GPUs.")
+    section.findings.append(f"Fractional requests save {number(saved[0])} % of the GPUs compared with whole GPUs.")
     if not view.clocked or view.span < 2 * 86_400:
         section.absent("requested GPUs by hour of day", "no time zone, or less than two days")
         return
@@ -65,7 +66,7 @@ def _requested(view: TraceView, section: Section) -> None:
             series = pl.lit(name + published.SUFFIX)
             frames.append(pl.DataFrame({"x": np.arange(24.0), "y": y}).with_columns(series=series))
     section.tables["requested GPUs by hour of day"] = pl.concat(tables).rename({"at": "hour"})
-    alt = f"GPUs requested per hour, medians over days: sharing saves {rough(saved[0])} %"
+    alt = f"GPUs requested per hour, medians over days: sharing saves {number(saved[0])} %"
     section.figures["requested GPUs by hour of day"] = Figure(
         "Requested GPUs with and without sharing, by hour of the day", "line", pl.concat(frames, how="diagonal"),
         "hour of the day", "GPUs", alt,
@@ -89,7 +90,7 @@ def _allocated(view: TraceView, section: Section) -> None:
         rows, schema=["GPUs", "mean", "low", "high", "largest"], orient="row"
     )
     less = 100 * (1 - rows[0][1] / rows[1][1]) if rows[1][1] else 0.0
-    alt = f"allocated GPUs over time: mean {amount(rows[0][1])}, {rough(less)} % less than without sharing"
+    alt = f"allocated GPUs over time: mean {number(rows[0][1])}, {number(less)} % less than without sharing"
     section.figures["allocated GPUs"] = Figure(
         "Allocated GPUs with and without sharing", "line", pl.concat(frames), "day", "GPUs", alt
     )

@@ -21,7 +21,7 @@ WEIGHED = ("jobs", "instances", "GPU time")
 
 
 def users(view: TraceView, section: Section) -> None:
-    """Jobs a user, the share of the busiest, Gini's number, and Lorenz's curve."""
+    """Jobs a user, the share of the busiest, Gini's number, and the concentration curve."""
     by_user = _by_user(view)
     if not by_user.height:
         section.absent("users", "not in the log")
@@ -36,12 +36,12 @@ def users(view: TraceView, section: Section) -> None:
         amounts = np.sort(by_user[name].to_numpy())[::-1]
         if amounts.sum() > 0:
             rows.append(_row(name, amounts, view.seed))
-            frames.append(_lorenz(name, amounts))
+            frames.append(_concentration(name, amounts))
     section.tables["users"] = pl.DataFrame(rows, infer_schema_length=None)
     _say(section, rows, by_user.height)
     alt = f"the top 5 % of users submit {rows[0]['top 5 %, %']:.0f} % of the jobs"
     section.figures["skew of users"] = Figure(
-        "Share of the top users (Lorenz curve)", "line", pl.concat(frames), "top users, %", "share, %", alt
+        "Share of the top users (concentration curve)", "line", pl.concat(frames), "top users, %", "share, %", alt
     )
 
 
@@ -96,7 +96,7 @@ def gini(ranked: Floats) -> float:
     return float(2 * (places @ ranked) / (count * ranked.sum()) - (count + 1) / count)
 
 
-def _lorenz(name: str, ranked: Floats) -> pl.DataFrame:
+def _concentration(name: str, ranked: Floats) -> pl.DataFrame:
     sums = np.concatenate(([0.0], np.cumsum(ranked))) / ranked.sum()
     at = np.unique(np.geomspace(1, len(sums), POINTS).astype(np.int64) - 1)
     x = 100 * at / (len(sums) - 1)

@@ -31,7 +31,7 @@ COLUMNS = {
     "violated": ("pool", "class", "assumption", "figure", "meaning"),
     "arrivals": ("pool", "window", "dispersion", "low", "high", "around daily pattern", "around low",
                  "around high"),
-    "run times": ("pool", "class", "jobs", "mean", "low", "high", "scv", "P50", "P90", "P99", "KS exponential",
+    "runtimes": ("pool", "class", "jobs", "mean", "low", "high", "scv", "P50", "P90", "P99", "KS exponential",
                   "p exponential", "KS lognormal", "p lognormal"),
     "day": ("pool", "hour", "jobs per hour", "load"),
 }  # fmt: skip
@@ -89,7 +89,7 @@ def _rows(fitted: list[PoolFit], span: float, rng: np.random.Generator) -> dict[
         rows["day"] += _hours(f)
         for k in range(len(f.kinds)):
             rows["model"].append(_class(f, k, span, wrong))
-            rows["run times"].append(_run(f, k, span, rng))
+            rows["runtimes"].append(_run(f, k, span, rng))
     return rows
 
 

@@ -77,7 +77,7 @@ class PoolFit:
         return time / float(self.part.work.sum()) * self.load / self.pool.cores
 
     def scv(self, kind: int) -> float:
-        """The SCV of run times of a class."""
+        """The SCV of runtimes of a class."""
         service = self.part.service[self.part.kind == kind]
         return float(service.var() / service.mean() ** 2) if service.any() else 0.0
 

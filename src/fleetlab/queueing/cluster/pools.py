@@ -96,7 +96,7 @@ def _classes(milli: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.in
 
 def _notes(unknown: int, never: int, several: int) -> tuple[str, ...]:
     notes = {
-        f"{unknown:,} jobs without a run time in the log are left out": unknown,
+        f"{unknown:,} jobs without a runtime in the log are left out": unknown,
         f"{never:,} jobs that fit no pool of this cluster are left out": never,
         f"{several:,} jobs may run on several GPU types: each is assigned to one at random, weighted by GPUs": several,
     }

@@ -34,7 +34,7 @@ class OfferedLoad(NamedTuple):
     """What the jobs of a pool ask for; first of the whole log, then of each draw of its blocks."""
 
     rate: Floats  # jobs a second
-    time: Floats  # mean run time
+    time: Floats  # mean runtime
     load: Floats  # servers that would be busy if nobody waited
     scv: Floats  # of a job's work
     usual: Floats  # servers that the job behind a busy server holds

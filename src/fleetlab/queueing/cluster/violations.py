@@ -48,7 +48,7 @@ def violations(f: PoolFit, others: Sequence[PoolFit]) -> list[Violation]:
     tails = ((k, f.scv(k)) for k in f.kinds)
     meaning = "two moments do not determine the wait"
     return violated + [
-        Violation(f.pool.name, CLASSES[k], "heavy tail", f"CV² of run times {scv:.3g}", meaning)
+        Violation(f.pool.name, CLASSES[k], "heavy tail", f"CV² of runtimes {scv:.3g}", meaning)
         for k, scv in tails
         if scv > TWICE
     ]

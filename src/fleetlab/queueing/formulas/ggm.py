@@ -41,7 +41,7 @@ def kingman(lam: float, mu: float, ca2: float, cs2: float) -> FormulaOutput:
 
 
 def cosmetatos(lam: float, mu: float, c: int) -> FormulaOutput:
-    """Constant run times."""
+    """Constant runtimes."""
     return _about(lam, mu, c, _mdc_wait(lam, mu, c))
 
 

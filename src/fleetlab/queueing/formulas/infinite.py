@@ -22,7 +22,7 @@ EXACT = 1e6  # a mean above which the Poisson law is as good as normal
 
 
 def mg_inf(lam: float, service: Service) -> FormulaOutput:
-    """The number in the system is Poisson's, whatever the law of run times."""
+    """The number in the system is Poisson's, whatever the law of runtimes."""
     mean = lam * service.moment(1)
     metrics = [Estimate.exact("mean number in system", mean), Estimate.exact("mean wait", 0.0, "s")]
     return FormulaOutput(
@@ -47,7 +47,7 @@ def poisson(q: float, mean: float) -> int:
 
 
 def carried(rates: Floats, period: float, mean: float, transform: Callable[[Floats], NDArray[np.complex128]]) -> Floats:
-    """The offered load at the same steps: each wave of the rate times the transform of what is left of a run time."""
+    """The offered load at the same steps: each wave of the rate times the transform of what is left of a runtime."""
     waves = np.fft.rfft(rates)
     omega: Floats = 2 * math.pi * np.arange(1.0, len(waves)) / period
     waves[1:] *= (1 - transform(omega)) / (1j * omega)

@@ -24,7 +24,7 @@ def occupancy(c: int, a: Floats, b: tuple[int, ...]) -> Floats:
 
 
 def kaufman_roberts(a: tuple[float, ...], b: tuple[int, ...], c: int) -> FormulaOutput:
-    """Who does not find `b` of `c` servers free goes away; the law of run times does not matter."""
+    """Who does not find `b` of `c` servers free goes away; the law of runtimes does not matter."""
     alike(a=a, b=b)
     if max(b) > c:
         msg = f"a job of {max(b)} servers can never run on: {c}"

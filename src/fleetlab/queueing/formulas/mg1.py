@@ -18,7 +18,7 @@ def pollaczek_khinchine(lam: float, service: Service) -> float:
 
 
 def fcfs(lam: float, service: Service) -> FormulaOutput:
-    """First come first served, or any order that does not look at run times."""
+    """First come first served, or any order that does not look at runtimes."""
     wait, rho = pollaczek_khinchine(lam, service), lam * service.moment(1)
     metrics = waits(rho=rho, wait=wait, mean=service.moment(1), lam=lam)
     metrics.insert(1, Estimate.exact("probability of waiting", min(rho, 1.0)))
@@ -30,7 +30,7 @@ def fcfs(lam: float, service: Service) -> FormulaOutput:
 
 
 def ps(lam: float, service: Service) -> FormulaOutput:
-    """All at once, each with an equal part of the server: a response is that many times the run time, on average."""
+    """All at once, each with an equal part of the server: a response is that many times the runtime, on average."""
     mean = service.moment(1)
     rho = lam * mean
     slowdown = 1 / (1 - rho) if rho < 1 else math.inf
@@ -78,7 +78,7 @@ def _srpt_smooth(lam: float, law: Smooth) -> float:
     x, dx = law.grid()
     room, above = 1 - lam * law.below(1, x), law.above(x)
     until_begun = lam * (law.below(2, x) + x * x * above) / (2 * room**2)
-    # With the integrals swapped: a run time passes each t below it, in 1/(1-ρ(t)) seconds a second.
+    # With the integrals swapped: a runtime passes each t below it, in 1/(1-ρ(t)) seconds a second.
     return float(np.sum(law.density(x) * until_begun * dx) + np.sum(above / room * dx) + x[0])
 
 

@@ -37,7 +37,7 @@ def preemptive(lam: tuple[float, ...], service: tuple[Service, ...]) -> FormulaO
 
 
 def mmc_priority(lam: tuple[float, ...], mu: float, c: int) -> FormulaOutput:
-    """Servers alike, run times of one exponential law; who has begun stays."""
+    """Servers alike, runtimes of one exponential law; who has begun stays."""
     load = [rate / (c * mu) for rate in lam]
     first = erlang_c(c, sum(lam) / mu) / (c * mu)
     return _output(lam, load, _cobham(first, load), [1 / mu] * len(lam))
@@ -55,7 +55,7 @@ def mmc_preemptive(lam: tuple[float, ...], mu: float, c: int) -> FormulaOutput:
 
 
 def bondi_buzen(lam: tuple[float, ...], service: tuple[Service, ...], c: int) -> FormulaOutput:
-    """Several servers, run times of any law: each class waits as many times the common wait as at one fast server."""
+    """Several servers, runtimes of any law: each class waits as many times the common wait as at one fast server."""
     alike(lam=lam, service=service)
     total, whole = sum(lam), _Pooled(lam, service)
     load = [rate * s.moment(1) / c for rate, s in zip(lam, service, strict=True)]
@@ -67,7 +67,7 @@ def bondi_buzen(lam: tuple[float, ...], service: tuple[Service, ...], c: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Pooled:
-    """The run times of all classes together."""
+    """The runtimes of all classes together."""
 
     lam: Sequence[float]
     service: Sequence[Service]

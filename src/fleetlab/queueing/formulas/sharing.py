@@ -13,7 +13,7 @@ from fleetlab.queueing.formulas.output import FormulaOutput, stable
 def pooled(lam: float, service: Service, c: int) -> FormulaOutput:
     """Jobs that spread evenly over c GPUs at any moment: each runs at full speed, or at c/n with n of them."""
     mean = service.moment(1)
-    # Cohen: the number in the system is that of M/M/c, whatever the law of run times.
+    # Cohen: the number in the system is that of M/M/c, whatever the law of runtimes.
     response = mmc_wait(lam, 1 / mean, c) + mean
     return _output(lam, mean, response, lam * mean / c)
 

@@ -40,9 +40,8 @@ class ServiceGoal:
         metric, statistic = METRIC_NAMES[name], match[1].lower()
         limit = _limit(match[3], seconds=metric.unit == "s")
         if not 0 < limit < math.inf:
-            msg = (
-                f"a limit of {metric.name} is {'a duration' if metric.unit else 'a number'} above 0, not: `{match[3]}`"
-            )
+            kind = "a duration" if metric.unit else "a number"
+            msg = f"a limit of {metric.name} is {kind} above 0, not: `{match[3]}`"
             raise WorkloadError(msg, hint=HINT)
         quantile = None if statistic == "mean" else float(statistic[1:]) / 100
         if quantile == 0:

@@ -12,9 +12,9 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Scenario, Words, Workload, WorkloadError, resample
 from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
-from fleetlab.core.durations import duration, number
+from fleetlab.core.durations import duration, number, plural
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.result import FieldsResult
+from fleetlab.core.result import FieldsResult, amount
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.stats import POSITIVE, Interval, Statistic, pool
 from fleetlab.studies.capacity import sizes
@@ -51,7 +51,7 @@ def capacity(
     source, cluster, words
         What builds the scenario, as `Scenario.of` takes it.
     slo
-        The goal: mean or a percentile (p50, p90, p99) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit in
+        The goal: mean or a percentile (p50, p90, p95, …) of wait, JCT, slowdown or bounded slowdown, `<`, and a limit:
         seconds, or such as 10m or 2h.
     pool
         The pool or GPU type to scale; the goal is measured on the jobs that may run there (default: all pools in
@@ -131,12 +131,13 @@ class _CapacitySearch:
             high = curve.smallest("high", most=most, at_once=at_once) if at.can_meet else None
         curve.around(at.size)
         kind = f"{self.pool} nodes" if self.pool else "nodes"
-        nodes = _between(f"{kind} from which on {goal} < {self._show(goal.limit)}:", "nodes", at, low, high)
+        metric = f"smallest cluster from which {goal} stays < {self._show(goal.limit)}:"
+        nodes = _between(f"{metric} {kind}", "nodes", at, low, high)
         estimates = (
             nodes,
             Estimate(f"{goal} with these nodes", at.value, at.low, at.high, goal.unit),
             Estimate.exact(f"{kind} now", now),
-            Estimate.exact(f"{kind} by square-root staffing (queueing model, where the search began)", guess),
+            Estimate.exact(f"{kind} by square-root staffing (few jobs wait at busy hours; ignores packing)", guess),
             _between("GPUs with these nodes", "gpus", at, low, high),
             Estimate.exact("GPUs now", cluster.gpus),
             *self._cost(at.size),
@@ -153,28 +154,26 @@ class _CapacitySearch:
     def _finding(self, nodes: Estimate, kind: str, now: int, at: SizePoint) -> str:
         """Return the answer, how sure it is, and the jobs that it is measured on."""
         count, limit = f"{nodes.value:,.0f} {kind}", self._show(self.goal.limit)
-        interval, sure = "", "there are too few jobs for a 95 % CI, so that this may be chance"
+        value = amount(Estimate("", at.value, at.low, at.high, self.goal.unit))
+        sure = "there are too few jobs for a 95 % CI, so that this may be chance"
         if not math.isnan(at.high):
-            interval = f", 95 % CI {self._show(at.low)} to {self._show(at.high)}"
-            sure = f"from {nodes.high:,.0f} {kind} on, so is the whole 95 % CI"
+            sure = f"from {nodes.high:,.0f} {kind} on, so does the whole 95 % CI"
         if math.isinf(nodes.high):
             sure = "no number of nodes brings the whole 95 % CI below it"
         return (
-            f"From {count} on, the simulated {self.goal} is below {limit} ({self._show(at.value)}{interval} with "
-            f"{count}); {sure}. There are {now:,} now. Measured on {self._population(at)}."
+            f"From {count} on, the simulated {self.goal} stays below {limit}; {sure}. With {count} it is {value}. "
+            f"There are {now:,} now. Measured on {self._population(at)}."
         )
 
     def _population(self, at: SizePoint) -> str:
         """Return which jobs the goal is measured on, on average over the resamples."""
         frames = [s.workload.frame for s in self.scenarios]
         measured = [frame.filter(sizes.measured_jobs(frame, self.scenario.cluster, self.pool)) for frame in frames]
-        jobs, unknown = (
-            sum(counts) // len(counts)
-            for counts in ([f.height for f in measured], [f["runtime"].null_count() for f in measured])
-        )
+        counts = [f.height for f in measured], [f["runtime"].null_count() for f in measured]
+        jobs, unknown = (sum(count) // len(count) for count in counts)
         reasons = {UNKNOWN_RUNTIME: unknown, ABOVE_QUOTA: max(0, jobs - unknown - at.jobs)}
         others = [f"of {jobs:,}", *left_out(reasons)] if at.jobs < jobs else []
-        others += [f"{at.never:,} never fit and count as waiting forever"] if at.never else []
+        others += [f"{plural(at.never, 'job')} cannot run on this cluster at all"] if at.never else []
         allowed = f" that may run on {self.pool}" if self.pool else ""
         return f"the {at.jobs:,} jobs{allowed} that were replayed" + (f" ({', '.join(others)})" if others else "")
 
@@ -185,24 +184,21 @@ class _CapacitySearch:
             return []
         both = {"now": cluster, "with these nodes": sizes.scaled(cluster, self.pool, size)}
         counts = {name: c.frame.filter(pl.col("gpus") > 0).select("gpu_type", "gpus") for name, c in both.items()}
-        return [
-            Estimate.exact(
-                f"cost of all GPUs per hour, {name}",
-                sum(n * prices.gpu_hour(t) for t, n in rows_.iter_rows()),
-                prices.unit,
-            )
-            for name, rows_ in counts.items()
-        ]
+        costs = {name: sum(n * prices.gpu_hour(t) for t, n in nodes.iter_rows()) for name, nodes in counts.items()}
+        return [Estimate.exact(f"cost of all GPUs per hour, {name}", cost, prices.unit) for name, cost in costs.items()]
 
     def _kinds(self, size: int) -> pl.DataFrame:
         """Return the nodes of each pool and GPU type, now and with the answer."""
         cluster, kinds = self.scenario.cluster, ["pool", "gpu_type", "gpus"]
         both = {"now": cluster, "needed": sizes.scaled(cluster, self.pool, size)}
         now, then = (c.frame.group_by(kinds, maintain_order=True).len(name) for name, c in both.items())
-        return now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
+        both_ = now.join(then, on=kinds, how="left", nulls_equal=True, maintain_order="left")
+        return both_.rename({"gpu_type": "GPU type", "gpus": "GPUs per node"})
 
     def _notes(self, at: SizePoint) -> tuple[str, ...]:
         notes, workload = [], self.scenario.workload
+        if not math.isnan(at.high):
+            notes.append(f"95 % CI of the nodes: where the lower, and where the upper limit of {self.goal} meets it")
         if len(self.scenarios) > 1 or self.scenarios[0] is not self.scenario:
             time = [_gpu_time(s.workload) / max(_gpu_time(workload), 1e-9) for s in self.scenarios]
             notes.append(f"GPU time in the resamples: {min(time):.3g} to {max(time):.3g} times that of the trace")

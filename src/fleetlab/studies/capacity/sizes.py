@@ -73,9 +73,8 @@ def _servers(jobs: pl.DataFrame, goal: ServiceGoal) -> float:
     if not load:
         return 0.0
     each = float(gpus @ runtime / runtime.sum())
-    return (
-        each * solve("square-root staffing", lam=load / each, mu=1.0, chance=1 - q)["servers by the square-root rule"]
-    )
+    rule = solve("square-root staffing", lam=load / each, mu=1.0, chance=1 - q)["servers by the square-root rule"]
+    return each * rule
 
 
 def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:

@@ -11,6 +11,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Scenario, Workload
 from fleetlab.core.catalog import BACKFILLS, NODE_AMOUNTS
+from fleetlab.core.durations import plural
 from fleetlab.core.names import lookup
 
 MORE = 0.1  # of the nodes of a type
@@ -151,7 +152,7 @@ CHANGES: dict[str, WhatIf] = {
             ("memory",), _unless_any(pl.col("memory_mib") > 0), _requests(memory_mib=pl.lit(0, dtype=pl.Int64)),
         ),
         WhatIf(
-            "fragmentation", "no fragmentation", "pack more densely: another placement, or larger nodes",
+            "fragmentation", "one large node per GPU type", "pack more densely: another placement, or larger nodes",
             "a setting, or other nodes", ("fragmentation",), _cannot_merge, _merge,
         ),
         WhatIf(
@@ -192,11 +193,11 @@ def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
     count = max(1, round(MORE * there))
     edit = f"{name} +{count}".strip()
     added = cluster.with_nodes(edit).gpus - cluster.gpus
-    nodes = f"{count:,} more {gpu_type} node{'s' if count > 1 else ''}"
+    nodes = plural(count, f"more {gpu_type} node")
     share = f"{100 * count / there:.0f} %"  # of few nodes, one is more than a tenth
     title = f"{share} more {gpu_type} nodes" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
     return WhatIf(
-        f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {added:,} GPU{'s' if added != 1 else ''}",
+        f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {plural(added, 'GPU')}",
         ("gpu", "gpu_type"), lambda _: "", lambda s: s.replace(nodes=", ".join(filter(None, (s.nodes, edit)))),
     )  # fmt: skip
 

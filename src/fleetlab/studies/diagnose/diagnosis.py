@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
@@ -74,9 +75,8 @@ def diagnose(
     if ledger.completed(result).is_empty():
         raise _refusal(result, scenario)
     progress("baseline", 1, 1.0)
-    outcomes = simulate_changes(
-        result, scenario, [c for c in chosen if c.title not in skipped], workers=workers, progress=progress
-    )
+    tried = [c for c in chosen if c.title not in skipped]
+    outcomes = simulate_changes(result, scenario, tried, workers=workers, progress=progress)
     settings = scenario.words() | {"changes": [c.name for c in chosen]}
     provenance = Provenance("diagnose", scenario.workload.source, settings, scenario.seed)
     return _diagnosis(scenario, result, outcomes, skipped, provenance)
@@ -104,41 +104,49 @@ def _diagnosis(
     waits = ledger.waits(result, workload)
     wait = waits["wait"].to_numpy()
     blocks = result.blocks(waits)
-    changes, reasons = effects(wait, outcomes, scenario, blocks), ledger.reasons(waits, blocks)
-    longest, share, count = ledger.longest_waits(waits)
-    by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
-    blocking = {"blocking jobs": ledger.blocking_jobs(waits)} if scenario.policy.backfill == "none" else {}
+    changes = effects(wait, outcomes, scenario, blocks)
     frames = {
         "actions": actions(changes),
         "changes": changes,
-        "waterfall": waterfall(float(wait.mean()), changes),
-        "waiting": reasons,
-        "held by": ledger.holders(result, waits),
-        "held by users": ledger.holding_users(result),
-        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("GPU type", "GPU request", "gang size")},
-        "by hour of the day": by_hour,
-        "worst hours": ledger.worst_hours(waits, workload),
-        "longest waits": longest,
-        **blocking,
+        **(_waiting(scenario, result, waits, changes) if wait.any() else {}),
         "open problems": open_problems(result, waits, scenario.trace.usage, blocks),
         "CPU by GPU type": cpu_by_gpu_type(result),
     }
     mean, by_name = blocks.mean(wait, POSITIVE).interval(), {o.change.name: o for o in outcomes}
-    sentences = findings(scenario, result, frames, mean, by_name, (share, count))
-    estimates = (
-        Estimate("mean wait", *mean, "s"), Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s"),
-        *_main_reason(reasons), Estimate.exact("jobs that complete", len(wait)),
-    )  # fmt: skip
+    sentences = findings(scenario, result, frames, mean, by_name, ledger.longest_waits(waits)[1:])
+    estimates = [Estimate.exact("jobs that complete", len(wait))]
+    if wait.any():
+        p90 = Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s")
+        estimates = [Estimate("mean wait", *mean, "s"), p90, _main_reason(frames["waiting"]), *estimates]
     notes = _notes(scenario, result, outcomes, skipped)
     return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes)
 
 
-def _main_reason(reasons: pl.DataFrame) -> list[Estimate]:
+def _waiting(
+    scenario: Scenario, result: SimResult, waits: pl.DataFrame, changes: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    """Return the tables of waiting; by the clock only where submissions have the times of the log."""
+    workload, blocks = scenario.workload, result.blocks(waits)
+    frames = {
+        "waterfall": waterfall(float(waits["wait"].mean()), changes),  # type: ignore[arg-type]
+        "waiting": ledger.reasons(waits, blocks),
+        "held by": ledger.holders(result, waits),
+        "held by users": ledger.holding_users(result),
+        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("GPU type", GPU_REQUEST, "gang size")},
+    }
+    if scenario.load == 1:
+        by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})
+        frames |= {"by hour of the day": by_hour, "worst hours": ledger.worst_hours(waits, workload)}
+    frames["longest waits"] = ledger.longest_waits(waits)[0]
+    if scenario.policy.backfill == "none":
+        frames["blocking jobs"] = ledger.blocking_jobs(waits)
+    return frames
+
+
+def _main_reason(reasons: pl.DataFrame) -> Estimate:
     first = reasons.row(0, named=True)
-    if not first["total wait"]:
-        return []
     value, low, high = (math.nan if first[c] is None else 100 * first[c] for c in ("share", "low", "high"))
-    return [Estimate(f"waiting time due to `{first['reason']}`", value, low, high, "%")]
+    return Estimate(f"waiting time due to `{first['reason']}`", value, low, high, "%")
 
 
 def _notes(
@@ -155,7 +163,7 @@ def _notes(
         notes.append(f"added GPU-hours: of the added nodes, while jobs arrive; added cost: {unit}")
     gpus = [cluster.frame.filter(pl.col("gpu_type") == t)["gpus"].cast(pl.Int64).sum() for t in gpu_types(cluster)]
     if "fragmentation" in names and max(gpus) > LARGEST:
-        notes.append(f"no fragmentation: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
+        notes.append(f"one large node per GPU type: nodes have up to {LARGEST} GPUs, the most that the simulator takes")
     if "gangs" in names:
         notes.append("no gang scheduling: a job waits until its last instance starts")
     notes += [f"{title}: not simulated, {why}" for title, why in skipped.items()]
@@ -164,8 +172,10 @@ def _notes(
         for o in outcomes
         if (n := int(np.isnan(o.wait).sum()))
     ]
-    if scenario.workload.epoch is None:
+    if scenario.load != 1:
+        notes.append("the load scales the times of submission: there are no hours of the day")
+    elif scenario.workload.epoch is None:
         notes.append("the log has no time of day: hours count from the first submission, on day 1")
     if scenario.policy.preempts or scenario.events:
-        notes.append("open problems: GPUs count as allocated from the start of a job to its end, with interruptions")
+        notes.append("open problems: CPUs count as allocated from the start of a job to its end, with interruptions")
     return tuple(notes)

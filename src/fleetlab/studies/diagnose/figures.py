@@ -12,8 +12,9 @@ from fleetlab.core import Figure
 def figures(frames: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
     """Return a figure of each table that is not empty."""
     charts = {}
-    if frames["waiting"]["total wait"].sum() > 0:
+    if "waiting" in frames:
         charts["waiting by reason"] = _reasons(frames["waiting"])
+    if "by hour of the day" in frames:
         charts["mean wait by hour"] = _hours(frames["by hour of the day"])
     if (changes := frames["changes"].drop_nulls("mean wait change")).height:
         charts["changes"] = _changes(changes)
@@ -22,7 +23,7 @@ def figures(frames: Mapping[str, pl.DataFrame]) -> dict[str, Figure]:
 
 def _reasons(waiting: pl.DataFrame) -> Figure:
     percent = {name: 100 * pl.col(column) for name, column in (("y", "share"), ("low", "low"), ("high", "high"))}
-    frame = waiting.filter(pl.col("total wait") > 0).select(x="reason", **percent)
+    frame = waiting.select(x="reason", **percent)
     alt = "; ".join(f"{reason} {share:.0f} %" for reason, share in frame.select("x", "y").iter_rows())
     return Figure("Waiting by reason", "bar", frame, "reason", "share of all waiting time, %", alt)
 

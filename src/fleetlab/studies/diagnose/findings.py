@@ -7,13 +7,15 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from fleetlab.core import Scenario
+from fleetlab.core import Estimate, Scenario
 from fleetlab.core.catalog import REASONS
-from fleetlab.core.durations import duration
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.job_classes import GPU_REQUEST
+from fleetlab.core.result import amount
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, batch_means
 from fleetlab.studies.diagnose.changes import NODES, WhatIf
-from fleetlab.studies.diagnose.effects import LOWER, MEAN
+from fleetlab.studies.diagnose.effects import HIGHER, LOWER, MEAN, NOT_SIGNIFICANT
 from fleetlab.studies.diagnose.ledger import BLOCKED
 from fleetlab.studies.diagnose.runs import Outcome
 from fleetlab.studies.requests import CANNOT_RUN, left_out
@@ -27,24 +29,24 @@ def findings(
     outcomes: Mapping[str, Outcome], longest: tuple[float, int],
 ) -> list[str]:  # fmt: skip
     """Return the sentences, the most important first."""
-    if not mean[0]:
+    if "waiting" not in frames:
         return [_no_waits(scenario.workload.frame, result)]
-    reasons, changes = frames["waiting"], frames["changes"]
+    reasons, changes = frames["waiting"], frames["changes"].with_columns(pl.col(*MEAN).fill_null(math.nan))
     first = reasons.row(0, named=True)
     sentences = [
         f"{mean_of('wait', mean)} under {scenario.title}, of {population(scenario, result)}. "
         f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
-        *_who_holds(frames["held by"], frames["held by users"]),
+        *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         _best(changes),
         agreement(reasons, changes, outcomes),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
     ]
     if first["reason"] == BLOCKED and "blocking jobs" in frames and frames["blocking jobs"].height:
         job = frames["blocking jobs"].row(0, named=True)
-        gpus = job["instances"] * job["gpu_milli"] / 1000
+        size = f"{plural(job['instances'], 'instance')}, {plural(job['instances'] * job[GPU_REQUEST], 'GPU')}"
         sentences.append(
-            f"Job {job['job']} ({job['instances']:,} instances, {gpus:,.4g} GPUs) blocked the queue most: for "
-            f"{duration(job['blocked'])}, while the jobs behind it waited {duration(job['behind'])} in total."
+            f"Job {job['job']} ({size}) blocked the queue most: for {duration(job['blocked'])}, while the jobs behind "
+            f"it waited {duration(job['behind'])} in total."
         )
     return sentences
 
@@ -66,19 +68,19 @@ def _no_waits(jobs: pl.DataFrame, result: SimResult) -> str:
     if mean.value > 0:
         parts.append(f"in the log, {mean_of('wait', mean, start='the')} (see `fleetlab audit`)")
     if never := result.refused.filter(pl.col("reason").is_in(CANNOT_RUN)).height:
-        parts.append(f"{never:,} jobs cannot run on this cluster")
-    return "; ".join(["No job waits in the simulation", *parts]) + "."
+        parts.append(f"{plural(never, 'job')} cannot run on this cluster")
+    return "; ".join(["No job waits in the simulation: try a higher --load", *parts]) + "."
 
 
-def _who_holds(holders: pl.DataFrame, users: pl.DataFrame) -> list[str]:
+def _who_holds(holders: pl.DataFrame, users: pl.DataFrame, jobs: int) -> list[str]:
     """Return who holds what jobs wait for: which kind of job, and which user most."""
-    parts = [f"{percent(row['share'])} by {row['meaning']}" for row in holders.iter_rows(named=True) if row["share"]]
-    sentences = [f"Who holds what waiting jobs lack: {'; '.join(parts)}."]
+    parts = [f"{row['meaning']} {percent(row['share'])}" for row in holders.iter_rows(named=True)]
+    sentences = [f"What waiting jobs lack is held by: {', '.join(parts)} (weighted by waiting time)."]
     if users.height > 1:
-        name, _, held, time, _ = users.row(0)
+        name, count, held, time, _ = users.row(0)
         sentences.append(
             f"Jobs of user `{name}` hold the most: {percent(held)} of what all jobs wait for, with "
-            f"{percent(time)} of all GPU time."
+            f"{percent(time)} of all GPU time and {percent(count / jobs)} of the jobs."
         )
     return sentences
 
@@ -88,12 +90,8 @@ def _best(changes: pl.DataFrame) -> str:
     if helps.is_empty():
         return "No change lowers the mean wait significantly."
     best = helps.row(0, named=True)
-    value, low, high = (best[c] if best[c] is not None else math.nan for c in MEAN)
-    before = best["mean wait"] - value
-    return (
-        f"{change_of_mean('wait', before, (value, low, high))} with {best['title']}, which helps most; "
-        f"it requires {best['requires']}."
-    )
+    change = change_of_mean("wait", best["mean wait"] - best[MEAN[0]], [best[c] for c in MEAN])
+    return f"{change} with {best['title']}, which helps most; it requires {best['requires']}."
 
 
 def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[str, Outcome]) -> str:
@@ -106,10 +104,10 @@ def agreement(reasons: pl.DataFrame, changes: pl.DataFrame, outcomes: Mapping[st
     if main in best.change.removes:
         return f"The change that helps most, {best.change.title}, is aimed at the main reason, `{main}`."
     off = 1 - best.reasons[main] / before
-    part = f"but reduces it by {percent(off)}{best.change.why}" if off >= 0.005 else "and does not reduce it"
-    text = f"The change that helps most, {best.change.title}, is not aimed at the main reason, `{main}`, {part}. "
+    part = f"reduces waiting for it by {percent(off)}{best.change.why}" if off >= 0.005 else "does not reduce it"
+    text = f"The change that helps most, {best.change.title}, is not aimed at the main reason, `{main}`. It {part}. "
     if best.change.name in POLICY_CHANGES:
-        text += "It adds no resources, other jobs start first. "
+        text += "It adds no resources: other jobs start first. "
     return text + _explanation(main, changes, {name: o.change for name, o in outcomes.items()})
 
 
@@ -119,11 +117,14 @@ def _explanation(reason: str, changes: pl.DataFrame, by_name: Mapping[str, WhatI
     if own.is_empty():
         return f"No simulated change is aimed at `{reason}`."
     row = own.row(0, named=True)
-    change = row[MEAN[0]]
-    effect = f"{row['title']}, mean wait {'+' if change > 0 else ''}{duration(change)}"
+    value, low, high = (row[c] for c in MEAN)
+    effect = f"{'+' if value > 0 else ''}{amount(Estimate('', value, low, high, 's'))}"
+    if row["verdict"] == NOT_SIGNIFICANT:
+        return f"The change for `{reason}`, {row['title']}, does not change the mean wait significantly: {effect}."
+    effect = f"{row['title']}, mean wait {effect}"
     if row["change"].startswith(NODES):
         return f"The change for `{reason}` adds only some of the GPUs that are short: {effect}."
-    if change > 0:
+    if row["verdict"] == HIGHER:
         return f"Without `{reason}` ({effect}) waits grow: the jobs that it delayed start before others."
     then = f"`{row['main reason then']}`" if row["main reason then"] else "nothing"
     return f"With the change for `{reason}` ({effect}) jobs wait for what is short next, mainly {then}."

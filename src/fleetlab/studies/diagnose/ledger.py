@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
-from fleetlab.core.job_classes import gang_size, gpu_request, gpu_type, in_order
+from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
@@ -17,8 +17,10 @@ WORST = 10  # hours in the table of the worst
 TAIL = 0.01  # of the jobs: those that waited longest
 SHARE_OF_WAITING = "share of waiting"
 LISTED = 20  # jobs in a table
+DAYS = 5  # with fewer, the mean of an hour of the day has no interval
 BLOCKED = "head_of_line"
 NAMES = list(REASONS.names)
+PER_INSTANCE = (pl.col("gpu_milli") / WHOLE).alias(GPU_REQUEST)
 
 
 def completed(result: SimResult) -> pl.DataFrame:
@@ -29,10 +31,11 @@ def completed(result: SimResult) -> pl.DataFrame:
 def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     """Return one row per job that completed: its classes, its wait, and the seconds by reason."""
     jobs = completed(result)
-    hour = pl.select(hour=_clock(jobs["submit"], workload).dt.hour()).to_series()
+    clock = _clock(jobs["submit"], workload)
+    hour, day = pl.select(hour=clock.dt.hour(), day=clock.dt.date())
     table = jobs.select(
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
-        gpu_type(jobs), gpu_request(), gang_size(), hour, "gpu_types",
+        gpu_type(jobs), gpu_request(), gang_size(), hour, day, "gpu_types",
     )  # fmt: skip
     return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
@@ -69,7 +72,7 @@ def _shares(table: pl.DataFrame, blocks: BlockBootstrap, title: str, catalog: Ca
     ]
     schema = [title, "total wait", "share", "low", "high", "meaning"]
     result = pl.DataFrame(rows, schema=schema, orient="row", schema_overrides={"share": pl.Float64})
-    result = result.with_columns(pl.col("share", "low", "high").fill_nan(None))
+    result = result.filter(pl.col("total wait") > 0).with_columns(pl.col("low", "high").fill_nan(None))
     return result.sort("total wait", descending=True, maintain_order=True)
 
 
@@ -93,7 +96,10 @@ def by(table: pl.DataFrame, title: str, blocks: BlockBootstrap) -> pl.DataFrame:
     code = table[title].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     mean = _means(code, len(names), table["wait"].to_numpy(), blocks)
     total = float(table["wait"].sum()) or 1.0
-    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("wait").sum(), pl.col(NAMES).sum()).sort(title)
+    sums = table.group_by(title).agg(pl.len().alias("jobs"), pl.col("day").n_unique(), pl.col("wait", *NAMES).sum())
+    sums = sums.sort(title)
+    if title == "hour":
+        mean[sums["day"].to_numpy() < DAYS, 1:] = np.nan
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in zip(_MEAN, mean.T, strict=True)}
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
     share = (pl.col("wait") / total).alias(SHARE_OF_WAITING)
@@ -139,7 +145,7 @@ def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
     total = float(table["wait"].sum()) or 1.0
     top = longest.head(LISTED)
     main = pl.Series("main reasons", [_main_reasons(row) for row in top.iter_rows(named=True)], dtype=pl.String)
-    columns = top.select("job", "user", "instances", "gpu_milli", "GPU type", "submit", "runtime", "wait")
+    columns = top.select("job", "user", "instances", PER_INSTANCE, "GPU type", "submit", "runtime", "wait")
     return columns.with_columns(main), float(longest["wait"].sum()) / total, longest.height
 
 
@@ -154,7 +160,7 @@ def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
     both = [_elapsed(submit, at) - _elapsed(start, at) for at in (ends, ends - heads["blocked"].to_numpy())]
     rows = heads.with_columns(behind=pl.Series(both[0] - both[1]) - heads["blocked"])
     rows = rows.sort("behind", "job", descending=[True, False]).head(LISTED)
-    return rows.select("job", "user", "instances", "gpu_milli", "GPU type", "submit", "blocked", "behind")
+    return rows.select("job", "user", "instances", PER_INSTANCE, "GPU type", "submit", "blocked", "behind")
 
 
 def _elapsed(events: Floats, times: Floats) -> Floats:

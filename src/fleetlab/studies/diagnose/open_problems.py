@@ -13,7 +13,7 @@ import polars as pl
 
 from fleetlab.core.job_classes import FRACTION, ONE, SEVERAL
 from fleetlab.sim import SimResult
-from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats
+from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Interval
 
 WHOLE = 1000  # milli of one GPU
 INSTANTS = 25  # at which GPUs on nodes without free CPU are counted
@@ -34,7 +34,7 @@ _THERE = pl.col("cpu_milli").sum() / (WHOLE * pl.col("gpus").cast(pl.Int64).sum(
 
 
 class ProblemMeasure(NamedTuple):
-    """One measure of a problem: its value and interval, what the paper says, and whether the problem occurs here."""
+    """One measure of a problem: its value and interval, what the paper says; the first says if it occurs here."""
 
     problem: str
     measure: str
@@ -43,25 +43,23 @@ class ProblemMeasure(NamedTuple):
     high: float | None
     unit: str
     paper: str
-    found_here: str
+    found: str = ""
 
 
 def open_problems(
     result: SimResult, waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: BlockBootstrap
 ) -> pl.DataFrame:
     """Return all five, with one measure or more each."""
-    allocations = _allocations(result)
     rows = [
-        *_utilization(waits, usage, blocks), *_short(waits, blocks), *_large(waits, blocks),
-        *_uneven(result, allocations, blocks), *_cpu(result, allocations),
+        *_utilization(waits, usage, blocks), *_short(waits, blocks), *_large(waits, blocks), *_uneven(result),
+        *_cpu(result),
     ]  # fmt: skip
     frame = pl.DataFrame(rows, schema=list(ProblemMeasure._fields), orient="row", infer_schema_length=None)
-    return frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).with_columns(
-        pl.col("value", "low", "high").fill_nan(None)
-    )
+    frame = frame.cast(dict.fromkeys(("value", "low", "high"), pl.Float64)).rename({"found": "found here"})
+    return frame.with_columns(pl.col("value", "low", "high").fill_nan(None))
 
 
-def _percent(problem: str, measure: str, values: tuple[float, float, float], paper: str, here: str) -> ProblemMeasure:
+def _percent(problem: str, measure: str, values: Interval, paper: str, here: str = "") -> ProblemMeasure:
     value, low, high = (100 * x for x in values)
     return ProblemMeasure(problem, measure, value, low, high, "%", paper, here)
 
@@ -73,7 +71,7 @@ def _utilization(waits: pl.DataFrame, usage: pl.LazyFrame | None, blocks: BlockB
     whole = (request + WHOLE - 1) // WHOLE * WHOLE
     sums = [blocks.sums((x.cast(pl.Float64) * seconds).to_numpy()) for x in (request, whole)]
     saved = blocks.ratio(sums[1] - sums[0], sums[1], SHARE).interval()
-    sharing = _percent(UTILIZATION, "GPU time saved by fractional requests", saved, "50 % of GPUs saved", UNKNOWN)
+    sharing = _percent(UTILIZATION, "GPU time saved by fractional requests", saved, "50 % of GPUs saved")
     measure = "GPU time used, of that requested"
     if usage is None or "gpu_milli" not in usage.collect_schema().names():
         return [ProblemMeasure(UTILIZATION, measure, None, None, None, "%", "", UNKNOWN), sharing]
@@ -97,7 +95,7 @@ def _short(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     what = "jobs that wait for more than half of their JCT"
     return [
         _percent(SHORT, f"short {what}", values[0], "9 % of instances", here),
-        _percent(SHORT, f"long {what}", values[1], "3 % of instances", here),
+        _percent(SHORT, f"long {what}", values[1], "3 % of instances"),
     ]
 
 
@@ -112,7 +110,7 @@ def _large(waits: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
     here = YES if values[0][0] > values[1][0] else NO
     return [
         ProblemMeasure(LARGE, measure, *values[0], "s", "1.5 h", here),
-        ProblemMeasure(LARGE, f"P90 wait, {ONE} or a {FRACTION}", *values[1], "s", "26 s to 3.6 min", here),
+        ProblemMeasure(LARGE, f"P90 wait, {ONE} or a {FRACTION}", *values[1], "s", "26 s to 3.6 min"),
     ]
 
 
@@ -131,85 +129,55 @@ def _allocations(result: SimResult) -> pl.DataFrame:
     return joined.drop_nulls("start").collect()
 
 
-def _uneven(result: SimResult, allocations: pl.DataFrame, blocks: BlockBootstrap) -> list[ProblemMeasure]:
+def _uneven(result: SimResult) -> list[ProblemMeasure]:
     """Return the GPU allocation while jobs arrive of the fullest and of the emptiest GPU type."""
-    nodes = result.cluster.frame.with_row_index("at")
-    gpus = dict(
-        nodes.filter(pl.col("gpus") > 0).group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows()
-    )
-    if len(gpus) < 2:
+    allocated = result.allocation_by_type()
+    if len(allocated) < 2:
         return [ProblemMeasure(UNEVEN, "one GPU type only", None, None, None, "%", "74 % and 49 %", UNKNOWN)]
-    edges = np.linspace(0.0, float(result.jobs["submit"].max() or 1.0), blocks.blocks + 1)  # type: ignore[arg-type]
-    typed = allocations.join(nodes.select("at", "gpu_type"), on="at", maintain_order="left")
-    sums = typed.group_by("job", "gpu_type", "start", "end", maintain_order=True).agg(
-        pl.col("gpu_milli").cast(pl.Int64).sum()
-    )
-    allocated = {}
-    for name, count in gpus.items():
-        part = sums.filter(pl.col("gpu_type") == name)
-        busy = _between(part, edges)
-        allocated[name] = blocks.ratio(busy, count * np.diff(edges), SHARE).interval()
-    ranked = sorted(allocated, key=lambda name: -allocated[name][0])
+    ranked = sorted(allocated, key=lambda name: -allocated[name].value)
     highest, lowest = allocated[ranked[0]], allocated[ranked[-1]]
-    here = YES if highest[1] > lowest[2] else NO
+    here = YES if highest.low > lowest.high else NO
     return [
         _percent(UNEVEN, f"GPU allocation, fullest GPU type: {ranked[0]}", highest, "74 % of MISC", here),
-        _percent(UNEVEN, f"GPU allocation, emptiest GPU type: {ranked[-1]}", lowest, "49 % of V100", here),
+        _percent(UNEVEN, f"GPU allocation, emptiest GPU type: {ranked[-1]}", lowest, "49 % of V100"),
     ]
 
 
-def _between(allocations: pl.DataFrame, edges: Floats) -> Floats:
-    """Return the GPU-seconds allocated from each edge to the next."""
-    start, end = allocations["start"].to_numpy(), allocations["end"].to_numpy()
-    gpus = allocations["gpu_milli"].to_numpy() / WHOLE
-    until = np.array([float(gpus @ (np.minimum(end, at) - np.minimum(start, at))) for at in edges])
-    return np.diff(until)
-
-
-def _cpu(result: SimResult, allocations: pl.DataFrame) -> list[ProblemMeasure]:
+def _cpu(result: SimResult) -> list[ProblemMeasure]:
     """Return vCPUs per GPU of requests and of nodes, and GPUs that are free on nodes without free CPU."""
     requests = result.world.frame.filter(pl.col("gpu_milli") > 0)
     nodes = result.cluster.frame.filter(pl.col("gpus") > 0)
     if requests.is_empty() or nodes.is_empty():
         return [ProblemMeasure(CPU, "vCPU per GPU, requested", None, None, None, "", "21.4", UNKNOWN)]
     table = cpu_by_gpu_type(result)
-    short = table.filter(pl.col("requested") > pl.col("nodes have"))["GPU type"].to_list()
-    here = YES if short else NO
-    requested, there = float(requests.select(_REQUESTED).item()), float(nodes.select(_THERE).item())
+    short = table.filter(pl.col("requested in total") > pl.col("nodes have"))["GPU type"].to_list()
+    here, paper = YES if short else NO, "21.4; of 8-GPU nodes 22.8"
+    requested, there = float(requests.select(_IN_TOTAL).item()), float(nodes.select(_THERE).item())
     where = f": more than nodes have in {', '.join(short)}" if short else ""
     return [
-        ProblemMeasure(
-            CPU,
-            f"vCPU per GPU, requested{where}",
-            requested,
-            requested,
-            requested,
-            "",
-            "21.4; of 8-GPU nodes 22.8",
-            here,
-        ),
-        ProblemMeasure(CPU, "vCPU per GPU, of nodes", there, there, there, "", "23.2; of 8-GPU nodes 12.0", here),
-        _stranded(result, allocations, requests),
+        ProblemMeasure(CPU, f"vCPU per GPU, requested{where}", *(requested,) * 3, "", paper, here),
+        ProblemMeasure(CPU, "vCPU per GPU, of nodes", there, there, there, "", "23.2; of 8-GPU nodes 12.0"),
+        _stranded(result, requests),
     ]
 
 
 def cpu_by_gpu_type(result: SimResult) -> pl.DataFrame:
     """Return vCPUs per GPU by GPU type: of the average request that may run there, of all of them, and of its nodes."""
     nodes = result.cluster.frame.filter(pl.col("gpus") > 0).group_by(pl.col("gpu_type").alias("GPU type"))
-    pools = nodes.agg(pl.col("gpus").cast(pl.Int64).sum(), _THERE.alias("nodes have")).sort("GPU type")
+    pools = nodes.agg(pl.col("gpus").cast(pl.Int64).sum().alias("GPUs"), _THERE.alias("nodes have")).sort("GPU type")
     requests, types = result.world.frame.filter(pl.col("gpu_milli") > 0), pl.col("gpu_types")
     may_run = [requests.filter((types.list.len() == 0) | types.list.contains(name)) for name in pools["GPU type"]]
-    rows = pl.concat([part.select(jobs=pl.len(), requested=_REQUESTED, total=_IN_TOTAL) for part in may_run])
-    table = pl.concat([pools, rows.with_columns(pl.col("requested", "total").fill_nan(None))], how="horizontal")
-    table = table.rename({"total": "requested in total"})
-    return table.select("GPU type", "gpus", "jobs", "requested", "requested in total", "nodes have")
+    columns = pl.len().alias("jobs"), _REQUESTED.alias("requested"), _IN_TOTAL.alias("requested in total")
+    rows = pl.concat([part.select(columns) for part in may_run]).fill_nan(None)
+    return pl.concat([pools, rows], how="horizontal")
 
 
-def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFrame) -> ProblemMeasure:
+def _stranded(result: SimResult, requests: pl.DataFrame) -> ProblemMeasure:
     """Return the free GPUs on nodes with less free CPU than the median GPU instance requests, while jobs arrive."""
     usual = float(np.quantile(np.repeat(requests["cpu_milli"].to_numpy(), requests["instances"].to_numpy()), 0.5))
     nodes = result.cluster.frame
     gpus, cpus = nodes["gpus"].to_numpy() * float(WHOLE), nodes["cpu_milli"].to_numpy().astype(np.float64)
+    allocations = _allocations(result)
     at, start, end = (allocations[c].to_numpy() for c in ("at", "start", "end"))
     milli, cpu = allocations["gpu_milli"].to_numpy(), allocations["cpu_milli"].to_numpy()
     shares = []
@@ -220,4 +188,4 @@ def _stranded(result: SimResult, allocations: pl.DataFrame, requests: pl.DataFra
         shares.append(float(free[idle < usual].sum() / gpus.sum()))
     mean = BlockBootstrap.of_series(len(shares)).mean(np.array(shares), SHARE).interval()
     what = f"GPUs free on nodes with less than {usual / 1000:g} vCPU free"
-    return _percent(CPU, what, mean, "", YES if mean.value > 0.01 else NO)
+    return _percent(CPU, what, mean, "")

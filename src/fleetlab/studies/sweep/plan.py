@@ -26,7 +26,10 @@ from fleetlab.studies.sweep.store import LAYOUT, digest
 from fleetlab.studies.sweep.study import AXES, Study
 
 CELL = "fleetlab.studies.sweep.cell"
-SOMETIMES = {"jobs not completed", "Jain fairness over users"}  # metrics that not every run has
+# Metrics that not every run has.
+SOMETIMES = {
+    "jobs not completed", "GPU allocation until the simulation stops", "Jain index of users' mean bounded slowdown",
+}  # fmt: skip
 # Two jobs to try a policy on.
 TINY = {"submit": [0.0, 1.0], "runtime": [1.0, 1.0], "user": ["a", "b"], "cpu_milli": [1, 1]}
 

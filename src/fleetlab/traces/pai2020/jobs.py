@@ -139,7 +139,7 @@ def _with_gangs(tables_: PaiTables, tasks: pl.DataFrame, parts: list[Path]) -> p
 
 
 def _gangs(parts: list[Path], keys: pl.LazyFrame) -> pl.DataFrame:
-    """What the instances tell of each task: how many rows, first start, last end, mean run time."""
+    """What the instances tell of each task: how many rows, first start, last end, mean runtime."""
     ran = pl.col("end") - pl.col("start")
     aggregates = [pl.len().alias("rows"), pl.col("start").min().alias("first"), pl.col("end").max().alias("last")]
     mine = scan_instances(parts).join(keys, on="key", how="semi")
@@ -217,6 +217,6 @@ def _note_oddities(tables_: PaiTables, frame: pl.DataFrame) -> None:
     counts = frame.select(e.sum().alias(what) for what, e in conditions.items()).row(0, named=True)
     tables_.notes += [f"{n:,} jobs {what}" for what, n in counts.items() if n]
     if tables_.has(TASK) and not tables_.has(INSTANCE):
-        tables_.notes.append("no instance table: run times include waiting, and starts are unknown")
+        tables_.notes.append("no instance table: runtimes include waiting, and starts are unknown")
     if not tables_.has(GROUP) and tables_.has(TASK):
         tables_.notes.append("no group table: the allocated GPU type is used as the requested one")

@@ -28,7 +28,7 @@ HOUR = 1 / 24
 NOTES = (
     "synthetic: generated from published statistics of the PAI trace, no row is real",
     "`start` and `end` come from sampled waits, not from a schedule: they may exceed the capacity of the cluster",
-    "`running` jobs occur throughout the trace: they have no end in the real log, so their run time is unknown",
+    "`running` jobs occur throughout the trace: they have no end in the real log, so their runtime is unknown",
     "every GPU job may use one GPU type only, as assigned in the real log",
     "every job is its own parent; `usage` has one row per job, the mean over its instances",
     "GPU memory, disk, network and priority are not published: none is requested",
@@ -91,7 +91,7 @@ def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.Dat
     progress("submissions", jobs, 0.3)
     submit = submissions(group, days, when)
     first = float(submit.min())
-    progress("run times", jobs, 0.4)
+    progress("runtimes", jobs, 0.4)
     running, waiting = _open(jobs, ended)
     runtime, failed = sample_run_times(recurring, law, shape, ~(running | waiting), how_long)
     progress("waits", jobs, 0.6)

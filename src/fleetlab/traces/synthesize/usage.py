@@ -1,4 +1,4 @@
-"""What jobs used of what they asked for: averages over a job's instances and its run time."""
+"""What jobs used of what they asked for: averages over a job's instances and its runtime."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.times import LAST, SKIPPED, by_size, moments, written
 from fleetlab.traces.table.expression import ColumnRef, Node, TextLiteral, evaluate
-from fleetlab.traces.table.mapping import AMOUNTS, TEXTS, TIMES, ColumnMap
+from fleetlab.traces.table.mapping import AMOUNTS, COUNTS, SPLIT, TEXTS, TIMES, ColumnMap
 
 NAME = "jobs"  # of the table, in rejects and counts
 
@@ -27,7 +27,7 @@ STATUS = {
 }
 STATES = {word: status for status, words in STATUS.items() for word in words.split()}
 
-BITS = {"instances": 31, "gpu_milli": 31, "max_per_node": 31, "priority": 31}  # else 53: a float counts no further
+BITS = dict.fromkeys((*COUNTS, "gpu_milli"), 31)  # else 53: a float counts no further
 
 
 def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap) -> pl.DataFrame:
@@ -45,7 +45,7 @@ def read(source: SourceFile, table: TableSchema, intake: Intake, plan: ColumnMap
 
 
 def _evaluated(batch: pl.DataFrame, plan: ColumnMap) -> pl.DataFrame:
-    raw = {name: _cleaned(batch[name]) for name in plan.columns}
+    raw = {name: cleaned(batch[name]) for name in plan.columns}
     known = {name: _reckoned(raw[name], plan, clock=name in plan.clocks) for name in plan.numbers}
     columns = {"line": batch["line"]}
     for name, short in plan.columns.items():
@@ -59,7 +59,8 @@ def _evaluated(batch: pl.DataFrame, plan: ColumnMap) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _cleaned(text: pl.Series) -> pl.Series:
+def cleaned(text: pl.Series) -> pl.Series:
+    """Cells without the space around them; null for a word that says that nothing is there."""
     stripped = text.str.strip_chars()
     return stripped.set(stripped.str.to_lowercase().is_in(NOTHING).fill_null(value=False), None)
 
@@ -101,7 +102,8 @@ def _as_text(number: pl.Series) -> pl.Series:
     return pl.DataFrame({"x": number}).select(text)["x"]
 
 
-def _state() -> pl.Expr:
+def state() -> pl.Expr:
+    """The column `status` in the words of a workload; null for a word that is none of any common system."""
     # `Out Of Memory`, `NODE_FAIL`, `DeadlineExceeded`; or else its first word, as Slurm writes `CANCELLED by 1234`.
     text = pl.col("status").str.to_lowercase()
     words = (text.str.replace_all(r"[\s_-]", ""), text.str.extract(r"^([\w-]+)").str.replace_all("[_-]", ""))
@@ -113,7 +115,7 @@ def _typed(frame: pl.DataFrame) -> pl.DataFrame:
     absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, "runtime") if n not in there]
     absent += [pl.lit(0, dtype=pl.UInt8).alias(f"{t}?") for t in TIMES if t not in there]
     amounts = [pl.col(n).round().cast(pl.Int64) for n in AMOUNTS if n in there]
-    words = [_state().alias("status")] if "status" in there else []
+    words = [state().alias("status")] if "status" in there else []
     kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), "runtime", *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
     return frame.with_columns(*absent, *amounts, *words).select(kept)
 
@@ -148,15 +150,18 @@ def _rules(plan: ColumnMap) -> list[Rule]:
         ],
         *[rule for name in AMOUNTS if name in targets for rule in _amount_rules(name)],
         *(_status_rules() if "status" in targets else []),
-        *([("`job` is missing", pl.col("job").is_null())] if "job" in targets else []),
+        *([("`job` is missing", pl.col("job").is_null())] if "job" in targets.keys() - plan.guessed else []),
     ]
 
 
 def _amount_rules(name: str) -> list[Rule]:
     whole = pl.col(name).round()
     rules: list[Rule] = [(f"`{name}` is too large", whole.abs() >= 2.0 ** BITS.get(name, 53), name)]
-    if name == "instances":
-        rules.append(("`instances` is below 1", whole < 1, name))
+    if name in COUNTS:
+        # 0.1 * 30 is not quite 3.
+        rules.append((f"`{name}` is not a whole number", (pl.col(name) - whole).abs() > 1e-6, name))
+    if name in ("instances", SPLIT):
+        rules.append((f"`{name}` is below 1", whole < 1, name))
     elif name != "priority":
         rules.append((f"`{name}` is negative", pl.col(name) < 0, name))
     if name == "gpu_milli":
@@ -169,5 +174,5 @@ def _amount_rules(name: str) -> list[Rule]:
 def _status_rules() -> list[Rule]:
     return [
         ("`status` is missing", pl.col("status").is_null()),
-        ("unknown status", _state().is_null(), "status"),
+        ("unknown status", state().is_null(), "status"),
     ]

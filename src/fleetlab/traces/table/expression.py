@@ -1,13 +1,14 @@
-"""The little language of `--map`: columns, numbers, quoted words, + - * / and parentheses; nothing is ever executed.
+"""The little language of `--map`: columns, numbers, quoted words, + - * /, parentheses and a few functions.
 
-    gpus * 1000          `GPU count` * 1000          (end - start) / 60          'A100'
+    gpus * 1000      `GPU count` * 1000      (end - start) / 60      ceil(gpus / 8)      min(gpus, 8)      'A100'
 
-A bare word is a column of the file; a name with spaces or other odd characters stands in backquotes.
+A bare word is a column of the file; a name with other characters stands in backquotes. Nothing is ever executed.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ TOKEN = re.compile(
     | `(?P<quoted>[^`]+)`
     | '(?P<single>[^']*)'
     | "(?P<double>[^"]*)"
-    | (?P<sign>[-+*/()])
+    | (?P<sign>[-+*/(),])
     )""",
     re.VERBOSE,
 )
@@ -61,22 +62,14 @@ class ColumnRef:
 
 
 @dataclass(frozen=True)
-class Negation:
-    """The negative of a number."""
+class Operation:
+    """Numbers joined by a sign, or given to a function."""
 
-    of: Node
-
-
-@dataclass(frozen=True)
-class BinaryOperation:
-    """Two numbers joined by + - * or /."""
-
-    sign: str
-    left: Node
-    right: Node
+    name: str
+    of: tuple[Node, ...]
 
 
-Node = NumberLiteral | TextLiteral | ColumnRef | Negation | BinaryOperation
+Node = NumberLiteral | TextLiteral | ColumnRef | Operation
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def parse(text: str) -> Node:
     """Read an expression, or say at which character it stops making sense.
 
     >>> parse("gpus * 1000")
-    BinaryOperation(sign='*', left=ColumnRef(name='gpus'), right=NumberLiteral(value=1000.0))
+    Operation(name='*', of=(ColumnRef(name='gpus'), NumberLiteral(value=1000.0)))
     """
     if len(text) > LONGEST:
         what = f"longer than {LONGEST:,} characters"
@@ -111,10 +104,8 @@ def columns(node: Node) -> list[str]:
     """The columns that an expression asks for, each once, in order."""
     if isinstance(node, ColumnRef):
         return [node.name]
-    if isinstance(node, Negation):
-        return columns(node.of)
-    if isinstance(node, BinaryOperation):
-        return list(dict.fromkeys([*columns(node.left), *columns(node.right)]))
+    if isinstance(node, Operation):
+        return list(dict.fromkeys(name for part in node.of for name in columns(part)))
     return []
 
 
@@ -125,21 +116,30 @@ def evaluate(node: Node, number: Callable[[str], pl.Series], rows: int) -> pl.Se
     """
     if isinstance(node, ColumnRef):
         return number(node.name)
-    if isinstance(node, Negation):
-        return -evaluate(node.of, number, rows)
-    if isinstance(node, BinaryOperation):
-        left, right = evaluate(node.left, number, rows), evaluate(node.right, number, rows)
-        return _joined(node.sign, left, right)
+    if isinstance(node, Operation):
+        return OPERATIONS[node.name](*(evaluate(part, number, rows) for part in node.of))
     assert isinstance(node, NumberLiteral)  # a text among numbers was refused when the expression was read
     return pl.repeat(node.value, rows, dtype=pl.Float64, eager=True)
 
 
-def _joined(sign: str, left: pl.Series, right: pl.Series) -> pl.Series:
-    if sign == "+":
-        return left + right
-    if sign == "-":
-        return left - right
-    return left * right if sign == "*" else left / right
+def _chosen(left: pl.Series, right: pl.Series, first: pl.Series) -> pl.Series:
+    """One of two numbers; missing, or not a number, where either is."""
+    both = left + right
+    return left.zip_with(first.fill_null(value=False), right).zip_with(both.is_not_null() & both.is_not_nan(), both)
+
+
+FUNCTIONS = {"floor": 1, "ceil": 1, "min": 2, "max": 2}  # and how many numbers each takes
+OPERATIONS: dict[str, Callable[..., pl.Series]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "negative": operator.neg,
+    "floor": pl.Series.floor,
+    "ceil": pl.Series.ceil,
+    "min": lambda left, right: _chosen(left, right, left <= right),
+    "max": lambda left, right: _chosen(left, right, left >= right),
+}
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -174,7 +174,7 @@ class _Reader:
     def all(self) -> Node:
         node = self._sum()
         if self._next.kind != "end":
-            what = "there are no functions" if self._next.value == "(" else "a sign + - * / is missing"
+            what = "a sign + - * / is missing"
             raise ExpressionError(what, self._next.at)
         return node
 
@@ -202,7 +202,7 @@ class _Reader:
             right = part()
             _must_be_number(node, at)
             _must_be_number(right, right_at)
-            node = BinaryOperation(sign.value, node, right)
+            node = Operation(sign.value, (node, right))
         return node
 
     def _factor(self) -> Node:
@@ -210,30 +210,50 @@ class _Reader:
         if token.kind == "number":
             return _number(token)
         if token.kind == "word":
-            return ColumnRef(token.value)
+            return self._called(token) if self._next.value == "(" else ColumnRef(token.value)
         if token.kind == "text":
             return TextLiteral(token.value)
-        if token.value in ("-", "+", "("):
-            return self._deeper(token)
+        if token.value == "(":
+            return self._inside(token, 1)[0]
+        if token.value in ("-", "+"):
+            at = self._next.at
+            node = self._deeper(token, self._factor)
+            _must_be_number(node, at)
+            return Operation("negative", (node,)) if token.value == "-" else node
         raise ExpressionError(
             "it ends too early" if token.kind == "end" else "a column or a number is missing", token.at
         )
 
-    def _deeper(self, token: _Token) -> Node:
+    def _called(self, function: _Token) -> Node:
+        if function.value not in FUNCTIONS:
+            what = f"no such function: {function.value}; there are {', '.join(FUNCTIONS)}"
+            raise ExpressionError(what, function.at)
+        numbers = self._inside(self._take(), FUNCTIONS[function.value])
+        for node in numbers:
+            _must_be_number(node, function.at)
+        return Operation(function.value, tuple(numbers))
+
+    def _inside(self, opened: _Token, count: int) -> list[Node]:
+        """Read what stands in parentheses, between commas."""
+        nodes = [self._deeper(opened, self._sum)]
+        while self._next.value == ",":
+            nodes.append(self._deeper(self._take(), self._sum))
+        if self._take().value != ")":
+            what = "a parenthesis is opened here and not closed"
+            raise ExpressionError(what, opened.at)
+        if len(nodes) != count:
+            what = f"{count} expected in these parentheses, got: {len(nodes)}"
+            raise ExpressionError(what, opened.at)
+        return nodes
+
+    def _deeper(self, token: _Token, part: Callable[[], Node]) -> Node:
         self._depth += 1
         if self._depth > DEEPEST:
             what = f"more than {DEEPEST} parentheses or signs inside one another"
             raise ExpressionError(what, token.at)
-        at = self._next.at
-        node = self._sum() if token.value == "(" else self._factor()
+        node = part()
         self._depth -= 1
-        if token.value == "(":
-            if self._take().value != ")":
-                what = "a parenthesis is opened here and not closed"
-                raise ExpressionError(what, token.at)
-            return node
-        _must_be_number(node, at)
-        return Negation(node) if token.value == "-" else node
+        return node
 
 
 def _must_be_number(node: Node, at: int) -> None:

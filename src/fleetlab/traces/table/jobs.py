@@ -12,10 +12,12 @@ from fleetlab.traces.input.log_start import ended_before
 from fleetlab.traces.input.times import EPOCH, LOCAL, MILLI, SECONDS, SIZES, TWICE, as_written, later_occurrence
 from fleetlab.traces.table.cells import NAME
 from fleetlab.traces.table.expression import ColumnRef
-from fleetlab.traces.table.mapping import AMOUNTS, TIMES, ColumnMap, map_option
+from fleetlab.traces.table.mapping import AMOUNTS, SPLIT, TIMES, ColumnMap, map_option
 
 WHERE_EMPTY = {"instances": 1}  # else 0
 MOST_ON_A_NODE = 16  # GPUs; as thousandths of one they would be hardly any
+WHOLE = 1000  # milli of a GPU
+DIVIDED = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")  # with the GPUs; GPU memory is that of each GPU
 
 
 @dataclass
@@ -27,6 +29,7 @@ class TableNotes:
     zeros: int = 0
     passed_over: int = 0
     most_gpu: int = 0  # the largest `gpu_milli`
+    split: int = 0  # jobs of more GPUs than a node has
     empty: dict[str, int] = field(default_factory=dict)
 
     def notes(self, plan: ColumnMap, *, zone_given: bool) -> tuple[str, ...]:
@@ -56,6 +59,8 @@ class TableNotes:
             notes.append(f"starts or ends of 0 or -1, read as missing: {self.zeros:,}")
         if self.passed_over:
             notes.append(f"runtimes or ends of jobs that have not ended, ignored: {self.passed_over:,}")
+        if self.split:
+            notes.append(f"jobs of more GPUs than `{SPLIT}`, split equally over the fewest nodes: {self.split:,}")
         return notes
 
     def _slips(self, plan: ColumnMap) -> list[str]:
@@ -105,11 +110,41 @@ def to_jobs(
         runtime=pl.when(ended).then(pl.coalesce("runtime", pl.col("end") - pl.col("start"))),
     )
     rules = [*_rules(plan, dated=info.dated), *ended_before(since, _as_written("end", plan))]
+    rules += _split_rules(rows.columns) if SPLIT in rows.columns else []
     rows = intake.validate(rows, NAME, source.name, rules)
+    if SPLIT in rows.columns:
+        info.split = int(rows.select((_nodes() > 1).sum()).item())
+        rows = _split(rows)
     if "gpu_milli" in rows.columns:
         info.most_gpu = rows.select(pl.col("gpu_milli").max().fill_null(0)).item()
     info.empty = {n: k for n in AMOUNTS if n in rows.columns and (k := rows[n].null_count())}
     return _as_workload(rows), info
+
+
+def _nodes() -> pl.Expr:
+    """The fewest nodes that have the GPUs of one instance: 1 where they are on one."""
+    most = WHOLE * pl.col(SPLIT)
+    return ((pl.col("gpu_milli") + most - 1) // most).clip(1).fill_null(1)
+
+
+def _split(rows: pl.DataFrame) -> pl.DataFrame:
+    """Make of 16 GPUs on nodes of 8 two instances of 8."""
+    parts = [((pl.col(n) + _nodes() - 1) // _nodes()).alias(n) for n in DIVIDED if n in rows.columns]
+    split = rows.with_columns(pl.col("gpu_milli") // _nodes(), _instances(rows.columns) * _nodes(), *parts)
+    return split.drop(SPLIT)
+
+
+def _instances(columns: list[str]) -> pl.Expr:
+    return (pl.col("instances").fill_null(1) if "instances" in columns else pl.lit(1)).alias("instances")
+
+
+def _split_rules(columns: list[str]) -> list[Rule]:
+    gpus, nodes = pl.col("gpu_milli") // WHOLE, _nodes()
+    shown = pl.format("{} GPUs on {} nodes", gpus, nodes)
+    return [
+        (f"cannot be split equally over the fewest nodes of `{SPLIT}`", (nodes > 1) & (gpus % nodes != 0), shown),
+        ("`instances` is too large once split", _instances(columns) * nodes >= 2**31, _instances(columns)),
+    ]
 
 
 def _dated(rows: pl.DataFrame) -> bool:
@@ -163,7 +198,7 @@ def _rules(plan: ColumnMap, *, dated: bool) -> list[Rule]:
         ("ended before it started", pl.col("end") < pl.col("start"), _as_written("end", plan)),
         ("ended before it was submitted", pl.col("end") < pl.col("submit"), _as_written("end", plan)),
         ("`runtime` is negative", pl.col("runtime") < 0, "runtime"),
-        *([("duplicate job", again, "job")] if "job" in plan.nodes else []),
+        *([("duplicate job", again, "job")] if "job" in plan.nodes.keys() - plan.guessed else []),
     ]
 
 

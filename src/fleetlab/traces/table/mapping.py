@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from fleetlab.core import TraceError
@@ -11,12 +11,11 @@ from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.names import lookup
 from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.table.expression import (
-    BinaryOperation,
     ColumnRef,
     ExpressionError,
-    Negation,
     Node,
     NumberLiteral,
+    Operation,
     TextLiteral,
     columns,
     named,
@@ -24,8 +23,12 @@ from fleetlab.traces.table.expression import (
 )
 
 TIMES = ("submit", "start", "end")
-AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority")
+SPLIT = "gpus_per_node"  # no column of a workload: a job of more GPUs is split into instances of at most so many
+COUNTS = ("instances", "max_per_node", "priority", SPLIT)  # of things that have no parts
+AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority", SPLIT)
 TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
+TARGETS = (*SCHEMA, SPLIT)
+NONE = TextLiteral("")  # mapped to a column, it says that the file has none
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class ColumnMap:
 
     nodes: Mapping[str, Node]
     zone: str
+    guessed: frozenset[str] = frozenset()  # columns of the workload that nobody mapped
 
     @property
     def columns(self) -> dict[str, str]:
@@ -49,28 +53,34 @@ class ColumnMap:
     @property
     def numbers(self) -> list[str]:
         """Columns that are reckoned with, and so must be numbers or moments."""
-        reckoned = [
-            n for target, n in self.nodes.items() if target not in TEXTS or isinstance(n, BinaryOperation | Negation)
-        ]
+        reckoned = [node for target, node in self.nodes.items() if target not in TEXTS or isinstance(node, Operation)]
         return list(dict.fromkeys(name for node in reckoned for name in columns(node)))
+
+    def with_guesses(self, expressions: Mapping[str, str]) -> ColumnMap:
+        """Return the map with columns that were guessed."""
+        nodes = {**self.nodes, **{target: parse(text) for target, text in expressions.items()}}
+        if SPLIT in nodes and "gpu_milli" not in nodes:
+            msg = f"map of `{SPLIT}`: there are no GPUs to split"
+            raise TraceError(msg, hint="map gpu_milli too: --map gpu_milli=gpus*1000")
+        return replace(self, nodes={t: nodes[t] for t in TARGETS if t in nodes}, guessed=frozenset(expressions))
 
 
 def column_map(given: Mapping[str, str], there: Sequence[str], zone: str) -> ColumnMap:
     """Read every expression; a column that nobody mapped is taken from the file's column of that name."""
     own = {name: ColumnRef(name) for name in SCHEMA if name in there}
     nodes = own | {target: _node(target, text, there) for target, text in given.items()}
-    return ColumnMap({target: nodes[target] for target in SCHEMA if target in nodes}, zone)
+    return ColumnMap({target: nodes[target] for target in TARGETS if nodes.get(target, NONE) != NONE}, zone)
 
 
 def _node(target: str, text: str, there: Sequence[str]) -> Node:
-    lookup("column of a workload", target, SCHEMA, error=TraceError)
+    lookup("column of a workload", target, TARGETS, error=TraceError)
     try:
         node = parse(str(text))
     except ExpressionError as e:
         raise _marked(target, str(text), str(e), e.at) from None
     for name in columns(node):
         _must_be_there(target, name, there)
-    if target not in TEXTS and isinstance(node, TextLiteral):
+    if target not in TEXTS and isinstance(node, TextLiteral) and node != NONE:
         raise _marked(target, str(text), f"`{target}` is a number, not a word", 0)
     if target in ("user", "group", "app", "gpu_types", "status") and isinstance(node, NumberLiteral):
         raise _marked(target, str(text), f"`{target}` is a word: put it in quotes", 0)
@@ -83,7 +93,7 @@ def _marked(target: str, text: str, what: str, at: int) -> TraceError:
     begin = max(0, at - 60)
     msg = f"map of `{target}`: {what}\n  {printable[begin : begin + 80]}\n  {' ' * (at - begin)}^"
     return TraceError(
-        msg, hint="columns, numbers, 'words', + - * / and parentheses; names with other characters go in `backquotes`"
+        msg, hint="columns, numbers, 'words', + - * / ( ), floor, ceil, min and max; odd names go in `backquotes`"
     )
 
 

@@ -1,7 +1,8 @@
 """Any delimited table with a header, turned into a workload by a map: `gpu_milli=gpus*1000`, `submit=created_at`.
 
-A column that is named as in a workload needs no map. Moments are recognised by how they look (see `_moments`). An empty
-cell, and words such as NULL, N/A or Unknown, mean that nothing is there: no start, no end, none of that resource.
+A column that is named as in a workload needs no map, and others are guessed from common names (see `guess`). Moments
+are recognised by how they look (see `moments`). An empty cell, and words such as NULL, N/A or Unknown, mean that
+nothing is there: no start, no end, none of that resource.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.times import moments
 from fleetlab.traces.input.timestamps import valid_zone
 from fleetlab.traces.table import cells
+from fleetlab.traces.table.guess import guess, told
 from fleetlab.traces.table.jobs import to_jobs
 from fleetlab.traces.table.mapping import TIMES, ColumnMap, column_map, listed, map_option
 
@@ -42,10 +44,14 @@ def read(
     source = _one(path)
     lines = _beginning(source)
     separator = _separator(lines[0])
-    header = _fields(lines[0], separator)
-    plan = column_map(map or {}, header, valid_zone(zone or "UTC"))
+    header, *first = (_fields(line, separator) for line in lines)
+    given = dict(map or {})
+    plan = column_map(given, header, valid_zone(zone or "UTC"))
+    guesses = guess(plan, given, header, first)
+    guessed = {g.target: g.expression for g in guesses}
+    plan = plan.with_guesses(guessed)
     if "submit" not in plan.nodes:
-        raise _no_submit(source, header, [_fields(line, separator) for line in lines[1:]])
+        raise _no_submit(source, header, first)
     rows = cells.read(source, _table(plan, separator), intake, plan)
     begin = moment(since, plan.zone)
     jobs, info = to_jobs(rows, source, intake, plan, begin)
@@ -61,8 +67,8 @@ def read(
         workload,
         source=workload.source,
         names=named if "job" in plan.nodes else None,
-        notes=(*info.notes(plan, zone_given=zone is not None), *older),
-        settings={"map": dict(map or {}), "zone": zone, "since": since, "separator": separator, "zero": zero},
+        notes=(*told(plan, given, guesses, header), *info.notes(plan, zone_given=zone is not None), *older),
+        settings={"map": given | guessed, "zone": zone, "since": since, "separator": separator, "zero": zero},
     )
 
 
@@ -133,7 +139,7 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="csv",
     title="Any delimited table, by a map",
-    expects="one file with the names of its columns in its first line; --map submit=COLUMN --map gpu_milli=gpus*1000 …",
+    expects="one file with column names in its first line; common names are known, others by --map submit=COLUMN …",
     licence="yours",
     origin="yours",
     read=read,

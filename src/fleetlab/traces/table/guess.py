@@ -1,0 +1,147 @@
+"""Which column of a table is meant where nobody says: guessed from its name and from its first cells, and always told.
+
+A unit is taken from the name (`mem_gb`, `duration_min`), else it is the usual one: seconds, MiB, whole GPUs and cores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from fleetlab.core import TraceError
+from fleetlab.traces.input.times import moments
+from fleetlab.traces.table import cells
+from fleetlab.traces.table.expression import named
+from fleetlab.traces.table.mapping import TEXTS, TIMES, ColumnMap, listed, map_option
+
+REQUESTED = (
+    "{0} {0}s n{0} n{0}s num{0} num{0}s {0}num {0}count {0}request {0}requests {0}srequested {0}requested {0}req "
+    "req{0} req{0}s request{0}s requested{0}s plan{0}"
+)
+ALLOCATED = "; alloc{0} alloc{0}s allocated{0}s {0}alloc {0}allocated"
+
+# Names in Slurm, Kubernetes, PAI and hand-made tables, in small letters and without signs, by column of a workload.
+# Those after a semicolon count where none before it is there; two names between semicolons are ambiguous, except for
+# words: of them the first name is taken.
+NAMES = {
+    "submit": "submit submittime submitted submittedat submitat submissiontime; created createdat createtime "
+    "creationtime creationtimestamp queued queuedat enqueuedat arrival arrivaltime arrivedat",
+    "start": "start starttime started startedat startat began beganat begin begintime",
+    "end": "end endtime ended endedat endat finish finished finishedat finishtime completedat completiontime doneat",
+    "runtime": "runtime duration jobduration elapsed elapsedraw elapsedtime service servicetime; walltime",
+    "instances": "instances numinstances instancecount instnum pods numpods podcount replicas numreplicas numworkers",
+    "gpu_milli": REQUESTED.format("gpu") + " nvidiacomgpu" + ALLOCATED.format("gpu"),
+    "cpu_milli": f"{REQUESTED.format('cpu')} {REQUESTED.format('core')} vcpu vcpus" + ALLOCATED.format("cpu"),
+    "memory_mib": f"{REQUESTED.format('mem')} {REQUESTED.format('memory')} ram" + ALLOCATED.format("mem"),
+    "gpu_memory_mib": "gpumem gpumemory vram",
+    "priority": "priority prio jobpriority",
+    "status": "status state jobstate jobstatus phase",
+    "gpu_types": "gputypes gputype gpumodel gpuspec gpuname cardtype card accelerator gpu",
+    "job": "job jobid jobidraw jobuuid id uuid taskid podname",
+    "parent": "parent parentid parentjobid arrayjobid",
+    "user": "user username owner submitter userid uid",
+    "group": "group jobname name taskname",
+    "app": "app application account project partition vc virtualcluster namespace queue",
+}
+# The units that a name may end in, and what is then done with the number; `_` is a name without one.
+CLOCK = "_ ts s sec utc unix"
+SECONDS = "_ s sec secs seconds ms/1000 min*60 mins*60 minutes*60 h*3600 hrs*3600 hours*3600"
+MIB = "_ mb mib b/1048576 bytes/1048576 kb/1024 kib/1024 g*1024 gb*1024 gib*1024 tb*1048576 tib*1048576"
+MILLI = "_*1000 milli millicores"
+UNITS = dict.fromkeys(TIMES, CLOCK) | {"runtime": SECONDS, "memory_mib": MIB, "gpu_memory_mib": MIB}
+UNITS |= dict.fromkeys(("gpu_milli", "cpu_milli"), MILLI)
+PAI = {"plangpu": "*10", "plancpu": "*10", "planmem": "*1024"}  # hundredths of a GPU and of a core, and GB
+USUAL = {"runtime": "seconds", "memory_mib": "MiB", "gpu_memory_mib": "MiB"}  # where a name states no unit
+KNOWN = {
+    target: {
+        name + unit.strip("_"): (rank, PAI.get(name, then))
+        for rank, group in enumerate(names.split() if target in TEXTS else names.split(";"))
+        for name in group.split()
+        for unit, then in re.findall(r"(\w+)(\S*)", UNITS.get(target, "_"))
+    }
+    for target, names in NAMES.items()
+}
+
+
+class Guess(NamedTuple):
+    """A column of the file, taken for one of a workload, and what is done with its numbers."""
+
+    target: str
+    column: str
+    then: str
+
+    @property
+    def expression(self) -> str:
+        """The guess as `map` would have it."""
+        return named(self.column) + self.then
+
+    @property
+    def option(self) -> str:
+        """The guess as the command line would have it."""
+        return map_option(self.target, self.column, self.then)
+
+
+def guess(
+    plan: ColumnMap, given: Mapping[str, str], header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> list[Guess]:
+    """Guess the columns that are neither mapped nor named as in a workload; refuse where two could be meant."""
+    found: dict[str, Guess] = {}
+    for target, known in KNOWN.items():
+        there = {*plan.nodes, *found}
+        if target in {*there, *given} or (target == "runtime" and {"start", "end"} <= there):
+            continue
+        used = {"line", *plan.columns, *(g.column for g in found.values())}
+        likely = [
+            Guess(target, name, known[_key(name)][1])
+            for k, name in enumerate(header)
+            if name not in used
+            and "`" not in name
+            and _key(name) in known
+            and _readable(target, [row[k] for row in rows if k < len(row)])
+        ]
+        first = min((known[_key(g.column)][0] for g in likely), default=0)
+        best = [g for g in likely if known[_key(g.column)][0] == first]
+        if len(best) > 1:
+            msg = f"the column for `{target}` is ambiguous: {' or '.join(f'`{g.column}`' for g in best)}"
+            raise TraceError(msg, hint=f"say which: {' or '.join(g.option for g in best)}")
+        if best:
+            found[target] = best[0]
+    return list(found.values())
+
+
+def _key(name: str) -> str:
+    """A name without what people write differently: `GPU Count`, `gpu_count` and `GpuCount` are one."""
+    return re.sub(r"[\W_]", "", name.casefold())
+
+
+def _readable(target: str, values: list[str]) -> bool:
+    """Can most of the first cells be what the name promises? A column `gpu` may have numbers or models."""
+    text = cells.cleaned(pl.Series("status", values, dtype=pl.String)).drop_nulls()
+    number = text.cast(pl.Float64, strict=False)
+    if target in TIMES:
+        good = moments(text, "UTC")[0].is_not_null()
+    elif target == "status":
+        good = text.to_frame().select(cells.state().is_not_null()).to_series()
+    elif target in TEXTS:
+        good = number.is_null() if target == "gpu_types" else text.is_not_null()
+    else:
+        good = number.is_not_null()
+    return 2 * int(good.sum()) >= len(text)
+
+
+def told(plan: ColumnMap, given: Mapping[str, str], guesses: Sequence[Guess], header: Sequence[str]) -> list[str]:
+    """Which column became which, how to say the same by hand, and which were not used: the first notes of a trace."""
+    texts = {**given, **{g.target: g.expression for g in guesses}}
+    read = (f"{target}={texts[target]}" if target in texts else target for target in plan.nodes)
+    by_hand = " ".join(g.option for g in guesses)
+    units = [f"{named(g.column)} in {USUAL[g.target]}" for g in guesses if g.target in USUAL and not g.then]
+    unused = [name for name in header if name not in plan.columns]
+    return [
+        f"columns read: {', '.join(read)}",
+        *([f"guessed from their names: {', '.join(g.target for g in guesses)}; by hand: {by_hand}"] if guesses else []),
+        *([f"units taken: {', '.join(units)}"] if units else []),
+        *([f"columns not used: {listed(unused)}"] if unused else []),
+    ]
