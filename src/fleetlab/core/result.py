@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from fleetlab.core.durations import minus, number, number_text, readable_unit
+from fleetlab.core.durations import minus, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
 
@@ -57,10 +57,10 @@ def say(e: Estimate) -> str:
     >>> say(Estimate.exact("jobs", 1260920))
     'jobs 1,260,920'
     >>> say(Estimate("P90 wait", 83.21, math.nan, math.nan, "s"))
-    'P90 wait 83.2 s (too few independent observations for a 95 % CI)'
+    'P90 wait 83.21 s (no 95 % CI)'
     """
     unsure = math.isnan(e.low) and math.isfinite(e.value)
-    return f"{e.metric} {amount(e)}{' (too few independent observations for a 95 % CI)' if unsure else ''}"
+    return f"{e.metric} {amount(e)}{' (no 95 % CI)' if unsure else ''}"
 
 
 def amount(e: Estimate, scale: float | None = None) -> str:
@@ -82,10 +82,8 @@ def amount_and_interval(e: Estimate, scale: float | None = None) -> tuple[str, s
     unit, length = readable_unit(e.value if scale is None else scale) if e.unit == "s" else (e.unit, 1.0)
     value, low, high = (x / length for x in (e.value, e.low, e.high))
     counted, unit = isinstance(e.value, int) and not unit, f" {unit}" if unit else ""
-    if high == low:
-        return number_text(value) + unit, ""
-    if math.isnan(high - low):
-        return (number_text(e.value) if counted else number(value)) + unit, ""
+    if high == low or math.isnan(high - low):
+        return number_text(e.value if counted else value) + unit, ""
     if math.isinf(high - low):
         return number_text(value) + unit, f"{number_text(low)} to {number_text(high)}"
     # Two digits of the interval's half width, and no more, mean something; a count stays a whole number.

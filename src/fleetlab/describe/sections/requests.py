@@ -74,7 +74,7 @@ def _classes(view: TraceView, section: Section) -> None:
         section.tables[f"GPU jobs by {name}"] = counted
     shares = gpu.filter(pl.col("gpu_milli") < WHOLE).group_by("gpu_milli").agg(pl.len().alias("jobs"))
     if shares.height:
-        part, gpus = 100 * pl.col("jobs") / pl.col("jobs").sum(), pl.col("gpu_milli") / WHOLE
+        part, gpus = 100 * pl.col("jobs") / pl.col("jobs").sum(), (pl.col("gpu_milli") / WHOLE).round(3)
         shares = shares.sort("jobs", "gpu_milli", descending=[True, False])
         shares = shares.select(gpus.alias("GPUs per instance"), "jobs", part.alias("%"))
         section.tables["fractional GPUs"] = shares.head(COMMON)

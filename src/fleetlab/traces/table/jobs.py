@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from fleetlab.core.catalog import NODE_AMOUNTS
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake, Rule
 from fleetlab.traces.input.log_start import ended_before
@@ -17,7 +18,7 @@ from fleetlab.traces.table.mapping import AMOUNTS, SPLIT, TIMES, ColumnMap, map_
 WHERE_EMPTY = {"instances": 1}  # else 0
 MOST_ON_A_NODE = 16  # GPUs; as thousandths of one they would be hardly any
 WHOLE = 1000  # milli of a GPU
-DIVIDED = ("cpu_milli", "memory_mib", "rdma_milli", "disk_mib")  # with the GPUs; GPU memory is that of each GPU
+DIVIDED = NODE_AMOUNTS  # with the GPUs; GPU memory is that of each GPU
 
 
 @dataclass
