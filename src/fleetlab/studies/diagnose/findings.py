@@ -36,9 +36,9 @@ def findings(
     sentences = [
         f"{mean_of('wait', mean)} under {scenario.title}, of {population(scenario, result)}. "
         f"{percent(first['share'])} of all waiting time is `{first['reason']}`: {REASONS[first['reason']].meaning}.",
-        *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         _best(changes),
         agreement(reasons, changes, outcomes),
+        *_who_holds(frames["held by"], frames["held by users"], result.jobs.height),
         f"The {longest[1]:,} jobs that waited longest account for {percent(longest[0])} of all waiting time.",
     ]
     if first["reason"] == BLOCKED and "blocking jobs" in frames and frames["blocking jobs"].height:
