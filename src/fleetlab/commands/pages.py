@@ -83,6 +83,8 @@ def demo(
 
     with progress("steps") as bar:
         result = story(trace_of(trace, cluster, bar), out=out, seed=seed, progress=bar)
+    if trace.startswith("builtin"):
+        print("A synthetic trace after the published statistics of Alibaba's PAI cluster; no row is real.\n")
     print("\n".join(f"{k}. {sentence}" for k, sentence in enumerate(result.findings, 1)))
     print(f"\n{result.page}")
     if open:
