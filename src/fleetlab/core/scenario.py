@@ -267,7 +267,8 @@ class Scenario:
         import polars as pl
 
         job = pl.col("job") - self.first_row
-        return table.with_columns(job=job).filter(job.is_between(0, len(self.workload) - 1)) if self.window else table
+        mine = pl.col("job").is_between(0, len(self.workload) - 1)
+        return table.with_columns(job=job).filter(mine) if self.window else table
 
     @property
     def _window(self) -> tuple[float, float]:

@@ -225,7 +225,7 @@ def _filled(frame: pl.DataFrame) -> pl.DataFrame:
 def older(frame: pl.DataFrame) -> pl.Expr:
     """Which jobs were there when the log began: it has starts, but not theirs, though they ran from its begin on."""
     some = pl.lit(frame["start"].null_count() < frame.height)
-    ran = pl.col("end").is_not_null() | (pl.col("status") == "running")
+    ran = pl.col("end").is_not_null() | (pl.col("status").cast(pl.String) == "running")
     return some & ran & pl.col("start").is_null() & pl.col("runtime").is_null() & (pl.col("submit") == 0)
 
 

@@ -29,9 +29,8 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
     assert made.cluster is not None
     lines = []
     for k, placement in enumerate(PLACEMENTS_AUDITED):
-        result = audit(
-            as_trace(simulate(made.workload, made.cluster, placement=placement, warm_up="none")), placement=placement
-        )
+        schedule = simulate(made.workload, made.cluster, placement=placement, warm_up="none")
+        result = audit(as_trace(schedule), placement=placement)
         lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
         progress("audits", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
     lines += _log("built-in", audit(made), SAMPLED)
