@@ -1,13 +1,21 @@
 """Where the real traces lie, and the hand-made ones."""
 
+import gc
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from fleetlab import cli
+
 from .gpu_programs import deaf_mps, mps, own, smi  # noqa: F401  fixtures of several rooms
+
+# What is imported and collected stays to the end: to look for garbage in it takes a quarter of the time.
+gc.disable()
 
 # How long an example takes depends on what else the machine does: it is no test.
 settings.register_profile("untimed", deadline=None)
@@ -54,6 +62,12 @@ FIRST = [
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+def pytest_collection_finish():
+    """From here on garbage is collected, but not among modules and tests."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items):
     """Put the longest files first."""
     rank = {Path(__file__).parent / name: k for k, name in enumerate(FIRST)}
@@ -72,6 +86,29 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip(f"no real traces in {DATA.name} beside the checkout")
     return DATA
+
+
+@pytest.fixture
+def command(monkeypatch, capfd):
+    """Run a `fleetlab` command here rather than in a process that imports everything: what it says is the same."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+
+    def run(*words, **env):
+        capfd.readouterr()
+        with monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            try:
+                cli.main([*map(str, words)])
+                status = 0
+            except SystemExit as left:
+                status = left.code or 0
+        return subprocess.CompletedProcess(words, status, *capfd.readouterr())
+
+    yield run
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")
