@@ -38,26 +38,34 @@ FLAGS = [
 # Whoever starts the tests in the background has their children ignore Ctrl-C; some of them are to be stopped by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# The longest files come first, else one core has nothing to do at the end. Of two that start together one compiles.
+# The longest files come first, else one core has nothing to do at the end. Of two that start together one compiles,
+# and those that wait for servers or tenants stand between those that compute.
 FIRST = [
     "test_docs.py",
     "serving/test_load.py",
     "sim/test_full.py",
-    "bench/test_failures.py",
-    "bench/test_stress.py",
-    "studies/sweep/test_kills.py",
-    "studies/test_compare.py",
-    "studies/test_autoscale.py",
-    "studies/test_validate.py",
-    "studies/tune/test_tune.py",
+    "sim/test_simulate.py",
     "web/test_browser.py",
-    "web/test_operations.py",
+    "studies/sweep/test_kills.py",
+    "bench/test_failures.py",
+    "studies/test_compare.py",
+    "bench/test_stress.py",
     "studies/sweep/test_sweep.py",
-    "sim/test_packing.py",
-    "sim/test_theory.py",
-    "sim/test_two_loops.py",
+    "studies/test_validate.py",
+    "web/test_operations.py",
+    "studies/tune/test_tune.py",
+    "studies/test_autoscale.py",
+    "serving/test_stop.py",
+    "sim/test_published.py",
+    "deploy/test_experiments.py",
     "traces/test_synthesize.py",
-    "traces/test_fuzz.py",
+    "serving/test_clients.py",
+    "sim/test_schedules.py",
+    "sharing/test_mps.py",
+    "sim/test_two_loops.py",
+    "bench/test_suite.py",
+    "sim/test_packing.py",
+    "core/test_saving.py",
 ]
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
