@@ -121,7 +121,7 @@ def test_reading_saves_a_trace_and_prints_how_many_rows_were_kept(fixtures, tmp_
 
 def test_json_is_one_object_and_nothing_else(saved):
     found = json.loads(apart("show", saved, "--json").stdout)
-    assert list(found) == ["provenance", "findings", "summary", "tables", "notes", "figures"]
+    assert list(found) == ["provenance", "coverage", "findings", "summary", "tables", "notes", "figures"]
     assert found["summary"][0] == {"metric": "jobs", "value": 5, "low": 5, "high": 5, "unit": ""}
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
+from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.layout import WHOLE, Floats
@@ -45,7 +46,10 @@ def simulate(
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     workload, nodes, sharing = s.workload, s.cluster, SHARINGS[policy.sharing]
     allowed = _quota(policy.quota, workload)
-    jobs = world(workload, nodes, estimate=s.estimate, part=sharing.granularity, allowed=allowed)
+    before = None if s.before is None else s.before.frame
+    jobs = world(workload, nodes, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before)
+    if s.data.is_log and s.min_coverage:
+        require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
     quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
     played = _quick(s, jobs, order, placement, weights) if quick else None
     if played is None:
@@ -62,6 +66,18 @@ def simulate(
             )  # fmt: skip
     provenance = Provenance("simulate", workload.source, s.words(), s.seed)
     return SimResult.of(jobs, played, nodes, provenance, prices=s.prices, scenario=s)
+
+
+def _estimate(s: Scenario) -> str | pl.Series:
+    """Return the name of an estimate, or a column of seconds: of the jobs before, then of those measured."""
+    column = s.estimate
+    if isinstance(column, str):
+        return column
+    measured = column.slice(s.first_row, len(s.workload))
+    if s.before is None:
+        return measured
+    earlier = column.gather(s.before.rows) if s.before.estimate is None else s.before.estimate
+    return earlier.append(measured)
 
 
 def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats) -> Played | None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, Provenance, Result, WorkloadError, as_json
 from fleetlab.core.catalog import REASONS
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
@@ -43,10 +44,10 @@ def run_scenario(
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
     jobs = scenario.workload.frame
-    run = simulate(scenario, progress=progress)
+    run = simulate(scenario.replace(min_coverage=0.0), progress=progress)  # what cannot run is in the first row
     if among is not None:
         run = replace(run, among=unpack(among, jobs.height))
-    done = run.jobs.filter(pl.col("status") == "done")
+    done = run.completed
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     cannot_run = never_run(run.refused)
     outcome = {
@@ -104,6 +105,10 @@ class _Numbers(Result):
     @property
     def provenance(self) -> Provenance:
         return self.run.provenance
+
+    @property
+    def coverage(self) -> Coverage | None:
+        return self.run.coverage
 
     @property
     def notes(self) -> tuple[str, ...]:

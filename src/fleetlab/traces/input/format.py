@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace, TraceError, Workload
+from fleetlab.core.workload import older
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.intake import Intake
 
@@ -112,8 +113,11 @@ def finish(
 
 
 def relative_to_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
-    """Count `submit`, `start` and `end` from the first submission; give that moment too, in arrival order."""
+    """Count `submit`, `start` and `end` from the first submission, in the order of a workload; give that moment too."""
     zero = frame["submit"].min() if frame.height else 0.0
     assert isinstance(zero, float)
     shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "start", "end") if c in frame.columns)
-    return shifted.sort("submit", maintain_order=True), zero
+    if "initial" not in frame.columns and {"start", "end", "status", "runtime"} <= set(frame.columns):
+        shifted = shifted.with_columns(initial=older(shifted))
+    later = [pl.col("initial").not_()] if "initial" in shifted.columns else []
+    return shifted.sort(*later, "submit", maintain_order=True), zero
