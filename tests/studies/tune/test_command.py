@@ -19,7 +19,7 @@ def test_a_policy_is_found_said_written_and_can_be_played(saved, command):
     words = ("trace", "--days", "1", "--trials", "14", "--against", "fifo,sjf", "--out", "out")
     done = command("tune", *words)
     assert done.returncode == 0, done.stderr
-    assert "baseline" in done.stdout.splitlines()[0]
+    assert "baseline" in done.stdout.splitlines()[1]  # after the jobs that it speaks of
     told = json.loads((saved / "out" / "tuned.json").read_text("utf-8"))
     assert told["provenance"]["verb"] == "tune"
     again = command("tune", *words, "--json")
