@@ -143,7 +143,7 @@ def test_who_does_not_fit_ends_with_status_1(here, capsys):
 
 
 def test_those_alive_in_a_trace_are_placed_on_its_nodes(here, capsys):
-    assert run("plan", "builtin:300", "--at", "2h", "--seconds", "5", "--json") == 0
+    assert run("plan", "builtin:300", "--at", "2h", "--seconds", "1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["provenance"]["source"].endswith("at 7200 s")
 
 
