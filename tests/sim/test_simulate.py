@@ -81,7 +81,7 @@ def overfull(result, frame):
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(workload=WORKLOADS)
 def test_the_laws_hold_whatever_the_policy(order, backfill, workload):
     for placement in PLACES:  # all of them with the same jobs: to draw these takes time too
