@@ -19,6 +19,7 @@ from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played
+from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World, world
 
 
@@ -45,7 +46,8 @@ def simulate(
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     workload, nodes, sharing = s.workload, s.cluster, SHARINGS[policy.sharing]
     allowed = _quota(policy.quota, workload)
-    jobs = world(workload, nodes, estimate=s.estimate, part=sharing.granularity, allowed=allowed)
+    latency = latencies(s.latency, workload.frame, nodes.frame["gpu_type"], s.seed)
+    jobs = world(workload, nodes, estimate=s.estimate, part=sharing.granularity, allowed=allowed, latency=latency)
     quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
     played = _quick(s, jobs, order, placement, weights) if quick else None
     if played is None:

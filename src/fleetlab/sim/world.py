@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ class World:
     frame: pl.DataFrame  # the jobs' rows of the workload
     refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
     submit: Floats  # on the tick
-    runtime: Floats  # on the tick
+    runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included
     estimate: Floats  # 0 where it is learnt from finished jobs
     learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
     learners: int
@@ -53,17 +53,21 @@ class World:
     apps: Ints  # [apps with a limit, nodes], at least [1, 1]
     largest: Ints  # [2]: CPU and GPU milli of the largest node
     typical: Records  # TYPICAL
+    latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
 
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
-    part: int = 1, allowed: Mapping[str, int] | None = None,
+    part: int = 1, allowed: Mapping[str, int] | None = None, latency: Floats | None = None,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
     A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
-    one, in GPU milli.
+    one, in GPU milli. `latency` has the seconds that each job takes to start.
     """
+    if latency is not None:
+        held = workload.frame.with_columns(runtime=pl.col("runtime") + pl.Series(latency))
+        workload = replace(workload, frame=held)
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
     frame = workload.frame.with_columns(
@@ -104,6 +108,7 @@ def world(
         apps=np.zeros(limited, dtype=np.int64),
         largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
         typical=_typical(shapes, shape, instances),
+        latency=np.zeros(frame.height) if latency is None else _on_tick(pl.Series(latency)[frame["job"]]),
     )
 
 
