@@ -1,0 +1,140 @@
+"""What a calibration found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.core import Estimate
+from fleetlab.core.durations import duration, plural
+from fleetlab.core.result import amount
+from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
+from fleetlab.studies.calibrate.identifiable import NO, POLICY, Evidence
+from fleetlab.studies.calibrate.policies import CLOSE, name_of
+from fleetlab.studies.calibrate.recorded import Recorded
+from fleetlab.studies.calibrate.search import Fitted
+from fleetlab.studies.sentences import percent
+
+LISTED = 4  # policies named in a sentence
+
+
+def first_line(log: Recorded, compared: NDArray[np.bool_]) -> str:
+    """Return which jobs are compared, and which are not."""
+    jobs, hours = len(log), log.gpu_hours.sum()
+    share = f", {percent(log.gpu_hours[compared].sum() / hours)} of the GPU-hours of known run times" if hours else ""
+    unknown, no_start = int(np.isnan(log.runtime).sum()), int(np.isnan(log.start).sum())
+    early = int((log.wait < 0).sum())
+    left = [f"{unknown:,} without a run time"] if unknown else []
+    left += [f"{no_start:,} without a start"] if no_start else []
+    left += [f"{early:,} that start before their submission"] if early else []
+    why = f" ({', '.join(left)})" if left else ""
+    return f"{compared.sum():,} of {plural(jobs, 'job')} are compared{share}{why}."
+
+
+def statement(why: str) -> str:
+    """Return that a log has nothing to calibrate by."""
+    return f"This log cannot calibrate a simulation: {why}."
+
+
+def findings(
+    log: Recorded, evidence: Evidence, fitted: Fitted, judged: Gaps, questions: pl.DataFrame
+) -> tuple[str, ...]:
+    """Return the sentences, the most important first."""
+    answers = dict(questions.select("question", "can this log tell").iter_rows())
+    return (
+        first_line(log, log.known),
+        _gap(judged),
+        _policy(fitted, told=answers[POLICY] != NO),
+        _latency(fitted),
+        *_nodes(fitted),
+        *_quota(fitted),
+        *_load(fitted),
+        _cannot(questions),
+    )
+
+
+def _gap(judged: Gaps) -> str:
+    """Return the recorded and the simulated mean wait of the held-out jobs, before and after."""
+    recorded = judged.means()["recorded"].value
+    parts = []
+    for side, name in ((BEFORE, "as given"), (AFTER, "calibrated")):
+        error, mean = judged.error(side), float(judged.waits[side].mean())
+        off = amount(Estimate("", *error, "s"), recorded or mean)
+        relative = f", {100 * error.value / recorded:+.0f} %".replace("-", "−") if recorded else ""
+        parts.append(f"{duration(mean)} {name} (error {off}{relative})")
+    jobs = plural(len(judged.rows), "held-out job")
+    return f"Mean wait of the {jobs}: recorded {duration(recorded)}; simulated {parts[0]} and {parts[1]}."
+
+
+def _policy(fitted: Fitted, *, told: bool) -> str:
+    found = fitted.identification
+    best, own = name_of(found.best.words), found.best
+    if not told:
+        return f"The policy cannot be told from this log; {best} is as good as others."
+    same = [name_of(s.words) for s in found.same()[1:]]
+    close = found.names(CLOSE)
+    others = [s for s in found.scores if name_of(s.words) not in (best, *same, *close)]
+    text = f"{best} explains the recorded starts best (log-likelihood {own.total:,.0f}"
+    text += f"; next {name_of(others[0].words)}, {others[0].total:,.0f})" if others else ")"
+    if same:
+        text += f"; every job starts at the same time under {_listed(same)}"
+    if close:
+        text += f"; not significantly worse: {_listed(close)}"
+    return f"{text}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _latency(fitted: Fitted) -> str:
+    if not fitted.law:
+        return (
+            "No start-up latency is seen: jobs that had nothing in their way started at once."
+            if fitted.free
+            else ("A start-up latency cannot be fitted: hardly any job had nothing in its way.")
+        )
+    rows = fitted.latency.rows(named=True)
+    parts = [f"{duration(row['median wait'])}{'' if len(rows) == 1 else ' for ' + row['class']}" for row in rows]
+    source = f"from {plural(fitted.free, 'job')} with nothing in their way"
+    if len(rows) == 1:
+        source = f"P10 to P90 {duration(rows[0]['P10 wait'])} to {duration(rows[0]['P90 wait'])}, {source}"
+    return f"The median start-up latency is {', '.join(parts)} ({source})."
+
+
+def _nodes(fitted: Fitted) -> list[str]:
+    names = {t: n for t, n in fitted.nodes.items() if n}
+    if not names:
+        return []
+    rows = {row["gpu_type"]: row for row in fitted.pools.iter_rows(named=True)}
+    parts = [f"{n:,} of {plural(rows[t]['nodes'], t + ' node')}" for t, n in names.items()]
+    return [f"Starts are explained best if nobody may use {', '.join(parts)}: they are left out."]
+
+
+def _quota(fitted: Fitted) -> list[str]:
+    if fitted.quota is None:
+        return []
+    if isinstance(fitted.quota, float | int):
+        return [f"Starts are explained best by a quota of {fitted.quota:,.3g} GPUs for each user."]
+    parts = [f"{user} {gpus:,.3g}" for user, gpus in list(fitted.quota.items())[:LISTED]]
+    return [f"Starts are explained best by quotas of {len(fitted.quota):,} users, in GPUs: {', '.join(parts)}."]
+
+
+def _load(fitted: Fitted) -> list[str]:
+    if fitted.load is None or fitted.load.value < 0.005:
+        return []
+    share = amount(Estimate("", *fitted.load.scaled(100), "%"))
+    what = "held by load that the log does not show, or not usable"
+    return [f"While jobs of at most one GPU waited, {share} of the GPUs were not in recorded use: {what}."]
+
+
+def _cannot(questions: pl.DataFrame) -> str:
+    no = questions.filter(pl.col("can this log tell") == NO)
+    if not no.height:
+        return "This log can tell start-up latency, policy, hidden nodes and quotas."
+    parts = [f"{row['question']} ({row['because']})" for row in no.iter_rows(named=True)]
+    return f"This log cannot tell: {'; '.join(parts)}."

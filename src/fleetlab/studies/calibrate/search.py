@@ -1,0 +1,150 @@
+"""What makes simulated starts like the recorded ones: latency, policy, hidden nodes and quota, fitted together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Scenario
+from fleetlab.core.catalog import ESTIMATES
+from fleetlab.core.progress import Progress
+from fleetlab.stats import Floats, Interval
+from fleetlab.studies.calibrate import hidden
+from fleetlab.studies.calibrate.choices import Choices
+from fleetlab.studies.calibrate.fit import Fit, Score
+from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
+from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
+from fleetlab.studies.calibrate.recorded import Recorded
+
+SCREENED = 3000  # jobs of the first part on which all policies are simulated
+SMALL = 1000  # jobs, times the clusters that are tried: below, every placement is tried with every order and rule
+WAITED = 500  # of them that waited, where there are as many
+OWN = "own"  # an estimate that is a column
+REQUESTED = "requested"  # the series of a trace that has walltime limits
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was fitted on the first part of a log."""
+
+    jobs: int  # of the part
+    until: float
+    law: Law
+    latency: pl.DataFrame
+    free: int  # jobs that had nothing in their way
+    identification: Identification
+    nodes: Mapping[str, int]  # that nobody may use, by GPU type
+    quota: float | Mapping[str, float] | None
+    pools: pl.DataFrame
+    limits: pl.DataFrame
+    load: Interval | None
+    words: Mapping[str, Any]  # what calibrates the scenario
+
+
+def fit_scenario(scenario: Scenario, log: Recorded, jobs: int, progress: Progress) -> Fitted:
+    """Fit latency, policy, hidden nodes and quota on the first jobs of a log."""
+    fit = Fit(scenario, log, jobs, _counter(progress))
+    seen = log.first(jobs, fit.until)
+    free = unobstructed(seen, seen.everyone)
+    law, table = fit_latency(seen, free)
+    latency = median_latency(law, seen)
+    pools = hidden.peaks(seen, scenario.cluster)
+    limits = hidden.limits(seen, seen.everyone, latency)
+    options = hidden.quotas(limits) if scenario.policy.quota is None and len(log.users) > 1 else []
+    fitting = _Fitting(scenario, log, fit, seen, latency)
+    base = fit.base.replace(latency=law)
+    found = fitting.identify(base, pools, options)
+    best, nodes = fitting.refine(base, found, pools, options)
+    if _surroundings(best) != _surroundings(found.best):
+        found = fitting.identify(best.scenario, pools.clear(), [])
+        best, nodes = fitting.refine(base, found, pools, options)
+    gpus = scenario.cluster.with_nodes(", ".join(f"{t} -{n}" for t, n in nodes.items() if n)).gpus
+    words = {name: value for name, value in found.best.words.items() if value != OWN}
+    words |= {"latency": law, "nodes": best.scenario.nodes, "quota": best.scenario.policy.quota}
+    return Fitted(
+        jobs, fit.until, law, table, int(free.sum()), found, nodes, best.scenario.policy.quota, pools, limits,
+        hidden.hidden_load(seen, seen.everyone, latency, gpus), words,
+    )  # fmt: skip
+
+
+def _surroundings(score: Score) -> tuple[object, ...]:
+    return score.scenario.nodes, score.scenario.policy.quota
+
+
+def _counter(progress: Progress) -> Any:  # noqa: ANN401  a function without arguments
+    count = [0]
+
+    def done() -> None:
+        count[0] += 1
+        progress("simulations", count[0], 1 - 0.98 ** count[0])  # how many there will be is not known
+
+    return done
+
+
+class _Fitting:
+    def __init__(self, scenario: Scenario, log: Recorded, fit: Fit, seen: Recorded, latency: Floats) -> None:
+        self.scenario, self.log, self.fit, self.seen = scenario, log, fit, seen
+        jobs = _screened(seen, latency)
+        self.screen = fit if jobs == fit.jobs else Fit(scenario, log, jobs, fit.done)
+        part = seen.first(jobs, self.screen.until) if jobs != fit.jobs else seen
+        estimate = scenario.estimate
+        known = seen.runtime if isinstance(estimate, str) else estimate.fill_null(np.nan).to_numpy()
+        choices = Choices(part, scenario.cluster, jobs, latency, known[:jobs])
+        self.choices, self.contested = choices.log_likelihoods(self.screen.compared)
+        self.preempted = part.interrupted > 0
+        if self.preempted:  # the recorded state is not known between the first start and the end
+            self.choices, self.contested = {}, 0
+
+    def identify(self, base: Scenario, pools: pl.DataFrame, options: list[Any]) -> Identification:
+        """Find the best policy, with and without the nodes and quotas that may be hidden."""
+        fewest = base
+        for name, spare in pools.select("gpu_type", "spare nodes").iter_rows():
+            fewest = hidden.without_nodes(fewest, name, spare)
+        clusters = [base] if fewest.nodes == base.nodes else [base, fewest]
+        bases = [b.replace(quota=q) for q in (base.policy.quota, *options) for b in clusters]
+        searches = [Search(self.screen, self._on_screen(b), self.choices, self._estimates()) for b in bases]
+        for search in searches:
+            screen(search, every_placement=len(bases) * self.screen.jobs <= SMALL, preempted=self.preempted)
+        best = max(searches, key=lambda search: search.ranked()[0].total)
+        return identify(best, contested=self.contested, preempted=self.preempted)
+
+    def _on_screen(self, base: Scenario) -> Scenario:
+        policy = base.policy.replace(estimate=self.screen.base.policy.estimate)
+        return self.screen.base.replace(policy=policy, nodes=base.nodes, latency=base.latency)
+
+    def _estimates(self) -> dict[str, Any]:
+        """Return the estimates that are tried on the screened jobs: that of the scenario, built-in ones, limits."""
+        own = self.scenario.policy.estimate if isinstance(self.scenario.policy.estimate, str) else OWN
+        values: dict[str, Any] = {own: self.screen.base.policy.estimate} | {name: name for name in ESTIMATES.names}
+        if REQUESTED in self.scenario.trace.series:
+            values[REQUESTED] = self.estimate(REQUESTED, self.screen.jobs)
+        return values
+
+    def estimate(self, name: str, jobs: int) -> Any:  # noqa: ANN401
+        """Return an estimate for the first jobs."""
+        found = self.scenario.estimate if name == OWN else self.scenario.replace(estimate=name).estimate
+        return found if isinstance(found, str) else found[:jobs]
+
+    def refine(
+        self, base: Scenario, found: Identification, pools: pl.DataFrame, options: list[Any]
+    ) -> tuple[Score, dict[str, int]]:
+        """Fit hidden nodes and quota under the best policy, on the whole first part."""
+        words = dict(found.best.words)
+        words["estimate"] = self.estimate(words["estimate"], self.fit.jobs)
+        start = self.fit.score(base.replace(**words))
+        quota = hidden.fit_quota(self.fit, start, options)
+        best, nodes = hidden.fit_nodes(self.fit, quota, pools)
+        if quota is start and any(nodes.values()):
+            best = hidden.fit_quota(self.fit, best, options)
+        return best, nodes
+
+
+def _screened(seen: Recorded, latency: Floats) -> int:
+    """Return how many of the first jobs to simulate under all policies: enough, and enough that waited."""
+    waited = np.cumsum(seen.known & (seen.wait > latency + hidden.LONG))
+    enough = int(np.searchsorted(waited, min(WAITED, waited[-1] if len(waited) else 0))) + 1
+    return min(len(seen), max(SCREENED, enough))
