@@ -51,8 +51,9 @@ def show(
     if json:
         print(as_json(result))
         return
-    if result.findings:
-        lines = "\n".join(cell(line, widest=10_000) for line in result.findings)
+    covered = (result.coverage.line,) if result.coverage is not None else ()
+    if said := (*covered, *result.findings):
+        lines = "\n".join(cell(line, widest=10_000) for line in said)
         print(lines, end="\n" if columns else "\n\n")
     if not columns:
         print("\n".join(say(e) for e in result.summary()))

@@ -74,6 +74,10 @@ VALUES = {
     "prices": st.none() | PRICES,
     "seed": st.integers(0, 2**63 - 1),
     "until": st.none() | st.floats(0, 1e9),
+    "window": st.just("") | st.builds(lambda a, b: f"{a!r}..{a + b!r}", SECONDS, ABOVE) | st.just("2d.."),
+    "warm_up": st.sampled_from(["auto", "repeat", "none"]),
+    "censored": st.sampled_from(["hold", "impute", "drop"]),
+    "min_coverage": st.floats(0, 1),
 }
 SCENARIOS = st.fixed_dictionaries(
     {"trace": VALUES["trace"]}, optional={k: v for k, v in VALUES.items() if k != "trace"}

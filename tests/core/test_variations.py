@@ -30,12 +30,13 @@ def test_the_head_is_the_first_jobs():
     assert w.head(10**6) is w
 
 
-def test_a_window_counts_from_its_first_job():
+def test_a_window_counts_from_its_begin():
     w = workload(3)
     part = w.window(DAY, 2 * DAY)
     inside = w.frame.filter(pl.col("submit").is_between(DAY, 2 * DAY, closed="left"))
-    assert part.frame["submit"].to_list() == (inside["submit"] - inside["submit"][0]).to_list()
-    assert part.epoch == 1000.0 + inside["submit"][0]
+    assert part.frame["submit"].to_list() == (inside["submit"] - DAY).to_list()
+    assert part.frame["start"].to_list() == (inside["start"] - DAY).to_list()
+    assert (part.epoch, part.frame["job"].to_list()) == (1000.0 + DAY, list(range(len(part))))
 
 
 def test_load_compresses_time_and_nothing_else():

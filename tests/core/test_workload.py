@@ -19,6 +19,7 @@ DESIGN = [
     "app",
     "submit",
     "runtime",
+    "runtime_at_least",
     "instances",
     "cpu_milli",
     "memory_mib",
@@ -32,6 +33,7 @@ DESIGN = [
     "status",
     "start",
     "end",
+    "initial",
 ]
 
 
@@ -48,12 +50,13 @@ def test_the_columns_are_those_of_the_design_in_its_order():
 
 def test_a_log_that_says_nothing_means_one_plain_instance():
     assert of().frame.row(0, named=True) == {
-        **dict.fromkeys(("user", "group", "app", "runtime", "start", "end")),
+        **dict.fromkeys(("user", "group", "app", "runtime", "runtime_at_least", "start", "end")),
         **dict.fromkeys(("job", "parent", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
         **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority"), 0),
         "instances": 1,
         "gpu_types": [],
         "status": "completed",
+        "initial": False,
     }
 
 
@@ -99,6 +102,8 @@ ROW = st.fixed_dictionaries(
         "priority": st.integers(-(2**31), 2**31 - 1),
         "status": st.sampled_from(STATUS.categories.to_list()),
         "start": st.none() | st.floats(-1e9, 1e12),
+        "runtime_at_least": st.none() | SECONDS,
+        "initial": st.just(value=False),
     }
 )
 FED = {k: (pl.String() if k in ("user", "group", "app", "status") else v) for k, v in SCHEMA.items()}

@@ -44,7 +44,10 @@ def trace(tmp_path):
 def test_the_first_line_says_what_was_simulated(capsys, trace):
     out, _, _ = run(capsys, "simulate", trace, "--load", "0.5")
     first = "fifo/greedy/best_fit, load 0.5, 1 nodes, 1 GPUs: 3 of 3 jobs, submitted within 4 s"
-    assert out.splitlines()[0] == first.replace("1 nodes, 1 GPUs", "1 node, 1 GPU")
+    assert out.splitlines()[:2] == [
+        "All 3 jobs in the log are simulated, 0.005556 GPU-hours.",
+        first.replace("1 nodes, 1 GPUs", "1 node, 1 GPU"),
+    ]
     assert "makespan (first submission to last end) 20 s" in out
     assert "- the cluster starts empty: waits early in the run are too low" in out
 
@@ -83,7 +86,7 @@ def test_the_schedule_is_written_with_where_each_ran_and_why_it_waited(capsys, t
     names = pl.DataFrame({"job": [2, 0, 3, 1], "name": ["c", "a", "d", "b"]}).lazy()
     folder = Trace(work, cluster=cluster, provenance=made_by, names=names).save(tmp_path / "four")
     out, err, status = run(capsys, "simulate", folder, "--out", tmp_path / name)
-    assert out.splitlines()[0].startswith("1 of 4 jobs are left out of the simulation, 18.2 % of the GPU-hours")
+    assert out.splitlines()[0].startswith("3 of 4 jobs in the log are simulated, 81.8 % of its ")
     assert (status, f"written to {tmp_path / name}" in err) == (0, True)
     found = pl.read_csv(tmp_path / name) if name.endswith("csv") else pl.read_parquet(tmp_path / name)
     assert found.select("job", "start", "wait", "status").rows() == [

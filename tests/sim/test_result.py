@@ -393,31 +393,6 @@ def test_a_run_still_going_on_counts_up_to_the_end(pieces):
     assert metric(pieces, "GPU allocation until the simulation stops").value == pytest.approx(100 * (2 + 7 + 2) / 18)
 
 
-def test_gpu_time_that_is_left_out_is_found_first():
-    jobs = {"submit": [0.0] * 4, "runtime": [3600.0, 3600.0, 3600.0, None], "gpu_milli": [2000, 8000, 500, 1000]}
-    result = made(jobs, Cluster.uniform(1, 2))
-    assert result.findings[0] == (
-        "2 of 4 jobs are left out of the simulation, 76.2 % of the GPU-hours of jobs whose runtime is known: "
-        "an instance fits on no node (1), runtime unknown (1)."
-    )
-
-
-@pytest.mark.parametrize(("runtime", "share"), [(1.0, "0.398 %"), (1e5, "99.8 %"), (0.0, "0 %")])
-def test_a_small_share_is_not_called_nothing(runtime, share):
-    result = made({"submit": [0.0] * 2, "runtime": [1000.0, runtime], "gpu_milli": [1000, 4000]}, Cluster.uniform(1, 1))
-    assert f", {share} of the GPU-hours" in result.findings[0]
-
-
-def test_gpu_time_that_nobody_knows_is_not_called_nothing():
-    result = made({"submit": [0.0] * 2, "runtime": [5.0, None], "gpu_milli": [1000, 1000]}, Cluster.uniform(1, 1))
-    assert result.findings[0] == "1 of 2 jobs are left out of the simulation: runtime unknown (1)."
-
-
-def test_jobs_without_gpus_have_no_share_of_gpu_time():
-    result = made({"submit": [0.0], "runtime": [1.0], "cpu_milli": [9000]}, Cluster.uniform(1, 1, cpu_milli=1000))
-    assert result.findings[0] == "1 of 1 jobs are left out of the simulation: an instance fits on no node (1)."
-
-
 # -- corners -----------------------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,10 @@ class ScenarioOptions:
     prices: Annotated[str | None, _option("prices")] = None
     seed: Annotated[str | None, _option("seed", allow_leading_hyphen=True)] = None
     until: Annotated[str | None, _option("until", allow_leading_hyphen=True)] = None
+    window: Annotated[str | None, _option("window")] = None
+    warm_up: Annotated[str | None, _option("warm_up")] = None
+    censored: Annotated[str | None, _option("censored")] = None
+    min_coverage: Annotated[str | None, _option("min_coverage")] = None
 
     def words(self) -> dict[str, Any]:
         """Return the words that were given."""

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import minus, number_text, readable_unit
 from fleetlab.core.errors import WorkloadError
 from fleetlab.core.figure import Figure
 
 INFINITE = ("inf", "-inf")  # JSON has no number for it
-EMPTY: Mapping[str, Any] = {"findings": (), "estimates": (), "frames": {}, "charts": {}, "notes": ()}
+EMPTY: Mapping[str, Any] = {
+    "coverage": None, "findings": (), "estimates": (), "frames": {}, "charts": {}, "notes": (),
+}  # fmt: skip
 
 
 class Estimate(NamedTuple):
@@ -131,6 +134,10 @@ class Result:
             """How it came to be."""
 
         @property
+        def coverage(self) -> Coverage | None:
+            """Which jobs and GPU-hours of a log it speaks of."""
+
+        @property
         def findings(self) -> tuple[str, ...]:
             """Sentences, the most important first."""
 
@@ -179,6 +186,7 @@ class Result:
         """Return plain values: what is not a number is null, and an infinite one "inf" or "-inf"."""
         values = {
             "provenance": self.provenance.to_json(),
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
             "findings": list(self.findings),
             "summary": [e._asdict() for e in self.summary()],
             "tables": {name: list(frame.iter_rows(named=True)) for name, frame in self.tables().items()},
@@ -198,6 +206,7 @@ class FieldsResult(Result):
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     charts: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
 
 class SavedResult(FieldsResult):
@@ -216,6 +225,7 @@ class SavedResult(FieldsResult):
             frames={name: _frame(rows) for name, rows in values["tables"].items()},
             charts={name: Figure.from_json(figure) for name, figure in values["figures"].items()},
             notes=tuple(str(note) for note in values["notes"]),
+            coverage=None if values.get("coverage") is None else Coverage.from_json(values["coverage"]),
         )
 
     @classmethod

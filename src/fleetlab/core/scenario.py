@@ -25,21 +25,27 @@ from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.words import POLICY, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
+from fleetlab.core.words import MIN_COVERAGE, POLICY, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
+    from fleetlab.core.censoring import RunTimes
     from fleetlab.core.cluster import Cluster
+    from fleetlab.core.coverage import Coverage
     from fleetlab.core.speed import Speed
     from fleetlab.core.trace import Trace
+    from fleetlab.core.warm_up import Before
     from fleetlab.core.workload import Workload
 
 BUILTIN = "builtin"
 FILE = ".toml"  # how the file of a scenario ends
-OWN = ("nodes", "load", "latency", "events", "prices", "seed", "until")  # the words of a scenario itself
+OWN = (
+    "nodes", "load", "latency", "events", "prices", "seed", "until", "window", "warm_up", "censored",
+    "min_coverage",
+)  # fmt: skip  # the words of a scenario itself
 ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
 LONGEST = 8_000  # characters of an address
 
@@ -64,8 +70,10 @@ class Data:
         self, trace: Trace | Workload | str, cluster: Cluster | str | None = None, name: str | None = None
     ) -> None:
         self.name = name or _name_of(trace)
+        self.is_log = not hasattr(trace, "frame")  # and not a workload made by hand
         self.cluster_name = cluster if isinstance(cluster, str) else None
         self._trace, self._cluster = trace, cluster
+        self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
 
     def open(self, progress: Progress = silent) -> Trace:
         """Return the trace; a workload alone is one with nothing else in it."""
@@ -147,6 +155,10 @@ class Scenario:
     prices: Prices | None = None
     seed: int = 0
     until: float | None = None
+    window: str = ""
+    warm_up: str = "auto"
+    censored: str = "hold"
+    min_coverage: float = MIN_COVERAGE
 
     @classmethod
     def of(cls, source: ScenarioLike, cluster: Cluster | str | Path | None = None, **words: Unpack[Words]) -> Scenario:
@@ -203,8 +215,13 @@ class Scenario:
         data = Data(workload, self.data.cluster)
         estimate = self.estimate
         if not isinstance(estimate, str):
-            estimate = estimate if rows is None else estimate.gather(rows)
-        return replace(self, data=data, load=1.0, policy=self.policy.replace(estimate=estimate))
+            measured = estimate.slice(self.first_row, len(self.workload))
+            estimate = measured if rows is None else measured.gather(rows)
+        if self.window and rows is None and isinstance(estimate, str):
+            data.before = self.before  # what comes before the window stays
+        # Run times are filled in: what is left without one stays so.
+        policy = self.policy.replace(estimate=estimate)
+        return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
 
     def bind(self, trace: Trace, cluster: Cluster | None = None) -> Scenario:
         """Return the same scenario, under the same names, with its data at hand."""
@@ -226,8 +243,48 @@ class Scenario:
 
     @cached_property
     def workload(self) -> Workload:
-        """The jobs, at the load of the scenario."""
-        return self.trace.workload.at_load(self.load)
+        """The jobs that are measured, at the load of the scenario, with the run times that the log does not tell."""
+        return self.run_times.workload
+
+    @cached_property
+    def run_times(self) -> RunTimes:
+        """The jobs that are measured, and where their run times are from."""
+        from fleetlab.core.censoring import run_times
+
+        log = self.trace.workload
+        log = log.window(*self._window) if self.window else log
+        return run_times(log.at_load(self.load), self.censored, self.seed)
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which jobs and GPU-hours of the log have a run time."""
+        from fleetlab.core.coverage import Coverage
+
+        return Coverage.of(self.run_times)
+
+    @cached_property
+    def first_row(self) -> int:
+        """The row of the trace's workload that is the first of this one."""
+        begin, _ = self._window
+        frame = self.trace.workload.frame
+        return int(((frame["submit"] < begin) | frame["initial"]).sum()) if begin else 0
+
+    @property
+    def _window(self) -> tuple[float, float]:
+        begin, _, end = self.window.partition("..")
+        return float(begin or 0), float(end or "inf")
+
+    @cached_property
+    def before(self) -> Before | None:
+        """What runs before the jobs that are measured; None: nothing."""
+        from fleetlab.core.warm_up import jobs_before, repeated
+
+        if self.data.before is not None:
+            return self.data.before
+        if self.window and self.warm_up == "auto":
+            return jobs_before(self.trace.workload, self._window[0], self.load, self.censored, self.seed)
+        synthetic = self.warm_up == "auto" and self.trace.workload.synthetic
+        return repeated(self.workload, self.first_row) if synthetic or self.warm_up == "repeat" else None
 
     @cached_property
     def cluster(self) -> Cluster:

@@ -28,8 +28,10 @@ from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload
 
-LAYOUT = 2  # of the folder
+LAYOUT = 3  # of the folder; layout 2 has no jobs that were there when the log began
 # Layout 1, of version 0.1, has other column names: its tables are renamed as they are read.
+# Columns that came with layout 3. What older ones left open stays unknown: read the log again to have it.
+LATER = {"initial": pl.lit(value=False), "runtime_at_least": pl.lit(None, dtype=pl.Float64)}
 RENAMED = {"task": "job", "job": "parent", "service": "runtime"}
 
 # What `save` makes in a folder, besides trace.json: nothing else there is ever touched.
@@ -180,6 +182,7 @@ class Trace(Result):
     @classmethod
     def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
         there, old = set(about["tables"]), about["layout"] == 1
+        later = LATER if about["layout"] < 3 else {}
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
@@ -191,7 +194,7 @@ class Trace(Result):
         w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
         return cls(
             # Checked when it was saved, so not again.
-            workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old), **w),
+            workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old, later=later), **w),
             provenance=Provenance.from_json(about["provenance"]),
             cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
             if about["cluster"]
@@ -219,9 +222,13 @@ def _renamed(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.rename({old: new for old, new in RENAMED.items() if old in names and "task" in names})
 
 
-def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False) -> pl.DataFrame:
+def _whole(
+    path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, later: Mapping[str, pl.Expr] | None = None
+) -> pl.DataFrame:
     frame = pl.read_parquet(path, glob=False)
     frame = _renamed(frame.lazy()).collect() if old else frame
+    if later:
+        frame = frame.with_columns(**later).select(list(schema))
     if dict(frame.schema) != schema:
         msg = f"{path.name} has other columns than it should"
         raise ValueError(msg)

@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
 OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
+MIN_COVERAGE = 0.5  # of the GPU-hours: an answer about less is not one about the log
+WARM_UPS = {
+    "auto": "of a window the jobs before it, of a synthetic trace the trace itself once before, of a log what it says "
+    "was there when it began",
+    "repeat": "the same jobs once before",
+    "none": "nothing: the cluster starts empty",
+}
+CENSORED = {
+    "hold": "those still running at the end of the log run until then; others as long as jobs like them",
+    "impute": "all run as long as jobs like them that ran at least as long, by a Kaplan-Meier estimate",
+    "drop": "left out",
+}
 
 
 class Words(TypedDict, total=False):
@@ -57,6 +69,10 @@ class Words(TypedDict, total=False):
     prices: Prices | Mapping[str, Any] | str | Path | None
     seed: int
     until: float | str | None
+    window: str | Sequence[float]
+    warm_up: str
+    censored: str
+    min_coverage: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +161,34 @@ def _seed(value: Any) -> int:  # noqa: ANN401
 def _until(value: Any) -> float | None:  # noqa: ANN401
     if value is None or value == "":
         return None
-    seconds = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
+    seconds = _time(value)
     if not math.isfinite(seconds):
         msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
         raise WorkloadError(msg, hint=DURATIONS)
     return seconds
+
+
+def _window(value: Any) -> str:  # noqa: ANN401
+    if value is None or value == "":
+        return ""
+    parts = value.split("..") if isinstance(value, str) else list(value) if isinstance(value, Sequence) else []
+    ends = [math.inf if k and part in ("", math.inf) else _time(part) for k, part in enumerate(parts)]
+    if len(ends) != 2 or not 0 <= ends[0] < ends[1]:
+        msg = f"a window is BEGIN..END, times from the first submission on, not: {clip(repr(value))}"
+        raise WorkloadError(msg, hint="window=2d..5d, or window=2d.. for all from then on")
+    return "..".join("" if end == math.inf else text(end) for end in ends)
+
+
+def _time(value: Any) -> float:  # noqa: ANN401
+    return math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
+
+
+def _one_of(name: str, values: Mapping[str, str]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:  # noqa: ANN401
+        hint = "; ".join(f"{word}: {meaning}" for word, meaning in values.items())
+        return lookup(name, value, tuple(values), error=WorkloadError, hint=hint)
+
+    return read
 
 
 def _flag(value: Any) -> bool:  # noqa: ANN401
@@ -269,6 +308,10 @@ def _as_is(value: Any) -> Any:  # noqa: ANN401
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
+def _listed(values: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} ({meaning})" for name, meaning in values.items())
+
+
 def _choices(what: str, catalog: Catalog[Any], default: str, also: str = "") -> str:
     return f"{what}: {catalog.help()}{also} (default: {default})."
 
@@ -323,6 +366,19 @@ WORDS: dict[str, Word] = {
         Word("seed", "scenario", 0, "Random seed (default: 0).", _seed),
         Word("until", "scenario", None,
              "Stop the simulation at this time: seconds, or such as 12h or 7d (default: after all jobs).", _until),
+        Word("window", "scenario", "",
+             "Measure only the jobs submitted from BEGIN to END of the trace, such as 2d..5d; those before fill the "
+             "cluster (default: all jobs).", _window),
+        Word("warm_up", "scenario", "auto",
+             f"What runs before the jobs that are measured: {_listed(WARM_UPS)} (default: auto).",
+             _one_of("warm-up", WARM_UPS)),
+        Word("censored", "scenario", "hold",
+             f"Jobs of unknown runtime: {_listed(CENSORED)} (default: hold).",
+             _one_of("rule for censored jobs", CENSORED)),
+        Word("min_coverage", "scenario", MIN_COVERAGE,
+             "Refuse to answer where less than this share of the GPU-hours in the log can be simulated; 0 answers "
+             f"all the same (default: {MIN_COVERAGE:g}).",
+             _number("min_coverage", 0.0, 1.0, "min_coverage=0 answers all the same")),
     )
 }  # fmt: skip
 POLICY = tuple(name for name, word in WORDS.items() if word.noun == "policy")

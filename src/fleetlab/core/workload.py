@@ -25,6 +25,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "app": pl.Categorical(),
     "submit": pl.Float64(),
     "runtime": pl.Float64(),
+    "runtime_at_least": pl.Float64(),
     "instances": pl.Int32(),
     **{name: pl.Int32() if name == "gpu_milli" else pl.Int64() for name in REQUESTS},
     "gpu_types": pl.List(pl.String()),
@@ -33,9 +34,11 @@ SCHEMA: dict[str, pl.DataType] = {
     "status": STATUS,
     "start": pl.Float64(),
     "end": pl.Float64(),
+    "initial": pl.Boolean(),
 }
 
 
+SYNTHETIC = "synthesize:"  # how the source of a generated workload begins
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
 # What a log that does not say is taken to mean. `parent` is absent here: without one, each job is its own parent.
@@ -52,10 +55,11 @@ DEFAULTS: dict[str, pl.Expr] = {
     "status": pl.lit("completed"),
     "start": pl.lit(None),
     "end": pl.lit(None),
+    "initial": pl.lit(value=False),
 }
 
-TIMES = ("submit", "runtime", "start", "end")
-NULL_ALLOWED = {"user", "group", "app", "runtime", "start", "end"}
+TIMES = ("submit", "runtime", "runtime_at_least", "start", "end")
+NULL_ALLOWED = {"user", "group", "app", "runtime", "runtime_at_least", "start", "end"}
 
 
 def _gpu_demand() -> pl.Expr:
@@ -65,8 +69,9 @@ def _gpu_demand() -> pl.Expr:
 # Each law: what to say of a row that breaks it, and the expression that holds for every good row.
 LAWS: list[tuple[str, str, pl.Expr]] = [
     *[(name, "is not finite", pl.col(name).is_finite()) for name in TIMES],
-    *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime")],
+    *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime", "runtime_at_least")],
     ("end", "is before its start", pl.col("end") >= pl.col("start")),
+    ("submit", "is not 0, though the job was there when the log began", ~pl.col("initial") | (pl.col("submit") == 0)),
     ("instances", "is below 1", pl.col("instances") >= 1),
     *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
@@ -80,6 +85,9 @@ class Workload:
 
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
     give an hour of the day and a weekday to every `submit`.
+
+    A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
+    pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
     """
 
     frame: pl.DataFrame
@@ -109,7 +117,9 @@ class Workload:
         _known(frame, source)
         _clock(epoch, zone, source)
         frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
-        frame = frame.sort("submit", maintain_order=True)
+        if "runtime_at_least" not in frame.columns:
+            frame = frame.with_columns(runtime_at_least=censored(frame))
+        frame = frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)
         frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
         _obeys(frame, source)
         return cls(frame, source, epoch, zone, notes)
@@ -133,10 +143,21 @@ class Workload:
             return self
         return replace(self, frame=self.frame.head(jobs), source=f"{self.source}, first {jobs:,} jobs")
 
+    @property
+    def synthetic(self) -> bool:
+        """Whether it was generated: no row of it is real."""
+        return self.source.startswith(SYNTHETIC)
+
     def window(self, begin: float, end: float) -> Workload:
-        """Return the jobs submitted from `begin` up to `end` (seconds); times count from the first of them."""
-        rows = np.flatnonzero(((self.frame["submit"] >= begin) & (self.frame["submit"] < end)).to_numpy())
-        return self.take(rows, self.frame["submit"].to_numpy()[rows], f"{begin:g} to {end:g} s")
+        """Return the jobs submitted from `begin` up to `end` (seconds); times count from `begin`."""
+        submit = pl.col("submit")
+        # Jobs that were there when the log began came before a window that begins later.
+        inside = (submit >= begin) & (submit < end) & (~pl.col("initial") if begin else pl.lit(value=True))
+        frame = self.frame.filter(inside).with_columns(
+            pl.col("submit", "start", "end") - begin, job=pl.int_range(pl.len(), dtype=pl.Int64)
+        )
+        epoch = None if self.epoch is None else self.epoch + begin
+        return replace(self, frame=frame, source=f"{self.source}, {begin:g} to {end:g} s", epoch=epoch)
 
     def at_load(self, load: float) -> Workload:
         """Return the same jobs at `load` × the arrival rate; their order, sizes and runtimes stay.
@@ -156,8 +177,13 @@ class Workload:
 
     def resampled(self, seed: int) -> Workload:
         """Return other arrivals of the same kind: blocks of a quarter of a day, each drawn from the same hours."""
-        rows, submit = resample.blocks(self.frame["submit"].to_numpy(), seed)
-        return self.take(rows, submit, f"resampled with seed {seed}")
+        return self.take(*self.resampled_rows(seed), f"resampled with seed {seed}")
+
+    def resampled_rows(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the rows of other arrivals and when they come; jobs there when the log began stay as they are."""
+        there = int(self.frame["initial"].sum())
+        rows, submit = resample.blocks(self.frame["submit"].to_numpy()[there:], seed)
+        return np.append(np.arange(there), rows + there), np.append(np.zeros(there), submit)
 
     def grown(self, growth: float, seed: int) -> Workload:
         """Return so many times the jobs: whole user-days are added on other days (or left out), at the same hours."""
@@ -169,7 +195,7 @@ class Workload:
         """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
         first = float(submit[0]) if len(submit) else 0.0
         frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows].with_columns(
-            submit=pl.Series(submit - first)
+            submit=pl.Series(submit - first), initial=pl.col("initial") & pl.Series(submit == first)
         )
         epoch = None if self.epoch is None else self.epoch + first
         return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
@@ -189,6 +215,14 @@ def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     if "parent" not in frame.columns:
         frame = frame.with_columns(parent=pl.int_range(pl.len(), dtype=pl.Int64))
     return frame
+
+
+def censored(frame: pl.DataFrame) -> pl.Expr:
+    """How long jobs of unknown runtime were seen to run: those that run when the log ends, its last known moment."""
+    last = frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item()
+    running = (pl.col("status") == "running") & pl.col("runtime").is_null()
+    began = pl.when("initial").then(pl.coalesce("start", 0.0)).otherwise("start")
+    return pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
 
 
 def _clock(epoch: float | None, zone: str | None, source: str) -> None:

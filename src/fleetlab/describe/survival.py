@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fleetlab.core.censoring import product_limit
 from fleetlab.describe.ecdf import Bools
 from fleetlab.stats import NORMAL, Floats, Interval, no_interval
 
@@ -71,18 +72,12 @@ def kaplan_meier(series: str, time: Floats, ended: Bools) -> Survival:
     >>> s.time.tolist(), s.alive.tolist()
     ([1.0, 2.0, 3.0], [0.75, 0.5, 0.0])
     """
-    order = np.argsort(time)
-    time, ended = time[order], ended[order]
-    when, begin = np.unique(time, return_index=True)
-    risk = len(time) - begin  # those that end at a time are still at risk then, and so are those last seen then
-    deaths = np.add.reduceat(ended.astype(np.int64), begin) if len(time) else np.zeros(0, dtype=np.int64)
-    keep = deaths > 0
-    when, risk, deaths = when[keep].astype(np.float64), risk[keep].astype(np.float64), deaths[keep].astype(np.float64)
+    when, risk, deaths = product_limit(time, ended)
     alive = np.asarray(np.cumprod(1 - deaths / risk), dtype=np.float64)
     left = risk - deaths
     spread = np.divide(deaths, risk * left, out=np.zeros(len(risk)), where=left > 0)
     low, high = _greenwood(alive, np.cumsum(spread))
-    last = float(time[-1]) if len(time) else 0.0
+    last = float(time.max(initial=0.0))
     return Survival(series, len(time), int(ended.sum()), when, alive, low, high, last, spread)
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError
 from fleetlab.core.catalog import RESOURCES
+from fleetlab.core.censoring import IMPUTED, run_times
 from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
 
 Target = Literal["requests", "level"]
@@ -117,7 +118,10 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     )  # fmt: skip
     running = pl.col("status").cast(pl.String) == "running"
     finite = pl.when(begin.is_finite()).then(begin)
-    until = pl.coalesce("end", finite + pl.col("runtime"), pl.when(running).then(np.inf))
+    # One whose end is lost, which is not to say that it runs on, lasts as long as jobs like it.
+    filled = run_times(w, "hold", 0)
+    lost = pl.when(filled.origin == IMPUTED).then(filled.log)
+    until = pl.coalesce("end", finite + pl.coalesce("runtime", lost), pl.when(running).then(np.inf))
     times = w.frame.select(
         requested=pl.when(~older).then("submit"), begin=begin, until=pl.when(begin.is_not_null()).then(until)
     )

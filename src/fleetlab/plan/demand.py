@@ -15,6 +15,7 @@ import polars as pl
 
 from fleetlab.core import Trace, Workload, WorkloadError, toml
 from fleetlab.core.catalog import REQUESTS
+from fleetlab.core.censoring import IMPUTED, run_times
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.workload import SCHEMA
 from fleetlab.plan.problem import Floats
@@ -122,14 +123,19 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
 
 
 def lives(workload: Workload) -> tuple[Floats, Floats]:
-    """When each job begins and ends; infinite for one that never begins, or has no end."""
-    f = workload.frame
+    """When each job begins and ends; infinite for one that never begins, or has no end.
+
+    One whose end is lost, which is not to say that it runs on, lasts as long as jobs like it.
+    """
+    filled = run_times(workload, "hold", 0)
+    known = (filled.origin == IMPUTED) | workload.frame["runtime_at_least"].is_null()
+    f = filled.workload.frame.with_columns(runtime=pl.when(known).then("runtime"))
     if f["start"].null_count() == f.height:
         begin = pl.col("submit")
     else:
         over = pl.col("status").is_in(["completed", "failed"]) & pl.col("end").is_not_null()
         older = pl.col("start").is_null() & (pl.col("submit") == 0) & (over | (pl.col("status") == "running"))
-        begin = pl.when(older).then(0.0).otherwise(pl.col("start"))
+        begin = pl.when(older | (pl.col("initial") & pl.col("start").is_null())).then(0.0).otherwise(pl.col("start"))
     times = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("runtime")))
     waits = (f["status"] == "waiting").to_numpy()
     start, stop = (times[c].fill_null(math.inf).to_numpy().copy() for c in ("begin", "end"))

@@ -99,9 +99,10 @@ def _section(name: str, inside: Markup) -> Markup:
 def _summary(results: Mapping[str, Result]) -> Markup:
     parts = list[Markup]()
     for label, result in results.items():
-        if len(results) > 1 and result.findings:
+        if len(results) > 1 and (result.findings or result.coverage is not None):
             parts.append(tag("h3", label))
-        parts.append(_list(list(result.findings), "findings"))
+        covered = [result.coverage.line] if result.coverage is not None else []
+        parts.append(_list([*covered, *result.findings], "findings"))
     if len(results) > 1:
         parts.append(_compared(results))
     else:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Result, Scenario, WorkloadError
 from fleetlab.core.catalog import HOLDERS, METRICS
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
@@ -62,8 +63,6 @@ class SimResult(Result):
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
         said = list(notes)
-        if world.refused.height:
-            said.append(f"{world.refused.height:,} jobs are left out of the simulation: the table gives the reasons")
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
@@ -71,7 +70,7 @@ class SimResult(Result):
                 "energy assumes data-sheet power and a PUE of 1.4, and cost is 1 per GPU-hour of nodes that are up: "
                 "the option prices takes your own"
             )
-        said.append("the cluster starts empty: waits early in the run are too low")
+        said.append(_start(world, scenario))
         return cls(world, played, cluster, provenance, prices or Prices(), tuple(said), scenario)
 
     def __repr__(self) -> str:
@@ -86,26 +85,23 @@ class SimResult(Result):
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
-        """What the numbers do not speak of, before any of them; and what was simulated."""
+        """What was simulated."""
         load = f", load {self.scenario.load:g}" if self.scenario and self.scenario.load != 1 else ""
         nodes = f"{plural(len(self.cluster), 'node')}, {plural(self.cluster.gpus, 'GPU')}"
         jobs = f"{self._done.height:,} of {plural(self.jobs.height + self.refused.height, 'job')}"
         what = f"{self._policy}{load}, {nodes}: {jobs}, submitted within {duration(self._span)}".lstrip(", ")
-        return (*self._left_out(), what)
+        return (what,)
 
-    def _left_out(self) -> list[str]:
-        """How many jobs, and how much of the GPU time, are not simulated."""
-        if not self.refused.height:
-            return []
-        world, lost = self.world, self.refused["gpu_hours"].drop_nulls()
-        hours = lost.sum() + (world.requested * world.instances * world.runtime).sum() / WHOLE / HOUR
-        known = len(lost) and hours  # nothing is known of jobs of unknown runtime: theirs are not 0 %
-        share = f", {100 * lost.sum() / hours:.3g} % of the GPU-hours of jobs whose runtime is known" if known else ""
-        why = ", ".join(f"{reason} ({count:,})" for reason, count in job_classes.refusals(self.refused).iter_rows())
-        jobs = self.refused.height + self.jobs.height
-        return [f"{self.refused.height:,} of {jobs:,} jobs are left out of the simulation{share}: {why}."]
+    @cached_property
+    def coverage(self) -> Coverage | None:
+        """Which jobs and GPU-hours of the log were simulated."""
+        return None if self.scenario is None else Coverage.of(self.scenario.run_times, self.refused)
 
     # -- tables, one row a job --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _measured(self) -> pl.DataFrame:
+        return self.world.frame[self.world.before :]
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -115,25 +111,27 @@ class SimResult(Result):
         where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of runtime
         lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
-        world, played = self.world, self.played
+        world, played, mine = self.world, self.played, slice(self.world.before, None)
         start, alone = played.start + world.latency, world.runtime - world.latency
         times = {"submit": world.submit, "runtime": alone, "start": start, "end": played.end}
-        columns = {name: pl.Series(name, values, nan_to_null=True) for name, values in times.items()}
-        wait = waits.seconds(world, played) + self._start_up
+        columns = {name: pl.Series(name, values[mine], nan_to_null=True) for name, values in times.items()}
+        # One that runs when the log begins is placed just before second 0.
+        columns |= {name: columns[name].clip(lower_bound=0.0) for name in ("submit", "start")}
+        wait = (waits.seconds(world, played) + self._start_up)[mine]
         runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
         bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
-        status = pl.Series(played.status, dtype=pl.Int64).replace_strict(
+        status = pl.Series(played.status[mine], dtype=pl.Int64).replace_strict(
             list(range(len(STATUS))), STATUS, return_dtype=pl.Enum(STATUS)
         )
-        return self.world.frame.select("job", *ASKED).with_columns(**columns).select(
-            "job", "submit", "runtime", *ASKED, "start", "end",
+        return self._measured.select("job", *ASKED, "initial").with_columns(**columns).select(
+            "job", "submit", "runtime", *ASKED, "initial", "start", "end",
             wait=pl.Series(wait),
             jct=jct,
             slowdown=pl.when(runtime > 0).then(jct / runtime),
             bounded_slowdown=pl.when(jct.is_not_null()).then(bounded),
-            preemptions=pl.Series(played.preemptions, dtype=pl.Int64),
-            failures=pl.Series(played.failures, dtype=pl.Int64),
-            lost=pl.Series(played.lost, dtype=pl.Float64),
+            preemptions=pl.Series(played.preemptions[mine], dtype=pl.Int64),
+            failures=pl.Series(played.failures[mine], dtype=pl.Int64),
+            lost=pl.Series(played.lost[mine], dtype=pl.Float64),
             status=status,
         )  # fmt: skip
 
@@ -142,8 +140,9 @@ class SimResult(Result):
         """The seconds each job waited, by reason; they sum to its `wait`."""
         by_reason = ledger(self.world, self.played)
         by_reason[:, BY_START_UP] = self._start_up
+        by_reason = by_reason[self.world.before :]
         seconds = {reason: by_reason[:, k] for k, reason in enumerate(REASONS)}
-        return self.world.frame.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
+        return self._measured.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
 
     @property
     def _start_up(self) -> Floats:
@@ -181,7 +180,7 @@ class SimResult(Result):
         played, count = self.played, self.world.instances
         job = np.repeat(np.arange(len(count)), count)
         instance = np.arange(len(job)) - np.repeat(self.world.first[:-1], count)
-        ran = played.where >= 0
+        ran = (played.where >= 0) & (job >= self.world.before)
         job, instance, where, got = (x if ran.all() else x[ran] for x in (job, instance, played.where, played.got))
         return pl.DataFrame(
             {
@@ -216,9 +215,10 @@ class SimResult(Result):
         refused = self.refused.select("job", status=pl.lit("left out"), left_out="reason")
         every = pl.concat([ran, refused], how="diagonal").sort("job")
         names = None if self.scenario is None else self.scenario.trace.names
-        if names is None:
+        if self.scenario is None or names is None:
             return every
-        own = names.select("job", pl.col("name").cast(pl.String)).collect()
+        row = pl.col("job") - self.scenario.first_row
+        own = names.select(job=row, name=pl.col("name").cast(pl.String)).collect()
         named = every.join(own, on="job", how="left", maintain_order="left")
         return named.select("job", "name", pl.exclude("job", "name"))
 
@@ -253,8 +253,14 @@ class SimResult(Result):
     # -- in short ----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def completed(self) -> pl.DataFrame:
+        """The rows of `jobs` that completed, without those that were there when the log began: it tells no wait."""
+        return self.jobs.filter((pl.col("status") == "done") & ~pl.col("initial"))
+
+    @cached_property
     def _done(self) -> pl.DataFrame:
-        done = self.jobs.filter(pl.col("status") == "done")
+        """The jobs that means and quantiles are of."""
+        done = self.completed
         return done if self.among is None else done.filter(pl.Series(self.among[done["job"].to_numpy()]))
 
     def blocks(self, jobs: pl.DataFrame) -> BlockBootstrap:
@@ -397,11 +403,21 @@ class SimResult(Result):
         return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
 
 
+def _start(world: World, scenario: Scenario | None) -> str:
+    """Return what is in the cluster when the clock starts."""
+    if scenario is not None and scenario.before is not None:
+        return f"warm start: {scenario.before.meaning}"
+    if world.frame["initial"].any():
+        there = int(world.frame["initial"].sum())
+        return f"the {there:,} jobs that are there when the log begins are placed first; their waits are not measured"
+    return "the cluster starts empty: waits early in the run are too low"
+
+
 def _unfinished(world: World, played: Played) -> str:
-    late = world.submit > played.stopped
+    late, status = (world.submit > played.stopped)[world.before :], played.status[world.before :]
     counts = {
-        "running": int((played.status == RUNNING).sum()),
-        "pending": int(((played.status == WAITING) & ~late).sum()),
+        "running": int((status == RUNNING).sum()),
+        "pending": int(((status == WAITING) & ~late).sum()),
         "not yet submitted": int(late.sum()),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

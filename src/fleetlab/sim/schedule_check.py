@@ -177,7 +177,7 @@ def allocated_between(of: RunTable, column: Ints, edges: Floats, out: Floats) ->
         milli[:] = 0
         for i in range(run.first, run.first + run.instances):
             milli[column[of.node[i]]] += shape.gpus * shape.milli
-        j = np.searchsorted(edges, run.begin, side="right") - 1
+        j = max(0, np.searchsorted(edges, run.begin, side="right") - 1)
         while j < len(edges) - 1 and edges[j] < run.end:
             seconds = min(run.end, edges[j + 1]) - max(run.begin, edges[j])
             for c in range(len(milli)):

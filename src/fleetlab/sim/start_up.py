@@ -26,24 +26,33 @@ def size_of() -> pl.Expr:
     return pl.when(pl.col("instances") > 1).then(pl.lit(GANG)).otherwise(gpu_request()).alias("size")
 
 
-def latencies(law: float | Mapping[str, list[float]], jobs: pl.DataFrame, types: pl.Series, seed: int) -> Floats | None:
-    """Return the start-up latency of each job, in seconds; None where there is none.
+def latencies(
+    law: float | Mapping[str, list[float]], jobs: pl.DataFrame, before: pl.DataFrame | None, types: pl.Series, seed: int
+) -> Floats | None:
+    """Return the start-up latency of each job, in seconds, those `before` first; None where there is none.
 
-    A law by class is that of the GPU types that the job names, else of its size, else of other jobs. `types` are the
-    GPU types there are.
+    A law by class is that of the GPU types that the job names, else of its size, else of other jobs. Jobs that run when
+    the log begins have started. `types` are the GPU types there are.
     """
-    if not isinstance(law, Mapping):
-        return np.full(jobs.height, law) if law else None
-    by_type, by_size = gpu_type(jobs), jobs.select(size_of()).to_series()
-    known = (*SIZES, OTHER_JOBS, *sorted({*types.drop_nulls(), *by_type}))
-    for name in law:
-        lookup("class of a latency", name, known)
-    share = np.random.default_rng((seed, STREAM)).random(jobs.height)
-    seconds = np.zeros(jobs.height)
-    # The first class that has a law counts: it is written last.
-    for classes in (pl.repeat(OTHER_JOBS, jobs.height, eager=True), by_size, by_type):
-        for name in set(classes) & set(law):
-            rows = (classes == name).to_numpy()
-            values = np.array(law[name])
-            seconds[rows] = values[(share[rows] * len(values)).astype(np.int64)]
-    return seconds
+    if not law:
+        return None
+    parts = [jobs] if before is None else [before, jobs]
+    if isinstance(law, Mapping):
+        named = {name for part in parts for name in gpu_type(part)}
+        for name in law:
+            lookup("class of a latency", name, (*SIZES, OTHER_JOBS, *sorted(named.union(types.drop_nulls()))))
+    # The latency of a job does not depend on what runs before.
+    return np.concatenate([_drawn(law, part, (seed, STREAM + (part is before))) for part in parts])
+
+
+def _drawn(law: float | Mapping[str, list[float]], jobs: pl.DataFrame, seed: tuple[int, int]) -> Floats:
+    seconds = np.full(jobs.height, 0.0 if isinstance(law, Mapping) else law)
+    if isinstance(law, Mapping):
+        share = np.random.default_rng(seed).random(jobs.height)
+        everyone = pl.repeat(OTHER_JOBS, jobs.height, eager=True)
+        # The first class that has a law counts: it is written last.
+        for classes in (everyone, jobs.select(size_of()).to_series(), gpu_type(jobs)):
+            for name in set(classes) & set(law):
+                rows, values = (classes == name).to_numpy(), np.array(law[name])
+                seconds[rows] = values[(share[rows] * len(values)).astype(np.int64)]
+    return np.where(jobs["initial"].to_numpy(), 0.0, seconds)

@@ -49,7 +49,7 @@ def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usag
     gpus = _gpus(world).astype(np.float64)
     of_type = [column == k for k in range(len(types))]
     there = np.stack([up[:, mine] @ gpus[mine] for mine in of_type], axis=1) if types else out[:, :0]
-    seconds = np.minimum(runs.runs.end, edges[-1]) - np.minimum(runs.runs.begin, edges[-1])
+    seconds = np.clip(runs.runs.end, edges[0], edges[-1]) - np.clip(runs.runs.begin, edges[0], edges[-1])
     cores = float((seconds * runs.runs.instances * world.shapes.cpu[runs.runs.shape_id]).sum()) / 1000
     return Usage(types, edges, there, out[:, : len(types)] / WHOLE, float(up.sum()), cores)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,10 @@ STRENGTH = (
 class World:
     """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
 
-    frame: pl.DataFrame  # the jobs' rows of the workload
+    frame: pl.DataFrame  # the jobs' rows of the workload, those before it first
+    before: int  # jobs that are simulated and not measured: the first ones
     refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
-    submit: Floats  # on the tick
+    submit: Floats  # on the tick; negative: before the jobs that are measured
     runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included
     estimate: Floats  # 0 where it is learnt from finished jobs
     learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
@@ -58,21 +59,25 @@ class World:
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
-    part: int = 1, allowed: Mapping[str, int] | None = None, latency: Floats | None = None,
+    part: int = 1, allowed: Mapping[str, int] | None = None, before: pl.DataFrame | None = None,
+    latency: Floats | None = None,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
     A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
-    one, in GPU milli. `latency` has the seconds that each job takes to start.
+    one, in GPU milli. The jobs `before` come before those of the workload, and their estimates and `latency` (the
+    seconds that each job takes to start) too.
     """
-    if latency is not None:
-        held = workload.frame.with_columns(runtime=pl.col("runtime") + pl.Series(latency))
-        workload = replace(workload, frame=held)
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
-    frame = workload.frame.with_columns(
-        pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(workload, estimate), requested=gpu
-    )
+    jobs = workload.frame if before is None else pl.concat([before, workload.frame])
+    jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
+    jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
+    frame = jobs.with_columns(
+        pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(jobs, estimate), requested=gpu,
+        submit=pl.when(_runs_at_start()).then(-layout.TICK).otherwise("submit"),
+        runtime=pl.col("runtime") + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
+    )  # fmt: skip
     if part > 1:
         frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
     frame, refused = _able(frame, cluster, allowed or {})
@@ -84,8 +89,9 @@ def world(
     user, users = _users(frame)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("estimate", "requested"),
-        refused=refused,
+        frame=frame.drop("estimate", "requested", "latency"),
+        before=int((frame["job"] < 0).sum()),
+        refused=refused.filter(pl.col("job") >= 0),
         submit=_on_tick(frame["submit"]),
         runtime=_on_tick(frame["runtime"]),
         estimate=np.zeros(frame.height) if learners else _on_tick(frame["estimate"].fill_null(frame["runtime"])),
@@ -108,7 +114,7 @@ def world(
         apps=np.zeros(limited, dtype=np.int64),
         largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
         typical=_typical(shapes, shape, instances),
-        latency=np.zeros(frame.height) if latency is None else _on_tick(pl.Series(latency)[frame["job"]]),
+        latency=_on_tick(frame["latency"]),
     )
 
 
@@ -125,19 +131,20 @@ def _bits(cluster: Cluster) -> dict[str, int]:
     return {name: 1 << k for k, name in enumerate(names)}
 
 
-def _estimates(workload: Workload, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
+def _runs_at_start() -> pl.Expr:
+    """Which jobs run when the log begins: they are placed before all others; pending ones the log saw start."""
+    return pl.col("initial") & (pl.col("start").is_null() | (pl.col("start") <= 0))
+
+
+def _estimates(jobs: pl.DataFrame, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
     """Return the estimate of each job's runtime; null: none."""
     if isinstance(estimate, str):
         hint = f"choose from {', '.join(ESTIMATES.names)}; or pass a column of seconds, one per job"
         lookup("estimate", estimate, ESTIMATES.names, hint=hint)
-        return workload.frame["runtime"]
+        return jobs["runtime"]
     values = pl.Series("estimate", estimate, dtype=pl.Float64, strict=False)
-    if len(values) != len(workload) or (bad := values.is_nan() | values.is_infinite() | (values < 0)).any():
-        what = (
-            f"{len(values)} values for {len(workload)} jobs"
-            if len(values) != len(workload)
-            else str(values.filter(bad)[0])
-        )
+    if len(values) != len(jobs) or (bad := values.is_nan() | values.is_infinite() | (values < 0)).any():
+        what = f"{len(values)} values for {len(jobs)} jobs" if len(values) != len(jobs) else str(values.filter(bad)[0])
         msg = f"a column of estimates has one number of seconds a job, none below 0: {what}"
         raise PolicyError(msg, hint="null where nothing is known of a job: then its true runtime is taken")
     return values

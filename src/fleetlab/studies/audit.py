@@ -286,7 +286,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
     if recorded.is_empty():
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
     result = simulate(scenario)
-    done = result.jobs.filter(pl.col("status") == "done").select("job", simulated="wait")
+    done = result.completed.select("job", simulated="wait")
     wait = pl.col("start") - pl.col("submit")
     both = recorded.select("job", gpu_request().alias("class"), recorded=wait).join(done, on="job").sort("job")
     notes = [f"waits are simulated with {scenario.title} and the recorded runtimes"]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Policy, Provenance, Scenario, Words, WorkloadError
 from fleetlab.core.catalog import BACKFILLS, METRICS, ORDERS
+from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
 from fleetlab.core.policy import RULES, title
@@ -79,6 +80,7 @@ def compare(
     by_name = dict(zip(order, results, strict=True))
     settings = base.words() | {"policies": _spellings(scenarios)}
     provenance = Provenance("compare", base.workload.source, settings, base.seed)
+    require(Coverage.of(base.run_times, _left_out_of(by_name[next(iter(scenarios))])), base.min_coverage)
     return _comparison({name: by_name[name] for name in scenarios}, scenarios, provenance)
 
 
@@ -143,8 +145,8 @@ def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:
 
 def measure(scenario: Scenario) -> dict[str, Any]:
     """Simulate a scenario: the jobs that completed with their wait, JCT and slowdown, and those that are left out."""
-    result = simulate(scenario)
-    done = result.jobs.filter(pl.col("status") == "done")
+    result = simulate(scenario.replace(min_coverage=0.0))  # that of the baseline is looked at
+    done = result.completed
     numbers = {e.metric: e.value for e in (*result.summary(), *result.per_day())}
     rates = [numbers.get(name, math.nan) for name in ("GPU allocation while jobs arrive", *PER_DAY, "cost per day")]
     return {
@@ -178,7 +180,13 @@ def _comparison(results: Mapping[str, Arrays], scenarios: Mapping[str, Scenario]
     findings = (first, *of_whom, *others, _for_whom(rows, classes, scenarios))
     tables = {"policies": rows, "by class": classes, "left out": refused}
     notes = ("`by class`: the intervals of all classes of a policy hold together with 95 % confidence",)
-    return Comparison(provenance, findings, summary, tables, _figures(values, rows), notes)
+    coverage = Coverage.of(base.run_times, _left_out_of(next(iter(results.values()))))
+    return Comparison(provenance, findings, summary, tables, _figures(values, rows), notes, coverage)
+
+
+def _left_out_of(result: Arrays) -> pl.DataFrame:
+    schema = {"job": pl.Int64, "reason": pl.String}
+    return pl.DataFrame({"job": result["refused"], "reason": result["reason"]}, schema=schema)
 
 
 def _of_whole_runs(results: Mapping[str, Arrays], base: Scenario) -> pl.DataFrame:
@@ -208,8 +216,7 @@ def _of_the_same_jobs(results: Mapping[str, Arrays]) -> tuple[Ints, dict[str, di
 
 def _refused(results: Mapping[str, Arrays]) -> pl.DataFrame:
     """Return how many jobs are left out under some policy, by reason."""
-    schema = {"job": pl.Int64, "reason": pl.String}
-    parts = [pl.DataFrame({"job": r["refused"], "reason": r["reason"]}, schema=schema) for r in results.values()]
+    parts = [_left_out_of(r) for r in results.values()]
     jobs = pl.concat(parts).unique("job", keep="first", maintain_order=True)
     return jobs.group_by("reason").agg(jobs=pl.len()).sort("jobs", "reason", descending=[True, False])
 
@@ -315,7 +322,9 @@ def _coverage(base: Scenario, refused: pl.DataFrame, compared: int) -> list[str]
     parts, jobs = left_out(reasons), len(submit)
     late = 0 if base.until is None else int((submit > base.until).sum())
     parts += [f"{late:,} not yet submitted when the simulation stops"] if late else []
-    if left := jobs - sum(reasons.values()) - compared - late:
+    there = int(base.workload.frame["initial"].sum())
+    parts += [f"{there:,} there when the log begins"] if there else []
+    if left := jobs - sum(reasons.values()) - compared - late - there:
         parts.append(f"{left:,} pending or running when it stops, under some policy")
     return [f"{jobs - compared:,} of {jobs:,} jobs are not compared: {', '.join(parts)}."] if parts else []
 

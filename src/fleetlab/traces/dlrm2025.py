@@ -118,6 +118,7 @@ def _jobs(instances: pl.DataFrame) -> pl.DataFrame:
         group="role",
         app="app_name",
         submit=pl.col("creation_time").fill_null(0.0),
+        initial=pl.col("creation_time").is_null(),
         runtime=pl.col("deletion_time") - pl.col("scheduled_time"),
         **{ours: _whole(f"{theirs}_request", factor) for theirs, (ours, factor, _) in AMOUNTS.items()},
         **{f"limit_{ours}": _whole(f"{theirs}_limit", factor) for theirs, (ours, factor, _) in AMOUNTS.items()},

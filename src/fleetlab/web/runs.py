@@ -43,10 +43,10 @@ def run_scenario(
         msg = f"a cluster on this page has at most {MOST_NODES:,} nodes, not {len(scenario.cluster):,}"
         raise WorkloadError(msg, hint="`fleetlab simulate` takes more")
     jobs = scenario.workload.frame
-    run = simulate(scenario, progress=progress)
+    run = simulate(scenario.replace(min_coverage=0.0), progress=progress)  # what cannot run is in the first row
     if among is not None:
         run = replace(run, among=unpack(among, jobs.height))
-    done = run.jobs.filter(pl.col("status") == "done")
+    done = run.completed
     gpu_nodes = scenario.cluster.frame.group_by("gpu_type").len().filter(pl.col("gpu_type").is_not_null())
     cannot_run = never_run(run.refused)
     outcome = {

@@ -42,7 +42,7 @@ class Holders:
 
 
 def ledger(world: World, played: Played) -> Floats:
-    """Return the seconds each job waited, by reason: [jobs, reasons]."""
+    """Return the seconds each job that is measured waited, by reason: [jobs, reasons]; 0 of those before."""
     waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
     _replay(world, played, waiting, runs, None)
     return waiting.ledger
@@ -52,6 +52,7 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
     waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
+    sample[: world.before] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     holding = _holding(world, waiting.waits, keys, sample)
     _replay(world, played, waiting, runs, holding)
@@ -103,7 +104,7 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _waiting(world: World, played: Played) -> Waiting:
-    intervals = waits(world, played)
+    intervals = waits(world, played).measured(world.before)
     groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None)
     rows = table(
         len(intervals.job), WAIT, job=intervals.job, group=group[intervals.job], begin=intervals.begin,

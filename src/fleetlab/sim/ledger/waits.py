@@ -19,6 +19,11 @@ class Waits:
     begin: Floats
     end: Floats
 
+    def measured(self, before: int) -> Waits:
+        """Return those of all jobs but the first."""
+        kept = self.job >= before
+        return Waits(self.job[kept], self.begin[kept], self.end[kept])
+
 
 def waits(world: World, played: Played) -> Waits:
     """Return when jobs wait; a job that waits when the loop stops waits until then."""

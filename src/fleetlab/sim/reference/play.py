@@ -91,7 +91,7 @@ def play(
     now = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
     node_events = _node_events(now, outages, growth)
     sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
-    _set_status(sim, now, growth)
+    _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
     state = state_of(
         world, now.nodes,
         estimate=sim.estimate, attained=sim.attained, remaining=sim.remaining, usage=sim.usage,
@@ -235,11 +235,11 @@ def _node_events(now: NodeView, outages: Outages, growth: Growth) -> NodeEvents:
     return NodeEvents(failures, pools, empty, table(4 * len(empty) + 16, layout.UPTIME))
 
 
-def _set_status(sim: Simulation, now: NodeView, growth: Growth) -> None:
-    """Set which nodes are on, and the pool that each is switched with."""
+def _set_status(sim: Simulation, now: NodeView, growth: Growth, begin: float) -> None:
+    """Set which nodes are on from the begin, and the pool that each is switched with."""
     on = now.nodes.up == 1
     sim.nodes.pool, sim.nodes.power = growth.pool, np.where(on, ON, OFF)
-    sim.nodes.up_since, sim.nodes.idle_since = np.where(on, 0.0, np.inf), np.inf
+    sim.nodes.up_since, sim.nodes.idle_since = np.where(on, begin, np.inf), np.inf
 
 
 def _scoring(world: World, seed: int) -> Scoring:

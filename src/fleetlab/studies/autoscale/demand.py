@@ -38,7 +38,7 @@ def pool_demand(scenario: Scenario, *, every: float) -> PoolDemand:
     """Return the jobs that may run on the nodes, and their demand; a pool with GPUs is for jobs that request some."""
     nodes, workload = scenario.cluster, scenario.workload
     node = _one_kind(nodes)
-    frame = _with_runtime(workload.frame).with_row_index("row")
+    frame = workload.frame.with_row_index("row").filter(pl.col("runtime").is_not_null())
     if node["gpus"]:
         types = pl.col("gpu_types")
         may = (types.list.len() == 0) | types.list.contains(node["gpu_type"])
@@ -61,9 +61,8 @@ def pool_demand(scenario: Scenario, *, every: float) -> PoolDemand:
     scarce = fraction[:, int((fraction * runtime[:, None]).sum(axis=0).argmax())]
     flows = np.column_stack([_in_steps(when, scarce, every, steps) for when in (submit, submit + runtime)])
     rows = frame["row"].to_numpy().astype(np.int64)
-    return PoolDemand(
-        scenario.on(kept, rows), fraction, every, level, flows, steps * every, len(workload) - frame.height
-    )
+    cold = scenario.on(kept, rows).replace(warm_up="none")  # the days that count come after those of learning
+    return PoolDemand(cold, fraction, every, level, flows, steps * every, len(workload) - frame.height)
 
 
 def _one_kind(nodes: Cluster) -> dict[str, Any]:
@@ -72,15 +71,6 @@ def _one_kind(nodes: Cluster) -> dict[str, Any]:
         msg = f"a pool that is scaled has nodes of one kind, not: {kinds.height}"
         raise WorkloadError(msg, hint="one [[node]] entry, its count the most nodes that there may be")
     return kinds.row(0, named=True)
-
-
-def _with_runtime(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs with a runtime; one that was still running when the log ended has at least what the log shows."""
-    last = pl.concat([frame["submit"], frame["start"].drop_nulls(), frame["end"].drop_nulls()]).max()
-    begin = pl.coalesce("start", "submit")
-    until = pl.when(pl.col("status") == "running").then(pl.lit(last)).otherwise(pl.col("end"))
-    known = frame.with_columns(runtime=pl.coalesce("runtime", until - begin))
-    return known.filter(pl.col("runtime").is_not_null() & (pl.col("runtime") >= 0))
 
 
 def _slots(node: dict[str, Any]) -> pl.Expr:

@@ -80,7 +80,7 @@ class Replay:
         return self._measure("reactive", f"{least} at least, idle {idle:g} s", result, on)
 
     def _simulate(self, events: Sequence[Drain | Elastic]) -> SimResult:
-        return simulate(self.scenario, events=events)
+        return simulate(self.scenario, events=events, min_coverage=0.0)
 
     def _allocated(self, result: SimResult) -> pl.DataFrame:
         """Return when jobs were on each node."""

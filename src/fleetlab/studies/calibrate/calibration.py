@@ -11,12 +11,15 @@ from typing import Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, TraceError, Words, WorkloadError, toml
+from fleetlab.core.censoring import COMPLETE
 from fleetlab.core.files import atomic_write
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import BUILTIN, ScenarioLike
+from fleetlab.core.words import WORDS
 from fleetlab.stats import Floats
 from fleetlab.studies.calibrate.findings import findings, first_line, statement
 from fleetlab.studies.calibrate.fit import simulated_starts
@@ -77,7 +80,7 @@ def calibrate(
     """
     scenario = Scenario.of(source, cluster, **words)
     _check(scenario, fit)
-    log, nodes = Recorded(scenario.workload), _cluster(scenario)
+    log, nodes = Recorded(scenario.workload, _told(scenario)), _cluster(scenario)
     evidence = Evidence.of(log, nodes)
     settings = scenario.words() if nodes else {"trace": scenario.data.name or scenario.workload.source}
     provenance = Provenance("calibrate", scenario.workload.source, settings | {"fit": fit}, scenario.seed)
@@ -95,10 +98,15 @@ def _check(scenario: Scenario, fit: float) -> None:
     if not 0 < fit < 1:
         msg = f"the share of the jobs to fit on is between 0 and 1: {fit:g}"
         raise WorkloadError(msg, hint="fit=0.6")
-    for name, usual in (("load", 1.0), ("until", None), ("latency", 0.0)):
-        if getattr(scenario, name) != usual:
+    for name in ("load", "until", "window", "latency"):
+        if getattr(scenario, name) != WORDS[name].default:
             msg = f"a log is calibrated as it was recorded: leave `{name}` out"
             raise WorkloadError(msg, hint="change it in the calibrated scenario")
+
+
+def _told(scenario: Scenario) -> NDArray[np.bool_]:
+    """Return of which jobs the log tells the run time; those of others are held or drawn."""
+    return (scenario.run_times.origin == COMPLETE).to_numpy()
 
 
 def _cluster(scenario: Scenario) -> Cluster | None:

@@ -25,10 +25,11 @@ def first_line(log: Recorded, compared: NDArray[np.bool_]) -> str:
     """Return which jobs are compared, and which are not."""
     jobs, hours = len(log), log.gpu_hours.sum()
     share = f", {percent(log.gpu_hours[compared].sum() / hours)} of the GPU-hours of known run times" if hours else ""
-    unknown, no_start = int(np.isnan(log.runtime).sum()), int(np.isnan(log.start).sum())
+    unknown, no_start = int((~log.told).sum()), int((np.isnan(log.start) & ~log.initial).sum())
     early = int((log.wait < 0).sum())
     left = [f"{unknown:,} without a run time"] if unknown else []
     left += [f"{no_start:,} without a start"] if no_start else []
+    left += [f"{log.initial.sum():,} there when the log begins"] if log.initial.any() else []
     left += [f"{early:,} that start before their submission"] if early else []
     why = f" ({', '.join(left)})" if left else ""
     return f"{compared.sum():,} of {plural(jobs, 'job')} are compared{share}{why}."

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fleetlab.core import Scenario
-from fleetlab.sim import simulate
+from fleetlab.sim.simulate import play_scenario, world_of
+from fleetlab.sim.world import World
 from fleetlab.stats import BlockBootstrap, Floats, Interval, paired_difference
 from fleetlab.studies.calibrate.recorded import Recorded
 
@@ -25,12 +26,14 @@ SAME = 1e-3  # seconds: starts that differ by less are the same
 GAIN = 10.0  # of log-likelihood, where there are too few jobs for an interval
 
 
-def simulated_starts(scenario: Scenario) -> Floats:
+def simulated_starts(scenario: Scenario, world: World | None = None) -> Floats:
     """Simulate: the start of each job of the workload, NaN of one that did not."""
-    result = simulate(scenario)
+    jobs = world_of(scenario) if world is None else world
+    played = play_scenario(scenario, jobs)
+    measured = slice(jobs.before, None)
     starts = np.full(len(scenario.workload), np.nan)
-    starts[result.world.frame["job"].to_numpy()] = result.played.start + result.world.latency
-    return starts
+    starts[jobs.frame["job"].to_numpy()[measured]] = (played.start + jobs.latency)[measured]
+    return np.maximum(starts, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class Fit:
         self.compared = log.known[:jobs] & (self.submit < self.until)
         self.recorded = self._wait(log.start[:jobs])
         self.no_choices = np.zeros(len(self.recorded))
+        self.worlds: dict[tuple[object, ...], tuple[World, object]] = {}  # the estimate too: its id is in the key
 
     def _wait(self, start: Floats) -> Floats:
         """Return the waits until the end of the part, of the jobs that are compared."""
@@ -81,7 +85,7 @@ class Fit:
 
     def score(self, scenario: Scenario, choices: Floats | None = None) -> Score:
         """Simulate a variation of `base`, and compare its starts with the recorded ones."""
-        starts = simulated_starts(scenario)
+        starts = simulated_starts(scenario, self._world(scenario))
         self.done()
         wait = self._wait(starts)
         error = np.abs(np.log((wait + BOUND) / (self.recorded + BOUND)))
@@ -95,6 +99,14 @@ class Fit:
             float(error.mean()),
             float(wait.mean()),
         )
+
+    def _world(self, scenario: Scenario) -> World:
+        """Return the jobs and nodes of a scenario; policies that differ in order, backfill and placement share them."""
+        estimate = scenario.policy.estimate
+        key = (scenario.nodes, str(scenario.latency), str(scenario.policy.quota), id(estimate))
+        if key not in self.worlds:
+            self.worlds = {key: (world_of(scenario), estimate)}  # the last one: the next is likely the same
+        return self.worlds[key][0]
 
     def gain(self, before: Score, after: Score) -> Interval:
         """Return how much higher the log-likelihood per job is, with its interval."""

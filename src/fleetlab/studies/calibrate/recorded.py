@@ -46,9 +46,11 @@ class Steps:
 class Recorded:
     """The starts and ends that a log recorded, one entry a job of the workload; NaN where it has none."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, told: NDArray[np.bool_]) -> None:
         jobs = workload.frame
         self.jobs, self.workload = jobs, workload
+        self.told = told  # whether the log has its run time
+        self.initial = jobs["initial"].to_numpy()
         self.submit, self.start, self.end, self.runtime = (
             jobs[name].fill_null(np.nan).to_numpy() for name in ("submit", "start", "end", "runtime")
         )
@@ -61,7 +63,7 @@ class Recorded:
         """Return what was recorded of the first jobs until some time."""
         later = pl.col("start", "end") > until
         frame = self.jobs[:jobs].with_columns(pl.when(~later).then(pl.col("start", "end")))
-        return Recorded(replace(self.workload, frame=frame))
+        return Recorded(replace(self.workload, frame=frame), self.told[:jobs])
 
     @cached_property
     def wait(self) -> Floats:
@@ -71,7 +73,7 @@ class Recorded:
     @cached_property
     def known(self) -> NDArray[np.bool_]:
         """The jobs of which the log has submission, start and run time: those that are compared."""
-        return np.asarray((self.wait >= 0) & ~np.isnan(self.runtime))
+        return np.asarray((self.wait >= 0) & self.told & ~self.initial)
 
     @cached_property
     def gpu_hours(self) -> Floats:
@@ -103,15 +105,17 @@ class Recorded:
 
     def held(self, rows: NDArray[np.bool_]) -> Steps:
         """Return the GPU milli that some jobs held, from their recorded start to their end."""
-        rows = rows & ~np.isnan(self.start)
-        end = np.where(np.isnan(self.end), np.inf, self.end)
-        return Steps.of(self.start[rows], end[rows], self.milli[rows])
+        begin = np.where(self.initial, 0.0, self.start)
+        return self._level(begin, rows)
 
     def wanted(self, rows: NDArray[np.bool_]) -> Steps:
         """Return the GPU milli that some jobs held or waited for: from their submission to their end."""
-        rows = rows & ~np.isnan(self.start)
-        end = np.where(np.isnan(self.end), np.inf, self.end)
-        return Steps.of(self.submit[rows], end[rows], self.milli[rows])
+        return self._level(np.where(np.isnan(self.start) & ~self.initial, np.nan, self.submit), rows)
+
+    def _level(self, begin: Floats, rows: NDArray[np.bool_]) -> Steps:
+        rows = rows & ~np.isnan(begin)
+        end = np.where(np.isnan(self.end), np.inf, np.maximum(self.end, np.nan_to_num(begin)))
+        return Steps.of(begin[rows], end[rows], self.milli[rows])
 
     @cached_property
     def everyone(self) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Scenario, Words, Workload, WorkloadError, resample
 from fleetlab.core.catalog.reasons import ABOVE_QUOTA, UNKNOWN_RUNTIME
+from fleetlab.core.coverage import require
 from fleetlab.core.durations import duration, number, plural
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult, amount
@@ -68,6 +69,7 @@ def capacity(
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)
     _check(scenario, goal, pool, growth, resamples)
+    require(scenario.coverage, scenario.min_coverage)
     seeds = range(scenario.seed, scenario.seed + (resamples if growth != 1 else 1))
     scenarios = [_grown(scenario, growth, seed) for seed in seeds]
     settings = scenario.words() | {"slo": slo, "pool": pool, "growth": growth, "resamples": resamples}
@@ -146,7 +148,8 @@ class _CapacitySearch:
         table = table.with_columns(pl.col("low", "high").fill_nan(None))
         frames = {"curve": table, "nodes": self._kinds(at.size)}
         findings = (self._finding(nodes, kind, now, at),)
-        return Capacity(self.provenance, findings, estimates, frames, notes=self._notes(at))
+        coverage = self.scenario.coverage
+        return Capacity(self.provenance, findings, estimates, frames, notes=self._notes(at), coverage=coverage)
 
     def _show(self, value: float) -> str:
         return duration(value) if self.goal.unit == "s" else number(value)

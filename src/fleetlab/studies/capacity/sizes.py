@@ -90,12 +90,12 @@ def _offered_load(begin: Floats, end: Floats, gpus: Floats) -> Floats:
 def measure(scenario: Scenario, size: int, pool: str | None, slo: str) -> dict[str, Any]:
     """Simulate one size: the statistic with its interval, jobs that never run, and the best that more nodes can do."""
     goal, cluster, jobs = ServiceGoal.read(slo), scenario.cluster, scenario.workload.frame
-    result = simulate(scenario.replace(cluster=scaled(cluster, pool, size), nodes=""))
+    result = simulate(scenario.replace(cluster=scaled(cluster, pool, size), nodes="", min_coverage=0.0))
     measured = measured_jobs(jobs, cluster, pool)
-    ran = result.jobs.filter(measured.gather(result.jobs["job"]))
+    ran = result.jobs.filter(measured.gather(result.jobs["job"]) & ~pl.col("initial"))
     ended = pl.col("status") == "done"
     done, left = ran.filter(ended).drop_nulls(goal.column), ran.filter(~ended)
-    refused = jobs.filter(measured).join(result.refused, on="job", maintain_order="left")
+    refused = jobs.filter(measured & ~pl.col("initial")).join(result.refused, on="job", maintain_order="left")
     gangs, nowhere = (refused.filter(pl.col("reason") == why) for why in (GANG_TOO_LARGE, FITS_NOWHERE))
     never = left.height + gangs.height + nowhere.height
     values = np.concatenate((done[goal.column].to_numpy(), np.full(never, NEVER)))

@@ -119,7 +119,7 @@ def _diagnosis(
         p90 = Estimate("P90 wait", *blocks.quantile(wait, 0.9, POSITIVE).interval(), "s")
         estimates = [Estimate("mean wait", *mean, "s"), p90, _main_reason(frames["waiting"]), *estimates]
     notes = _notes(scenario, result, outcomes, skipped)
-    return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes)
+    return Diagnosis(provenance, tuple(sentences), estimates, frames, notes=notes, coverage=result.coverage)
 
 
 def _waiting(

@@ -25,7 +25,7 @@ PER_INSTANCE = (pl.col("gpu_milli") / WHOLE).alias(GPU_REQUEST)
 
 def completed(result: SimResult) -> pl.DataFrame:
     """Return the jobs that completed."""
-    return result.jobs.filter(pl.col("status") == "done")
+    return result.completed
 
 
 def waits(result: SimResult, workload: Workload) -> pl.DataFrame:

@@ -59,7 +59,7 @@ def _only_what_ran(result: SimResult, scenario: Scenario) -> Scenario:
 def measure(scenario: Scenario, change: str) -> dict[str, Any]:
     """Simulate one change: the wait of each job, NaN where it does not complete, and all waiting by reason."""
     changed, jobs = what_if(change, scenario).apply(scenario), scenario.workload.frame
-    result = simulate(changed)
+    result = simulate(changed.replace(min_coverage=0.0))  # that of the baseline is looked at
     done = completed(result)
     wait = np.full(len(changed.workload), np.nan)
     wait[done["job"].to_numpy()] = done["wait"].to_numpy()

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from fleetlab.core import FleetlabError, Scenario, Trace, Workload
 from fleetlab.core.catalog import ESTIMATES
-from fleetlab.core.resample import blocks
 from fleetlab.sim import simulate
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class CellInputs:
             base = base.replace(estimate=self.estimates[source, estimate])
         if question["resample"] == "none":
             return base.replace(seed=seed)
-        return base.on(*self._sample(question)).replace(load=base.load, seed=seed)
+        return base.on(*self._sample(question)).replace(load=base.load, seed=seed, censored=base.censored)
 
     def _sample(self, question: Question) -> Sample:
         name = (question["source"], question["resample"], question["seed"])
@@ -84,7 +83,7 @@ def _sample(jobs: Workload, question: Question) -> Sample:
         from fleetlab.traces import synthesize
 
         return synthesize("pai2020", jobs=question["jobs"], seed=question["seed"]).workload, None
-    rows, submit = blocks(jobs.frame["submit"].to_numpy(), question["seed"])
+    rows, submit = jobs.resampled_rows(question["seed"])
     return jobs.take(rows, submit, f"resampled with seed {question['seed']}"), rows
 
 
@@ -107,7 +106,7 @@ def _run(question: Question, inputs: CellInputs, begin: float) -> dict[str, Any]
     cpu = process_time()
     scenario = inputs.scenario(question)
     sampled = perf_counter()
-    result = simulate(scenario)
+    result = simulate(scenario.replace(min_coverage=0.0))  # what is left out is a metric
     simulated = perf_counter()
     metrics = metrics_of(result)
     times = result.jobs.select("job", "start", "end").fill_null(-1.0)

@@ -30,7 +30,7 @@ class Weeks:
 
     def means(self, column: str, **words: Any) -> dict[int, float]:  # noqa: ANN401
         """Simulate with some words, and return the mean of a column over the jobs of each week that ran."""
-        jobs = simulate(self.scenario.replace(**words)).jobs
+        jobs = simulate(self.scenario.replace(**words, min_coverage=0.0)).jobs
         week, values = self.week[jobs["job"].to_numpy()], jobs[column].to_numpy()
         count = np.bincount(week[week >= 0])
         total = np.bincount(week[week >= 0], weights=values[week >= 0])
@@ -77,4 +77,5 @@ def _weeks(scenario: Scenario, first: int, end: int, days: float, warm: float) -
     submit = times[rows]
     counts = (submit >= first * week) & (submit >= begin + warm * DAY)
     jobs = scenario.workload.take(rows, submit, f"weeks {first + 1} to {end}")
-    return Weeks(scenario.on(jobs, rows), first, np.where(counts, (submit // week).astype(np.int64) - first, -1))
+    cold = scenario.on(jobs, rows).replace(warm_up="none")  # its weeks have a warm-up of their own
+    return Weeks(cold, first, np.where(counts, (submit // week).astype(np.int64) - first, -1))

@@ -112,8 +112,9 @@ def finish(
 
 
 def relative_to_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
-    """Count `submit`, `start` and `end` from the first submission; give that moment too, in arrival order."""
+    """Count `submit`, `start` and `end` from the first submission, in the order of a workload; give that moment too."""
     zero = frame["submit"].min() if frame.height else 0.0
     assert isinstance(zero, float)
     shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "start", "end") if c in frame.columns)
-    return shifted.sort("submit", maintain_order=True), zero
+    later = [pl.col("initial").not_()] if "initial" in frame.columns else []
+    return shifted.sort(*later, "submit", maintain_order=True), zero

@@ -115,7 +115,9 @@ def _jobs(jobs: int, days: float, seed: int, progress: Progress) -> tuple[pl.Dat
     frame = frame.with_columns(
         _status(running, waiting, failed), *_names(recurring, group, law.type[shape])
     ).with_columns(pl.col("runtime", "start").fill_nan(None))
-    frame = frame.with_columns(end=pl.col("start") + pl.col("runtime"))
+    # Ends of running jobs are lost anywhere in the log: that they ran until its end is not what it says.
+    lost = pl.lit(None, dtype=pl.Float64)
+    frame = frame.with_columns(end=pl.col("start") + pl.col("runtime"), runtime_at_least=lost)
     return frame.sort("submit", maintain_order=True), first
 
 

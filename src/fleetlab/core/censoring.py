@@ -1,0 +1,128 @@
+"""Run times that a log does not tell: held to the end of the log, or drawn from a survival estimate.
+
+A job that still runs when the log ends has a right-censored run time: it ran at least so long. `hold` lets it run until
+the log ends, `impute` draws how long it runs from the Kaplan-Meier estimate of its class, given how long it has run.
+Of a job whose end is lost, or that never started, nothing is known: it is drawn from all of that estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.core.workload import Workload
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+RULES = ("hold", "impute", "drop")
+COMPLETE, HELD, IMPUTED, UNKNOWN = "complete", "held", "imputed", "unknown"
+ORIGIN = pl.Enum([COMPLETE, HELD, IMPUTED, UNKNOWN])
+ENOUGH = 30  # completed jobs of a class, for an estimate of its own
+# Classes, the finest first: the finest that has enough completed jobs is used.
+CLASSES: tuple[list[str], ...] = (["types", "gpu_milli", "gang"], ["types"], ["gpu"], [])
+
+
+def product_limit(time: Floats, ended: Bools) -> tuple[Floats, Floats, Floats]:
+    """Return when some ended, how many were at risk then, and how many ended: Kaplan and Meier's table.
+
+    >>> product_limit(np.array([1.0, 2.0, 2.0, 3.0]), np.array([True, True, False, True]))
+    (array([1., 2., 3.]), array([4., 3., 1.]), array([1., 1., 1.]))
+    """
+    order = np.argsort(time)
+    time, ended = time[order], ended[order]
+    when, begin = np.unique(time, return_index=True)
+    risk = len(time) - begin  # those that end at a time are still at risk then, and so are those last seen then
+    deaths = np.add.reduceat(ended.astype(np.int64), begin) if len(time) else np.zeros(0, dtype=np.int64)
+    keep = deaths > 0
+    return when[keep].astype(np.float64), risk[keep].astype(np.float64), deaths[keep].astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTimes:
+    """A workload with a run time for every job of which one could be had, and where each is from."""
+
+    workload: Workload
+    origin: pl.Series  # ORIGIN, one per job
+    log: pl.Series  # seconds per job that the log is taken to have, also where the rule leaves them out
+
+
+def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
+    """Fill in the run times that the log does not tell.
+
+    Jobs that were cancelled before they started never ran: they stay without one.
+    """
+    frame = workload.frame
+    # Of a job that runs when the log begins, what is left of its run counts.
+    left = pl.when(pl.col("initial") & pl.col("start").is_null()).then("end")
+    told = frame.select(pl.coalesce("runtime", left)).to_series()
+    never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
+    wanted = told.is_null() & ~never
+    held = wanted & frame["runtime_at_least"].is_not_null() & (rule != "impute")
+    filled = told.zip_with(~held, frame["runtime_at_least"])
+    if (wanted & ~held).any():
+        drawn = _drawn(
+            frame.with_columns(runtime=told), (wanted & ~held).to_numpy(), np.random.default_rng([seed, 0xCE])
+        )
+        filled = filled.fill_null(drawn)
+    known = told if rule == "drop" else filled
+    origin = frame.select(
+        pl.when(known.is_null()).then(pl.lit(UNKNOWN)).when(~told.is_null()).then(pl.lit(COMPLETE))
+        .when(held).then(pl.lit(HELD)).otherwise(pl.lit(IMPUTED)).cast(ORIGIN)
+    ).to_series()  # fmt: skip
+    changed = known.null_count() < frame["runtime"].null_count()
+    jobs = replace(workload, frame=frame.with_columns(runtime=known)) if changed else workload
+    return RunTimes(jobs, origin, filled)
+
+
+def _drawn(frame: pl.DataFrame, wanted: Bools, rng: np.random.Generator) -> pl.Series:
+    """Draw a run time for each of the wanted jobs, given how long it has run; null where no job of the log ended."""
+    drawn = np.full(frame.height, np.nan)
+    chance = rng.random(frame.height)
+    bound = frame["runtime_at_least"].fill_null(0.0).to_numpy()
+    left = wanted.copy()
+    seen = frame["runtime"].is_not_null().to_numpy()
+    # A lost end says nothing about how long a job ran: only jobs that were seen for some time are in the estimate.
+    counts = seen | frame["runtime_at_least"].is_not_null().to_numpy()
+    time = frame["runtime"].fill_null(frame["runtime_at_least"]).fill_null(0.0).to_numpy()
+    for columns in CLASSES:
+        for rows in _groups(frame, columns, left):
+            mine = rows[counts[rows]]
+            if not left[rows].any() or seen[mine].sum() < (ENOUGH if columns else 1):
+                continue
+            at = rows[left[rows]]
+            drawn[at] = _conditional(time[mine], seen[mine], bound[at], chance[at])
+            left[at] = False
+    return pl.Series(drawn, nan_to_null=True)
+
+
+def _groups(frame: pl.DataFrame, columns: list[str], left: Bools) -> Iterator[NDArray[np.int64]]:
+    """Return the rows of each class in which a job is left to draw for."""
+    if not left.any():
+        return
+    gpu = pl.col("gpu_milli")
+    classes = frame.select(
+        pl.int_range(pl.len()).alias("row"), pl.Series("left", left), gpu, gpu=gpu > 0,
+        types=pl.col("gpu_types").list.join("|") + (gpu > 0).cast(pl.String), gang=pl.col("instances") > 1,
+    )  # fmt: skip
+    if not columns:
+        yield np.arange(frame.height)
+        return
+    found = classes.group_by(columns, maintain_order=True).agg("row", pl.col("left").any()).filter("left")
+    for rows in found["row"]:
+        yield rows.to_numpy()
+
+
+def _conditional(time: Floats, ended: Bools, bound: Floats, chance: Floats) -> Floats:
+    """Draw from the estimate given that a job has run so long; the longest time seen, where it says no more."""
+    when, risk, deaths = product_limit(time, ended)
+    alive = np.cumprod(1 - deaths / risk)
+    sofar = np.searchsorted(when, bound, side="right")  # times that its run has outlasted
+    level = chance * np.append(1.0, alive)[sofar]
+    # The first later time by which no more than `level` are alive.
+    index = np.maximum(len(alive) - np.searchsorted(alive[::-1], level, side="right"), sofar)
+    longest = np.maximum(bound, float(time.max(initial=0.0)))
+    return np.asarray(np.where(index < len(when), np.append(when, 0.0)[np.minimum(index, len(when))], longest))
