@@ -47,7 +47,7 @@ class Calibration(FieldsResult):
         """Write the calibrated scenario to a TOML file, which `Scenario.of` and every command take like a trace."""
         path = Path(path)
         if self.scenario is None:
-            msg = f"no calibrated scenario to save: {self.findings[-1]}"
+            msg = f"no calibrated scenario to save: {self.findings[1]}"
             raise WorkloadError(msg)
         words = tomllib.loads(self.scenario.to_toml())
         for name in FILES & words.keys():
@@ -88,7 +88,8 @@ def calibrate(
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
         return _statement(provenance, log, evidence)
     progress("simulations", 0, 0.0)
-    fitted = fit_scenario(scenario, log, jobs, progress)
+    scarce, roomy = evidence.idle() is None, evidence.roomy()
+    fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
     calibrated = scenario.replace(**fitted.words)
     starts = {BEFORE: simulated_starts(scenario), AFTER: simulated_starts(calibrated)}
     return _calibration(provenance, log, evidence, fitted, starts, calibrated)
@@ -121,7 +122,7 @@ def _statement(provenance: Provenance, log: Recorded, evidence: Evidence) -> Cal
     why = evidence.obstacle() or f"fewer than {LEAST} jobs to fit on, or to judge by, have a start and a run time"
     estimates = (Estimate.exact("jobs with a recorded start and a run time", evidence.compared),)
     frames = {"what this log can tell": identifiable(evidence, None)}
-    return Calibration(provenance, (first_line(log, log.known), statement(why)), estimates, frames)
+    return Calibration(provenance, (first_line(log, log.known), *statement(why, log)), estimates, frames)
 
 
 def _calibration(
@@ -138,10 +139,10 @@ def _calibration(
     questions = identifiable(evidence, fitted)
     frames = {
         "waits": pl.concat([gaps.overall(part) for part, gaps in parts.items()], how="vertical_relaxed"),
-        "policies": fitted.identification.table(),
+        "policies": fitted.identification.table,
         "start-up latency": fitted.latency,
-        "nodes": fitted.pools.with_columns(
-            pl.Series("nodes that nobody uses", [fitted.nodes[t] for t in fitted.pools["gpu_type"]], dtype=pl.Int64)
+        "nodes": fitted.pools.table.with_columns(
+            pl.Series("hidden nodes", [fitted.nodes[t] for t in fitted.pools.table["gpu_type"]], dtype=pl.Int64)
         ).rename({"gpu_type": "GPU type", "gpus": "GPUs"}),
         "limits of users": fitted.limits,
         **judged.by_class(),
@@ -159,7 +160,7 @@ def _calibration(
         "the job was the first in the order among those that would have fitted in its place",
         "random placement is not tried: its starts depend on a seed that no log has",
     )
-    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario)
+    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario=scenario)
 
 
 def _figures(judged: Gaps) -> dict[str, Figure]:

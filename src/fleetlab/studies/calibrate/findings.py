@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from fleetlab.core import Estimate
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.result import amount
+from fleetlab.stats import POSITIVE, BlockBootstrap
 from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
 from fleetlab.studies.calibrate.identifiable import NO, POLICY, Evidence
 from fleetlab.studies.calibrate.policies import CLOSE, name_of
-from fleetlab.studies.calibrate.recorded import Recorded
+from fleetlab.studies.calibrate.recorded import WHOLE, Recorded
 from fleetlab.studies.calibrate.search import Fitted
 from fleetlab.studies.sentences import percent
 
@@ -24,7 +25,7 @@ LISTED = 4  # policies named in a sentence
 def first_line(log: Recorded, compared: NDArray[np.bool_]) -> str:
     """Return which jobs are compared, and which are not."""
     jobs, hours = len(log), log.gpu_hours.sum()
-    share = f", {percent(log.gpu_hours[compared].sum() / hours)} of the GPU-hours of known run times" if hours else ""
+    share = f", {percent(log.gpu_hours[compared].sum() / hours)} of the GPU-hours" if hours else ""
     unknown, no_start = int((~log.told).sum()), int((np.isnan(log.start) & ~log.initial).sum())
     early = int((log.wait < 0).sum())
     left = [f"{unknown:,} without a run time"] if unknown else []
@@ -35,9 +36,16 @@ def first_line(log: Recorded, compared: NDArray[np.bool_]) -> str:
     return f"{compared.sum():,} of {plural(jobs, 'job')} are compared{share}{why}."
 
 
-def statement(why: str) -> str:
-    """Return that a log has nothing to calibrate by."""
-    return f"This log cannot calibrate a simulation: {why}."
+def statement(why: str, log: Recorded) -> tuple[str, ...]:
+    """Return that a log has nothing to calibrate by, and what it recorded all the same."""
+    sentence = f"This log cannot calibrate a simulation: {why}."
+    waits = log.wait[log.known]
+    if not waits.any():
+        return (sentence,)
+    median, p90, p99 = (duration(float(x)) for x in np.quantile(waits, (0.5, 0.9, 0.99)))
+    mean = amount(Estimate("", *BlockBootstrap.of_times(log.submit[log.known]).mean(waits, POSITIVE).interval(), "s"))
+    recorded = f"Recorded: mean wait {mean}, median {median}, P90 {p90}, P99 {p99}"
+    return sentence, f"{recorded}; {log.use.peak / WHOLE:,.0f} GPUs are in use at once at the most."
 
 
 def findings(
@@ -74,7 +82,7 @@ def _policy(fitted: Fitted, *, told: bool) -> str:
     found = fitted.identification
     best, own = name_of(found.best.words), found.best
     if not told:
-        return f"The policy cannot be told from this log; {best} is as good as others."
+        return f"The policy cannot be told from this log: {best} is kept."
     same = [name_of(s.words) for s in found.same()[1:]]
     close = found.names(CLOSE)
     others = [s for s in found.scores if name_of(s.words) not in (best, *same, *close)]
@@ -111,7 +119,7 @@ def _nodes(fitted: Fitted) -> list[str]:
     names = {t: n for t, n in fitted.nodes.items() if n}
     if not names:
         return []
-    rows = {row["gpu_type"]: row for row in fitted.pools.iter_rows(named=True)}
+    rows = {row["gpu_type"]: row for row in fitted.pools.table.iter_rows(named=True)}
     parts = [f"{n:,} of {plural(rows[t]['nodes'], t + ' node')}" for t, n in names.items()]
     return [f"Starts are explained best if nobody may use {', '.join(parts)}: they are left out."]
 
@@ -137,5 +145,6 @@ def _cannot(questions: pl.DataFrame) -> str:
     no = questions.filter(pl.col("can this log tell") == NO)
     if not no.height:
         return "This log can tell start-up latency, policy, hidden nodes and quotas."
-    parts = [f"{row['question']} ({row['because']})" for row in no.iter_rows(named=True)]
+    reasons = no.group_by("because", maintain_order=True).agg("question").iter_rows()
+    parts = [f"{', '.join(questions)} ({why})" for why, questions in reasons]
     return f"This log cannot tell: {'; '.join(parts)}."

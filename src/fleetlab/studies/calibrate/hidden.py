@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -11,8 +11,11 @@ import polars as pl
 from fleetlab.core import Cluster, Scenario
 from fleetlab.stats import SHARE, BlockBootstrap, Floats, Interval
 from fleetlab.studies.calibrate.fit import Fit, Score
-from fleetlab.studies.calibrate.recorded import WHOLE, Recorded
+from fleetlab.studies.calibrate.recorded import WHOLE, Recorded, Steps
 
+SPARE = "nodes to spare"
+PLACED = 0.9  # of the jobs, whose nodes the log has: then those that no job had are known
+GUESSES = 3  # sets of hidden nodes with which all policies are simulated
 FEW_NODES = 8  # numbers of hidden nodes that are all tried; of more, a grid is
 AT_LIMIT = 0.5  # of the time that a user's jobs wait, at what he never exceeds: taken for a quota
 FEW_USERS = 8  # whose quotas are questioned one by one
@@ -22,49 +25,95 @@ LONG = 60.0  # seconds: shorter waits tell nothing of limits
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def pools(cluster: Cluster) -> pl.DataFrame:
-    """Return nodes and GPUs by GPU type, the most GPUs first."""
-    gpu = cluster.frame.filter(pl.col("gpus") > 0)
-    table = gpu.group_by("gpu_type").agg(nodes=pl.len().cast(pl.Int64), gpus=pl.col("gpus").cast(pl.Int64).sum())
-    return table.sort("gpus", "gpu_type", descending=[True, False])
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """The GPUs of a cluster by type, and how many of its nodes could be hidden."""
+
+    table: pl.DataFrame  # GPU type, nodes, GPUs, most in use at once, nodes in use (null: not known), spare nodes
+    peak: float  # the most GPUs ever in use at once
+
+    @classmethod
+    def of(cls, log: Recorded, cluster: Cluster, placements: pl.LazyFrame | None) -> Pools:
+        """Count nodes and GPUs, and what of them was ever in use; with the nodes of jobs, where the log has them."""
+        gpu = cluster.frame.filter(pl.col("gpus") > 0)
+        table = gpu.group_by("gpu_type").agg(nodes=pl.len().cast(pl.Int64), gpus=pl.col("gpus").cast(pl.Int64).sum())
+        table = table.sort("gpus", "gpu_type", descending=[True, False])
+        placed = None if placements is None else _placed(log, gpu, placements)
+        rows = [(*_use(log, name, placed, only=table.height == 1),) for name in table["gpu_type"]]
+        schema = {"most in use at once": pl.Float64, "nodes in use": pl.Int64}
+        table = table.hstack(pl.DataFrame(rows, schema=schema, orient="row"))
+        per_node = pl.col("gpus") / pl.col("nodes")
+        by_use = ((pl.col("gpus") - pl.col("most in use at once")) / per_node + 1e-9).floor().clip(0).cast(pl.Int64)
+        spare = pl.coalesce(pl.col("nodes") - pl.col("nodes in use"), by_use)
+        return cls(table.with_columns(spare.alias(SPARE)), log.use.peak / WHOLE)
+
+    @property
+    def spare(self) -> dict[str, int]:
+        """The most nodes of each GPU type that could be hidden."""
+        return dict(self.table.select("gpu_type", SPARE).iter_rows())
+
+    def most(self, hidden: Mapping[str, int]) -> dict[str, int]:
+        """Return as many hidden nodes of each type as leave the GPUs that have been in use, in proportion."""
+        size = {name: gpus / nodes for name, nodes, gpus in self.table.select("gpu_type", "nodes", "gpus").iter_rows()}
+        gpus = sum(size[name] * count for name, count in hidden.items())
+        room = int(self.table["gpus"].sum()) - self.peak
+        share = min(1.0, room / gpus) if gpus else 0.0
+        return {name: int(count * share + 1e-9) for name, count in hidden.items()}
+
+    def guesses(self) -> list[dict[str, int]]:
+        """Return sets of nodes that may be hidden: all spare ones, and, where jobs run on any type, those of one."""
+        every = self.most(self.spare)
+        each = [self.most({name: count}) for name, count in self.spare.items()] if len(self.spare) > 1 else []
+        found = [guess for guess in (every, *each) if any(guess.values())]
+        return [guess for k, guess in enumerate(found) if guess not in found[:k]][:GUESSES]
 
 
-def peaks(log: Recorded, cluster: Cluster) -> pl.DataFrame:
-    """Return by GPU type what there is, the most that was ever in use at once, and how many nodes that leaves."""
-    table = pools(cluster)
-    one = table.height == 1
-    peak = [
-        (log.use if one else log.held((log.gpu_type == name).to_numpy())).peak / WHOLE for name in table["gpu_type"]
-    ]
-    per_node = table["gpus"] / table["nodes"]
-    spare = ((table["gpus"] - pl.Series(peak)) / per_node + 1e-9).floor().clip(0, None)
-    most = pl.min_horizontal(spare.cast(pl.Int64), table["nodes"] - 1)
-    return table.with_columns(
-        pl.Series("most in use at once", peak), table.select(most.alias("spare nodes")).to_series()
-    )
+def _placed(log: Recorded, nodes: pl.DataFrame, placements: pl.LazyFrame) -> pl.DataFrame | None:
+    """Return the node and its GPU type of each instance that started; None where few of them are known."""
+    jobs = pl.DataFrame({"job": np.flatnonzero(~np.isnan(log.start) & (log.milli > 0))})
+    wanted = placements.select("job", pl.col("node").cast(pl.String)).collect().join(jobs, on="job")
+    found = wanted.join(nodes.select("node", "gpu_type"), on="node")
+    return found if found["job"].n_unique() >= PLACED * jobs.height else None
 
 
-def without_nodes(scenario: Scenario, gpu_type: str, count: int) -> Scenario:
-    """Return a scenario with fewer nodes of a type."""
-    if not count:
-        return scenario
-    return scenario.replace(nodes=", ".join(filter(None, (scenario.nodes, f"{gpu_type} -{count}"))))
+def _use(log: Recorded, gpu_type: str, placed: pl.DataFrame | None, *, only: bool) -> tuple[float, int | None]:
+    """Return the most GPUs of a type ever in use at once, and how many of its nodes were."""
+    if placed is None:
+        steps = log.use if only else log.held((log.gpu_type == gpu_type).to_numpy())
+        return steps.peak / WHOLE, None
+    mine = placed.filter(pl.col("gpu_type") == gpu_type)
+    rows = mine["job"].to_numpy()
+    end = np.where(np.isnan(log.end), np.inf, log.end)[rows]
+    each = log.jobs["gpu_milli"].to_numpy()[rows].astype(np.float64)
+    return Steps.of(log.start[rows], end, each).peak / WHOLE, mine["node"].n_unique()
 
 
-def fit_nodes(fit: Fit, start: Score, table: pl.DataFrame) -> tuple[Score, dict[str, int]]:
+def without_nodes(scenario: Scenario, hidden: Mapping[str, int]) -> Scenario:
+    """Return a scenario with fewer nodes of some types."""
+    edits = [f"{name} -{count}" for name, count in hidden.items() if count]
+    return scenario.replace(nodes=", ".join(filter(None, (scenario.nodes, *edits)))) if edits else scenario
+
+
+def fit_nodes(fit: Fit, start: Score, pools: Pools) -> tuple[Score, dict[str, int]]:
     """Search the nodes of each type that nobody may use: those without which the starts are explained best."""
-    best, hidden = start, dict.fromkeys(table["gpu_type"], 0)
-    for name, spare in table.select("gpu_type", "spare nodes").iter_rows():
-        tried = {0: best}
-        for count in _grid(spare):
-            scenario = without_nodes(best.scenario, name, count)
-            tried[count] = replace(fit.score(scenario, best.choices), words=best.words)
-        at = max(tried, key=lambda n: tried[n].total)
-        for count in _around(at, tried, spare):
-            tried[count] = replace(fit.score(without_nodes(best.scenario, name, count), best.choices), words=best.words)
-        at = max(tried, key=lambda n: (tried[n].total, -n))
-        if at and fit.better(best, tried[at]):
-            best, hidden[name] = tried[at], at
+    best, hidden = start, dict.fromkeys(pools.spare, 0)
+    tried: dict[tuple[int, ...], Score] = {tuple(hidden.values()): start}
+
+    def attempt(counts: Mapping[str, int]) -> Score:
+        key = tuple(counts.values())
+        if key not in tried:
+            score = fit.score(without_nodes(start.scenario, counts), start.choices)
+            tried[key] = replace(score, words=start.words)
+        return tried[key]
+
+    for name in sorted(hidden, key=lambda n: -pools.spare[n]):
+        most = pools.most({k: (pools.spare[k] if k == name else n) for k, n in hidden.items()})[name]
+        scores = {count: attempt(hidden | {name: count}) for count in (0, *_grid(most))}
+        at = max(scores, key=lambda n: (scores[n].total, -n))
+        scores |= {count: attempt(hidden | {name: count}) for count in _around(at, scores, most)}
+        at = max(scores, key=lambda n: (scores[n].total, -n))
+        if at and fit.better(best, scores[at]):
+            best, hidden[name] = scores[at], at
     return best, hidden
 
 

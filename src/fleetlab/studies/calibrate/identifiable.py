@@ -57,10 +57,14 @@ class Evidence:
             return "the log has no cluster, and without one nothing can be simulated"
         return None
 
+    def roomy(self) -> bool:
+        """Whether there are always enough GPUs."""
+        return self.gpus is not None and self.wanted <= self.gpus / 2
+
     def idle(self) -> str | None:
         """Return why no job had to wait for GPUs, if so."""
-        if self.gpus is not None and self.wanted <= self.gpus / 2:
-            return f"at most {self.wanted:,.0f} of {self.gpus:,} GPUs are ever wanted at once: GPUs are never scarce"
+        if self.roomy():
+            return f"at most {self.wanted:,.0f} of {self.gpus:,} GPUs are ever wanted at once: none has to wait"
         if self.waited < FEW:
             return (
                 f"{self.waited:,} jobs waited for more than {duration(LONG)}: too few to see whom the scheduler takes"
@@ -96,15 +100,15 @@ def _policy(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
     if same + close > 1:
         what = f"{found.contested:,} starts at which another job could have been taken"
         return POLICY, PARTLY, f"{same + close} of {tried} policies explain it equally well; {what}"
-    return POLICY, YES, f"one of {tried} policies explains it significantly better than all others"
+    return POLICY, YES, f"one of {tried} policies explains it better than all others"
 
 
 def _nodes(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
     assert evidence.gpus is not None
-    peak = f"at most {evidence.used:,.0f} of {evidence.gpus:,} GPUs are in use at once"
     if why := evidence.idle():
-        return NODES, NO, f"{peak}, but {why}"
-    if not fitted.pools["spare nodes"].sum():
+        return NODES, NO, why
+    peak = f"at most {evidence.used:,.0f} of {evidence.gpus:,} GPUs are in use at once"
+    if not any(fitted.pools.spare.values()):
         return NODES, YES, f"{peak}: none can be hidden"
     return NODES, YES, f"{peak}, and {evidence.waited:,} jobs waited for more than {duration(LONG)}"
 
@@ -112,6 +116,8 @@ def _nodes(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
 def _quota(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
     if evidence.users < 2:
         return QUOTA, NO, "the log does not tell users apart"
+    if why := evidence.idle():
+        return QUOTA, NO, why
     waiting = fitted.limits.height
     if not waiting:
         return QUOTA, NO, "no user's jobs waited"

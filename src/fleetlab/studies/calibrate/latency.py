@@ -30,7 +30,6 @@ def unobstructed(log: Recorded, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     cluster, on the GPU types that they name, and by their user.
     """
     jobs = rows & log.known
-    limits = [(log.wanted(log.everyone).at(log.submit), log.use.peak)]
     free = np.ones(len(log), dtype=bool)
     for name in log.gpu_type.unique().to_list():
         same = (log.gpu_type == name).to_numpy()
@@ -38,7 +37,7 @@ def unobstructed(log: Recorded, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     for user in range(len(log.users)):
         same = log.user == user
         free[same] &= log.wanted(same).at(log.submit[same]) <= log.held(same).peak
-    wanted, most = limits[0]
+    wanted, most = log.wanted(log.everyone).at(log.submit), log.use.peak
     for margin in MARGINS:
         found = jobs & free & (wanted <= margin * most)
         if found.sum() >= ENOUGH:
@@ -46,10 +45,13 @@ def unobstructed(log: Recorded, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(found)
 
 
-def fit_latency(log: Recorded, free: NDArray[np.bool_]) -> tuple[Law, pl.DataFrame]:
-    """Return the law of the start-up latency, by class where classes differ, and a table of it."""
+def fit_latency(log: Recorded, free: NDArray[np.bool_], *, every: bool = False) -> tuple[Law, pl.DataFrame]:
+    """Return the law of the start-up latency, by class where classes differ, and a table of it.
+
+    Waits far above the others are taken for waits for something else, unless `every` wait counts.
+    """
     waits = log.wait[free]
-    keep = waits <= _fence(waits)
+    keep = waits <= (np.inf if every else _fence(waits))
     jobs = log.jobs.filter(pl.Series(free)).filter(pl.Series(keep))
     waits, submit = waits[keep], jobs["submit"].to_numpy()
     if len(waits) < ENOUGH:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 from fleetlab.stats import Floats, bonferroni, paired_difference
-from fleetlab.studies.calibrate.fit import Fit, Score
+from fleetlab.studies.calibrate.fit import GAIN, Fit, Score
 
 FEW = 4  # policies whose placements and estimates are tried
 
@@ -38,15 +40,18 @@ class Identification:
         """Return the policies under which every job starts when it does under the best one, that one first."""
         return [self.best, *(s for s in self.scores[1:] if s.same_schedule(self.best))]
 
+    @cached_property
     def table(self) -> pl.DataFrame:
-        """Return a row for each policy with its log-likelihood, and how far it is below the best."""
+        """A row for each policy with its log-likelihood, and how far it is below the best."""
         same = {id(s) for s in self.same()}
         limits = bonferroni(max(1, len(self.scores) - 1))
         rows = []
         for score in self.scores:
             sides = [self.fit.blocks.means(s.by_job + s.choices) for s in (self.best, score)]
             below = paired_difference(*sides).interval(limits)
-            verdict = BEST if score is self.best else SAME if id(score) in same else WORSE if below.high < 0 else CLOSE
+            few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
+            worse = few or below.high < 0
+            verdict = BEST if score is self.best else SAME if id(score) in same else WORSE if worse else CLOSE
             row = {
                 "policy": name_of(score.words),
                 "log-likelihood": score.total,
@@ -63,8 +68,7 @@ class Identification:
 
     def names(self, verdict: str) -> list[str]:
         """Return the policies with a verdict."""
-        table = self.table()
-        return table.filter(pl.col("verdict") == verdict)["policy"].to_list()
+        return self.table.filter(pl.col("verdict") == verdict)["policy"].to_list()
 
 
 def name_of(words: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from fleetlab.stats import Floats, Interval
 from fleetlab.studies.calibrate import hidden
 from fleetlab.studies.calibrate.choices import Choices
 from fleetlab.studies.calibrate.fit import Fit, Score
+from fleetlab.studies.calibrate.hidden import Pools, without_nodes
 from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
 from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
 from fleetlab.studies.calibrate.recorded import Recorded
@@ -39,36 +40,52 @@ class Fitted:
     identification: Identification
     nodes: Mapping[str, int]  # that nobody may use, by GPU type
     quota: float | Mapping[str, float] | None
-    pools: pl.DataFrame
+    pools: Pools
     limits: pl.DataFrame
     load: Interval | None
     words: Mapping[str, Any]  # what calibrates the scenario
 
 
-def fit_scenario(scenario: Scenario, log: Recorded, jobs: int, progress: Progress) -> Fitted:
-    """Fit latency, policy, hidden nodes and quota on the first jobs of a log."""
+def fit_scenario(
+    scenario: Scenario, log: Recorded, jobs: int, progress: Progress, *, scarce: bool, roomy: bool
+) -> Fitted:
+    """Fit latency, policy, hidden nodes and quota on the first jobs of a log.
+
+    Where GPUs are not `scarce`, only the latency is fitted; where there are always enough, it is that of all jobs.
+    """
     fit = Fit(scenario, log, jobs, _counter(progress))
     seen = log.first(jobs, fit.until)
-    free = unobstructed(seen, seen.everyone)
-    law, table = fit_latency(seen, free)
+    free = seen.known if roomy else unobstructed(seen, seen.everyone)
+    law, table = fit_latency(seen, free, every=roomy)
     latency = median_latency(law, seen)
-    pools = hidden.peaks(seen, scenario.cluster)
+    pools = Pools.of(seen, scenario.cluster, scenario.trace.placements)
     limits = hidden.limits(seen, seen.everyone, latency)
-    options = hidden.quotas(limits) if scenario.policy.quota is None and len(log.users) > 1 else []
     fitting = _Fitting(scenario, log, fit, seen, latency)
     base = fit.base.replace(latency=law)
-    found = fitting.identify(base, pools, options)
-    best, nodes = fitting.refine(base, found, pools, options)
-    if _surroundings(best) != _surroundings(found.best):
-        found = fitting.identify(best.scenario, pools.clear(), [])
-        best, nodes = fitting.refine(base, found, pools, options)
-    gpus = scenario.cluster.with_nodes(", ".join(f"{t} -{n}" for t, n in nodes.items() if n)).gpus
+    if scarce:
+        options = hidden.quotas(limits) if scenario.policy.quota is None and len(log.users) > 1 else []
+        found, best, nodes = fitting.search(base, pools, options)
+    else:
+        found = fitting.own(base)
+        best, nodes = found.best, dict.fromkeys(pools.spare, 0)
+    quota = best.scenario.policy.quota
     words = {name: value for name, value in found.best.words.items() if value != OWN}
-    words |= {"latency": law, "nodes": best.scenario.nodes, "quota": best.scenario.policy.quota}
+    words |= {"latency": law, "nodes": best.scenario.nodes, "quota": quota}
+    load = hidden.hidden_load(seen, seen.everyone, latency, without_nodes(scenario, nodes).cluster.gpus)
     return Fitted(
-        jobs, fit.until, law, table, int(free.sum()), found, nodes, best.scenario.policy.quota, pools, limits,
-        hidden.hidden_load(seen, seen.everyone, latency, gpus), words,
-    )  # fmt: skip
+        jobs,
+        fit.until,
+        law,
+        table,
+        int(free.sum()),
+        found,
+        nodes,
+        quota,
+        pools,
+        limits,
+        load if scarce else None,
+        words,
+    )
 
 
 def _surroundings(score: Score) -> tuple[object, ...]:
@@ -99,13 +116,24 @@ class _Fitting:
         if self.preempted:  # the recorded state is not known between the first start and the end
             self.choices, self.contested = {}, 0
 
-    def identify(self, base: Scenario, pools: pl.DataFrame, options: list[Any]) -> Identification:
-        """Find the best policy, with and without the nodes and quotas that may be hidden."""
-        fewest = base
-        for name, spare in pools.select("gpu_type", "spare nodes").iter_rows():
-            fewest = hidden.without_nodes(fewest, name, spare)
-        clusters = [base] if fewest.nodes == base.nodes else [base, fewest]
-        bases = [b.replace(quota=q) for q in (base.policy.quota, *options) for b in clusters]
+    def search(self, base: Scenario, pools: Pools, options: list[Any]) -> tuple[Identification, Score, dict[str, int]]:
+        """Find the best policy, hidden nodes and quota together."""
+        clusters = [base, *(without_nodes(base, guess) for guess in pools.guesses())]
+        found = self.identify([b.replace(quota=q) for q in (base.policy.quota, *options) for b in clusters])
+        best, nodes = self.refine(base, found, pools, options)
+        if _surroundings(best) != _surroundings(found.best):
+            found = self.identify([best.scenario])
+            best, nodes = self.refine(base, found, pools, options)
+        return found, best, nodes
+
+    def own(self, base: Scenario) -> Identification:
+        """Simulate the policy of the scenario alone."""
+        search = Search(self.screen, self._on_screen(base), self.choices, self._estimates())
+        search.attempt({})
+        return Identification(search.ranked(), self.screen, self.contested)
+
+    def identify(self, bases: Sequence[Scenario]) -> Identification:
+        """Find the best policy, with the nodes and quotas of one of some scenarios."""
         searches = [Search(self.screen, self._on_screen(b), self.choices, self._estimates()) for b in bases]
         for search in searches:
             screen(search, every_placement=len(bases) * self.screen.jobs <= SMALL, preempted=self.preempted)
@@ -130,7 +158,7 @@ class _Fitting:
         return found if isinstance(found, str) else found[:jobs]
 
     def refine(
-        self, base: Scenario, found: Identification, pools: pl.DataFrame, options: list[Any]
+        self, base: Scenario, found: Identification, pools: Pools, options: list[Any]
     ) -> tuple[Score, dict[str, int]]:
         """Fit hidden nodes and quota under the best policy, on the whole first part."""
         words = dict(found.best.words)
