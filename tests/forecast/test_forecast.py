@@ -225,7 +225,7 @@ def test_the_command_says_json_and_nothing_else(busy, tmp_path):
     done = run(tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert set(found) == {"provenance", "summary", "tables", "findings", "notes", "figures"}
+    assert set(found) == {"provenance", "coverage", "summary", "tables", "findings", "notes", "figures"}
     assert {row["model"] for row in found["tables"]["leaderboard"]} == {*SIMPLE, "ses", "ar"}
 
 

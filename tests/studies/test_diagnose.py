@@ -464,7 +464,7 @@ def test_the_command_prints_findings_first_and_json_has_them_too(capsys, tmp_pat
             cli.main(["diagnose", str(tmp_path / "t"), "--changes", "cpu,backfill", *more])
         said.append(capsys.readouterr().out)
     found = json.loads(said[1])
-    assert said[0].startswith(found["findings"][0])
+    assert said[0].splitlines()[:2] == [found["coverage"]["line"], found["findings"][0]]
     assert found["tables"]["changes"][0]["change"] == "cpu"
 
 

@@ -79,7 +79,7 @@ def compare(
     policies
         Policies separated by commas; the first is the baseline. A policy is ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING,
         of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
-        smallest, sjf with group estimates, sjf). The options below hold for all of them.
+        smallest, sjf with group estimates, sjf; fifo without sharing of GPUs). The options below hold for all of them.
     """
     from fleetlab._screen import progress, show
 

@@ -58,7 +58,7 @@ def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
     frame = workload.frame
     # Of a job that runs when the log begins, what is left of its run counts.
     left = pl.when(pl.col("initial") & pl.col("start").is_null()).then("end")
-    told = frame.select(pl.coalesce("runtime", left)).to_series()
+    told = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
     never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
     wanted = told.is_null() & ~never
     held = wanted & frame["runtime_at_least"].is_not_null() & (rule != "impute")

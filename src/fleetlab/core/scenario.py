@@ -217,8 +217,9 @@ class Scenario:
         if not isinstance(estimate, str):
             measured = estimate.slice(self.first_row, len(self.workload))
             estimate = measured if rows is None else measured.gather(rows)
-        if self.window and rows is None and isinstance(estimate, str):
-            data.before = self.before  # what comes before the window stays
+        if self.window and rows is None and self.before is not None:  # what comes before the window stays
+            own = None if isinstance(self.estimate, str) else self.estimate.gather(self.before.rows)
+            data.before = replace(self.before, estimate=own)
         # Run times are filled in: what is left without one stays so.
         policy = self.policy.replace(estimate=estimate)
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
@@ -268,6 +269,14 @@ class Scenario:
         begin, _ = self._window
         frame = self.trace.workload.frame
         return int(((frame["submit"] < begin) | frame["initial"]).sum()) if begin else 0
+
+    def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
+        """Return a table of the trace with its jobs numbered as in the workload of the scenario."""
+        import polars as pl
+
+        job = pl.col("job") - self.first_row
+        mine = pl.col("job").is_between(0, len(self.workload) - 1)
+        return table.with_columns(job=job).filter(mine) if self.window else table
 
     @property
     def _window(self) -> tuple[float, float]:

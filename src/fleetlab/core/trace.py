@@ -26,12 +26,10 @@ from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
 from fleetlab.core.result import Estimate, Provenance, Result
 from fleetlab.core.workload import SCHEMA as JOBS
-from fleetlab.core.workload import Workload
+from fleetlab.core.workload import Workload, censored
 
 LAYOUT = 3  # of the folder; layout 2 has no jobs that were there when the log began
 # Layout 1, of version 0.1, has other column names: its tables are renamed as they are read.
-# Columns that came with layout 3. What older ones left open stays unknown: read the log again to have it.
-LATER = {"initial": pl.lit(value=False), "runtime_at_least": pl.lit(None, dtype=pl.Float64)}
 RENAMED = {"task": "job", "job": "parent", "service": "runtime"}
 
 # What `save` makes in a folder, besides trace.json: nothing else there is ever touched.
@@ -182,7 +180,7 @@ class Trace(Result):
     @classmethod
     def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
         there, old = set(about["tables"]), about["layout"] == 1
-        later = LATER if about["layout"] < 3 else {}
+        fewer = about["layout"] < 3
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
@@ -194,7 +192,7 @@ class Trace(Result):
         w = about["workload"] | {"notes": tuple(about["workload"]["notes"])}
         return cls(
             # Checked when it was saved, so not again.
-            workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old, later=later), **w),
+            workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old, fewer=fewer), **w),
             provenance=Provenance.from_json(about["provenance"]),
             cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
             if about["cluster"]
@@ -222,13 +220,12 @@ def _renamed(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.rename({old: new for old, new in RENAMED.items() if old in names and "task" in names})
 
 
-def _whole(
-    path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, later: Mapping[str, pl.Expr] | None = None
-) -> pl.DataFrame:
+def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, fewer: bool = False) -> pl.DataFrame:
     frame = pl.read_parquet(path, glob=False)
     frame = _renamed(frame.lazy()).collect() if old else frame
-    if later:
-        frame = frame.with_columns(**later).select(list(schema))
+    if fewer:  # who was there when the log began is not known: read it again to have that
+        frame = frame.with_columns(initial=pl.lit(value=False))
+        frame = frame.with_columns(runtime_at_least=censored(frame)).select(list(schema))
     if dict(frame.schema) != schema:
         msg = f"{path.name} has other columns than it should"
         raise ValueError(msg)

@@ -22,6 +22,7 @@ class Before:
     frame: pl.DataFrame  # the columns of a workload; `job` is -1, `submit` negative and ascending
     rows: NDArray[np.int64]  # the row of the trace's workload that each is
     meaning: str  # for a note
+    estimate: pl.Series | None = None  # of their runtimes, where it is not that of the rows
 
 
 def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: int) -> Before | None:
@@ -39,13 +40,13 @@ def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: i
 def repeated(workload: Workload, first_row: int) -> Before | None:
     """Return the jobs once more, ending where they begin; of yet earlier repetitions, what would still run then."""
     frame = workload.frame
+    came = frame["submit"].filter(~frame["initial"])
+    # The last gap is a mean one. Jobs that cannot run count, so that it is the same under any change.
+    period = float(came[-1] - came[0]) * len(came) / (len(came) - 1) if len(came) > 1 else 0.0
     rows = np.flatnonzero((frame["runtime"].is_not_null() & ~frame["initial"]).to_numpy())
-    if len(rows) < 2:
+    if not period or not len(rows):
         return None
     submit, runtime = (frame[name].to_numpy()[rows] for name in ("submit", "runtime"))
-    period = float(submit[-1] - submit[0]) * len(rows) / (len(rows) - 1)  # the last gap is a mean one
-    if not period:
-        return None
     # A job that is submitted k periods before the repetition begins is still running then if it runs long enough.
     copies = np.maximum(np.ceil((submit + runtime) / period).astype(np.int64) - 1, 0)
     old = np.repeat(np.arange(len(rows)), copies)

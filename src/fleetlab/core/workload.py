@@ -38,6 +38,8 @@ SCHEMA: dict[str, pl.DataType] = {
 }
 
 
+LOST_ENDS = 0.1  # of the running jobs: more would have run longer than any other, so their ends are lost
+ENOUGH = 20  # running jobs, to say so
 SYNTHETIC = "synthesize:"  # how the source of a generated workload begins
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
@@ -116,7 +118,10 @@ class Workload:
         """
         _known(frame, source)
         _clock(epoch, zone, source)
+        told = "initial" in frame.columns
         frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
+        if not told:
+            frame = frame.with_columns(initial=older(frame))
         if "runtime_at_least" not in frame.columns:
             frame = frame.with_columns(runtime_at_least=censored(frame))
         frame = frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)
@@ -217,12 +222,26 @@ def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
+def older(frame: pl.DataFrame) -> pl.Expr:
+    """Which jobs were there when the log began: it has starts, but not theirs, though they ran from its begin on."""
+    some = pl.lit(frame["start"].null_count() < frame.height)
+    ran = pl.col("end").is_not_null() | (pl.col("status").cast(pl.String) == "running")
+    return some & ran & pl.col("start").is_null() & pl.col("runtime").is_null() & (pl.col("submit") == 0)
+
+
 def censored(frame: pl.DataFrame) -> pl.Expr:
-    """How long jobs of unknown runtime were seen to run: those that run when the log ends, its last known moment."""
+    """How long jobs of unknown runtime were seen to run: those that run when the log ends, its last known moment.
+
+    Where many of them would have run longer than any job that ended, their ends were not logged: null.
+    """
     last = frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item()
     running = (pl.col("status") == "running") & pl.col("runtime").is_null()
     began = pl.when("initial").then(pl.coalesce("start", 0.0)).otherwise("start")
-    return pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
+    seen = pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
+    longest = pl.col("runtime").max()
+    came = frame.filter(~pl.col("initial")).select(seen=seen, older=seen > longest).drop_nulls()
+    lost = came.height >= ENOUGH and came["older"].sum() > LOST_ENDS * came.height
+    return pl.lit(None, dtype=pl.Float64) if lost else seen
 
 
 def _clock(epoch: float | None, zone: str | None, source: str) -> None:

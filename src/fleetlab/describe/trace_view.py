@@ -11,6 +11,7 @@ import polars as pl
 
 from fleetlab.core import Trace
 from fleetlab.core.catalog import RESOURCES
+from fleetlab.core.workload import LOST_ENDS
 from fleetlab.describe.ecdf import Bools, Ecdf, ecdf
 from fleetlab.describe.usage import used_by_job
 from fleetlab.stats import BlockBootstrap, Floats, Ints
@@ -23,7 +24,7 @@ CPU_ONLY, ANY = "CPU only", "any"
 USER_CLASSES = ("top 5 %", "between", "bottom half")
 TOP = 0.05  # of users
 MOST_TYPES = 8  # of GPU types, the most asked for; others are not drawn
-OPEN = 0.1  # share of running jobs older than any ended job, above which `running` is not trusted
+OPEN = LOST_ENDS
 # Columns that no section reads.
 UNUSED = tuple(r.request for r in RESOURCES if r.name not in ("cpu", "memory", "gpu"))
 

@@ -12,6 +12,7 @@ import polars as pl
 from fleetlab.core import Trace, Workload, WorkloadError
 from fleetlab.core.catalog import RESOURCES
 from fleetlab.core.censoring import IMPUTED, run_times
+from fleetlab.core.coverage import Coverage
 from fleetlab.forecast.panel import Bools, Floats, Ints, Panel
 
 Target = Literal["requests", "level"]
@@ -36,6 +37,7 @@ class DemandEvents:
     apps: Ints | None  # [jobs]
     span: float  # to the last submission: later a log may show how jobs end, but not all that comes
     notes: tuple[str, ...]
+    coverage: Coverage
 
     @classmethod
     def of(cls, trace: Trace, *, by: By | None = None) -> DemandEvents:
@@ -64,6 +66,7 @@ class DemandEvents:
             apps,
             float(w.frame["submit"][-1]),
             _notes(w, requested, begin, until),
+            _coverage(w, begin, until),
         )
 
     def panels(self, target: Target, every: float) -> Iterator[tuple[str, Panel]]:
@@ -110,7 +113,7 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     ran = pl.col("status").cast(pl.String).is_in(RAN)
     # A job that the log did not see begin is submitted at 0 and has no start; a log without any starts tells nothing.
     any_start = pl.lit(w.frame["start"].null_count() < len(w))
-    older = any_start & ran & pl.col("start").is_null() & (pl.col("submit") == 0)
+    older = pl.col("initial") & pl.col("start").is_null()
     begin = (
         pl.when(older).then(-np.inf)
         .when(any_start).then(pl.when(ran | pl.col("end").is_not_null()).then("start"))
@@ -127,6 +130,14 @@ def _times(w: Workload) -> tuple[Floats, Floats, Floats]:
     )
     requested, began, ended = (times[c].cast(pl.Float64).fill_null(np.nan).to_numpy() for c in times.columns)
     return requested, began, ended
+
+
+def _coverage(w: Workload, begin: Floats, until: Floats) -> Coverage:
+    """Return which jobs are in the level of demand."""
+    unknown = w.frame.select("job", reason=pl.lit("never started, or unknown when")).filter(
+        pl.Series(np.isnan(begin) | np.isnan(until))
+    )
+    return Coverage.of(run_times(w, "hold", 0), unknown, "counted")
 
 
 def _parts(w: Workload, by: By | None) -> tuple[Ints, tuple[str, ...]]:

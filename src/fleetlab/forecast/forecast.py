@@ -72,7 +72,8 @@ def forecast(
     findings = tuple(sentences(frames["chosen"], frames["next"]["model"], seconds))
     provenance = Provenance("forecast", trace.workload.source, settings, seed)
     tail = pl.concat([tables.held_out(one) for one in studies])
-    return Forecast(provenance, findings, frames, tail, _recent(studies), seconds, (*demand.notes, *_notes(studies)))
+    notes = (*demand.notes, *_notes(studies))
+    return Forecast(provenance, findings, frames, tail, _recent(studies), seconds, notes, demand.coverage)
 
 
 def _frames(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result
+from fleetlab.core.coverage import Coverage
 from fleetlab.forecast.catalogue import SIMPLE
 from fleetlab.forecast.verdict import spoken
 
@@ -23,6 +24,7 @@ class Forecast(Result):
     recent: pl.DataFrame  # the last of what was seen: part, resource, hour, value
     every: float
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     def __repr__(self) -> str:
         rows = self.frames["chosen"]

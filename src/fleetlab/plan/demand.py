@@ -133,9 +133,7 @@ def lives(workload: Workload) -> tuple[Floats, Floats]:
     if f["start"].null_count() == f.height:
         begin = pl.col("submit")
     else:
-        over = pl.col("status").is_in(["completed", "failed"]) & pl.col("end").is_not_null()
-        older = pl.col("start").is_null() & (pl.col("submit") == 0) & (over | (pl.col("status") == "running"))
-        begin = pl.when(older | (pl.col("initial") & pl.col("start").is_null())).then(0.0).otherwise(pl.col("start"))
+        begin = pl.when(pl.col("initial") & pl.col("start").is_null()).then(0.0).otherwise(pl.col("start"))
     times = f.select(begin=begin, end=pl.coalesce("end", begin + pl.col("runtime")))
     waits = (f["status"] == "waiting").to_numpy()
     start, stop = (times[c].fill_null(math.inf).to_numpy().copy() for c in ("begin", "end"))

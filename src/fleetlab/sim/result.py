@@ -217,8 +217,7 @@ class SimResult(Result):
         names = None if self.scenario is None else self.scenario.trace.names
         if self.scenario is None or names is None:
             return every
-        row = pl.col("job") - self.scenario.first_row
-        own = names.select(job=row, name=pl.col("name").cast(pl.String)).collect()
+        own = self.scenario.by_job(names).select("job", pl.col("name").cast(pl.String)).collect()
         named = every.join(own, on="job", how="left", maintain_order="left")
         return named.select("job", "name", pl.exclude("job", "name"))
 

@@ -88,7 +88,10 @@ def _estimate(s: Scenario) -> str | pl.Series:
     if isinstance(column, str):
         return column
     measured = column.slice(s.first_row, len(s.workload))
-    return measured if s.before is None else column.gather(s.before.rows).append(measured)
+    if s.before is None:
+        return measured
+    earlier = column.gather(s.before.rows) if s.before.estimate is None else s.before.estimate
+    return earlier.append(measured)
 
 
 def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats) -> Played | None:

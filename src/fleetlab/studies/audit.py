@@ -12,6 +12,7 @@ from typing import NamedTuple, Unpack
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Scenario, Trace, TraceError, Words, WorkloadError
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import gpu_request
 from fleetlab.core.progress import Progress, silent
@@ -48,6 +49,7 @@ class Audit(Result):
     estimates: tuple[Estimate, ...]
     frames: Mapping[str, pl.DataFrame]
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     @property
     def checks(self) -> pl.DataFrame:
@@ -94,7 +96,7 @@ def audit(
     frames = {"checks": pl.DataFrame(rows, schema=CHECKS, orient="row"), "waits": waits, "violations": broken}
     settings = scenario.policy.words() if nodes is None else scenario.words()
     provenance = Provenance("audit", scenario.workload.source, settings, scenario.seed)
-    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes)
+    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes, scenario.coverage)
 
 
 def _cluster(scenario: Scenario) -> Cluster | None:
@@ -285,7 +287,7 @@ def _both(scenario: Scenario, cluster: Cluster | None) -> tuple[pl.DataFrame | N
         return None, ("waits are not simulated: the trace has no cluster",)
     if recorded.is_empty():
         return None, ("waits are not compared: no job of the log has a start and a runtime",)
-    result = simulate(scenario)
+    result = simulate(scenario.replace(min_coverage=0.0))  # what the log asks for is examined anyway
     done = result.completed.select("job", simulated="wait")
     wait = pl.col("start") - pl.col("submit")
     both = recorded.select("job", gpu_request().alias("class"), recorded=wait).join(done, on="job").sort("job")

@@ -29,6 +29,7 @@ from fleetlab.studies.workers import Arrays, Call, process_count, run_calls
 PolicyLike = str | Policy | Mapping[str, Any] | Scenario
 
 FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
+WITHOUT_SHARING = "fifo/sharing=exclusive"
 MEASURES = {"wait": "wait", "JCT": "jct", "bounded slowdown": "bounded_slowdown"}  # columns of simulated jobs
 PER_DAY = {"GPU-hours allocated per day": "GPU-h per day", "energy per day": "energy per day, kWh"}
 OF_THE_RUN = (NEVER_RUN, "GPU allocation, %", "preemptions", *PER_DAY.values(), "cost per day")  # of the whole run
@@ -58,8 +59,8 @@ def compare(
         returns them.
     policies
         Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
-        for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, and sjf
-        with estimates by group and with true runtimes).
+        for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, sjf with
+        estimates by group and with true runtimes; fifo without sharing, where jobs request fractions of a GPU).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
@@ -80,7 +81,8 @@ def compare(
     by_name = dict(zip(order, results, strict=True))
     settings = base.words() | {"policies": _spellings(scenarios)}
     provenance = Provenance("compare", base.workload.source, settings, base.seed)
-    require(Coverage.of(base.run_times, _left_out_of(by_name[next(iter(scenarios))])), base.min_coverage)
+    if base.data.is_log:
+        require(Coverage.of(base.run_times, _left_out_of(by_name[next(iter(scenarios))])), base.min_coverage)
     return _comparison({name: by_name[name] for name in scenarios}, scenarios, provenance)
 
 
@@ -101,7 +103,8 @@ def _scenarios(
         entries: Sequence[PolicyLike] = [Scenario.of(s, cluster, **words) for s in source]
         base = None
     else:
-        entries, base = FIVE if policies is None else policies, Scenario.of(source, cluster, **words)
+        base = Scenario.of(source, cluster, **words)
+        entries = _usual(base) if policies is None else policies
     distinct = list(dict.fromkeys(entries)) if all(isinstance(e, str) for e in entries) else entries
     named = _by_name([_scenario(entry, base) for entry in distinct])
     if len(named) < 2:
@@ -109,6 +112,12 @@ def _scenarios(
         raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/estimate=group")
     _check_same_jobs(named)
     return named
+
+
+def _usual(base: Scenario) -> Sequence[str]:
+    """Return the policies that are compared by default: without sharing too, where jobs request fractions of a GPU."""
+    fractions = base.trace.workload.frame["gpu_milli"].is_between(1, 999).any()
+    return (*FIVE, WITHOUT_SHARING) if fractions and base.policy.sharing == "fractional" else FIVE
 
 
 def _scenario(entry: PolicyLike, base: Scenario | None) -> Scenario:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Result, Scenario, Trace, Words, Workload
+from fleetlab.core import Cluster, Result, Scenario, Words
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.describe import describe
@@ -102,26 +102,9 @@ def busiest(scenario: Scenario, *, most: int = MOST) -> tuple[Scenario, str]:
     spans = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
     first = int(begins[np.argmax((total[begins + most] - total[begins]) / spans)])
     days = [f"{submit[k] / DAY:.1f}" for k in (first, first + most - 1)]
-    estimate = scenario.policy.estimate
-    words: dict[str, Any] = {} if isinstance(estimate, str) else {"estimate": estimate.slice(first, most)}
-    part = scenario.replace(trace=_slice(scenario.trace, first, most), cluster=scenario.data.cluster, **words)
-    return part, f"the busiest {most:,} consecutive jobs (days {' to '.join(days)} of {submit[-1] / DAY:.3g})"
-
-
-def _slice(trace: Trace, first: int, count: int) -> Trace:
-    """Return a trace of `count` jobs from the first on, with what was recorded of them; times count from its submit."""
-
-    def rows(table: pl.LazyFrame) -> pl.LazyFrame:
-        if "job" not in table.collect_schema():
-            return table
-        return table.filter(pl.col("job").is_between(first, first + count - 1)).with_columns(pl.col("job") - first)
-
-    whole = trace.workload
-    begin = whole.frame["submit"][first]
-    jobs = whole.frame.slice(first, count).drop("job").with_columns(pl.col("submit", "start", "end") - begin)
-    epoch = None if whole.epoch is None else whole.epoch + begin
-    workload = Workload.of(jobs, source=whole.source, epoch=epoch, zone=whole.zone)
-    usage = None if trace.usage is None else rows(trace.usage)
-    series = {name: rows(table) for name, table in trace.series.items()}
-    # The tables stay on disk as long as the whole trace is there.
-    return replace(trace, workload=workload, usage=usage, placements=None, names=None, series=series, scratch=trace)
+    end = np.nextafter(submit[first + most - 1], np.inf)
+    part = scenario.replace(window=(submit[first], end))
+    return (
+        part,
+        f"the busiest {len(part.workload):,} consecutive jobs (days {' to '.join(days)} of {submit[-1] / DAY:.3g})",
+    )

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, FleetlabError, Scenario, Workload, WorkloadError
+from fleetlab.core.warm_up import Before
 from fleetlab.core.words import Opaque
 
 Arrays = Mapping[str, Any]  # arrays by name
@@ -106,6 +107,9 @@ def _written(calls: Sequence[Call], chosen: Sequence[int], folder: Path) -> dict
         if not isinstance(scenario.estimate, str):
             given["estimate"] = str(folder / f"{k}.estimate")
             scenario.estimate.to_frame("seconds").write_ipc(given["estimate"])
+        if (before := scenario.data.before) is not None:
+            given["before"] = table(before.frame)
+            given["before_estimate"] = None if before.estimate is None else table(before.estimate.to_frame("seconds"))
         (folder / f"{k}.json").write_text(json.dumps(given))
     return {k: folder / f"{k}.json" for k in chosen}
 
@@ -114,6 +118,10 @@ def _read(given: Mapping[str, Any]) -> Scenario:
     workload = Workload(pl.read_ipc(given["jobs"]), **given["workload"])
     cluster = Cluster(pl.read_ipc(given["nodes"]), **given["cluster"])
     scenario = Scenario.of(workload, cluster, **given["words"])
+    if "before" in given:
+        estimate = given["before_estimate"] and pl.read_ipc(given["before_estimate"])["seconds"]
+        before = pl.read_ipc(given["before"])
+        scenario.data.before = Before(before, np.full(before.height, -1), "", estimate)
     if "estimate" in given:
         scenario = scenario.replace(estimate=pl.read_ipc(given["estimate"])["seconds"])
     return scenario

@@ -161,7 +161,8 @@ def _population(base: Outcome, now: Outcome) -> str:
     """Say of which jobs the numbers are."""
     both, jobs = int(completed_by_both(base, now).sum()), now["jobs"]
     only = [int(unpack(outcome["completed"], jobs).sum()) - both for outcome in (base, now)]
-    of = f"Waits, JCT, slowdown and fairness are of the {both:,} of {jobs:,} jobs that completed"
+    covered = now["result"]["coverage"]["line"]
+    of = f"{covered} Waits, JCT, slowdown and fairness are of the {both:,} of {jobs:,} jobs that completed"
     if not any(only):
         return f"{of}."
     return f"{of} on both sides; {only[0]:,} completed only in the baseline, {only[1]:,} only in the scenario."

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Estimate, Provenance, Result, WorkloadError, as_json
 from fleetlab.core.catalog import REASONS
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import Scenario
 from fleetlab.sim import SimResult, simulate
@@ -104,6 +105,10 @@ class _Numbers(Result):
     @property
     def provenance(self) -> Provenance:
         return self.run.provenance
+
+    @property
+    def coverage(self) -> Coverage | None:
+        return self.run.coverage
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -49,9 +49,10 @@ def test_estimates_of_a_series_and_of_a_column_are_resampled_with_their_jobs(est
 def test_a_synthetic_trace_is_synthesized_for_each_seed_on_the_same_cluster(tmp_path):
     study = Study.of(Scenario.of("builtin:200", Cluster.uniform(40, 8), nodes="+5"))
     built = scenario_in_worker(study, tmp_path / "sources")
-    assert built.workload.frame["runtime"].equals(
-        fleetlab.synthesize("pai2020", jobs=200, seed=3).workload.frame["runtime"]
-    )
+    made = fleetlab.synthesize("pai2020", jobs=200, seed=3).workload.frame["runtime"]
+    known = made.is_not_null()
+    assert built.workload.frame["runtime"].filter(known).equals(made.filter(known))
+    assert built.workload.frame["runtime"].null_count() == 0 < made.null_count()
     assert len(built.cluster) == 45
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
+from fleetlab.core.censoring import run_times
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.job_classes import NO_GPU
 from fleetlab.core.progress import Progress, silent
 from fleetlab.queueing import arrivals
@@ -37,6 +39,9 @@ COLUMNS = {
 }  # fmt: skip
 
 
+OLDER = "older than the log: no arrival"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterModel(Result):
     """Pools and classes: offered load, utilization, predicted waits, the model used and violated assumptions."""
@@ -45,6 +50,7 @@ class ClusterModel(Result):
     estimates: tuple[Estimate, ...]
     provenance: Provenance
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     def __repr__(self) -> str:
         loads = self.frames["pools"].filter(pl.col("jobs") > 0).sort("utilization", descending=True, nulls_last=True)
@@ -59,6 +65,10 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     Intervals come from a block bootstrap over forty blocks of time.
     """
     among = pools(cluster)
+    times = run_times(workload, "impute", seed)
+    initial = pl.col("initial")  # they did not arrive in the time of the log
+    coverage = Coverage.of(times, times.workload.frame.filter(initial).select("job", reason=pl.lit(OLDER)), "modeled")
+    workload = replace(times.workload, frame=times.workload.frame.filter(~initial))
     parts, notes = split(workload, among, seed)
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
@@ -71,7 +81,7 @@ def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Prog
     rows = _rows(fitted, span, np.random.default_rng(seed))
     frames = {name: _frame(columns, rows[name]) for name, columns in COLUMNS.items()}
     made = Provenance("model", workload.source, {"cluster": cluster.source}, seed)
-    return ClusterModel(frames, tuple(_summary(fitted)), made, notes + _notes(fitted))
+    return ClusterModel(frames, tuple(_summary(fitted)), made, notes + _notes(fitted), coverage)
 
 
 def _frame(columns: tuple[str, ...], rows: list[Row]) -> pl.DataFrame:

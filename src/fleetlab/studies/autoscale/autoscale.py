@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TypeAlias, Unpack
 
@@ -106,7 +107,7 @@ def autoscale(
         "models": [model.name for model in chosen_models],
     }  # fmt: skip
     provenance = Provenance("autoscale", scenario.workload.source, settings, scenario.seed)
-    return Autoscaling.of(results, done, replay, goal, provenance)
+    return replace(Autoscaling.of(results, done, replay, goal, provenance), coverage=scenario.coverage)
 
 
 def _time(name: str, value: str | float, least: float = 0.0) -> float:

@@ -69,7 +69,8 @@ def capacity(
     """
     scenario, goal = Scenario.of(source, cluster, **words), ServiceGoal.read(slo)
     _check(scenario, goal, pool, growth, resamples)
-    require(scenario.coverage, scenario.min_coverage)
+    if scenario.data.is_log:
+        require(scenario.coverage, scenario.min_coverage)
     seeds = range(scenario.seed, scenario.seed + (resamples if growth != 1 else 1))
     scenarios = [_grown(scenario, growth, seed) for seed in seeds]
     settings = scenario.words() | {"slo": slo, "pool": pool, "growth": growth, "resamples": resamples}
@@ -171,7 +172,8 @@ class _CapacitySearch:
     def _population(self, at: SizePoint) -> str:
         """Return which jobs the goal is measured on, on average over the resamples."""
         frames = [s.workload.frame for s in self.scenarios]
-        measured = [frame.filter(sizes.measured_jobs(frame, self.scenario.cluster, self.pool)) for frame in frames]
+        came = [frame.filter(~pl.col("initial")) for frame in frames]
+        measured = [frame.filter(sizes.measured_jobs(frame, self.scenario.cluster, self.pool)) for frame in came]
         counts = [f.height for f in measured], [f["runtime"].null_count() for f in measured]
         jobs, unknown = (sum(count) // len(count) for count in counts)
         reasons = {UNKNOWN_RUNTIME: unknown, ABOVE_QUOTA: max(0, jobs - unknown - at.jobs)}

@@ -105,11 +105,12 @@ def _diagnosis(
     wait = waits["wait"].to_numpy()
     blocks = result.blocks(waits)
     changes = effects(wait, outcomes, scenario, blocks)
+    usage = None if scenario.trace.usage is None else scenario.by_job(scenario.trace.usage)
     frames = {
         "actions": actions(changes),
         "changes": changes,
         **(_waiting(scenario, result, waits, changes) if wait.any() else {}),
-        "open problems": open_problems(result, waits, scenario.trace.usage, blocks),
+        "open problems": open_problems(result, waits, usage, blocks),
         "CPU by GPU type": cpu_by_gpu_type(result),
     }
     mean, by_name = blocks.mean(wait, POSITIVE).interval(), {o.change.name: o for o in outcomes}

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from fleetlab.core import Estimate, Figure, Provenance, Result
+from fleetlab.core import Estimate, Figure, Provenance, Result, Scenario
+from fleetlab.core.coverage import Coverage
 from fleetlab.studies.sweep.plan import CaseWords, SweepPlan
 from fleetlab.studies.sweep.rounds import Rounds
 from fleetlab.studies.sweep.store import Record
@@ -64,6 +65,7 @@ class Sweep(Result):
     frames: Mapping[str, pl.DataFrame]
     charts: Mapping[str, Figure]
     notes: tuple[str, ...]
+    coverage: Coverage | None = None
 
     @classmethod
     def of(cls, plan: SweepPlan, rounds: Rounds, measurements: Measurements, effort: Effort) -> Sweep:
@@ -84,6 +86,7 @@ class Sweep(Result):
             found.frames | ({"failed": failed} if failed.height else {}),
             found.charts,
             tuple(_notes(plan, rounds, failed)),
+            _coverage(study.scenarios),
         )
 
     def __repr__(self) -> str:
@@ -94,6 +97,12 @@ class Sweep(Result):
     def failed(self) -> int:
         """The number of cells that failed."""
         return sum(self.frames["failed"]["cells"].to_list()) if "failed" in self.frames else 0
+
+
+def _coverage(scenarios: Sequence[Scenario]) -> Coverage | None:
+    """Return which jobs of a log were simulated, where all scenarios are of one and fill in run times alike."""
+    alike = {(s.data.name, s.censored, s.window) for s in scenarios}
+    return scenarios[0].coverage if len(alike) == 1 else None
 
 
 def _summary(rounds: Rounds, cells: int, failed: pl.DataFrame, effort: Effort) -> list[Estimate]:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Estimate, Figure, Provenance, Result, as_json
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.files import atomic_write
 from fleetlab.core.words import Opaque
 from fleetlab.stats import POSITIVE, mean_of_runs
@@ -38,6 +39,7 @@ class Tuning(Result):
     charts: dict[str, Figure]
     findings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     @classmethod
     def of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Unpack
@@ -67,7 +68,8 @@ def tune(
     verdict = runs.verdict(baselines, chosen, progress)
     own = {"trials": trials, "goal": goal, "against": list(against), **options}
     provenance = Provenance("tune", scenario.workload.source, scenario.words() | own, scenario.seed)
-    return Tuning.of(verdict, done, chosen, goal, provenance, _notes(training, later, verdict))
+    found = Tuning.of(verdict, done, chosen, goal, provenance, _notes(training, later, verdict))
+    return replace(found, coverage=scenario.coverage)
 
 
 class _Runs:

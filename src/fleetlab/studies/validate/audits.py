@@ -29,7 +29,8 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
     assert made.cluster is not None
     lines = []
     for k, placement in enumerate(PLACEMENTS_AUDITED):
-        result = audit(as_trace(simulate(made.workload, made.cluster, placement=placement)), placement=placement)
+        schedule = simulate(made.workload, made.cluster, placement=placement, warm_up="none")
+        result = audit(as_trace(schedule), placement=placement)
         lines += [_violations(f"simulated by {placement}", result), *_again(f"simulated by {placement}", result)]
         progress("audits", k + 1, (k + 1) / (len(PLACEMENTS_AUDITED) + 3))
     lines += _log("built-in", audit(made), SAMPLED)
@@ -55,7 +56,11 @@ def compare(data: Path | None, *, seed: int, progress: Progress) -> tuple[list[L
 def as_trace(result: SimResult) -> Trace:
     """Return a simulated schedule as a trace, as if a log had recorded it."""
     times = result.jobs.select("job", "start", "end")
-    frame = result.world.frame.drop("start", "end").join(times, on="job", how="left", maintain_order="left")
+    frame = (
+        result.world.frame[result.world.before :]
+        .drop("start", "end")
+        .join(times, on="job", how="left", maintain_order="left")
+    )
     placed = result.placements.join(times, on="job", maintain_order="left")
     rows = placed.select("job", pl.int_range(pl.len()).alias("worker"), "node", pl.lit("completed").alias("status"),
                          "start", "end")  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Trace, TraceError, Workload
+from fleetlab.core.workload import older
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.intake import Intake
 
@@ -116,5 +117,7 @@ def relative_to_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
     zero = frame["submit"].min() if frame.height else 0.0
     assert isinstance(zero, float)
     shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "start", "end") if c in frame.columns)
-    later = [pl.col("initial").not_()] if "initial" in frame.columns else []
+    if "initial" not in frame.columns and {"start", "end", "status", "runtime"} <= set(frame.columns):
+        shifted = shifted.with_columns(initial=older(shifted))
+    later = [pl.col("initial").not_()] if "initial" in shifted.columns else []
     return shifted.sort(*later, "submit", maintain_order=True), zero

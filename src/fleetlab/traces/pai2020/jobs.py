@@ -182,6 +182,7 @@ def _columns(tables_: PaiTables, frame: pl.DataFrame, zero: float) -> pl.DataFra
         runtime=pl.when(done).then(ran),
         # Jobs marked running occur in all of the log: their ends are lost, and it does not say that they ran on.
         runtime_at_least=pl.lit(None, dtype=pl.Float64),
+        initial=pl.lit(value=False),
         instances=pl.col("inst_num").cast(pl.Int32),
         cpu_milli=_milli("plan_cpu"),
         memory_mib=(pl.col("plan_mem").fill_null(0) * 1024).round().cast(pl.Int64),
