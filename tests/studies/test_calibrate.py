@@ -20,6 +20,12 @@ def spelled(policy):
     return "/".join(policy.values())
 
 
+def run_command(words):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert not end.value.code
+
+
 def held_out(found):
     """The recorded and the calibrated mean wait of the jobs that nothing was fitted on."""
     row = found.tables()["waits"].row(0, named=True)
@@ -27,7 +33,7 @@ def held_out(found):
     return row["recorded wait"], row["calibrated wait"]
 
 
-def log_of(seed, *, cluster=EIGHT, jobs=600, load=0.9, gangs=True, **words):
+def log_of(seed, *, cluster=EIGHT, jobs=400, load=0.9, gangs=True, **words):
     return recorded(random_jobs(seed, jobs, gpus=cluster.gpus, load=load, gangs=gangs), cluster, **words)
 
 
@@ -45,7 +51,7 @@ def found(slow_start):
 # -- what is identified ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [POLICIES[k] for k in (11, 31, 54, 64)], ids=spelled)
+@pytest.mark.parametrize("policy", [POLICIES[k] for k in (11, 54, 64)], ids=spelled)
 def test_the_policy_that_made_a_log_is_named(policy):
     assert spelled(policy) in named(fleetlab.calibrate(*world(POLICIES.index(policy), **policy)))
 
@@ -65,6 +71,7 @@ def test_a_planted_latency_is_found(found):
     assert calibrated == pytest.approx(truth, rel=0.1)
 
 
+@pytest.mark.validate
 def test_a_planted_law_of_latency_gives_the_waits_back():
     law = {"1 GPU": [20, 25, 30, 60], "2 GPUs or more": [60, 80, 100, 200], "other": [30, 40]}
     truth, calibrated = held_out(fleetlab.calibrate(log_of(5, latency=law, jobs=800), EIGHT))
@@ -121,7 +128,9 @@ def test_the_gap_is_that_of_the_same_jobs_before_and_after(slow_start, found):
 
 
 def test_the_first_line_says_of_which_jobs_it_speaks(found, slow_start):
-    assert found.findings[0].startswith(f"{len(slow_start):,} of {len(slow_start):,} jobs are compared, 100 %")
+    jobs, started = len(slow_start), len(slow_start) - slow_start.frame["start"].null_count()
+    assert found.findings[0].startswith(f"{started:,} of {jobs:,} jobs are compared, ")
+    assert found.findings[0].endswith(f" of the GPU-hours ({jobs - started} without a start).")
     assert "recorded" in found.findings[1]
 
 
@@ -198,7 +207,7 @@ def test_the_calibrated_scenario_is_the_baseline_of_other_commands(slow_start, t
     trace.save(tmp_path / "log")
     (tmp_path / "later").mkdir()
     monkeypatch.chdir(tmp_path)
-    cli.main(["calibrate", "log", "--fit", "0.5", "--out", "later/calibrated.toml"])
+    run_command(["calibrate", "log", "--fit", "0.5", "--out", "later/calibrated.toml"])
     printed = capsys.readouterr()
     assert "sjf/easy/best_fit explains the recorded starts best" in printed.out
     assert "saved in later/calibrated.toml" in printed.err
@@ -207,7 +216,7 @@ def test_the_calibrated_scenario_is_the_baseline_of_other_commands(slow_start, t
     assert fleetlab.simulate(scenario).summary()[0].value == pytest.approx(
         (slow_start.frame["start"] - slow_start.frame["submit"]).mean()
     )
-    cli.main(["compare", "later/calibrated.toml", "--policies", "sjf/easy,fifo"])
+    run_command(["compare", "later/calibrated.toml", "--policies", "sjf/easy,fifo"])
     assert "sjf/easy" in capsys.readouterr().out
 
 
@@ -249,6 +258,7 @@ def test_the_pods_of_openb_tell_a_latency_and_no_policy(data):
 
 
 @pytest.mark.data
+@pytest.mark.validate
 def test_a_real_slurm_log_shows_nodes_that_none_of_its_jobs_may_use(data):
     found = fleetlab.calibrate(fleetlab.read(data / "slurm-22.05" / "defaults", "slurm"))
     assert found.scenario.nodes == "v100 -2"  # they are in another partition

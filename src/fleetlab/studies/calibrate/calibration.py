@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, TraceError, Words, WorkloadError, toml
 from fleetlab.core.censoring import COMPLETE
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.files import atomic_write
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
@@ -86,7 +87,7 @@ def calibrate(
     provenance = Provenance("calibrate", scenario.workload.source, settings | {"fit": fit}, scenario.seed)
     jobs = int(fit * len(log))
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
-        return _statement(provenance, log, evidence)
+        return _statement(provenance, log, evidence, scenario.coverage)
     progress("simulations", 0, 0.0)
     scarce, roomy = evidence.idle() is None, evidence.roomy()
     fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
@@ -117,12 +118,14 @@ def _cluster(scenario: Scenario) -> Cluster | None:
         return None
 
 
-def _statement(provenance: Provenance, log: Recorded, evidence: Evidence) -> Calibration:
+def _statement(provenance: Provenance, log: Recorded, evidence: Evidence, covered: Coverage) -> Calibration:
     """Say why there is nothing to calibrate by."""
     why = evidence.obstacle() or f"fewer than {LEAST} jobs to fit on, or to judge by, have a start and a run time"
     estimates = (Estimate.exact("jobs with a recorded start and a run time", evidence.compared),)
     frames = {"what this log can tell": identifiable(evidence, None)}
-    return Calibration(provenance, (first_line(log, log.known), *statement(why, log)), estimates, frames)
+    return Calibration(
+        provenance, (first_line(log, log.known), *statement(why, log)), estimates, frames, coverage=covered
+    )
 
 
 def _calibration(
@@ -133,6 +136,7 @@ def _calibration(
     starts: Mapping[str, Floats],
     scenario: Scenario,
 ) -> Calibration:
+    covered = scenario.coverage
     held_out = np.arange(len(log)) >= fitted.jobs
     parts = {HELD_OUT: Gaps.of(log, held_out, starts), FITTED: Gaps.of(log, ~held_out, starts)}
     judged = parts[HELD_OUT]
@@ -160,7 +164,7 @@ def _calibration(
         "the job was the first in the order among those that would have fitted in its place",
         "random placement is not tried: its starts depend on a seed that no log has",
     )
-    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario=scenario)
+    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, covered, scenario)
 
 
 def _figures(judged: Gaps) -> dict[str, Figure]:

@@ -70,7 +70,7 @@ class Gaps:
             for side, found in waits.items():
                 row |= _side(side, float(found[name].values[0]), paired_difference(value, found[name]).interval())
             rows.append(row)
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return _frame(rows)
 
     def _statistics(self, wait: Floats) -> dict[str, Replicates]:
         quantiles = self.blocks.quantiles(wait, list(LEVELS.values()))
@@ -104,7 +104,12 @@ class Gaps:
                 error = paired_difference(blocks.means(recorded), blocks.means(own)).interval()
                 row |= _side(side, float(own.mean()), error, "mean wait")
             rows.append(row)
-        return pl.DataFrame(rows, infer_schema_length=None).sort("GPU-hours", title, descending=[True, False])
+        return _frame(rows).sort("GPU-hours", title, descending=[True, False])
+
+
+def _frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    """Return rows as a table; limits that no row has are numbers all the same."""
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
 
 
 def _side(side: str, value: float, error: Interval, what: str = "wait") -> dict[str, object]:

@@ -19,6 +19,7 @@ FEW = 4  # policies whose placements and estimates are tried
 
 PARTS = ("order", "backfill", "placement", "estimate", "preemption")
 ORACLE = "oracle"
+EXACT = 1e-9  # mean error of starts: nothing can explain them better
 PLACED = tuple(rule.name for rule in PLACEMENTS if not rule.randomized)  # no log has the seed of random ones
 BEST, SAME, CLOSE, WORSE = "best", "same starts", "not distinguishable", "worse"
 
@@ -111,11 +112,14 @@ class Search:
 
 
 def screen(search: Search, *, every_placement: bool, preempted: bool) -> None:
-    """Simulate all orders and backfill rules, with the placement of the scenario or with every one."""
-    placements = PLACED if every_placement else ()
-    for words in ({}, *_rules(preempted=preempted)):
+    """Simulate all orders and backfill rules, with the placement of the scenario or with others too, until one fits."""
+    rules = _rules(preempted=preempted)
+    for words in ({}, *rules):
         search.attempt(words)
-        for placement in placements:
+    for placement in PLACED if every_placement else ():
+        if search.ranked()[0].error < EXACT:
+            break
+        for words in rules:
             search.attempt(words | {"placement": placement})
 
 

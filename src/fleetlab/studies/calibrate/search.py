@@ -18,7 +18,7 @@ from fleetlab.studies.calibrate.choices import Choices
 from fleetlab.studies.calibrate.fit import Fit, Score
 from fleetlab.studies.calibrate.hidden import Pools, without_nodes
 from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
-from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
+from fleetlab.studies.calibrate.policies import EXACT, Identification, Search, identify, screen
 from fleetlab.studies.calibrate.recorded import Recorded
 
 SCREENED = 3000  # jobs of the first part on which all policies are simulated
@@ -137,6 +137,9 @@ class _Fitting:
         searches = [Search(self.screen, self._on_screen(b), self.choices, self._estimates()) for b in bases]
         for search in searches:
             screen(search, every_placement=len(bases) * self.screen.jobs <= SMALL, preempted=self.preempted)
+            if search.ranked()[0].error < EXACT:
+                break
+        searches = [search for search in searches if search.found]
         best = max(searches, key=lambda search: search.ranked()[0].total)
         return identify(best, contested=self.contested, preempted=self.preempted)
 
