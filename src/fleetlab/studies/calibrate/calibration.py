@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -25,6 +25,7 @@ from fleetlab.stats import Floats
 from fleetlab.studies.calibrate.findings import findings, first_line, statement
 from fleetlab.studies.calibrate.fit import simulated_starts
 from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
+from fleetlab.studies.calibrate.hidden import LONG
 from fleetlab.studies.calibrate.identifiable import Evidence, identifiable
 from fleetlab.studies.calibrate.recorded import Recorded
 from fleetlab.studies.calibrate.search import Fitted, fit_scenario
@@ -89,10 +90,12 @@ def calibrate(
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
         return _statement(provenance, log, evidence, scenario.coverage)
     progress("simulations", 0, 0.0)
+    before = simulated_starts(scenario)
+    evidence = replace(evidence, simulated=int((before - log.submit > LONG).sum()))
     scarce, roomy = evidence.idle() is None, evidence.roomy()
     fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
     calibrated = scenario.replace(**fitted.words)
-    starts = {BEFORE: simulated_starts(scenario), AFTER: simulated_starts(calibrated)}
+    starts = {BEFORE: before, AFTER: simulated_starts(calibrated)}
     return _calibration(provenance, log, evidence, fitted, starts, calibrated)
 
 

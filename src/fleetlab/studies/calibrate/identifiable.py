@@ -34,6 +34,7 @@ class Evidence:
     used: float  # the most GPUs in use at once
     gpus: int | None  # of the cluster
     users: int
+    simulated: int = 0  # jobs that wait for more than a minute in a simulation of the scenario as given
 
     @classmethod
     def of(cls, log: Recorded, cluster: Cluster | None) -> Evidence:
@@ -65,7 +66,7 @@ class Evidence:
         """Return why no job had to wait for GPUs, if so."""
         if self.roomy():
             return f"at most {self.wanted:,.0f} of {self.gpus:,} GPUs are ever wanted at once: none has to wait"
-        if self.waited < FEW:
+        if max(self.waited, self.simulated) < FEW:
             return (
                 f"{self.waited:,} jobs waited for more than {duration(LONG)}: too few to see whom the scheduler takes"
             )

@@ -13,12 +13,14 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
 from fleetlab.stats import Floats, bonferroni, paired_difference
+from fleetlab.studies.calibrate.choices import Ranking, ranking
 from fleetlab.studies.calibrate.fit import GAIN, Fit, Score
 
 FEW = 4  # policies whose placements and estimates are tried
 
 PARTS = ("order", "backfill", "placement", "estimate", "preemption")
 ORACLE = "oracle"
+EASY, CONSERVATIVE = (rule.name for rule in BACKFILLS if rule.reserves)
 EXACT = 1e-9  # mean error of starts: nothing can explain them better
 PLACED = tuple(rule.name for rule in PLACEMENTS if not rule.randomized)  # no log has the seed of random ones
 BEST, SAME, CLOSE, WORSE = "best", "same starts", "not distinguishable", "worse"
@@ -93,50 +95,91 @@ def uses_estimates(words: Mapping[str, Any]) -> bool:
 class Search:
     """The policies that have been simulated on the first part of a log."""
 
-    def __init__(self, fit: Fit, base: Scenario, choices: Mapping[str, Floats], estimates: Mapping[str, Any]) -> None:
-        self.fit, self.base, self.choices, self.estimates = fit, base, choices, estimates  # the own estimate first
+    def __init__(
+        self,
+        fit: Fit,
+        base: Scenario,
+        choices: Mapping[Ranking, Floats],
+        estimates: Mapping[str, Any],  # the own one first
+        *,
+        every: bool,
+    ) -> None:
+        self.fit, self.base, self.choices, self.estimates, self.every = fit, base, choices, estimates, every
         self.found: dict[str, Score] = {}
 
     def attempt(self, words: Mapping[str, Any]) -> None:
         """Simulate a policy, unless it has been."""
         own = {name: getattr(self.base.policy, name) for name in PARTS} | {"estimate": next(iter(self.estimates))}
         words = own | dict(words)
-        if name_of(words) not in self.found:
+        if name_of(words) not in self.found and (self.every or self._promises(words)):
             scenario = self.base.replace(**words | {"estimate": self.estimates[words["estimate"]]})
-            score = self.fit.score(scenario, self.choices.get(words["order"]))
+            score = self.fit.score(scenario, self.choices.get(ranking(words["order"], words["estimate"])))
             self.found[name_of(words)] = replace(score, words=words)
+
+    def _promises(self, words: dict[str, Any]) -> bool:
+        """Whether a policy is worth its time: reservations for all jobs take long, and are like one for the first."""
+        return words["backfill"] != CONSERVATIVE or self.ranked()[0].words == words | {"backfill": EASY}
 
     def ranked(self) -> list[Score]:
         """Return the scores, the best first; of equal ones the one that was tried first."""
         return sorted(self.found.values(), key=lambda s: -s.total)
 
+    @property
+    def exact(self) -> bool:
+        """Whether a policy starts every job when it did."""
+        return self.ranked()[0].error < EXACT
 
-def screen(search: Search, *, every_placement: bool, preempted: bool) -> None:
-    """Simulate all orders and backfill rules, with the placement of the scenario or with others too, until one fits."""
-    rules = _rules(preempted=preempted)
-    for words in ({}, *rules):
-        search.attempt(words)
-    for placement in PLACED if every_placement else ():
-        if search.ranked()[0].error < EXACT:
-            break
-        for words in rules:
-            search.attempt(words | {"placement": placement})
+    def orders(self, *, preempted: bool) -> list[dict[str, Any]]:
+        """Return the orders that may be, each with the estimate by which it explains best whom the scheduler took."""
+        found = []
+        for order in ORDERS:
+            known = [name for name in self.estimates if ranking(order.name, name) in self.choices]
+            best = max(known, key=lambda name: self.choices[ranking(order.name, name)].sum(), default=None)
+            words = {"order": order.name, "preemption": False}
+            found.append(words if best is None or not order.needs_estimate else words | {"estimate": best})
+            if preempted and not order.preemptive:
+                found.append(words | {"preemption": True})
+        return found
+
+
+def screen(search: Search, *, preempted: bool) -> None:
+    """Simulate orders and backfill rules.
+
+    That is every combination, with other placements too until one fits exactly; or all orders with the backfill rule of
+    the scenario, and the few best of them with the other rules.
+    """
+    orders = search.orders(preempted=preempted)
+    search.attempt({})
+    if search.every:
+        for words in _with_rules(orders):
+            search.attempt(words)
+        for placement in PLACED:
+            for words in () if search.exact else _with_rules(orders):
+                search.attempt(words | {"placement": placement})
+        return
+    for words in orders:
+        if preempted or not ORDERS[words["order"]].preemptive:
+            search.attempt(words)
+    for words in _with_rules(_best_orders(search)):
+        if words["backfill"] != CONSERVATIVE:
+            search.attempt(words)
 
 
 def identify(search: Search, *, contested: int, preempted: bool) -> Identification:
     """Simulate more policies after a screening, and rank all by their log-likelihood.
 
-    The other placements are tried for the few best, and all orders and rules again if another placement is better,
-    until nothing is; then other estimates.
+    The other placements are tried for the few best, and orders and rules again if another placement is better, until
+    nothing is; then other estimates.
     """
-    rules, best = _rules(preempted=preempted), None
+    best = None
     while search.ranked()[0] is not best:
         best = search.ranked()[0]
         for score in search.ranked()[:FEW]:
             for placement in PLACED:
                 search.attempt(dict(score.words) | {"placement": placement})
-        for words in rules:
-            search.attempt(words | {"placement": search.ranked()[0].words["placement"]})
+        placement = search.ranked()[0].words["placement"]
+        for words in _with_rules(search.orders(preempted=preempted) if search.every else _best_orders(search)):
+            search.attempt(words | {"placement": placement})
     for score in search.ranked()[:FEW]:
         if uses_estimates(score.words):
             for estimate in search.estimates:
@@ -144,13 +187,24 @@ def identify(search: Search, *, contested: int, preempted: bool) -> Identificati
     return Identification(search.ranked(), search.fit, contested)
 
 
-def _rules(*, preempted: bool) -> list[dict[str, Any]]:
-    """Return the orders and backfill rules that can be combined; with preemption where the log shows some."""
-    rules = []
-    for order in ORDERS:
-        for backfill in BACKFILLS:
-            if not (order.preemptive and backfill.reserves):
-                rules.append({"order": order.name, "backfill": backfill.name, "preemption": False})
-            if preempted and not order.preemptive and not backfill.reserves:
-                rules.append({"order": order.name, "backfill": backfill.name, "preemption": True})
-    return rules
+def _best_orders(search: Search) -> list[dict[str, Any]]:
+    """Return the few orders that explain the starts best so far."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for score in search.ranked():
+        words = {name: score.words[name] for name in ("order", "estimate", "preemption")}
+        found.setdefault((words["order"], words["preemption"]), words)
+    return list(found.values())[:FEW]
+
+
+def _with_rules(orders: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return orders with every backfill rule that they can be combined with."""
+    return [
+        dict(words) | {"backfill": backfill.name}
+        for words in orders
+        for backfill in BACKFILLS
+        if not backfill.reserves or not (words["preemption"] or _preempts(words["order"]))
+    ]
+
+
+def _preempts(order: str) -> bool:
+    return order in ORDERS and ORDERS[order].preemptive

@@ -14,15 +14,15 @@ from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.progress import Progress
 from fleetlab.stats import Floats, Interval
 from fleetlab.studies.calibrate import hidden
-from fleetlab.studies.calibrate.choices import Choices
+from fleetlab.studies.calibrate.choices import Choices, learned
 from fleetlab.studies.calibrate.fit import Fit, Score
 from fleetlab.studies.calibrate.hidden import Pools, without_nodes
 from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
-from fleetlab.studies.calibrate.policies import EXACT, Identification, Search, identify, screen
+from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
 from fleetlab.studies.calibrate.recorded import Recorded
 
 SCREENED = 3000  # jobs of the first part on which all policies are simulated
-SMALL = 1000  # jobs, times the clusters that are tried: below, every placement is tried with every order and rule
+SMALL = 600  # jobs: of no more, all policies are simulated, of more those that are close to the best
 WAITED = 500  # of them that waited, where there are as many
 OWN = "own"  # an estimate that is a column
 REQUESTED = "requested"  # the series of a trace that has walltime limits
@@ -108,10 +108,9 @@ class _Fitting:
         jobs = _screened(seen, latency)
         self.screen = fit if jobs == fit.jobs else Fit(scenario, log, jobs, fit.done)
         part = seen.first(jobs, self.screen.until) if jobs != fit.jobs else seen
-        estimate = scenario.estimate
-        known = seen.runtime if isinstance(estimate, str) else estimate.fill_null(np.nan).to_numpy()
-        choices = Choices(part, scenario.cluster, jobs, latency, known[:jobs])
+        choices = Choices(part, scenario.cluster, jobs, latency, self._known_estimates(part))
         self.choices, self.contested = choices.log_likelihoods(self.screen.compared)
+        self.every = jobs <= SMALL
         self.preempted = part.interrupted > 0
         if self.preempted:  # the recorded state is not known between the first start and the end
             self.choices, self.contested = {}, 0
@@ -128,24 +127,26 @@ class _Fitting:
 
     def own(self, base: Scenario) -> Identification:
         """Simulate the policy of the scenario alone."""
-        search = Search(self.screen, self._on_screen(base), self.choices, self._estimates())
+        search = self._search(base)
         search.attempt({})
         return Identification(search.ranked(), self.screen, self.contested)
 
     def identify(self, bases: Sequence[Scenario]) -> Identification:
         """Find the best policy, with the nodes and quotas of one of some scenarios."""
-        searches = [Search(self.screen, self._on_screen(b), self.choices, self._estimates()) for b in bases]
+        searches = [self._search(base) for base in bases]
         for search in searches:
-            screen(search, every_placement=len(bases) * self.screen.jobs <= SMALL, preempted=self.preempted)
-            if search.ranked()[0].error < EXACT:
+            screen(search, preempted=self.preempted)
+            if search.exact:
                 break
         searches = [search for search in searches if search.found]
         best = max(searches, key=lambda search: search.ranked()[0].total)
         return identify(best, contested=self.contested, preempted=self.preempted)
 
-    def _on_screen(self, base: Scenario) -> Scenario:
+    def _search(self, base: Scenario) -> Search:
+        """Return a search on the screened jobs, with the nodes, latency and quota of a scenario."""
         policy = base.policy.replace(estimate=self.screen.base.policy.estimate)
-        return self.screen.base.replace(policy=policy, nodes=base.nodes, latency=base.latency)
+        screened = self.screen.base.replace(policy=policy, nodes=base.nodes, latency=base.latency)
+        return Search(self.screen, screened, self.choices, self._estimates(), every=self.every)
 
     def _estimates(self) -> dict[str, Any]:
         """Return the estimates that are tried on the screened jobs: that of the scenario, built-in ones, limits."""
@@ -154,6 +155,17 @@ class _Fitting:
         if REQUESTED in self.scenario.trace.series:
             values[REQUESTED] = self.estimate(REQUESTED, self.screen.jobs)
         return values
+
+    def _known_estimates(self, part: Recorded) -> dict[str, Floats]:
+        """Return the estimates of the screened jobs when they came, as far as the log tells them."""
+        found = {}
+        for name, value in self._estimates().items():
+            if not isinstance(value, str):
+                found[name] = value.fill_null(pl.Series(part.runtime)).to_numpy()
+            else:
+                columns = ESTIMATES[value].columns
+                found[name] = learned(part, columns) if columns else part.runtime
+        return found
 
     def estimate(self, name: str, jobs: int) -> Any:  # noqa: ANN401
         """Return an estimate for the first jobs."""
