@@ -8,8 +8,10 @@ import pytest
 
 import fleetlab
 from fleetlab import Cluster, Provenance, Scenario, Trace, Workload, WorkloadError, cli
+from fleetlab.studies.calibrate.choices import Choices
 from fleetlab.studies.calibrate.fit import simulated_starts
-from fleetlab.studies.calibrate.recorded import Steps
+from fleetlab.studies.calibrate.hidden import hidden_load
+from fleetlab.studies.calibrate.recorded import Recorded, Steps
 
 from .calibration_worlds import POLICIES, named, nodes, random_jobs, recorded, world
 
@@ -51,7 +53,7 @@ def found(slow_start):
 # -- what is identified ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [POLICIES[k] for k in (11, 54, 64)], ids=spelled)
+@pytest.mark.parametrize("policy", [POLICIES[k] for k in (11, 64)], ids=spelled)
 def test_the_policy_that_made_a_log_is_named(policy):
     assert spelled(policy) in named(fleetlab.calibrate(*world(POLICIES.index(policy), **policy)))
 
@@ -79,15 +81,26 @@ def test_a_planted_law_of_latency_gives_the_waits_back():
 
 
 def test_planted_hidden_nodes_are_found():
-    found = fleetlab.calibrate(log_of(200, cluster=nodes(5)), EIGHT)
+    found = fleetlab.calibrate(log_of(11, cluster=nodes(5), order="smallest", jobs=300), EIGHT)
     assert found.scenario.nodes == "V100 -3"
     truth, calibrated = held_out(found)
     assert calibrated == pytest.approx(truth, rel=0.1)
 
 
-@pytest.mark.parametrize("quota", [14, {"u0": 12}], ids=["of all users", "of one user"])
+def test_the_order_shows_in_whom_the_scheduler_took_without_a_simulation():
+    workload = log_of(11, cluster=nodes(5), order="smallest", jobs=800, load=1.1)
+    log, runtime = Recorded(workload, np.ones(800, dtype=bool)), workload.frame["runtime"].to_numpy()
+    choices = Choices(log, EIGHT, 800, np.zeros(800), {"oracle": runtime})
+    found, contested = choices.log_likelihoods(log.known)
+    assert contested > 50
+    assert max(found, key=lambda ranking: found[ranking].sum()) == ("smallest", "")
+
+
+@pytest.mark.parametrize(
+    "quota", [pytest.param(14, marks=pytest.mark.validate), {"u0": 12}], ids=["of all users", "of one user"]
+)
 def test_a_planted_quota_is_found(quota):
-    found = fleetlab.calibrate(log_of(300, load=0.6, gangs=False, quota=quota), EIGHT)
+    found = fleetlab.calibrate(log_of(300, load=0.6, gangs=False, quota=quota, jobs=300), EIGHT)
     assert found.scenario.policy.quota == quota
     truth, calibrated = held_out(found)
     assert calibrated == pytest.approx(truth, rel=0.1)
@@ -95,7 +108,7 @@ def test_a_planted_quota_is_found(quota):
 
 def test_nodes_that_no_job_ever_had_are_found_by_the_recorded_nodes():
     two = Cluster.of(pl.concat([nodes(4).frame, _other(3)]), source="two types")
-    log = log_of(7, cluster=nodes(4), jobs=400)
+    log = log_of(7, cluster=nodes(4), jobs=250)
     run = fleetlab.simulate(log, nodes(4))
     places = run.placements.select("job", worker=pl.col("instance").cast(pl.UInt64), node=pl.col("node"))
     places = places.with_columns(status=pl.lit("completed"), start=pl.lit(0.0), end=pl.lit(0.0)).lazy()
@@ -109,6 +122,19 @@ def _other(count):
     return pl.DataFrame({"node": [f"a{k}" for k in range(count)], "gpu_type": "A100"}).with_columns(
         nodes(count).frame.drop("node", "gpu_type")
     ).select(nodes(1).frame.columns)  # fmt: skip
+
+
+def test_load_that_the_log_does_not_show_is_seen_while_small_jobs_wait():
+    jobs = random_jobs(5, 800, gpus=96, load=1.2, gangs=False).with_columns(gpu_milli=1000, cpu_milli=0, memory_mib=0)
+    frame = recorded(jobs, nodes(4)).frame.filter(pl.col("user") != "u0").drop("job")
+    frame = frame.with_columns(pl.col("submit", "start", "end") - frame["submit"][0])
+    workload = Workload.of(frame, source="without one user")
+    log, none = Recorded(workload, np.ones(len(workload), dtype=bool)), np.zeros(len(workload))
+    simulated = log.with_starts(simulated_starts(Scenario.of(workload, nodes(4))))
+    found = hidden_load(log, simulated, none, 32, float(log.submit[-1]))
+    of_hidden = 1 - (log.milli * log.runtime).sum() / (1000 * jobs["runtime"].sum())
+    assert found.more.low > 0
+    assert found.recorded.value == pytest.approx(of_hidden, abs=0.15)
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
@@ -147,12 +173,6 @@ def test_policies_that_start_every_job_at_the_same_time_are_named_together():
     found = fleetlab.calibrate(*world(1, order="fifo"))
     assert {"fifo/greedy/best_fit", "las/greedy/best_fit"} <= set(named(found))
     assert "every job starts at the same time under" in found.findings[2]
-
-
-def test_the_order_is_seen_in_whom_the_scheduler_takes_even_where_nodes_are_hidden():
-    table = fleetlab.calibrate(log_of(11, cluster=nodes(5), order="smallest"), EIGHT).tables()["policies"]
-    choices = dict(table.select(pl.col("policy").str.split("/").list.first(), "of choices").iter_rows())
-    assert max(choices, key=choices.get) == "smallest"
 
 
 # -- what a log cannot tell --------------------------------------------------------------------------------------------

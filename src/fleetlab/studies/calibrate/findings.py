@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,12 +14,14 @@ from fleetlab.core.durations import duration, plural
 from fleetlab.core.result import amount
 from fleetlab.stats import POSITIVE, BlockBootstrap
 from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
-from fleetlab.studies.calibrate.identifiable import NO, POLICY, Evidence
+from fleetlab.studies.calibrate.identifiable import NO, PARTLY, POLICY, YES, Evidence
 from fleetlab.studies.calibrate.policies import CLOSE, name_of
 from fleetlab.studies.calibrate.recorded import WHOLE, Recorded
 from fleetlab.studies.calibrate.search import Fitted
 from fleetlab.studies.sentences import percent
 
+HIDDEN = 0.02  # of the GPUs
+NEAR = 0.1  # of the recorded mean wait: closer is close enough
 LISTED = 4  # policies named in a sentence
 
 
@@ -61,7 +64,9 @@ def findings(
         *_nodes(fitted),
         *_quota(fitted),
         *_load(fitted),
-        _cannot(questions),
+        *_left(judged),
+        _can(questions),
+        *_cannot(questions),
     )
 
 
@@ -72,6 +77,7 @@ def _gap(judged: Gaps) -> str:
     for side, name in ((BEFORE, "as given"), (AFTER, "calibrated")):
         error, mean = judged.error(side), float(judged.waits[side].mean())
         off = amount(Estimate("", *error, "s"), recorded or mean)
+        off += ", too few jobs for a 95 % CI" if math.isnan(error.low) else ""
         relative = f", {100 * error.value / recorded:+.0f} %".replace("-", "−") if recorded else ""
         parts.append(f"{duration(mean)} {name} (error {off}{relative})")
     jobs = plural(len(judged.rows), "held-out job")
@@ -83,6 +89,7 @@ def _policy(fitted: Fitted, *, told: bool) -> str:
     best, own = name_of(found.best.words), found.best
     if not told:
         return f"The policy cannot be told from this log: {best} is kept."
+    kept = name_of(found.chosen.words)
     same = [name_of(s.words) for s in found.same()[1:]]
     close = found.names(CLOSE)
     others = [s for s in found.scores if name_of(s.words) not in (best, *same, *close)]
@@ -92,7 +99,7 @@ def _policy(fitted: Fitted, *, told: bool) -> str:
         text += f"; every job starts at the same time under {_listed(same)}"
     if close:
         text += f"; not significantly worse: {_listed(close)}"
-    return f"{text}."
+    return f"{text}." if kept == best else f"{text}; {kept}, the policy as given, is one of these and is kept."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -134,17 +141,37 @@ def _quota(fitted: Fitted) -> list[str]:
 
 
 def _load(fitted: Fitted) -> list[str]:
-    if fitted.load is None or fitted.load.value < 0.005:
+    if fitted.load is None or fitted.load.more.value < HIDDEN or fitted.load.more.low <= 0:
         return []
-    share = amount(Estimate("", *fitted.load.scaled(100), "%"))
-    what = "held by load that the log does not show, or not usable"
-    return [f"While jobs of at most one GPU waited, {share} of the GPUs were not in recorded use: {what}."]
+    recorded, simulated, more = fitted.load
+    share = amount(Estimate("", *more.scaled(100), "%"))
+    return [
+        f"While jobs of at most one GPU waited, {percent(recorded.value)} of the GPUs were not in recorded use, and "
+        f"{percent(simulated)} in the calibrated simulation: load that the log does not show holds {share} of them."
+    ]
 
 
-def _cannot(questions: pl.DataFrame) -> str:
+def _left(judged: Gaps) -> list[str]:
+    """Return what calibration does not explain, where that is much."""
+    recorded, error = judged.means()["recorded"].value, judged.error(AFTER)
+    if abs(error.value) <= NEAR * recorded or (error.low <= 0 <= error.high):
+        return []
+    missing = "what is missing may be dependencies, partitions, reservations, or load that the log does not show"
+    return [f"The calibrated simulation is still {percent(abs(error.value) / recorded)} off: {missing}."]
+
+
+def _can(questions: pl.DataFrame) -> str:
+    by_answer = {
+        answer: questions.filter(pl.col("can this log tell") == answer)["question"].to_list()
+        for answer in (YES, PARTLY)
+    }
+    parts = [f"This log can tell: {', '.join(by_answer[YES])}"] if by_answer[YES] else []
+    parts += [f"{'o' if parts else 'O'}nly partly: {', '.join(by_answer[PARTLY])}"] if by_answer[PARTLY] else []
+    return f"{'; '.join(parts)}." if parts else "This log can tell none of what was asked."
+
+
+def _cannot(questions: pl.DataFrame) -> list[str]:
     no = questions.filter(pl.col("can this log tell") == NO)
-    if not no.height:
-        return "This log can tell start-up latency, policy, hidden nodes and quotas."
     reasons = no.group_by("because", maintain_order=True).agg("question").iter_rows()
-    parts = [f"{', '.join(questions)} ({why})" for why, questions in reasons]
-    return f"This log cannot tell: {'; '.join(parts)}."
+    parts = [f"{', '.join(names)} ({why})" for why, names in reasons]
+    return [f"It cannot tell: {'; '.join(parts)}."] if parts else []

@@ -33,7 +33,7 @@ def simulated_starts(scenario: Scenario, world: World | None = None) -> Floats:
     measured = slice(jobs.before, None)
     starts = np.full(len(scenario.workload), np.nan)
     starts[jobs.frame["job"].to_numpy()[measured]] = (played.start + jobs.latency)[measured]
-    return np.maximum(starts, 0.0)
+    return np.asarray(np.maximum(starts, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Scenario
-from fleetlab.stats import SHARE, BlockBootstrap, Floats, Interval
+from fleetlab.stats import SHARE, BlockBootstrap, Floats, Interval, Replicates, paired_difference
 from fleetlab.studies.calibrate.fit import Fit, Score
 from fleetlab.studies.calibrate.recorded import WHOLE, Recorded, Steps
 
@@ -175,8 +176,8 @@ def fit_quota(fit: Fit, start: Score, options: Sequence[float | dict[str, float]
         score = replace(fit.score(start.scenario.replace(quota=quota), start.choices), words=start.words)
         if fit.better(best, score):
             best = score
-    quota = best.scenario.policy.quota
-    return _fewest_users(fit, best, dict(quota)) if isinstance(quota, Mapping) else best
+    found = best.scenario.policy.quota
+    return _fewest_users(fit, best, dict(found)) if isinstance(found, Mapping) else best
 
 
 def _fewest_users(fit: Fit, best: Score, quota: dict[str, float]) -> Score:
@@ -193,16 +194,36 @@ def _fewest_users(fit: Fit, best: Score, quota: dict[str, float]) -> Score:
 # -- load ------------------------------------------------------------------------------------------------------------
 
 
-def hidden_load(log: Recorded, rows: np.ndarray, latency: Floats, gpus: int) -> Interval | None:
-    """Return the share of the GPUs that was not in recorded use while jobs of at most one GPU waited.
+class HiddenLoad(NamedTuple):
+    """The share of the GPUs that nothing seems to use while jobs of at most one GPU wait."""
 
-    Such a job fits wherever a GPU is free: what the log does not show in use, something else holds, or nobody may use.
+    recorded: Interval
+    simulated: float  # of the calibrated scenario: what a policy keeps free, or an order leaves in pieces
+    more: Interval  # that the recorded share is above the simulated one
+
+
+def hidden_load(log: Recorded, simulated: Recorded, latency: Floats, gpus: int, until: float) -> HiddenLoad | None:
+    """Return how many more GPUs are not in use while small jobs wait than simulation explains; None: none waits.
+
+    A job of at most one GPU fits wherever a GPU is free. What the log does not show in use, something else holds.
     """
+    sides = [_unused(side, latency, gpus, until) for side in (log, simulated)]
+    if sides[0] is None:
+        return None
+    if sides[1] is None:  # no such job waits in the simulation: whatever is free is unexplained
+        return HiddenLoad(sides[0].interval(SHARE), 0.0, sides[0].interval(SHARE))
+    more = paired_difference(sides[1], sides[0]).interval()
+    return HiddenLoad(sides[0].interval(SHARE), float(sides[1].values[0]), more)
+
+
+def _unused(log: Recorded, latency: Floats, gpus: int, until: float) -> Replicates | None:
+    """Return the share of the GPUs not in use, over the time in which jobs of at most one GPU of any type wait."""
     small = (log.milli > 0) & (log.milli <= WHOLE) & (log.jobs["gpu_types"].list.len() == 0).to_numpy()
-    waited = np.flatnonzero(rows & log.known & small & (log.wait - latency > LONG))
+    waited = np.flatnonzero(log.known & small & (log.wait - latency > LONG))
     if not len(waited) or not gpus:
         return None
     job, time, seconds = log.waiting_moments(waited, latency)
-    free = np.clip(1 - log.use.at(time) / (gpus * WHOLE), 0.0, 1.0)
-    blocks = BlockBootstrap.of_times(log.submit[job])
-    return blocks.ratio(blocks.sums(free * seconds), blocks.sums(seconds), SHARE).interval()
+    held = log.held(log.everyone, latency).at(time)  # GPUs are held while a job starts up
+    free = np.clip(1 - held / (gpus * WHOLE), 0.0, 1.0)
+    blocks = BlockBootstrap.of_times(log.submit[job], until)
+    return blocks.ratios(blocks.sums(free * seconds), blocks.sums(seconds))

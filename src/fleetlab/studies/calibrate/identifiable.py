@@ -130,4 +130,5 @@ def _load(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
         return LOAD, NO, why
     if fitted.load is None:
         return LOAD, NO, "no job of at most one GPU of any type waited: others may wait for GPUs on one node"
-    return LOAD, PARTLY, f"while such jobs waited, {percent(fitted.load.value)} of the GPUs were not in recorded use"
+    unused = f"while jobs of one GPU waited, {percent(fitted.load.recorded.value)} of the GPUs were not in recorded use"
+    return LOAD, PARTLY, f"{unused}, {percent(fitted.load.simulated)} in simulation"

@@ -12,7 +12,7 @@ import polars as pl
 
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import BACKFILLS, ORDERS, PLACEMENTS
-from fleetlab.stats import Floats, bonferroni, paired_difference
+from fleetlab.stats import Floats, Interval, bonferroni, paired_difference
 from fleetlab.studies.calibrate.choices import Ranking, ranking
 from fleetlab.studies.calibrate.fit import GAIN, Fit, Score
 
@@ -33,29 +33,51 @@ class Identification:
     scores: Sequence[Score]
     fit: Fit
     contested: int  # recorded starts at which another job could have been taken
+    own: Mapping[str, Any]  # the words of the policy as given
 
     @property
     def best(self) -> Score:
         """The policy with the highest log-likelihood."""
         return self.scores[0]
 
+    @property
+    def chosen(self) -> Score:
+        """The policy of the scenario, unless the best one is significantly better."""
+        own = next(score for score in self.scores if score.words == self.own)
+        return self.best if self._verdicts[id(own)] == WORSE else own
+
     def same(self) -> list[Score]:
-        """Return the policies under which every job starts when it does under the best one, that one first."""
-        return [self.best, *(s for s in self.scores[1:] if s.same_schedule(self.best))]
+        """Return the policies under which every job starts when it does under the best one, that one first.
+
+        Where no simulated schedule is the recorded one, they must also agree in whom the scheduler took.
+        """
+        exact, taken = self.best.error < EXACT, self.best.choices.sum()
+        alike = [s for s in self.scores[1:] if exact or abs(s.choices.sum() - taken) < EXACT]
+        return [self.best, *(s for s in alike if s.same_schedule(self.best))]
+
+    @cached_property
+    def _below(self) -> list[Interval]:
+        """How far each policy is below the best, in log-likelihood per job; all intervals hold together."""
+        limits = bonferroni(max(1, len(self.scores) - 1))
+        best = self.fit.blocks.means(self.best.by_job + self.best.choices)
+        means = [self.fit.blocks.means(score.by_job + score.choices) for score in self.scores]
+        return [paired_difference(best, mean).interval(limits) for mean in means]
+
+    @cached_property
+    def _verdicts(self) -> dict[int, str]:
+        same = {id(score) for score in self.same()}
+        found = {}
+        for score, below in zip(self.scores, self._below, strict=True):
+            few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
+            worse = few or below.high < 0
+            found[id(score)] = SAME if id(score) in same else WORSE if worse else CLOSE
+        return found | {id(self.best): BEST}
 
     @cached_property
     def table(self) -> pl.DataFrame:
         """A row for each policy with its log-likelihood, and how far it is below the best."""
-        same = {id(s) for s in self.same()}
-        limits = bonferroni(max(1, len(self.scores) - 1))
-        rows = []
-        for score in self.scores:
-            sides = [self.fit.blocks.means(s.by_job + s.choices) for s in (self.best, score)]
-            below = paired_difference(*sides).interval(limits)
-            few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
-            worse = few or below.high < 0
-            verdict = BEST if score is self.best else SAME if id(score) in same else WORSE if worse else CLOSE
-            row = {
+        rows = [
+            {
                 "policy": name_of(score.words),
                 "log-likelihood": score.total,
                 "of starts": float(score.by_job.sum()),
@@ -64,9 +86,10 @@ class Identification:
                 "low": below.low,
                 "high": below.high,
                 "mean wait": score.mean_wait,
-                "verdict": verdict,
+                "verdict": self._verdicts[id(score)],
             }
-            rows.append(row)
+            for score, below in zip(self.scores, self._below, strict=True)
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def names(self, verdict: str) -> list[str]:
@@ -109,12 +132,16 @@ class Search:
 
     def attempt(self, words: Mapping[str, Any]) -> None:
         """Simulate a policy, unless it has been."""
-        own = {name: getattr(self.base.policy, name) for name in PARTS} | {"estimate": next(iter(self.estimates))}
-        words = own | dict(words)
+        words = self.own | dict(words)
         if name_of(words) not in self.found and (self.every or self._promises(words)):
             scenario = self.base.replace(**words | {"estimate": self.estimates[words["estimate"]]})
             score = self.fit.score(scenario, self.choices.get(ranking(words["order"], words["estimate"])))
             self.found[name_of(words)] = replace(score, words=words)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The words of the policy of the scenario."""
+        return {name: getattr(self.base.policy, name) for name in PARTS} | {"estimate": next(iter(self.estimates))}
 
     def _promises(self, words: dict[str, Any]) -> bool:
         """Whether a policy is worth its time: reservations for all jobs take long, and are like one for the first."""
@@ -184,7 +211,7 @@ def identify(search: Search, *, contested: int, preempted: bool) -> Identificati
         if uses_estimates(score.words):
             for estimate in search.estimates:
                 search.attempt(dict(score.words) | {"estimate": estimate})
-    return Identification(search.ranked(), search.fit, contested)
+    return Identification(search.ranked(), search.fit, contested, search.own)
 
 
 def _best_orders(search: Search) -> list[dict[str, Any]]:

@@ -59,6 +59,12 @@ class Recorded:
     def __len__(self) -> int:
         return self.jobs.height
 
+    def with_starts(self, starts: Floats) -> Recorded:
+        """Return what would be recorded if jobs started at other times."""
+        times = {"start": starts, "end": starts + self.runtime}
+        columns = {name: pl.Series(values, nan_to_null=True) for name, values in times.items()}
+        return Recorded(replace(self.workload, frame=self.jobs.with_columns(**columns)), self.told)
+
     def first(self, jobs: int, until: float) -> Recorded:
         """Return what was recorded of the first jobs until some time."""
         later = pl.col("start", "end") > until
@@ -103,9 +109,9 @@ class Recorded:
 
     # -- use over time -----------------------------------------------------------------------------------------------
 
-    def held(self, rows: NDArray[np.bool_]) -> Steps:
-        """Return the GPU milli that some jobs held, from their recorded start to their end."""
-        begin = np.where(self.initial, 0.0, self.start)
+    def held(self, rows: NDArray[np.bool_], latency: Floats | float = 0.0) -> Steps:
+        """Return the GPU milli that some jobs held, from their start less a start-up latency to their end."""
+        begin = np.where(self.initial, 0.0, np.maximum(self.start - latency, self.submit))
         return self._level(begin, rows)
 
     def wanted(self, rows: NDArray[np.bool_]) -> Steps:

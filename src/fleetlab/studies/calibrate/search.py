@@ -12,11 +12,11 @@ import polars as pl
 from fleetlab.core import Scenario
 from fleetlab.core.catalog import ESTIMATES
 from fleetlab.core.progress import Progress
-from fleetlab.stats import Floats, Interval
+from fleetlab.stats import Floats
 from fleetlab.studies.calibrate import hidden
 from fleetlab.studies.calibrate.choices import Choices, learned
 from fleetlab.studies.calibrate.fit import Fit, Score
-from fleetlab.studies.calibrate.hidden import Pools, without_nodes
+from fleetlab.studies.calibrate.hidden import HiddenLoad, Pools, without_nodes
 from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
 from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
 from fleetlab.studies.calibrate.recorded import Recorded
@@ -42,7 +42,7 @@ class Fitted:
     quota: float | Mapping[str, float] | None
     pools: Pools
     limits: pl.DataFrame
-    load: Interval | None
+    load: HiddenLoad | None
     words: Mapping[str, Any]  # what calibrates the scenario
 
 
@@ -69,23 +69,13 @@ def fit_scenario(
         found = fitting.own(base)
         best, nodes = found.best, dict.fromkeys(pools.spare, 0)
     quota = best.scenario.policy.quota
-    words = {name: value for name, value in found.best.words.items() if value != OWN}
+    words = {name: value for name, value in found.chosen.words.items() if value != OWN}
     words |= {"latency": law, "nodes": best.scenario.nodes, "quota": quota}
-    load = hidden.hidden_load(seen, seen.everyone, latency, without_nodes(scenario, nodes).cluster.gpus)
-    return Fitted(
-        jobs,
-        fit.until,
-        law,
-        table,
-        int(free.sum()),
-        found,
-        nodes,
-        quota,
-        pools,
-        limits,
-        load if scarce else None,
-        words,
-    )
+    load = None
+    if scarce:
+        gpus = without_nodes(scenario, nodes).cluster.gpus
+        load = hidden.hidden_load(seen, seen.with_starts(best.starts), latency, gpus, fit.until)
+    return Fitted(jobs, fit.until, law, table, int(free.sum()), found, nodes, quota, pools, limits, load, words)
 
 
 def _surroundings(score: Score) -> tuple[object, ...]:
@@ -129,7 +119,7 @@ class _Fitting:
         """Simulate the policy of the scenario alone."""
         search = self._search(base)
         search.attempt({})
-        return Identification(search.ranked(), self.screen, self.contested)
+        return Identification(search.ranked(), self.screen, self.contested, search.own)
 
     def identify(self, bases: Sequence[Scenario]) -> Identification:
         """Find the best policy, with the nodes and quotas of one of some scenarios."""
@@ -176,7 +166,7 @@ class _Fitting:
         self, base: Scenario, found: Identification, pools: Pools, options: list[Any]
     ) -> tuple[Score, dict[str, int]]:
         """Fit hidden nodes and quota under the best policy, on the whole first part."""
-        words = dict(found.best.words)
+        words = dict(found.chosen.words)
         words["estimate"] = self.estimate(words["estimate"], self.fit.jobs)
         start = self.fit.score(base.replace(**words))
         quota = hidden.fit_quota(self.fit, start, options)
