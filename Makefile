@@ -3,8 +3,11 @@ PYTHON ?= python3
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN := .venv/bin
 SOURCES := pyproject.toml
+UNUSED := /(tests|pip|mypyc?|setuptools|sqlalchemy|matplotlib|fontTools|networkx|selenium|pygments|_inductor|testing)/
 # The tests start hundreds of processes: without bytecode each would parse every module anew.
 export PYTHONDONTWRITEBYTECODE :=
+# There are as many of them as cores: threads that wait for each other would only take time from the others.
+export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
@@ -47,8 +50,8 @@ clean:
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable .
 	touch $@
 
-# pip would compile on one core. Files that are no Python, templates, make the second command fail.
+# pip would compile on one core. What no test imports is left out; files that are no Python, templates, make it fail.
 .venv/.dev: .venv/bin/python $(SOURCES)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-compile --editable '.[dev]'
-	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true
+	$(BIN)/python -m compileall -q -j 0 -x '$(UNUSED)' .venv/lib >/dev/null || true
 	touch $@ .venv/.core

@@ -23,7 +23,8 @@ OF_THE_RECEPTION = {"json", "out"}
 OF_THE_FUNCTION = {"progress"}
 
 
-def run(*words, **env):
+def apart(*words, **env):
+    """A command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "fleetlab.cli", *map(str, words)],
         capture_output=True,
@@ -34,8 +35,8 @@ def run(*words, **env):
 
 
 @pytest.fixture
-def saved(fixtures, tmp_path):
-    run("read", "openb2023", fixtures / "openb2023" / "good", "--out", tmp_path / "trace")
+def saved(fixtures, tmp_path, command):
+    command("read", "openb2023", fixtures / "openb2023" / "good", "--out", tmp_path / "trace")
     return tmp_path / "trace"
 
 
@@ -106,27 +107,27 @@ def test_the_version_is_ours_after_every_command(words, capsys):
     assert capsys.readouterr().out == f"{version('fleetlab')}\n"
 
 
-@pytest.mark.parametrize("command", ["read", "fetch", "synthesize", "traces", "show"])
-def test_help_of_every_command_has_examples(command):
-    assert f"fleetlab {command}" in run(command, "--help").stdout.split("Examples:")[1]
+@pytest.mark.parametrize("verb", ["read", "fetch", "synthesize", "traces", "show"])
+def test_help_of_every_command_has_examples(verb, command):
+    assert f"fleetlab {verb}" in command(verb, "--help").stdout.split("Examples:")[1]
 
 
-def test_reading_saves_a_trace_and_prints_how_many_rows_were_kept(fixtures, tmp_path):
-    done = run("read", "openb2023", fixtures / "openb2023" / "bad", "--out", tmp_path / "t")
+def test_reading_saves_a_trace_and_prints_how_many_rows_were_kept(fixtures, tmp_path, command):
+    done = command("read", "openb2023", fixtures / "openb2023" / "bad", "--out", tmp_path / "t")
     assert done.returncode == 0
     assert "pods      9     1         8" in done.stdout
     assert len(fleetlab.Trace.load(tmp_path / "t").workload) == 1
 
 
 def test_json_is_one_object_and_nothing_else(saved):
-    found = json.loads(run("show", saved, "--json").stdout)
-    assert list(found) == ["provenance", "findings", "summary", "tables", "notes", "figures"]
+    found = json.loads(apart("show", saved, "--json").stdout)
+    assert list(found) == ["provenance", "coverage", "findings", "summary", "tables", "notes", "figures"]
     assert found["summary"][0] == {"metric": "jobs", "value": 5, "low": 5, "high": 5, "unit": ""}
 
 
-def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path):
+def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path, command):
     (tmp_path / "c.toml").write_text("[[node]]\ncount = 3\ngpus = 4\ngpu_type = 'L4'\n")
-    found = json.loads(run("show", saved, "--cluster", tmp_path / "c.toml", "--json").stdout)
+    found = json.loads(command("show", saved, "--cluster", tmp_path / "c.toml", "--json").stdout)
     assert {e["metric"]: e["value"] for e in found["summary"]}["GPUs"] == 12
 
 
@@ -153,10 +154,9 @@ def test_a_cluster_file_replaces_the_cluster_of_a_trace(saved, tmp_path):
         (["show", "x", "--cluster", "y"], "no saved trace", "builtin"),
     ],
 )
-def test_a_mistake_ends_in_an_error_a_hint_and_status_2(words, error, hint, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetlab.cli", *words], capture_output=True, text=True, cwd=tmp_path, timeout=60
-    )
+def test_a_mistake_ends_in_an_error_a_hint_and_status_2(words, error, hint, tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = command(*words)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     said, _, hinted = done.stderr.partition("\nhint: ")
@@ -166,8 +166,8 @@ def test_a_mistake_ends_in_an_error_a_hint_and_status_2(words, error, hint, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_of_another_format_is_recognised(fixtures, tmp_path):
-    done = run("read", "dlrm2025", fixtures / "openb2023" / "good", "--out", tmp_path / "t")
+def test_a_file_of_another_format_is_recognised(fixtures, tmp_path, command):
+    done = command("read", "dlrm2025", fixtures / "openb2023" / "good", "--out", tmp_path / "t")
     assert "this does not look like dlrm2025; it looks like: openb2023" in done.stderr
     assert "fleetlab read openb2023" in done.stderr
 
@@ -178,29 +178,29 @@ def test_a_reader_that_goes_away_is_no_mistake(saved):
     assert done.stderr == ""
 
 
-def test_every_format_is_listed_with_licence_and_origin():
-    rows = json.loads(run("traces", "--json").stdout)["tables"]["formats"]
+def test_every_format_is_listed_with_licence_and_origin(command):
+    rows = json.loads(command("traces", "--json").stdout)["tables"]["formats"]
     assert len(rows) == 12
     assert all(row["expects"] and row["licence"] and row["origin"] for row in rows)
 
 
-def test_a_read_that_keeps_nothing_leaves_the_trace_that_was_there(saved, tmp_path):
+def test_a_read_that_keeps_nothing_leaves_the_trace_that_was_there(saved, tmp_path, command):
     (tmp_path / "jobs.csv").write_text("owner,submit\nann,never\nbob,never\n")
-    done = run("read", "csv", tmp_path / "jobs.csv", "--out", saved)
+    done = command("read", "csv", tmp_path / "jobs.csv", "--out", saved)
     assert done.returncode == 2
     assert "all 2 rows were rejected; first: jobs.csv, line 2" in done.stderr
     assert len(fleetlab.Trace.load(saved).workload) == 5
 
 
-def test_a_folder_that_cannot_take_the_trace_is_found_before_the_work(tmp_path):
+def test_a_folder_that_cannot_take_the_trace_is_found_before_the_work(tmp_path, command):
     (tmp_path / "file").write_text("mine")
-    done = run("read", "openb2023", tmp_path / "nowhere", "--out", tmp_path / "file")
+    done = command("read", "openb2023", tmp_path / "nowhere", "--out", tmp_path / "file")
     assert "not a folder" in done.stderr
 
 
-def test_rows_turned_away_can_be_listed(fixtures, tmp_path):
-    run("read", "openb2023", fixtures / "openb2023" / "bad", "--out", tmp_path / "t")
-    rows = json.loads(run("show", tmp_path / "t", "--rejects", "--json").stdout)["tables"]["rejects"]
+def test_rows_turned_away_can_be_listed(fixtures, tmp_path, command):
+    command("read", "openb2023", fixtures / "openb2023" / "bad", "--out", tmp_path / "t")
+    rows = json.loads(command("show", tmp_path / "t", "--rejects", "--json").stdout)["tables"]["rejects"]
     assert rows[0] == {
         "table": "nodes",
         "file": "openb_node_list_all_node.csv",
@@ -209,22 +209,22 @@ def test_rows_turned_away_can_be_listed(fixtures, tmp_path):
     }
 
 
-def test_notes_reach_machines_too(fixtures, tmp_path):
-    run("read", "slurm", fixtures / "slurm" / "good", "--out", tmp_path / "t")
-    found = json.loads(run("show", tmp_path / "t", "--json").stdout)
+def test_notes_reach_machines_too(fixtures, tmp_path, command):
+    command("read", "slurm", fixtures / "slurm" / "good", "--out", tmp_path / "t")
+    found = json.loads(command("show", tmp_path / "t", "--json").stdout)
     assert any("UTC" in note for note in found["notes"])
 
 
 def test_a_name_that_is_not_utf8_is_no_traceback(fixtures, tmp_path):
     odd = os.fsencode(tmp_path) + b"/j\xff.csv"
     shutil.copy(os.fsencode(fixtures / "csv" / "good" / "jobs.csv"), odd)
-    done = run("read", "csv", os.fsdecode(odd), "--map", "submit=`created at`", "--out", tmp_path / "t")
+    done = apart("read", "csv", os.fsdecode(odd), "--map", "submit=`created at`", "--out", tmp_path / "t")
     assert "Traceback" not in done.stderr
-    assert run("show", tmp_path / "t").returncode == 0
+    assert apart("show", tmp_path / "t").returncode == 0
 
 
 def test_a_terminal_that_is_not_utf8_is_no_traceback(saved):
-    done = run("show", saved, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    done = apart("show", saved, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert (done.returncode, done.stderr) == (0, "")
 
 

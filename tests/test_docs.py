@@ -3,14 +3,11 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from fleetlab import cli
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -54,31 +51,21 @@ def plain(command):
 
 
 @pytest.fixture
-def here(tmp_path, cache, monkeypatch, capfd):
-    """Run a command here rather than in a process that first imports everything: the output is the same."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+def here(tmp_path, cache, monkeypatch, command):
+    """Run a command without a process of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("COLUMNS", "100")
 
     def run_here(words, file):
-        capfd.readouterr()
-        try:
-            cli.main(words)
-            status = 0
-        except SystemExit as e:
-            status = e.code
-        out, err = capfd.readouterr()
-        assert not status, err
+        done = command(*words)
+        assert not done.returncode, done.stderr
         if file is None:
-            return out
-        Path(file).write_text(out, "utf-8")
+            return done.stdout
+        Path(file).write_text(done.stdout, "utf-8")
         return ""
 
     yield run_here
-    for number, handler in kept.items():
-        signal.signal(number, handler)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]  # another guide may have another of that name

@@ -57,7 +57,7 @@ def test_a_command_has_every_word_as_an_option_with_the_help_of_the_word(verb):
     by_name = {name: a for a in command.assemble_argument_collection() for name in a.names}
     for name, word in WORDS.items():
         if name != "trace":
-            assert by_name[f"--{name}"].parameter.help == word.help
+            assert by_name[f"--{name.replace('_', '-')}"].parameter.help == word.help
 
 
 @pytest.mark.parametrize("verb", VERBS)

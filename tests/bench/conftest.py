@@ -61,12 +61,17 @@ class Doomed(Steady):
 '''
 
 
+def put_works(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Write the file of these works where workers find it."""
+    (folder / "mine.py").write_text(MINE)
+    patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    return folder / "mine.py"
+
+
 @pytest.fixture
 def works(tmp_path, monkeypatch) -> Path:
-    """The file of these works, where workers find it."""
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    return tmp_path / "mine.py"
+    """The file of these works."""
+    return put_works(tmp_path, monkeypatch)
 
 
 # --- small plans of these works ---------------------------------------------------------------------------------------

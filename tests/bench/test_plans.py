@@ -111,6 +111,6 @@ def test_a_mistake_ends_in_an_error_and_a_hint(capsys, tmp_path):
 def test_the_measuring_side_needs_no_frames_and_its_commander_no_torch():
     heavy = "{'polars', 'cyclopts', 'numba', 'scipy', 'fleetlab.core.result'}"
     code = "import sys, fleetlab.bench.run; assert 'torch' not in sys.modules\n"
-    code += f"import fleetlab.bench.workers.__main__\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    code += f"import fleetlab.bench.workers.worker\nassert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """Whole plans on the CPU with real workers, and those that were broken off."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,32 +9,42 @@ import pytest
 from fleetlab.bench.suite import SuiteRun, finished_cells
 from fleetlab.devices.errors import BenchError
 
-from .conftest import alone, pair, plan, run
+from .conftest import alone, pair, plan, put_works, run
 
 pytestmark = pytest.mark.usefixtures("works")
+TWO = plan([alone("steady"), pair("steady", "steady")], steady={})
 
 
-def test_each_cell_is_a_line_and_the_manifest_says_how_it_came_to_be(tmp_path):
-    skipped, cells, _ = run(plan([alone("steady"), pair("steady", "steady")], steady={}), tmp_path / "out")
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """The folder of a run of two cells, what was skipped, and the cells: run once for all."""
+    folder = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        put_works(folder, patch)
+        skipped, cells, _ = run(TWO, folder / "out")
+    return folder / "out", skipped, cells
+
+
+def test_each_cell_is_a_line_and_the_manifest_says_how_it_came_to_be(measured):
+    out, skipped, cells = measured
     assert [c["status"] for c in cells] == ["ok", "ok"]
     assert [len(c["tenants"]) for c in cells] == [1, 2]
     assert all(0 < t["rate"] <= 500 for c in cells for t in c["tenants"])
     assert all(t["late"] == 0 for c in cells for t in c["tenants"])
     assert cells[1]["tenants"][0]["pid"] != cells[1]["tenants"][1]["pid"]
-    about = json.loads((tmp_path / "out/manifest.json").read_text())
+    about = json.loads((out / "manifest.json").read_text())
     assert about["finished"]
     assert about["rehearsal"]
     assert about["order"] == ["all/0/steady", "all/0/steady+steady"]
     assert not skipped
 
 
-def test_what_was_measured_is_not_measured_again(tmp_path):
-    half = plan([alone("steady")], steady={})
-    run(half, tmp_path / "out")
-    with (tmp_path / "out/cells.jsonl").open("a") as file:
-        file.write('{"cell": "all/0/steady+st')  # a run that was killed while it wrote
-    whole = replace(half, cells=(alone("steady"), pair("steady", "steady")))
-    _, told, _ = run(whole, tmp_path / "out")
+def test_what_was_measured_is_not_measured_again(tmp_path, measured):
+    shutil.copytree(measured[0], tmp_path / "out")
+    first = (tmp_path / "out/cells.jsonl").read_text().splitlines()[0]
+    (tmp_path / "out/cells.jsonl").write_text(first + '\n{"cell": "all/0/steady+st')  # killed while it wrote
+    _, told, _ = run(TWO, tmp_path / "out")
+    assert told[0] == json.loads(first)
     assert [c["cell"] for c in told] == ["all/0/steady", "all/0/steady+steady"]
 
 
@@ -44,10 +55,11 @@ def test_a_failed_cell_is_tried_again(tmp_path):
     assert [c["status"] for c in run(first, tmp_path / "out")[1]] == ["failed", "ok"]
 
 
-def test_a_folder_of_another_plan_is_left_alone(tmp_path):
-    run(plan([alone("steady")], steady={}), tmp_path / "out")
+def test_a_folder_of_another_plan_is_left_alone(measured):
+    before = (measured[0] / "cells.jsonl").read_text()
     with pytest.raises(BenchError, match="contains another run: plan small, not other"):
-        run(replace(plan([alone("steady")], steady={}), name="other"), tmp_path / "out")
+        run(replace(plan([alone("steady")], steady={}), name="other"), measured[0])
+    assert (measured[0] / "cells.jsonl").read_text() == before
 
 
 def test_cells_without_time_are_skipped_and_said(tmp_path):

@@ -96,8 +96,8 @@ def test_the_estimate_is_the_textbook_one():
 def test_gpu_time_that_is_left_out_is_said_first():
     jobs = log(submit=[0.0] * 4, runtime=[3600.0, 3600.0, 3600.0, None], gpu_milli=[2000, 8000, 500, 1000])
     assert simulate(jobs, Cluster.uniform(1, 2)).coverage.line == (
-        "3 of 4 jobs in the log are simulated, 30.4 % of its 11.5 GPU-hours: 1 of unknown runtime run as long as jobs "
-        "like them (8.7 %); left out: an instance fits on no node (1)."
+        "3 of 4 jobs in the log are simulated, 30.4 % of its 11.5 GPU-hours: 1 of unknown runtime runs as long as jobs "
+        "like it (8.7 %); left out: an instance fits on no node (1)."
     )
 
 

@@ -32,7 +32,9 @@ def strings(path: Path) -> set[str]:
     return {node.value for node in texts if id(node) not in docs}
 
 
-LITERALS = {str(path.relative_to(ROOT)): strings(path) for path in sorted(ROOT.rglob("*.py"))}
+@pytest.fixture(scope="module")
+def literals() -> dict[str, set[str]]:
+    return {str(path.relative_to(ROOT)): strings(path) for path in sorted(ROOT.rglob("*.py"))}
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,8 @@ LITERALS = {str(path.relative_to(ROOT)): strings(path) for path in sorted(ROOT.r
     ],
     ids=["placements", "orders", "wait reasons", "resources"],
 )
-def test_names_stand_in_the_catalog_and_where_they_are_computed(names, own):
+def test_names_stand_in_the_catalog_and_where_they_are_computed(names, own, literals):
     names = set(names) - DEFAULTS - SHARED
-    files = {name for name, literals in LITERALS.items() if literals & names and not name.startswith(CATALOG)}
+    files = {name for name, texts in literals.items() if texts & names and not name.startswith(CATALOG)}
     assert sorted(name for name in files if not name.startswith(tuple(own))) == []
     assert sorted(entry for entry in own if not any(name.startswith(entry) for name in files)) == []  # not needed

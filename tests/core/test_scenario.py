@@ -89,7 +89,7 @@ def test_every_word_is_in_these_tests():
     assert set(VALUES) == set(WORDS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(words=SCENARIOS)
 def test_the_four_spellings_lead_back_to_the_same_record(words):
     scenario = Scenario.of_words(words)
@@ -101,7 +101,7 @@ def test_the_four_spellings_lead_back_to_the_same_record(words):
     assert Scenario.of(scenario, **{k: v for k, v in words.items() if k != "cluster"}) == scenario
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(words=SCENARIOS, other=SCENARIOS)
 def test_a_key_tells_scenarios_apart(words, other):
     a, b = Scenario.of_words(words), Scenario.of_words(other)

@@ -130,7 +130,7 @@ jobs = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(jobs, min_size=1, max_size=12))
 def test_no_trace_that_can_be_is_a_stumble(traced, rows):
     first = min(row[0] for row in rows)

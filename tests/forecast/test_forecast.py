@@ -1,9 +1,6 @@
 """The verb and its command: what they find, say and refuse."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +15,6 @@ from fleetlab.forecast.models.simple import LastValue, flat
 from fleetlab.forecast.verdict import sentences
 
 QUICK = {"every": "1h", "horizon": 4, "models": ["simple", "ses", "ar", "ridge", "ensemble"]}
-
-
-def run(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "fleetlab.cli", "forecast", *map(str, words)],
-        capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"}, timeout=240,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -220,22 +210,22 @@ def test_traces_that_tell_nothing_are_refused(make, columns):
     assert refused.value.hint
 
 
-def test_the_command_says_json_and_nothing_else(busy, tmp_path):
+def test_the_command_says_json_and_nothing_else(busy, tmp_path, command):
     busy.save(tmp_path / "t")
-    done = run(tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
+    done = command("forecast", tmp_path / "t", "--every", "1h", "--horizon", "4", "--models", "ses,ar", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert set(found) == {"provenance", "coverage", "summary", "tables", "findings", "notes", "figures"}
     assert {row["model"] for row in found["tables"]["leaderboard"]} == {*SIMPLE, "ses", "ar"}
 
 
-def test_the_command_ends_a_mistake_with_an_error_and_a_hint(tmp_path, busy):
+def test_the_command_ends_a_mistake_with_an_error_and_a_hint(tmp_path, busy, command):
     busy.save(tmp_path / "t")
-    done = run(tmp_path / "t", "--every", "often")
+    done = command("forecast", tmp_path / "t", "--every", "often")
     assert done.returncode == 2
     assert done.stderr.startswith("error: not a length of time")
     assert "hint:" in done.stderr
 
 
-def test_help_has_examples():
-    assert "fleetlab forecast" in run("--help").stdout.split("Examples:")[1]
+def test_help_has_examples(command):
+    assert "fleetlab forecast" in command("forecast", "--help").stdout.split("Examples:")[1]

@@ -6,8 +6,6 @@ import itertools
 import json
 import math
 import re
-import subprocess
-import sys
 from importlib.metadata import version
 
 import numpy as np
@@ -250,38 +248,35 @@ def test_figures_come_as_files_under_names_that_every_system_takes(tmp_path):
 # --- the command -------------------------------------------------------------------------------------------------
 
 
-def run(*words):
-    command = [sys.executable, "-m", "fleetlab.cli", "report", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
-def test_the_command_draws_what_others_printed(full, tmp_path):
+def test_the_command_draws_what_others_printed(full, tmp_path, command):
     for name in ("fifo", "sjf"):
         (tmp_path / f"{name}.json").write_text(as_json(full))
-    done = run(tmp_path / "fifo.json", tmp_path / "sjf.json", "--out", tmp_path / "p.html", "--title", "a < b")
+    done = command(
+        "report", tmp_path / "fifo.json", tmp_path / "sjf.json", "--out", tmp_path / "p.html", "--title", "a < b"
+    )
     assert done.stdout.strip() == str(tmp_path / "p.html")
     seen = Seen((tmp_path / "p.html").read_text())
     assert seen.text("h1") == "a < b"
     assert [t for g, t in seen.texts if g == "th"][1:3] == ["fifo", "sjf"]
 
 
-def test_the_command_says_in_json_what_it_wrote(full, tmp_path):
+def test_the_command_says_in_json_what_it_wrote(full, tmp_path, command):
     (tmp_path / "r.json").write_text(as_json(full))
-    told = json.loads(run(tmp_path / "r.json", "--out", tmp_path / "p.html", "--json").stdout)
+    told = json.loads(command("report", tmp_path / "r.json", "--out", tmp_path / "p.html", "--json").stdout)
     assert told["tables"]["pages"] == [{"file": f"{tmp_path}/p.html", "bytes": (tmp_path / "p.html").stat().st_size}]
 
 
-def test_a_file_that_is_no_result_is_an_error_and_nothing_is_written(tmp_path):
+def test_a_file_that_is_no_result_is_an_error_and_nothing_is_written(tmp_path, command):
     (tmp_path / "r.json").write_text("{}")
-    done = run(tmp_path / "r.json", "--out", tmp_path / "p.html")
+    done = command("report", tmp_path / "r.json", "--out", tmp_path / "p.html")
     assert done.returncode == 2
     assert "error: not a saved result" in done.stderr
     assert not (tmp_path / "p.html").exists()
 
 
-def test_a_page_never_takes_the_place_of_its_result(full, tmp_path):
+def test_a_page_never_takes_the_place_of_its_result(full, tmp_path, command):
     (tmp_path / "r.json").write_text(as_json(full))
-    done = run(tmp_path / "r.json", "--out", tmp_path / "r.json")
+    done = command("report", tmp_path / "r.json", "--out", tmp_path / "r.json")
     assert done.returncode == 2
     assert "hint: give the page a name of its own" in done.stderr
     assert json.loads((tmp_path / "r.json").read_text())

@@ -1,5 +1,7 @@
 """Every word of a scenario is understood by the simulator, as an object and as text."""
 
+import math
+
 import polars as pl
 import pytest
 
@@ -35,6 +37,10 @@ SPELLINGS = {
     "prices": (Prices(per_gpu_hour=2.0), '{"per_gpu_hour": 2}'),
     "seed": (7, "7"),
     "until": (4.0, "4s"),
+    "window": ("2..", (2.0, math.inf)),
+    "warm_up": ("repeat", "repeat"),
+    "censored": ("drop", "drop"),
+    "min_coverage": (0.25, "0.25"),
 }
 NEEDS = {"speed": {"sharing": "time-slicing"}, "preemption": {"order": "sjf"}}  # without these a word changes nothing
 

@@ -1,9 +1,6 @@
 """Audits: what is planted is found, with time, node and jobs; what is sound is left alone; what is absent is said."""
 
 import json
-import os
-import subprocess
-import sys
 
 import polars as pl
 import pytest
@@ -149,15 +146,10 @@ def test_what_a_difference_of_waits_is_stands_beside_its_interval():
     assert row["difference low"] < row["difference"] < row["difference high"]
 
 
-def run(*words):
-    command = [sys.executable, "-m", "fleetlab.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
-
-
-def test_the_command_prints_checks_violations_and_waits(tmp_path):
+def test_the_command_prints_checks_violations_and_waits(tmp_path, command):
     rows = [(0.0, 0.0, 10.0, 2000, ["T4"]), (0.0, 4.0, 12.0, 1000, ["T4"])]
     trace(rows, [(0, "a"), (1, "a")]).save(tmp_path / "t")
-    found = json.loads(run("audit", tmp_path / "t", "--json").stdout)
+    found = json.loads(command("audit", tmp_path / "t", "--json").stdout)
     assert {"checks", "violations", "waits"} <= set(found["tables"])
     assert found["summary"][0]["value"] == 2
     assert found["tables"]["violations"][0]["jobs"] == [0, 1]
@@ -166,8 +158,8 @@ def test_the_command_prints_checks_violations_and_waits(tmp_path):
 @pytest.mark.parametrize(
     ("words", "error"), [(["nowhere"], "no saved trace"), (["builtin:50", "--order", "fivo"], "fifo")]
 )
-def test_a_mistake_is_an_error_and_a_hint(words, error):
-    done = run("audit", *words)
+def test_a_mistake_is_an_error_and_a_hint(words, error, command):
+    done = command("audit", *words)
     assert done.returncode == 2
     assert error in done.stderr
     assert "hint: " in done.stderr

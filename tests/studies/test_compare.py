@@ -320,3 +320,13 @@ def test_a_story_that_is_stopped_leaves_no_thread_and_no_page(tmp_path):
         story(trace, out=tmp_path / "page.html", progress=progress)
     assert not list(tmp_path.iterdir())
     assert threading.active_count() == before
+
+
+def test_on_the_built_in_trace_the_default_comparison_shows_what_sharing_is_worth():
+    found = fleetlab.compare("builtin:20000", workers=0)
+    rows = {row["policy"]: row for row in found.tables()["policies"].iter_rows(named=True)}
+    alone = rows["fifo/greedy, sharing exclusive"]
+    assert alone["mean wait"] > 20 * rows["fifo/greedy"]["mean wait"] > 500
+    assert alone["mean wait change low"] > 0
+    assert any("under fifo/greedy, sharing exclusive" in line for line in found.findings)
+    assert found.coverage.line.startswith("All 20,000 jobs in the log are simulated")

@@ -1,9 +1,6 @@
 """Validation: its intervals are honest, its recursions right, and a simulator with another tie order fails it."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -248,20 +245,15 @@ def test_a_mistake_is_said(given, error):
     assert e.value.hint
 
 
-def run(*words):
-    command = [sys.executable, "-m", "fleetlab.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
-
-
-def test_the_command_gives_a_line_for_each_schedule_with_its_interval():
-    done = run("validate", "--only", "schedules", "--json")
+def test_the_command_gives_a_line_for_each_schedule_with_its_interval(command):
+    done = command("validate", "--only", "schedules", "--json")
     rows = json.loads(done.stdout)["tables"]["schedules"]
     assert done.returncode == 0
     assert all(row["low"] <= row["simulated"] <= row["high"] and row["verdict"] == AGREES for row in rows)
 
 
-def test_the_command_says_which_parts_there_are():
-    done = run("validate", "--only", "theory")
+def test_the_command_says_which_parts_there_are(command):
+    done = command("validate", "--only", "theory")
     assert done.returncode == 2
     assert "schedules" in done.stderr.partition("hint: ")[2]
 

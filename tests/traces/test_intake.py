@@ -145,7 +145,7 @@ def packed(data: bytes, folder: Path, ending: str) -> Path:
 
 
 often = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
 )
 
 

@@ -139,7 +139,8 @@ def test_jobs_that_cannot_run_are_the_first_row_and_make_no_wait_look_better(sma
     assert (first["metric"], first["better"], first["verdict"]) == ("jobs that cannot run", "lower", "higher")
     assert f"{first['now']['text']} of 2,000 jobs (" in told["findings"][0]
     assert not any(row["verdict"] == row["better"] for row in told["rows"])  # nothing is green
-    jobs = [simulate(small, nodes=words).jobs.filter(pl.col("status") == "done") for words in ("", nodes)]
+    runs = [simulate(small, nodes=words, min_coverage=0.0) for words in ("", nodes)]
+    jobs = [run.jobs.filter(pl.col("status") == "done") for run in runs]
     both = jobs[0].join(jobs[1], on="job", how="inner")
     assert (wait["base"]["value"], wait["now"]["value"]) == pytest.approx(
         (both["wait"].mean(), both["wait_right"].mean())
@@ -170,11 +171,7 @@ def test_the_wait_in_the_log_stands_beside_that_of_the_baseline(small, base, bus
     assert told["recorded"]["value"] == pytest.approx((jobs["start"] - jobs["submit"]).mean())
     assert told["simulated"]["value"] == pytest.approx(rows(beside(base, busier))["mean wait"]["base"]["value"])
     assert told["recorded_jobs"] == jobs["start"].count()
-    unknown = jobs["runtime"].null_count()
-    assert (
-        f"of the 2,000 jobs of the log, 7 cannot run on the cluster, {unknown:,} left out: runtime unknown"
-        in told["why"]
-    )
+    assert "of the 2,000 jobs of the log, 7 cannot run on the cluster" in told["why"]
     assert "had other rules than" in told["why"]
     assert "start-up latency" in told["why"]
 
@@ -209,5 +206,5 @@ def test_the_report_of_a_comparison_has_the_intervals_of_the_page(small, base, b
 def test_what_the_simulator_can_do_the_page_can_do(small, words):
     scenario = Scenario.of(small, **words)
     summary = {e["metric"]: e["value"] for e in run_scenario(scenario)["result"]["summary"]}
-    direct = simulate(scenario)
+    direct = simulate(scenario.replace(min_coverage=0.0))
     assert summary["mean wait"] == pytest.approx(direct.summary()[0].value, nan_ok=True)

@@ -94,8 +94,9 @@ class Coverage:
     def _imputed(self) -> str:
         if not self.imputed.jobs:
             return ""
-        share = _percent(self.imputed.hours, self.log.hours)
-        return f"{self.imputed.jobs:,} of unknown runtime run as long as jobs like them ({share})"
+        share, runs = _percent(self.imputed.hours, self.log.hours), "runs" if self.imputed.jobs == 1 else "run"
+        like = "it" if self.imputed.jobs == 1 else "them"
+        return f"{self.imputed.jobs:,} of unknown runtime {runs} as long as jobs like {like} ({share})"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per part, for a table."""

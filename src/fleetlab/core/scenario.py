@@ -217,12 +217,22 @@ class Scenario:
         if not isinstance(estimate, str):
             measured = estimate.slice(self.first_row, len(self.workload))
             estimate = measured if rows is None else measured.gather(rows)
-        if self.window and rows is None and self.before is not None:  # what comes before the window stays
-            own = None if isinstance(self.estimate, str) else self.estimate.gather(self.before.rows)
-            data.before = replace(self.before, estimate=own)
+        if rows is None and self.before is not None and self.before.of_window:
+            data.before = self._before_with_estimate  # what comes before the window stays
         # Run times are filled in: what is left without one stays so.
         policy = self.policy.replace(estimate=estimate)
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
+
+    @property
+    def _before_with_estimate(self) -> Before | None:
+        if self.before is None or self.before.estimate is not None or isinstance(self.estimate, str):
+            return self.before
+        return replace(self.before, estimate=self.estimate.gather(self.before.rows))
+
+    def after(self, other: Scenario) -> Scenario:
+        """Return the scenario with what runs before another one of the same jobs."""
+        self.data.before = other._before_with_estimate
+        return self
 
     def bind(self, trace: Trace, cluster: Cluster | None = None) -> Scenario:
         """Return the same scenario, under the same names, with its data at hand."""
@@ -293,7 +303,7 @@ class Scenario:
         if self.window and self.warm_up == "auto":
             return jobs_before(self.trace.workload, self._window[0], self.load, self.censored, self.seed)
         synthetic = self.warm_up == "auto" and self.trace.workload.synthetic
-        return repeated(self.workload, self.first_row) if synthetic or self.warm_up == "repeat" else None
+        return repeated(self.workload, self.cluster, self.first_row) if synthetic or self.warm_up == "repeat" else None
 
     @cached_property
     def cluster(self) -> Cluster:

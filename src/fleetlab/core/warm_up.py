@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core.censoring import run_times
+from fleetlab.core.censoring import Floats, run_times
+from fleetlab.core.cluster import Cluster
+from fleetlab.core.durations import duration
 from fleetlab.core.workload import Workload
 
+WHOLE = 1000  # milli of one
 LEAST = 1e-6  # seconds: jobs that are there before all others come so much earlier
 
 
@@ -23,6 +25,7 @@ class Before:
     rows: NDArray[np.int64]  # the row of the trace's workload that each is
     meaning: str  # for a note
     estimate: pl.Series | None = None  # of their runtimes, where it is not that of the rows
+    of_window: bool = False  # they are other jobs than those that are measured
 
 
 def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: int) -> Before | None:
@@ -34,11 +37,14 @@ def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: i
         return None
     first = pl.when("initial").then(LEAST).otherwise(0.0)
     jobs = frame[rows].with_columns(submit=(pl.col("submit") - begin) / load - first, initial=False)
-    return Before(_earlier(jobs), rows, f"the {len(rows):,} jobs before the window are simulated first")
+    return Before(_earlier(jobs), rows, f"the {len(rows):,} jobs before the window are simulated first", of_window=True)
 
 
-def repeated(workload: Workload, first_row: int) -> Before | None:
-    """Return the jobs once more, ending where they begin; of yet earlier repetitions, what would still run then."""
+def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | None:
+    """Return the jobs once more, ending where they begin; of yet earlier repetitions, what would still run then.
+
+    Of what would still run, no more is there than the cluster has room for.
+    """
     frame = workload.frame
     came = frame["submit"].filter(~frame["initial"])
     # The last gap is a mean one. Jobs that cannot run count, so that it is the same under any change.
@@ -51,7 +57,10 @@ def repeated(workload: Workload, first_row: int) -> Before | None:
     copies = np.maximum(np.ceil((submit + runtime) / period).astype(np.int64) - 1, 0)
     old = np.repeat(np.arange(len(rows)), copies)
     back = np.concatenate([np.arange(1, n + 1) for n in copies]) if len(old) else np.zeros(0)
-    left = (submit + runtime)[old] - back * period
+    load = _offered_loads(frame[rows], cluster, period)[old]
+    kept = np.floor(np.cumsum(1 / np.maximum(load, 1.0)) + 1e-9)
+    there = np.diff(kept, prepend=0.0) > 0
+    old, left = old[there], ((submit + runtime)[old] - back * period)[there]
     order = np.argsort(-left, kind="stable")
     old, left = old[order], left[order]
     taken = np.append(rows[old], rows)
@@ -59,9 +68,26 @@ def repeated(workload: Workload, first_row: int) -> Before | None:
         submit=pl.Series(np.append(np.full(len(old), -period - LEAST), submit - period)),
         runtime=pl.Series(np.append(left, runtime)),
     )
-    days = math.ceil(period / 8640) / 10
-    meaning = f"the same jobs are simulated once before ({days:g} days), and are not measured"
+    meaning = f"the same jobs are simulated once before ({duration(period)}), and are not measured"
     return Before(_earlier(jobs), taken + first_row, meaning)
+
+
+def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Floats:
+    """Return for each job how much of the GPUs that it may use are asked for: above 1, more than there are."""
+    gpus = dict(cluster.frame.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows())
+    cores = float(cluster.frame["cpu_milli"].sum()) / WHOLE
+    types = jobs["gpu_types"].list.join("|").to_list()
+    key = [name if milli else None for name, milli in zip(types, jobs["gpu_milli"], strict=True)]
+    request = pl.when(pl.col("gpu_milli") > 0).then(pl.col("gpu_milli").cast(pl.Int64)).otherwise("cpu_milli")
+    work = jobs.select(key=pl.Series(key, dtype=pl.String), work=request * pl.col("instances") * pl.col("runtime"))
+    total = work.group_by("key", maintain_order=True).agg(pl.col("work").sum() / WHOLE / period)
+    there = {None: cores} | {name: _gpus(name, gpus) for name in total["key"].drop_nulls()}
+    loads = {name: amount / there[name] if there[name] else 0.0 for name, amount in total.iter_rows()}
+    return np.array([loads[name] for name in key], dtype=np.float64)
+
+
+def _gpus(types: str, there: dict[str | None, int]) -> float:
+    return float(sum(there.get(name, 0) for name in types.split("|")) if types else sum(there.values()))
 
 
 def _earlier(jobs: pl.DataFrame) -> pl.DataFrame:

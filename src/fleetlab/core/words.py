@@ -423,7 +423,7 @@ def as_options(message: str, names: Iterable[str]) -> str:
     ...            ["load", "quota", "preemption", "until"])
     '--load 1.2 for 20 % more, --quota ada=16, --preemption; leave --until out'
     """
-    options = {name.replace("-", "_"): f"--{name}" for name in names}
+    options = {name.replace("-", "_"): f"--{name.replace('_', '-')}" for name in names}
 
     def named(match: re.Match[str]) -> str:
         return options.get(match[1], match[0])

@@ -16,6 +16,7 @@ import polars as pl
 from fleetlab.core import Trace, Workload, WorkloadError, toml
 from fleetlab.core.catalog import REQUESTS
 from fleetlab.core.censoring import IMPUTED, run_times
+from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import in_seconds
 from fleetlab.core.workload import SCHEMA
 from fleetlab.plan.problem import Floats
@@ -119,7 +120,10 @@ def alive(trace: Trace, at: str | float = "busiest") -> Workload:
     if not there.any():
         msg = f"{workload.source}: no job runs {when:g} s after the first submission"
         raise WorkloadError(msg, hint="--at busiest, or a time inside the log")
-    return replace(workload, frame=workload.frame.filter(pl.Series(there)), source=f"{workload.source} at {when:.0f} s")
+    never = workload.frame.filter(pl.Series(np.isinf(begin))).select("job", reason=pl.lit("never started"))
+    counted = Coverage.of(run_times(workload, "hold", 0), never, "counted")
+    frame, source = workload.frame.filter(pl.Series(there)), f"{workload.source} at {when:.0f} s"
+    return replace(workload, frame=frame, source=source, notes=(*workload.notes, counted.line))
 
 
 def lives(workload: Workload) -> tuple[Floats, Floats]:

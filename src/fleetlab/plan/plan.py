@@ -286,7 +286,7 @@ def _result(
         search.notes.append(f"the time limit stopped the search: another run may give another plan{more}")
     return Plan(
         provenance, demand, nodes, placements, unplaced, search.value if whole else math.nan,
-        float(min(search.bound, search.value)) if whole else math.nan, ended, tuple(search.notes),
+        float(min(search.bound, search.value)) if whole else math.nan, ended, (*demand.notes, *search.notes),
     )  # fmt: skip
 
 

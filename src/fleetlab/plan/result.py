@@ -10,7 +10,6 @@ import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Provenance, Result, Workload, say
 from fleetlab.core.catalog import RESOURCES
-from fleetlab.core.coverage import Coverage
 
 LOADS = {r.name: r.request for r in RESOURCES if r.divisible} | {"gpu": "gpu_milli"}
 METRICS = {
@@ -36,7 +35,6 @@ class Plan(Result):
     bound: float
     ended: str  # proved, searched (all that was to be tried was), or clock
     notes: tuple[str, ...] = ()
-    coverage: Coverage | None = None
 
     def __repr__(self) -> str:
         return f"<Plan {self.placements.height:,} of {self.demand.instances:,} instances, {say(self.summary()[0])}>"

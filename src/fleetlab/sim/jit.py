@@ -8,6 +8,7 @@ Processes that need the same function at the same time share one compilation: th
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import re
 import shutil
@@ -92,6 +93,23 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _quick() -> Iterator[None]:
+    """Compile without vector loops and without collecting garbage: both take time and help nobody here.
+
+    The compiler makes millions of small objects that live until it ends, and Python looks through them again and again.
+    """
+    before, collects = (config.LOOP_VECTORIZE, config.SLP_VECTORIZE), gc.isenabled()
+    config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
+    gc.disable()
+    try:
+        yield
+    finally:
+        config.LOOP_VECTORIZE, config.SLP_VECTORIZE = before
+        if collects:
+            gc.enable()
+
+
 def _shared(dispatcher: Any, folder: Path) -> Any:  # noqa: ANN401
     """Compile each function once for all processes, for types only, and without vector loops.
 
@@ -107,13 +125,8 @@ def _shared(dispatcher: Any, folder: Path) -> Any:  # noqa: ANN401
         args = sig.args if hasattr(sig, "args") else tuple(sig)
         if args in dispatcher.overloads:
             return compiled(sig)
-        before = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
-        config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
-        try:
-            with _exclusive(lock):
-                return compiled(sig)  # looks into the cache first: another process may have compiled it meanwhile
-        finally:
-            config.LOOP_VECTORIZE, config.SLP_VECTORIZE = before
+        with _quick(), _exclusive(lock):
+            return compiled(sig)  # looks into the cache first: another process may have compiled it meanwhile
 
     dispatcher.compile = compile
     return dispatcher

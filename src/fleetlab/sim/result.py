@@ -404,7 +404,7 @@ class SimResult(Result):
 
 def _start(world: World, scenario: Scenario | None) -> str:
     """Return what is in the cluster when the clock starts."""
-    if scenario is not None and scenario.before is not None:
+    if world.before and scenario is not None and scenario.before is not None:
         return f"warm start: {scenario.before.meaning}"
     if world.frame["initial"].any():
         there = int(world.frame["initial"].sum())

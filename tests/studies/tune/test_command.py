@@ -7,28 +7,22 @@ import sys
 import pytest
 
 
-def run(*words, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "fleetlab.cli", "tune", *map(str, words)],
-        capture_output=True, text=True, cwd=cwd, timeout=300,
-    )  # fmt: skip
-
-
 @pytest.fixture
-def saved(mixed, tmp_path):
+def saved(mixed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     mixed.save(tmp_path / "trace")
     return tmp_path
 
 
 @pytest.mark.slow
-def test_a_policy_is_found_said_written_and_can_be_played(saved):
+def test_a_policy_is_found_said_written_and_can_be_played(saved, command):
     words = ("trace", "--days", "1", "--trials", "14", "--against", "fifo,sjf", "--out", "out")
-    done = run(*words, cwd=saved)
+    done = command("tune", *words)
     assert done.returncode == 0, done.stderr
-    assert "baseline" in done.stdout.splitlines()[0]
+    assert "baseline" in done.stdout.splitlines()[1]  # after the jobs that it speaks of
     told = json.loads((saved / "out" / "tuned.json").read_text("utf-8"))
     assert told["provenance"]["verb"] == "tune"
-    again = run(*words, "--json", cwd=saved)
+    again = command("tune", *words, "--json")
     assert json.loads(again.stdout)["tables"] == told["tables"]
     use = (saved / "out" / "tuned.py").read_text("utf-8").split("fleetlab simulate TRACE ")[1].split('."""')[0].split()
     played = subprocess.run(
@@ -41,8 +35,8 @@ def test_a_policy_is_found_said_written_and_can_be_played(saved):
     ("words", "error"),
     [(["nowhere"], "no saved trace"), (["trace"], "too few weeks"), (["trace", "--goal", "x"], "goal")],
 )
-def test_a_mistake_ends_in_an_error_and_a_hint(saved, words, error):
-    done = run(*words, cwd=saved)
+def test_a_mistake_ends_in_an_error_and_a_hint(saved, words, error, command):
+    done = command("tune", *words)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert error in done.stderr.lower()

@@ -47,8 +47,10 @@ def one_workload(options: Annotated[WorkloadOptions, FLAT], *, json: Json = Fals
     The exit status is 3 if the loss is not a number.
     """
     from fleetlab._screen import show
-    from fleetlab.bench.single.result import single_result
+    from fleetlab.devices.start import large_import
 
+    with large_import():
+        from fleetlab.bench.single.result import single_result
     result = single_result(options, progress=talk)
     show(result, json=json)
     sys.exit(result.report.status)

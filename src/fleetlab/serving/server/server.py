@@ -17,6 +17,7 @@ from typing import Any
 
 from fleetlab.devices.errors import BenchError
 from fleetlab.devices.progress import Progress, print_progress
+from fleetlab.devices.start import large_import
 from fleetlab.serving.server.counts import ServerCounts
 from fleetlab.serving.server.errors import RequestError
 from fleetlab.serving.server.limits import ServeOptions, ServerLimits
@@ -50,8 +51,8 @@ def serve(options: ServeOptions, *, progress: Progress = print_progress) -> None
 
 def _load(work: str, **how: Any) -> Any:  # noqa: ANN401
     # Importing torch takes seconds: in the background, while /health answers already.
-    from fleetlab.serving.server.models import load_engine
-
+    with large_import():
+        from fleetlab.serving.server.models import load_engine
     return load_engine(work, **how)
 
 

@@ -53,7 +53,8 @@ def _only_what_ran(result: SimResult, scenario: Scenario) -> Scenario:
         return scenario
     refused = pl.col("job").is_in(result.refused["job"].implode())
     workload = scenario.workload
-    return scenario.on(replace(workload, frame=workload.frame.with_columns(runtime=pl.when(~refused).then("runtime"))))
+    kept = replace(workload, frame=workload.frame.with_columns(runtime=pl.when(~refused).then("runtime")))
+    return scenario.on(kept).after(scenario)
 
 
 def measure(scenario: Scenario, change: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Workload
+from fleetlab.core import Cluster
 from fleetlab.sim import simulate
 from fleetlab.stats import BlockBootstrap, Floats, Statistic
 from fleetlab.studies.validate.busy_nodes import running
@@ -32,15 +32,15 @@ CAN = (
 
 def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
     """Compare instances per hour by role, and mean delays by role and by placement rule."""
-    log = read(data / FOLDER / FILE, "dlrm2025").workload.frame
+    trace = read(data / FOLDER / FILE, "dlrm2025")
+    log = trace.workload.frame
     horizon = float(pl.concat([log["start"], log["end"]]).max())  # type: ignore[arg-type]
     jobs = _alive(log, horizon)
-    result = simulate(Workload.of(_requests(jobs), source="dlrm2025"), _cluster(jobs))
-    played = result.jobs.select("job", "wait", simulated="start", until="end")
-    both = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).join(played, on="job")
+    played = simulate(trace, _cluster(jobs)).jobs.select("job", "wait", simulated="start", until="end")
+    both = jobs.join(played, on="job", maintain_order="left")
     hours = np.arange(HOUR, horizon, HOUR)
     lines = [line for role in ("CN", "HN") for line in _concurrency(role, both, hours)]
-    known = both.filter(pl.col("start").is_not_null() & ~pl.col("older"))
+    known = both.filter(pl.col("start").is_not_null() & ~pl.col("initial"))
     rules = [("role", pl.col("group").cast(pl.String)), ("rule", _rule())]
     for what, key in rules:
         parts = known.with_columns(key=key).partition_by("key", as_dict=True)
@@ -50,16 +50,8 @@ def compare(data: Path, *, seed: int) -> tuple[list[Line], list[str]]:
 
 def _alive(log: pl.DataFrame, horizon: float) -> pl.DataFrame:
     """Instances with a life inside the log: those that are older begin with it, those that outlive it end with it."""
-    started = pl.col("start").is_not_null()
-    older = ~started & (pl.col("submit") == 0) & (pl.col("status") != "waiting")
-    frame = log.with_columns(older=older).filter(started | pl.col("older"))
-    begin, end = pl.col("start").fill_null(0.0), pl.col("end").fill_null(horizon)
-    return frame.with_columns(life=end - begin, begin=begin, stop=end).sort("submit", maintain_order=True)
-
-
-def _requests(jobs: pl.DataFrame) -> pl.DataFrame:
-    asks = ("cpu_milli", "memory_mib", "gpu_milli", "rdma_milli", "disk_mib", "app", "max_per_node")
-    return jobs.select("submit", *asks, runtime="life")
+    frame = log.filter(pl.col("start").is_not_null() | pl.col("initial"))
+    return frame.with_columns(begin=pl.col("start").fill_null(0.0), stop=pl.col("end").fill_null(horizon))
 
 
 def _cluster(jobs: pl.DataFrame) -> Cluster:

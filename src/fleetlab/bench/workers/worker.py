@@ -1,0 +1,116 @@
+"""The worker process of a tenant: reads requests from standard input and answers on standard output.
+
+Both are one JSON object per line. It ends when its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from typing import Any, TextIO
+
+import torch
+
+from fleetlab.bench.loops import StepLog, closed_loop, open_loop
+from fleetlab.bench.window import summarize_window
+from fleetlab.bench.workloads import BenchWorkload, make
+from fleetlab.devices.clock import clock_for
+
+TAIL = 0.15  # s after the window in which all tenants keep running
+
+
+def serve() -> None:
+    """Serve requests until `quit` or the end of the input."""
+    # Output of libraries must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    _answer(answers, {"at": "ready", "pid": os.getpid(), "torch": torch.__version__})
+    work: BenchWorkload | None = None
+    device = torch.device("cpu")
+    for line in sys.stdin:
+        order = json.loads(line)
+        if order["do"] == "quit":
+            return
+        try:
+            if order["do"] == "load":
+                device = torch.device(order["device"])
+                work = None
+                work, about = _load(order, device)
+                _answer(answers, {"at": "loaded", **about})
+            elif work is None:
+                _answer(answers, {"at": "failed", "kind": "not-loaded", "detail": "nothing is loaded"})
+            else:
+                _answer(answers, _run(work, device, order))
+        except Exception as e:  # a failure of a tenant is recorded and does not end its process
+            _answer(answers, {"at": "failed", **_failure(e)})
+
+
+def _load(order: dict[str, Any], device: torch.device) -> tuple[BenchWorkload, dict[str, Any]]:
+    began = time.monotonic()
+    torch.manual_seed(order["seed"])
+    work = make(order["work"], tiny=order["tiny"], **order["settings"])
+    on_gpu = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if on_gpu else 0
+    opened = time.monotonic()
+    work.setup(device)
+    for _ in range(3):
+        work.step()
+    if on_gpu:
+        torch.cuda.synchronize()
+    about = {
+        "unit": work.unit,
+        "how": getattr(work, "how", ""),
+        "open_s": round(opened - began, 3),
+        "load_s": round(time.monotonic() - opened, 3),
+    }
+    return work, about | (_on_card(device, free) if on_gpu else {})
+
+
+def _on_card(device: torch.device, free: int) -> dict[str, Any]:
+    card = torch.cuda.get_device_properties(device)
+    return {
+        "sms": card.multi_processor_count,
+        "memory_mib": torch.cuda.max_memory_reserved(device) >> 20,
+        "free_before_mib": free >> 20,
+        "card_mib": card.total_memory >> 20,
+    }
+
+
+def _run(work: BenchWorkload, device: torch.device, order: dict[str, Any]) -> dict[str, Any]:
+    clock = clock_for(device)
+    opens = order["at"] + order["settle"]
+    closes = opens + order["window"]
+    late = time.monotonic() - order["at"]
+    while (left := order["at"] - time.monotonic()) > 0:
+        time.sleep(left)
+    used = time.process_time()
+    if "due" in order:
+        due = [order["at"] + t for t in order["due"]]
+        fed = open_loop(work, clock, due=due, until=closes + order["grace"])
+    else:
+        fed = closed_loop(work, clock, until=closes + TAIL, rest=order["rest"], seed=order["seed"])
+    spent = (time.process_time() - used) / (time.monotonic() - order["at"])
+    return _summary(fed, opens, closes) | {"cpu": round(spent, 4), "late": round(max(late, 0.0), 4)}
+
+
+def _summary(fed: StepLog, opens: float, closes: float) -> dict[str, Any]:
+    summary = summarize_window(fed, opens, closes)
+    if fed.error is None:
+        return {"at": "done", **summary}
+    return {"at": "failed", **_failure(fed.error), **summary}
+
+
+def _failure(e: BaseException) -> dict[str, Any]:
+    if isinstance(e, torch.OutOfMemoryError):
+        return {"kind": "out-of-memory", "detail": str(e).splitlines()[0]}
+    traceback.print_exception(e)
+    return {"kind": "error", "detail": f"{type(e).__name__}: {e}"[:500]}
+
+
+def _answer(answers: TextIO, about: dict[str, Any]) -> None:
+    answers.write(json.dumps(about) + "\n")
+    answers.flush()
