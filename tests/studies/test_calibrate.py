@@ -88,12 +88,12 @@ def test_planted_hidden_nodes_are_found():
 
 
 def test_the_order_shows_in_whom_the_scheduler_took_without_a_simulation():
-    workload = log_of(11, cluster=nodes(5), order="smallest", jobs=800, load=1.1)
+    workload = log_of(11, cluster=nodes(5), order="sjf", jobs=800, load=1.1)
     log, runtime = Recorded(workload, np.ones(800, dtype=bool)), workload.frame["runtime"].to_numpy()
     choices = Choices(log, EIGHT, 800, np.zeros(800), {"oracle": runtime})
     found, contested = choices.log_likelihoods(log.known)
     assert contested > 50
-    assert max(found, key=lambda ranking: found[ranking].sum()) == ("smallest", "")
+    assert max(found, key=lambda ranking: found[ranking].sum()) == ("sjf", "oracle")
 
 
 @pytest.mark.parametrize(
