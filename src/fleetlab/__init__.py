@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fleetlab.sim import simulate as simulate
     from fleetlab.studies.audit import audit as audit
     from fleetlab.studies.autoscale import autoscale as autoscale
+    from fleetlab.studies.calibrate import calibrate as calibrate
     from fleetlab.studies.capacity import capacity as capacity
     from fleetlab.studies.compare import compare as compare
     from fleetlab.studies.diagnose import diagnose as diagnose

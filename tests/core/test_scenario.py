@@ -58,6 +58,8 @@ VALUES = {
     "cluster": st.sampled_from(["bigger.toml", "a b/ü.toml"]),
     "nodes": st.sampled_from(["", "+10%", "T4 +20", "T4 400", "T4 +20, V100 -25%"]),
     "load": st.floats(0.001, 1000),
+    "latency": st.floats(0, 1e6)
+    | st.dictionaries(NAMES, st.lists(st.floats(0, 1e6), min_size=1, max_size=4), min_size=1, max_size=3),
     "order": st.sampled_from([o.name for o in ORDERS if not o.preemptive] + ["my_module:mine"]),
     "backfill": st.sampled_from(BACKFILLS.names),
     "placement": st.sampled_from([*PLACEMENTS.names, "a.b:c"]),

@@ -22,6 +22,7 @@ NODES = Cluster.uniform(1, 2, gpu_type="T4")
 SPELLINGS = {
     "nodes": ("T4 +1", "T4 +1"),
     "load": (2.0, "2"),
+    "latency": ({"1 GPU": [2.0, 3.0], "other": [5.0]}, "1 GPU=2/3,other=5"),
     "order": ("sjf", "sjf"),
     "backfill": ("easy", "easy"),
     "placement": ("worst_fit", "worst_fit"),

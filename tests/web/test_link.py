@@ -32,6 +32,7 @@ ANY = {
     "events": st.just('[{"event":"faults","mtbf":86400,"mttr":600}]'),
     "prices": st.just('{"per_gpu_hour":2.5}'),
     "load": st.floats(0.01, 100).map(str),
+    "latency": st.sampled_from(["30", "1 GPU=5/6/9,gang=60", '{"other":[1.5,2]}']),
     "nodes": st.sampled_from(["T4 +20, V100 -25%", "+10%", "T4 400", f"{CPU_ONLY} 3", "A:B&C=D <é> 3"]),
     "seed": st.integers(0, 2**31 - 1).map(str),
     "until": st.sampled_from(["7d", "90", "1.5h"]),

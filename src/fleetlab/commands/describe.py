@@ -1,5 +1,7 @@
 """Commands that explain a trace: what happened, and why its jobs waited."""
 
+from pathlib import Path
+
 from cyclopts import App
 
 import fleetlab
@@ -16,9 +18,10 @@ from fleetlab.commands.options import (
     trace_of,
     with_trace_notes,
 )
-from fleetlab.commands.words import examples
+from fleetlab.commands.words import examples, say_saved, talk
 
 desk = App()
+CALIBRATED = ("waits", "policies", "start-up latency", "nodes", "limits of users", "what this log can tell")
 
 
 @desk.command(
@@ -90,3 +93,43 @@ def diagnose(
     result = with_trace_notes(result, scenario.trace.notes)
     more = ("by hour of the day", "worst hours", "longest waits", "blocking jobs", "open problems")
     show(result, json=json, only=(*first, *more))
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab calibrate my-trace",
+        "fleetlab calibrate my-trace --fit 0.5 --out calibrated.toml",
+        "fleetlab compare calibrated.toml --policies fifo,sjf/estimate=group",
+    )
+)
+def calibrate(
+    trace: TraceName,
+    *,
+    fit: float = 0.6,
+    options: ScenarioOptions = DEFAULTS,
+    out: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Compare simulated starts with the recorded ones, and fit what closes the gap: latency, policy, nodes, quota.
+
+    Parameters
+    ----------
+    fit
+        Share of the jobs, by submission, to fit on; the others judge.
+    out
+        Write the calibrated scenario to this TOML file, which every command takes in place of a trace.
+    """
+    from fleetlab._screen import progress, show
+    from fleetlab.core.files import may_write
+
+    may_write(out)
+    with progress("simulations") as bar:
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.calibrate(scenario, fit=fit, progress=bar)
+    result = with_trace_notes(result, scenario.trace.notes)
+    show(result, json=json, only=CALIBRATED)
+    if out is not None and result.scenario is None:
+        talk("\nnothing is saved: there is no calibrated scenario")
+    elif out is not None:
+        result.save(out)
+        say_saved(out)

@@ -50,6 +50,7 @@ class ScenarioOptions:
     cluster: Annotated[str | None, _option("cluster")] = None
     nodes: Annotated[str | None, _option("nodes", allow_leading_hyphen=True)] = None
     load: Annotated[str | None, _option("load")] = None
+    latency: Annotated[str | None, _option("latency")] = None
     events: Annotated[str | None, _option("events")] = None
     prices: Annotated[str | None, _option("prices")] = None
     seed: Annotated[str | None, _option("seed", allow_leading_hyphen=True)] = None

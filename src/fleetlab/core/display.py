@@ -17,7 +17,10 @@ from fleetlab.core.result import Estimate, amount_and_interval
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
-DURATION = re.compile(r"((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change)?")
+SIDES = "recorded|simulated|calibrated"  # of one wait
+DURATION = re.compile(
+    rf"(({SIDES}) )?((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change| error)?"
+)
 IN_UNITS = {"value", "mean", "baseline mean", "sd", "baseline", "now", "difference"}  # of the column `unit`, row by row
 IDENTIFIERS = ("job", "parent", "seed", "line", "year")  # numbers that name something: 12345, not 12,345
 

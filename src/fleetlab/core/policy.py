@@ -109,4 +109,6 @@ def title(words: Mapping[str, Any]) -> str:
 def _titled(name: str, value: Any) -> str:  # noqa: ANN401
     if value is True:
         return name
+    if name == "latency" and isinstance(value, Mapping):
+        return "latency by class"
     return f"{name} {duration(value) if name == 'until' else text(value)}"

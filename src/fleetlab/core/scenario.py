@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from fleetlab.core.workload import Workload
 
 BUILTIN = "builtin"
+FILE = ".toml"  # how the file of a scenario ends
 OWN = (
-    "nodes", "load", "events", "prices", "seed", "until", "window", "warm_up", "censored", "min_coverage",
+    "nodes", "load", "latency", "events", "prices", "seed", "until", "window", "warm_up", "censored",
+    "min_coverage",
 )  # fmt: skip  # the words of a scenario itself
 ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
 LONGEST = 8_000  # characters of an address
@@ -52,6 +54,8 @@ def open_trace(name: str, progress: Progress = silent) -> Trace:
     """Open `builtin`, `builtin:JOBS`, `builtin:JOBS:SEED`, or the folder of a saved trace."""
     from fleetlab.core.trace import Trace
 
+    if name.endswith(FILE):
+        return Scenario.from_toml(name).open(progress).trace
     if name.split(":")[0] != BUILTIN:
         return Trace.load(name)
     # The synthesizer is in another room, which this one may not import: it is called by name.
@@ -146,6 +150,7 @@ class Scenario:
     policy: Policy = field(default_factory=Policy)
     nodes: str = ""
     load: float = 1.0
+    latency: float | Mapping[str, list[float]] = 0.0  # s, or by class several that are equally likely
     events: tuple[Event, ...] = ()
     prices: Prices | None = None
     seed: int = 0
@@ -162,7 +167,8 @@ class Scenario:
         Parameters
         ----------
         source
-            A `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`, or a `Scenario`.
+            A `Trace`, a `Workload`, the folder of a saved trace, `builtin[:JOBS[:SEED]]`, a `Scenario`, or the TOML
+            file of one.
         cluster
             A `Cluster` or a TOML file in place of the cluster of the trace.
         words
@@ -172,6 +178,8 @@ class Scenario:
         given: dict[str, Any] = dict(words)
         if cluster is not None:
             given["cluster"] = cluster
+        if isinstance(source, str | Path) and str(source).endswith(FILE):
+            source = cls.from_toml(source)
         if isinstance(source, Scenario):
             return source.replace(**given)
         if not isinstance(source, str | Path) and not hasattr(source, "frame") and not hasattr(source, "workload"):

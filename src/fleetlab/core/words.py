@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
+OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
 MIN_COVERAGE = 0.5  # of the GPU-hours: an answer about less is not one about the log
 WARM_UPS = {
     "auto": "of a window the jobs before it, of a synthetic trace the trace itself once before, of a log what it says "
@@ -53,6 +54,7 @@ class Words(TypedDict, total=False):
 
     nodes: str
     load: float
+    latency: float | str | Mapping[str, float | Sequence[float]]
     order: str | Rank
     backfill: str
     placement: str | Rank
@@ -228,6 +230,30 @@ def _quota(value: Any) -> float | dict[str, float] | None:  # noqa: ANN401
     return {str(user): read(gpus) for user, gpus in table.items()} if isinstance(table, Mapping) else read(table)
 
 
+def _latency(value: Any) -> float | dict[str, list[float]]:  # noqa: ANN401
+    """Read seconds, or for classes of jobs seconds or several values that are equally likely: 30, or 1 GPU=5/6/9."""
+    read = _number("a latency", 0, 1e9, "latency=30, or latency={'1 GPU': 20, 'gang': [60, 90, 200]}, in seconds")
+    if isinstance(value, str):
+        if value.lstrip().startswith(("{", "[")):
+            value = _table(value, "a latency")
+        elif "=" in value:
+            value = {name: seconds for name, _, seconds in (part.partition("=") for part in value.split(","))}
+        else:
+            value = value.split("/")
+    table = value if isinstance(value, Mapping) else {OTHER_JOBS: value}
+    law = {str(name).strip(): [read(v) for v in _several(values)] for name, values in table.items()}
+    if all(not any(values) for values in law.values()):
+        return 0.0
+    only = law.get(OTHER_JOBS, ())
+    return only[0] if len(law) == len(only) == 1 else law
+
+
+def _several(values: Any) -> Sequence[Any]:  # noqa: ANN401
+    if isinstance(values, str):
+        return values.split("/")
+    return values if isinstance(values, list | tuple) and values else [values]
+
+
 def _recovery(value: Any) -> Recovery | None:  # noqa: ANN401
     if value is None or value == "" or isinstance(value, Recovery):
         return value or None
@@ -303,6 +329,9 @@ WORDS: dict[str, Word] = {
         Word("load", "scenario", 1.0,
              "Arrival rate relative to the trace: 1.2 submits the same jobs in 1/1.2 of the time (default: 1).",
              _number("load", *LOADS, "load=1.2 raises the arrival rate by 20 %")),
+        Word("latency", "scenario", 0.0,
+             "Start-up latency, in which a job holds its GPUs and still waits: seconds, or by GPU type or size of the "
+             "job, such as 1 GPU=5/6/9,gang=60,other=20, of which several are equally likely (default: 0).", _latency),
         Word("order", "policy", "fifo",
              _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
         Word("backfill", "policy", "greedy",

@@ -19,7 +19,7 @@ from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
-from fleetlab.sim.codes import REASONS
+from fleetlab.sim.codes import BY_START_UP, REASONS
 from fleetlab.sim.layout import RUNNING, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
@@ -112,11 +112,12 @@ class SimResult(Result):
         lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
         world, played, mine = self.world, self.played, slice(self.world.before, None)
-        times = {"submit": world.submit, "runtime": world.runtime, "start": played.start, "end": played.end}
+        start, alone = played.start + world.latency, world.runtime - world.latency
+        times = {"submit": world.submit, "runtime": alone, "start": start, "end": played.end}
         columns = {name: pl.Series(name, values[mine], nan_to_null=True) for name, values in times.items()}
         # One that runs when the log begins is placed just before second 0.
         columns |= {name: columns[name].clip(lower_bound=0.0) for name in ("submit", "start")}
-        wait = waits.seconds(world, played)[mine]
+        wait = (waits.seconds(world, played) + self._start_up)[mine]
         runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
         bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
         status = pl.Series(played.status[mine], dtype=pl.Int64).replace_strict(
@@ -137,13 +138,22 @@ class SimResult(Result):
     @cached_property
     def ledger(self) -> pl.DataFrame:
         """The seconds each job waited, by reason; they sum to its `wait`."""
-        by_reason = ledger(self.world, self.played)[self.world.before :]
+        by_reason = ledger(self.world, self.played)
+        by_reason[:, BY_START_UP] = self._start_up
+        by_reason = by_reason[self.world.before :]
         seconds = {reason: by_reason[:, k] for k, reason in enumerate(REASONS)}
         return self._measured.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
 
+    @property
+    def _start_up(self) -> Floats:
+        """The seconds each job that has GPUs took to start."""
+        return np.where(np.isnan(self.played.start), 0.0, self.world.latency)
+
     @cached_property
     def _holders(self) -> Holders:
-        return holders(self.world, self.played, seed=self.provenance.seed or 0)
+        found = holders(self.world, self.played, seed=self.provenance.seed or 0)
+        found.seconds[:, HOLDERS.index("nobody")] += self._start_up[found.job]
+        return found
 
     @cached_property
     def holders(self) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from fleetlab.sim.policy import placement as Placement
 from fleetlab.sim.policy import state_of
 from fleetlab.sim.result import SimResult
 from fleetlab.sim.schedule import Played
+from fleetlab.sim.start_up import latencies
 from fleetlab.sim.world import World, world
 
 
@@ -42,30 +43,43 @@ def simulate(
 
     """
     s = Scenario.of(scenario, cluster, **words)
-    policy, weights = s.policy, np.array(s.policy.weights, dtype=np.float64)
-    order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
-    workload, nodes, sharing = s.workload, s.cluster, SHARINGS[policy.sharing]
-    allowed = _quota(policy.quota, workload)
-    before = None if s.before is None else s.before.frame
-    jobs = world(workload, nodes, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before)
+    jobs = world_of(s)
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
+    provenance = Provenance("simulate", s.workload.source, s.words(), s.seed)
+    return SimResult.of(jobs, play_scenario(s, jobs, progress), s.cluster, provenance, prices=s.prices, scenario=s)
+
+
+def world_of(s: Scenario) -> World:
+    """Return the jobs and nodes of a scenario as the loops take them; whatever their order, backfill or placement."""
+    sharing, allowed = SHARINGS[s.policy.sharing], _quota(s.policy.quota, s.workload)
+    before = None if s.before is None else s.before.frame
+    return world(
+        s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before,
+        latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
+    )  # fmt: skip
+
+
+def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) -> Played:
+    """Run the loop of a scenario on its jobs and nodes."""
+    policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
+    order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
     played = _quick(s, jobs, order, placement, weights) if quick else None
-    if played is None:
-        from fleetlab.sim.jit import compile_notice
-        from fleetlab.sim.reference.play import play, speeds_of
+    if played is not None:
+        return played
+    from fleetlab.sim.jit import compile_notice
+    from fleetlab.sim.reference.play import play, speeds_of
 
-        speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
-        limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
-        with compile_notice():
-            played = play(
-                jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts,
-                quota=limits, weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
-                cluster=nodes, seed=s.seed, until=s.until, progress=progress,
-            )  # fmt: skip
-    provenance = Provenance("simulate", workload.source, s.words(), s.seed)
-    return SimResult.of(jobs, played, nodes, provenance, prices=s.prices, scenario=s)
+    speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
+    allowed = _quota(policy.quota, s.workload)
+    limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
+    with compile_notice():
+        return play(
+            jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts, quota=limits,
+            weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events, cluster=s.cluster, seed=s.seed,
+            until=s.until, progress=progress,
+        )  # fmt: skip
 
 
 def _estimate(s: Scenario) -> str | pl.Series:

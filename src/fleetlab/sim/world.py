@@ -33,7 +33,7 @@ class World:
     before: int  # jobs that are simulated and not measured: the first ones
     refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
     submit: Floats  # on the tick; negative: before the jobs that are measured
-    runtime: Floats  # on the tick
+    runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included
     estimate: Floats  # 0 where it is learnt from finished jobs
     learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
     learners: int
@@ -54,20 +54,25 @@ class World:
     apps: Ints  # [apps with a limit, nodes], at least [1, 1]
     largest: Ints  # [2]: CPU and GPU milli of the largest node
     typical: Records  # TYPICAL
+    latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
 
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
     part: int = 1, allowed: Mapping[str, int] | None = None, before: pl.DataFrame | None = None,
+    latency: Floats | None = None,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
     A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
-    one, in GPU milli. The jobs `before` come before those of the workload, and their estimates too.
+    one, in GPU milli. The jobs `before` come before those of the workload, and their estimates and `latency` (the
+    seconds that each job takes to start) too.
     """
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
+    jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
+    jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
     frame = jobs.with_columns(
         pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(jobs, estimate), requested=gpu,
         submit=pl.when(_runs_at_start()).then(-layout.TICK).otherwise("submit"),
@@ -84,7 +89,7 @@ def world(
     user, users = _users(frame)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("estimate", "requested"),
+        frame=frame.drop("estimate", "requested", "latency"),
         before=int((frame["job"] < 0).sum()),
         refused=refused.filter(pl.col("job") >= 0),
         submit=_on_tick(frame["submit"]),
@@ -109,6 +114,7 @@ def world(
         apps=np.zeros(limited, dtype=np.int64),
         largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
         typical=_typical(shapes, shape, instances),
+        latency=_on_tick(frame["latency"]),
     )
 
 

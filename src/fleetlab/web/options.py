@@ -13,6 +13,7 @@ EXAMPLES = {
     "events": '[{"event":"faults","mtbf":86400,"mttr":600}]',
     "prices": '{"per_gpu_hour":2.5}',
     "until": "7d",
+    "latency": "30 or 1 GPU=5/6/9,gang=60",
 }
 # An address cannot name a file.
 INLINE = {

@@ -53,7 +53,8 @@ def test_a_study_from_python_is_the_study_of_the_same_words():
 # A value for every word of a scenario, and another one.
 EVERY = {
     "trace": ["builtin:500", "builtin:600"], "cluster": ["a.toml", "b.toml"], "nodes": ["+1", "T4 +2"],
-    "load": [1.1, 1.2], "order": ["sjf", "las"], "backfill": ["none", "greedy"], "placement": ["fgd", "spread"],
+    "load": [1.1, 1.2], "latency": [30, {"gang": 60}],
+    "order": ["sjf", "las"], "backfill": ["none", "greedy"], "placement": ["fgd", "spread"],
     "estimate": ["user", "group"], "sharing": ["mps", "mig"], "speed": ["published", "h200"],
     "preemption": [True, False], "quota": [4, {"ada": 2}], "recovery": [{"every": 60.0}, {"every": 90.0}],
     "events": [[{"event": "drain", "begin": 1.0, "end": 2.0, "pool": "a"}], []], "weights": [[1.0], [2.0, 3.0]],

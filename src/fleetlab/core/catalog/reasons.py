@@ -50,6 +50,8 @@ REASONS = Catalog(
         WaitReason("head_of_line", "it fits now, but a job ahead of it does not, and none may pass", "rule",
                    "Priority"),
         WaitReason("scheduler", "it fits now, but the scheduler has not looked at it yet", "rule", "None"),
+        WaitReason("start_up", "its GPUs are allocated, and it starts up (images, containers)", "rule",
+                   "None"),
     ),
 )  # fmt: skip
 

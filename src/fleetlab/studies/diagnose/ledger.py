@@ -31,8 +31,8 @@ def completed(result: SimResult) -> pl.DataFrame:
 def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     """Return one row per job that completed: its classes, its wait, and the seconds by reason."""
     jobs = completed(result)
-    clock = _clock(jobs["submit"], workload)
-    hour, day = pl.select(hour=clock.dt.hour(), day=clock.dt.date())
+    at = clock(jobs["submit"], workload)
+    hour, day = pl.select(hour=at.dt.hour(), day=at.dt.date())
     table = jobs.select(
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
         gpu_type(jobs), gpu_request(), gang_size(), hour, day, "gpu_types",
@@ -40,7 +40,7 @@ def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
 
-def _clock(submit: pl.Series, workload: Workload) -> pl.Expr:
+def clock(submit: pl.Series, workload: Workload) -> pl.Expr:
     """Return the time by the clock of the workload; a log without one begins at midnight."""
     at = ((pl.lit(submit) + (workload.epoch or 0.0)) * 1e6).cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
     return at if workload.epoch is None else at.dt.convert_time_zone(workload.zone or "UTC")
@@ -126,7 +126,7 @@ def _main_reasons(row: dict[str, float]) -> str:
 
 def worst_hours(table: pl.DataFrame, workload: Workload) -> pl.DataFrame:
     """Return the hours, by the same clock as the hours of the day, whose jobs waited most in total."""
-    begin = pl.select(begin=_clock(table["submit"], workload).dt.truncate("1h")).to_series()
+    begin = pl.select(begin=clock(table["submit"], workload).dt.truncate("1h")).to_series()
     sums = table.with_columns(begin).group_by("begin").agg(pl.len().alias("jobs"), pl.col("wait", *NAMES).sum())
     sums = sums.sort("wait", "begin", descending=[True, False]).head(WORST)
     main = pl.Series("main reasons", [_main_reasons(row) for row in sums.iter_rows(named=True)], dtype=pl.String)
