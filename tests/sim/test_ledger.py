@@ -243,7 +243,8 @@ def stream(count=400, gap=10.0, **columns):
     arrivals = np.cumsum(np.random.default_rng(1).exponential(gap, count))
     plain = {"runtime": 60.0, "gpu_milli": 1000, "cpu_milli": 1000, "memory_mib": 100}
     values = {name: np.full(count, v) if np.isscalar(v) else v for name, v in (plain | columns).items()}
-    return {"submit": arrivals - arrivals[0], **values}
+    held = values.pop("held", np.zeros(count))  # by a dependency
+    return {"submit": arrivals - arrivals[0], "eligible": arrivals - arrivals[0] + held, **values}
 
 
 def plenty(**scarce):
@@ -266,6 +267,9 @@ def plenty(**scarce):
         ("max_per_node", {"max_per_node": 1, "app": "one", "gap": 16.0}, {}, {}),
         ("quota", {"user": "mallory"}, {}, {"quota": 7}),
         ("node_down", {"gap": 40.0}, {}, {"events": [Outage(500, 3000, nodes=["n0", "n1", "n2", "n3"])]}),
+        *[("scheduler", {"gap": 40.0}, {}, {"cycle": 300, "backfill": rule}) for rule in ("none", "greedy", "easy")],
+        ("not_eligible", {"gap": 40.0, "held": 500.0}, {}, {}),
+        ("start_up", {"gap": 40.0}, {}, {"latency": 30}),
     ],
 )  # fmt: skip
 def test_a_planted_shortage_is_the_main_reason(reason, columns, scarce, words):
