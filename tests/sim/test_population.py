@@ -236,3 +236,14 @@ def test_a_scheduler_that_looks_in_cycles_starts_jobs_when_a_plain_one_does(seed
     assert (sums - result.jobs["wait"]).abs().max() < 1e-6
     held = result.holders.select(pl.sum_horizontal(pl.exclude("job"))).to_series()
     assert (held - result.jobs["wait"]).abs().max() < 1e-6
+
+
+def test_a_warm_up_of_some_time_has_what_still_runs_of_older_jobs():
+    frame = pl.DataFrame({"submit": [0.0, 10.0, 60.0, 100.0], "runtime": [200.0, 20.0, 15.0, 5.0],
+                          "gpu_milli": [1000] * 4})  # fmt: skip
+    scenario = Scenario.of(Workload.of(frame, source="log"), Cluster.uniform(1, 1), window="100..", warm_up="50s")
+    # Of the first, 150 s are left when the warm-up begins; the second is over by then.
+    assert scenario.before.frame["runtime"].to_list() == [150.0, 15.0]
+    assert scenario.before.frame["submit"].to_list() == pytest.approx([-50.0, -40.0], abs=1e-5)
+    assert simulate(scenario).jobs["wait"].to_list() == pytest.approx([115.0], abs=1e-4)
+    assert scenario.title == "fifo/greedy, window 100 s to the end, warm_up 50 s"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
-from fleetlab.core.durations import duration
+from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
 from fleetlab.core.words import POLICY, WORDS, check, plain, shorthand, text
@@ -112,4 +113,8 @@ def _titled(name: str, value: Any) -> str:  # noqa: ANN401
         return name
     if name == "latency" and isinstance(value, Mapping):
         return "latency by class"
-    return f"{name} {duration(value) if name == 'until' else text(value)}"
+    if name == "window":
+        begin, _, end = value.partition("..")
+        return f"window {duration(float(begin or 0))} to {duration(float(end)) if end else 'the end'}"
+    seconds = in_seconds(value) if name in ("until", "cycle", "warm_up") else math.nan
+    return f"{name} {text(value) if math.isnan(seconds) else duration(seconds)}"

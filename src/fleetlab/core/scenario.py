@@ -6,6 +6,7 @@ The command line, a study file, the address of a page and the settings of a save
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -296,12 +297,16 @@ class Scenario:
     @cached_property
     def before(self) -> Before | None:
         """What runs before the jobs that are measured; None: nothing."""
+        from fleetlab.core.censoring import run_times
+        from fleetlab.core.durations import in_seconds
         from fleetlab.core.warm_up import jobs_before, repeated
 
         if self.data.before is not None:
             return self.data.before
-        if self.window and self.warm_up == "auto":
-            return jobs_before(self.trace.workload, self._window[0], self.load, self.censored, self.seed)
+        seconds = in_seconds(self.warm_up)
+        if self.window and (self.warm_up == "auto" or seconds > 0):
+            log = run_times(self.trace.workload, self.censored, self.seed).workload
+            return jobs_before(log, self._window[0], self.load, seconds if seconds > 0 else math.inf)
         synthetic = self.warm_up == "auto" and self.trace.workload.synthetic
         return repeated(self.workload, self.cluster, self.first_row) if synthetic or self.warm_up == "repeat" else None
 

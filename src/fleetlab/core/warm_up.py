@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetlab.core.censoring import Floats, run_times
+from fleetlab.core.censoring import Floats
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.durations import duration
 from fleetlab.core.workload import DELAY, Workload
@@ -28,17 +28,23 @@ class Before:
     of_window: bool = False  # they are other jobs than those that are measured
 
 
-def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: int) -> Before | None:
-    """Return the jobs of a log before a window."""
-    frame = run_times(log, censored, seed).workload.frame
+def jobs_before(log: Workload, begin: float, load: float, most: float) -> Before | None:
+    """Return the jobs of a log before a window: those of so many seconds, and what would still run of older ones."""
+    frame, since = log.frame, max(begin - most, 0.0)
+    older, left = (pl.col("submit") < since) | pl.col("initial"), pl.col("submit") + pl.col("runtime") - since
     earlier = (pl.col("submit") < begin) | (pl.col("initial") & (begin > 0))
-    rows = np.flatnonzero(frame.select(earlier & pl.col("runtime").is_not_null()).to_series().to_numpy())
+    there = earlier & pl.col("runtime").is_not_null() & (~older | (left > 0))
+    rows = np.flatnonzero(frame.select(there).to_series().to_numpy())
     if not len(rows):
         return None
-    first = pl.when("initial").then(LEAST).otherwise(0.0)
-    submit = (pl.col("submit") - begin) / load - first
-    jobs = frame[rows].with_columns(submit=submit, eligible=submit + DELAY, initial=False)
-    return Before(_earlier(jobs), rows, f"the {len(rows):,} jobs before the window are simulated first", of_window=True)
+    submit = pl.when(older).then((since - begin) / load - LEAST).otherwise((pl.col("submit") - begin) / load)
+    runtime = pl.when(older).then(left).otherwise("runtime")
+    delay = pl.when(older).then(0.0).otherwise(DELAY)
+    jobs = frame[rows].with_columns(submit=submit, eligible=submit + delay, runtime=runtime, initial=False)
+    which = "" if since == 0 else f" of {duration(begin - since)}"
+    meaning = f"the {len(rows):,} jobs{which} before the window are simulated first"
+    ordered = _earlier(jobs).with_columns(row=pl.Series(rows)).sort("submit", maintain_order=True)
+    return Before(ordered.drop("row"), ordered["row"].to_numpy(), meaning, of_window=True)
 
 
 def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | None:

@@ -41,6 +41,7 @@ WARM_UPS = {
     "was there when it began",
     "repeat": "the same jobs once before",
     "none": "nothing: the cluster starts empty",
+    "2d": "of a window the jobs of two days before it, or of another time, and what still runs then",
 }
 CENSORED = {
     "hold": "those still running at the end of the log run until then; others as long as jobs like them",
@@ -190,6 +191,12 @@ def _window(value: Any) -> str:  # noqa: ANN401
 
 def _time(value: Any) -> float:  # noqa: ANN401
     return math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else in_seconds(value)
+
+
+def _warm_up(value: Any) -> str:  # noqa: ANN401
+    """Read one of the words, or a time before a window."""
+    seconds = _time(value)
+    return f"{text(seconds)}s" if seconds > 0 else _one_of("warm-up", WARM_UPS)(value)
 
 
 def _one_of(name: str, values: Mapping[str, str]) -> Callable[[Any], str]:
@@ -383,7 +390,7 @@ WORDS: dict[str, Word] = {
              "cluster (default: all jobs).", _window),
         Word("warm_up", "scenario", "auto",
              f"What runs before the jobs that are measured: {_listed(WARM_UPS)} (default: auto).",
-             _one_of("warm-up", WARM_UPS)),
+             _warm_up),
         Word("censored", "scenario", "hold",
              f"Jobs of unknown runtime: {_listed(CENSORED)} (default: hold).",
              _one_of("rule for censored jobs", CENSORED)),

@@ -22,6 +22,7 @@ from fleetlab.studies.diagnose import diagnose
 SENTENCES = 5
 MOST = 50_000  # jobs that are simulated
 STEP = 1_000  # jobs between two candidate windows
+WARM_UP = "2d"  # before the window: with all jobs before it, each simulation would take several times as long
 DAY = 86_400.0
 
 
@@ -102,8 +103,7 @@ def busiest(scenario: Scenario, *, most: int = MOST) -> tuple[Scenario, str]:
     spans = np.maximum(submit[begins + most - 1] - submit[begins], 1.0)
     first = int(begins[np.argmax((total[begins + most] - total[begins]) / spans)])
     days = [f"{submit[k] / DAY:.1f}" for k in (first, first + most - 1)]
-    end = np.nextafter(submit[first + most - 1], np.inf)
-    part = scenario.replace(window=(submit[first], end))
+    part = scenario.replace(window=(submit[first], submit[first + most]), warm_up=WARM_UP)
     return (
         part,
         f"the busiest {len(part.workload):,} consecutive jobs (days {' to '.join(days)} of {submit[-1] / DAY:.3g})",
