@@ -207,7 +207,7 @@ def test_an_empty_cluster_cannot_tell_the_policy_but_the_latency():
     assert (told["start-up latency"], told["queue order and backfill"]) == ("yes", "no")
     assert found.scenario.policy == Scenario.of(log).policy
     assert found.scenario.latency == pytest.approx(20, abs=0.1)
-    assert "none has to wait" in found.findings[-1]
+    assert "no job has to wait" in found.findings[-1]
 
 
 @pytest.mark.parametrize(

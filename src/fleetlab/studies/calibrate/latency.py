@@ -16,7 +16,7 @@ from fleetlab.studies.calibrate.recorded import Recorded
 MARGINS = (0.5, 0.75, 1.0)  # of the most GPUs ever in use at once: the lowest at which there are enough jobs
 ENOUGH = 30  # jobs of a class
 FENCE = 3.0  # interquartile ranges above the upper quartile: beyond, it is no start-up
-PARTS = 10  # equally likely values of a law
+PARTS = 20  # equally likely values of a law
 BETTER = 0.9  # of the deviation from the median: classes that are worth having
 LEAST = 1.0  # seconds: the resolution of most logs
 
