@@ -104,7 +104,10 @@ def _values(waits: Floats) -> list[float]:
     low, middle, high = np.quantile(waits, [0.1, 0.5, 0.9])
     if high - low < LEAST:
         return [round(float(middle), 3)]
-    return [round(float(part.mean()), 3) for part in np.array_split(np.sort(waits), PARTS)]
+    # The integral of the quantile function: of however many waits, each value stands for as much of them.
+    total = np.append(0.0, np.cumsum(np.sort(waits)))
+    at = np.interp(np.linspace(0, len(waits), PARTS + 1), np.arange(len(waits) + 1), total)
+    return [round(float(part), 3) for part in np.diff(at) * PARTS / len(waits)]
 
 
 def _simplified(law: dict[str, list[float]]) -> Law:
