@@ -33,6 +33,14 @@ def simulated_starts(scenario: Scenario, world: World | None = None) -> Floats:
     return starts_of(jobs, play_scenario(scenario, jobs), len(scenario.workload))
 
 
+def simulated_queues(scenario: Scenario) -> Floats:
+    """Simulate: the seconds each job waits for its GPUs, without its start-up; NaN of one that gets none."""
+    jobs = world_of(scenario)
+    without = replace(jobs, latency=np.zeros(len(jobs.latency)))
+    starts = starts_of(without, play_scenario(scenario, jobs), len(scenario.workload))
+    return np.asarray(starts - scenario.workload.frame["submit"].to_numpy())
+
+
 def starts_of(jobs: World, played: Played, count: int) -> Floats:
     """Return the start of each of so many jobs, start-up included; NaN of one that did not."""
     measured = slice(jobs.before, None)
