@@ -108,7 +108,7 @@ async def working(pool, key):
 
 
 LONG = {"verb": "run", "query": "order=fair&load=10"}
-FOREVER = {"verb": "run", "query": "backfill=conservative&load=10"}
+FOREVER = {"verb": "run", "query": "backfill=conservative&load=10&warm_up=none"}
 
 
 def test_a_process_answers_keeps_and_survives_a_mistake():

@@ -57,8 +57,8 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
     copies = np.maximum(np.ceil((submit + runtime) / period).astype(np.int64) - 1, 0)
     old = np.repeat(np.arange(len(rows)), copies)
     back = np.concatenate([np.arange(1, n + 1) for n in copies]) if len(old) else np.zeros(0)
-    load = _offered_loads(frame[rows], cluster, period)[old]
-    kept = np.floor(np.cumsum(1 / np.maximum(load, 1.0)) + 1e-9)
+    load = _offered_loads(frame[rows], cluster, period)
+    kept = np.floor(np.cumsum(1 / np.maximum(load[old], 1.0)) + 1e-9)
     there = np.diff(kept, prepend=0.0) > 0
     old, left = old[there], ((submit + runtime)[old] - back * period)[there]
     order = np.argsort(-left, kind="stable")
@@ -69,21 +69,25 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
         runtime=pl.Series(np.append(left, runtime)),
     )
     meaning = f"the same jobs are simulated once before ({duration(period)}), and are not measured"
+    if (most := float(load.max())) > 1:
+        meaning += f"; some jobs request {most:.2g} times what there is for them: their waits grow as long as jobs come"
     return Before(_earlier(jobs), taken + first_row, meaning)
 
 
 def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Floats:
-    """Return for each job how much of the GPUs that it may use are asked for: above 1, more than there are."""
+    """Return for each job how much of the GPUs that it may use, or of all CPUs, is asked for: above 1, too much."""
     gpus = dict(cluster.frame.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows())
     cores = float(cluster.frame["cpu_milli"].sum()) / WHOLE
-    types = jobs["gpu_types"].list.join("|").to_list()
-    key = [name if milli else None for name, milli in zip(types, jobs["gpu_milli"], strict=True)]
-    request = pl.when(pl.col("gpu_milli") > 0).then(pl.col("gpu_milli").cast(pl.Int64)).otherwise("cpu_milli")
-    work = jobs.select(key=pl.Series(key, dtype=pl.String), work=request * pl.col("instances") * pl.col("runtime"))
-    total = work.group_by("key", maintain_order=True).agg(pl.col("work").sum() / WHOLE / period)
-    there = {None: cores} | {name: _gpus(name, gpus) for name in total["key"].drop_nulls()}
-    loads = {name: amount / there[name] if there[name] else 0.0 for name, amount in total.iter_rows()}
-    return np.array([loads[name] for name in key], dtype=np.float64)
+    of_all = pl.col("instances") * pl.col("runtime") / WHOLE / period
+    asked = jobs.select(
+        types=pl.when(pl.col("gpu_milli") > 0).then(pl.col("gpu_types").list.join("|")),
+        gpus=pl.col("gpu_milli") * of_all,
+        cores=pl.col("cpu_milli") * of_all,
+    )
+    total = asked.group_by("types", maintain_order=True).agg(pl.col("gpus").sum()).drop_nulls()
+    loads = {name: amount / there for name, amount in total.iter_rows() if (there := _gpus(name, gpus))}
+    by_gpu = np.array([loads.get(name, 0.0) for name in asked["types"]], dtype=np.float64)
+    return np.maximum(by_gpu, float(asked["cores"].sum()) / cores if cores else 0.0)
 
 
 def _gpus(types: str, there: dict[str | None, int]) -> float:
