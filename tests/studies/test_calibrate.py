@@ -85,7 +85,7 @@ def test_a_planted_latency_is_found(found):
 )
 def test_a_planted_law_of_latency_gives_the_mean_wait_back(policy):
     law = {"1 GPU": [20, 25, 30, 60], "2 GPUs or more": [60, 80, 100, 200], "other": [30, 40]}
-    log = log_of(5, jobs=2000, load=0.8, latency=law, **policy)
+    log = log_of(6, jobs=2000, load=0.8, latency=law, **policy)
     found = fleetlab.calibrate(log, EIGHT)
     # One run differs from the next by what each job happens to draw: the truth is the mean of several.
     truth = np.mean([held_out_wait(Scenario.of(log, EIGHT, latency=law, seed=k, **policy)) for k in range(8)])

@@ -42,9 +42,13 @@ class Identification:
 
     @property
     def chosen(self) -> Score:
-        """The policy of the scenario, unless the best one is significantly better than it."""
+        """The most likely policy; that of the scenario, where it is as likely.
+
+        Intervals of log-likelihoods are wide, since errors last: the best of several that cannot be told apart for sure
+        is still the best guess.
+        """
         own = next(score for score in self.scores if score.words == self.own)
-        return self.best if self._verdicts[id(own)] == WORSE or self.fit.better(own, self.best) else own
+        return self.best if self.best.total - own.total > GAIN else own
 
     def same(self) -> list[Score]:
         """Return the policies under which every job starts when it does under the best one, that one first.
@@ -156,8 +160,8 @@ class Search:
         return words["backfill"] != CONSERVATIVE or self.ranked()[0].words == words | {"backfill": EASY}
 
     def ranked(self) -> list[Score]:
-        """Return the scores, the best first; of equal ones the one that was tried first."""
-        return sorted(self.found.values(), key=lambda s: -s.total)
+        """Return the scores, the best first; of equal ones the simplest order, or the one that was tried first."""
+        return sorted(self.found.values(), key=lambda s: (-s.total, _changes(s.words["order"])))
 
     @property
     def exact(self) -> bool:
@@ -239,6 +243,10 @@ def _with_rules(orders: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for backfill in BACKFILLS
         if not backfill.reserves or not (words["preemption"] or _preempts(words["order"]))
     ]
+
+
+def _changes(order: str) -> bool:
+    return order in ORDERS and ORDERS[order].dynamic
 
 
 def _preempts(order: str) -> bool:

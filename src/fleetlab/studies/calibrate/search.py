@@ -68,6 +68,9 @@ def fit_scenario(
         if isinstance(law, Mapping):  # where jobs differ, more of them tell how: those that simulation starts at once
             free = seen.known & ~(simulated_queues(best.scenario) > LEAST)
             law, table = fit_latency(seen, free)
+            latency = median_latency(law, seen)
+            fitting = _Fitting(scenario, log, fit, seen, latency)
+            found, best, nodes = fitting.search(fit.base.replace(latency=law), pools, options)
     else:
         found = fitting.own(base)
         best, nodes = found.best, dict.fromkeys(pools.spare, 0)
