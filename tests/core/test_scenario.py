@@ -70,6 +70,7 @@ VALUES = {
     "quota": st.none() | st.floats(0, 1e6) | st.dictionaries(NAMES, st.floats(0, 1e6), min_size=1, max_size=3),
     "recovery": st.none() | st.builds(Recovery, SECONDS, SECONDS, SECONDS),
     "events": st.lists(EVENTS, max_size=3),
+    "cycle": st.floats(0, 1e6),
     "weights": st.lists(st.floats(-1e9, 1e9), max_size=4),
     "prices": st.none() | PRICES,
     "seed": st.integers(0, 2**63 - 1),

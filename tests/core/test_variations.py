@@ -43,7 +43,8 @@ def test_load_compresses_time_and_nothing_else():
     w = workload(3)
     fast = w.at_load(2.0)
     assert fast.frame["submit"].to_list() == (w.frame["submit"] / 2).to_list()
-    others = pl.exclude("submit", "start", "end")
+    others = pl.exclude("submit", "eligible", "start", "end")
+    assert fast.frame["eligible"].to_list() == fast.frame["submit"].to_list()
     assert fast.frame.select(others).equals(w.frame.select(others))
     assert w.at_load(1.0) is w
     with pytest.raises(WorkloadError, match="a load is a number above 0"):

@@ -18,6 +18,7 @@ DESIGN = [
     "group",
     "app",
     "submit",
+    "eligible",
     "runtime",
     "runtime_at_least",
     "instances",
@@ -51,7 +52,9 @@ def test_the_columns_are_those_of_the_design_in_its_order():
 def test_a_log_that_says_nothing_means_one_plain_instance():
     assert of().frame.row(0, named=True) == {
         **dict.fromkeys(("user", "group", "app", "runtime", "runtime_at_least", "start", "end")),
-        **dict.fromkeys(("job", "parent", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
+        **dict.fromkeys(
+            ("job", "parent", "submit", "eligible", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0
+        ),
         **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority"), 0),
         "instances": 1,
         "gpu_types": [],
@@ -89,6 +92,7 @@ ROW = st.fixed_dictionaries(
         "group": NAME,
         "app": NAME,
         "submit": SECONDS,
+        "eligible": SECONDS,
         "runtime": st.none() | SECONDS,
         "instances": st.integers(1, 2**31 - 1),
         "cpu_milli": AMOUNT,
@@ -112,7 +116,8 @@ often = settings(max_examples=60, deadline=None, derandomize=True)
 
 def counted_from_zero(rows: list[dict[str, object]]) -> pl.DataFrame:
     frame = pl.DataFrame(rows, schema={k: FED[k] for k in FED if k not in ("job", "end")})
-    return frame.with_columns(pl.col("submit") - pl.col("submit").min(), end=pl.col("start") + 1.0)
+    submit = pl.col("submit") - pl.col("submit").min()
+    return frame.with_columns(submit=submit, eligible=submit + pl.col("eligible"), end=pl.col("start") + 1.0)
 
 
 @often

@@ -166,15 +166,17 @@ def test_jobs_that_may_run_anywhere_are_split_by_capacity(rng):
     assert any("several GPU types" in note for note in found.notes)
 
 
-def test_jobs_that_fit_nowhere_and_those_without_run_time_are_left_out_and_counted(rng):
+def test_jobs_that_fit_nowhere_are_left_out_and_those_without_run_time_run_as_long_as_others(rng):
     good = jobs(rng, rate=1, count=100)
     large = jobs(rng, rate=1, count=10, gpu_milli=16_000)
     other = jobs(rng, rate=1, count=10, gpu_types=["Z"])
     unknown = jobs(rng, rate=1, count=10, runtime=None)
     found = model(work(good, large, other, unknown), cluster(A=16))
-    assert row(found, "pools", pool="A")["jobs"] == 100
+    assert row(found, "pools", pool="A")["jobs"] == 110
     assert any(note.startswith("20 jobs that fit no pool") for note in found.notes)
-    assert any(note.startswith("10 jobs without a runtime") for note in found.notes)
+    assert found.coverage.imputed.jobs == 10
+    nothing = model(work(unknown), cluster(A=16))
+    assert any(note.startswith("10 jobs without a runtime") for note in nothing.notes)
 
 
 def test_jobs_without_a_gpu_have_the_cpus(rng):
@@ -243,7 +245,8 @@ def test_the_command_prints_pools_waits_and_what_speaks_against_them(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["model", "builtin:2000"])
     said = capsys.readouterr().out
-    assert said.startswith("offered load ")
+    assert said.startswith("All 2,000 jobs in the log are modeled, ")
+    assert "\noffered load " in said
     assert all(word in said for word in ("V100M32", "heavy tail", "GI/G/", "gangs"))
 
 

@@ -159,7 +159,8 @@ def read_again(result, closed, quota, blocked):
     """Return the ledger, who held what was missing, and which users, by re-reading the schedule."""
     played, world = result.played, result.world
     runs, keys = played.runs(world.first), np.zeros(len(world.submit)) if played.keys is None else played.keys
-    marks = {0.0, played.stopped, *world.submit, *runs.begin, *runs.end, *(t for _, a, b in closed for t in (a, b))}
+    marks = {0.0, played.stopped, *runs.begin, *runs.end, *(t for _, a, b in closed for t in (a, b))}
+    marks |= {*world.submitted, *world.eligible, *world.submit}
     times = sorted(t for t in marks if t <= played.stopped)
     reasons, holders = np.zeros((len(world.submit), len(REASONS))), np.zeros((len(world.submit), 4))
     users = dict.fromkeys(world.users, 0.0)
@@ -168,17 +169,19 @@ def read_again(result, closed, quota, blocked):
         for j in range(len(world.submit)):
             mine = runs.job == j
             running = bool((mine & (runs.begin <= begin) & (begin < runs.end)).any())
-            if world.submit[j] > begin or running or played.end[j] <= begin:
+            if world.submitted[j] > begin or running or played.end[j] <= begin:
                 continue
-            reason, seconds = moment.reason(j, blocked), end - begin
+            unseen = world.submit[j] > begin  # the scheduler has not looked yet
+            reason, seconds = moment.reason(j, "scheduler" if unseen else blocked), end - begin
+            reason = "not_eligible" if world.eligible[j] > begin else reason
             reasons[j, REASONS.index(reason)] += seconds
-            since = max([world.submit[j], *runs.end[mine & (runs.end <= begin)]])
-            by_kind, by_user = moment.held(j, reason, since, keys)
+            since = max([world.eligible[j], *runs.end[mine & (runs.end <= begin)]])
+            by_kind, by_user = moment.held(j, reason, since, keys) if reason != "not_eligible" else ([0, 0, 0], {})
             total = sum(by_kind)
             holders[j] += seconds * np.array([*by_kind, 0]) / total if total else [0, 0, 0, seconds]
             for user, amount in by_user.items():
                 users[user] += seconds * amount / total if total else 0.0
-    return reasons, holders, users
+    return reasons[world.measured], holders[world.measured], users
 
 
 @pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
@@ -218,6 +221,34 @@ def test_each_second_has_the_reason_that_the_schedule_shows(
     assert ledger["scheduler"].sum() == 0  # an event-driven scheduler looks at once
 
 
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
+@settings(max_examples=25, derandomize=True)
+@given(
+    rows=st.lists(st.tuples(JOB, st.sampled_from([0.0, 0.0, 1.0, 6.0])), min_size=1, max_size=20),
+    order=st.sampled_from(["fifo", "sjf", "priority"]),
+    cycle=st.sampled_from([0, 3, 5]),
+    quota=st.sampled_from([None, None, 2]),
+    until=st.sampled_from([None, None, 7.0]),
+)
+def test_so_it_is_with_eligible_times_and_cycles(backfill, rows, order, cycle, quota, until):
+    zero = min(row["submit"] for row, _ in rows)
+    times = [{"submit": row["submit"] - zero, "eligible": row["submit"] - zero + held} for row, held in rows]
+    frame = pl.DataFrame([row | time for (row, _), time in zip(rows, times, strict=True)])
+    words = {"order": order, "backfill": backfill, "cycle": cycle, "until": until}
+    words |= {"quota": quota} if quota is not None else {}
+    result = fleetlab.simulate(Workload.of(frame, source="small"), CLUSTER, **words)
+    blocked = {"none": "head_of_line", "greedy": "scheduler"}.get(backfill, "reservation")
+    reasons, holders, users = read_again(result, [], quota, blocked)
+    np.testing.assert_array_equal(result.ledger.drop("job").to_numpy(), reasons)
+    np.testing.assert_array_equal(reasons.sum(axis=1), result.jobs["wait"].to_numpy())
+    np.testing.assert_allclose(result.holders.drop("job").to_numpy(), holders, atol=1e-5)
+    assert dict(result.held_by_user.iter_rows()) == pytest.approx(users, abs=1e-5)
+    starts = result.jobs.drop_nulls("start")
+    assert (starts["start"] >= result.scenario.workload.frame["eligible"].gather(starts["job"])).all()
+    if cycle:
+        assert (starts["start"] % cycle == 0).all()
+
+
 def test_a_draining_or_failed_node_is_a_reason_of_its_own():
     cluster = Cluster.uniform(nodes=2, gpus=8, gpu_type="A100")
     rows = {"submit": [0.0, 5.0], "runtime": [10.0, 10.0], "gpu_milli": [8000, 8000], "instances": [1, 2]}
@@ -243,7 +274,8 @@ def stream(count=400, gap=10.0, **columns):
     arrivals = np.cumsum(np.random.default_rng(1).exponential(gap, count))
     plain = {"runtime": 60.0, "gpu_milli": 1000, "cpu_milli": 1000, "memory_mib": 100}
     values = {name: np.full(count, v) if np.isscalar(v) else v for name, v in (plain | columns).items()}
-    return {"submit": arrivals - arrivals[0], **values}
+    held = values.pop("held", np.zeros(count))  # by a dependency
+    return {"submit": arrivals - arrivals[0], "eligible": arrivals - arrivals[0] + held, **values}
 
 
 def plenty(**scarce):
@@ -266,6 +298,9 @@ def plenty(**scarce):
         ("max_per_node", {"max_per_node": 1, "app": "one", "gap": 16.0}, {}, {}),
         ("quota", {"user": "mallory"}, {}, {"quota": 7}),
         ("node_down", {"gap": 40.0}, {}, {"events": [Outage(500, 3000, nodes=["n0", "n1", "n2", "n3"])]}),
+        *[("scheduler", {"gap": 40.0}, {}, {"cycle": 300, "backfill": rule}) for rule in ("none", "greedy", "easy")],
+        ("not_eligible", {"gap": 40.0, "held": 500.0}, {}, {}),
+        ("start_up", {"gap": 40.0}, {}, {"latency": 30}),
     ],
 )  # fmt: skip
 def test_a_planted_shortage_is_the_main_reason(reason, columns, scarce, words):

@@ -185,3 +185,54 @@ def test_the_stationary_wait_of_a_known_queue_is_met_from_a_short_log():
         waits.append(result.completed["wait"].mean())
     truth = solve("M/M/c", lam=load * servers / 100.0, mu=0.01, c=servers)["mean wait"]
     assert abs(np.mean(waits) - truth) < 3 * np.std(waits, ddof=1) / 10
+
+
+# -- eligible times and cycles of the scheduler ----------------------------------------------------------------------
+
+
+def test_a_job_does_not_start_before_it_is_eligible():
+    frame = pl.DataFrame({"submit": [0.0, 1.0, 2.0], "eligible": [0.0, 50.0, 2.0], "runtime": [10.0, 10.0, 10.0],
+                          "gpu_milli": [1000] * 3})  # fmt: skip
+    result = simulate(Workload.of(frame, source="held"), Cluster.uniform(1, 1))
+    assert result.jobs.select("job", "start", "wait").rows() == [(0, 0.0, 0.0), (1, 50.0, 49.0), (2, 10.0, 8.0)]
+    assert result.ledger.select("not_eligible", "gpu").rows() == [(0.0, 0.0), (49.0, 0.0), (0.0, 8.0)]
+    assert result.holders.select("nobody").to_series().to_list()[1] == 49.0
+    late = simulate(Workload.of(frame, source="held"), Cluster.uniform(1, 1), until=20.0)
+    assert late.jobs["wait"].to_list() == [0.0, 19.0, 8.0]
+
+
+def by_cycles(jobs, gpus, cycle):
+    """A plain scheduler that looks every so many seconds: FIFO, no backfill."""
+    now, running, starts = 0.0, [], {}
+    waiting = list(jobs)
+    while waiting:
+        running = [(end, g) for end, g in running if end > now]
+        free = gpus - sum(g for _, g in running)
+        for job in [j for j in waiting if j[1] <= now]:
+            if job[3] > free:
+                break
+            starts[job[0]] = now
+            running.append((now + job[2], job[3]))
+            free -= job[3]
+            waiting.remove(job)
+        now += cycle
+    return starts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_scheduler_that_looks_in_cycles_starts_jobs_when_a_plain_one_does(seed):
+    rng = np.random.default_rng(seed)
+    columns = np.sort(rng.integers(0, 2_000, 100)), rng.integers(1, 200, 100), rng.integers(1, 5, 100)
+    jobs = [(k, float(t), float(r), int(g)) for k, (t, r, g) in enumerate(zip(*columns, strict=True))]
+    first = jobs[0][1]
+    jobs = [(k, t - first, r, g) for k, t, r, g in jobs]
+    frame = pl.DataFrame({"submit": [j[1] for j in jobs], "runtime": [j[2] for j in jobs],
+                          "gpu_milli": [1000 * j[3] for j in jobs]})  # fmt: skip
+    result = simulate(Workload.of(frame, source="cycles"), Cluster.uniform(1, 8), backfill="none", cycle=30)
+    starts = by_cycles(jobs, 8, 30.0)
+    assert result.jobs["start"].to_list() == [starts[k] for k in range(100)]
+    assert (result.jobs["end"] - result.jobs["start"] - frame["runtime"]).abs().max() < 1e-6
+    sums = result.ledger.select(pl.sum_horizontal(pl.exclude("job"))).to_series()
+    assert (sums - result.jobs["wait"]).abs().max() < 1e-6
+    held = result.holders.select(pl.sum_horizontal(pl.exclude("job"))).to_series()
+    assert (held - result.jobs["wait"]).abs().max() < 1e-6

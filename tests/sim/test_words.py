@@ -37,6 +37,7 @@ SPELLINGS = {
     "prices": (Prices(per_gpu_hour=2.0), '{"per_gpu_hour": 2}'),
     "seed": (7, "7"),
     "until": (4.0, "4s"),
+    "cycle": (2.0, "2s"),
     "window": ("2..", (2.0, math.inf)),
     "warm_up": ("repeat", "repeat"),
     "censored": ("drop", "drop"),

@@ -101,6 +101,44 @@ def test_a_planted_cause_is_named_first(planted, backfill, first, reason):
     assert any(line.endswith(f", is aimed at the main reason, `{reason}`.") for line in found.findings)
 
 
+def planted(gap=10.0, held=0.0, **columns):
+    """A stream of equal jobs, and what is planted in it."""
+    submit = poisson(400, gap)
+    plain = {"runtime": 60.0, "gpu_milli": 1000, "cpu_milli": 1000, "memory_mib": 100}
+    values = {name: [v] * 400 if np.isscalar(v) or isinstance(v, str) else v for name, v in (plain | columns).items()}
+    return work(submit=submit, eligible=np.asarray(submit) + held, **values)
+
+
+def plenty(**scarce):
+    node = {"gpus": 8, "gpu_memory_mib": 80_000, "cpu_milli": 96_000, "memory_mib": 10**6, "rdma_milli": 8000}
+    node |= {"disk_mib": 10**6} | scarce
+    rows = [{"node": f"n{k}", "gpu_type": "A100"} | node for k in range(4)]
+    return Cluster.of(pl.DataFrame(rows), source="planted")
+
+
+@pytest.mark.parametrize(
+    ("reason", "columns", "scarce", "words"),
+    [
+        ("gpu", {"gap": 1.8}, {}, {}),
+        ("memory", {"memory_mib": 500}, {"memory_mib": 1000}, {}),
+        ("rdma", {"rdma_milli": 1000}, {"rdma_milli": 2000}, {}),
+        ("disk", {"disk_mib": 500}, {"disk_mib": 1000}, {}),
+        ("gpu_memory", {"gpu_milli": 100, "gpu_memory_mib": 30_000, "gap": 1.2}, {"gpu_memory_mib": 40_000}, {}),
+        ("max_per_node", {"max_per_node": 1, "app": "one", "gap": 16.0}, {}, {}),
+        ("quota", {"user": "mallory"}, {}, {"quota": 7}),
+        ("reservation", {"gap": 8.0, "instances": [32 if k % 50 == 25 else 1 for k in range(400)],
+                         "runtime": [10.0 if k % 50 == 25 else 60.0 for k in range(400)]}, {}, {"backfill": "easy"}),
+        ("scheduler", {"gap": 40.0}, {}, {"cycle": 300}),
+        ("not_eligible", {"gap": 40.0, "held": 500.0}, {}, {}),
+        ("start_up", {"gap": 40.0}, {}, {"latency": 30}),
+    ],
+)  # fmt: skip
+def test_the_first_sentence_names_what_is_planted(reason, columns, scarce, words):
+    found = fleetlab.diagnose(planted(**columns), plenty(**scarce), changes=["nodes"], workers=0, **words)
+    assert found.tables()["waiting"]["reason"][0] == reason
+    assert f"`{reason}`" in found.findings[0]
+
+
 def test_behind_a_giant_gang_the_gang_is_named():
     jobs, cluster = a_giant_gang()
     found = fleetlab.diagnose(jobs, cluster, backfill="none", changes=["backfill"])

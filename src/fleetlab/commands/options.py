@@ -46,6 +46,7 @@ class ScenarioOptions:
     preemption: Annotated[bool | None, _option("preemption", name=("--preemption", "--preempt"), negative=())] = None
     quota: Annotated[str | None, _option("quota")] = None
     recovery: Annotated[str | None, _option("recovery")] = None
+    cycle: Annotated[str | None, _option("cycle")] = None
     weights: Annotated[str | None, _option("weights")] = None
     cluster: Annotated[str | None, _option("cluster")] = None
     nodes: Annotated[str | None, _option("nodes", allow_leading_hyphen=True)] = None

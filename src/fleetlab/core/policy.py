@@ -32,6 +32,7 @@ class Policy:
     quota: float | Mapping[str, float] | None = None
     recovery: Recovery | None = None
     speed: Any = None  # a name, a file, or a profile
+    cycle: float = 0.0  # seconds; 0: the scheduler looks at every event
     weights: tuple[float, ...] = field(default=())
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetlab.core.censoring import Floats, run_times
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.durations import duration
-from fleetlab.core.workload import Workload
+from fleetlab.core.workload import DELAY, Workload
 
 WHOLE = 1000  # milli of one
 LEAST = 1e-6  # seconds: jobs that are there before all others come so much earlier
@@ -36,7 +36,8 @@ def jobs_before(log: Workload, begin: float, load: float, censored: str, seed: i
     if not len(rows):
         return None
     first = pl.when("initial").then(LEAST).otherwise(0.0)
-    jobs = frame[rows].with_columns(submit=(pl.col("submit") - begin) / load - first, initial=False)
+    submit = (pl.col("submit") - begin) / load - first
+    jobs = frame[rows].with_columns(submit=submit, eligible=submit + DELAY, initial=False)
     return Before(_earlier(jobs), rows, f"the {len(rows):,} jobs before the window are simulated first", of_window=True)
 
 
@@ -64,10 +65,9 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
     order = np.argsort(-left, kind="stable")
     old, left = old[order], left[order]
     taken = np.append(rows[old], rows)
-    jobs = frame[taken].with_columns(
-        submit=pl.Series(np.append(np.full(len(old), -period - LEAST), submit - period)),
-        runtime=pl.Series(np.append(left, runtime)),
-    )
+    when = pl.Series(np.append(np.full(len(old), -period - LEAST), submit - period))
+    delay = np.append(np.zeros(len(old)), frame.select(DELAY).to_series().to_numpy()[rows])
+    jobs = frame[taken].with_columns(submit=when, eligible=when + delay, runtime=pl.Series(np.append(left, runtime)))
     meaning = f"the same jobs are simulated once before ({duration(period)}), and are not measured"
     if (most := float(load.max())) > 1:
         meaning += f"; some jobs request {most:.2g} times what there is for them: their waits grow as long as jobs come"

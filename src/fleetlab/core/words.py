@@ -65,6 +65,7 @@ class Words(TypedDict, total=False):
     quota: float | Mapping[str, float] | None
     recovery: Recovery | Mapping[str, float] | None
     events: Sequence[Event] | str | Path
+    cycle: float | str
     weights: Sequence[float]
     prices: Prices | Mapping[str, Any] | str | Path | None
     seed: int
@@ -165,6 +166,14 @@ def _until(value: Any) -> float | None:  # noqa: ANN401
     if not math.isfinite(seconds):
         msg = f"`until` is a time from 0 s up, not: {clip(repr(value))}"
         raise WorkloadError(msg, hint=DURATIONS)
+    return seconds
+
+
+def _cycle(value: Any) -> float:  # noqa: ANN401
+    seconds = _time(value)
+    if not 0 <= seconds < 1e9:
+        msg = f"`cycle` is a time from 0 s up, not: {clip(repr(value))}"
+        raise PolicyError(msg, hint=DURATIONS)
     return seconds
 
 
@@ -355,6 +364,9 @@ WORDS: dict[str, Word] = {
              "Checkpoints: every=600,save=10,restart=30, in seconds; every=0: only at a preemption (default: none: "
              "failed jobs start over, preempted ones resume at no cost).",
              _recovery),
+        Word("cycle", "policy", 0.0,
+             "Time between two looks of the scheduler at the queue: seconds, or such as 30s or 5m (default: 0, it "
+             "looks whenever a job is submitted or ends).", _cycle),
         Word("events", "scenario", (),
              "A TOML file of node events: [[faults]], [[outage]], [[drain]], [[spot]], [[elastic]], and [recovery] "
              "(default: none).", _events, local=True),

@@ -24,6 +24,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "group": pl.Categorical(),
     "app": pl.Categorical(),
     "submit": pl.Float64(),
+    "eligible": pl.Float64(),
     "runtime": pl.Float64(),
     "runtime_at_least": pl.Float64(),
     "instances": pl.Int32(),
@@ -41,6 +42,7 @@ SCHEMA: dict[str, pl.DataType] = {
 LOST_ENDS = 0.1  # of the running jobs: more would have run longer than any other, so their ends are lost
 ENOUGH = 20  # running jobs, to say so
 SYNTHETIC = "synthesize:"  # how the source of a generated workload begins
+DELAY = pl.col("eligible") - pl.col("submit")
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
 # What a log that does not say is taken to mean. `parent` is absent here: without one, each job is its own parent.
@@ -60,7 +62,7 @@ DEFAULTS: dict[str, pl.Expr] = {
     "initial": pl.lit(value=False),
 }
 
-TIMES = ("submit", "runtime", "runtime_at_least", "start", "end")
+TIMES = ("submit", "eligible", "runtime", "runtime_at_least", "start", "end")
 NULL_ALLOWED = {"user", "group", "app", "runtime", "runtime_at_least", "start", "end"}
 
 
@@ -73,6 +75,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
     *[(name, "is not finite", pl.col(name).is_finite()) for name in TIMES],
     *[(name, "is negative", pl.col(name) >= 0) for name in ("submit", "runtime", "runtime_at_least")],
     ("end", "is before its start", pl.col("end") >= pl.col("start")),
+    ("eligible", "is before its submission", pl.col("eligible") >= pl.col("submit")),
     ("submit", "is not 0, though the job was there when the log began", ~pl.col("initial") | (pl.col("submit") == 0)),
     ("instances", "is below 1", pl.col("instances") >= 1),
     *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
@@ -87,6 +90,8 @@ class Workload:
 
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
     give an hour of the day and a weekday to every `submit`.
+
+    A job may not start before it is `eligible`: after its dependencies, begin time and hold (default: submit).
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
@@ -159,7 +164,7 @@ class Workload:
         # Jobs that were there when the log began came before a window that begins later.
         inside = (submit >= begin) & (submit < end) & (~pl.col("initial") if begin else pl.lit(value=True))
         frame = self.frame.filter(inside).with_columns(
-            pl.col("submit", "start", "end") - begin, job=pl.int_range(pl.len(), dtype=pl.Int64)
+            pl.col("submit", "eligible", "start", "end") - begin, job=pl.int_range(pl.len(), dtype=pl.Int64)
         )
         epoch = None if self.epoch is None else self.epoch + begin
         return replace(self, frame=frame, source=f"{self.source}, {begin:g} to {end:g} s", epoch=epoch)
@@ -177,7 +182,8 @@ class Workload:
             msg = f"a load is a number above 0: {load}"
             raise WorkloadError(msg, hint="at_load(1.2) raises the arrival rate by 20 %")
         unknown = pl.lit(None, dtype=pl.Float64)
-        frame = self.frame.with_columns(submit=pl.col("submit") / load, start=unknown, end=unknown)
+        submit = pl.col("submit") / load
+        frame = self.frame.with_columns(submit=submit, eligible=submit + DELAY, start=unknown, end=unknown)
         return replace(self, frame=frame, source=f"{self.source}, load {load:g}")
 
     def resampled(self, seed: int) -> Workload:
@@ -199,9 +205,9 @@ class Workload:
     def take(self, rows: NDArray[np.int64], submit: NDArray[np.float64], what: str) -> Workload:
         """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
         first = float(submit[0]) if len(submit) else 0.0
-        frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows].with_columns(
-            submit=pl.Series(submit - first), initial=pl.col("initial") & pl.Series(submit == first)
-        )
+        when, initial = pl.Series(submit - first), pl.col("initial") & pl.Series(submit == first)
+        frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows]
+        frame = frame.with_columns(submit=when, eligible=when + DELAY, initial=initial)
         epoch = None if self.epoch is None else self.epoch + first
         return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
 
@@ -217,6 +223,8 @@ def _known(frame: pl.DataFrame, source: str) -> None:
 
 def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
+    if "eligible" not in frame.columns:
+        frame = frame.with_columns(eligible="submit")
     if "parent" not in frame.columns:
         frame = frame.with_columns(parent=pl.int_range(pl.len(), dtype=pl.Int64))
     return frame

@@ -19,7 +19,7 @@ from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
-from fleetlab.sim.codes import BY_START_UP, REASONS
+from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
 from fleetlab.sim.layout import RUNNING, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
@@ -101,7 +101,7 @@ class SimResult(Result):
 
     @cached_property
     def _measured(self) -> pl.DataFrame:
-        return self.world.frame[self.world.before :]
+        return self.world.frame[self.world.measured]
 
     @cached_property
     def jobs(self) -> pl.DataFrame:
@@ -111,13 +111,13 @@ class SimResult(Result):
         where runtime is 0), `bounded_slowdown` the same with a runtime of at least 10 s; `lost` are seconds of runtime
         lost to failures, or spent on checkpoints and restarts. What did not happen is null.
         """
-        world, played, mine = self.world, self.played, slice(self.world.before, None)
-        start, alone = played.start + world.latency, world.runtime - world.latency
-        times = {"submit": world.submit, "runtime": alone, "start": start, "end": played.end}
+        world, played, mine = self.world, self.played, self.world.measured
+        start, alone = played.start + world.latency, world.runtime - world.latency - world.unseen
+        times = {"submit": world.submitted, "runtime": alone, "start": start, "end": played.end}
         columns = {name: pl.Series(name, values[mine], nan_to_null=True) for name, values in times.items()}
         # One that runs when the log begins is placed just before second 0.
         columns |= {name: columns[name].clip(lower_bound=0.0) for name in ("submit", "start")}
-        wait = (waits.seconds(world, played) + self._start_up)[mine]
+        wait = (waits.seconds(world, played) + self._not_eligible + self._start_up)[mine]
         runtime, jct = pl.col("runtime"), pl.col("end") - pl.col("submit")
         bounded = pl.max_horizontal(jct / pl.max_horizontal(runtime, BOUND), pl.lit(1.0))
         status = pl.Series(played.status[mine], dtype=pl.Int64).replace_strict(
@@ -140,7 +140,8 @@ class SimResult(Result):
         """The seconds each job waited, by reason; they sum to its `wait`."""
         by_reason = ledger(self.world, self.played)
         by_reason[:, BY_START_UP] = self._start_up
-        by_reason = by_reason[self.world.before :]
+        by_reason[:, BY_ELIGIBLE] = self._not_eligible
+        by_reason = by_reason[self.world.measured]
         seconds = {reason: by_reason[:, k] for k, reason in enumerate(REASONS)}
         return self._measured.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})
 
@@ -149,10 +150,15 @@ class SimResult(Result):
         """The seconds each job that has GPUs took to start."""
         return np.where(np.isnan(self.played.start), 0.0, self.world.latency)
 
+    @property
+    def _not_eligible(self) -> Floats:
+        """The seconds for which each job could not run whatever was free."""
+        return np.maximum(np.minimum(self.world.eligible, self.played.stopped) - self.world.submitted, 0.0)
+
     @cached_property
     def _holders(self) -> Holders:
         found = holders(self.world, self.played, seed=self.provenance.seed or 0)
-        found.seconds[:, HOLDERS.index("nobody")] += self._start_up[found.job]
+        found.seconds[:, HOLDERS.index("nobody")] += (self._start_up + self._not_eligible)[found.job]
         return found
 
     @cached_property
@@ -163,7 +169,7 @@ class SimResult(Result):
         """
         rows, seconds = self._holders.job, self._holders.seconds
         columns = {name: pl.Series(name, seconds[:, k]) for k, name in enumerate(HOLDERS.names)}
-        return self.world.frame.select("job")[rows].with_columns(**columns)
+        return self.world.frame.select("job")[rows].with_columns(**columns).sort("job")
 
     @cached_property
     def held_by_user(self) -> pl.DataFrame:
@@ -180,7 +186,7 @@ class SimResult(Result):
         played, count = self.played, self.world.instances
         job = np.repeat(np.arange(len(count)), count)
         instance = np.arange(len(job)) - np.repeat(self.world.first[:-1], count)
-        ran = (played.where >= 0) & (job >= self.world.before)
+        ran = (played.where >= 0) & (self.world.frame["job"].to_numpy() >= 0)[job]
         job, instance, where, got = (x if ran.all() else x[ran] for x in (job, instance, played.where, played.got))
         return pl.DataFrame(
             {
@@ -245,7 +251,7 @@ class SimResult(Result):
     def _usage(self) -> Usage:
         """What was held, in blocks while jobs arrive, and in one piece after."""
         stopped = self.played.stopped
-        arriving = min(float(self.world.submit.max(initial=0.0)), stopped) or stopped
+        arriving = min(float(self.world.submitted.max(initial=0.0)), stopped) or stopped
         edges = np.linspace(0.0, arriving, BLOCKS + 1)
         return usage(self.world, self.played, self.cluster, np.append(edges, stopped) if stopped > arriving else edges)
 
@@ -270,7 +276,7 @@ class SimResult(Result):
     def _span(self) -> float:
         """When the last job is submitted; one that is refused by some clusters counts, so that blocks are the same."""
         if self.scenario is None:
-            return float(self.world.submit.max(initial=0.0))
+            return float(self.world.submitted.max(initial=0.0))
         return float(self.scenario.workload.frame["submit"].max() or 0.0)  # type: ignore[arg-type]
 
     @cached_property
@@ -413,7 +419,7 @@ def _start(world: World, scenario: Scenario | None) -> str:
 
 
 def _unfinished(world: World, played: Played) -> str:
-    late, status = (world.submit > played.stopped)[world.before :], played.status[world.before :]
+    late, status = (world.submitted > played.stopped)[world.measured], played.status[world.measured]
     counts = {
         "running": int((status == RUNNING).sum()),
         "pending": int(((status == WAITING) & ~late).sum()),

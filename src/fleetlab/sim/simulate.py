@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
+from fleetlab.core import Cluster, PolicyError, Progress, Provenance, Scenario, Speed, Words, Workload, WorkloadError
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
@@ -57,14 +58,25 @@ def world_of(s: Scenario) -> World:
     return world(
         s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
+        cycle=s.policy.cycle,
     )  # fmt: skip
 
 
 def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) -> Played:
     """Run the loop of a scenario on its jobs and nodes."""
+    played = _play(s, jobs, progress)
+    # What a job held after its end, until the scheduler looked again, kept nobody waiting.
+    return replace(played, end=played.end - jobs.unseen) if s.policy.cycle else played
+
+
+def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
     policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
-    quick = not (sharing.needs_speed or policy.preempts or s.events or policy.recovery or policy.quota is not None)
+    moving = sharing.needs_speed or policy.preempts or s.events or policy.recovery
+    if policy.cycle and moving:
+        msg = "a scheduler that looks in cycles is simulated without preemption, node events and slowdown by sharing"
+        raise PolicyError(msg, hint="leave cycle out, or the others")
+    quick = not (moving or policy.quota is not None)
     played = _quick(s, jobs, order, placement, weights) if quick else None
     if played is not None:
         return played

@@ -142,13 +142,14 @@ def _queue(world: World, played: Played, runs: Segments, times: Floats) -> pl.Da
     """Return the running and waiting jobs at each instant, after all events of that instant."""
     one, many = np.ones(len(world.submit)), world.instances.astype(np.float64)
     gpus = many * (world.shapes.milli[world.shape] * world.shapes.gpus[world.shape]) / WHOLE
-    arrived = np.searchsorted(world.submit, times, side="right")
+    came = np.argsort(world.submitted, kind="stable")
+    arrived = np.searchsorted(world.submitted[came], times, side="right")
     ended, begun, left = (np.argsort(x, kind="stable") for x in (played.end, runs.begin, runs.end))
     done = np.searchsorted(played.end[ended], times, side="right")  # those not done are nan, and come last
     on, off = (np.searchsorted(x[by], times, side="right") for x, by in ((runs.begin, begun), (runs.end, left)))
     columns: dict[str, Floats | Ints] = {"time": times}
     for name, weight in (("", one), ("_instances", many), ("_gpus", gpus)):
-        count = [np.append(0.0, np.cumsum(w)) for w in (weight, weight[ended])]
+        count = [np.append(0.0, np.cumsum(w)) for w in (weight[came], weight[ended])]
         of_run = weight[runs.job]
         running = np.append(0.0, np.cumsum(of_run[begun]))[on] - np.append(0.0, np.cumsum(of_run[left]))[off]
         columns |= {f"running{name}": running, f"waiting{name}": count[0][arrived] - count[1][done] - running}

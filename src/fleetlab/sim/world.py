@@ -29,10 +29,12 @@ STRENGTH = (
 class World:
     """Who wants what (one entry a job that can run, in order of arrival), and what there is."""
 
-    frame: pl.DataFrame  # the jobs' rows of the workload, those before it first
-    before: int  # jobs that are simulated and not measured: the first ones
+    frame: pl.DataFrame  # the jobs' rows of the workload; `job` is negative for jobs that are not measured
+    measured: Ints  # the rows of the others, in order of their numbers
     refused: pl.DataFrame  # job, reason, gpu_hours (null where its runtime is unknown)
-    submit: Floats  # on the tick; negative: before the jobs that are measured
+    submit: Floats  # on the tick: when the scheduler first looks at it; negative: before the jobs that are measured
+    submitted: Floats  # on the tick
+    eligible: Floats  # on the tick
     runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included
     estimate: Floats  # 0 where it is learnt from finished jobs
     learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
@@ -55,29 +57,38 @@ class World:
     largest: Ints  # [2]: CPU and GPU milli of the largest node
     typical: Records  # TYPICAL
     latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
+    unseen: Floats  # on the tick: the part of its runtime after its end, until the scheduler looks again
+
+    @property
+    def before(self) -> int:
+        """How many jobs are simulated and not measured."""
+        return len(self.submit) - len(self.measured)
 
 
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
     part: int = 1, allowed: Mapping[str, int] | None = None, before: pl.DataFrame | None = None,
-    latency: Floats | None = None,
+    latency: Floats | None = None, cycle: float = 0.0,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
     A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
     one, in GPU milli. The jobs `before` come before those of the workload, and their estimates and `latency` (the
-    seconds that each job takes to start) too.
+    seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue at its multiples alone.
     """
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
     jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
     jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
+    # Where all arrivals and ends are seen at multiples of the cycle, so are all starts.
+    look, seen = _next_look(pl.col("eligible"), cycle), _next_look(pl.col("runtime"), cycle)
     frame = jobs.with_columns(
         pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(jobs, estimate), requested=gpu,
-        submit=pl.when(_runs_at_start()).then(-layout.TICK).otherwise("submit"),
-        runtime=pl.col("runtime") + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
-    )  # fmt: skip
+        look=pl.when(_runs_at_start()).then(-layout.TICK).otherwise(look),
+        runtime=seen + pl.when(_runs_at_start()).then(layout.TICK).otherwise(0.0),
+        unseen=seen - pl.col("runtime"),
+    ).sort("look", maintain_order=True)  # fmt: skip
     if part > 1:
         frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
     frame, refused = _able(frame, cluster, allowed or {})
@@ -89,10 +100,12 @@ def world(
     user, users = _users(frame)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("estimate", "requested", "latency"),
-        before=int((frame["job"] < 0).sum()),
+        frame=frame.drop("estimate", "requested", "latency", "look", "unseen"),
+        measured=_in_order(frame["job"]),
         refused=refused.filter(pl.col("job") >= 0),
-        submit=_on_tick(frame["submit"]),
+        submit=_on_tick(frame["look"]),
+        submitted=_on_tick(frame["submit"]),
+        eligible=np.minimum(_on_tick(frame["eligible"]), _on_tick(frame["look"])),
         runtime=_on_tick(frame["runtime"]),
         estimate=np.zeros(frame.height) if learners else _on_tick(frame["estimate"].fill_null(frame["runtime"])),
         learner=learner,
@@ -115,7 +128,18 @@ def world(
         largest=np.array([max(1, nodes[f].max(initial=0)) for f in ("free_cpu", "free_gpu")], dtype=np.int64),
         typical=_typical(shapes, shape, instances),
         latency=_on_tick(frame["latency"]),
+        unseen=_on_tick(frame["unseen"]),
     )
+
+
+def _next_look(time: pl.Expr, cycle: float) -> pl.Expr:
+    return (time / cycle).ceil() * cycle if cycle else time
+
+
+def _in_order(jobs: pl.Series) -> Ints:
+    number = _ints(jobs)
+    rows = np.flatnonzero(number >= 0)
+    return rows[np.argsort(number[rows], kind="stable")]
 
 
 def _on_tick(column: pl.Series) -> Floats:

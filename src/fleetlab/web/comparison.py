@@ -193,7 +193,7 @@ def _recorded(link: Link, base: Outcome) -> RecordedWait | None:
         "recorded_jobs": recorded["jobs"],
         "simulated": _quantity(Estimate.exact("", simulated["mean"], "s"), most),
         "simulated_jobs": simulated["jobs"],
-        "why": f"Why they differ: {'; '.join(why)}.",
+        "why": f"Why they differ: {'; '.join(why)}. `fleetlab calibrate` says what closes the gap.",
     }
 
 

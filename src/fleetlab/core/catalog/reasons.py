@@ -33,6 +33,7 @@ ABOVE_QUOTA = "requests more GPUs than the quota of its user"
 REASONS = Catalog(
     "wait reason",
     (
+        WaitReason("not_eligible", "it may not start yet: a dependency, a begin time or a hold", "rule", "Dependency"),
         WaitReason("quota", "its user has reached the quota", "rule", "QOSMaxGRESPerUser"),
         WaitReason("node_down", "too few nodes that it may use are up, even if they were empty", "rule",
                    "ReqNodeNotAvail"),

@@ -52,7 +52,7 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     """Return who held what jobs were missing; of a sample of the jobs where `pairs` would be exceeded."""
     waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
     sample = _sample(world, waiting.waits, runs, pairs, seed)
-    sample[: world.before] = False
+    sample[world.frame["job"].to_numpy() < 0] = False
     keys = np.zeros(len(world.submit)) if played.keys is None else played.keys
     holding = _holding(world, waiting.waits, keys, sample)
     _replay(world, played, waiting, runs, holding)
@@ -65,10 +65,8 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
 
 
 def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None) -> None:
-    rule = BACKFILLS[played.backfill]
-    blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
     with compile_notice():
-        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, blocked)
+        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -104,11 +102,18 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _waiting(world: World, played: Played) -> Waiting:
-    intervals = waits(world, played).measured(world.before)
+    intervals = waits(world, played).of(world.frame["job"].to_numpy() >= 0).split(world.submit)
     groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None)
+    rule = BACKFILLS[played.backfill]
+    groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
+    # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting.
+    unseen = intervals.begin < world.submit[intervals.job]
+    if unseen.any():
+        groups = writable(groups[np.tile(np.arange(len(groups)), 2)])
+        groups.blocked[len(groups) // 2 :] = BY_SCHEDULER
+    of = group[intervals.job] + unseen * (len(groups) // 2)
     rows = table(
-        len(intervals.job), WAIT, job=intervals.job, group=group[intervals.job], begin=intervals.begin,
-        end=intervals.end,
+        len(intervals.job), WAIT, job=intervals.job, group=of, begin=intervals.begin, end=intervals.end,
     )  # fmt: skip
     by_end = np.argsort(intervals.end, kind="stable")
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)

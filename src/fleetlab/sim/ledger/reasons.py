@@ -24,8 +24,9 @@ STAGES = BESIDE_GPUS + 3
 STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU_MEMORY, BY_PER_NODE)
 
 WAIT = record("job group begin:f end:f")
-WAITING_GROUP = record("shape_id instances user gpu_milli length slot reason since:f waited:f", waited=COUNT)
-#   length: waiting jobs; slot: in the list of waiting groups; waited: seconds by reason up to `since`
+WAITING_GROUP = record("shape_id instances user gpu_milli length slot reason blocked since:f waited:f", waited=COUNT)
+#   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds by
+#   reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
 #   groups: waiting groups of the shape; slot: in the list of shapes whose room is counted, if `counted`; usable: for
 #   how many instances nodes have what each stage requires; possible: instances that nodes which are up would hold if
@@ -156,8 +157,8 @@ def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
-def missing(group: Record, nodes: Nodes, waiting: Waiting, blocked: int) -> int:
-    """Return which resource a group is missing now, the first that applies; `blocked` if it would fit."""
+def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
+    """Return which resource a group is missing now, the first that applies; or what keeps it, if it would fit."""
     shape, room, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
     total, typed = 0, 0
     for t in range(len(nodes.free_gpu)):
@@ -175,18 +176,18 @@ def missing(group: Record, nodes: Nodes, waiting: Waiting, blocked: int) -> int:
             if shape.gpus == 0 and k < BESIDE_GPUS and nodes.free[k] >= group.instances * shape.amounts[k]:
                 return BY_FRAGMENT
             return STAGE_REASONS[stage]
-    return blocked
+    return group.blocked
 
 
 @inner
-def judge(group: Record, nodes: Nodes, waiting: Waiting, blocked: int) -> int:
+def judge(group: Record, nodes: Nodes, waiting: Waiting) -> int:
     """Return the reason of a waiting group."""
     limit = nodes.quota[group.user] if group.user >= 0 else -1
     if limit >= 0 and group.gpu_milli and nodes.used[group.user] + group.gpu_milli > limit:
         return BY_QUOTA
     if nodes.sizes[CHANGES] and possible(group.shape_id, nodes, waiting) < group.instances:
         return BY_NODES
-    return missing(group, nodes, waiting, blocked)
+    return missing(group, nodes, waiting)
 
 
 @inner
@@ -255,10 +256,8 @@ def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
 
 
 @loop
-def replay_waits(
-    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None, blocked: int
-) -> None:
-    """Replay the runs and charge every waiting second; `blocked`: the reason of a job that fits and does not start.
+def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None) -> None:
+    """Replay the runs and charge every waiting second.
 
     At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. With
     `holding`, the time until the next instant is also divided by holder.
@@ -302,7 +301,7 @@ def replay_waits(
             b += 1
         for i in range(nodes.sizes[LISTED]):
             group = waiting.groups[waiting.listed[i]]
-            reason = judge(group, nodes, waiting, blocked)
+            reason = judge(group, nodes, waiting)
             if reason != group.reason:
                 charge(group, now)
                 group.reason = reason

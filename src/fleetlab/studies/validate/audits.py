@@ -57,7 +57,7 @@ def as_trace(result: SimResult) -> Trace:
     """Return a simulated schedule as a trace, as if a log had recorded it."""
     times = result.jobs.select("job", "start", "end")
     frame = (
-        result.world.frame[result.world.before :]
+        result.world.frame[result.world.measured]
         .drop("start", "end")
         .join(times, on="job", how="left", maintain_order="left")
     )

@@ -116,7 +116,7 @@ def relative_to_first(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
     """Count `submit`, `start` and `end` from the first submission, in the order of a workload; give that moment too."""
     zero = frame["submit"].min() if frame.height else 0.0
     assert isinstance(zero, float)
-    shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "start", "end") if c in frame.columns)
+    shifted = frame.with_columns(pl.col(c) - zero for c in ("submit", "eligible", "start", "end") if c in frame.columns)
     if "initial" not in frame.columns and {"start", "end", "status", "runtime"} <= set(frame.columns):
         shifted = shifted.with_columns(initial=older(shifted))
     later = [pl.col("initial").not_()] if "initial" in shifted.columns else []

@@ -39,9 +39,10 @@ def clip_to_start(jobs: pl.DataFrame, since: float | None) -> tuple[pl.DataFrame
     older, ran = pl.col("submit") < since, (pl.col("start") < since).fill_null(value=False)
     first = jobs.select(older.sum().alias("older"), ran.sum().alias("ran")).row(0)
     note = f"{first[0]:,} jobs were submitted before `since`: their submit time is set to 0; "
-    note += f"{first[1]:,} of them had started by then: their start and runtime are unknown"
+    note += f"{first[1]:,} of them had started by then: they hold their GPUs from the begin of the log on"
     kept = [pl.when(~ran).then(pl.col(c)).alias(c) for c in ("start", "runtime")]
-    return jobs.with_columns(pl.col("submit").clip(lower_bound=since), *kept), (note,)
+    times = pl.col([c for c in ("submit", "eligible") if c in jobs.columns]).clip(lower_bound=since)
+    return jobs.with_columns(times, *kept, initial=older), (note,)
 
 
 def _sparse(submit: pl.Series) -> tuple[str, ...]:

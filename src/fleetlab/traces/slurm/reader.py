@@ -104,6 +104,7 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         "status",
         *DEMAND,
         parent=parent,
+        eligible=pl.max_horizontal("submit", pl.min_horizontal("eligible", "start")),
         ran=pl.col("start").is_not_null(),
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
@@ -151,7 +152,7 @@ def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -
         f"{bound:,} jobs name partitions that not all nodes are in: here they may use any node, so waits may be "
         "too short; the series `partition` has the names": bound,
         f"{ran:,} jobs became eligible more than a minute after submission (dependency or begin time): "
-        "that time counts as waiting": ran,
+        "that time counts as waiting, with the reason `not_eligible`": ran,
         "no column Eligible: time held by a dependency or a begin time counts as waiting": frame.height
         and not (frame["Eligible"] != "").any(),
         "no job has a GPU: AccountingStorageTRES in slurm.conf must include gres/gpu": frame.height
