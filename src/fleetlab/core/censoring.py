@@ -58,20 +58,20 @@ def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:
     frame = workload.frame
     # Of a job that runs when the log begins, what is left of its run counts.
     left = pl.when(pl.col("initial") & pl.col("start").is_null()).then("end")
-    told = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
+    recorded = frame.select(pl.coalesce("runtime", pl.col("end") - pl.col("start"), left)).to_series()
     never = (frame["status"] == "cancelled") & frame["start"].is_null() & ~frame["initial"]
-    wanted = told.is_null() & ~never
-    held = wanted & frame["runtime_at_least"].is_not_null() & (rule != "impute")
-    filled = told.zip_with(~held, frame["runtime_at_least"])
-    if (wanted & ~held).any():
+    wanted = recorded.is_null() & ~never
+    hold = wanted & frame["runtime_at_least"].is_not_null() & (rule != "impute")
+    filled = recorded.zip_with(~hold, frame["runtime_at_least"])
+    if (wanted & ~hold).any():
         drawn = _drawn(
-            frame.with_columns(runtime=told), (wanted & ~held).to_numpy(), np.random.default_rng([seed, 0xCE])
+            frame.with_columns(runtime=recorded), (wanted & ~hold).to_numpy(), np.random.default_rng([seed, 0xCE])
         )
         filled = filled.fill_null(drawn)
-    known = told if rule == "drop" else filled
+    known = recorded if rule == "drop" else filled
     origin = frame.select(
-        pl.when(known.is_null()).then(pl.lit(UNKNOWN)).when(~told.is_null()).then(pl.lit(COMPLETE))
-        .when(held).then(pl.lit(HELD)).otherwise(pl.lit(IMPUTED)).cast(ORIGIN)
+        pl.when(known.is_null()).then(pl.lit(UNKNOWN)).when(~recorded.is_null()).then(pl.lit(COMPLETE))
+        .when(hold).then(pl.lit(HELD)).otherwise(pl.lit(IMPUTED)).cast(ORIGIN)
     ).to_series()  # fmt: skip
     changed = known.null_count() < frame["runtime"].null_count()
     jobs = replace(workload, frame=frame.with_columns(runtime=known)) if changed else workload
@@ -84,17 +84,17 @@ def _drawn(frame: pl.DataFrame, wanted: Bools, rng: np.random.Generator) -> pl.S
     chance = rng.random(frame.height)
     bound = frame["runtime_at_least"].fill_null(0.0).to_numpy()
     left = wanted.copy()
-    seen = frame["runtime"].is_not_null().to_numpy()
+    ended = frame["runtime"].is_not_null().to_numpy()
     # A lost end says nothing about how long a job ran: only jobs that were seen for some time are in the estimate.
-    counts = seen | frame["runtime_at_least"].is_not_null().to_numpy()
+    counts = ended | frame["runtime_at_least"].is_not_null().to_numpy()
     time = frame["runtime"].fill_null(frame["runtime_at_least"]).fill_null(0.0).to_numpy()
     for columns in CLASSES:
         for rows in _groups(frame, columns, left):
             mine = rows[counts[rows]]
-            if not left[rows].any() or seen[mine].sum() < (ENOUGH if columns else 1):
+            if not left[rows].any() or ended[mine].sum() < (ENOUGH if columns else 1):
                 continue
             at = rows[left[rows]]
-            drawn[at] = _conditional(time[mine], seen[mine], bound[at], chance[at])
+            drawn[at] = _conditional(time[mine], ended[mine], bound[at], chance[at])
             left[at] = False
     return pl.Series(drawn, nan_to_null=True)
 
@@ -111,8 +111,8 @@ def _groups(frame: pl.DataFrame, columns: list[str], left: Bools) -> Iterator[ND
     if not columns:
         yield np.arange(frame.height)
         return
-    found = classes.group_by(columns, maintain_order=True).agg("row", pl.col("left").any()).filter("left")
-    for rows in found["row"]:
+    classes_left = classes.group_by(columns, maintain_order=True).agg("row", pl.col("left").any()).filter("left")
+    for rows in classes_left["row"]:
         yield rows.to_numpy()
 
 

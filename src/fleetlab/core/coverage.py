@@ -75,7 +75,7 @@ class Coverage:
                 f"{covered.jobs:,} of {plural(log.jobs, 'job')} in the log are {self.verb}, "
                 f"{_percent(covered.hours, log.hours)} of its {number_text(log.hours)} {self.unit}"
             )
-        parts = [text for text in (self._started(), self._held(), self._imputed()) if text]
+        parts = [text for text in (self._started(), self._censored(), self._imputed()) if text]
         if self.left_out:
             reasons = ", ".join(f"{reason} ({part.jobs:,})" for reason, part in self.left_out.items())
             parts.append(f"left out: {reasons}")
@@ -85,7 +85,7 @@ class Coverage:
         count = self.initial.jobs
         return f"{count:,} {'is' if count == 1 else 'are'} there when the log begins" if count else ""
 
-    def _held(self) -> str:
+    def _censored(self) -> str:
         if not self.held.jobs:
             return ""
         runs = "runs at its end and is" if self.held.jobs == 1 else "run at its end and are"

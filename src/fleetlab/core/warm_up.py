@@ -79,15 +79,15 @@ def _offered_loads(jobs: pl.DataFrame, cluster: Cluster, period: float) -> Float
     gpus = dict(cluster.frame.group_by("gpu_type").agg(pl.col("gpus").cast(pl.Int64).sum()).iter_rows())
     cores = float(cluster.frame["cpu_milli"].sum()) / WHOLE
     of_all = pl.col("instances") * pl.col("runtime") / WHOLE / period
-    asked = jobs.select(
+    requests = jobs.select(
         types=pl.when(pl.col("gpu_milli") > 0).then(pl.col("gpu_types").list.join("|")),
         gpus=pl.col("gpu_milli") * of_all,
         cores=pl.col("cpu_milli") * of_all,
     )
-    total = asked.group_by("types", maintain_order=True).agg(pl.col("gpus").sum()).drop_nulls()
+    total = requests.group_by("types", maintain_order=True).agg(pl.col("gpus").sum()).drop_nulls()
     loads = {name: amount / there for name, amount in total.iter_rows() if (there := _gpus(name, gpus))}
-    by_gpu = np.array([loads.get(name, 0.0) for name in asked["types"]], dtype=np.float64)
-    return np.maximum(by_gpu, float(asked["cores"].sum()) / cores if cores else 0.0)
+    by_gpu = np.array([loads.get(name, 0.0) for name in requests["types"]], dtype=np.float64)
+    return np.maximum(by_gpu, float(requests["cores"].sum()) / cores if cores else 0.0)
 
 
 def _gpus(types: str, there: dict[str | None, int]) -> float:

@@ -123,9 +123,9 @@ class Workload:
         """
         _known(frame, source)
         _clock(epoch, zone, source)
-        told = "initial" in frame.columns
+        given = "initial" in frame.columns
         frame = column_types.cast(_filled(frame), SCHEMA, source=source, noun="workload")
-        if not told:
+        if not given:
             frame = frame.with_columns(initial=older(frame))
         if "runtime_at_least" not in frame.columns:
             frame = frame.with_columns(runtime_at_least=censored(frame))
@@ -245,11 +245,11 @@ def censored(frame: pl.DataFrame) -> pl.Expr:
     last = frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item()
     running = (pl.col("status") == "running") & pl.col("runtime").is_null()
     began = pl.when("initial").then(pl.coalesce("start", 0.0)).otherwise("start")
-    seen = pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
+    ran = pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
     longest = pl.col("runtime").max()
-    came = frame.filter(~pl.col("initial")).select(seen=seen, older=seen > longest).drop_nulls()
+    came = frame.filter(~pl.col("initial")).select(ran=ran, older=ran > longest).drop_nulls()
     lost = came.height >= ENOUGH and came["older"].sum() > LOST_ENDS * came.height
-    return pl.lit(None, dtype=pl.Float64) if lost else seen
+    return pl.lit(None, dtype=pl.Float64) if lost else ran
 
 
 def _clock(epoch: float | None, zone: str | None, source: str) -> None:

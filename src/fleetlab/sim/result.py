@@ -157,9 +157,9 @@ class SimResult(Result):
 
     @cached_property
     def _holders(self) -> Holders:
-        found = holders(self.world, self.played, seed=self.provenance.seed or 0)
-        found.seconds[:, HOLDERS.index("nobody")] += (self._start_up + self._not_eligible)[found.job]
-        return found
+        division = holders(self.world, self.played, seed=self.provenance.seed or 0)
+        division.seconds[:, HOLDERS.index("nobody")] += (self._start_up + self._not_eligible)[division.job]
+        return division
 
     @cached_property
     def holders(self) -> pl.DataFrame:

@@ -68,8 +68,8 @@ def tune(
     verdict = runs.verdict(baselines, chosen, progress)
     own = {"trials": trials, "goal": goal, "against": list(against), **options}
     provenance = Provenance("tune", scenario.workload.source, scenario.words() | own, scenario.seed)
-    found = Tuning.of(verdict, done, chosen, goal, provenance, _notes(training, later, verdict))
-    return replace(found, coverage=scenario.coverage)
+    result = Tuning.of(verdict, done, chosen, goal, provenance, _notes(training, later, verdict))
+    return replace(result, coverage=scenario.coverage)
 
 
 class _Runs:
