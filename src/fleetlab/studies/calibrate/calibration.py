@@ -21,9 +21,10 @@ from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import BUILTIN, ScenarioLike
 from fleetlab.core.words import WORDS
+from fleetlab.sim import simulate
 from fleetlab.stats import Floats
 from fleetlab.studies.calibrate.findings import findings, first_line, statement
-from fleetlab.studies.calibrate.fit import simulated_starts
+from fleetlab.studies.calibrate.fit import simulated_starts, starts_of
 from fleetlab.studies.calibrate.gaps import AFTER, BEFORE, Gaps
 from fleetlab.studies.calibrate.hidden import LONG
 from fleetlab.studies.calibrate.identifiable import Evidence, identifiable
@@ -90,13 +91,15 @@ def calibrate(
     if evidence.obstacle() or min(log.known[:jobs].sum(), log.known[jobs:].sum()) < LEAST:
         return _statement(provenance, log, evidence, scenario.coverage)
     progress("simulations", 0, 0.0)
-    before = simulated_starts(scenario)
+    as_given = simulate(scenario)
+    before = starts_of(as_given.world, as_given.played, len(log))
     evidence = replace(evidence, simulated=int((before - log.submit > LONG).sum()))
     scarce, roomy = evidence.idle() is None, evidence.roomy()
     fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
     calibrated = scenario.replace(**fitted.words)
     starts = {BEFORE: before, AFTER: simulated_starts(calibrated)}
-    return _calibration(provenance, log, evidence, fitted, starts, calibrated)
+    found = _calibration(provenance, log, evidence, fitted, starts, calibrated)
+    return replace(found, coverage=as_given.coverage)
 
 
 def _check(scenario: Scenario, fit: float) -> None:
@@ -139,7 +142,6 @@ def _calibration(
     starts: Mapping[str, Floats],
     scenario: Scenario,
 ) -> Calibration:
-    covered = scenario.coverage
     held_out = np.arange(len(log)) >= fitted.jobs
     parts = {HELD_OUT: Gaps.of(log, held_out, starts), FITTED: Gaps.of(log, ~held_out, starts)}
     judged = parts[HELD_OUT]
@@ -167,7 +169,7 @@ def _calibration(
         "the job was the first in the order among those that would have fitted in its place",
         "random placement is not tried: its starts depend on a seed that no log has",
     )
-    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, covered, scenario)
+    return Calibration(provenance, sentences, estimates, frames, _figures(judged), notes, scenario=scenario)
 
 
 def _figures(judged: Gaps) -> dict[str, Figure]:

@@ -99,7 +99,7 @@ def _policy(fitted: Fitted, *, told: bool) -> str:
         text += f"; every job starts at the same time under {_listed(same)}"
     if close:
         text += f"; not significantly worse: {_listed(close)}"
-    return f"{text}." if kept == best else f"{text}; {kept}, the policy as given, is one of these and is kept."
+    return f"{text}." if kept == best else f"{text}; {kept}, the policy as given, is as likely and is kept."
 
 
 def _listed(names: Sequence[str]) -> str:

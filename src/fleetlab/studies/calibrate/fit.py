@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fleetlab.core import Scenario
+from fleetlab.sim.schedule import Played
 from fleetlab.sim.simulate import play_scenario, world_of
 from fleetlab.sim.world import World
 from fleetlab.stats import BlockBootstrap, Floats, Interval, paired_difference
@@ -29,9 +30,21 @@ GAIN = 10.0  # of log-likelihood, where there are too few jobs for an interval
 def simulated_starts(scenario: Scenario, world: World | None = None) -> Floats:
     """Simulate: the start of each job of the workload, NaN of one that did not."""
     jobs = world_of(scenario) if world is None else world
-    played = play_scenario(scenario, jobs)
+    return starts_of(jobs, play_scenario(scenario, jobs), len(scenario.workload))
+
+
+def simulated_queues(scenario: Scenario) -> Floats:
+    """Simulate: the seconds each job waits for its GPUs, without its start-up; NaN of one that gets none."""
+    jobs = world_of(scenario)
+    without = replace(jobs, latency=np.zeros(len(jobs.latency)))
+    starts = starts_of(without, play_scenario(scenario, jobs), len(scenario.workload))
+    return np.asarray(starts - scenario.workload.frame["submit"].to_numpy())
+
+
+def starts_of(jobs: World, played: Played, count: int) -> Floats:
+    """Return the start of each of so many jobs, start-up included; NaN of one that did not."""
     measured = slice(jobs.before, None)
-    starts = np.full(len(scenario.workload), np.nan)
+    starts = np.full(count, np.nan)
     starts[jobs.frame["job"].to_numpy()[measured]] = (played.start + jobs.latency)[measured]
     return np.asarray(np.maximum(starts, 0.0))
 

@@ -10,6 +10,7 @@ from fleetlab.core import Cluster
 from fleetlab.core.durations import duration
 from fleetlab.studies.calibrate.hidden import LONG
 from fleetlab.studies.calibrate.latency import ENOUGH
+from fleetlab.studies.calibrate.policies import CLOSE, EXACT
 from fleetlab.studies.calibrate.recorded import WHOLE, Recorded
 from fleetlab.studies.calibrate.search import Fitted
 from fleetlab.studies.sentences import percent
@@ -65,7 +66,7 @@ class Evidence:
     def idle(self) -> str | None:
         """Return why no job had to wait for GPUs, if so."""
         if self.roomy():
-            return f"at most {self.wanted:,.0f} of {self.gpus:,} GPUs are ever wanted at once: none has to wait"
+            return f"at most {self.wanted:,.0f} of {self.gpus:,} GPUs are ever wanted at once: no job has to wait"
         if max(self.waited, self.simulated) < FEW:
             return (
                 f"{self.waited:,} jobs waited for more than {duration(LONG)}: too few to see whom the scheduler takes"
@@ -97,7 +98,10 @@ def _policy(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
         return POLICY, NO, why
     if same == tried:
         return POLICY, NO, f"all {tried} policies start every job at the same time"
-    close = len(found.names("not distinguishable"))
+    if not found.fit.blocks.enough and found.best.error >= EXACT:
+        jobs = int(found.fit.compared.sum())
+        return POLICY, PARTLY, f"{jobs:,} jobs are too few for intervals; the best of {tried} policies is not exact"
+    close = len(found.names(CLOSE))
     if same + close > 1:
         what = f"{found.contested:,} starts at which another job could have been taken"
         return POLICY, PARTLY, f"{same + close} of {tried} policies explain it equally well; {what}"

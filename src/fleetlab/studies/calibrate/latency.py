@@ -16,7 +16,7 @@ from fleetlab.studies.calibrate.recorded import Recorded
 MARGINS = (0.5, 0.75, 1.0)  # of the most GPUs ever in use at once: the lowest at which there are enough jobs
 ENOUGH = 30  # jobs of a class
 FENCE = 3.0  # interquartile ranges above the upper quartile: beyond, it is no start-up
-PARTS = 10  # equally likely values of a law
+PARTS = 20  # equally likely values of a law
 BETTER = 0.9  # of the deviation from the median: classes that are worth having
 LEAST = 1.0  # seconds: the resolution of most logs
 
@@ -104,7 +104,10 @@ def _values(waits: Floats) -> list[float]:
     low, middle, high = np.quantile(waits, [0.1, 0.5, 0.9])
     if high - low < LEAST:
         return [round(float(middle), 3)]
-    return [round(float(part.mean()), 3) for part in np.array_split(np.sort(waits), PARTS)]
+    # The integral of the quantile function: of however many waits, each value stands for as much of them.
+    total = np.append(0.0, np.cumsum(np.sort(waits)))
+    at = np.interp(np.linspace(0, len(waits), PARTS + 1), np.arange(len(waits) + 1), total)
+    return [round(float(part), 3) for part in np.diff(at) * PARTS / len(waits)]
 
 
 def _simplified(law: dict[str, list[float]]) -> Law:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -42,9 +42,13 @@ class Identification:
 
     @property
     def chosen(self) -> Score:
-        """The policy of the scenario, unless the best one is significantly better."""
+        """The most likely policy; that of the scenario, where it is as likely.
+
+        Intervals of log-likelihoods are wide, since errors last: the best of several that cannot be told apart for sure
+        is still the best guess.
+        """
         own = next(score for score in self.scores if score.words == self.own)
-        return self.best if self._verdicts[id(own)] == WORSE else own
+        return self.best if self.best.total - own.total > GAIN else own
 
     def same(self) -> list[Score]:
         """Return the policies under which every job starts when it does under the best one, that one first.
@@ -55,21 +59,29 @@ class Identification:
         alike = [s for s in self.scores[1:] if exact or abs(s.choices.sum() - taken) < EXACT]
         return [self.best, *(s for s in alike if s.same_schedule(self.best))]
 
+    def _differences(self, part: Callable[[Score], Floats]) -> list[Interval]:
+        """Return how far each policy is below the best, in log-likelihood per job; all intervals hold together."""
+        limits = bonferroni(max(1, len(self.scores) - 1))
+        best = self.fit.blocks.means(part(self.best))
+        return [paired_difference(best, self.fit.blocks.means(part(s))).interval(limits) for s in self.scores]
+
     @cached_property
     def _below(self) -> list[Interval]:
-        """How far each policy is below the best, in log-likelihood per job; all intervals hold together."""
-        limits = bonferroni(max(1, len(self.scores) - 1))
-        best = self.fit.blocks.means(self.best.by_job + self.best.choices)
-        means = [self.fit.blocks.means(score.by_job + score.choices) for score in self.scores]
-        return [paired_difference(best, mean).interval(limits) for mean in means]
+        return self._differences(lambda score: score.by_job + score.choices)
 
     @cached_property
     def _verdicts(self) -> dict[int, str]:
+        """The verdict on each policy: one is worse if it explains starts and choices worse, or the choices alone.
+
+        Errors of simulated starts last long, so that they tell less than their number; choices hardly do.
+        """
         same = {id(score) for score in self.same()}
         found = {}
-        for score, below in zip(self.scores, self._below, strict=True):
+        for score, below, taken in zip(
+            self.scores, self._below, self._differences(lambda score: score.choices), strict=True
+        ):
             few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
-            worse = few or below.high < 0
+            worse = few or below.high < 0 or taken.high < 0
             found[id(score)] = SAME if id(score) in same else WORSE if worse else CLOSE
         return found | {id(self.best): BEST}
 
@@ -148,8 +160,8 @@ class Search:
         return words["backfill"] != CONSERVATIVE or self.ranked()[0].words == words | {"backfill": EASY}
 
     def ranked(self) -> list[Score]:
-        """Return the scores, the best first; of equal ones the one that was tried first."""
-        return sorted(self.found.values(), key=lambda s: -s.total)
+        """Return the scores, the best first; of equal ones the simplest order, or the one that was tried first."""
+        return sorted(self.found.values(), key=lambda s: (-s.total, _changes(s.words["order"])))
 
     @property
     def exact(self) -> bool:
@@ -231,6 +243,10 @@ def _with_rules(orders: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for backfill in BACKFILLS
         if not backfill.reserves or not (words["preemption"] or _preempts(words["order"]))
     ]
+
+
+def _changes(order: str) -> bool:
+    return order in ORDERS and ORDERS[order].dynamic
 
 
 def _preempts(order: str) -> bool:

@@ -15,9 +15,9 @@ from fleetlab.core.progress import Progress
 from fleetlab.stats import Floats
 from fleetlab.studies.calibrate import hidden
 from fleetlab.studies.calibrate.choices import Choices, learned
-from fleetlab.studies.calibrate.fit import Fit, Score
+from fleetlab.studies.calibrate.fit import Fit, Score, simulated_queues
 from fleetlab.studies.calibrate.hidden import HiddenLoad, Pools, without_nodes
-from fleetlab.studies.calibrate.latency import Law, fit_latency, median_latency, unobstructed
+from fleetlab.studies.calibrate.latency import LEAST, Law, fit_latency, median_latency, unobstructed
 from fleetlab.studies.calibrate.policies import Identification, Search, identify, screen
 from fleetlab.studies.calibrate.recorded import Recorded
 
@@ -65,6 +65,12 @@ def fit_scenario(
     if scarce:
         options = hidden.quotas(limits) if scenario.policy.quota is None and len(log.users) > 1 else []
         found, best, nodes = fitting.search(base, pools, options)
+        if isinstance(law, Mapping):  # where jobs differ, more of them tell how: those that simulation starts at once
+            free = seen.known & ~(simulated_queues(best.scenario) > LEAST)
+            law, table = fit_latency(seen, free)
+            latency = median_latency(law, seen)
+            fitting = _Fitting(scenario, log, fit, seen, latency)
+            found, best, nodes = fitting.search(fit.base.replace(latency=law), pools, options)
     else:
         found = fitting.own(base)
         best, nodes = found.best, dict.fromkeys(pools.spare, 0)
