@@ -280,7 +280,7 @@ def test_of_a_long_trace_the_busiest_jobs_in_a_row_are_diagnosed_with_their_own_
     trace = fleetlab.synthesize("pai2020", jobs=6000, seed=1)
     heavy = pl.when(pl.col("job").is_between(3000, 3999)).then(1e7).otherwise(1.0)
     jobs = trace.workload.frame.with_columns(runtime=heavy, submit=pl.col("job").cast(pl.Float64))
-    jobs = jobs.with_columns(start=pl.col("submit") + 5.0, end=pl.lit(None, pl.Float64))
+    jobs = jobs.with_columns(eligible="submit").with_columns(start=pl.col("submit") + 5.0, end=pl.lit(None, pl.Float64))
     longer = replace(trace, workload=Workload.of(jobs, source="made"))
     column = pl.Series([float(k) for k in range(6000)])
     part, window = busiest(Scenario.of(longer, order="sjf", estimate=column), most=1000)

@@ -112,11 +112,11 @@ class Cluster:
         >>> Cluster.uniform(10, 8, gpu_type="T4").with_nodes("T4 +20%")
         <Cluster 12 nodes, 96 GPUs, uniform, nodes T4 +20%>
         """
-        found = nodes.parse(edits if count is None else f"{edits} {count}")
-        if not found:
+        parsed = nodes.parse(edits if count is None else f"{edits} {count}")
+        if not parsed:
             return self
-        source = f"{self.source}, nodes {', '.join(map(str, found))}"
-        return Cluster.of(nodes.edited(self.frame, found), source=source)
+        source = f"{self.source}, nodes {', '.join(map(str, parsed))}"
+        return Cluster.of(nodes.edited(self.frame, parsed), source=source)
 
     def without(self, *names: str) -> Cluster:
         """Remove nodes, pools or GPU types by name.

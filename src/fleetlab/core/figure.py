@@ -45,5 +45,5 @@ class Figure:
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Figure:
         """What `to_json` wrote."""
-        said = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
-        return cls(frame=pl.DataFrame(about["columns"], strict=False), **said)
+        values = {name: about[name] for name in ("title", "kind", "x", "y", "alt", "log_x", "log_y")}
+        return cls(frame=pl.DataFrame(about["columns"], strict=False), **values)

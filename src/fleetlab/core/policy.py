@@ -54,9 +54,9 @@ class Policy:
     def of(cls, policy: Policy | str, **words: Any) -> Policy:  # noqa: ANN401
         """Take a policy, or ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING, and change some of its words."""
         if isinstance(policy, str):
-            found = shorthand(policy)
-            check(found, POLICY)
-            policy = cls(**found)  # type: ignore[arg-type]
+            words_of_text = shorthand(policy)
+            check(words_of_text, POLICY)
+            policy = cls(**words_of_text)  # type: ignore[arg-type]
         return policy.replace(**words)
 
     @property

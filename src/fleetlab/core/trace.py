@@ -94,7 +94,7 @@ class Trace(Result):
         """How much there is of what."""
         w = self.workload.frame
         span = float(w["submit"][-1]) / 86_400 if w.height else 0.0
-        found = [
+        numbers = [
             Estimate.exact("jobs", w.height),
             Estimate.exact("instances", self.workload.instances),
             Estimate.exact("parents", w["parent"].n_unique()),
@@ -102,8 +102,8 @@ class Trace(Result):
             Estimate.exact("submissions span", span, "days"),
         ]
         if self.cluster is not None:
-            found += [Estimate.exact("nodes", len(self.cluster)), Estimate.exact("GPUs", self.cluster.gpus)]
-        return [*found, Estimate.exact("rows rejected", self.rejects.height)]
+            numbers += [Estimate.exact("nodes", len(self.cluster)), Estimate.exact("GPUs", self.cluster.gpus)]
+        return [*numbers, Estimate.exact("rows rejected", self.rejects.height)]
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Rows read, kept and rejected by source table, and why they were rejected; jobs by status; nodes by type."""

@@ -19,17 +19,17 @@ def figures(
     waits: Floats, blocks: BlockBootstrap, by_request: pl.DataFrame, timeline: pl.DataFrame, waiting: pl.DataFrame
 ) -> dict[str, Figure]:
     """Draw what there is: waits of jobs in order of arrival, the state of the cluster over time, the ledger."""
-    found = {}
+    charts = {}
     if len(waits):
-        found["waits"] = _spread(waits, blocks)
-        found["mean wait by request"] = _by_request(by_request)
+        charts["waits"] = _spread(waits, blocks)
+        charts["mean wait by request"] = _by_request(by_request)
     if timeline["up"].sum() > 0:
-        found["allocation"] = _allocation(timeline)
+        charts["allocation"] = _allocation(timeline)
     if timeline["waiting"].sum() > 0:
-        found["queue"] = _queue(timeline)
+        charts["queue"] = _queue(timeline)
     if waiting.height:
-        found["waiting by reason"] = _reasons(waiting)
-    return found
+        charts["waiting by reason"] = _reasons(waiting)
+    return charts
 
 
 def _spread(waits: Floats, blocks: BlockBootstrap) -> Figure:

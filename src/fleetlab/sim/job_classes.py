@@ -59,8 +59,8 @@ def _told(named: pl.DataFrame, blocks: BlockBootstrap, title: str) -> pl.DataFra
     parts = columns.partition_by(title, as_dict=True, maintain_order=True)
     rows = [(name, *_row(part, blocks)) for (name,), part in parts.items()]
     schema = {title: pl.String, "jobs": pl.Int64} | dict.fromkeys(FARED, pl.Float64)
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return found.sort(pl.col(title) == OTHERS, -pl.col("jobs"), title)
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    return table.sort(pl.col(title) == OTHERS, -pl.col("jobs"), title)
 
 
 def _row(part: pl.DataFrame, blocks: BlockBootstrap) -> tuple[object, ...]:

@@ -270,7 +270,7 @@ def _by_class(
     """
     (_, first), *others = values.items()
     classes = _classes(base.workload.frame[jobs])
-    found = []
+    rows_by_class = []
     for policy, own in others:
         for name, rows in classes.items():
             part = blocks.part(rows)
@@ -282,8 +282,8 @@ def _by_class(
                 "jobs": int(rows.sum()),
                 "mean wait": float(own["wait"][rows].mean()),
             }
-            found.append(row | _columns("mean wait change", interval) | {"verdict": interval.change()})
-    return pl.DataFrame(found, infer_schema_length=None)
+            rows_by_class.append(row | _columns("mean wait change", interval) | {"verdict": interval.change()})
+    return pl.DataFrame(rows_by_class, infer_schema_length=None)
 
 
 def _classes(jobs: pl.DataFrame) -> dict[str, NDArray[np.bool_]]:

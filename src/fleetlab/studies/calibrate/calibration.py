@@ -98,8 +98,8 @@ def calibrate(
     fitted = fit_scenario(scenario, log, jobs, progress, scarce=scarce, roomy=roomy)
     calibrated = scenario.replace(**fitted.words)
     starts = {BEFORE: before, AFTER: simulated_starts(calibrated)}
-    found = _calibration(provenance, log, evidence, fitted, starts, calibrated)
-    return replace(found, coverage=as_given.coverage)
+    result = _calibration(provenance, log, evidence, fitted, starts, calibrated)
+    return replace(result, coverage=as_given.coverage)
 
 
 def _check(scenario: Scenario, fit: float) -> None:

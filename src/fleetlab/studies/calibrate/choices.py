@@ -61,12 +61,12 @@ class Choices:
                 for name, keys in self._keys_now(job).items():
                     first[name][k] = _is_first(keys, job, others)
         contested = options > 1
-        found = {}
+        by_order = {}
         for name, taken in first.items():
             by_job = np.zeros(self.jobs)
             by_job[events[contested]] = _log_likelihood(taken[contested], options[contested])
-            found[name] = by_job[compared]
-        return found, int(contested.sum())
+            by_order[name] = by_job[compared]
+        return by_order, int(contested.sum())
 
     def _events(self, compared: NDArray[np.bool_]) -> Ints:
         """Return the jobs whose starts are looked at, in order of time: those that waited, or a part of them."""
@@ -89,8 +89,8 @@ class Choices:
         """Return the largest share of a resource that each user holds."""
         running = (self.allocated < now) & ~(self.end <= now)
         users = len(self.log.users)
-        held = [np.bincount(self.user[running], weights=want[running], minlength=users) for want in self.wants]
-        return np.asarray(np.max(held, axis=0))
+        in_use = [np.bincount(self.user[running], weights=want[running], minlength=users) for want in self.wants]
+        return np.asarray(np.max(in_use, axis=0))
 
 
 def _wants(frame: pl.DataFrame, cluster: Cluster) -> list[Floats]:
@@ -99,8 +99,8 @@ def _wants(frame: pl.DataFrame, cluster: Cluster) -> list[Floats]:
     wants = []
     for column, name in there.items():
         total = float(cluster.frame[column].cast(pl.Int64).sum()) * SHARES[name]
-        asked = (frame[name].cast(pl.Int64) * frame["instances"]).to_numpy().astype(np.float64)
-        wants.append(asked / total if total else np.zeros(len(asked)))
+        amount = (frame[name].cast(pl.Int64) * frame["instances"]).to_numpy().astype(np.float64)
+        wants.append(amount / total if total else np.zeros(len(amount)))
     return wants
 
 
@@ -123,11 +123,11 @@ def _fixed_keys(log: Recorded, jobs: int, estimates: Mapping[str, Floats]) -> di
 def learned(log: Recorded, columns: Sequence[str]) -> Floats:
     """Return for each job the mean run time of the jobs like it that had finished when it came, or of all that had."""
     codes = log.jobs.select(pl.struct(columns).rank("dense")).to_series().to_numpy().astype(np.int64)
-    seen = ~np.isnan(log.end) & ~np.isnan(log.runtime)
-    estimate = _finished_mean(log, np.flatnonzero(seen), np.arange(len(log)))
+    ended = ~np.isnan(log.end) & ~np.isnan(log.runtime)
+    estimate = _finished_mean(log, np.flatnonzero(ended), np.arange(len(log)))
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        own = _finished_mean(log, rows[seen[rows]], rows)
+        own = _finished_mean(log, rows[ended[rows]], rows)
         estimate[rows] = np.where(np.isnan(own), estimate[rows], own)
     return np.nan_to_num(estimate)
 

@@ -85,14 +85,14 @@ def _gap(judged: Gaps) -> str:
 
 
 def _policy(fitted: Fitted, *, told: bool) -> str:
-    found = fitted.identification
-    best, own = name_of(found.best.words), found.best
+    identified = fitted.identification
+    best, own = name_of(identified.best.words), identified.best
     if not told:
         return f"The policy cannot be told from this log: {best} is kept."
-    kept = name_of(found.chosen.words)
-    same = [name_of(s.words) for s in found.same()[1:]]
-    close = found.names(CLOSE)
-    others = [s for s in found.scores if name_of(s.words) not in (best, *same, *close)]
+    kept = name_of(identified.chosen.words)
+    same = [name_of(s.words) for s in identified.same()[1:]]
+    close = identified.names(CLOSE)
+    others = [s for s in identified.scores if name_of(s.words) not in (best, *same, *close)]
     text = f"{best} explains the recorded starts best (log-likelihood {own.total:,.0f}"
     text += f"; next {name_of(others[0].words)}, {others[0].total:,.0f})" if others else ")"
     if same:
@@ -167,7 +167,7 @@ def _can(questions: pl.DataFrame) -> str:
     }
     parts = [f"This log can tell: {', '.join(by_answer[YES])}"] if by_answer[YES] else []
     parts += [f"{'o' if parts else 'O'}nly partly: {', '.join(by_answer[PARTLY])}"] if by_answer[PARTLY] else []
-    return f"{'; '.join(parts)}." if parts else "This log can tell none of what was asked."
+    return f"{'; '.join(parts)}." if parts else "This log can answer none of these questions."
 
 
 def _cannot(questions: pl.DataFrame) -> list[str]:

@@ -65,16 +65,16 @@ class Pools:
         """Return sets of nodes that may be hidden: all spare ones, and, where jobs run on any type, those of one."""
         every = self.most(self.spare)
         each = [self.most({name: count}) for name, count in self.spare.items()] if len(self.spare) > 1 else []
-        found = [guess for guess in (every, *each) if any(guess.values())]
-        return [guess for k, guess in enumerate(found) if guess not in found[:k]][:GUESSES]
+        some = [guess for guess in (every, *each) if any(guess.values())]
+        return [guess for k, guess in enumerate(some) if guess not in some[:k]][:GUESSES]
 
 
 def _placed(log: Recorded, nodes: pl.DataFrame, placements: pl.LazyFrame) -> pl.DataFrame | None:
     """Return the node and its GPU type of each instance that started; None where few of them are known."""
     jobs = pl.DataFrame({"job": np.flatnonzero(~np.isnan(log.start) & (log.milli > 0))})
     wanted = placements.select("job", pl.col("node").cast(pl.String)).collect().join(jobs, on="job")
-    found = wanted.join(nodes.select("node", "gpu_type"), on="node")
-    return found if found["job"].n_unique() >= PLACED * jobs.height else None
+    typed = wanted.join(nodes.select("node", "gpu_type"), on="node")
+    return typed if typed["job"].n_unique() >= PLACED * jobs.height else None
 
 
 def _use(log: Recorded, gpu_type: str, placed: pl.DataFrame | None, *, only: bool) -> tuple[float, int | None]:
@@ -139,23 +139,23 @@ def _around(at: int, tried: dict[int, Score], spare: int) -> Sequence[int]:
 def limits(log: Recorded, rows: np.ndarray, latency: Floats) -> pl.DataFrame:
     """Return for each user the most GPUs at once, and how much of the waiting was at that limit with GPUs to spare.
 
-    A job is at the limit of its user when, with it, the user would hold more than ever, although the cluster has held
+    A job is at the limit of its user when, with it, the user would hold more than ever, although the cluster has in_use
     as much as that.
     """
     waited = np.flatnonzero(rows & log.known & (log.milli > 0) & (log.wait - latency > LONG))
     job, time, seconds = log.waiting_moments(waited, latency)
     room = log.use.at(time) + log.milli[job] <= log.use.peak
-    found = []
+    quotas = []
     for user in np.unique(log.user[job]):
-        held = log.held(log.user == user)
+        in_use = log.held(log.user == user)
         mine = log.user[job] == user
-        over = held.at(time[mine]) + log.milli[job[mine]] > held.peak
+        over = in_use.at(time[mine]) + log.milli[job[mine]] > in_use.peak
         total = float(seconds[mine].sum())
         at_limit = float(seconds[mine][over & room[mine]].sum())
-        found.append((log.users[user], len(np.unique(job[mine])), held.peak / WHOLE, total, at_limit / total))
+        quotas.append((log.users[user], len(np.unique(job[mine])), in_use.peak / WHOLE, total, at_limit / total))
     schema = {"user": pl.String, "jobs that waited": pl.Int64, "most GPUs at once": pl.Float64,
               "total wait": pl.Float64, "share of it at this limit": pl.Float64}  # fmt: skip
-    table = pl.DataFrame(found, schema=schema, orient="row")
+    table = pl.DataFrame(quotas, schema=schema, orient="row")
     return table.sort("total wait", "user", descending=[True, False])
 
 
@@ -223,7 +223,7 @@ def _unused(log: Recorded, latency: Floats, gpus: int, until: float) -> Replicat
     if not len(waited) or not gpus:
         return None
     job, time, seconds = log.waiting_moments(waited, latency)
-    held = log.held(log.everyone, latency).at(time)  # GPUs are held while a job starts up
-    free = np.clip(1 - held / (gpus * WHOLE), 0.0, 1.0)
+    in_use = log.held(log.everyone, latency).at(time)  # GPUs are held while a job starts up
+    free = np.clip(1 - in_use / (gpus * WHOLE), 0.0, 1.0)
     blocks = BlockBootstrap.of_times(log.submit[job], until)
     return blocks.ratios(blocks.sums(free * seconds), blocks.sums(seconds))

@@ -92,18 +92,18 @@ def _latency(fitted: Fitted) -> tuple[str, str, str]:
 
 
 def _policy(evidence: Evidence, fitted: Fitted) -> tuple[str, str, str]:
-    found = fitted.identification
-    same, tried = len(found.same()), len(found.scores)
+    identified = fitted.identification
+    same, tried = len(identified.same()), len(identified.scores)
     if why := evidence.idle():
         return POLICY, NO, why
     if same == tried:
         return POLICY, NO, f"all {tried} policies start every job at the same time"
-    if not found.fit.blocks.enough and found.best.error >= EXACT:
-        jobs = int(found.fit.compared.sum())
+    if not identified.fit.blocks.enough and identified.best.error >= EXACT:
+        jobs = int(identified.fit.compared.sum())
         return POLICY, PARTLY, f"{jobs:,} jobs are too few for intervals; the best of {tried} policies is not exact"
-    close = len(found.names(CLOSE))
+    close = len(identified.names(CLOSE))
     if same + close > 1:
-        what = f"{found.contested:,} starts at which another job could have been taken"
+        what = f"{identified.contested:,} starts at which another job could have been taken"
         return POLICY, PARTLY, f"{same + close} of {tried} policies explain it equally well; {what}"
     return POLICY, YES, f"one of {tried} policies explains it better than all others"
 

@@ -39,10 +39,10 @@ def unobstructed(log: Recorded, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         free[same] &= log.wanted(same).at(log.submit[same]) <= log.held(same).peak
     wanted, most = log.wanted(log.everyone).at(log.submit), log.use.peak
     for margin in MARGINS:
-        found = jobs & free & (wanted <= margin * most)
-        if found.sum() >= ENOUGH:
+        chosen = jobs & free & (wanted <= margin * most)
+        if chosen.sum() >= ENOUGH:
             break
-    return np.asarray(found)
+    return np.asarray(chosen)
 
 
 def fit_latency(log: Recorded, free: NDArray[np.bool_], *, every: bool = False) -> tuple[Law, pl.DataFrame]:

@@ -76,14 +76,14 @@ class Identification:
         Errors of simulated starts last long, so that they tell less than their number; choices hardly do.
         """
         same = {id(score) for score in self.same()}
-        found = {}
+        verdicts = {}
         for score, below, taken in zip(
             self.scores, self._below, self._differences(lambda score: score.choices), strict=True
         ):
             few = np.isnan(below.low) and self.best.total - score.total > GAIN  # jobs, for an interval
             worse = few or below.high < 0 or taken.high < 0
-            found[id(score)] = SAME if id(score) in same else WORSE if worse else CLOSE
-        return found | {id(self.best): BEST}
+            verdicts[id(score)] = SAME if id(score) in same else WORSE if worse else CLOSE
+        return verdicts | {id(self.best): BEST}
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -170,15 +170,15 @@ class Search:
 
     def orders(self, *, preempted: bool) -> list[dict[str, Any]]:
         """Return the orders that may be, each with the estimate by which it explains best whom the scheduler took."""
-        found = []
+        scenarios = []
         for order in ORDERS:
             known = [name for name in self.estimates if ranking(order.name, name) in self.choices]
             best = max(known, key=lambda name: self.choices[ranking(order.name, name)].sum(), default=None)
             words = {"order": order.name, "preemption": False}
-            found.append(words if best is None or not order.needs_estimate else words | {"estimate": best})
+            scenarios.append(words if best is None or not order.needs_estimate else words | {"estimate": best})
             if preempted and not order.preemptive:
-                found.append(words | {"preemption": True})
-        return found
+                scenarios.append(words | {"preemption": True})
+        return scenarios
 
 
 def screen(search: Search, *, preempted: bool) -> None:
@@ -228,11 +228,11 @@ def identify(search: Search, *, contested: int, preempted: bool) -> Identificati
 
 def _best_orders(search: Search) -> list[dict[str, Any]]:
     """Return the few orders that explain the starts best so far."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    by_starts: dict[tuple[object, ...], dict[str, Any]] = {}
     for score in search.ranked():
         words = {name: score.words[name] for name in ("order", "estimate", "preemption")}
-        found.setdefault((words["order"], words["preemption"]), words)
-    return list(found.values())[:FEW]
+        by_starts.setdefault((words["order"], words["preemption"]), words)
+    return list(by_starts.values())[:FEW]
 
 
 def _with_rules(orders: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

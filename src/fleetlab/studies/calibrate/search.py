@@ -54,22 +54,22 @@ def fit_scenario(
     Where GPUs are not `scarce`, only the latency is fitted; where there are always enough, it is that of all jobs.
     """
     fit = Fit(scenario, log, jobs, _counter(progress))
-    seen = log.first(jobs, fit.until)
-    free = seen.known if roomy else unobstructed(seen, seen.everyone)
-    law, table = fit_latency(seen, free, every=roomy)
-    latency = median_latency(law, seen)
-    pools = Pools.of(seen, scenario.cluster, scenario.trace.placements)
-    limits = hidden.limits(seen, seen.everyone, latency)
-    fitting = _Fitting(scenario, log, fit, seen, latency)
+    fitted_part = log.first(jobs, fit.until)
+    free = fitted_part.known if roomy else unobstructed(fitted_part, fitted_part.everyone)
+    law, table = fit_latency(fitted_part, free, every=roomy)
+    latency = median_latency(law, fitted_part)
+    pools = Pools.of(fitted_part, scenario.cluster, scenario.trace.placements)
+    limits = hidden.limits(fitted_part, fitted_part.everyone, latency)
+    fitting = _Fitting(scenario, log, fit, fitted_part, latency)
     base = fit.base.replace(latency=law)
     if scarce:
         options = hidden.quotas(limits) if scenario.policy.quota is None and len(log.users) > 1 else []
         found, best, nodes = fitting.search(base, pools, options)
         if isinstance(law, Mapping):  # where jobs differ, more of them tell how: those that simulation starts at once
-            free = seen.known & ~(simulated_queues(best.scenario) > LEAST)
-            law, table = fit_latency(seen, free)
-            latency = median_latency(law, seen)
-            fitting = _Fitting(scenario, log, fit, seen, latency)
+            free = fitted_part.known & ~(simulated_queues(best.scenario) > LEAST)
+            law, table = fit_latency(fitted_part, free)
+            latency = median_latency(law, fitted_part)
+            fitting = _Fitting(scenario, log, fit, fitted_part, latency)
             found, best, nodes = fitting.search(fit.base.replace(latency=law), pools, options)
     else:
         found = fitting.own(base)
@@ -80,7 +80,7 @@ def fit_scenario(
     load = None
     if scarce:
         gpus = without_nodes(scenario, nodes).cluster.gpus
-        load = hidden.hidden_load(seen, seen.with_starts(best.starts), latency, gpus, fit.until)
+        load = hidden.hidden_load(fitted_part, fitted_part.with_starts(best.starts), latency, gpus, fit.until)
     return Fitted(jobs, fit.until, law, table, int(free.sum()), found, nodes, quota, pools, limits, load, words)
 
 
@@ -114,12 +114,12 @@ class _Fitting:
     def search(self, base: Scenario, pools: Pools, options: list[Any]) -> tuple[Identification, Score, dict[str, int]]:
         """Find the best policy, hidden nodes and quota together."""
         clusters = [base, *(without_nodes(base, guess) for guess in pools.guesses())]
-        found = self.identify([b.replace(quota=q) for q in (base.policy.quota, *options) for b in clusters])
-        best, nodes = self.refine(base, found, pools, options)
-        if _surroundings(best) != _surroundings(found.best):
-            found = self.identify([best.scenario])
-            best, nodes = self.refine(base, found, pools, options)
-        return found, best, nodes
+        identified = self.identify([b.replace(quota=q) for q in (base.policy.quota, *options) for b in clusters])
+        best, nodes = self.refine(base, identified, pools, options)
+        if _surroundings(best) != _surroundings(identified.best):
+            identified = self.identify([best.scenario])
+            best, nodes = self.refine(base, identified, pools, options)
+        return identified, best, nodes
 
     def own(self, base: Scenario) -> Identification:
         """Simulate the policy of the scenario alone."""
@@ -154,19 +154,19 @@ class _Fitting:
 
     def _known_estimates(self, part: Recorded) -> dict[str, Floats]:
         """Return the estimates of the screened jobs when they came, as far as the log tells them."""
-        found = {}
+        known = {}
         for name, value in self._estimates().items():
             if not isinstance(value, str):
-                found[name] = value.fill_null(pl.Series(part.runtime)).to_numpy()
+                known[name] = value.fill_null(pl.Series(part.runtime)).to_numpy()
             else:
                 columns = ESTIMATES[value].columns
-                found[name] = learned(part, columns) if columns else part.runtime
-        return found
+                known[name] = learned(part, columns) if columns else part.runtime
+        return known
 
     def estimate(self, name: str, jobs: int) -> Any:  # noqa: ANN401
         """Return an estimate for the first jobs."""
-        found = self.scenario.estimate if name == OWN else self.scenario.replace(estimate=name).estimate
-        return found if isinstance(found, str) else found[:jobs]
+        column = self.scenario.estimate if name == OWN else self.scenario.replace(estimate=name).estimate
+        return column if isinstance(column, str) else column[:jobs]
 
     def refine(
         self, base: Scenario, found: Identification, pools: Pools, options: list[Any]

@@ -72,7 +72,7 @@ class Sweep(Result):
         """Build the tables from all measurements."""
         study, metrics, units = plan.study, plan.study.metrics, measurements.units
         values = {case: measurements.values.get(case, {}) for case in rounds.scenarios}
-        found = comparison(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
+        compared = comparison(values, rounds.pairs, metrics, units, rounds.seeds_of, rounds.confidence_of)
         failed = _failures(measurements.failures)
         axes = {word: list(dict.fromkeys(dict(case)[word] for case in values)) for word in varying(list(values))}
         settings = axes | {
@@ -81,10 +81,10 @@ class Sweep(Result):
         }  # fmt: skip
         return cls(
             Provenance("sweep", study.name, settings, study.seeds.values[0]),
-            found.findings,
+            compared.findings,
             tuple(_summary(rounds, len(measurements), failed, effort)),
-            found.frames | ({"failed": failed} if failed.height else {}),
-            found.charts,
+            compared.frames | ({"failed": failed} if failed.height else {}),
+            compared.charts,
             tuple(_notes(plan, rounds, failed)),
             _coverage(study.scenarios),
         )

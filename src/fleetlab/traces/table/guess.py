@@ -88,12 +88,12 @@ def guess(
     plan: ColumnMap, given: Mapping[str, str], header: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> list[Guess]:
     """Guess the columns that are neither mapped nor named as in a workload; refuse where two could be meant."""
-    found: dict[str, Guess] = {}
+    guesses: dict[str, Guess] = {}
     for target, known in KNOWN.items():
-        there = {*plan.nodes, *found}
+        there = {*plan.nodes, *guesses}
         if target in {*there, *given} or (target == "runtime" and {"start", "end"} <= there):
             continue
-        used = {"line", *plan.columns, *(g.column for g in found.values())}
+        used = {"line", *plan.columns, *(g.column for g in guesses.values())}
         likely = [
             Guess(target, name, known[_key(name)][1])
             for k, name in enumerate(header)
@@ -108,8 +108,8 @@ def guess(
             msg = f"the column for `{target}` is ambiguous: {' or '.join(f'`{g.column}`' for g in best)}"
             raise TraceError(msg, hint=f"say which: {' or '.join(g.option for g in best)}")
         if best:
-            found[target] = best[0]
-    return list(found.values())
+            guesses[target] = best[0]
+    return list(guesses.values())
 
 
 def _key(name: str) -> str:
