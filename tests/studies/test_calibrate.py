@@ -10,6 +10,7 @@ import fleetlab
 from fleetlab import Cluster, Provenance, Scenario, Trace, Workload, WorkloadError, cli
 from fleetlab.studies.calibrate.choices import Choices
 from fleetlab.studies.calibrate.fit import simulated_starts
+from fleetlab.studies.calibrate.gaps import Gaps
 from fleetlab.studies.calibrate.hidden import hidden_load
 from fleetlab.studies.calibrate.recorded import Recorded, Steps
 
@@ -302,3 +303,15 @@ def test_a_real_slurm_log_shows_nodes_that_none_of_its_jobs_may_use(data):
     assert found.scenario.policy.backfill == "none"
     truth, calibrated = held_out(found)
     assert calibrated == pytest.approx(truth, rel=0.1)
+
+
+def test_waits_are_compared_by_partition_where_the_log_tells_them():
+    frame = pl.DataFrame({"submit": np.arange(40.0), "start": np.arange(40.0) + 3.0, "runtime": np.ones(40),
+                          "gpu_milli": np.full(40, 1000)})  # fmt: skip
+    log = Recorded(Workload.of(frame, source="forty"), np.ones(40, dtype=bool))
+    starts = dict.fromkeys(("simulated", "calibrated"), np.arange(40.0) + 5.0)
+    gaps = Gaps.of(log, np.ones(40, dtype=bool), starts)
+    table = gaps.by_class(pl.Series("partition", ["big", "small"] * 20))["by partition"]
+    assert table.select("partition", "jobs", "recorded mean wait", "simulated mean wait error").rows() == [
+        ("big", 20, 3.0, 2.0), ("small", 20, 3.0, 2.0)
+    ]  # fmt: skip

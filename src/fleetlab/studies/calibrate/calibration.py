@@ -117,6 +117,15 @@ def _told(scenario: Scenario) -> NDArray[np.bool_]:
     return (scenario.run_times.origin == COMPLETE).to_numpy()
 
 
+def _partitions(scenario: Scenario) -> pl.Series | None:
+    """Return the partition of each job, where the log tells them."""
+    series = scenario.trace.series.get("partition")
+    if series is None:
+        return None
+    jobs = scenario.workload.frame.select("job")
+    return jobs.join(series.collect(), on="job", how="left", maintain_order="left")["partition"].fill_null("")
+
+
 def _cluster(scenario: Scenario) -> Cluster | None:
     try:
         return scenario.cluster
@@ -154,7 +163,7 @@ def _calibration(
             pl.Series("hidden nodes", [fitted.nodes[t] for t in fitted.pools.table["gpu_type"]], dtype=pl.Int64)
         ).rename({"gpu_type": "GPU type", "gpus": "GPUs"}),
         "limits of users": fitted.limits,
-        **judged.by_class(),
+        **judged.by_class(_partitions(scenario)),
         "what this log can tell": questions,
     }
     sentences = findings(log, evidence, fitted, judged, questions)

@@ -76,14 +76,19 @@ class Gaps:
         quantiles = self.blocks.quantiles(wait, list(LEVELS.values()))
         return {"mean": self.blocks.means(wait)} | dict(zip(LEVELS, quantiles, strict=True))
 
-    def by_class(self) -> dict[str, pl.DataFrame]:
-        """Return the mean waits of classes of jobs: by whose they are, GPU type, size, and hour of the day."""
+    def by_class(self, partition: pl.Series | None = None) -> dict[str, pl.DataFrame]:
+        """Return the mean waits of classes of jobs: by partition, whose they are, GPU type, size, and hour of the day.
+
+        `partition` has the partition of each job of the log, where it tells them.
+        """
         jobs = self.log.jobs[self.rows]
         tables = {
             "by GPU type": self._by("GPU type", _foremost(self.log.gpu_type[self.rows])),
             f"by {GPU_REQUEST}": self._by(GPU_REQUEST, jobs.select(gpu_request()).to_series()),
         }
         tables[f"by {GPU_REQUEST}"] = tables[f"by {GPU_REQUEST}"].sort(in_order(GPU_REQUEST))
+        if partition is not None:
+            tables["by partition"] = self._by("partition", _foremost(partition[self.rows]))
         for name in WHO:
             if jobs[name].n_unique() > 1:
                 tables[f"by {name}"] = self._by(name, _foremost(jobs[name].cast(pl.String).fill_null("")))
