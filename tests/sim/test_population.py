@@ -134,7 +134,7 @@ def test_warm_up_is_simulated_and_not_measured():
 @pytest.mark.parametrize(
     "words",
     [{}, {"backfill": "none"}, {"backfill": "easy"}, {"order": "las"}, {"preemption": True, "order": "sjf"},
-     {"quota": 2.0}, {"order": "fair"}],
+     {"quota": 2.0}, {"order": "fair"}, {"cycle": 70}, {"latency": 7}],
     ids=str,
 )  # fmt: skip
 def test_a_window_plays_what_the_whole_log_plays(words):
@@ -247,3 +247,56 @@ def test_a_warm_up_of_some_time_has_what_still_runs_of_older_jobs():
     assert scenario.before.frame["submit"].to_list() == pytest.approx([-50.0, -40.0], abs=1e-5)
     assert simulate(scenario).jobs["wait"].to_list() == pytest.approx([115.0], abs=1e-4)
     assert scenario.title == "fifo/greedy, window 100 s to the end, warm_up 50 s"
+
+
+# -- what a log says stays so at another load, in a window, with a latency --------------------------------------------
+
+
+def log_with_an_initial_state():
+    """Two run when the log begins, one is pending; then ten arrive, of which the last runs when the log ends."""
+    came = [10.0 * k for k in range(1, 11)]
+    frame = pl.DataFrame({
+        "submit": [0.0] * 3 + came, "start": [None, None, 30.0, *came],
+        "end": [30.0, 80.0, 50.0, *(t + 5 for t in came[:-1]), None],
+        "runtime": [None, None, 20.0, *[5.0] * 9, None], "status": ["completed"] * 12 + ["running"],
+        "initial": [True] * 3 + [False] * 10, "gpu_milli": [1000] * 13,
+    })  # fmt: skip
+    return Workload.of(frame, source="log")
+
+
+def test_another_load_keeps_who_was_there_and_how_long_they_run():
+    jobs, cluster = log_with_an_initial_state(), Cluster.uniform(1, 2)
+    usual, busier = (simulate(jobs, cluster, load=load) for load in (1.0, 2.0))
+    assert busier.coverage.log == usual.coverage.log
+    assert busier.coverage.imputed.jobs == 0
+    for run in (usual, busier):
+        assert run.jobs["start"].to_list()[:3] == [0.0, 0.0, 30.0]
+        assert run.jobs["runtime"].to_list()[:3] == [30.0, 80.0, 20.0]
+
+
+def test_who_was_pending_when_the_log_began_starts_up_and_who_ran_does_not():
+    starts = simulate(log_with_an_initial_state(), Cluster.uniform(1, 2), latency=4).jobs["start"].to_list()
+    assert starts[:3] == [0.0, 0.0, 34.0]
+
+
+def test_what_a_window_does_not_tell_is_drawn_from_the_whole_log():
+    ended = pl.DataFrame({"submit": np.arange(50.0), "start": np.arange(50.0), "runtime": np.full(50, 7.0)})
+    lost = pl.DataFrame({"submit": [600.0] * 5, "status": ["waiting"] * 5})
+    status = pl.col("status").fill_null("completed")
+    frame = pl.concat([ended, lost], how="diagonal").with_columns(status=status, gpu_milli=pl.lit(1000))
+    jobs = Workload.of(frame, source="log")
+    result = simulate(jobs, Cluster.uniform(1, 8), window="600..700")
+    assert result.jobs["runtime"].to_list() == [7.0] * 5
+    assert result.coverage.line.startswith("All 5 jobs in the window are simulated")
+
+
+def test_a_running_job_without_a_start_is_not_held_for_no_time():
+    frame = pl.DataFrame({"submit": [0.0, 5.0, 9.0], "start": [0.0, None, 9.0], "runtime": [4.0, None, None],
+                          "status": ["completed", "running", "running"]})  # fmt: skip
+    assert Workload.of(frame, source="log").frame["runtime_at_least"].to_list() == [None, None, 0.0]
+
+
+def test_a_window_without_jobs_is_refused():
+    trace = Trace(log_with_an_initial_state(), Provenance("read", "log"), cluster=Cluster.uniform(1, 2))
+    with pytest.raises(WorkloadError, match=r"no job was submitted in the window 500"):
+        simulate(trace, window="500..")

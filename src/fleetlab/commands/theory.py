@@ -21,6 +21,7 @@ from fleetlab.commands.options import (
     with_trace_notes,
 )
 from fleetlab.commands.words import examples
+from fleetlab.core.words import MIN_COVERAGE, WORDS
 
 desk = App()
 
@@ -58,13 +59,21 @@ def solve(
         "fleetlab model my-trace --cluster bigger.toml --json",
     )
 )
-def model(trace: TraceName, *, seed: Seed = 0, cluster: ClusterFile = None, json: Json = False) -> None:
+def model(
+    trace: TraceName,
+    *,
+    seed: Seed = 0,
+    cluster: ClusterFile = None,
+    min_coverage: Annotated[float, Parameter(help=WORDS["min_coverage"].help, show_default=False)] = MIN_COVERAGE,
+    json: Json = False,
+) -> None:
     """Model a cluster by queueing theory: offered load, predicted waits, and which assumptions are violated."""
     from fleetlab._screen import progress, show
 
     with progress("pools") as bar:
         opened = trace_of(trace, cluster, bar)
-        result = fleetlab.model(opened.workload, cluster_of(opened, trace), seed=seed, progress=bar)
+        nodes = cluster_of(opened, trace)
+        result = fleetlab.model(opened.workload, nodes, min_coverage=min_coverage, seed=seed, progress=bar)
     show(with_trace_notes(result, opened.notes), json=json, only=("model", "pools", "violated"))
 
 

@@ -48,6 +48,7 @@ class RunTimes:
     workload: Workload
     origin: pl.Series  # ORIGIN, one per job
     log: pl.Series  # seconds per job that the log is taken to have, also where the rule leaves them out
+    of: str = "log"  # what the jobs are all of: the log, or a window
 
 
 def run_times(workload: Workload, rule: str, seed: int) -> RunTimes:

@@ -37,6 +37,7 @@ class Coverage:
     left_out: Mapping[str, Part]
     unit: str = "GPU-hours"
     verb: str = "simulated"
+    of_what: str = "log"
 
     @classmethod
     def of(cls, times: RunTimes, refused: pl.DataFrame | None = None, verb: str = "simulated") -> Coverage:
@@ -53,7 +54,7 @@ class Coverage:
         left_out = {reason: Part(count, h) for reason, count, h in by_reason.sort("len", descending=True).iter_rows()}
         some = [covered.filter(c) for c in ("initial", pl.col("origin") == HELD, pl.col("origin") == IMPUTED)]
         log, replayed, initial, held, imputed = map(_part, (jobs, covered, *some))
-        return cls(log, replayed, initial, held, imputed, left_out, unit, verb)
+        return cls(log, replayed, initial, held, imputed, left_out, unit, verb, times.of)
 
     @property
     def share(self) -> float:
@@ -69,10 +70,11 @@ class Coverage:
         'All 3 jobs in the log are simulated, 8 GPU-hours: 1 still runs at its end and is held until then (75 %).'
         """
         log, covered = self.log, self.covered
-        which = f"All {plural(log.jobs, 'job')} in the log are {self.verb}, {number_text(log.hours)} {self.unit}"
+        every, are = ("The job", "is") if log.jobs == 1 else (f"All {log.jobs:,} jobs", "are")
+        which = f"{every} in the {self.of_what} {are} {self.verb}, {number_text(log.hours)} {self.unit}"
         if covered.jobs < log.jobs:
             which = (
-                f"{covered.jobs:,} of {plural(log.jobs, 'job')} in the log are {self.verb}, "
+                f"{covered.jobs:,} of {plural(log.jobs, 'job')} in the {self.of_what} are {self.verb}, "
                 f"{_percent(covered.hours, log.hours)} of its {number_text(log.hours)} {self.unit}"
             )
         parts = [text for text in (self._started(), self._censored(), self._imputed()) if text]
@@ -115,7 +117,7 @@ class Coverage:
         """Return plain values."""
         parts = {name: getattr(self, name)._asdict() for name in PARTS}
         left_out = {reason: part._asdict() for reason, part in self.left_out.items()}
-        own = {"unit": self.unit, "verb": self.verb, "line": self.line, "share": self.share}
+        own = {"unit": self.unit, "verb": self.verb, "of_what": self.of_what, "line": self.line, "share": self.share}
         return parts | {"left_out": left_out} | own
 
     @classmethod
@@ -123,14 +125,17 @@ class Coverage:
         """Undo `to_json`."""
         parts = {name: Part(**values[name]) for name in PARTS}
         left_out = {reason: Part(**part) for reason, part in values["left_out"].items()}
-        return cls(**parts, left_out=left_out, unit=values["unit"], verb=values["verb"])
+        return cls(**parts, left_out=left_out, unit=values["unit"], verb=values["verb"], of_what=values["of_what"])
 
 
 def require(coverage: Coverage, least: float) -> None:
     """Refuse to answer where too little of a log is covered."""
     if coverage.log.jobs and coverage.share < least:
         msg = f"less than {100 * least:g} % of the {coverage.unit} in the log can be {coverage.verb}: {coverage.line}"
-        hint = "a cluster on which these jobs fit, or min_coverage=0 for an answer about the others"
+        first = next(iter(coverage.left_out), "")
+        unknown = first == UNKNOWN_RUNTIME
+        needed = "starts and ends, or run times, of these jobs" if unknown else "a cluster on which these jobs fit"
+        hint = f"{needed}; or min_coverage=0 for an answer about the others"
         raise WorkloadError(msg, hint=hint)
 
 

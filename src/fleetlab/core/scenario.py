@@ -74,6 +74,7 @@ class Data:
         self.is_log = not hasattr(trace, "frame")  # and not a workload made by hand
         self.cluster_name = cluster if isinstance(cluster, str) else None
         self._trace, self._cluster = trace, cluster
+        self._run_times: dict[tuple[str, int], RunTimes] = {}
         self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
 
     def open(self, progress: Progress = silent) -> Trace:
@@ -100,6 +101,14 @@ class Data:
             msg = f"the trace has no cluster: {self.name or self.open().workload.source}"
             raise TraceError(msg, hint="cluster=FILE.toml gives it one: a TOML file of [[node]] entries")
         return found
+
+    def run_times(self, censored: str, seed: int) -> RunTimes:
+        """The jobs of the whole log with the run times that it does not tell, which scenarios share."""
+        from fleetlab.core.censoring import run_times
+
+        if (censored, seed) not in self._run_times:
+            self._run_times = {(censored, seed): run_times(self.open().workload, censored, seed)}
+        return self._run_times[censored, seed]
 
     @property
     def own_cluster(self) -> bool:
@@ -261,11 +270,14 @@ class Scenario:
     @cached_property
     def run_times(self) -> RunTimes:
         """The jobs that are measured, and where their run times are from."""
-        from fleetlab.core.censoring import run_times
+        from fleetlab.core.censoring import RunTimes
 
-        log = self.trace.workload
-        log = log.window(*self._window) if self.window else log
-        return run_times(log.at_load(self.load), self.censored, self.seed)
+        log = self.data.run_times(self.censored, self.seed)
+        if not self.window:
+            return RunTimes(log.workload.at_load(self.load), log.origin, log.log)
+        jobs = log.workload.window(*self._window).at_load(self.load)
+        part = slice(self.first_row, self.first_row + len(jobs))
+        return RunTimes(jobs, log.origin[part], log.log[part], "window")
 
     @property
     def coverage(self) -> Coverage:
@@ -290,6 +302,11 @@ class Scenario:
         return table.with_columns(job=job).filter(mine) if self.window else table
 
     @property
+    def begin(self) -> float:
+        """When the jobs that are measured begin, in seconds of the log at the load of the scenario."""
+        return self._window[0] / self.load
+
+    @property
     def _window(self) -> tuple[float, float]:
         begin, _, end = self.window.partition("..")
         return float(begin or 0), float(end or "inf")
@@ -297,7 +314,6 @@ class Scenario:
     @cached_property
     def before(self) -> Before | None:
         """What runs before the jobs that are measured; None: nothing."""
-        from fleetlab.core.censoring import run_times
         from fleetlab.core.durations import in_seconds
         from fleetlab.core.warm_up import jobs_before, repeated
 
@@ -305,7 +321,7 @@ class Scenario:
             return self.data.before
         seconds = in_seconds(self.warm_up)
         if self.window and (self.warm_up == "auto" or seconds > 0):
-            log = run_times(self.trace.workload, self.censored, self.seed).workload
+            log = self.data.run_times(self.censored, self.seed).workload
             return jobs_before(log, self._window[0], self.load, seconds if seconds > 0 else math.inf)
         synthetic = self.warm_up == "auto" and self.trace.workload.synthetic
         return repeated(self.workload, self.cluster, self.first_row) if synthetic or self.warm_up == "repeat" else None

@@ -21,7 +21,7 @@ LEAST = 1e-6  # seconds: jobs that are there before all others come so much earl
 class Before:
     """Jobs that are simulated and not measured, submitted before second 0."""
 
-    frame: pl.DataFrame  # the columns of a workload; `job` is -1, `submit` negative and ascending
+    frame: pl.DataFrame  # the columns of a workload; `job` is -1, `submit` negative; `initial`: what is left of a run
     rows: NDArray[np.int64]  # the row of the trace's workload that each is
     meaning: str  # for a note
     estimate: pl.Series | None = None  # of their runtimes, where it is not that of the rows
@@ -31,7 +31,8 @@ class Before:
 def jobs_before(log: Workload, begin: float, load: float, most: float) -> Before | None:
     """Return the jobs of a log before a window: those of so many seconds, and what would still run of older ones."""
     frame, since = log.frame, max(begin - most, 0.0)
-    older, left = (pl.col("submit") < since) | pl.col("initial"), pl.col("submit") + pl.col("runtime") - since
+    ran = pl.col("initial") & (pl.col("start").is_null() | (pl.col("start") <= 0))
+    older, left = (pl.col("submit") < since) | ran, pl.col("submit") + pl.col("runtime") - since
     earlier = (pl.col("submit") < begin) | (pl.col("initial") & (begin > 0))
     there = earlier & pl.col("runtime").is_not_null() & (~older | (left > 0))
     rows = np.flatnonzero(frame.select(there).to_series().to_numpy())
@@ -40,7 +41,7 @@ def jobs_before(log: Workload, begin: float, load: float, most: float) -> Before
     submit = pl.when(older).then((since - begin) / load - LEAST).otherwise((pl.col("submit") - begin) / load)
     runtime = pl.when(older).then(left).otherwise("runtime")
     delay = pl.when(older).then(0.0).otherwise(DELAY)
-    jobs = frame[rows].with_columns(submit=submit, eligible=submit + delay, runtime=runtime, initial=False)
+    jobs = frame[rows].with_columns(submit=submit, eligible=submit + delay, runtime=runtime, initial=older)
     which = "" if since == 0 else f" of {duration(begin - since)}"
     meaning = f"the {len(rows):,} jobs{which} before the window are simulated first"
     ordered = _earlier(jobs).with_columns(row=pl.Series(rows)).sort("submit", maintain_order=True)
@@ -53,6 +54,8 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
     Of what would still run, no more is there than the cluster has room for.
     """
     frame = workload.frame
+    if frame["initial"].any():
+        return None  # it has a state to start from
     came = frame["submit"].filter(~frame["initial"])
     # The last gap is a mean one. Jobs that cannot run count, so that it is the same under any change.
     period = float(came[-1] - came[0]) * len(came) / (len(came) - 1) if len(came) > 1 else 0.0
@@ -73,7 +76,12 @@ def repeated(workload: Workload, cluster: Cluster, first_row: int) -> Before | N
     taken = np.append(rows[old], rows)
     when = pl.Series(np.append(np.full(len(old), -period - LEAST), submit - period))
     delay = np.append(np.zeros(len(old)), frame.select(DELAY).to_series().to_numpy()[rows])
-    jobs = frame[taken].with_columns(submit=when, eligible=when + delay, runtime=pl.Series(np.append(left, runtime)))
+    jobs = frame[taken].with_columns(
+        submit=when,
+        eligible=when + delay,
+        runtime=pl.Series(np.append(left, runtime)),
+        initial=pl.Series(np.arange(len(taken)) < len(old)),
+    )
     meaning = f"the same jobs are simulated once before ({duration(period)}), and are not measured"
     if (most := float(load.max())) > 1:
         meaning += f"; some jobs request {most:.2g} times what there is for them: their waits grow as long as jobs come"

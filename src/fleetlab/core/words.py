@@ -40,7 +40,7 @@ WARM_UPS = {
     "auto": "of a window the jobs before it, of a synthetic trace the trace itself once before, of a log what it says "
     "was there when it began",
     "repeat": "the same jobs once before",
-    "none": "nothing: the cluster starts empty",
+    "none": "nothing but what a log says was there when it began",
     "2d": "of a window the jobs of two days before it, or of another time, and what still runs then",
 }
 CENSORED = {

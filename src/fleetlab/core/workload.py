@@ -182,8 +182,9 @@ class Workload:
             msg = f"a load is a number above 0: {load}"
             raise WorkloadError(msg, hint="at_load(1.2) raises the arrival rate by 20 %")
         unknown = pl.lit(None, dtype=pl.Float64)
+        pending = pl.when(pl.col("initial") & (pl.col("start") > 0)).then(pl.col("start") / load)
         submit = pl.col("submit") / load
-        frame = self.frame.with_columns(submit=submit, eligible=submit + DELAY, start=unknown, end=unknown)
+        frame = self.frame.with_columns(submit=submit, eligible=submit + DELAY, start=pending, end=unknown)
         return replace(self, frame=frame, source=f"{self.source}, load {load:g}")
 
     def resampled(self, seed: int) -> Workload:
@@ -206,8 +207,9 @@ class Workload:
         """Return the jobs of these rows, submitted at these times in ascending order, the first at second 0."""
         first = float(submit[0]) if len(submit) else 0.0
         when, initial = pl.Series(submit - first), pl.col("initial") & pl.Series(submit == first)
-        frame = self.frame.drop(self.frame.columns[0], "start", "end")[rows]
-        frame = frame.with_columns(submit=when, eligible=when + DELAY, initial=initial)
+        pending = pl.when(initial & (pl.col("start") > 0)).then("start")  # others start as a policy decides
+        frame = self.frame.drop(self.frame.columns[0], "end")[rows]
+        frame = frame.with_columns(submit=when, eligible=when + DELAY, initial=initial, start=pending)
         epoch = None if self.epoch is None else self.epoch + first
         return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
 
@@ -245,7 +247,7 @@ def censored(frame: pl.DataFrame) -> pl.Expr:
     last = frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item()
     running = (pl.col("status") == "running") & pl.col("runtime").is_null()
     began = pl.when("initial").then(pl.coalesce("start", 0.0)).otherwise("start")
-    ran = pl.when(running).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
+    ran = pl.when(running & began.is_not_null()).then(pl.max_horizontal(pl.lit(last) - began, 0.0))
     longest = pl.col("runtime").max()
     came = frame.filter(~pl.col("initial")).select(ran=ran, older=ran > longest).drop_nulls()
     lost = came.height >= ENOUGH and came["older"].sum() > LOST_ENDS * came.height

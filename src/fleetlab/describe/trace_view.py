@@ -48,7 +48,7 @@ class TraceView:
             .when(milli == WHOLE).then(pl.lit(REQUESTS[3])).otherwise(pl.lit(REQUESTS[4]))
         )  # fmt: skip
         return f.drop("parent", "priority", *UNUSED).with_columns(
-            wait=pl.when(wait >= 0).then(wait),
+            wait=pl.when((wait >= 0) & ~pl.col("initial")).then(wait),
             request=request.cast(pl.Enum([CPU_ONLY, *REQUESTS])),
             type=self._types(),
             older=self._older(),

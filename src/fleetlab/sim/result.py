@@ -20,7 +20,7 @@ from fleetlab.core.result import amount
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
-from fleetlab.sim.layout import RUNNING, WAITING, WHOLE, Floats
+from fleetlab.sim.layout import RUNNING, TICK, WAITING, WHOLE, Floats
 from fleetlab.sim.ledger import waits
 from fleetlab.sim.ledger.ledger import Holders, holders, ledger
 from fleetlab.sim.schedule import Played
@@ -113,6 +113,7 @@ class SimResult(Result):
         """
         world, played, mine = self.world, self.played, self.world.measured
         start, alone = played.start + world.latency, world.runtime - world.latency - world.unseen
+        alone = np.where((world.submit == -TICK) & world.frame["initial"].to_numpy(), alone - TICK, alone)
         times = {"submit": world.submitted, "runtime": alone, "start": start, "end": played.end}
         columns = {name: pl.Series(name, values[mine], nan_to_null=True) for name, values in times.items()}
         # One that runs when the log begins is placed just before second 0.

@@ -44,6 +44,10 @@ def simulate(
 
     """
     s = Scenario.of(scenario, cluster, **words)
+    if s.data.is_log and not len(s.workload):
+        what = f"no job was submitted in the window {s.window}" if s.window else "the trace has no jobs"
+        msg = f"{s.workload.source}: {what}"
+        raise WorkloadError(msg, hint="`fleetlab show TRACE` tells the span of its submissions")
     jobs = world_of(s)
     if s.data.is_log and s.min_coverage:
         require(Coverage.of(s.run_times, jobs.refused), s.min_coverage)
@@ -58,7 +62,7 @@ def world_of(s: Scenario) -> World:
     return world(
         s.workload, s.cluster, estimate=_estimate(s), part=sharing.granularity, allowed=allowed, before=before,
         latency=latencies(s.latency, s.workload.frame, before, s.cluster.frame["gpu_type"], s.seed),
-        cycle=s.policy.cycle,
+        cycle=s.policy.cycle, phase=s.begin,
     )  # fmt: skip
 
 

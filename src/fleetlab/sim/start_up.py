@@ -55,4 +55,5 @@ def _drawn(law: float | Mapping[str, list[float]], jobs: pl.DataFrame, seed: tup
             for name in set(classes) & set(law):
                 rows, values = (classes == name).to_numpy(), np.array(law[name])
                 seconds[rows] = values[(share[rows] * len(values)).astype(np.int64)]
-    return np.where(jobs["initial"].to_numpy(), 0.0, seconds)
+    running = jobs["initial"] & (jobs["start"].is_null() | (jobs["start"] <= 0))
+    return np.where(running.fill_null(value=False).to_numpy(), 0.0, seconds)

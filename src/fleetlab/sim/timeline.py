@@ -51,7 +51,9 @@ def usage(world: World, played: Played, cluster: Cluster, edges: Floats) -> Usag
     there = np.stack([up[:, mine] @ gpus[mine] for mine in of_type], axis=1) if types else out[:, :0]
     seconds = np.clip(runs.runs.end, edges[0], edges[-1]) - np.clip(runs.runs.begin, edges[0], edges[-1])
     cores = float((seconds * runs.runs.instances * world.shapes.cpu[runs.runs.shape_id]).sum()) / 1000
-    return Usage(types, edges, there, out[:, : len(types)] / WHOLE, float(up.sum()), cores)
+    # Sums of fractions may exceed what is there by their last digit.
+    allocated = np.minimum(out[:, : len(types)] / WHOLE, there)
+    return Usage(types, edges, there, allocated, float(up.sum()), cores)
 
 
 def timeline(world: World, played: Played, cluster: Cluster, times: Floats) -> pl.DataFrame:

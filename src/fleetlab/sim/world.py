@@ -11,7 +11,7 @@ import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
 from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
-from fleetlab.core.catalog.reasons import ABOVE_QUOTA, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, CANCELLED, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
 from fleetlab.core.names import lookup
 from fleetlab.sim import layout
 from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
@@ -68,13 +68,14 @@ class World:
 def world(
     workload: Workload, cluster: Cluster, *, estimate: str | Sequence[float] | pl.Series = "oracle",
     part: int = 1, allowed: Mapping[str, int] | None = None, before: pl.DataFrame | None = None,
-    latency: Floats | None = None, cycle: float = 0.0,
+    latency: Floats | None = None, cycle: float = 0.0, phase: float = 0.0,
 ) -> World:  # fmt: skip
     """Put a workload and a cluster into tables; jobs that can never run are refused, with their reasons.
 
     A fraction of a GPU is rounded up to whole parts of `part` milli each. `allowed` is the quota of users that have
     one, in GPU milli. The jobs `before` come before those of the workload, and their estimates and `latency` (the
-    seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue at its multiples alone.
+    seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue at its multiples
+    alone, counted from `phase` seconds before second 0.
     """
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
@@ -82,7 +83,8 @@ def world(
     jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
     jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
     # Where all arrivals and ends are seen at multiples of the cycle, so are all starts.
-    look, seen = _next_look(pl.col("eligible"), cycle), _next_look(pl.col("runtime"), cycle)
+    look = _next_look(pl.col("eligible") + phase, cycle) - phase if cycle else pl.col("eligible")
+    seen = _next_look(pl.col("runtime"), cycle)
     frame = jobs.with_columns(
         pl.col("app").cast(pl.String).fill_null(""), estimate=_estimates(jobs, estimate), requested=gpu,
         look=pl.when(_runs_at_start()).then(-layout.TICK).otherwise(look),
@@ -157,7 +159,7 @@ def _bits(cluster: Cluster) -> dict[str, int]:
 
 def _runs_at_start() -> pl.Expr:
     """Which jobs run when the log begins: they are placed before all others; pending ones the log saw start."""
-    return pl.col("initial") & (pl.col("start").is_null() | (pl.col("start") <= 0))
+    return pl.col("initial") & (pl.col("job") >= 0) & (pl.col("start").is_null() | (pl.col("start") <= 0))
 
 
 def _estimates(jobs: pl.DataFrame, estimate: str | Sequence[float] | pl.Series) -> pl.Series:
@@ -183,7 +185,8 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
     user = pl.col("user").cast(pl.String).fill_null("")
     most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
     reason = (
-        pl.when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
+        pl.when(pl.col("runtime").is_null() & (pl.col("status") == "cancelled")).then(pl.lit(CANCELLED))
+        .when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
         .when(room == 0).then(pl.lit(FITS_NOWHERE))
         .when(room < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
         .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)

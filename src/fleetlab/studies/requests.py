@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from fleetlab.core.catalog import GPU_AMOUNTS, NODE_AMOUNTS
-from fleetlab.core.catalog.reasons import ABOVE_QUOTA, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
+from fleetlab.core.catalog.reasons import ABOVE_QUOTA, CANCELLED, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
 
 WHOLE = 1000  # milli of one GPU
 CANNOT_RUN = [FITS_NOWHERE, GANG_TOO_LARGE]  # jobs that can never run on the cluster
@@ -17,7 +17,7 @@ AMOUNTS = (*GPU_AMOUNTS, *NODE_AMOUNTS)
 
 def never_run(refused: pl.DataFrame) -> pl.Series:
     """Return the jobs that cannot run, of those that a simulation leaves out; one of unknown runtime could."""
-    return refused.filter(pl.col("reason") != UNKNOWN_RUNTIME)["job"]
+    return refused.filter(~pl.col("reason").is_in([UNKNOWN_RUNTIME, CANCELLED]))["job"]
 
 
 def left_out(reasons: Mapping[str, int]) -> list[str]:
@@ -26,7 +26,11 @@ def left_out(reasons: Mapping[str, int]) -> list[str]:
     >>> left_out({"runtime unknown": 189, "an instance fits on no node": 2})
     ['2 cannot run on the cluster', '189 left out: runtime unknown']
     """
-    texts = {UNKNOWN_RUNTIME: "left out: runtime unknown", ABOVE_QUOTA: "request more GPUs than their quota"}
+    texts = {
+        UNKNOWN_RUNTIME: "left out: runtime unknown",
+        CANCELLED: "were cancelled before they started",
+        ABOVE_QUOTA: "request more GPUs than their quota",
+    }
     never = sum(reasons.get(name, 0) for name in CANNOT_RUN)
     parts = [f"{never:,} cannot run on the cluster"] if never else []
     return parts + [f"{count:,} {text}" for name, text in texts.items() if (count := reasons.get(name, 0))]

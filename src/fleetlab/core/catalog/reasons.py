@@ -25,6 +25,7 @@ def _missing(name: str, meaning: str, resource: str = "") -> WaitReason:
 
 # Why a job is left out of a simulation: it would never start, or never end.
 UNKNOWN_RUNTIME = "runtime unknown"
+CANCELLED = "cancelled before it started"
 FITS_NOWHERE = "an instance fits on no node"
 GANG_TOO_LARGE = "its instances do not all fit at once"
 ABOVE_QUOTA = "requests more GPUs than the quota of its user"

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Provenance, Result, Workload
+from fleetlab.core.catalog.reasons import UNKNOWN_RUNTIME
 from fleetlab.core.censoring import run_times
-from fleetlab.core.coverage import Coverage
+from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.job_classes import NO_GPU
 from fleetlab.core.progress import Progress, silent
 from fleetlab.queueing import arrivals
@@ -58,18 +59,30 @@ class ClusterModel(Result):
         return f"<ClusterModel {self.frames['pools'].height} pools{first}>"
 
 
-def model(workload: Workload, cluster: Cluster, *, seed: int = 0, progress: Progress = silent) -> ClusterModel:
+def model(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    min_coverage: float = 0.0,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ClusterModel:
     """What does queueing theory say of a cluster? Loads, predicted waits, and which assumptions do not hold.
 
     Pools are GPU types; a job that may run on several is assigned to one at random, weighted by their GPUs.
-    Intervals come from a block bootstrap over forty blocks of time.
+    Intervals come from a block bootstrap over forty blocks of time. Where less than `min_coverage` of the GPU-hours can
+    be modeled, it refuses.
     """
     among = pools(cluster)
     times = run_times(workload, "impute", seed)
     initial = pl.col("initial")  # they did not arrive in the time of the log
-    coverage = Coverage.of(times, times.workload.frame.filter(initial).select("job", reason=pl.lit(OLDER)), "modeled")
-    workload = replace(times.workload, frame=times.workload.frame.filter(~initial))
-    parts, notes = split(workload, among, seed)
+    jobs = times.workload.frame
+    workload = replace(times.workload, frame=jobs.filter(~initial))
+    parts, notes, nowhere = split(workload, among, seed)
+    older = jobs.filter(initial).select("job", reason=pl.lit(OLDER))
+    unknown = jobs.filter(~initial & pl.col("runtime").is_null()).select("job", reason=pl.lit(UNKNOWN_RUNTIME))
+    coverage = Coverage.of(times, pl.concat([older, unknown, nowhere]), "modeled")
+    require(coverage, min_coverage)
     span = float(workload.frame["submit"][-1]) if len(workload) else 0.0
     if span <= 0:
         notes += ("all submissions are at one time: no arrival rate and no load",)

@@ -57,8 +57,11 @@ def _pool(name: object, nodes: pl.DataFrame, servers: float) -> GpuPool:
     return GpuPool(str(name), servers, most, float(nodes["cpu_milli"].sum()) / WHOLE)
 
 
-def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[PoolJobs], tuple[str, ...]]:
-    """Split jobs by pool; a job that may run in several is assigned to one at random, weighted by GPUs."""
+def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[PoolJobs], tuple[str, ...], pl.DataFrame]:
+    """Split jobs by pool; a job that may run in several is assigned to one at random, weighted by GPUs.
+
+    The table has the jobs that fit no pool, with that reason.
+    """
     known = workload.frame.filter(pl.col("runtime").is_not_null())
     requested = {name: known[name].cast(pl.Int64).to_numpy() for name in ("gpu_milli", "cpu_milli", "memory_mib")}
     many = known["instances"].cast(pl.Int64).to_numpy()
@@ -79,7 +82,8 @@ def split(workload: Workload, among: list[GpuPool], seed: int) -> tuple[list[Poo
     columns = (known["submit"].to_numpy(), known["runtime"].to_numpy(), np.where(none, cores, need), cores, kind, alone)
     parts = [PoolJobs(*(column[where == k] for column in columns)) for k in range(len(among))]
     left = len(workload) - known.height
-    return parts, _notes(left, int((where < 0).sum()), int((may.sum(axis=1) > 1).sum()))
+    nowhere = known.filter(pl.Series(where < 0)).select("job", reason=pl.lit("fits no pool of this cluster"))
+    return parts, _notes(left, nowhere.height, int((may.sum(axis=1) > 1).sum())), nowhere
 
 
 def _random_pool(may: NDArray[np.bool_], weight: Floats, seed: int) -> NDArray[np.int64]:

@@ -53,7 +53,7 @@ def findings(
 
 def population(scenario: Scenario, result: SimResult) -> str:
     """Return which jobs a diagnosis speaks of, and what happened to the others."""
-    done = int((result.jobs["status"] == "done").sum())
+    done = result.completed.height
     others = left_out(dict(result.refused.group_by("reason").len().iter_rows()))
     if result.unfinished:
         others.append(f"{result.unfinished} when the simulation stops")

@@ -91,6 +91,7 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
     parent = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
     text = {"user": "User", "group": "JobName", "app": "Account"}
+    tells, last = pl.col("eligible").is_not_null().any(), pl.max_horizontal(pl.col("submit", "start", "end").max())
     return records.select(
         "name",
         "Partition",
@@ -104,7 +105,10 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         "status",
         *DEMAND,
         parent=parent,
-        eligible=pl.max_horizontal("submit", pl.min_horizontal("eligible", "start")),
+        # A pending job that is not eligible yet is not until the log ends.
+        eligible=pl.when((pl.col("status") == "waiting") & pl.col("eligible").is_null() & tells)
+        .then(last)
+        .otherwise(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},

@@ -29,6 +29,7 @@ ALLOCATED = "; alloc{0} alloc{0}s allocated{0}s {0}alloc {0}allocated"
 NAMES = {
     "submit": "submit submittime submitted submittedat submitat submissiontime; created createdat createtime "
     "creationtime creationtimestamp queued queuedat enqueuedat arrival arrivaltime arrivedat",
+    "eligible": "eligible eligibletime eligibleat",
     "start": "start starttime started startedat startat began beganat begin begintime",
     "end": "end endtime ended endedat endat finish finished finishedat finishtime completedat completiontime doneat",
     "runtime": "runtime duration jobduration elapsed elapsedraw elapsedtime service servicetime; walltime",

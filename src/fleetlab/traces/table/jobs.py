@@ -220,6 +220,9 @@ def _as_workload(rows: pl.DataFrame) -> pl.DataFrame:
         rows = rows.with_columns(types.list.eval(pl.element().str.strip_chars()).list.filter(pl.element() != ""))
     if "parent" in rows.columns:
         rows = rows.with_columns(parent=_parents(rows["parent"]))
+    # Nobody starts before being eligible: what a log says to the contrary is when it started.
+    eligible = pl.max_horizontal("submit", pl.min_horizontal(pl.coalesce("eligible", "submit"), "start"))
+    rows = rows.with_columns(eligible=eligible)
     name = pl.col("job") if "job" in rows.columns else pl.lit(None, dtype=pl.String)
     return rows.with_columns(name=name).drop("line", "job", *(f"{t}?" for t in TIMES), strict=False)
 

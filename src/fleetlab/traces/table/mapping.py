@@ -22,12 +22,13 @@ from fleetlab.traces.table.expression import (
     parse,
 )
 
-TIMES = ("submit", "start", "end")
+TIMES = ("submit", "eligible", "start", "end")
+DERIVED = ("initial", "runtime_at_least")  # they follow from the times
 SPLIT = "gpus_per_node"  # no column of a workload: a job of more GPUs is split into instances of at most so many
 COUNTS = ("instances", "max_per_node", "priority", SPLIT)  # of things that have no parts
 AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority", SPLIT)
 TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
-TARGETS = (*SCHEMA, SPLIT)
+TARGETS = (*(name for name in SCHEMA if name not in DERIVED), SPLIT)
 NONE = TextLiteral("")  # mapped to a column, it says that the file has none
 
 
