@@ -51,10 +51,8 @@ def test_the_columns_are_those_of_the_design_in_its_order():
 
 def test_a_log_that_says_nothing_means_one_plain_instance():
     assert of().frame.row(0, named=True) == {
-        **dict.fromkeys(("user", "group", "app", "runtime", "runtime_at_least", "start", "end")),
-        **dict.fromkeys(
-            ("job", "parent", "submit", "eligible", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0
-        ),
+        **dict.fromkeys(("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end")),
+        **dict.fromkeys(("job", "parent", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
         **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority"), 0),
         "instances": 1,
         "gpu_types": [],

@@ -224,7 +224,7 @@ def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, 
     frame = pl.read_parquet(path, glob=False)
     frame = _renamed(frame.lazy()).collect() if old else frame
     if fewer:  # who was there when the log began is not known: read it again to have that
-        frame = frame.with_columns(initial=pl.lit(value=False), eligible="submit")
+        frame = frame.with_columns(initial=pl.lit(value=False), eligible=pl.lit(None, dtype=pl.Float64))
         frame = frame.with_columns(runtime_at_least=censored(frame)).select(list(schema))
     if dict(frame.schema) != schema:
         msg = f"{path.name} has other columns than it should"

@@ -42,7 +42,7 @@ SCHEMA: dict[str, pl.DataType] = {
 LOST_ENDS = 0.1  # of the running jobs: more would have run longer than any other, so their ends are lost
 ENOUGH = 20  # running jobs, to say so
 SYNTHETIC = "synthesize:"  # how the source of a generated workload begins
-DELAY = pl.col("eligible") - pl.col("submit")
+DELAY = pl.coalesce("eligible", "submit") - pl.col("submit")  # null: at once
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String()))
 
 # What a log that does not say is taken to mean. `parent` is absent here: without one, each job is its own parent.
@@ -50,6 +50,7 @@ DEFAULTS: dict[str, pl.Expr] = {
     "user": pl.lit(None),
     "group": pl.lit(None),
     "app": pl.lit(None),
+    "eligible": pl.lit(None),
     "runtime": pl.lit(None),
     "instances": pl.lit(1),
     **dict.fromkeys(REQUESTS, pl.lit(0)),
@@ -63,7 +64,7 @@ DEFAULTS: dict[str, pl.Expr] = {
 }
 
 TIMES = ("submit", "eligible", "runtime", "runtime_at_least", "start", "end")
-NULL_ALLOWED = {"user", "group", "app", "runtime", "runtime_at_least", "start", "end"}
+NULL_ALLOWED = {"user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"}
 
 
 def _gpu_demand() -> pl.Expr:
@@ -91,7 +92,7 @@ class Workload:
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
     give an hour of the day and a weekday to every `submit`.
 
-    A job may not start before it is `eligible`: after its dependencies, begin time and hold (default: submit).
+    A job may not start before it is `eligible`: after its dependencies, begin time and hold (null: at once).
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
@@ -225,8 +226,6 @@ def _known(frame: pl.DataFrame, source: str) -> None:
 
 def _filled(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(**{k: v for k, v in DEFAULTS.items() if k not in frame.columns})
-    if "eligible" not in frame.columns:
-        frame = frame.with_columns(eligible="submit")
     if "parent" not in frame.columns:
         frame = frame.with_columns(parent=pl.int_range(pl.len(), dtype=pl.Int64))
     return frame

@@ -80,6 +80,7 @@ def world(
     bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
+    jobs = jobs.with_columns(eligible=pl.coalesce("eligible", "submit"))
     jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
     jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
     # Where all arrivals and ends are seen at multiples of the cycle, so are all starts.
