@@ -18,6 +18,7 @@ from fleetlab.core.job_classes import gpu_request
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
 from fleetlab.sim import simulate
+from fleetlab.sim.simulate import world_of
 from fleetlab.stats import ANY, POSITIVE, batch_means
 from fleetlab.studies.overcommit import VIOLATIONS, violations
 
@@ -96,7 +97,9 @@ def audit(
     frames = {"checks": pl.DataFrame(rows, schema=CHECKS, orient="row"), "waits": waits, "violations": broken}
     settings = scenario.policy.words() if nodes is None else scenario.words()
     provenance = Provenance("audit", scenario.workload.source, settings, scenario.seed)
-    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes, scenario.coverage)
+    refused = None if nodes is None else world_of(scenario).refused
+    coverage = Coverage.of(scenario.run_times, refused)
+    return Audit(provenance, _findings(frames), _estimates(frames), frames, notes, coverage)
 
 
 def _cluster(scenario: Scenario) -> Cluster | None:
