@@ -246,7 +246,7 @@ def test_a_warm_up_of_some_time_has_what_still_runs_of_older_jobs():
     assert scenario.before.frame["runtime"].to_list() == [150.0, 15.0]
     assert scenario.before.frame["submit"].to_list() == pytest.approx([-50.0, -40.0], abs=1e-5)
     assert simulate(scenario).jobs["wait"].to_list() == pytest.approx([115.0], abs=1e-4)
-    assert scenario.title == "fifo/greedy, window 100 s to the end, warm_up 50 s"
+    assert scenario.title == "fifo/greedy"
 
 
 # -- what a log says stays so at another load, in a window, with a latency --------------------------------------------

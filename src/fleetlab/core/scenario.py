@@ -47,6 +47,7 @@ OWN = (
     "nodes", "load", "latency", "events", "prices", "seed", "until", "window", "warm_up", "censored",
     "min_coverage",
 )  # fmt: skip  # the words of a scenario itself
+OF_JOBS = ("window", "warm_up", "min_coverage")
 ALWAYS = ("order", "backfill", "placement", "estimate", "sharing")  # in `words`, whatever their value
 LONGEST = 8_000  # characters of an address
 
@@ -375,9 +376,13 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """Its order and backfill, and what else differs from the defaults: for tables and legends."""
+        """Its order and backfill, and what else differs from the defaults: for tables and legends.
+
+        Which jobs are measured, and what comes before them, is said elsewhere.
+        """
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
-        return title(self.changes() | cluster)
+        own = {name: value for name, value in self.changes().items() if name not in OF_JOBS}
+        return title(own | cluster)
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source()}: {self.title}>"
