@@ -51,7 +51,10 @@ class Coverage:
         jobs = jobs.join(reasons, on="job", how="left", maintain_order="left")
         covered = jobs.filter(pl.col("reason").is_null())
         by_reason = jobs.drop_nulls("reason").group_by("reason").agg(pl.len(), pl.col("hours").sum())
-        left_out = {reason: Part(count, h) for reason, count, h in by_reason.sort("len", descending=True).iter_rows()}
+        left_out = {
+            reason: Part(count, h)
+            for reason, count, h in by_reason.sort("len", "reason", descending=[True, False]).iter_rows()
+        }
         some = [covered.filter(c) for c in ("initial", pl.col("origin") == HELD, pl.col("origin") == IMPUTED)]
         log, replayed, initial, held, imputed = map(_part, (jobs, covered, *some))
         return cls(log, replayed, initial, held, imputed, left_out, unit, verb, times.of)
