@@ -1,8 +1,8 @@
 """The clock of a simulated Slurm: jobs are submitted and end, and its two loops look when the real ones would.
 
-slurmctld looks at its list of wishes once a second: there the main loop starts after a submission, `batch_sched_delay`
-seconds after its last look at the soonest, and every `sched_interval` for the whole queue. When a job has ended and its
-epilog too, the main loop looks at once. The backfill loop sleeps `bf_interval` seconds after each cycle, and goes on
+slurmctld looks at its list of wishes once a second: there the main loop starts after a submission or an end (with its
+epilog), `batch_sched_delay` seconds after its last look at the soonest, and every `sched_interval` for the whole queue.
+The backfill loop sleeps `bf_interval` seconds after each cycle, and goes on
 sleeping while no job and no node changes.
 """
 
@@ -75,7 +75,7 @@ def end_of(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities,
     s.clock.finished += 1
     log_run(s, t)
     if settings.epilog == 0:
-        s.clock.run_now = 1
+        s.clock.requested = 1
 
 
 @inner
@@ -94,7 +94,7 @@ def preempted(s: Slurm, settings: Settings, groups: Groups, t: int) -> None:
     else:
         job.state, job.killed = DONE, 1
         s.clock.finished += 1
-    s.clock.run_now = 1
+    s.clock.requested = 1
 
 
 @inner
@@ -109,7 +109,7 @@ def happen(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities)
             end_of(s, settings, groups, priorities, item)
         elif kind == EPILOG:
             s.nodes[item].completing -= 1
-            clock.run_now = 1
+            clock.requested = 1
             clock.changed = clock.second
         elif kind == GRACE:
             preempted(s, settings, groups, item)
@@ -135,11 +135,6 @@ def run(
             enter(s, t)
             clock.next_job += 1
         happen(s, settings, groups, priorities)
-        if clock.run_now and settings.defer:
-            clock.requested = 1
-        elif clock.run_now:
-            look(s, settings, groups, 0)
-        clock.run_now = 0
         if next_look(s, settings) <= clock.now:
             full = clock.now >= clock.last_full + settings.main_interval
             clock.requested = 0

@@ -35,10 +35,10 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job events finished queue serial runs entries run_now"
+    " next_job events finished queue serial runs entries"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue; requested: somebody asked it to look;
-#   run_now: at once; changed: when a job or a node changed last; events: length of the heap
+#   changed: when a job or a node changed last; events: length of the heap
 
 
 class Settings(NamedTuple):
