@@ -90,17 +90,17 @@ def priority_rules(
     kinds = [float(qos.priority) for qos in slurm.qos]
     ranks = _association_priorities(slurm.queues)
     return PriorityRules(
-        age=weights.age,
-        association=weights.association,
-        fair_share=weights.fair_share,
-        job_size=weights.job_size,
-        partition=weights.partition,
-        qos=weights.qos,
-        tres=np.array([weights.tres.get(name, 0.0) for name in resources]),
-        max_age=priority.max_age,
+        age=float(weights.age),
+        association=float(weights.association),
+        fair_share=float(weights.fair_share),
+        job_size=float(weights.job_size),
+        partition=float(weights.partition),
+        qos=float(weights.qos),
+        tres=np.array([weights.tres.get(name, 0.0) for name in resources], np.float64),
+        max_age=float(priority.max_age),
         dampening=1.0,
-        cpus=cluster["cpu"],
-        nodes=cluster["node"],
+        cpus=float(cluster["cpu"]),
+        nodes=float(cluster["node"]),
         favor_small=int(priority.favor_small),
         relative_to_time=int("SMALL_RELATIVE_TO_TIME" in flags),
         increase_only=int("INCR_ONLY" in flags),
@@ -108,10 +108,13 @@ def priority_rules(
         of_partition=_normalized(factors, 1.0, absolute=_absolute("PART", flags)),
         of_qos=_normalized(kinds, 0.0, absolute=_absolute("QOS", flags)),
         of_association=_normalized(ranks, 0.0, absolute=_absolute("ASSOC", flags)),
-        amounts=np.array([[partitions[p.name].get(r, 0.0) for r in resources] for p in slurm.partitions]).reshape(
-            len(slurm.partitions), len(resources)
-        ),
+        amounts=_table([partitions[p.name] for p in slurm.partitions], resources),
     )
+
+
+def _table(rows: Sequence[Mapping[str, float]], resources: Sequence[str]) -> Floats:
+    values = [[row.get(name, 0.0) for name in resources] for row in rows]
+    return np.array(values, np.float64).reshape(len(rows), len(resources))
 
 
 def _absolute(what: str, flags: set[str]) -> bool:

@@ -83,15 +83,18 @@ def new_usage(associations: Associations, qos: Sequence[Qos], resources: int, bi
     size, rows = len(billing), len(billing) + len(qos)
     decays = [1] * size + [int("nodecay" not in {flag.lower() for flag in q.flags}) for q in qos]
     usage = Usage(
-        np.full(1, NEVER),
-        np.concatenate([billing, np.zeros(len(qos))]),
-        np.zeros(rows),
-        np.zeros((rows, resources)),
-        np.zeros((rows, resources)),
-        np.array(decays, np.int64),
-        *(np.zeros(size) for _ in range(4)),
-        associations.children.copy(),
-        np.zeros((size, 3), np.int64),
+        clock=np.full(1, NEVER),
+        billing=np.concatenate([billing, np.zeros(len(qos))]),
+        wall=np.zeros(rows),
+        amounts=np.zeros((rows, resources)),
+        ahead=np.zeros((rows, resources)),
+        decays=np.array(decays, np.int64),
+        norm=np.zeros(size),
+        effective=np.zeros(size),
+        level_fs=np.zeros(size),
+        factor=np.zeros(size),
+        ranking=associations.children.copy(),
+        stack=np.zeros((size, 3), np.int64),
     )
     usage.effective[0] = 1.0
     return usage

@@ -1,0 +1,231 @@
+"""What sprio and sshare said while a real Slurm ran, and the same rows computed from its job log.
+
+The log has whole seconds. Two things are not in it: when in a minute the controller's passes are (one number for a run,
+`first_pass`), and whether a job that ended in the second of a pass ended before it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetlab.core.slurm import Slurm
+from fleetlab.sim.slurm.associations import associations_of, places, usage_of
+from fleetlab.sim.slurm.fair_share import begin_fair_share, end_fair_share, fair_share
+from fleetlab.sim.slurm.priority import Factors, Request, priority_rules, total_priority, weighted_factors
+from fleetlab.sim.slurm.usage import (
+    Charge,
+    billing_of,
+    billing_rules,
+    charge,
+    charge_start,
+    decay_usage,
+    new_usage,
+    usage_rules,
+)
+
+SUBMITTED, STARTED, ENDED = range(3)
+
+
+class Job(NamedTuple):
+    """One attempt of a job, as sacct has it; times are seconds since 1970."""
+
+    id: str
+    queue: str  # account/user
+    partitions: list[str]
+    qos: str
+    submit: float
+    eligible: float
+    start: float | None
+    end: float | None
+    limit: float
+    request: dict[str, float]
+    held: dict[str, float]  # what it was given
+    nice: float = 0.0
+
+
+class Snapshot(NamedTuple):
+    time: float
+    running: list[str]  # jobs
+    sshare: list[
+        list[str]
+    ]  # queue, then NormShares, RawUsage, NormUsage, EffectvUsage, FairShare, LevelFS, TRESRunMins
+    sprio: list[list[str]]  # job, partition, then %Y %A %F %J %P %Q %T %N %a %f %j %p %q
+
+
+@dataclass
+class Recording:
+    """A run: its site, jobs and snapshots."""
+
+    slurm: Slurm
+    resources: list[str]  # columns
+    tres: dict[str, str]  # Slurm's names of them
+    cluster: dict[str, float]  # what all nodes have
+    partitions: dict[str, dict[str, float]]
+    first_pass: float
+    jobs: list[Job]
+    snapshots: list[Snapshot]
+
+    @classmethod
+    def load(cls, path: Path) -> Recording:
+        values: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        jobs = [Job(*row) for row in values.pop("jobs")]
+        snapshots = [Snapshot(*row) for row in values.pop("snapshots")]
+        return cls(Slurm.from_values(values.pop("slurm")), jobs=jobs, snapshots=snapshots, **values)
+
+    def save(self, path: Path) -> None:
+        values = self.__dict__ | {"slurm": self.slurm.to_values()}
+        path.write_bytes(gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 9, mtime=0))
+
+
+class Replay:
+    """Usage, fair share and priorities by our rules, from the starts and ends of a log."""
+
+    def __init__(self, run: Recording, before_pass: frozenset[str] = frozenset()) -> None:
+        slurm = run.slurm
+        self.run, self.before_pass = run, before_pass
+        self.rules = usage_rules(slurm.priority, slurm.enforce)
+        self.rows = places(slurm.queues)
+        self.tree = associations_of(slurm.queues, fair_tree=bool(self.rules.fair_tree))
+        self.qos = {qos.name: k for k, qos in enumerate(slurm.qos)}
+        self.partitions = {partition.name: k for k, partition in enumerate(slurm.partitions)}
+        self.usage = new_usage(self.tree, slurm.qos, len(run.resources), usage_of(slurm.queues))
+        self.priorities = priority_rules(slurm, run.resources, run.cluster, run.partitions)
+        self.billing = billing_rules(slurm, run.resources)
+        self.rates: dict[str, float] = {}
+        self.running: dict[int, Charge] = {}
+        self.pending: dict[int, dict[str, Factors]] = {}  # by partition
+        self.over: set[tuple[int, int]] = set()  # events
+        self.next_pass = run.first_pass
+
+    def columns(self, amounts: dict[str, float]) -> np.ndarray:
+        return np.array([float(amounts.get(name, 0.0)) for name in self.run.resources])
+
+    def forward(self, snapshot: Snapshot) -> None:
+        """Play until a snapshot. What happened in its own second is told by the jobs that it saw running."""
+        events = self.events_until(snapshot)
+        while self.next_pass <= snapshot.time:
+            self.play([event for event in events if event[0] < self.next_pass])
+            self.run_pass()
+        self.play(events)
+
+    def events_until(self, snapshot: Snapshot) -> list[tuple[float, int, int]]:
+        events, second, running = [], np.floor(snapshot.time), set(snapshot.running)
+        for k, job in enumerate(self.run.jobs):
+            if job.submit <= snapshot.time:
+                events.append((job.submit, SUBMITTED, k))
+            ended = job.end is not None and (job.end < second or (job.end == second and job.id not in running))
+            if job.start is not None and (job.start < second or (job.start == second and job.id in running) or ended):
+                events.append((job.start, STARTED, k))
+            if ended:
+                events.append((job.end - 0.5 * (job.id in self.before_pass), ENDED, k))
+        return sorted(event for event in events if event[1:] not in self.over)
+
+    def play(self, events: list[tuple[float, int, int]]) -> None:
+        for time, kind, k in events:
+            if (kind, k) not in self.over:
+                self.over.add((kind, k))
+                if kind == SUBMITTED:
+                    self.prioritize(k, time, np.inf)
+                else:
+                    self.pending.pop(k, None)
+                    (self.start if kind == STARTED else self.end)(k)
+
+    def start(self, k: int) -> None:
+        job, qos = self.run.jobs[k], self.run.slurm.qos[self.qos[self.run.jobs[k].qos]]
+        amounts, partition = self.columns(job.held), self.partitions[job.partitions[0]]
+        # A job that was requeued is charged as it was when it first ran.
+        rate = self.rates.setdefault(job.id, billing_of(self.billing, partition, amounts, float(job.held["cpu"])))
+        row = len(self.tree.parent) + self.qos[job.qos]
+        self.running[k] = Charge(self.rows[job.queue], row, -1, rate, qos.usage_factor, job.start, job.limit)
+        charge_start(self.tree, self.usage, self.rules, self.running[k], amounts)
+
+    def end(self, k: int) -> None:
+        if k in self.running:
+            job = self.run.jobs[k]
+            charge(self.tree, self.usage, self.rules, self.running.pop(k), self.columns(job.held), job.end, 1)
+
+    def prioritize(self, k: int, now: float, accrue: float) -> None:
+        job, row = self.run.jobs[k], self.rows[self.run.jobs[k].queue]
+        share = fair_share(self.tree, self.usage, self.rules, self.priorities.dampening, row)
+        cpus, nodes = float(job.request["cpu"]), float(job.request["node"])
+        request = Request(row, self.qos[job.qos], accrue, cpus, nodes, job.limit, job.nice, 0.0)
+        self.pending[k] = {
+            name: weighted_factors(
+                self.priorities, request, self.columns(job.request), self.partitions[name], share, now
+            )
+            for name in job.partitions
+        }
+
+    def run_pass(self) -> None:
+        now = self.next_pass
+        self.next_pass += self.run.slurm.priority.calc_period
+        begin_fair_share(self.tree, self.usage, self.rules)
+        decay_usage(self.usage, self.rules, now)
+        for k in sorted(self.running):
+            charge(self.tree, self.usage, self.rules, self.running[k], self.columns(self.run.jobs[k].held), now, 0)
+        end_fair_share(self.tree, self.usage, self.rules, now)
+        for k in self.pending:
+            self.prioritize(k, now, self.run.jobs[k].eligible)
+
+    def sshare(self) -> list[list[str]]:
+        usage, found = self.usage, []
+        for name, row in self.rows.items():
+            ahead = usage.ahead[row] // 60
+            columns = zip(self.run.resources, ahead, strict=True)
+            minutes = ",".join(f"{self.run.tres[resource]}={value:.0f}" for resource, value in columns)
+            factor = f"{usage.factor[row]:f}" if self.tree.user[row] else ""
+            norm, level = (f"{usage.norm[row]:f}", f"{usage.level_fs[row]:f}") if row else ("", "")
+            shares, raw = f"{self.tree.shares_norm[row]:f}", str(int(usage.billing[row]))
+            found.append([name, shares, raw, norm, f"{usage.effective[row]:f}", factor, level, minutes])
+        return found
+
+    def sprio(self) -> list[list[str]]:
+        found = []
+        for k, by_partition in self.pending.items():
+            job = self.run.jobs[k]
+            for name, f in by_partition.items():
+                total = total_priority(self.priorities, f, int(len(job.partitions) > 1), 0)
+                weighted = (f.age, f.fair_share, f.job_size, f.partition, f.qos)
+                rules = self.priorities
+                weights = (rules.age, rules.fair_share, rules.job_size, rules.partition, rules.qos)
+                parts = [
+                    f"{value / weight if weight else 0.0:.7f}" for value, weight in zip(weighted, weights, strict=True)
+                ]
+                tres = self.tres_parts(k, name)
+                row = [job.id, name, str(total), *(f"{value:.0f}" for value in weighted), tres, f"{f.nice:.0f}", *parts]
+                found.append(row)
+        return found
+
+    def tres_parts(self, k: int, partition: str) -> str:
+        rules, amounts = self.priorities, self.columns(self.run.jobs[k].request)
+        of = rules.amounts[self.partitions[partition]]
+        values = np.divide(amounts, of, out=np.zeros(len(of)), where=of > 0) * rules.tres
+        names = [self.run.tres[name] for name in self.run.resources]
+        return ",".join(f"{name}={value:.0f}" for name, value in zip(names, values, strict=True) if value)
+
+
+class Comparison(NamedTuple):
+    """Rows of sshare and sprio that were compared, and those that differ: (time, ours, Slurm's)."""
+
+    sshare: int
+    sprio: int
+    differences: list[tuple[float, list[str], list[str]]]
+
+
+def compare(run: Recording, before_pass: frozenset[str] = frozenset()) -> Comparison:
+    """Replay a run and compare every row of every snapshot."""
+    replay, differences = Replay(run, before_pass), []
+    for snapshot in run.snapshots:
+        replay.forward(snapshot)
+        ours = {(row[0], ""): row for row in replay.sshare()} | {(row[0], row[1]): row for row in replay.sprio()}
+        pairs = [(ours[row[0], ""], row) for row in snapshot.sshare]
+        pairs += [(ours.get((row[0], row[1]), []), row) for row in snapshot.sprio]
+        differences += [(snapshot.time, mine, row) for mine, row in pairs if mine != row]
+    counts = (sum(len(s.sshare) for s in run.snapshots), sum(len(s.sprio) for s in run.snapshots))
+    return Comparison(*counts, differences)
