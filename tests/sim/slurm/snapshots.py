@@ -1,13 +1,14 @@
-"""What sprio and sshare said while a real Slurm ran, and the same rows computed from its job log.
+"""What sprio and sshare said while a real Slurm ran, and the same rows computed from its log.
 
-The log has whole seconds. Two things are not in it: when in a minute the controller's passes are (one number for a run,
-`first_pass`), and whether a job that ended in the second of a pass ended before it.
+Usage is counted in whole seconds, but in which order things happen within a second matters: times here are those of
+slurmctld.log, in ms. When in a minute the controller's passes are is in no log: `first_pass` was found by trial.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ SUBMITTED, STARTED, ENDED = range(3)
 
 
 class Job(NamedTuple):
-    """One attempt of a job, as sacct has it; times are seconds since 1970."""
+    """One attempt of a job; times are seconds since a whole second before the run."""
 
     id: str
     queue: str  # account/user
@@ -48,10 +49,13 @@ class Job(NamedTuple):
     held: dict[str, float]  # what it was given
     nice: float = 0.0
 
+    def times(self) -> tuple[float | None, ...]:
+        return self.submit, self.start, self.end
+
 
 class Snapshot(NamedTuple):
-    time: float
-    running: list[str]  # jobs
+    sprio_times: tuple[float, float]  # when the command began and ended: the controller answered between them
+    sshare_times: tuple[float, float]
     sshare: list[
         list[str]
     ]  # queue, then NormShares, RawUsage, NormUsage, EffectvUsage, FairShare, LevelFS, TRESRunMins
@@ -73,22 +77,22 @@ class Recording:
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        values: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        values: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
         jobs = [Job(*row) for row in values.pop("jobs")]
         snapshots = [Snapshot(*row) for row in values.pop("snapshots")]
         return cls(Slurm.from_values(values.pop("slurm")), jobs=jobs, snapshots=snapshots, **values)
 
     def save(self, path: Path) -> None:
         values = self.__dict__ | {"slurm": self.slurm.to_values()}
-        path.write_bytes(gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 9, mtime=0))
+        path.write_bytes(lzma.compress(json.dumps(values, separators=(",", ":")).encode(), preset=9))
 
 
 class Replay:
     """Usage, fair share and priorities by our rules, from the starts and ends of a log."""
 
-    def __init__(self, run: Recording, before_pass: frozenset[str] = frozenset()) -> None:
+    def __init__(self, run: Recording) -> None:
         slurm = run.slurm
-        self.run, self.before_pass = run, before_pass
+        self.run = run
         self.rules = usage_rules(slurm.priority, slurm.enforce)
         self.rows = places(slurm.queues)
         self.tree = associations_of(slurm.queues, fair_tree=bool(self.rules.fair_tree))
@@ -99,42 +103,38 @@ class Replay:
         self.billing = billing_rules(slurm, run.resources)
         self.rates: dict[str, float] = {}
         self.running: dict[int, Charge] = {}
-        self.pending: dict[int, dict[str, Factors]] = {}  # by partition
-        self.over: set[tuple[int, int]] = set()  # events
+        self.factors: dict[str, dict[str, Factors]] = {}  # of each job that was submitted, by partition
+        self.pending: dict[str, int] = {}  # the attempt of each job that waits
+        times = [(job.submit, job.start, job.end) for job in run.jobs]
+        events = [
+            (time, kind, k) for k, three in enumerate(times) for kind, time in enumerate(three) if time is not None
+        ]
+        self.events = deque(sorted(events))
         self.next_pass = run.first_pass
 
     def columns(self, amounts: dict[str, float]) -> np.ndarray:
         return np.array([float(amounts.get(name, 0.0)) for name in self.run.resources])
 
-    def forward(self, snapshot: Snapshot) -> None:
-        """Play until a snapshot. What happened in its own second is told by the jobs that it saw running."""
-        events = self.events_until(snapshot)
-        while self.next_pass <= snapshot.time:
-            self.play([event for event in events if event[0] < self.next_pass])
+    def forward(self, time: float) -> None:
+        """Play until a time."""
+        while self.next_pass <= time:
+            self.play(self.next_pass)
             self.run_pass()
-        self.play(events)
+        self.play(time)
 
-    def events_until(self, snapshot: Snapshot) -> list[tuple[float, int, int]]:
-        events, second, running = [], np.floor(snapshot.time), set(snapshot.running)
-        for k, job in enumerate(self.run.jobs):
-            if job.submit <= snapshot.time:
-                events.append((job.submit, SUBMITTED, k))
-            ended = job.end is not None and (job.end < second or (job.end == second and job.id not in running))
-            if job.start is not None and (job.start < second or (job.start == second and job.id in running) or ended):
-                events.append((job.start, STARTED, k))
-            if ended:
-                events.append((job.end - 0.5 * (job.id in self.before_pass), ENDED, k))
-        return sorted(event for event in events if event[1:] not in self.over)
-
-    def play(self, events: list[tuple[float, int, int]]) -> None:
-        for time, kind, k in events:
-            if (kind, k) not in self.over:
-                self.over.add((kind, k))
-                if kind == SUBMITTED:
-                    self.prioritize(k, time, np.inf)
-                else:
-                    self.pending.pop(k, None)
-                    (self.start if kind == STARTED else self.end)(k)
+    def play(self, until: float) -> None:
+        while self.events and self.events[0][0] <= until:
+            time, kind, k = self.events.popleft()
+            job = self.run.jobs[k]
+            if kind == SUBMITTED and job.id not in self.factors:
+                self.prioritize(job, time, np.inf)
+            if kind == SUBMITTED:
+                self.pending[job.id] = k
+            elif kind == STARTED:
+                del self.pending[job.id]
+                self.start(k)
+            else:
+                self.end(k)
 
     def start(self, k: int) -> None:
         job, qos = self.run.jobs[k], self.run.slurm.qos[self.qos[self.run.jobs[k].qos]]
@@ -146,19 +146,20 @@ class Replay:
         charge_start(self.tree, self.usage, self.rules, self.running[k], amounts)
 
     def end(self, k: int) -> None:
+        job = self.run.jobs[k]
+        self.pending.pop(job.id, None)
         if k in self.running:
-            job = self.run.jobs[k]
             charge(self.tree, self.usage, self.rules, self.running.pop(k), self.columns(job.held), job.end, 1)
+        if any(other.id == job.id for other in self.run.jobs[k + 1 :]):  # requeued: it waits with the priority it had
+            self.pending[job.id] = k
 
-    def prioritize(self, k: int, now: float, accrue: float) -> None:
-        job, row = self.run.jobs[k], self.rows[self.run.jobs[k].queue]
+    def prioritize(self, job: Job, now: float, accrue: float) -> None:
+        row = self.rows[job.queue]
         share = fair_share(self.tree, self.usage, self.rules, self.priorities.dampening, row)
-        cpus, nodes = float(job.request["cpu"]), float(job.request["node"])
+        cpus, nodes, amounts = float(job.request["cpu"]), float(job.request["node"]), self.columns(job.request)
         request = Request(row, self.qos[job.qos], accrue, cpus, nodes, job.limit, job.nice, 0.0)
-        self.pending[k] = {
-            name: weighted_factors(
-                self.priorities, request, self.columns(job.request), self.partitions[name], share, now
-            )
+        self.factors[job.id] = {
+            name: weighted_factors(self.priorities, request, amounts, self.partitions[name], share, now)
             for name in job.partitions
         }
 
@@ -170,8 +171,8 @@ class Replay:
         for k in sorted(self.running):
             charge(self.tree, self.usage, self.rules, self.running[k], self.columns(self.run.jobs[k].held), now, 0)
         end_fair_share(self.tree, self.usage, self.rules, now)
-        for k in self.pending:
-            self.prioritize(k, now, self.run.jobs[k].eligible)
+        for k in self.pending.values():
+            self.prioritize(self.run.jobs[k], now, self.run.jobs[k].eligible)
 
     def sshare(self) -> list[list[str]]:
         usage, found = self.usage, []
@@ -187,9 +188,9 @@ class Replay:
 
     def sprio(self) -> list[list[str]]:
         found = []
-        for k, by_partition in self.pending.items():
+        for k in self.pending.values():
             job = self.run.jobs[k]
-            for name, f in by_partition.items():
+            for name, f in self.factors[job.id].items():
                 total = total_priority(self.priorities, f, int(len(job.partitions) > 1), 0)
                 weighted = (f.age, f.fair_share, f.job_size, f.partition, f.qos)
                 rules = self.priorities
@@ -218,14 +219,19 @@ class Comparison(NamedTuple):
     differences: list[tuple[float, list[str], list[str]]]
 
 
-def compare(run: Recording, before_pass: frozenset[str] = frozenset()) -> Comparison:
+def compare(run: Recording) -> Comparison:
     """Replay a run and compare every row of every snapshot."""
-    replay, differences = Replay(run, before_pass), []
+    replay, differences = Replay(run), []
     for snapshot in run.snapshots:
-        replay.forward(snapshot)
-        ours = {(row[0], ""): row for row in replay.sshare()} | {(row[0], row[1]): row for row in replay.sprio()}
-        pairs = [(ours[row[0], ""], row) for row in snapshot.sshare]
-        pairs += [(ours.get((row[0], row[1]), []), row) for row in snapshot.sprio]
-        differences += [(snapshot.time, mine, row) for mine, row in pairs if mine != row]
+        for rows, ours, times in (
+            (snapshot.sprio, replay.sprio, snapshot.sprio_times),
+            (snapshot.sshare, replay.sshare, snapshot.sshare_times),
+        ):
+            for time in times:
+                replay.forward(time)
+                at_time = ours()
+                rows = [row for row in rows if row not in at_time]
+            closest = {tuple(row[:2]): row for row in at_time}
+            differences += [(time, closest.get(tuple(row[:2]), []), row) for row in rows]
     counts = (sum(len(s.sshare) for s in run.snapshots), sum(len(s.sprio) for s in run.snapshots))
     return Comparison(*counts, differences)
