@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetlab.core.slurm import Slurm
-from fleetlab.sim.slurm.associations import associations_of, places, usage_of
-from fleetlab.sim.slurm.fair_share import begin_fair_share, end_fair_share, fair_share
+from fleetlab.sim.slurm.associations import OF_PARENT, associations_of, places, usage_of
+from fleetlab.sim.slurm.fair_share import begin_fair_share, end_fair_share, fair_share, refresh_effective
 from fleetlab.sim.slurm.priority import Factors, Request, priority_rules, total_priority, weighted_factors
 from fleetlab.sim.slurm.usage import (
     Charge,
@@ -38,16 +38,18 @@ class Job(NamedTuple):
 
     id: str
     queue: str  # account/user
-    partitions: list[str]
+    partitions: list[str]  # that it names
+    partition: str  # that it ran in
     qos: str
-    submit: float
+    submit: float | None  # None: a task of an array, which has no priority of its own while the array waits
     eligible: float
     start: float | None
     end: float | None
     limit: float
     request: dict[str, float]
     held: dict[str, float]  # what it was given
-    nice: float = 0.0
+    nice: float
+    cpus: float  # that its size counts once it was tried: those of whole nodes if it takes nodes alone
 
     def times(self) -> tuple[float | None, ...]:
         return self.submit, self.start, self.end
@@ -111,6 +113,7 @@ class Replay:
         ]
         self.events = deque(sorted(events))
         self.next_pass = run.first_pass
+        self.usage.clock[0] = np.floor(run.first_pass - slurm.priority.calc_period)
 
     def columns(self, amounts: dict[str, float]) -> np.ndarray:
         return np.array([float(amounts.get(name, 0.0)) for name in self.run.resources])
@@ -131,14 +134,14 @@ class Replay:
             if kind == SUBMITTED:
                 self.pending[job.id] = k
             elif kind == STARTED:
-                del self.pending[job.id]
+                self.pending.pop(job.id, None)
                 self.start(k)
             else:
                 self.end(k)
 
     def start(self, k: int) -> None:
         job, qos = self.run.jobs[k], self.run.slurm.qos[self.qos[self.run.jobs[k].qos]]
-        amounts, partition = self.columns(job.held), self.partitions[job.partitions[0]]
+        amounts, partition = self.columns(job.held), self.partitions[job.partition]
         # A job that was requeued is charged as it was when it first ran.
         rate = self.rates.setdefault(job.id, billing_of(self.billing, partition, amounts, float(job.held["cpu"])))
         row = len(self.tree.parent) + self.qos[job.qos]
@@ -156,7 +159,8 @@ class Replay:
     def prioritize(self, job: Job, now: float, accrue: float) -> None:
         row = self.rows[job.queue]
         share = fair_share(self.tree, self.usage, self.rules, self.priorities.dampening, row)
-        cpus, nodes, amounts = float(job.request["cpu"]), float(job.request["node"]), self.columns(job.request)
+        cpus = float(job.cpus if accrue < now else job.request["cpu"])
+        nodes, amounts = float(job.request["node"]), self.columns(job.request)
         request = Request(row, self.qos[job.qos], accrue, cpus, nodes, job.limit, job.nice, 0.0)
         self.factors[job.id] = {
             name: weighted_factors(self.priorities, request, amounts, self.partitions[name], share, now)
@@ -168,23 +172,37 @@ class Replay:
         self.next_pass += self.run.slurm.priority.calc_period
         begin_fair_share(self.tree, self.usage, self.rules)
         decay_usage(self.usage, self.rules, now)
-        for k in sorted(self.running):
-            charge(self.tree, self.usage, self.rules, self.running[k], self.columns(self.run.jobs[k].held), now, 0)
+        pending = set(self.pending.values())
+        for k, job in enumerate(self.run.jobs):
+            if k in self.running:
+                charge(self.tree, self.usage, self.rules, self.running[k], self.columns(job.held), now, 0)
+            elif k in pending and not self.rules.fair_tree:  # with what those before it have used
+                self.prioritize(job, now, job.eligible)
         end_fair_share(self.tree, self.usage, self.rules, now)
-        for k in self.pending.values():
-            self.prioritize(self.run.jobs[k], now, self.run.jobs[k].eligible)
+        for k in sorted(pending):
+            if self.rules.fair_tree:
+                self.prioritize(self.run.jobs[k], now, self.run.jobs[k].eligible)
 
     def sshare(self) -> list[list[str]]:
-        usage, found = self.usage, []
+        usage, tree, found = self.usage, self.tree, []
         for name, row in self.rows.items():
-            ahead = usage.ahead[row] // 60
-            columns = zip(self.run.resources, ahead, strict=True)
-            minutes = ",".join(f"{self.run.tres[resource]}={value:.0f}" for resource, value in columns)
-            factor = f"{usage.factor[row]:f}" if self.tree.user[row] else ""
-            norm, level = (f"{usage.norm[row]:f}", f"{usage.level_fs[row]:f}") if row else ("", "")
-            shares, raw = f"{self.tree.shares_norm[row]:f}", str(int(usage.billing[row]))
+            refresh_effective(tree, usage, self.rules, row)
+            minutes = ",".join(
+                f"{self.run.tres[resource]}={value:.0f}"
+                for resource, value in zip(self.run.resources, usage.ahead[row] // 60, strict=True)
+            )
+            factor, level = f"{usage.factor[row]:f}" if tree.user[row] else "", f"{usage.level_fs[row]:f}"
+            if not self.rules.fair_tree:
+                factor, level = f"{self.classic_factor(row):f}", ""
+            if tree.shares[row] == OF_PARENT or not row:
+                level = ""
+            norm = f"{usage.norm[row]:f}" if row else ""
+            shares, raw = f"{tree.shares_norm[row]:f}", str(int(usage.billing[row]))
             found.append([name, shares, raw, norm, f"{usage.effective[row]:f}", factor, level, minutes])
         return found
+
+    def classic_factor(self, row: int) -> float:
+        return 2.0 ** -(self.usage.effective[row] / self.tree.shares_norm[row])
 
     def sprio(self) -> list[list[str]]:
         found = []

@@ -152,14 +152,20 @@ def _update_classic(associations: Associations, usage: Usage, rules: UsageRules,
 
 
 @step
+def refresh_effective(associations: Associations, usage: Usage, rules: UsageRules, row: int) -> None:
+    """Compute the effective usage of a user if nobody has asked since the last pass; then it stays until the next."""
+    if np.isnan(usage.effective[row]):
+        _update_classic(associations, usage, rules, row)
+
+
+@step
 def fair_share(associations: Associations, usage: Usage, rules: UsageRules, dampening: float, row: int) -> float:
     """Return the fair-share factor of an association's jobs, from 0 to 1."""
     if rules.fair_tree:
         return usage.factor[row]
     if associations.shares[row] == OF_PARENT:
         row = associations.level[row]
-    if np.isnan(usage.effective[row]):
-        _update_classic(associations, usage, rules, row)
+    refresh_effective(associations, usage, rules, row)
     shares = associations.shares_norm[row]
     if shares <= 0.0:
         return 0.0

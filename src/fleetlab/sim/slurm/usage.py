@@ -75,7 +75,8 @@ def usage_rules(priority: Priority, enforce: Sequence[str]) -> UsageRules:
     decay = 1.0 - 0.693 / priority.half_life if priority.half_life > 0 else 1.0  # Slurm's own ln 2
     flags = {flag.upper() for flag in priority.flags}
     limits = not {"limits", "safe", "all"}.isdisjoint(word.lower() for word in enforce)
-    return UsageRules(decay, int(limits), int("NO_FAIR_TREE" not in flags), int("DEPTH_OBLIVIOUS" in flags))
+    oblivious = "DEPTH_OBLIVIOUS" in flags
+    return UsageRules(decay, int(limits), int(not oblivious and "NO_FAIR_TREE" not in flags), int(oblivious))
 
 
 def new_usage(associations: Associations, qos: Sequence[Qos], resources: int, billing: Floats) -> Usage:
