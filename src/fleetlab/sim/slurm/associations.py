@@ -37,8 +37,8 @@ def places(queues: QueueTree) -> dict[str, int]:
     roots = [name for name, queue in queues.items() if queue.parent is None]
     lone = len(roots) == 1 and queues[roots[0]].user is None
     others = [name for name in queues if not (lone and name == roots[0])]
-    found = {name: row for row, name in enumerate(others, start=1)}
-    return {roots[0]: 0, **found} if lone else found
+    rows = {name: row for row, name in enumerate(others, start=1)}
+    return {roots[0]: 0, **rows} if lone else rows
 
 
 def associations_of(queues: QueueTree, *, fair_tree: bool = True) -> Associations:
