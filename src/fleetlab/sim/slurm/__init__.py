@@ -1,1 +1,1 @@
-"""Slurm's scheduler: its priorities, its limits and its two loops, by the rules of its own source (22.05)."""
+"""Slurm's own scheduler: partitions, priorities, limits, and its main and backfill loops."""
