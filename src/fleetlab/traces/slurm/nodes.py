@@ -26,7 +26,6 @@ class NodeInventory:
 
     cluster: Cluster | None  # None if no row of the list is a node
     per_gpu: PerGpu
-    partitions: frozenset[tuple[bool, frozenset[str]]]  # of each node, and whether it has GPUs
     notes: tuple[str, ...]
 
 
@@ -50,7 +49,8 @@ def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
         named.append(names)
         for name in names:
             pools = nodes[name]["pools"] if name in nodes else []
-            nodes[name] = nodes.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
+            pools = [*dict.fromkeys([*pools, *row["pools"]])]
+            nodes[name] = nodes.get(name, row) | {"node": name, "pools": pools, "partitions": pools}
         if len(nodes) > MOST:
             msg = f"{source.name}: more nodes than any cluster has: {len(nodes):,}"
             raise TraceError(msg, hint="is this the right file?")
@@ -58,13 +58,13 @@ def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
     cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.stem}")
     there = set(cluster.frame["node"])
     intake.keep("nodes", sum(there.issuperset(names) for names in named))
-    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in nodes.values())
-    return NodeInventory(cluster if there else None, _per_gpu(nodes), partitions, _notes(nodes))
+    return NodeInventory(cluster if there else None, _per_gpu(nodes), _notes(nodes))
 
 
 def _frame(nodes: dict[str, dict[str, Any]]) -> pl.DataFrame:
     kinds = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
-    kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib"), pl.Int64)
+    kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib", "weight"), pl.Int64)
+    kinds |= dict.fromkeys(("partitions", "features"), pl.List(pl.String))
     return pl.DataFrame([{k: row[k] for k in kinds} for row in nodes.values()], schema=kinds)
 
 
@@ -110,6 +110,8 @@ def _node(words: NodeFields) -> tuple[list[str], dict[str, Any]]:
         "disk_mib": mebibytes("disk", words.get("disk", "").rstrip("+") or "0"),
         "mps": mps,
         "shard": shard,
+        "features": [f for f in words.get("features", "").split(",") if f],
+        "weight": count("weight", words.get("weight", "") or "1"),
         "mixed": len(gpus) > 1,
         "pools": pools,
         "out": bool(OUT.search(words.get("state", ""))),

@@ -14,50 +14,66 @@ import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
 from fleetlab.core.trace import PLACEMENTS
+from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
+from fleetlab.traces.slurm.conf import site_notes
+from fleetlab.traces.slurm.dependencies import with_dependencies
 from fleetlab.traces.slurm.jobs import JobRecords, read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
 from fleetlab.traces.slurm.nodes import NodeInventory, read_nodes
+from fleetlab.traces.slurm.site import scheduler_of, site_beside, with_site
 from fleetlab.traces.slurm.tres import PerGpu
 
 # Worth asking for.
 COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
 HOLD_SECONDS = 60  # seconds between submission and eligibility that Slurm itself may take
-DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
+DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types", "distinct_nodes")
+SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "nice")
 
 
 def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:
-    """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
+    """Read one log of jobs or a folder of them, and what is beside it of the nodes and of the site's configuration."""
     clock = valid_zone(zone or "UTC")
     logs, lists, others = _files(path)
+    site = site_beside(path, others)
+    others = [source for source in others if source.name not in site.seen]
     nodes = read_nodes(*lists[0], intake) if lists else None
     begin = moment(since, clock)
     records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
     jobs, older = clip_to_start(_jobs(records.frame), begin)
     jobs, zero = relative_to_first(jobs)
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    jobs, waits = with_dependencies(jobs)
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
-        jobs.drop("job", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
+        jobs.select(c for c in jobs.columns if c in SCHEMA),
         source=source,
         epoch=zero if len(jobs) else None,
         zone=clock,
     )
     more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + records.steps)
+    scheduler = scheduler_of(site, zero, clock) if site else None
     return finish(
         intake,
         workload,
         source=source,
-        cluster=nodes.cluster if nodes else None,
+        cluster=with_site(nodes.cluster if nodes else None, site),
+        scheduler=scheduler,
         placements=_placements(jobs, records.lists),
         names=jobs.select("job", "name").lazy(),
         series=_series(jobs),
-        notes=(*_notes(records, nodes, zone), *older, *_unread(lists[1:], others)),
+        notes=(
+            *_notes(records, nodes, zone),
+            *waits,
+            *older,
+            *(site_notes(site, scheduler) if scheduler else ()),
+            *_unread(lists[1:], others),
+        ),
         settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
 
@@ -77,7 +93,7 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
         msg = f"{path.name}: {nodes}no job log: its first line must have JobID, Submit and State, separated by |"
         raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
-    lists.sort(key=lambda series: (KINDS.index(series[1]), series[0].name))
+    lists.sort(key=lambda listed: (KINDS.index(listed[1]), listed[0].stem != "nodes", listed[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
     return logs, lists, others
 
@@ -90,21 +106,19 @@ def _is_log(beginning: str) -> bool:
 def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
     parent = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
-    text = {"user": "User", "group": "JobName", "app": "Account"}
+    text = {"user": "User", "group": "JobName", "app": "Account", "queue": "Account", "qos": "QOS"}
     tells, last = pl.col("eligible").is_not_null().any(), pl.max_horizontal(pl.col("submit", "start", "end").max())
+    in_array = pl.col("JobID").str.contains("_", literal=True)
     return records.select(
-        "name",
-        "Partition",
-        "NodeList",
-        "limit",
-        "unsized",
-        "submit",
-        "start",
-        "end",
-        "runtime",
-        "status",
+        *("name", "JobIDRaw", "User", "JobName", "wish", "begin", "hold", "NodeList", "unsized", "on_first", "hosts"),
+        *("Flags", "Reason", "State", "piece"),
+        *("submit", "start", "end", "runtime", "status", "limit"),
         *DEMAND,
+        *SUBMITTED,
         parent=parent,
+        gang=pl.when(pl.col("JobID").str.contains("+", literal=True)).then(parent),
+        array=pl.when(in_array).then(parent),
+        array_limit=pl.when(in_array).then(pl.col("array_limit").max().over(parent)).otherwise(0),
         # A pending job that is not eligible yet is not until the log ends.
         eligible=pl.when((pl.col("status") == "waiting") & pl.col("eligible").is_null() & tells)
         .then(last)
@@ -119,7 +133,9 @@ def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """What the log tells of jobs that a workload has no column for."""
     series = {
         "requested": jobs.filter(pl.col("limit").is_not_null()).select("job", seconds="limit"),
-        "partition": jobs.filter(pl.col("Partition") != "").select("job", partition="Partition"),
+        "eligible_logged": jobs.filter(pl.col("eligible_logged").is_not_null()).select(
+            "job", eligible="eligible_logged"
+        ),
         "unsized": jobs.filter("unsized").select("job"),
     }
     return {name: frame.lazy() for name, frame in series.items() if frame.height}
@@ -140,7 +156,7 @@ def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -
     frame = records.frame
     apart = frame.filter("array")
     rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
-    bound, ran = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HOLD_SECONDS).height
+    ran = frame.filter(pl.col("eligible") - pl.col("submit") > HOLD_SECONDS).height
     notes = {
         "times are read as UTC, since the log has no time zone: set `zone`": zone is None,
         f"{records.steps:,} job steps are counted with their jobs": records.steps,
@@ -153,8 +169,6 @@ def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -
         f"{'the list of nodes does not give it' if nodes else 'a list of nodes would give the size'}": frame[
             "unsized"
         ].any(),
-        f"{bound:,} jobs name partitions that not all nodes are in: here they may use any node, so waits may be "
-        "too short; the series `partition` has the names": bound,
         f"{ran:,} jobs became eligible more than a minute after submission (dependency or begin time): "
         "that time counts as waiting, with the reason `not_eligible`": ran,
         "no column Eligible: time held by a dependency or a begin time counts as waiting": frame.height
@@ -165,19 +179,6 @@ def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -
         "no list of nodes beside the log: make one with `scontrol show node > nodes.txt`": nodes is None,
     }
     return (*(note for note, holds in notes.items() if holds), *(nodes.notes if nodes else ()))
-
-
-def _bound(frame: pl.DataFrame, nodes: NodeInventory | None) -> int:
-    """How many jobs name partitions that bind them, which a workload has no word for: a node that could is in none."""
-    gpu = (pl.col("gpu_milli") > 0).alias("gpu")
-    named = frame.filter(pl.col("Partition") != "").group_by("Partition", gpu).len()
-    known = {(gpus, pools) for gpus, pools in nodes.partitions if pools} if nodes else set()
-    if not known:
-        return int(named["len"].sum()) if named["Partition"].n_unique() > 1 else 0
-    return sum(
-        records for text, gpu, records in named.iter_rows()
-        if any(gpus >= gpu and pools.isdisjoint(text.split(",")) for gpus, pools in known)
-    )  # fmt: skip
 
 
 def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
