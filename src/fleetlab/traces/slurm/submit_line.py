@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import takewhile
 
 # Options with a value, by their letters where they have one; those without end a word.
 LETTERS = {
@@ -49,6 +50,8 @@ def options_of(line: str) -> dict[str, str]:
         word, at = words[at], at + 1
         if word in (":", "--") or not word.startswith("-") or word == "-":
             break  # the next part of a heterogeneous job, or a script
+        if not word.startswith("--"):
+            found |= dict.fromkeys(_flags(word[1:]), "")
         name, value, more = _long(word[2:]) if word.startswith("--") else _short(word[1:])
         if name == "wrap":
             break
@@ -70,13 +73,16 @@ def _long(word: str) -> tuple[str, str | None, bool]:
 
 def _short(word: str) -> tuple[str, str | None, bool]:
     """The same of letters, of which those without a value may stand before one with it: `-HN2`."""
-    name = ""
-    for k, letter in enumerate(word):
-        if letter in LETTERS:
-            value = word[k + 1 :].removeprefix("=")
-            return LETTERS[letter], value or None, not value
-        name = FLAGS.get(letter, "") or name
-    return name, None, False
+    at = next((k for k, letter in enumerate(word) if letter in LETTERS), None)
+    if at is None:
+        return "", None, False
+    value = word[at + 1 :].removeprefix("=")
+    return LETTERS[word[at]], value or None, not value
+
+
+def _flags(word: str) -> list[str]:
+    before = takewhile(lambda letter: letter not in LETTERS, word)
+    return [FLAGS[letter] for letter in before if FLAGS.get(letter)]
 
 
 def parts_of(line: str) -> list[dict[str, str]]:
