@@ -130,6 +130,5 @@ def shown_config(text: str, into: ConfText) -> ConfText:
 
 def shown_blocks(text: str, key: str) -> list[Entry]:
     """Read what `scontrol show partition` or `reservation` prints: a block for each, which begins with its name."""
-    starts = [m.start() for m in re.finditer(rf"^{key}=", text, re.MULTILINE)]
-    blocks = [text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]
+    blocks = re.split(rf"^(?={key}=)", text, flags=re.MULTILINE)[1:]
     return [{k: v for k, v in pairs_of(b).items() if v not in ("(null)", "N/A", "n/a")} for b in blocks]

@@ -10,12 +10,15 @@ from dataclasses import dataclass, fields
 import polars as pl
 
 from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.format import Peek
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.log_start import ended_before
 from fleetlab.traces.input.timestamps import LATEST
 from fleetlab.traces.slurm.arrays import split_arrays
 from fleetlab.traces.slurm.attempts import in_order, resized, with_first_node
 from fleetlab.traces.slurm.hostlist import expand
+from fleetlab.traces.slurm.sacct_columns import FREE_TEXT
+from fleetlab.traces.slurm.sacct_json import is_json_log, read_json
 from fleetlab.traces.slurm.states import STATUS
 from fleetlab.traces.slurm.submissions import with_submission
 from fleetlab.traces.slurm.time_limit import limit
@@ -38,6 +41,7 @@ SACCT = TableSchema(
     optional=frozenset(OPTIONAL),
     separator="|",
     quote=False,  # sacct quotes nothing, and a job may be named `"`
+    free=FREE_TEXT,
 )
 
 MOST_NAMED = 20_000_000  # nodes in all distinct lists: beyond, they are counted and not kept
@@ -103,7 +107,11 @@ def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
 def _read(
     source: SourceFile, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows = intake.table(source, SACCT).with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
+    if is_json_log(Peek(source.path).beginning(source)):
+        rows = read_json(source, intake, (*SACCT.columns, "throttle"))
+    else:
+        rows = intake.table(source, SACCT).with_columns(throttle=pl.lit(""))
+    rows = rows.with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
     rows = intake.validate(
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
     )

@@ -51,7 +51,8 @@ def kind_of(beginning: str) -> str | None:
     # The configuration file has such lines too, but for CPUTot.
     if re.search(r"^NodeName=\S", beginning, re.MULTILINE) and "CPUTot=" in beginning:
         return "scontrol"
-    if beginning.startswith("{") and re.search(r'"(?:nodes|sinfo)"\s*:', beginning) and '"items"' not in beginning:
+    others = '"items"' in beginning or re.search(r'"jobs"\s*:', beginning)
+    if beginning.startswith("{") and re.search(r'"(?:nodes|sinfo)"\s*:', beginning) and not others:
         return "json"
     if any(_header(line) for line in beginning.splitlines()[:3]):
         return "sinfo"

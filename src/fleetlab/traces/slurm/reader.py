@@ -25,6 +25,7 @@ from fleetlab.traces.slurm.dependencies import with_dependencies
 from fleetlab.traces.slurm.jobs import JobRecords, read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
 from fleetlab.traces.slurm.nodes import NodeInventory, read_nodes
+from fleetlab.traces.slurm.sacct_json import is_json_log, throttles
 from fleetlab.traces.slurm.site import scheduler_of, site_beside, with_site
 from fleetlab.traces.slurm.tres import PerGpu
 
@@ -44,7 +45,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     nodes = read_nodes(*lists[0], intake) if lists else None
     begin = moment(since, clock)
     records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
-    jobs, older = clip_to_start(_jobs(records.frame), begin)
+    jobs, older = clip_to_start(with_throttles(_jobs(records.frame), others), begin)
     jobs, zero = relative_to_first(jobs)
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     jobs, waits = with_dependencies(jobs)
@@ -85,6 +86,7 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
     peek = Peek(path)
     begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
     logs = [source for source in here if _is_log(begins[source])]
+    logs = logs or [source for source in here if is_json_log(begins[source])]  # the same, with fewer columns
     if not logs:
         for source in here:
             with source.open() as stream:
@@ -127,6 +129,17 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
+
+
+def with_throttles(jobs: pl.DataFrame, others: list[SourceFile]) -> pl.DataFrame:
+    """Take from JSON beside a log how many tasks of an array may run at once, where the log has no such thing."""
+    logs = [source for source in others if is_json_log(Peek(source.path).beginning(source))]
+    if not logs or not jobs["array"].count() or jobs["array_limit"].any():
+        return jobs
+    number = pl.col("name").str.extract(r"(\d+)_[^_]*$")
+    known = throttles(logs[0])
+    jobs = jobs.with_columns(number=number).join(known, on="number", how="left", maintain_order="left")
+    return jobs.with_columns(array_limit=pl.coalesce("most", "array_limit")).drop("number", "most")
 
 
 def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
@@ -189,7 +202,8 @@ def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tu
 def _fits(peek: Peek) -> bool:
     # A list of nodes alone is Slurm's too: its reader tells what is missing.
     lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
-    return peek.has_columns("JobID", "Submit", "State", separator="|") or any(lists)
+    logs = peek.has_columns("JobID", "Submit", "State", separator="|")
+    return logs or any(lists) or any(is_json_log(peek.beginning(source)) for source in peek.files.values())
 
 
 FORMAT = Format(

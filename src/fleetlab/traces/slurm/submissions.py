@@ -43,7 +43,8 @@ def with_submission(records: pl.DataFrame) -> pl.DataFrame:
     records = records.join(table, on=KEYS, how="left", maintain_order="left").drop("part")
     # Tasks that have not started tell the throttle themselves: 103_[1-5%2].
     own = pl.col("JobID").str.extract(r"_\[.*%(\d{1,9})\]$").cast(pl.Int64)
-    return records.with_columns(array_limit=pl.coalesce(own, "array_limit"))
+    most = pl.col("throttle").cast(pl.Int64, strict=False)
+    return records.with_columns(array_limit=pl.coalesce(own, most, "array_limit")).drop("throttle")
 
 
 def _submission(row: dict[str, Any]) -> dict[str, Any]:
