@@ -84,7 +84,7 @@ def test_partitions_as_scontrol_prints_them(tmp_path):
     (tmp_path / "partitions.txt").write_text(SHOWN)
     (gpu,) = read_conf(tmp_path).partitions
     assert (gpu.max_time, gpu.default_time, gpu.factor, gpu.tier, gpu.state) == (math.inf, None, 10, 2, "drain")
-    assert (gpu.oversubscribe, gpu.preempt_mode, gpu.qos) == (2, "off", None)
+    assert (gpu.oversubscribe, gpu.preempt_mode, gpu.qos) == (2, None, None)  # its mode is the cluster's
 
 
 def test_reservations_as_scontrol_prints_them(tmp_path):

@@ -32,10 +32,12 @@ from fleetlab.traces.slurm.accounts import (
     resource,
 )
 from fleetlab.traces.slurm.conf_text import ConfText, Entry, parse, read_text, shown_blocks, shown_config
+from fleetlab.traces.slurm.events import is_events
 from fleetlab.traces.slurm.hostlist import expand
 from fleetlab.traces.slurm.scheduler_parameters import backfill_loop, left_over, main_loop
 from fleetlab.traces.slurm.time_limit import limit
 
+COLLECTED = "collected.txt"
 YES = frozenset({"yes", "true", "1", "on"})
 # What a file is, by how it begins.
 KINDS: dict[str, re.Pattern[str]] = {
@@ -45,6 +47,7 @@ KINDS: dict[str, re.Pattern[str]] = {
     "dump": re.compile(r"^Cluster - '", re.MULTILINE),
     "sdiag": re.compile(r"^sdiag output at", re.MULTILINE),
 }
+OTHERS = ("gres.conf", "topology.conf", "cgroup.conf", "slurmdbd.conf", "acct_gather.conf", "helpers.conf")
 _CONF = re.compile(
     r"^\s*(?:ClusterName|PartitionName|NodeName|Priority\w+|Scheduler\w+|Preempt\w+|Select\w+|include)\s*[= ]",
     re.MULTILINE | re.IGNORECASE,
@@ -62,7 +65,14 @@ class Site:
     accounts: list[Account] = field(default_factory=list)
     shares: list[Account] = field(default_factory=list)
     qos: list[Qos] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)  # lists of what happened to nodes, as text
+    collected: Entry = field(default_factory=dict)  # zone and since, as the collecting script wrote them
     files: list[str] = field(default_factory=list)
+
+    @property
+    def values(self) -> Entry:
+        """Its settings: those that were running before those in a file."""
+        return {key: value for key, value in (self.conf.values | self.shown.values).items() if value}
 
     @property
     def seen(self) -> set[str]:
@@ -70,7 +80,9 @@ class Site:
         return {*self.files, *self.conf.files}
 
     def __bool__(self) -> bool:
-        return bool(self.files)
+        """Whether anything tells how it is configured."""
+        listed = self.shown.values or self.partitions or self.accounts or self.qos or self.shares or self.reservations
+        return bool(self.conf.files or listed)
 
 
 def read_conf(*paths: Path | str) -> Slurm:
@@ -91,8 +103,20 @@ def kind_of_conf(name: str, beginning: str) -> str | None:
     for kind, fits in (("accounts", is_accounts), ("shares", is_shares), ("qos", is_qos)):
         if any(fits(line) for line in lines):
             return kind
-    # Other files of Slurm end alike, but have other words.
-    return "conf" if name.endswith(".conf") and _CONF.search(beginning) and "CPUTot=" not in beginning else None
+    if any(is_events(line) for line in lines[:1]):
+        return "events"
+    if any(is_reservation_log(line) for line in lines[:1]):
+        return "reservation log"
+    if name == COLLECTED and lines and lines[0].startswith("collected="):
+        return "collected"
+    conf = name.endswith(".conf") and name not in OTHERS and "CPUTot=" not in beginning
+    return "conf" if conf and _CONF.search(beginning) else None
+
+
+def is_reservation_log(header: str) -> bool:
+    """Whether a line is the header of `sacctmgr show reservation -P`."""
+    names = set(header.lower().replace(" ", "").split("|"))
+    return {"name", "timestart", "timeend"} <= names and bool(names & {"nodename", "nodenames"})
 
 
 def read_site(*paths: Path) -> Site:
@@ -137,13 +161,19 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
         site.shares += read_shares(text)
     elif kind == "dump":
         site.accounts += read_dump(text)
+    elif kind == "reservation log":
+        site.reservations += _logged_reservations(text)
+    elif kind == "events":
+        site.events.append(text)
+    elif kind == "collected":
+        site.collected |= dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
     if kind != "sdiag":
         site.files.append(name)
 
 
 def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
     """Make the record of a site; times of reservations by the clock of `zone`."""
-    values = {key: value for key, value in (site.conf.values | site.shown.values).items() if value}
+    values = site.values
     parameters = values.get("schedulerparameters", "")
     preempt = values.get("preempttype", "preempt/none").removeprefix("preempt/")
     modes = [word.strip().lower() for word in values.get("preemptmode", "off").split(",")]
@@ -158,15 +188,15 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
         backfill=replace(backfill, on=on),
         enforce=_enforced(values.get("accountingstorageenforce", "")),
         preempt={"partition_prio": "partition"}.get(preempt, preempt),
-        preempt_mode=next((mode for mode in modes if mode != "gang"), "off"),
+        preempt_mode=_preempt_mode(values),
         gang="gang" in modes,
         exempt=_seconds(values.get("preemptexempttime", ""), 0.0, seconds=True),
-        reservations=_reservations(site.reservations, zone),
+        reservations=_reservations(site, zone),
         complete_wait=_seconds(values.get("completewait", ""), 0.0, seconds=True),
         kill_wait=_seconds(values.get("killwait", ""), 30.0, seconds=True),
         over_time=_seconds(values.get("overtimelimit", ""), 0.0),
         select=_select(site, values),
-        select_flags=_words(values.get("selecttypeparameters", "")),
+        select_flags=_words(values.get("selecttypeparameters", "").upper()),
         parameters=left_over(parameters),
         version=values.get("slurm_version", ""),
     )
@@ -174,7 +204,7 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
 
 def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     """Say what was read of a site, and what could not be."""
-    values = site.conf.values | site.shown.values
+    values = site.values
     scripts = [key for key in ("prolog", "epilog", "prologslurmctld", "epilogslurmctld") if values.get(key)]
     notes = {
         f"the site's Slurm is read from: {', '.join(dict.fromkeys(site.files))}": True,
@@ -191,6 +221,11 @@ def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def _preempt_mode(values: Mapping[str, str]) -> str:
+    modes = (word.strip().lower() for word in values.get("preemptmode", "off").split(","))
+    return next((mode for mode in modes if mode != "gang"), "off")
 
 
 def _enforced(text: str) -> tuple[str, ...]:
@@ -253,7 +288,10 @@ def weights_of(text: str, *, per_mib: bool) -> dict[str, float]:
 def _partitions(site: Site) -> tuple[Partition, ...]:
     rows = {row["partitionname"]: row for row in site.conf.of("partitionname")}
     rows |= {row["partitionname"]: rows.get(row["partitionname"], {}) | row for row in site.partitions}
-    return tuple(_partition(name, row) for names, row in rows.items() for name in names.split(","))
+    found = [_partition(name, row) for names, row in rows.items() for name in names.split(",")]
+    # What is shown of a partition is its own mode or, as a rule, the one of the whole cluster.
+    usual = _preempt_mode(site.values)
+    return tuple(replace(p, preempt_mode=None) if p.preempt_mode == usual else p for p in found)
 
 
 def _partition(name: str, row: Entry) -> Partition:
@@ -314,17 +352,32 @@ def _expanded(text: str) -> list[str]:
         raise TraceError(msg, hint=str(e)) from None
 
 
-def _reservations(rows: Iterable[Entry], zone: str) -> tuple[Reservation, ...]:
-    found = []
-    for row in rows:
+def _logged_reservations(text: str) -> list[Entry]:
+    """Rows of `sacctmgr show reservation -P`, with the keys of `scontrol show reservation`."""
+    lines = text.splitlines()
+    names = lines[0].lower().replace(" ", "").split("|")
+    same = {"name": "reservationname", "timestart": "starttime", "timeend": "endtime", "nodename": "nodes"}
+    same |= {"nodenames": "nodes", "assoc": "assocs"}
+    rows = [dict(zip([same.get(n, n) for n in names], line.split("|"), strict=False)) for line in lines[1:]]
+    return [row for row in rows if row.get("reservationname")]
+
+
+def _reservations(site: Site, zone: str) -> tuple[Reservation, ...]:
+    by_id = {row.texts["id"].strip(): row for row in site.accounts if row.texts.get("id", "").strip()}
+    found: dict[tuple[str, float], Reservation] = {}
+    for row in site.reservations:
         times = pl.Series([row.get("starttime"), row.get("endtime")], dtype=pl.String)
         begin, end = moments(times, zone)[0]
-        if begin is not None and end is not None:
-            nodes = tuple(_expanded(row.get("nodes", "")))
-            users, accounts = _names(row.get("users", "")), _names(row.get("accounts", ""))
-            flags = _words(row.get("flags", ""))
-            found.append(Reservation(row["reservationname"], begin, end, nodes, users, accounts, flags))
-    return tuple(found)
+        if begin is None or end is None:
+            continue
+        # The log of reservations names who may use one by associations.
+        who = [by_id[k] for k in row.get("assocs", "").split(",") if k in by_id]
+        users = _names(row.get("users", "")) or tuple(dict.fromkeys(a.user for a in who if a.user))
+        accounts = _names(row.get("accounts", "")) or tuple(a.account for a in who if not a.user)
+        nodes, flags = tuple(_expanded(row.get("nodes", ""))), _words(row.get("flags", ""))
+        name = row["reservationname"]
+        found.setdefault((name, begin), Reservation(name, begin, end, nodes, users, accounts, flags))
+    return tuple(found.values())
 
 
 # -- values --------------------------------------------------------------------------------------------------------

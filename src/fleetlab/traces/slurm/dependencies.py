@@ -25,14 +25,14 @@ class Wish(NamedTuple):
     rule: str
     number: str  # of a job; empty for `singleton`
     task: str = ""
-    later: bool = False  # some minutes after, which is not kept
+    later: bool = False  # some minutes after
 
 
 @dataclass
 class Dependencies:
     """What each job depends on, and what could not be kept."""
 
-    frame: pl.DataFrame  # job, depends_on, dependency
+    frame: pl.DataFrame  # job, depends_on, dependency, later
     any_of: int = 0
     delayed: int = 0
     gone: int = 0  # on jobs that are not in the log
@@ -42,7 +42,7 @@ class Dependencies:
         notes = {
             f"{self.frame.height:,} jobs depend on others of the log": self.frame.height,
             f"{self.any_of:,} jobs depend on any one of several: their logged time of eligibility stands": self.any_of,
-            f"{self.delayed:,} dependencies hold for some minutes more, which are left out": self.delayed,
+            f"{self.delayed:,} dependencies hold for some minutes more: the logged time stands": self.delayed,
             f"{self.gone:,} dependencies are on jobs that are not in the log: taken as fulfilled": self.gone,
         }
         return tuple(note for note, holds in notes.items() if holds)
@@ -82,7 +82,7 @@ class _Log:
 def dependencies(jobs: pl.DataFrame) -> Dependencies:
     """Resolve dependencies; `jobs` has job, name, JobIDRaw, User, JobName and wish, in order of submission."""
     wanted = jobs.filter(pl.col("wish") != "")
-    schema = {"job": pl.Int64, "depends_on": pl.List(pl.Int64), "dependency": pl.List(pl.String)}
+    schema = {"job": pl.Int64, "depends_on": pl.List(pl.Int64), "dependency": pl.List(pl.String), "later": pl.Boolean}
     if wanted.is_empty():
         return Dependencies(pl.DataFrame(schema=schema))
     log = _index(jobs.unique("name", keep="last", maintain_order=True))  # of several runs, the last one tells
@@ -100,7 +100,7 @@ def dependencies(jobs: pl.DataFrame) -> Dependencies:
             result.delayed += wish.later
             pairs |= {other: RULES.get(wish.rule, "afterany") for other in on if other != job}
         if pairs:
-            rows.append((job, list(pairs), list(pairs.values())))
+            rows.append((job, list(pairs), list(pairs.values()), any(wish.later for wish in asked)))
     result.frame = pl.DataFrame(rows, schema=schema, orient="row")
     return result
 
@@ -127,9 +127,10 @@ def with_dependencies(jobs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     Slurm logs one time of eligibility: when the last dependency was fulfilled, or the begin time if one was set.
     """
     waits = dependencies(jobs)
-    both = pl.concat([waits.frame, runs(jobs).cast(waits.frame.schema)])  # type: ignore[arg-type]
+    kept = waits.frame.drop("later")
+    both = pl.concat([kept, runs(jobs).cast(kept.schema)])  # type: ignore[arg-type]
     both = both.group_by("job", maintain_order=True).agg(pl.col("depends_on", "dependency").explode())
-    mine = waits.frame.select("job", waits=pl.lit(value=True))
+    mine = waits.frame.select("job", waits=~pl.col("later"))
     jobs = jobs.join(both, on="job", how="left", maintain_order="left")
     jobs = jobs.join(mine, on="job", how="left", maintain_order="left")
     own = pl.col("waits").fill_null(value=False) & (pl.col("begin") == "") & ~pl.col("hold")

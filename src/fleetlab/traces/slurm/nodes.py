@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,28 @@ class NodeInventory:
 def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
     """Read a list of nodes; a row that cannot be one goes to the rejects."""
     # A table of nodes by partition names a node once for each; scontrol has no reason to.
-    again = kind != "scontrol"
+    return _inventory(rows_of(source, kind), source.name, intake, again=kind != "scontrol")
+
+
+def read_conf_nodes(rows: list[dict[str, str]], name: str, intake: Intake) -> NodeInventory:
+    """Take the nodes that slurm.conf has: `NodeName=n[1-6] CPUs=64 RealMemory=512000 Gres=gpu:a100:8`."""
+    same = {"name": "nodename", "memory": "realmemory", "disk": "tmpdisk", "features": "feature"}
+    words = [{w: row.get(same.get(w, w), "") for w in ("name", "memory", "disk", "features", "gres", "weight")}
+             | {"cpus": row.get("cpus") or _product(row)} for row in rows]  # fmt: skip
+    return _inventory(iter(enumerate(words, 1)), name, intake, again=False)
+
+
+def _product(row: dict[str, str]) -> str:
+    """CPUs by sockets, cores and threads, which are each 1 where they are not given."""
+    sockets = row.get("sockets") or str(int(row.get("boards", "1")) * int(row.get("socketsperboard", "1")))
+    return str(int(sockets) * int(row.get("corespersocket", "1")) * int(row.get("threadspercore", "1")))
+
+
+def _inventory(rows: Iterator[tuple[int, NodeFields]], source: str, intake: Intake, *, again: bool) -> NodeInventory:
     nodes: dict[str, dict[str, Any]] = {}
     named: list[list[str]] = []
     bad: list[tuple[int, str]] = []
-    for line, words in rows_of(source, kind):
+    for line, words in rows:
         intake.read("nodes", 1)
         try:
             names, row = _node(words)
@@ -52,10 +70,10 @@ def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
             pools = [*dict.fromkeys([*pools, *row["pools"]])]
             nodes[name] = nodes.get(name, row) | {"node": name, "pools": pools, "partitions": pools}
         if len(nodes) > MOST:
-            msg = f"{source.name}: more nodes than any cluster has: {len(nodes):,}"
+            msg = f"{source}: more nodes than any cluster has: {len(nodes):,}"
             raise TraceError(msg, hint="is this the right file?")
-    intake.reject("nodes", source.name, bad)
-    cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.stem}")
+    intake.reject("nodes", source, bad)
+    cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.split('.')[0]}")
     there = set(cluster.frame["node"])
     intake.keep("nodes", sum(there.issuperset(names) for names in named))
     return NodeInventory(cluster if there else None, _per_gpu(nodes), _notes(nodes))

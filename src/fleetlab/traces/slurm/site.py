@@ -12,8 +12,11 @@ from fleetlab.core import Cluster
 from fleetlab.core.queues import QueueTree
 from fleetlab.core.slurm import Slurm
 from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.slurm.conf import Site, add_confs, add_listing, kind_of_conf, partition_nodes, slurm_of
 from fleetlab.traces.slurm.conf_text import read_text
+from fleetlab.traces.slurm.events import read_events
+from fleetlab.traces.slurm.nodes import NodeInventory, read_conf_nodes
 
 WHOLE = "slurm.conf"
 
@@ -75,9 +78,21 @@ def scheduler_of(site: Site, zero: float, zone: str) -> Slurm:
     return replace(slurm, reservations=moved, queues=queues)
 
 
+def events_of(site: Site, zero: float, zone: str) -> pl.DataFrame | None:
+    """Return what happened to nodes, in times of the log."""
+    lists = [read_events(text, zone, zero) for text in site.events]
+    return pl.concat(lists).unique(maintain_order=True) if lists else None
+
+
 def knows_begin(site: Site) -> bool:
     """Whether the usage of accounts was listed when the log began."""
     return any("begin" in name for name in site.files)
+
+
+def nodes_of(site: Site, intake: Intake) -> NodeInventory | None:
+    """Return the nodes that the configuration has."""
+    rows = site.conf.of("nodename")
+    return read_conf_nodes(rows, site.conf.files[0], intake) if rows else None
 
 
 def with_site(cluster: Cluster | None, site: Site) -> Cluster | None:

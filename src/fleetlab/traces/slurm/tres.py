@@ -60,6 +60,7 @@ class JobRequest:
     gpu_types: tuple[str, ...] = ()
     distinct_nodes: bool = False
     on_first: int = 0  # instances on the first of several nodes; 0: not known
+    unsplit: bool = False  # what each of several nodes had is not known for certain
     uneven: bool = False  # GPUs are not divided evenly by nodes
     got: bool = False  # the type is the one it got: the log does not say which it asked for
     unsized: bool = False  # shares of unknown size
@@ -226,6 +227,7 @@ def _gang(job: _Job, shape: JobShape, per_gpu: PerGpu) -> JobRequest:
         gpu_milli=1000 * job.allocated.gpus // instances if job.allocated.gpus else each,
         distinct_nodes=by_node and job.nodes > 1,
         on_first=0 if by_node and not shape.first else 1 if by_node else first,
+        unsplit=job.nodes > 1 and shape.gpus_by != "node" and not (shape.first and job.nodes == 2),
         uneven=not by_node and job.nodes > 1,
         unsized=unsized,
     )
