@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,16 +12,13 @@ import polars as pl
 from fleetlab.core import Cluster, PolicyError, Progress
 from fleetlab.core.slurm import Partition
 from fleetlab.core.slurm import Slurm as Site
-from fleetlab.sim.heap import push
-from fleetlab.sim.layout import NODE as WORLD_NODE
-from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, table
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
+from fleetlab.sim.layout import WAITING, WHOLE, Ints, Records, table
 from fleetlab.sim.schedule import Played, Segments
-from fleetlab.sim.slurm import queue, state
-from fleetlab.sim.slurm.limit_tables import groups_of
+from fleetlab.sim.slurm import state
+from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
-from fleetlab.sim.slurm.priority_step import Priorities
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -41,10 +39,9 @@ def play(
     s = tables(world, site, cluster, parts)
     s.clock.epoch = math.floor(epoch or 0.0)
     order = np.argsort(s.jobs.submit, kind="stable")
-    groups = groups_of(world, site, s.jobs, [part.name for part in parts])
-    priorities = Priorities(0.0, np.zeros(1))
+    acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
     gang_start = np.zeros(len(s.jobs))
-    while run(s, settings, groups, priorities, order, gang_start, LOOKS) == CALL_AGAIN:
+    while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
         if progress is not None:
             progress("simulated", int(s.clock.finished), int(s.clock.finished) / len(s.jobs))
     return played(world, s, until)
@@ -90,9 +87,6 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition]) -
     room = Free(*(np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory")), _gpus(world))
     allowed, jobs["request"] = _allowed(world)
     again = site.preempt != "none"
-    bits = math.ceil(math.log2(max(2, len(site.qos) + 1)))
-    assert bits
-    qos = [q.name for q in site.qos]
     return Slurm(
         clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9)[0], jobs=jobs,
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
@@ -106,7 +100,8 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition]) -
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
-        queue_part=_ints(len(named)), by_end=_ints(count), event_keys=np.zeros(4 * count + 4 * slots + 64),
+        queue_part=_ints(len(named)),
+        queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)), by_end=_ints(count), event_keys=np.zeros(4 * count + 4 * slots + 64),
         events=_ints(4 * count + 4 * slots + 64), preempts=_preempts(site), qos_mode=_modes(site),
         qos_rank=_ranks(site), victims=_ints(count), runs=table(50 * count if again else 0, RUN),
         entries=_ints(50 * slots if again else 0, 2),
@@ -137,7 +132,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
         limit=limit,
-        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, accrue=np.inf,
     )  # fmt: skip
     return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
 

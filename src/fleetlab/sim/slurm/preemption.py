@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.slurm.limits import Groups
+from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.queue import GRACE, add_event
 from fleetlab.sim.slurm.select import choose, copy_free, give_back, overlaps
-from fleetlab.sim.slurm.state import BY_QOS, CANCEL, OFF, REQUEUE, SUSPEND, Settings, Slurm
+from fleetlab.sim.slurm.state import BY_QOS, OFF, Settings, Slurm
 
 
 @inner
@@ -57,7 +57,7 @@ def is_preferred(s: Slurm, a: int, b: int) -> bool:
 
 
 @inner
-def preempt_for(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, usable: Ints) -> bool:
+def preempt_for(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, usable: Ints) -> bool:
     """Preempt jobs until a pending one fits; it starts when their nodes are free."""
     job = s.jobs[t]
     count = list_victims(s, settings, t, p)
@@ -85,6 +85,6 @@ def put_off(s: Slurm, settings: Settings, count: int, nodes: int) -> None:
             for j in range(nodes):
                 held = held or s.slot_node[slot] == s.chosen[j]
         mode = mode_of(s, settings, other)
-        if held and (mode == REQUEUE or mode == CANCEL or mode == SUSPEND):
+        if held and mode != OFF:
             job.preempted_at = s.clock.now
             add_event(s, s.clock.now, GRACE, other)

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Floats, Ints, Record, Records, record
 
 FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
@@ -18,7 +15,7 @@ JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues killed started_by"
     " preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
-    " first_start:f preempted_at:f planned_in billing:f"
+    " first_start:f preempted_at:f accrue:f"
 )
 #   number: by submission; instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct;
 #   request: its row of `allowed`; partitions: entries of `partition_of` from first_partition on; leaf: its row of the
@@ -37,7 +34,8 @@ CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
     " next_job events finished queue serial runs entries"
 )
-#   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue; requested: somebody asked it to look;
+#   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
+#   requested: somebody asked it to look;
 #   changed: when a job or a node changed last; events: length of the heap
 
 
@@ -122,6 +120,8 @@ class Slurm(NamedTuple):
     sets: Ints  # [nodes, 7]: scratch: sets of consecutive nodes
     queue_job: Ints  # the queue of one pass
     queue_part: Ints
+    queue_priority: Floats
+    entry_priority: Floats  # [entries of partition_of]: of a job in each of its partitions
     by_end: Ints  # [jobs]: scratch: running jobs by expected end
     event_keys: Floats  # a heap of events
     events: Ints
@@ -131,15 +131,3 @@ class Slurm(NamedTuple):
     victims: Ints  # [jobs]: scratch
     runs: Records  # RUN: of jobs that ran more than once
     entries: Ints  # [instances of those runs, 2]
-
-
-@inner
-def sign_of(condition: bool) -> int:
-    """Return 1 or 0."""
-    return 1 if condition else 0
-
-
-@inner
-def whole(time: float) -> float:
-    """Return a time as Slurm's clock has it: in whole seconds."""
-    return np.floor(time)
