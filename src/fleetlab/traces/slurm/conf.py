@@ -207,7 +207,7 @@ def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     values = site.values
     scripts = [key for key in ("prolog", "epilog", "prologslurmctld", "epilogslurmctld") if values.get(key)]
     notes = {
-        f"the site's Slurm is read from: {', '.join(dict.fromkeys(site.files))}": True,
+        f"the site's Slurm is read from: {', '.join(sorted(site.seen))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
         f"the site runs {', '.join(scripts)}, but no file says for how long: set `prolog` and `epilog`": scripts,
         f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,

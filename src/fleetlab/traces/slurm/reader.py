@@ -40,7 +40,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     logs, lists, others = _files(path)
     site = site_beside(path, others)
     zone = site.collected.get("zone") or None if zone is None else zone
-    since = _since(site) if since is None else since
+    named, since = since, _since(site) if since is None else since
     clock = valid_zone("UTC" if zone is None else zone)
     begin = moment(since, clock)
     nodes = read_nodes(*lists[0], intake) if lists else nodes_of(site, intake)
@@ -71,7 +71,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
         notes=(
             *notes_of(records, jobs, nodes, zone),
             *waits,
-            *older,
+            *(older if since == named or jobs["initial"].any() else ()),
             *(site_notes(site, scheduler) if scheduler else ()),
             *_unread(lists[1:], [s for s in others if s.name not in site.seen]),
         ),
@@ -127,11 +127,13 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         gang=pl.when(pl.col("JobID").str.contains("+", literal=True)).then(parent),
         array=pl.when(in_array).then(parent),
         array_limit=pl.when(in_array).then(pl.col("array_limit").max().over(parent)).otherwise(0),
-        # A pending job that is not eligible yet is not until the log ends.
+        # A pending job that is not eligible yet is not until the log ends; of others, nothing is known without a time.
         eligible=pl.when((pl.col("status") == "waiting") & pl.col("eligible").is_null() & tells)
         .then(last)
-        .otherwise(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
+        .when(pl.col("eligible").is_not_null())
+        .then(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
+        initial=pl.lit(value=False),  # until a beginning is named: what has no start was cancelled while it waited
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
