@@ -50,8 +50,8 @@ def with_first_node(records: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = records.with_row_index("row")
     runs = rows.select("row", "name", "start", "end").join(batch, on="name")
     of_run = (pl.col("started") >= pl.col("start")) & (pl.col("started") <= pl.col("end")).fill_null(value=True)
-    found = runs.filter(of_run).unique("row", keep="first").select("row", "first")
-    rows = rows.join(found, on="row", how="left", maintain_order="left").drop("row")
+    first = runs.filter(of_run).unique("row", keep="first").select("row", "first")
+    rows = rows.join(first, on="row", how="left", maintain_order="left").drop("row")
     return rows.with_columns(pl.col("first").fill_null(""))
 
 
@@ -69,7 +69,7 @@ def without_lost_runs(trace: Trace) -> Workload:
     runs = series.collect().filter(~pl.col("resized"))
     lost = runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
     times = runs.join(frame.select("job", "submit", "eligible"), on="job").sort("job")
-    # The first of the lost runs that come right before a run.
+    # The first of the lost runs right before a run.
     new = (~pl.col("job").is_in(lost["job"].implode())).cast(pl.Int64).shift(1).fill_null(0).cum_sum().over("name")
     first = times.with_columns(round=new).with_columns(pl.col("submit", "eligible").first().over("name", "round"))
     frame = frame.join(first.select("job", s="submit", e="eligible"), on="job", how="left", maintain_order="left")

@@ -18,7 +18,7 @@ from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.conf import Site, site_notes
+from fleetlab.traces.slurm.conf import site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
@@ -26,6 +26,7 @@ from fleetlab.traces.slurm.nodes import read_nodes
 from fleetlab.traces.slurm.placements import placements
 from fleetlab.traces.slurm.sacct_json import is_json_log, throttles
 from fleetlab.traces.slurm.site import events_of, nodes_of, scheduler_of, site_beside, with_site
+from fleetlab.traces.slurm.site_text import Site
 from fleetlab.traces.slurm.summary import notes_of, series_of
 from fleetlab.traces.slurm.tres import PerGpu
 
@@ -73,7 +74,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
             *waits,
             *(older if since == named or jobs["initial"].any() else ()),
             *(site_notes(site, scheduler) if scheduler else ()),
-            *_unread(lists[1:], [s for s in others if s.name not in site.seen]),
+            *_unread(lists[1:], [s for s in others if s.name not in site.all_files]),
         ),
         settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
