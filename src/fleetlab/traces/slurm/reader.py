@@ -31,7 +31,10 @@ from fleetlab.traces.slurm.summary import notes_of, series_of
 from fleetlab.traces.slurm.tres import PerGpu
 
 # Worth asking for.
-COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
+COLUMNS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,State,ElapsedRaw,Priority,AllocTRES,ReqTRES,"
+    "NodeList,Timelimit,Reason,Flags,Constraints,Reservation,SubmitLine,JobName"  # the last may hold any character
+)
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types", "distinct_nodes")
 SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "nice")
 
@@ -100,7 +103,7 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
                 stream.read(PEEK)  # a damaged archive says so itself
         nodes = "a list of nodes but " if any(kind_of(begins[source]) for source in here) else ""
         msg = f"{path.name}: {nodes}no job log: its first line must have JobID, Submit and State, separated by |"
-        raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
+        raise TraceError(msg, hint=f"sacct -a -D -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
     lists.sort(key=lambda listed: (KINDS.index(listed[1]), listed[0].stem != "nodes", listed[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
@@ -169,9 +172,10 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="slurm",
     title="Slurm's own log",
-    expects="what `sacct -a -P` prints, JobID, Submit and State at least; beside it `scontrol show node` or `sinfo`",
+    expects="what `sacct -a -D -P` (JobID, Submit, State at least) or `--json` prints; beside it what `scontrol show "
+    "node`, `sinfo`, `scontrol show config|partition|reservation`, `sacctmgr` and `sshare` do, and slurm.conf",
     licence="yours",
-    origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
+    origin="your cluster: sacct(1), scontrol(1), sinfo(1), sacctmgr(1), sshare(1), slurm.conf(5)",
     read=read,
     fits=_fits,
     options=frozenset({"zone", "since"}),
