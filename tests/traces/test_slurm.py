@@ -239,7 +239,7 @@ def test_a_folder_without_a_log_says_how_to_make_one(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing\n")
     with pytest.raises(TraceError, match="no job log") as caught:
         fleetlab.read(tmp_path, "slurm")
-    assert "sacct -a -P" in caught.value.hint
+    assert "sacct -a -D -P" in caught.value.hint
 
 
 @pytest.mark.parametrize("nodes", ["NodeName=n1 CPUTot=2 RealMemory=100\n", "NODELIST CPUS MEMORY\nn1 2 100\n"])

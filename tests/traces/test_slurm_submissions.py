@@ -79,6 +79,11 @@ def test_columns_come_from_accounting_and_from_the_line(jobs):
     assert (found["reservation"], found["exclusive"]) == ("night", True)
 
 
+def test_a_name_of_several_words_does_not_end_the_options(jobs):
+    frame = jobs(row("1", "sbatch -J my own job --nice=7 --wrap true", title="my own job"))
+    assert frame.select("group", "nice").rows() == [("my own job", 7)]
+
+
 def test_a_job_that_was_moved_is_in_the_partition_where_it_ran(jobs):
     assert jobs(row("1", "sbatch -p a,b", partition="gpu"))["partitions"].to_list() == [["gpu"]]
 

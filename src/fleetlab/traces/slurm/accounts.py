@@ -88,12 +88,12 @@ def read_accounts(text: str) -> list[Account]:
     """Read `sacctmgr show assoc -P`; what holds for one partition alone is passed over."""
     rows = [row for row in _rows(text, is_accounts) if not row.get("partition", "").strip()]
     parents = _indented([row["account"] for row in rows])
-    found = []
+    accounts = []
     for row, above in zip(rows, parents, strict=True):
         account, user = row["account"].strip(), row.get("user", "").strip()
         parent = account if user else row.get("parent", "").strip() or above
-        found.append(Account(account, user, parent, row))
-    return found
+        accounts.append(Account(account, user, parent, row))
+    return accounts
 
 
 def read_shares(text: str) -> list[Account]:
@@ -122,7 +122,7 @@ def _indented(names: list[str]) -> list[str | None]:
 
 def read_dump(text: str) -> list[Account]:
     """Read the file that `sacctmgr dump` writes: the children of each account stand below `Parent - 'it'`."""
-    found: list[Account] = []
+    accounts: list[Account] = []
     parent = ROOT
     for line in text.splitlines():
         if not (match := _DUMP.fullmatch(line.strip())):
@@ -134,12 +134,12 @@ def read_dump(text: str) -> list[Account]:
         if kind == "Parent":
             parent = name
         elif kind == "Cluster":
-            found.append(Account(ROOT, "", None, texts))
+            accounts.append(Account(ROOT, "", None, texts))
         elif kind == "Account":
-            found.append(Account(name, "", parent, texts))
+            accounts.append(Account(name, "", parent, texts))
         elif "partition" not in texts:
-            found.append(Account(parent, name, parent, texts))
-    return found
+            accounts.append(Account(parent, name, parent, texts))
+    return accounts
 
 
 # -- the tree ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from fleetlab.core import Trace, Workload
+
+LOST = r"^(PREEMPTED|NODE_FAIL)"  # runs that a scheduler or a node ended, not the job or its user
+
 
 def in_order() -> list[pl.Expr]:
     """By what jobs are ordered: submission, then their numbers, as Slurm gave them within one second."""
@@ -46,6 +50,30 @@ def with_first_node(records: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = records.with_row_index("row")
     runs = rows.select("row", "name", "start", "end").join(batch, on="name")
     of_run = (pl.col("started") >= pl.col("start")) & (pl.col("started") <= pl.col("end")).fill_null(value=True)
-    found = runs.filter(of_run).unique("row", keep="first").select("row", "first")
-    rows = rows.join(found, on="row", how="left", maintain_order="left").drop("row")
+    first = runs.filter(of_run).unique("row", keep="first").select("row", "first")
+    rows = rows.join(first, on="row", how="left", maintain_order="left").drop("row")
     return rows.with_columns(pl.col("first").fill_null(""))
+
+
+def without_lost_runs(trace: Trace) -> Workload:
+    """Return the workload of a trace with one row for each job, as far as others ended its runs.
+
+    A run that ended with a preemption or with its node is left out where the job ran again: whoever simulates
+    preemption or failing nodes decides that anew. The job is submitted when its first run was, and keeps the runtime of
+    the last one.
+    """
+    frame = trace.workload.frame
+    series = trace.series.get("attempts")
+    if series is None:
+        return trace.workload
+    runs = series.collect().filter(~pl.col("resized"))
+    lost = runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
+    times = runs.join(frame.select("job", "submit", "eligible"), on="job").sort("job")
+    # The first of the lost runs right before a run.
+    new = (~pl.col("job").is_in(lost["job"].implode())).cast(pl.Int64).shift(1).fill_null(0).cum_sum().over("name")
+    first = times.with_columns(round=new).with_columns(pl.col("submit", "eligible").first().over("name", "round"))
+    frame = frame.join(first.select("job", s="submit", e="eligible"), on="job", how="left", maintain_order="left")
+    frame = frame.with_columns(submit=pl.coalesce("s", "submit"), eligible=pl.coalesce("e", "eligible")).drop("s", "e")
+    kept = frame.filter(~pl.col("job").is_in(lost["job"].implode()))
+    w = trace.workload
+    return Workload.of(kept, source=w.source, epoch=w.epoch, zone=w.zone, notes=w.notes)

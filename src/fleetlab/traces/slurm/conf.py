@@ -6,21 +6,19 @@ takes is in none of them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from fleetlab.core import TraceError
 from fleetlab.core.queues import QueueTree
-from fleetlab.core.slurm import Partition, Priority, Qos, Reservation, Slurm, Weights
+from fleetlab.core.slurm import Priority, Reservation, Slurm, Weights
 from fleetlab.traces.input.times import moments
 from fleetlab.traces.slurm.accounts import (
     HEADER_LINES,
-    Account,
     is_accounts,
     is_qos,
     is_shares,
@@ -29,16 +27,15 @@ from fleetlab.traces.slurm.accounts import (
     read_dump,
     read_qos,
     read_shares,
-    resource,
 )
-from fleetlab.traces.slurm.conf_text import ConfText, Entry, parse, read_text, shown_blocks, shown_config
+from fleetlab.traces.slurm.conf_text import Entry, parse, read_text, shown_blocks, shown_config
+from fleetlab.traces.slurm.conf_values import YES, names_of, seconds_of, weights_of, words_of
 from fleetlab.traces.slurm.events import is_events
-from fleetlab.traces.slurm.hostlist import expand
+from fleetlab.traces.slurm.partitions import expanded, partitions_of, preempt_mode
 from fleetlab.traces.slurm.scheduler_parameters import backfill_loop, left_over, main_loop
-from fleetlab.traces.slurm.time_limit import limit
+from fleetlab.traces.slurm.site_text import Site
 
 COLLECTED = "collected.txt"
-YES = frozenset({"yes", "true", "1", "on"})
 # What a file is, by how it begins.
 KINDS: dict[str, re.Pattern[str]] = {
     "config": re.compile(r"^Configuration data as of", re.MULTILINE),
@@ -52,37 +49,6 @@ _CONF = re.compile(
     r"^\s*(?:ClusterName|PartitionName|NodeName|Priority\w+|Scheduler\w+|Preempt\w+|Select\w+|include)\s*[= ]",
     re.MULTILINE | re.IGNORECASE,
 )
-
-
-@dataclass
-class Site:
-    """What is known of a site so far, as text."""
-
-    conf: ConfText = field(default_factory=ConfText)
-    shown: ConfText = field(default_factory=ConfText)
-    partitions: list[Entry] = field(default_factory=list)
-    reservations: list[Entry] = field(default_factory=list)
-    accounts: list[Account] = field(default_factory=list)
-    shares: list[Account] = field(default_factory=list)
-    qos: list[Qos] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)  # lists of what happened to nodes, as text
-    collected: Entry = field(default_factory=dict)  # zone and since, as the collecting script wrote them
-    files: list[str] = field(default_factory=list)
-
-    @property
-    def values(self) -> Entry:
-        """Its settings: those that were running before those in a file."""
-        return {key: value for key, value in (self.conf.values | self.shown.values).items() if value}
-
-    @property
-    def seen(self) -> set[str]:
-        """The names of all files that tell of it, also of those that others include."""
-        return {*self.files, *self.conf.files}
-
-    def __bool__(self) -> bool:
-        """Whether anything tells how it is configured."""
-        listed = self.shown.values or self.partitions or self.accounts or self.qos or self.shares or self.reservations
-        return bool(self.conf.files or listed)
 
 
 def read_conf(*paths: Path | str) -> Slurm:
@@ -148,7 +114,7 @@ def add_confs(site: Site, confs: Iterable[Path], folders: Iterable[Path]) -> Non
 def add_listing(site: Site, kind: str, text: str, name: str) -> None:
     """Add what a command printed."""
     if kind == "config":
-        shown_config(text, site.shown)
+        shown_config(text, site.running)
     elif kind == "partition":
         site.partitions += shown_blocks(text, "PartitionName")
     elif kind == "reservation":
@@ -180,7 +146,7 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
     backfill = backfill_loop(parameters)
     on = values.get("schedulertype", "sched/backfill").endswith("backfill") and backfill.on
     return Slurm(
-        partitions=_partitions(site),
+        partitions=partitions_of(site),
         qos=tuple(site.qos),
         queues=QueueTree(queue_tree(site.accounts, site.shares)),
         priority=_priority(values),
@@ -188,15 +154,15 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
         backfill=replace(backfill, on=on),
         enforce=_enforced(values.get("accountingstorageenforce", "")),
         preempt={"partition_prio": "partition"}.get(preempt, preempt),
-        preempt_mode=_preempt_mode(values),
+        preempt_mode=preempt_mode(values),
         gang="gang" in modes,
-        exempt=_seconds(values.get("preemptexempttime", ""), 0.0, seconds=True),
+        exempt=seconds_of(values.get("preemptexempttime", ""), 0.0, seconds=True),
         reservations=_reservations(site, zone),
-        complete_wait=_seconds(values.get("completewait", ""), 0.0, seconds=True),
-        kill_wait=_seconds(values.get("killwait", ""), 30.0, seconds=True),
-        over_time=_seconds(values.get("overtimelimit", ""), 0.0),
+        complete_wait=seconds_of(values.get("completewait", ""), 0.0, seconds=True),
+        kill_wait=seconds_of(values.get("killwait", ""), 30.0, seconds=True),
+        over_time=seconds_of(values.get("overtimelimit", ""), 0.0),
         select=_select(site, values),
-        select_flags=_words(values.get("selecttypeparameters", "").upper()),
+        select_flags=words_of(values.get("selecttypeparameters", "").upper()),
         parameters=left_over(parameters),
         version=values.get("slurm_version", ""),
     )
@@ -207,7 +173,7 @@ def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     values = site.values
     scripts = [key for key in ("prolog", "epilog", "prologslurmctld", "epilogslurmctld") if values.get(key)]
     notes = {
-        f"the site's Slurm is read from: {', '.join(dict.fromkeys(site.files))}": True,
+        f"the site's Slurm is read from: {', '.join(sorted(site.all_files))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
         f"the site runs {', '.join(scripts)}, but no file says for how long: set `prolog` and `epilog`": scripts,
         f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,
@@ -223,14 +189,9 @@ def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
 # -- parts ---------------------------------------------------------------------------------------------------------
 
 
-def _preempt_mode(values: Mapping[str, str]) -> str:
-    modes = (word.strip().lower() for word in values.get("preemptmode", "off").split(","))
-    return next((mode for mode in modes if mode != "gang"), "off")
-
-
 def _enforced(text: str) -> tuple[str, ...]:
     """What is enforced; `safe` and `qos` imply limits, and all of these associations."""
-    words = set(_words(text.lower()))
+    words = set(words_of(text.lower()))
     words |= {"associations", "limits", "qos"} if "all" in words else set()
     words |= {"limits"} if words & {"safe"} else set()
     words |= {"associations"} if words & {"limits", "qos", "wckeys"} else set()
@@ -238,7 +199,7 @@ def _enforced(text: str) -> tuple[str, ...]:
 
 
 def _select(site: Site, values: Mapping[str, str]) -> str:
-    whole = "clustername" in site.conf.values and not site.shown.values
+    whole = "clustername" in site.conf.values and not site.running.values
     default = "linear" if whole else Slurm().select  # slurm.conf(5): select/linear where it says nothing
     return values.get("selecttype", f"select/{default}").removeprefix("select/")
 
@@ -262,94 +223,12 @@ def _priority(values: Mapping[str, str]) -> Priority:
     return Priority(
         multifactor=values.get("prioritytype", "").endswith("multifactor"),
         weights=weights,
-        max_age=_seconds(values.get("prioritymaxage", ""), usual.max_age),
-        half_life=_seconds(values.get("prioritydecayhalflife", ""), usual.half_life, zero=True),
-        calc_period=_seconds(values.get("prioritycalcperiod", ""), usual.calc_period),
-        flags=_words(values.get("priorityflags", "").upper()),
+        max_age=seconds_of(values.get("prioritymaxage", ""), usual.max_age),
+        half_life=seconds_of(values.get("prioritydecayhalflife", ""), usual.half_life),
+        calc_period=seconds_of(values.get("prioritycalcperiod", ""), usual.calc_period),
+        flags=words_of(values.get("priorityflags", "").upper()),
         favor_small=values.get("priorityfavorsmall", "").lower() in YES,
     )
-
-
-def weights_of(text: str, *, per_mib: bool) -> dict[str, float]:
-    """Return weights by resource; a weight of memory is for a MiB, or with a suffix for that much.
-
-    >>> weights_of("CPU=1.0,Mem=0.25G,GRES/gpu=2.0", per_mib=True)
-    {'cpu': 1.0, 'memory': 0.000244140625, 'gpu': 2.0}
-    """
-    found = {}
-    for name, _, value in (part.strip().partition("=") for part in text.split(",")):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", value.strip().upper())
-        if name and match:
-            unit = {"K": 1 / 1024, "G": 1024, "T": 1024**2, "P": 1024**3}.get(match[2], 1) if per_mib else 1
-            found[resource(name)] = float(match[1]) / unit
-    return found
-
-
-def _partitions(site: Site) -> tuple[Partition, ...]:
-    rows = {row["partitionname"]: row for row in site.conf.of("partitionname")}
-    rows |= {row["partitionname"]: rows.get(row["partitionname"], {}) | row for row in site.partitions}
-    found = [_partition(name, row) for names, row in rows.items() for name in names.split(",")]
-    # What is shown of a partition is its own mode or, as a rule, the one of the whole cluster.
-    usual = _preempt_mode(site.values)
-    return tuple(replace(p, preempt_mode=None) if p.preempt_mode == usual else p for p in found)
-
-
-def _partition(name: str, row: Entry) -> Partition:
-    usual = Partition(name)
-    priority = row.get("priority", "1")  # of versions before 17: of both
-    mode = row.get("preemptmode", "").split(",")[0].lower()
-    default_time = row.get("defaulttime", "")
-    return Partition(
-        name,
-        default=row.get("default", "").lower() in YES,
-        tier=_whole(row.get("prioritytier", priority), 1),
-        factor=_whole(row.get("priorityjobfactor", priority), 1),
-        state=row.get("state", "up").lower(),
-        max_time=_seconds(row.get("maxtime", ""), math.inf),
-        default_time=_seconds(default_time, math.inf) if _given(default_time) else None,
-        max_nodes=_whole(row.get("maxnodes", ""), math.inf),
-        min_nodes=int(_whole(row.get("minnodes", ""), 0)),
-        qos=_name(row.get("qos", "")),
-        oversubscribe=_oversubscribe(row.get("oversubscribe", row.get("shared", "no"))),
-        preempt_mode=mode or None,
-        grace=_seconds(row.get("gracetime", ""), usual.grace, seconds=True),
-        allow_accounts=_names(row.get("allowaccounts", "")),
-        deny_accounts=_names(row.get("denyaccounts", "")),
-        allow_qos=_names(row.get("allowqos", "")),
-        deny_qos=_names(row.get("denyqos", "")),
-        billing=weights_of(row.get("tresbillingweights", ""), per_mib=True),
-        over_time=_seconds(row["overtimelimit"], 0.0) if _given(row.get("overtimelimit", "")) else None,
-    )
-
-
-def _oversubscribe(text: str) -> int:
-    """How many jobs share what each holds: with FORCE several, with YES only those that ask for it."""
-    word, _, number = text.lower().partition(":")
-    if word == "exclusive":
-        return 0
-    return int(number or 4) if word == "force" else 1
-
-
-def partition_nodes(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return the partitions of each node, as the configuration says."""
-    there = list(nodes)
-    sets = {row["nodeset"]: row.get("nodes", "") for row in site.conf.of("nodeset")}
-    rows = {row["partitionname"]: row.get("nodes", "") for row in [*site.conf.of("partitionname"), *site.partitions]}
-    found: dict[str, list[str]] = {}
-    for partition, text in rows.items():
-        text = ",".join(sets.get(part, part) for part in re.split(r",(?![^\[]*\])", text))
-        names = there if "ALL" in text.upper().split(",") else _expanded(text)
-        for name in names:
-            found.setdefault(name, []).append(partition)
-    return found
-
-
-def _expanded(text: str) -> list[str]:
-    try:
-        return expand(text)
-    except ValueError as e:
-        msg = f"not a list of nodes in the configuration: {text[:80]}"
-        raise TraceError(msg, hint=str(e)) from None
 
 
 def _logged_reservations(text: str) -> list[Entry]:
@@ -364,7 +243,7 @@ def _logged_reservations(text: str) -> list[Entry]:
 
 def _reservations(site: Site, zone: str) -> tuple[Reservation, ...]:
     by_id = {row.texts["id"].strip(): row for row in site.accounts if row.texts.get("id", "").strip()}
-    found: dict[tuple[str, float], Reservation] = {}
+    reserved: dict[tuple[str, float], Reservation] = {}
     for row in site.reservations:
         times = pl.Series([row.get("starttime"), row.get("endtime")], dtype=pl.String)
         begin, end = moments(times, zone)[0]
@@ -372,50 +251,9 @@ def _reservations(site: Site, zone: str) -> tuple[Reservation, ...]:
             continue
         # The log of reservations names who may use one by associations.
         who = [by_id[k] for k in row.get("assocs", "").split(",") if k in by_id]
-        users = _names(row.get("users", "")) or tuple(dict.fromkeys(a.user for a in who if a.user))
-        accounts = _names(row.get("accounts", "")) or tuple(a.account for a in who if not a.user)
-        nodes, flags = tuple(_expanded(row.get("nodes", ""))), _words(row.get("flags", ""))
+        users = names_of(row.get("users", "")) or tuple(dict.fromkeys(a.user for a in who if a.user))
+        accounts = names_of(row.get("accounts", "")) or tuple(a.account for a in who if not a.user)
+        nodes, flags = tuple(expanded(row.get("nodes", ""))), words_of(row.get("flags", ""))
         name = row["reservationname"]
-        found.setdefault((name, begin), Reservation(name, begin, end, nodes, users, accounts, flags))
-    return tuple(found.values())
-
-
-# -- values --------------------------------------------------------------------------------------------------------
-
-
-def _given(text: str) -> bool:
-    return text.strip().lower() not in ("", "none", "n/a", "(null)")
-
-
-def _name(text: str) -> str | None:
-    return text if _given(text) else None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return () if not _given(text) or text.upper() == "ALL" else _words(text)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for part in text.split(",") if (word := part.strip()) and _given(word))
-
-
-def _whole(text: str, default: float) -> int:
-    return int(text) if text.isdigit() else default  # type: ignore[return-value]
-
-
-def _seconds(text: str, default: float, *, seconds: bool = False, zero: bool = False) -> float:
-    """A length of time: a number alone is in minutes, or in `seconds`; `300 sec` as `scontrol show config` writes."""
-    text = text.strip().lower()
-    if not _given(text):
-        return default
-    if text in ("unlimited", "infinite", "-1"):
-        return math.inf
-    if match := re.fullmatch(r"(\d+)\s*(sec|min|usec)", text):
-        return float(match[1]) * {"sec": 1, "min": 60, "usec": 1e-6}[match[2]]
-    if seconds and text.isdigit():
-        return float(text)
-    try:
-        return limit(text) or 0.0
-    except ValueError as e:
-        msg = f"the configuration has {e}"
-        raise TraceError(msg, hint="minutes, minutes:seconds, hours:minutes:seconds or days-hours") from None
+        reserved.setdefault((name, begin), Reservation(name, begin, end, nodes, users, accounts, flags))
+    return tuple(reserved.values())

@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 RULES = {"after": "after", "afterany": "afterany", "afterok": "afterok", "afternotok": "afternotok"}
 RULES |= {"aftercorr": "afterok", "afterburstbuffer": "afterany", "expand": "after"}
+FRAME: dict[str, Any] = {
+    "job": pl.Int64,
+    "depends_on": pl.List(pl.Int64),
+    "dependency": pl.List(pl.String),
+    "later": pl.Boolean,
+}
 _ID = re.compile(r"(\d+)(?:_(\d+|\*|\[\*\]))?(?:\+(\d+))?")
 
 
@@ -57,17 +63,17 @@ Wish(rule='singleton', number='', task='', later=False)]
     """
     if "?" in text:
         return None
-    found = []
+    rules: list[Wish] = []
     for part in text.split(","):
         rule, *ids = part.strip().lower().split(":")
         if rule == "singleton":
-            found.append(Wish("singleton", ""))
+            rules.append(Wish("singleton", ""))
         if rule.isdigit():  # as before 2.6: afterany
             rule, ids = "afterany", [rule]
         if rule in RULES:
             matches = [_ID.fullmatch(name) for name in ids]
-            found += [Wish(rule, m[1], (m[2] or "").strip("[]*"), bool(m[3])) for m in matches if m]
-    return found
+            rules += [Wish(rule, m[1], (m[2] or "").strip("[]*"), bool(m[3])) for m in matches if m]
+    return rules
 
 
 @dataclass
@@ -82,26 +88,25 @@ class _Log:
 def dependencies(jobs: pl.DataFrame) -> Dependencies:
     """Resolve dependencies; `jobs` has job, name, JobIDRaw, User, JobName and wish, in order of submission."""
     wanted = jobs.filter(pl.col("wish") != "")
-    schema = {"job": pl.Int64, "depends_on": pl.List(pl.Int64), "dependency": pl.List(pl.String), "later": pl.Boolean}
     if wanted.is_empty():
-        return Dependencies(pl.DataFrame(schema=schema))
+        return Dependencies(pl.DataFrame(schema=FRAME))
     log = _index(jobs.unique("name", keep="last", maintain_order=True))  # of several runs, the last one tells
-    result = Dependencies(pl.DataFrame(schema=schema))
+    result = Dependencies(pl.DataFrame(schema=FRAME))
     rows = []
     for job, name, user, title, text in wanted.select("job", "name", "User", "JobName", "wish").iter_rows():
-        asked = wishes(text)
-        if asked is None:
+        rules = wishes(text)
+        if rules is None:
             result.any_of += 1
             continue
         pairs: dict[int, str] = {}
-        for wish in asked:
+        for wish in rules:
             on = _jobs_of(wish, job, name, (user, title), log)
             result.gone += not on and wish.rule != "singleton"
             result.delayed += wish.later
             pairs |= {other: RULES.get(wish.rule, "afterany") for other in on if other != job}
         if pairs:
-            rows.append((job, list(pairs), list(pairs.values()), any(wish.later for wish in asked)))
-    result.frame = pl.DataFrame(rows, schema=schema, orient="row")
+            rows.append((job, list(pairs), list(pairs.values()), any(wish.later for wish in rules)))
+    result.frame = pl.DataFrame(rows, schema=FRAME, orient="row")
     return result
 
 
@@ -128,7 +133,7 @@ def with_dependencies(jobs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     """
     waits = dependencies(jobs)
     kept = waits.frame.drop("later")
-    both = pl.concat([kept, runs(jobs).cast(kept.schema)])  # type: ignore[arg-type]
+    both = pl.concat([kept, runs(jobs).cast(kept.schema)])
     both = both.group_by("job", maintain_order=True).agg(pl.col("depends_on", "dependency").explode())
     mine = waits.frame.select("job", waits=~pl.col("later"))
     jobs = jobs.join(both, on="job", how="left", maintain_order="left")

@@ -44,8 +44,8 @@ def read_events(text: str, zone: str, zero: float) -> pl.DataFrame:
 
     table = {"node": column("nodename"), "state": column("state"), "reason": column("reason")}
     table |= {name: moments(column(f"time{name}"), zone)[0] - zero for name in ("start", "end")}
-    found = pl.DataFrame(table).filter(pl.col("start").is_not_null())
-    return found.select(pl.col(name).cast(kind) for name, kind in NODE_EVENTS.items()).sort("start", "node")
+    events = pl.DataFrame(table).filter(pl.col("start").is_not_null())
+    return events.select(pl.col(name).cast(kind) for name, kind in NODE_EVENTS.items()).sort("start", "node")
 
 
 def node_events(trace: Trace) -> tuple[Event, ...]:
@@ -59,14 +59,14 @@ def node_events(trace: Trace) -> tuple[Event, ...]:
         return ()
     last = trace.workload.frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item() or 0.0
     there = set(trace.cluster.frame["node"]) if trace.cluster is not None else None
-    found: list[Event] = []
+    events: list[Event] = []
     for node, start, end, state, _ in series.collect().iter_rows():
         begin = max(0.0, start)
         until = max(begin + SHORTEST, last if end is None else end)
         kind = event_kind(state)
         if kind and (there is None or node in there) and (end is None or end >= 0):
-            found.append(Outage(begin, until, [node]) if kind == "down" else Drain(begin, until, [node]))
-    return tuple(found)
+            events.append(Outage(begin, until, [node]) if kind == "down" else Drain(begin, until, [node]))
+    return tuple(events)
 
 
 def event_kind(state: str) -> str | None:

@@ -80,9 +80,9 @@ def _inventory(rows: Iterator[tuple[int, NodeFields]], source: str, intake: Inta
 
 
 def _frame(nodes: dict[str, dict[str, Any]]) -> pl.DataFrame:
-    kinds = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
+    kinds: dict[str, Any] = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
     kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib", "weight"), pl.Int64)
-    kinds |= dict.fromkeys(("partitions", "features"), pl.List(pl.String))
+    kinds |= {"partitions": pl.List(pl.String), "features": pl.List(pl.String)}
     return pl.DataFrame([{k: row[k] for k in kinds} for row in nodes.values()], schema=kinds)
 
 

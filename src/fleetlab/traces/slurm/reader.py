@@ -18,7 +18,7 @@ from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.conf import Site, site_notes
+from fleetlab.traces.slurm.conf import site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
@@ -26,11 +26,15 @@ from fleetlab.traces.slurm.nodes import read_nodes
 from fleetlab.traces.slurm.placements import placements
 from fleetlab.traces.slurm.sacct_json import is_json_log, throttles
 from fleetlab.traces.slurm.site import events_of, nodes_of, scheduler_of, site_beside, with_site
+from fleetlab.traces.slurm.site_text import Site
 from fleetlab.traces.slurm.summary import notes_of, series_of
 from fleetlab.traces.slurm.tres import PerGpu
 
 # Worth asking for.
-COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
+COLUMNS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,State,ElapsedRaw,Priority,AllocTRES,ReqTRES,"
+    "NodeList,Timelimit,Reason,Flags,Constraints,Reservation,SubmitLine,JobName"  # the last may hold any character
+)
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types", "distinct_nodes")
 SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "nice")
 
@@ -40,7 +44,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     logs, lists, others = _files(path)
     site = site_beside(path, others)
     zone = site.collected.get("zone") or None if zone is None else zone
-    since = _since(site) if since is None else since
+    named, since = since, _since(site) if since is None else since
     clock = valid_zone("UTC" if zone is None else zone)
     begin = moment(since, clock)
     nodes = read_nodes(*lists[0], intake) if lists else nodes_of(site, intake)
@@ -71,9 +75,9 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
         notes=(
             *notes_of(records, jobs, nodes, zone),
             *waits,
-            *older,
+            *(older if since == named or jobs["initial"].any() else ()),
             *(site_notes(site, scheduler) if scheduler else ()),
-            *_unread(lists[1:], [s for s in others if s.name not in site.seen]),
+            *_unread(lists[1:], [s for s in others if s.name not in site.all_files]),
         ),
         settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
@@ -99,7 +103,7 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
                 stream.read(PEEK)  # a damaged archive says so itself
         nodes = "a list of nodes but " if any(kind_of(begins[source]) for source in here) else ""
         msg = f"{path.name}: {nodes}no job log: its first line must have JobID, Submit and State, separated by |"
-        raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
+        raise TraceError(msg, hint=f"sacct -a -D -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
     lists.sort(key=lambda listed: (KINDS.index(listed[1]), listed[0].stem != "nodes", listed[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
@@ -127,11 +131,13 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         gang=pl.when(pl.col("JobID").str.contains("+", literal=True)).then(parent),
         array=pl.when(in_array).then(parent),
         array_limit=pl.when(in_array).then(pl.col("array_limit").max().over(parent)).otherwise(0),
-        # A pending job that is not eligible yet is not until the log ends.
+        # A pending job that is not eligible yet is not until the log ends; of others, nothing is known without a time.
         eligible=pl.when((pl.col("status") == "waiting") & pl.col("eligible").is_null() & tells)
         .then(last)
-        .otherwise(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
+        .when(pl.col("eligible").is_not_null())
+        .then(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
+        initial=pl.lit(value=False),  # until a beginning is named: what has no start was cancelled while it waited
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
@@ -166,9 +172,10 @@ def _fits(peek: Peek) -> bool:
 FORMAT = Format(
     name="slurm",
     title="Slurm's own log",
-    expects="what `sacct -a -P` prints, JobID, Submit and State at least; beside it `scontrol show node` or `sinfo`",
+    expects="what `sacct -a -D -P` (JobID, Submit, State at least) or `--json` prints; beside it what `scontrol show "
+    "node`, `sinfo`, `scontrol show config|partition|reservation`, `sacctmgr` and `sshare` do, and slurm.conf",
     licence="yours",
-    origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
+    origin="your cluster: sacct(1), scontrol(1), sinfo(1), sacctmgr(1), sshare(1), slurm.conf(5)",
     read=read,
     fits=_fits,
     options=frozenset({"zone", "since"}),

@@ -32,7 +32,9 @@ Row = dict[str, str]
 def is_json_log(beginning: str) -> bool:
     """Whether a file is a log of jobs, by its first characters: what scontrol prints of jobs has no associations."""
     jobs = re.search(r'"jobs"\s*:\s*\[\s*(\{|\])', beginning)
-    return beginning.lstrip().startswith("{") and bool(jobs) and (jobs[1] == "]" or '"association"' in beginning)
+    if not jobs or not beginning.lstrip().startswith("{"):
+        return False
+    return jobs[1] == "]" or '"association"' in beginning
 
 
 def read_json(source: SourceFile, intake: Intake, columns: tuple[str, ...]) -> pl.DataFrame:

@@ -76,9 +76,9 @@ def left_over(text: str) -> tuple[str, ...]:
 
 
 def _numbers(given: Mapping[str, str], fields: Mapping[str, tuple[str, float]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, (field, times) in fields.items():
         text = given.get(name, "")
         if text.isdigit():
-            found[field] = int(text) if field in WHOLE else int(text) * times
-    return found
+            numbers[field] = int(text) if field in WHOLE else int(text) * times
+    return numbers

@@ -13,10 +13,12 @@ from fleetlab.core.queues import QueueTree
 from fleetlab.core.slurm import Slurm
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake
-from fleetlab.traces.slurm.conf import Site, add_confs, add_listing, kind_of_conf, partition_nodes, slurm_of
+from fleetlab.traces.slurm.conf import add_confs, add_listing, kind_of_conf, slurm_of
 from fleetlab.traces.slurm.conf_text import read_text
 from fleetlab.traces.slurm.events import read_events
 from fleetlab.traces.slurm.nodes import NodeInventory, read_conf_nodes
+from fleetlab.traces.slurm.partitions import partition_nodes
+from fleetlab.traces.slurm.site_text import Site
 
 WHOLE = "slurm.conf"
 

@@ -27,7 +27,7 @@ SUBMISSION: dict[str, Any] = {
     "begin": pl.String,
     "hold": pl.Boolean,
 }
-KEYS = ("SubmitLine", "Partition", "Constraints", "Reservation", "part")
+KEYS = ("SubmitLine", "JobName", "Partition", "Constraints", "Reservation", "part")
 NICE = 100  # where --nice has no value
 BIGGEST_NICE = 2_147_483_645
 _THROTTLE = re.compile(r"%(\d{1,9})\]?$")
@@ -48,7 +48,7 @@ def with_submission(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _submission(row: dict[str, Any]) -> dict[str, Any]:
-    parts = parts_of(row["SubmitLine"])
+    parts = parts_of(_with_short_name(row["SubmitLine"], row["JobName"]))
     options = parts[min(row["part"], len(parts) - 1)]
     ran_in = [name for name in row["Partition"].split(",") if name]
     named = [name for name in options.get("partition", "").split(",") if name]
@@ -69,6 +69,13 @@ def _submission(row: dict[str, Any]) -> dict[str, Any]:
         "begin": options.get("begin", ""),
         "hold": "hold" in options or options.get("priority") == "0",
     }
+
+
+def _with_short_name(line: str, name: str) -> str:
+    """Take a name of several words out of a line, where it would end the options."""
+    if len(name.split()) < 2:
+        return line
+    return re.sub(rf"(-J[ =]?|--job-name[ =]){re.escape(name)}(?=\s|$)", "-J name", line)
 
 
 def _gpus_by(options: dict[str, str]) -> tuple[str, int]:

@@ -44,22 +44,22 @@ def options_of(line: str) -> dict[str, str]:
     words = line.split()
     if not words or words[0].rsplit("/", 1)[-1] not in PROGRAMS:
         return {}
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     at = 1
     while at < len(words):
         word, at = words[at], at + 1
         if word in (":", "--") or not word.startswith("-") or word == "-":
             break  # the next part of a heterogeneous job, or a script
         if not word.startswith("--"):
-            found |= dict.fromkeys(_flags(word[1:]), "")
+            options |= dict.fromkeys(_flags(word[1:]), "")
         name, value, more = _long(word[2:]) if word.startswith("--") else _short(word[1:])
         if name == "wrap":
             break
         if more and at < len(words):
             value, at = words[at], at + 1
         if name:
-            found[name] = value or ""
-    return found
+            options[name] = value or ""
+    return options
 
 
 def _long(word: str) -> tuple[str, str | None, bool]:
