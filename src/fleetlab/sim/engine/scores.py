@@ -139,6 +139,8 @@ def collect(
         for i in range(order.begin[t], order.begin[t + 1]):
             n = order.nodes[i]
             node = nodes[n]
+            if shape.gpus == 0 and shape.types & node.node_class == 0:
+                continue
             if memo.version[r, i] != node.version:
                 refresh(placement, request, node, resources.now, resources.scoring, memo, r, i)
             value = scores[r, i]
