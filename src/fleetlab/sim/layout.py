@@ -156,6 +156,7 @@ GROUP = record(
 #   did not before; able: fits when the pass began; tried: is tried in this pass; delays: fits, but would delay a
 #   reservation; fit_bound: at most so many instances fit
 
+PARTITION = record("classes blocked")  # classes: bits; blocked: a job that names it does not fit, in this pass
 USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
 NODE_STATUS = record("freed pool power service up_since:f idle_since:f")  # pool: -1 none; since: inf: it is not
 POOL = record("least:f boot:f every:f idle:f")  # of an elastic pool: nodes, and seconds

@@ -63,7 +63,7 @@ class NodeClasses:
         return cls(
             of_node, with_gpus, tuple(types[:with_gpus]), np.array(masks, dtype=np.int64)[ask],
             np.array(wide, dtype=np.int64)[ask],
-            ~allowed.any(axis=1)[place][ask] if len(asks) else np.zeros(0, dtype=np.bool_),
+            (allowed.sum(axis=1) == 0)[place][ask],
             unread[place][ask], queue[ask], queues, {name: _in_partition(name, nodes, of_node) for name in parts},
         )  # fmt: skip
 

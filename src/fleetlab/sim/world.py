@@ -116,6 +116,7 @@ def world(
     nodes, gpus = node_tables(cluster, classes.of_node)
     learner, learners = _learners(frame, estimate)
     user, users = _users(frame)
+    queues, queue = np.unique(_ints(frame["queue_number"]), return_inverse=True)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
         frame=frame.drop("estimate", "requested", "latency", "look", "unseen", "mask", "of_types", "queue_number"),
@@ -137,8 +138,8 @@ def world(
         user=user,
         users=users,
         priority=_ints(frame["priority"]),
-        queue=_ints(frame["queue_number"]),
-        queues=classes.queues,
+        queue=queue,
+        queues=tuple(classes.queues[q] for q in queues) or classes.queues[:1],
         of_types=_ints(frame["of_types"]),
         partitions=classes.of_partition,
         requested=_ints(frame["requested"]),
