@@ -13,7 +13,7 @@ FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
-    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues killed started_by"
+    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed started_by"
     " preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
     " first_start:f preempted_at:f accrue:f"
 )
@@ -32,7 +32,7 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job events finished queue serial runs entries"
+    " next_job next_outage events finished queue serial runs entries"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
 #   requested: somebody asked it to look;
@@ -129,5 +129,8 @@ class Slurm(NamedTuple):
     qos_mode: Ints  # [qos]: how jobs of it are preempted
     qos_rank: Ints  # [qos]: those that are preempted by others come later
     victims: Ints  # [jobs]: scratch
+    outage_time: Floats
+    outage_node: Ints
+    outage_what: Ints  # DOWN, DRAIN or BACK
     runs: Records  # RUN: of jobs that ran more than once
     entries: Ints  # [instances of those runs, 2]
