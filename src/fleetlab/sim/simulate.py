@@ -131,7 +131,14 @@ def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> 
 
     with compile_notice():
         return play(
-            jobs, site, s.cluster, events=s.events, seed=s.seed, epoch=s.workload.epoch, until=s.until, progress=progress
+            jobs,
+            site,
+            s.cluster,
+            events=s.events,
+            seed=s.seed,
+            epoch=s.workload.epoch,
+            until=s.until,
+            progress=progress,
         )
 
 

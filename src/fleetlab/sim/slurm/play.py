@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_type_hints
 
 import numpy as np
 import polars as pl
@@ -64,7 +65,7 @@ def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int)
 def settings_of(site: Site, until: float | None) -> Settings:
     """Return the numbers of a configuration."""
     main, bf = site.main, site.backfill
-    return Settings(
+    values = dict(
         depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
         defer=int(main.defer), max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
         resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
@@ -77,6 +78,9 @@ def settings_of(site: Site, until: float | None) -> Settings:
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
         until=math.inf if until is None else float(until),
     )  # fmt: skip
+    # Compiled code has one type for each: a file may give 3 or 3.0.
+    kinds = get_type_hints(Settings)
+    return Settings(**{name: kinds[name](value) for name, value in values.items()})
 
 
 def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
@@ -146,7 +150,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
         limit=limit,
-        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, accrue=np.inf,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9, accrue=np.inf,
     )  # fmt: skip
     return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
 

@@ -9,6 +9,8 @@ from fleetlab.sim.slurm.queue import GRACE, add_event
 from fleetlab.sim.slurm.select import choose, copy_free, give_back, overlaps
 from fleetlab.sim.slurm.state import BY_QOS, OFF, Settings, Slurm
 
+PATIENCE = 10.0  # s: MessageTimeout
+
 
 @inner
 def mode_of(s: Slurm, settings: Settings, t: int) -> int:
@@ -60,6 +62,8 @@ def is_preferred(s: Slurm, a: int, b: int) -> bool:
 def preempt_for(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, usable: Ints) -> bool:
     """Preempt jobs until a pending one fits; it starts when their nodes are free."""
     job = s.jobs[t]
+    if s.clock.second - job.preempts_since < settings.kill_wait + PATIENCE:
+        return False  # those it preempted may still be ending
     count = list_victims(s, settings, t, p)
     copy_free(s)
     for k in range(count):
@@ -70,7 +74,7 @@ def preempt_for(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, 
         nodes = choose(s, t, usable, s.then, settings.least_loaded)
         if nodes:
             put_off(s, settings, k + 1, nodes)
-            job.preempting = 1
+            job.preempting, job.preempts_since = 1, s.clock.second
             return True
     return False
 

@@ -79,6 +79,7 @@ def build_queue(s: Slurm, settings: Settings) -> int:
     for k in range(s.clock.pending):
         t = s.pending[k]
         job = s.jobs[t]
+        job.preempting = 0
         if not is_independent(s, t):
             continue
         job.accrue = min(job.accrue, job.eligible)  # its age counts once a loop has seen it
