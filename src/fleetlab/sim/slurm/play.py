@@ -150,7 +150,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
         limit=limit,
-        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9, accrue=np.inf,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
+        killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
     )  # fmt: skip
     return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
 

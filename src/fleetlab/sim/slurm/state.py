@@ -17,7 +17,7 @@ JOB = record(
     " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
     " first_start:f preempted_at:f preempts_since:f accrue:f"
 )
-#   number: by submission; instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct;
+#   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct;
 #   request: its row of `allowed`; partitions: entries of `partition_of` from first_partition on; leaf: its row of the
 #   tree of accounts; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
 #   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; runtime: seconds to
