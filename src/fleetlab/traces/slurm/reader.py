@@ -137,6 +137,7 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("eligible").is_not_null())
         .then(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
+        with_line=pl.col("SubmitLine") != "",
         initial=pl.lit(value=False),  # until a beginning is named: what has no start was cancelled while it waited
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
@@ -145,7 +146,8 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
 
 def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Take from JSON beside a log how many tasks of an array may run at once, where the log has no such thing."""
-    if not jobs["array"].count() or jobs["array_limit"].sum():
+    unknown = pl.col("array").is_not_null() & (pl.col("array_limit") == 0)
+    if jobs["with_line"].any() or not jobs.select(unknown.any()).item():
         return jobs
     beside = sources(path if path.is_dir() else path.parent)
     logs = [source for source in beside if is_json_log(Peek(path).beginning(source))]
@@ -154,7 +156,8 @@ def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
     number = pl.col("name").str.extract(r"(\d+)_[^_]*$")
     known = throttles(logs[0])
     jobs = jobs.with_columns(number=number).join(known, on="number", how="left", maintain_order="left")
-    return jobs.with_columns(array_limit=pl.coalesce("most", "array_limit")).drop("number", "most")
+    limit = pl.when(unknown).then(pl.coalesce("most", "array_limit")).otherwise("array_limit")
+    return jobs.with_columns(array_limit=limit).drop("number", "most")
 
 
 def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
