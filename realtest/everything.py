@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from fleetlab.core.cluster import Cluster
 from fleetlab.core.queues import Limits
 from fleetlab.core.slurm import BackfillLoop, MainLoop, Qos, Slurm
 from realtest.jobs import Act, Job, span
@@ -15,9 +14,9 @@ from realtest.settings import (
     PLAIN,
     Setting,
     choose_partition,
-    cluster_of,
     depend,
     make_reservation,
+    partitioned,
     update_node,
 )
 
@@ -42,17 +41,6 @@ SITE: Slurm = replace(
     parameters=("kill_invalid_depend",),
 )
 TIMEOUT_S = 200
-
-
-def site(nodes: int) -> Cluster:
-    """Return the partitions' cluster, with a feature for the network of each node and for its GPU."""
-    v100, large = max(1, nodes // 5), max(4, nodes // 4)
-    kinds = {
-        "n": (nodes - v100 - large, "a100", ("gpu", "short", "all")),
-        "x": (large, "a100", ("large", "all")),
-        "v": (v100, "v100", ("v100", "short", "all")),
-    }
-    return cluster_of(kinds, features=True)
 
 
 def choose(job: Job, draws: random.Random) -> Job:
@@ -128,6 +116,6 @@ EVERYTHING = Setting(
     SITE,
     choose,
     mix,
-    site,
+    lambda nodes: partitioned(nodes, features=True),
     load=1.1,
 )

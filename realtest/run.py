@@ -126,6 +126,7 @@ class Snapshots:
             "sprio": ("sprio", "-h", "-o", SPRIO),
             "sshare": ("sshare", "-alP", "-h"),
             "squeue": ("squeue", "-h", "-o", SQUEUE),
+            "reservation": ("scontrol", "show", "reservation", "-o"),
         }
         with self.path.open("w") as out:
             while not self.over.wait(SNAPSHOT_S):

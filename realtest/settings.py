@@ -110,17 +110,15 @@ PARTITIONS = (
 )
 
 
-def partitioned(nodes: int) -> Cluster:
-    """Half of the nodes for most jobs, a quarter for large ones, a fifth of another GPU; two partitions lie across."""
-    v100, large = max(1, nodes // 5), max(4, nodes // 4)
-    rest = nodes - v100 - large
-    return cluster_of(
-        {
-            "n": (rest, "a100", ("gpu", "short", "all")),
-            "x": (large, "a100", ("large", "all")),
-            "v": (v100, "v100", ("v100", "short", "all")),
-        }
-    )
+def partitioned(nodes: int, *, features: bool = False) -> Cluster:
+    """Most nodes for jobs of one node or of several, some of another GPU; two partitions lie across them."""
+    v100, large = max(1, nodes * 3 // 20), max(4, nodes * 2 // 5)
+    kinds = {
+        "n": (nodes - v100 - large, "a100", ("gpu", "short", "all")),
+        "x": (large, "a100", ("large", "all")),
+        "v": (v100, "v100", ("v100", "short", "all")),
+    }
+    return cluster_of(kinds, features=features)
 
 
 def choose_partition(job: Job, draws: random.Random) -> Job:

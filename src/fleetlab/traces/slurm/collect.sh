@@ -65,7 +65,7 @@ fields() {
     done
 }
 
-# keep CONF: a copy of a configuration file and of what it includes, with passwords taken out.
+# keep CONF DEPTH: a copy of a configuration file and of what it includes, so deep, with passwords taken out.
 keep() {
     name=$(basename "$1")
     if [ ! -r "$1" ]; then
@@ -75,12 +75,13 @@ keep() {
     fi
     sed 's/\([Pp][Aa][Ss][Ss]\)=[^[:space:]]*/\1=removed/' "$1" >"$out/$name"
     echo "$name: $(wc -l <"$out/$name" | tr -d ' ') lines"
+    [ "$2" -gt 0 ] || return
     folder=$(dirname "$1")
     sed -n 's/^[[:space:]]*[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]\{1,\}\([^[:space:]]*\).*/\1/p' "$out/$name" |
         while read -r included; do
             case $included in
-            /*) keep "$included" ;;
-            *) keep "$folder/$included" ;;
+            /*) keep "$included" $(($2 - 1)) ;;
+            *) keep "$folder/$included" $(($2 - 1)) ;;
             esac
         done
 }
@@ -100,19 +101,24 @@ gather reservations.txt scontrol show reservation
 gather squeue.txt squeue -a -o '%i|%T|%r|%p|%Q|%S|%N|%V|%e|%P|%q|%u|%a|%l|%j'
 gather sprio.txt sprio -o '%i|%u|%r|%Y|%A|%B|%F|%J|%P|%Q|%T|%S|%N|%y|%a|%b|%f|%j|%p|%q|%t'
 gather sdiag.txt sdiag
-gather assoc.txt sacctmgr show assoc -P
+limits=GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins
+whose=Cluster,Account,User,Partition,Share,Priority
+gather assoc.txt sacctmgr show assoc -P format="$whose,$limits,QOS,DefaultQOS,GrpTRESRunMins,ParentName,ID"
 gather qos.txt sacctmgr show qos -P
 gather sshare.txt sshare -a -l -P
 gather events.txt sacctmgr show event -P start="$since" end="$until" format=NodeName,Start,End,State,Reason,User,TRES
+# scontrol forgets reservations when they end; these name users and accounts by the ID of assoc.txt.
+reserved=Name,Start,End,NodeNames,Flags,Assoc,TRES,ID
+gather reservation-log.txt sacctmgr show reservation -P start="$since" end="$until" format="$reserved"
 gather sacct.txt sacct -a -D -P -S "$since" -E "$until" -o "$(fields)"
 [ -z "$json" ] || gather sacct.json sacct -a -D --json -S "$since" -E "$until"
 cluster=$(sed -n 's/^ClusterName *= *//p' "$out/config.txt" 2>/dev/null | head -n 1)
 [ -z "$cluster" ] || gather accounts.cfg sacctmgr -r dump "$cluster" file=/dev/stdout
 conf=$(sed -n 's/^SLURM_CONF *= *//p' "$out/config.txt" 2>/dev/null | head -n 1)
 if [ -n "$conf" ]; then
-    keep "$conf"
+    keep "$conf" 5
     for beside in gres.conf topology.conf; do
-        [ ! -e "$(dirname "$conf")/$beside" ] || keep "$(dirname "$conf")/$beside"
+        [ ! -e "$(dirname "$conf")/$beside" ] || keep "$(dirname "$conf")/$beside" 5
     done
 fi
 private=$(sed -n 's/^PrivateData *= *//p' "$out/config.txt" 2>/dev/null)

@@ -10,6 +10,7 @@ from fleetlab.core.queues import JobLimits, Limits, Queue
 from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm
 
 DEFAULT_LOOPS = (MainLoop(), BackfillLoop())
+DEPENDENCY = ("disable_remote_singleton", "kill_invalid_depend")  # parameters with a line of their own
 TRES = {"gpu": "gres/gpu", "memory": "mem"}
 MILLI, MICRO = 1000, 1_000_000
 
@@ -93,13 +94,15 @@ def scheduler_parameters(slurm: Slurm) -> list[str]:
             if (value := getattr(loop, field)) != getattr(default, field):
                 found.append(f"{name}={round(value * (units or 1))}")
         found += [word for field, word in FLAGS.items() if getattr(loop, field, False)]
-    return [*found, *slurm.parameters]
+    return [*found, *(word for word in slurm.parameters if word not in DEPENDENCY)]
 
 
 def _scheduling(slurm: Slurm) -> Iterator[str]:
     yield f"SchedulerType=sched/{'backfill' if slurm.backfill.on else 'builtin'}"
     if parameters := scheduler_parameters(slurm):
         yield f"SchedulerParameters={','.join(parameters)}"
+    if dependency := [word for word in slurm.parameters if word in DEPENDENCY]:
+        yield f"DependencyParameters={','.join(dependency)}"
     yield f"SelectType=select/{slurm.select}"
     if slurm.select_flags:
         yield f"SelectTypeParameters={','.join(slurm.select_flags)}"
