@@ -108,6 +108,7 @@ class Lab:
         return {
             **os.environ,
             "PATH": PATH,
+            "TZ": "UTC",  # Slurm writes local times
             "SLURM_CONF": str(self.folder / "etc" / "slurm.conf"),
             "MYSQL_UNIX_PORT": database,
             "MARIADB_UNIX_PORT": database,

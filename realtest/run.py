@@ -30,7 +30,7 @@ def run(setting: Setting, lab: Lab, out: Path, jobs: int, nodes: int = NODES) ->
     try:
         time.sleep(3)
         begin = int(time.time()) + 2  # a whole second: Slurm's times are whole ones
-        (out / "sshare-begin.txt").write_text(f"{time.time():.3f}\n" + lab.run("sshare", "-alP", check=False))
+        (out / "sshare-begin.txt").write_text(lab.run("sshare", "-alP", check=False))
         with Snapshots(lab, out / "snapshots.txt"):
             submit(replay, lab, out / "submitted.jsonl", begin)
             left = drain(lab)
@@ -91,7 +91,7 @@ def drain(lab: Lab, seconds: float = 420) -> list[str]:
 
 def collect(lab: Lab, out: Path, begin: float) -> None:
     """Gather what Slurm logged, with the script that sites run."""
-    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(begin - 5))
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin - 5))
     with as_file(files("fleetlab.traces.slurm") / "collect.sh") as script:
         said = subprocess.run(
             ["sh", str(script), "--out", str(out), "--since", since, "--json"],

@@ -9,7 +9,7 @@ import gzip
 import json
 import sys
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
@@ -43,7 +43,8 @@ def text_of(folder: Path, name: str) -> str | None:
 
 def load(folder: Path) -> Run:
     """Read a run from what `collect` gathered."""
-    begin = json.loads(text_of(folder, "run.json") or "{}")["begin"]
+    about = json.loads(text_of(folder, "run.json") or "{}")
+    begin = about["begin"]
     header, *rows = (text_of(folder, "sacct.txt") or "").splitlines()
     names = header.split("|")
     eligible: dict[str, float] = {}
@@ -57,12 +58,12 @@ def load(folder: Path) -> Run:
         if at < start.get(job, np.inf):
             start[job], eligible[job] = at, _seconds(cells["Eligible"]) - begin
     lines = (text_of(folder, "submitted.jsonl") or "").splitlines()
-    late = max((json.loads(line)["late"] for line in lines), default=0.0)
+    late = max((json.loads(line)["late"] for line in lines), default=about.get("late", {}).get("longest", 0.0))
     return Run(folder.name, eligible, start, late)
 
 
 def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).astimezone().timestamp()
+    return datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
 
 
 def compare(one: Run, other: Run) -> dict[str, float]:

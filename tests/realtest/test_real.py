@@ -1,0 +1,101 @@
+"""A real Slurm on this host: SETTING=fair JOBS=1000 REPEAT=3 make realtest."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+from realtest.everything import EVERYTHING
+from realtest.lab import Lab, missing
+from realtest.run import run
+from realtest.settings import SETTINGS
+from realtest.spread import load, tables
+
+import fleetlab
+
+pytestmark = pytest.mark.slurm
+SETTING = os.environ.get("SETTING", "plain")
+JOBS = int(os.environ.get("JOBS", "160"))
+REPEAT = int(os.environ.get("REPEAT", "1"))
+PORT = int(os.environ.get("PORT", "27817"))
+ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Where the daemons live while the tests run; or a word why they cannot."""
+    if reason := missing():
+        pytest.skip(f"no real Slurm here: {reason}")
+    made = Lab(tmp_path_factory.mktemp("lab"), PORT)
+    yield made
+    made.down(everything=True)
+
+
+@pytest.fixture(scope="module")
+def runs(lab):
+    """As many real runs of a setting as were asked for."""
+    out = Path("build/realtest").resolve()
+    folders = [out / f"{SETTING}-{number}" for number in range(1, REPEAT + 1)]
+    for folder in folders:
+        run(ALL[SETTING], lab, folder, JOBS)
+    print("\n" + tables(out))
+    return folders
+
+
+def test_every_submission_was_taken_in_time_and_is_in_the_log(runs):
+    for folder in runs:
+        rows = [json.loads(line) for line in (folder / "submitted.jsonl").read_text().splitlines()]
+        assert [row for row in rows if "error" in row] == []
+        assert max(row["late"] for row in rows) < 0.5
+        first = {job.partition("_")[0].partition("+")[0] for job in load(folder).start}
+        ids = {str(row["id"]) for row in rows if "id" in row}
+        assert first <= ids
+
+
+def test_nothing_is_left_out_of_what_is_collected(runs):
+    for folder in runs:
+        said = (folder / "collect.log").read_text()
+        left = [line for line in said.splitlines() if line.startswith("left out") and "sprio" not in line]
+        assert left == []
+
+
+def test_the_folder_reads_as_a_trace_with_every_start(runs):
+    for folder in runs:
+        trace = fleetlab.read(folder, "slurm")
+        assert trace.rejects.height == 0
+        assert trace.cluster is not None
+        assert trace.workload.frame["start"].is_not_null().sum() >= len(load(folder).start)
+
+
+def test_an_ordinary_user_can_collect(lab, tmp_path):
+    lab.up(SETTINGS["plain"].cluster(2), replace(SETTINGS["plain"].slurm))
+    tmp_path.chmod(0o777)
+    for above in tmp_path.parents[:2]:
+        above.chmod(0o755)
+    script = tmp_path / "collect.sh"
+    script.write_text((files("fleetlab.traces.slurm") / "collect.sh").read_text())
+    words = ["setpriv", "--reuid=ann", "--regid=ann", "--clear-groups", "sh", str(script), "--out", f"{tmp_path}/site"]
+    said = subprocess.run(words, env=lab.environment, capture_output=True, text=True, check=False)
+    gathered = {file.name for file in (tmp_path / "site").iterdir()}
+    assert said.returncode == 0
+    assert {"sacct.txt", "config.txt", "nodes.txt", "partitions.txt", "assoc.txt", "qos.txt", "slurm.conf"} <= gathered
+
+
+def test_waits_of_the_simulated_site_are_those_of_the_real_one(runs):
+    from fleetlab.core.words import WORDS
+
+    if "scheduler" not in WORDS:
+        pytest.skip("no simulation of a site's own scheduler")
+    for folder in runs:
+        trace = fleetlab.read(folder, "slurm")
+        simulated = fleetlab.simulate(trace, scheduler="site").workload.frame
+        real = trace.workload.frame.select("job", real="start")
+        both = simulated.join(real, on="job").drop_nulls(["start", "real"])
+        wait = pl.col("start") - pl.coalesce("eligible", "submit")
+        ratio = both.select(wait.mean() / (wait - pl.col("start") + pl.col("real")).mean()).item()
+        print(f"{folder.name}: mean wait simulated over real {ratio:.3f}")
+        assert ratio == pytest.approx(1, abs=0.15)
