@@ -16,9 +16,8 @@ def stamp(second):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path):
     """Write a run by its jobs: id, seconds of eligible and start, or None for one that never started."""
-    monkeypatch.setenv("TZ", "UTC")
 
     def write(name, jobs):
         folder = tmp_path / name
@@ -27,9 +26,8 @@ def run(tmp_path, monkeypatch):
         steps = [f"{jobs[0][0]}.batch||{stamp(0)}|{stamp(0)}|X|batch"]
         (folder / "sacct.txt").write_text("\n".join([HEADER, *rows, *steps]) + "\n")
         (folder / "run.json").write_text(json.dumps({"begin": 1794830400}))
-        (folder / "submitted.jsonl").write_text(
-            '{"late": 0.01, "key": "k0"}\n{"late": 0.2, "at": 3, "kind": "drain"}\n'
-        )
+        submitted = [{"late": 0.01, "key": "k0"}, {"late": 0.2, "at": 3, "kind": "drain"}]
+        (folder / "submitted.jsonl").write_text("\n".join(map(json.dumps, submitted)) + "\n")
         (folder / "snapshots.txt").write_text("".join(f"== {k}\n-- squeue {k} {k}\n" for k in range(20)))
         (folder / "sshare-begin.txt").write_text("Account|User\n")
         (folder / "nodes.txt").write_text("NodeName=n1\n")

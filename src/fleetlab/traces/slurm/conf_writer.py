@@ -9,7 +9,6 @@ from fleetlab.core.cluster import Cluster
 from fleetlab.core.queues import JobLimits, Limits, Queue
 from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm
 
-DEFAULT_LOOPS = (MainLoop(), BackfillLoop())
 DEPENDENCY = ("disable_remote_singleton", "kill_invalid_depend")  # parameters with a line of their own
 TRES = {"gpu": "gres/gpu", "memory": "mem"}
 MILLI, MICRO = 1000, 1_000_000
@@ -88,8 +87,12 @@ def accounts(slurm: Slurm) -> list[list[str]]:
 
 def scheduler_parameters(slurm: Slurm) -> list[str]:
     """Return the entries of SchedulerParameters that differ from their defaults."""
-    found = []
-    for loop, default, names in zip((slurm.main, slurm.backfill), DEFAULT_LOOPS, (MAIN, BACKFILL), strict=True):
+    found: list[str] = []
+    loops: list[tuple[MainLoop | BackfillLoop, MainLoop | BackfillLoop, Mapping[str, tuple[str, float]]]] = [
+        (slurm.main, MainLoop(), MAIN),
+        (slurm.backfill, BackfillLoop(), BACKFILL),
+    ]
+    for loop, default, names in loops:
         for field, (name, units) in names.items():
             if (value := getattr(loop, field)) != getattr(default, field):
                 found.append(f"{name}={round(value * (units or 1))}")
