@@ -1,4 +1,4 @@
-"""Run a setting on a real Slurm: `python -m realtest plain --jobs 1000 --repeat 3 --out build/realtest`."""
+"""Run a setting, or any trace in compressed time, on a real Slurm: `python -m realtest plain --repeat 3`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import fleetlab
 from realtest.everything import EVERYTHING
 from realtest.lab import Lab, missing
-from realtest.run import run
+from realtest.run import run_setting, run_trace
 from realtest.settings import NODES, SETTINGS
 
 ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}
@@ -19,6 +20,8 @@ def main() -> None:
     """Run settings, each so many times, one after the other."""
     parser = argparse.ArgumentParser(prog="realtest", description=__doc__)
     parser.add_argument("settings", nargs="*", choices=[*ALL, []], metavar="SETTING", help=", ".join(ALL))
+    parser.add_argument("--trace", help="run the first jobs of a trace with its cluster instead of a setting")
+    parser.add_argument("--speed", type=float, default=60.0, help="how many seconds of the trace a second is")
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--repeat", type=int, default=1)
@@ -34,15 +37,20 @@ def main() -> None:
     lab = Lab(given.lab.resolve(), given.port)
     try:
         for number in range(given.first, given.first + given.repeat):
-            for name in given.settings or ["plain"]:
-                drawn = {"seed": given.seed, "load": given.load}
-                setting = replace(ALL[name], **{k: v for k, v in drawn.items() if v is not None})
-                words = [name, *(f"{k}{v:g}" for k, v in drawn.items() if v is not None), str(number)]
-                out = given.out / "-".join(words)
-                run(setting, lab, out, given.jobs, given.nodes)
-                print(out)
+            _play(given, lab, number)
     finally:
         lab.down(everything=True)
+
+
+def _play(given: argparse.Namespace, lab: Lab, number: int) -> None:
+    if given.trace:
+        run_trace(fleetlab.Trace.load(given.trace), given.speed, lab, given.out / f"trace-{number}", given.jobs)
+        return
+    drawn = {name: value for name in ("seed", "load") if (value := getattr(given, name)) is not None}
+    for name in given.settings or ["plain"]:
+        words = [name, *(f"{k}{v:g}" for k, v in drawn.items()), str(number)]
+        run_setting(replace(ALL[name], **drawn), lab, given.out / "-".join(words), given.jobs, given.nodes)
+        print(words[0], number, flush=True)
 
 
 if __name__ == "__main__":

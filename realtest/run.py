@@ -11,9 +11,13 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from fleetlab.core.cluster import Cluster
+from fleetlab.core.slurm import Slurm
+from fleetlab.core.trace import Trace
 from realtest.jobs import Act, Job, Replay
 from realtest.lab import Lab
 from realtest.settings import NODES, Setting
+from realtest.trace import replay_of, site_of
 
 SNAPSHOT_S = 10.0
 NEVER = ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")  # such jobs stay in the queue
@@ -22,11 +26,23 @@ SQUEUE = "%i|%T|%r|%p|%Q|%S|%N|%V|%e"
 KEY = re.compile(r"\{(\w+)\}")
 
 
-def run(setting: Setting, lab: Lab, out: Path, jobs: int, nodes: int = NODES) -> None:
-    """Run a setting once; what the daemons logged is then in `out`, with a file DONE when it is complete."""
-    replay = setting.replay(jobs, nodes)
+def run_setting(setting: Setting, lab: Lab, out: Path, jobs: int, nodes: int = NODES) -> None:
+    """Run a setting once."""
+    about = {"setting": setting.name, "summary": setting.summary, "jobs": jobs, "nodes": nodes}
+    about |= {"seed": setting.seed, "load": setting.load}
+    run(lab, out, (setting.cluster(nodes), setting.slurm), setting.replay(jobs, nodes), about)
+
+
+def run_trace(trace: Trace, speed: float, lab: Lab, out: Path, jobs: int | None) -> None:
+    """Run a trace once, `speed` times as fast, on its own cluster under its own Slurm."""
+    replay = replay_of(trace.workload, speed, jobs)
+    run(lab, out, site_of(trace), replay, {"trace": trace.workload.source, "speed": speed, "jobs": len(replay.jobs)})
+
+
+def run(lab: Lab, out: Path, site: tuple[Cluster, Slurm], replay: Replay, about: dict[str, Any]) -> None:
+    """Play on real daemons; what they logged is then in `out`, with a file DONE when it is complete."""
     out.mkdir(parents=True, exist_ok=True)
-    lab.up(setting.cluster(nodes), setting.slurm)
+    lab.up(*site)
     try:
         time.sleep(3)
         begin = int(time.time()) + 2  # a whole second: Slurm's times are whole ones
@@ -40,8 +56,7 @@ def run(setting: Setting, lab: Lab, out: Path, jobs: int, nodes: int = NODES) ->
         (out / "slurmctld.log").write_text(log)
     finally:
         lab.down()
-    about = {"setting": setting.name, "summary": setting.summary, "jobs": jobs, "nodes": nodes, "begin": begin}
-    about |= {"seed": setting.seed, "load": setting.load, "left": left, "end": round(time.time(), 1)}
+    about = {**about, "begin": begin, "end": round(time.time(), 1), "left": left}
     (out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
     (out / "DONE").touch()
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from realtest.everything import EVERYTHING
 from realtest.lab import Lab, missing
-from realtest.run import run
+from realtest.run import run_setting
 from realtest.settings import SETTINGS
 from realtest.spread import load, tables
 
@@ -41,7 +41,7 @@ def runs(lab):
     out = Path("build/realtest").resolve()
     folders = [out / f"{SETTING}-{number}" for number in range(1, REPEAT + 1)]
     for folder in folders:
-        run(ALL[SETTING], lab, folder, JOBS)
+        run_setting(ALL[SETTING], lab, folder, JOBS)
     print("\n" + tables(out))
     return folders
 
