@@ -206,11 +206,19 @@ class Lab:
             install = ["mariadb-install-db", "--user=mysql", f"--datadir={folder}", "--skip-test-db"]
             self.run(*install, "--auth-root-authentication-method=socket")
         if not self._answers():
-            words = ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={folder}", f"--socket={folder}/socket"]
+            words = [
+                "setsid",
+                "--fork",
+                "mariadbd",
+                "--no-defaults",
+                "--user=mysql",
+                f"--datadir={folder}",
+                f"--socket={folder}/socket",
+            ]
             words += [f"--pid-file={folder}/pid", "--skip-networking", "--innodb-buffer-pool-size=256M"]
             words += ["--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=2"]
-            log = (self.folder / "log" / "mariadbd.log").open("w")
-            subprocess.Popen(words, env=self.environment, stdout=log, stderr=log, start_new_session=True)
+            with (self.folder / "log" / "mariadbd.log").open("w") as log:
+                subprocess.run(words, env=self.environment, stdout=log, stderr=log, check=True)
             self._wait(self._answers, "MariaDB")
         socket_word = f"--socket={folder}/socket"
         self.run("mariadb", socket_word, "-e", "DROP DATABASE IF EXISTS slurm_acct_db")
