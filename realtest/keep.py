@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 SMALL = (
@@ -17,9 +18,8 @@ ONCE = ("config.txt", "sdiag.txt", "accounts.cfg")  # the same for every repetit
 SNAPSHOTS = 5  # of one every ten seconds
 
 
-def keep(run: Path, into: Path, *, first: bool) -> Path:
+def keep(run: Path, out: Path, *, first: bool) -> Path:
     """Copy a run: the log and the nodes compressed, a few snapshots, and of the submissions what sacct does not say."""
-    out = into / run.name
     out.mkdir(parents=True, exist_ok=True)
     for name in (*SMALL, *(ONCE if first else ())):
         if (run / name).exists():
@@ -56,16 +56,16 @@ def _pack(path: Path, data: bytes) -> None:
 
 
 def main() -> None:
-    """Keep runs, each under its own name."""
+    """Keep runs, those of a setting numbered from 1."""
     parser = argparse.ArgumentParser(prog="realtest.keep", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--into", type=Path, default=Path("docs/measurements/slurm"))
     given = parser.parse_args()
-    seen: set[str] = set()
+    kept: Counter[str] = Counter()
     for run in sorted(given.runs):
         setting = run.name.rpartition("-")[0]
-        print(keep(run, given.into, first=setting not in seen))
-        seen.add(setting)
+        kept[setting] += 1
+        print(keep(run, given.into / f"{setting}-{kept[setting]}", first=kept[setting] == 1))
 
 
 if __name__ == "__main__":

@@ -64,14 +64,14 @@ def test_the_tables_name_each_run_and_each_setting(run):
 
 def test_a_kept_run_says_the_same(run, tmp_path):
     folder = run("plain-1", [("1", 0, 10), ("2", 0, 21)])
-    kept = keep(folder, tmp_path / "kept", first=True)
+    kept = keep(folder, tmp_path / "kept" / "plain-1", first=True)
     assert load(kept) == load(folder)
     assert gzip.decompress((kept / "sacct.txt.gz").read_bytes()) == (folder / "sacct.txt").read_bytes()
     assert json.loads((kept / "run.json").read_text())["acts"] == [{"at": 3, "kind": "drain"}]
 
 
 def test_a_repetition_leaves_out_what_the_first_has(run, tmp_path):
-    kept = keep(run("plain-2", [("1", 0, 10)]), tmp_path / "kept", first=False)
+    kept = keep(run("plain-2", [("1", 0, 10)]), tmp_path / "kept" / "plain-2", first=False)
     assert not (kept / "config.txt").exists()
     assert (kept / "site.conf").exists()
 
