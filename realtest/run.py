@@ -20,6 +20,7 @@ from realtest.settings import NODES, Setting
 from realtest.trace import replay_of, site_of
 
 SNAPSHOT_S = 10.0
+STUCK_S = 90.0  # nothing runs, and what waits for other jobs has not moved: more than the minute of after+1
 NEVER = ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")  # such jobs stay in the queue
 SPRIO = "%i|%u|%Y|%A|%F|%J|%P|%Q|%T|%N|%a|%f|%j|%p|%q|%t|%y|%r"
 SQUEUE = "%i|%T|%r|%p|%Q|%S|%N|%V|%e"
@@ -96,10 +97,14 @@ def _ask(step: Job | Act, ids: dict[str, str], lab: Lab) -> dict[str, Any]:
 def drain(lab: Lab, seconds: float = 420) -> list[str]:
     """Wait until no job runs and none waits but those that never will start; return those left when time is up."""
     end = time.monotonic() + seconds
+    moved = time.monotonic()
     while True:
         left = lab.run("squeue", "-h", "-o", "%i %T %r", check=False).splitlines()
         left = [row for row in left if not any(word in row for word in NEVER)]
-        if not left or time.monotonic() > end:
+        if not all(row.endswith("PENDING Dependency") for row in left):
+            moved = time.monotonic()
+        # One that is to start after another has started waits for ever if that one was cancelled before.
+        if not left or time.monotonic() > min(end, moved + STUCK_S):
             return left
         time.sleep(1)
 
