@@ -106,6 +106,16 @@ def test_included_files_come_along_and_passwords_do_not(site):
     assert "JobCompPass=removed" in (site / "out" / "slurm.conf").read_text()
 
 
+def test_the_copy_includes_the_copies_beside_it(site):
+    (site / "etc" / "deep").mkdir()
+    (site / "etc" / "deep" / "nodes.conf").write_text("NodeName=n1\n")
+    (site / "etc" / "slurm.conf").write_text(f"include {site}/etc/deep/nodes.conf\nInclude parts.conf\n")
+    collect(site)
+    assert (site / "out" / "slurm.conf").read_text() == "include nodes.conf\nInclude parts.conf\n"
+    assert (site / "out" / "nodes.conf").read_text() == "NodeName=n1\n"
+    assert (site / "out" / "parts.conf").exists()
+
+
 def test_a_file_that_includes_itself_ends(site):
     (site / "etc" / "parts.conf").write_text("include slurm.conf\n")
     assert collect(site).returncode == 0

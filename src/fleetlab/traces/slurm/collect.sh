@@ -65,6 +65,8 @@ fields() {
     done
 }
 
+include='[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]\{1,\}'
+
 # keep CONF DEPTH: a copy of a configuration file and of what it includes, so deep, with passwords taken out.
 keep() {
     name=$(basename "$1")
@@ -73,15 +75,16 @@ keep() {
         missing=$((missing + 1))
         return
     fi
-    sed 's/\([Pp][Aa][Ss][Ss]\)=[^[:space:]]*/\1=removed/' "$1" >"$out/$name"
+    # The copy includes the copies beside it.
+    sed -e 's/\([Pp][Aa][Ss][Ss]\)=[^[:space:]]*/\1=removed/' -e "s#^\([[:space:]]*$include\)/[^[:space:]]*/#\1#" \
+        "$1" >"$out/$name"
     echo "$name: $(wc -l <"$out/$name" | tr -d ' ') lines"
     [ "$2" -gt 0 ] || return
-    folder=$(dirname "$1")
-    sed -n 's/^[[:space:]]*[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]\{1,\}\([^[:space:]]*\).*/\1/p' "$out/$name" |
+    sed -n "s/^[[:space:]]*$include\([^[:space:]]*\).*/\1/p" "$1" |
         while read -r included; do
             case $included in
             /*) keep "$included" $(($2 - 1)) ;;
-            *) keep "$folder/$included" $(($2 - 1)) ;;
+            *) keep "$(dirname "$1")/$included" $(($2 - 1)) ;;
             esac
         done
 }
