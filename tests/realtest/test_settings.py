@@ -1,10 +1,14 @@
 """What is submitted to the real Slurm, without one."""
 
+from dataclasses import replace
+
 import pytest
 from realtest.everything import EVERYTHING
 from realtest.jobs import USERS, Job, draw_jobs, span
 from realtest.settings import ACCOUNTS, SETTINGS
 
+from fleetlab.core.queues import QueueTree
+from fleetlab.traces.slurm.conf import read_conf
 from fleetlab.traces.slurm.conf_writer import accounts, slurm_conf
 
 ALL = {**SETTINGS, "everything": EVERYTHING}
@@ -54,6 +58,17 @@ def test_a_setting_can_be_written_as_slurm_reads_it(name):
     assert text.count("PartitionName=") == len(setting.slurm.partitions)
     assert "Nodes= " not in text
     assert accounts(setting.slurm)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_written_reads_back_as_the_same_rules(name, tmp_path):
+    setting = ALL[name]
+    (tmp_path / "slurm.conf").write_text(slurm_conf(setting.cluster(20), setting.slurm))
+    read = read_conf(tmp_path / "slurm.conf")
+    # What slurm.conf does not hold: classes, accounts, and how long a prolog takes.
+    elsewhere = {"qos": (), "queues": QueueTree(), "prolog": 0.0, "epilog": 0.0, "select_flags": ()}
+    wanted, got = (replace(slurm, **elsewhere) for slurm in (setting.slurm, read))
+    assert got == wanted
 
 
 def test_jobs_come_as_fast_as_the_load_says():

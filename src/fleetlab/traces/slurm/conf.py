@@ -197,7 +197,7 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
         over_time=_seconds(values.get("overtimelimit", ""), 0.0),
         select=_select(site, values),
         select_flags=_words(values.get("selecttypeparameters", "").upper()),
-        parameters=left_over(parameters),
+        parameters=(*left_over(parameters), *_words(values.get("dependencyparameters", ""))),
         version=values.get("slurm_version", ""),
     )
 

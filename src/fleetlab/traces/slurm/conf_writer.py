@@ -8,44 +8,12 @@ from collections.abc import Iterator, Mapping
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.queues import JobLimits, Limits, Queue
 from fleetlab.core.slurm import BackfillLoop, MainLoop, Partition, Priority, Qos, Slurm
+from fleetlab.traces.slurm.scheduler_parameters import BACKFILL, BACKFILL_FLAGS, MAIN, MAIN_FLAGS
 
 DEPENDENCY = ("disable_remote_singleton", "kill_invalid_depend")  # parameters with a line of their own
+OLD_NAME = "max_job_bf"  # of bf_max_job_test
 TRES = {"gpu": "gres/gpu", "memory": "mem"}
-MILLI, MICRO = 1000, 1_000_000
-
-# A field of a loop: its name among the SchedulerParameters, and how many of its units make a second (0: a count).
-MAIN = {
-    "depth": ("default_queue_depth", 0),
-    "partition_depth": ("partition_job_depth", 0),
-    "interval": ("sched_interval", 1),
-    "min_interval": ("sched_min_interval", MICRO),
-    "delay": ("batch_sched_delay", 1),
-    "max_start": ("sched_max_job_start", 0),
-}
-BACKFILL = {
-    "interval": ("bf_interval", 1),
-    "resolution": ("bf_resolution", 1),
-    "window": ("bf_window", 1 / 60),
-    "max_jobs": ("bf_max_job_test", 0),
-    "max_jobs_user": ("bf_max_job_user", 0),
-    "max_jobs_partition": ("bf_max_job_part", 0),
-    "max_jobs_user_partition": ("bf_max_job_user_part", 0),
-    "max_jobs_account": ("bf_max_job_assoc", 0),
-    "max_start": ("bf_max_job_start", 0),
-    "max_tasks": ("bf_max_job_array_resv", 0),
-    "max_time": ("bf_max_time", 1),
-    "yield_interval": ("bf_yield_interval", MICRO),
-    "yield_sleep": ("bf_yield_sleep", MICRO),
-    "min_age_reserve": ("bf_min_age_reserve", 1),
-    "min_priority_reserve": ("bf_min_prio_reserve", 0),
-}
-FLAGS = {
-    "defer": "defer",
-    "assume_swap": "assume_swap",
-    "goes_on": "bf_continue",
-    "one_reservation": "bf_one_resv_per_job",
-    "busy_nodes": "bf_busy_nodes",
-}
+MILLI = 1000
 
 
 def slurm_conf(cluster: Cluster, slurm: Slurm, node_words: Mapping[str, str] | None = None) -> str:
@@ -88,15 +56,17 @@ def accounts(slurm: Slurm) -> list[list[str]]:
 def scheduler_parameters(slurm: Slurm) -> list[str]:
     """Return the entries of SchedulerParameters that differ from their defaults."""
     found: list[str] = []
-    loops: list[tuple[MainLoop | BackfillLoop, MainLoop | BackfillLoop, Mapping[str, tuple[str, float]]]] = [
-        (slurm.main, MainLoop(), MAIN),
-        (slurm.backfill, BackfillLoop(), BACKFILL),
+    loops: list[tuple[MainLoop | BackfillLoop, Mapping[str, tuple[str, float]], Mapping[str, str]]] = [
+        (slurm.main, MAIN, MAIN_FLAGS),
+        (slurm.backfill, BACKFILL, {**BACKFILL_FLAGS, "bf_one_resv_per_job": "one_reservation"}),
     ]
-    for loop, default, names in loops:
-        for field, (name, units) in names.items():
-            if (value := getattr(loop, field)) != getattr(default, field):
-                found.append(f"{name}={round(value * (units or 1))}")
-        found += [word for field, word in FLAGS.items() if getattr(loop, field, False)]
+    for loop, names, flags in loops:
+        default = type(loop)()
+        for name, (field, seconds) in names.items():
+            value = getattr(loop, field)
+            if value != getattr(default, field) and name != OLD_NAME:
+                found.append(f"{name}={round(value / seconds)}")
+        found += [name for name, field in flags.items() if getattr(loop, field)]
     return [*found, *(word for word in slurm.parameters if word not in DEPENDENCY)]
 
 
