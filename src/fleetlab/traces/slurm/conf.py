@@ -163,7 +163,7 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
         over_time=seconds_of(values.get("overtimelimit", ""), 0.0),
         select=_select(site, values),
         select_flags=words_of(values.get("selecttypeparameters", "").upper()),
-        parameters=left_over(parameters),
+        parameters=(*left_over(parameters), *words_of(values.get("dependencyparameters", ""))),
         version=values.get("slurm_version", ""),
     )
 
