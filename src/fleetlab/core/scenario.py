@@ -26,7 +26,8 @@ from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.words import MIN_COVERAGE, POLICY, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
+from fleetlab.core.slurm import Slurm
+from fleetlab.core.words import MIN_COVERAGE, POLICY, SITE, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -293,6 +294,17 @@ class Scenario:
         begin, _ = self._window
         frame = self.trace.workload.frame
         return int(((frame["submit"] < begin) | frame["initial"]).sum()) if begin else 0
+
+    @cached_property
+    def scheduler(self) -> Slurm | None:
+        """The Slurm that schedules the jobs: the one given, or the trace's own; None: the rules of the policy do."""
+        given = self.policy.scheduler
+        if given != SITE:
+            return given if isinstance(given, Slurm) else None
+        if self.trace.scheduler is None:
+            msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
+            raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
+        return self.trace.scheduler
 
     def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """Return a table of the trace with its jobs numbered as in the workload of the scenario."""

@@ -13,6 +13,7 @@ from fleetlab.core import Cluster, PolicyError, Progress, Provenance, Scenario, 
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.slurm import Slurm
 from fleetlab.sim.check import check_order, check_placement
 from fleetlab.sim.components import joined, parts_of
 from fleetlab.sim.layout import WHOLE, Floats
@@ -75,6 +76,8 @@ def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) ->
 
 
 def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
+    if s.scheduler is not None:
+        return _slurm(s, jobs, s.scheduler, progress)
     policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
     moving = bool(sharing.needs_speed or policy.preempts or s.events or policy.recovery)
@@ -120,6 +123,14 @@ def _reference(
             weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
             cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
         )  # fmt: skip
+
+
+def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> Played:
+    from fleetlab.sim.jit import compile_notice
+    from fleetlab.sim.slurm.play import play
+
+    with compile_notice():
+        return play(jobs, site, s.cluster, epoch=s.workload.epoch, until=s.until, progress=progress)
 
 
 def _estimate(s: Scenario) -> str | pl.Series:
