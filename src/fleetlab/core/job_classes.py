@@ -35,10 +35,10 @@ def gpu_type(jobs: pl.DataFrame) -> pl.Series:
     return jobs.select(word.otherwise(named).alias("GPU type"))["GPU type"]
 
 
-def partition() -> pl.Expr:
+def partitions() -> pl.Expr:
     """Return the partitions that each job names, as text."""
     named = pl.col("partitions").list.sort().list.join(", ")
-    return pl.when(named == "").then(pl.lit("any")).otherwise(named).alias("partition")
+    return pl.when(named == "").then(pl.lit("any")).otherwise(named).alias("partitions")
 
 
 def queue() -> pl.Expr:
@@ -49,7 +49,7 @@ def queue() -> pl.Expr:
 def owners(jobs: pl.DataFrame) -> tuple[str, ...]:
     """Return which of partition and queue tell some of the jobs apart."""
     return tuple(
-        name for name, of in (("partition", partition()), ("queue", queue())) if jobs.select(of.n_unique()).item() > 1
+        name for name, of in (("partitions", partitions()), ("queue", queue())) if jobs.select(of.n_unique()).item() > 1
     )
 
 

@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from fleetlab.core.catalog import REASONS as WAIT_REASONS
-from fleetlab.core.job_classes import GPU_REQUEST, gang_size, gpu_request, gpu_type, in_order, owners, partition, queue
+from fleetlab.core.job_classes import GPU_REQUEST, gang_size, gpu_request, gpu_type, in_order, owners, partitions, queue
 from fleetlab.sim.codes import REASONS
 from fleetlab.stats import POSITIVE, BlockBootstrap
 
@@ -40,7 +40,7 @@ def _classed(done: pl.DataFrame) -> pl.DataFrame:
         gang_size(),
         pl.when(short).then(pl.lit("up to the median")).otherwise(pl.lit("above the median")).alias("runtime"),
         gpu_type(done),
-        partition(),
+        partitions(),
         queue(),
         pl.col("user").cast(pl.String).fill_null("unknown"),
         (gpu * pl.col("runtime")).alias("GPU time"),

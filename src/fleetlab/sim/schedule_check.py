@@ -19,7 +19,7 @@ from fleetlab.sim.placements import fragmentation
 # What may be wrong with an instance on a node.
 FAULTS = (
     "", "the node is not up", "more CPU, memory, RDMA or disk than is free", "more of its app than the node may have",
-    "not a node that it may use, by GPU type, partition and features", "not the number of GPUs it requests",
+    "not one of its GPU types, partitions or features", "not the number of GPUs it requests",
     "a GPU that the node does not have", "more of a GPU than is free", "the node goes down with a job on it",
     "a node that is not its own, though it or another job asks for that",
 )  # fmt: skip

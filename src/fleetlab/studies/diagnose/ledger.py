@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
-from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order, partition, queue
+from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order, partitions, queue
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
@@ -35,7 +35,7 @@ def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     hour, day = pl.select(hour=at.dt.hour(), day=at.dt.date())
     table = jobs.select(
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
-        gpu_type(jobs), gpu_request(), gang_size(), partition(), queue(), hour, day, "gpu_types",
+        gpu_type(jobs), gpu_request(), gang_size(), partitions(), queue(), hour, day, "gpu_types",
     )  # fmt: skip
     return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
@@ -151,7 +151,7 @@ def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
 
 def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
     """Return, for backfill `none`, the jobs that blocked a queue longest, and how long others waited behind them."""
-    rows = pl.concat(_blocking(part) for part in table.partition_by("partition", maintain_order=True))
+    rows = pl.concat(_blocking(part) for part in table.partition_by("partitions", maintain_order=True))
     return rows.sort("behind", "job", descending=[True, False]).head(LISTED)
 
 
