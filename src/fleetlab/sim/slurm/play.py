@@ -22,6 +22,7 @@ from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
+from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -65,7 +66,7 @@ def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int)
 def settings_of(site: Site, until: float | None) -> Settings:
     """Return the numbers of a configuration."""
     main, bf = site.main, site.backfill
-    values = dict(
+    values = Settings(
         depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
         defer=int(main.defer), max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
         resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
@@ -80,7 +81,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
     kinds = get_type_hints(Settings)
-    return Settings(**{name: kinds[name](value) for name, value in values.items()})
+    return Settings(*(kinds[name](value) for name, value in values._asdict().items()))
 
 
 def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
@@ -103,13 +104,14 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     room = Free(cpu, memory, _gpus(world))
     allowed, jobs["request"] = _allowed(world)
     outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
+    times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
     again = site.preempt != "none" or len(outages.time) > 0
     return Slurm(
         clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9)[0], jobs=jobs,
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
-        partition_of=named, parent_of=parents[0], rule_of=rules, children=_ints(1), child_first=_ints(1),
+        partition_of=named, parent_of=parents[0], rule_of=rules,
         in_partition=_in_partition(cluster, parts), allowed=allowed,
         reservations=table(len(site.reservations), state.RESERVATION,
                            begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
@@ -117,12 +119,12 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
-        queue_part=_ints(len(named)),
-        queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)), by_end=_ints(count), event_keys=np.zeros(4 * count + 4 * slots + 64),
-        events=_ints(4 * count + 4 * slots + 64), preempts=_preempts(site), qos_mode=_modes(site),
+        queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
+        by_end=_ints(count), event_keys=np.zeros(times * (count + slots) + 64),
+        events=_ints(times * (count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
         qos_rank=_ranks(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
-        victims=_ints(count), runs=table(50 * count if again else 0, RUN),
-        entries=_ints(50 * slots if again else 0, 2),
+        victims=_ints(count), runs=table(times * count if again else 0, RUN),
+        entries=_ints(times * slots if again else 0, 2),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from fleetlab.sim.slurm.select import choose, copy_free, give_back, overlaps
 from fleetlab.sim.slurm.state import BY_QOS, OFF, Settings, Slurm
 
 PATIENCE = 10.0  # s: MessageTimeout
+MOST_REQUEUES = 40  # of one job: then it is left alone
 
 
 @inner
@@ -25,7 +26,7 @@ def mode_of(s: Slurm, settings: Settings, t: int) -> int:
 def may_preempt(s: Slurm, settings: Settings, t: int, p: int, other: int) -> bool:
     """Return whether a pending job may preempt a running one."""
     mine, theirs = s.jobs[t], s.jobs[other]
-    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0:
+    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0 or theirs.requeues >= MOST_REQUEUES:
         return False
     if settings.preempt == BY_QOS:
         return mine.qos >= 0 and theirs.qos >= 0 and s.preempts[mine.qos, theirs.qos] == 1
