@@ -242,8 +242,9 @@ class Scenario:
         if rows is None and self.before is not None and self.before.of_window:
             data.before = self._before_with_estimate  # what comes before the window stays
         # Run times are filled in: what is left without one stays so.
-        policy = self.policy.replace(estimate=estimate)
-        return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
+        policy = self.policy.replace(estimate=estimate, scheduler=self.scheduler or self.policy.scheduler)
+        events = self.node_events if rows is None else self.events
+        return replace(self, data=data, policy=policy, events=events, load=1.0, window="", censored="drop")
 
     @property
     def _before_with_estimate(self) -> Before | None:
