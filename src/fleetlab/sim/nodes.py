@@ -179,6 +179,15 @@ def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int)
 
 
 @inner
+def room_after(of: Record, shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
+    """Return how many instances of `of` a node could take if it had one of `shape`, a fraction on GPU `at`."""
+    bits = take(shape, node, gpus, apps, at)
+    left = room(of, node, gpus, apps)
+    give_back(shape, node, gpus, apps, bits)
+    return left
+
+
+@inner
 def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -> None:
     """Leave of a node only what is free on the same node in another state too."""
     for k in range(BESIDE_GPUS):

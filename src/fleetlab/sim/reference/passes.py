@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import NodeView, Record
+from fleetlab.sim.layout import RUNNING, NodeView, Record
 from fleetlab.sim.nodes import holds, room
-from fleetlab.sim.reference.allocation import copy, fits, slots, start
-from fleetlab.sim.reference.backfill import combine, combine_at, plan_next, plan_running, reserve, start_beside
+from fleetlab.sim.reference.allocation import fits, slots, start
+from fleetlab.sim.reference.easy import Shadow, reserve, start_beside
+from fleetlab.sim.reference.plan import clear_plan, drop_ended, new_search, plan_job, remove_waiting
 from fleetlab.sim.reference.queue import over_quota
 from fleetlab.sim.reference.ranking import next_job, rank_waiting
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
@@ -176,9 +179,7 @@ def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
                 continue
             able -= group.tried
             group.tried = 0
-            reserved = copy(now)
-            shadow_time = reserve(sim, rules, policies, t, reserved)
-            backfill(sim, now, rules, policies, able, size, shadow_time, reserved)
+            backfill(sim, now, rules, policies, able, size, reserve(sim, rules, t, now))
             break
     end_pass(sim, rules, now)
     return 0
@@ -186,25 +187,21 @@ def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
 
 @inner_loop
 def backfill(
-    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow_time: float,
-    reserved: NodeView,
-) -> None:  # fmt: skip
-    """Start jobs that end before the reservation starts, or that fit beside it."""
-    combined = combine(now, reserved)
+    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow: Shadow
+) -> None:
+    """Start jobs that end before the shadow time, or beside which the first still fits then."""
     while able and size:
         t, size = next_job(sim, rules, size)
         job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
-        shape, count = rules.shapes[job.shape_id], job.instances
         if not group.tried or over_quota(sim, job.group):
             continue
-        if not fits(shape, count, now):
+        if not fits(rules.shapes[job.shape_id], job.instances, now):
             group.tried = 0
             able -= 1
-        elif sim.clock.now + estimated_length(sim, rules, t) <= shadow_time:
+        elif sim.clock.now + estimated_length(sim, rules, t) <= shadow.time:
             start(sim, rules, policies, t, now)
-            combine_at(sim, t, combined, now)
-        elif fits(shape, count, combined):
-            start_beside(sim, rules, policies, t, now, reserved, combined)
+        else:
+            start_beside(sim, rules, policies, t, now, shadow)
 
 
 # -- conservative ----------------------------------------------------------------------------------------------------
@@ -213,20 +210,53 @@ def backfill(
 @value
 def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
     """Plan a start for every waiting job; a job starts only where that delays none before it."""
+    if rules.plan_stands:
+        forget_freed(sim)
+        try_all(sim)
+        keep_plan(sim, now, rules, policies, rank_waiting(sim, rules, policies))
+        return 0
     able = find_able(sim, rules, now)
     if able:
         try_all(sim)
         size = rank_waiting(sim, rules, policies)
         try_able(sim)
-        plan = plan_running(sim, size)
+        clear_plan(sim, now)
+        search = new_search(now)
         while able and size:  # as soon as no job is left that fits now, plans matter no more
             t, size = next_job(sim, rules, size)
             if over_quota(sim, sim.jobs[t].group):
                 continue
-            plan_next(sim, rules, policies, t, now, plan)
+            plan_job(sim, rules, policies, t, now, search)
             able = count_able(sim, rules, now)
     end_pass(sim, rules, now)
     return 0
+
+
+@inner_loop
+def keep_plan(sim: Simulation, now: NodeView, rules: Rules, policies: Policies, size: int) -> None:
+    """Bring the plan up to date: plan new jobs, start those that are due.
+
+    After a job has ended early, all in order may move up; so again whenever a job ends, until none moves.
+    """
+    jobs, clock, anew, came, line = sim.jobs, sim.clock, False, False, np.empty(size, np.int64)
+    moving = drop_ended(sim) and clock.unsettled
+    for k in range(len(line)):
+        line[k], size = next_job(sim, rules, size)
+        planned = jobs[line[k]].planned == jobs[line[k]].planned
+        anew |= planned and came  # a job ranks before one that has a reservation
+        came |= not planned
+    if anew:
+        remove_waiting(sim)
+    if anew or moving:
+        clock.unsettled = 0
+    search = new_search(now)
+    for t in line:
+        before = jobs[t].planned
+        if before > clock.now and not (anew or moving):
+            continue
+        plan_job(sim, rules, policies, t, now, search)
+        if moving and (jobs[t].planned < before or (before > clock.now and jobs[t].status == RUNNING)):
+            clock.unsettled = 1
 
 
 @inner

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import TICK, Floats, Ints, Record, Records, Scoring
+from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Record, Records, Scoring
 from fleetlab.sim.policy import Fill, State
 
 TICKS = 1 / TICK  # in a second
@@ -41,6 +41,7 @@ class Simulation(NamedTuple):
     to_rank: Ints  # [jobs]: list
     runs: Records  # RUN: runs that have ended, emptied by Python when full
     entries: Ints  # [instances, 2]: node and GPUs of each instance of those runs
+    steps: Records  # STEP: the plan of conservative backfill
     estimate: Floats  # [jobs]
     attained: Floats  # [jobs]: GPU-seconds
     remaining: Floats  # [jobs]: estimated seconds
@@ -57,6 +58,7 @@ class Rules(NamedTuple):
     preempt: int
     sharing: int  # jobs on one GPU slow each other
     quota: int
+    plan_stands: int  # from pass to pass, since no job runs longer than estimated
     checkpoint_every: float
     save: float
     restart: float
@@ -70,6 +72,7 @@ class Rules(NamedTuple):
     pair: Floats  # [classes, classes]: the part of its speed that a job of the first keeps beside one of the second
     shapes: Records  # SHAPE
     scoring: Scoring
+    empty: NodeView
 
 
 class Policies(NamedTuple):
