@@ -147,11 +147,11 @@ INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 NOW, PLANNED = range(2)
 
 GROUP = record(
-    "shape_id instances user gpu_milli length newest slot is_new retry able tried delays over_quota fit_bound"
+    "shape_id instances user gpu_milli length newest slot is_new retry able tried held delays over_quota fit_bound"
 )
 #   jobs that fit or fail together; length: waiting jobs; slot: in the list of waiting groups; retry: may fit where it
-#   did not before; able: fits when the pass began; tried: is tried in this pass; delays: fits, but would delay a
-#   reservation; fit_bound: at most so many instances fit
+#   did not before; able: fits when the pass began; tried: is tried in this pass; held: did not fit beside the
+#   reservation in this pass; delays: fits, but would delay a reservation; fit_bound: at most so many instances fit
 
 USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
 NODE_STATUS = record("freed pool power service up_since:f idle_since:f")  # pool: -1 none; since: inf: it is not

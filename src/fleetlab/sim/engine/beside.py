@@ -73,11 +73,17 @@ def mask(shape: Record, n: int, now: NodeView, beside: Reservation) -> None:
 
 
 @inner
+def is_masked(shape: Record, n: int, beside: Reservation) -> bool:
+    """Return whether a fraction may not take every GPU of node `n` that holds it."""
+    return shape.gpus > 0 and shape.milli < WHOLE and beside.rooms[n] > beside.spare[0]
+
+
+@inner
 def holds_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> bool:
-    """Return whether node `n` can take an instance that does not delay the head; for a fraction it is masked."""
+    """Return whether node `n` can take an instance that does not delay the head; where it must, it is masked."""
     if not holds(shape, now.nodes[n], now.gpus, now.apps):
         return False
-    if shape.gpus == 0 or shape.milli == WHOLE:
+    if not is_masked(shape, n, beside):
         return may_take(shape, n, -1, beside)
     mask(shape, n, now, beside)
     return holds(shape, beside.masked.nodes[n], beside.masked.gpus, now.apps)
@@ -86,4 +92,12 @@ def holds_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> b
 @inner
 def room_beside(shape: Record, n: int, now: NodeView, beside: Reservation) -> int:
     """Return how many instances that do not delay the head node `n` could take, at most."""
-    return room(shape, now.nodes[n], now.gpus, now.apps) if holds_beside(shape, n, now, beside) else 0
+    node = now.nodes[n]
+    most = room(shape, node, now.gpus, now.apps)
+    if most == 0 or not is_masked(shape, n, beside):
+        return most if most and may_take(shape, n, -1, beside) else 0
+    for g in range(node.first_gpu, node.end_gpu):
+        gpu = now.gpus[g]
+        if gpu.free >= shape.milli and gpu.free_memory >= shape.gpu_memory and may_take(shape, n, g, beside):
+            return most
+    return 0

@@ -165,8 +165,13 @@ def update_list(k: int, queue: Record, queues: Queues, clock: Record) -> None:
 
 
 @inner
-def count_candidates(jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record) -> None:
-    """After a pass: list the candidates that wait, and count how many of their instances fit."""
+def count_candidates(
+    jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record, exact: int
+) -> None:
+    """After a pass: list the candidates that wait, and count how many of their instances fit.
+
+    Where the next pass makes another reservation and tries all that wait, there is nothing to count.
+    """
     header, numbers = resources.fit_index.header, resources.fit_index.numbers
     for i in range(clock.candidates):
         k = queues.candidates[i]
@@ -174,7 +179,7 @@ def count_candidates(jobs: Jobs, resources: Resources, reservation: Reservation,
         shape, count = resources.shapes[kind.shape_id], kind.instances
         queue.candidate = 0
         update_list(k, queue, queues, clock)
-        if queue.length == 0:
+        if queue.length == 0 or not exact:
             continue
         queue.fit_bound = slots(shape, count, resources.now, header, numbers)
         queue.delays = queue.fit_bound >= count
@@ -190,11 +195,11 @@ def run_easy(
     clock = events.clock
     while next_instant(jobs, events, until):
         complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
-        if clock.freed:
+        if clock.freed and exact:
             summarize_freed(clock, events.freed, resources.now.nodes)
             retry(jobs, resources, reservation, events, queues)
         arrive(jobs, events, queues, by_estimate)
-        if clock.candidates == 0 and (exact or clock.head < 0):
+        if clock.candidates == 0 and (exact or clock.listed == 0):
             continue
         if not exact or clock.now >= clock.shadow_time:
             clock.head = -1  # not all went as estimated: whoever is first gets a new reservation
@@ -208,6 +213,6 @@ def run_easy(
                 size, after = try_job(
                     placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
                 )
-        count_candidates(jobs, resources, reservation, queues, clock)
+        count_candidates(jobs, resources, reservation, queues, clock, exact)
         if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.engine.beside import Reservation, claim, holds_beside, room_beside, unclaim
+from fleetlab.sim.engine.beside import Reservation, claim, holds_beside, is_masked, room_beside, unclaim
 from fleetlab.sim.engine.fit import free_on_types, place_by_index, release, slots
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, ScheduleTable
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
-from fleetlab.sim.layout import SHAPE, TICK, UNLIMITED, WHOLE, NodeView, Record, table, writable
+from fleetlab.sim.layout import SHAPE, TICK, UNLIMITED, NodeView, Record, table, writable
 from fleetlab.sim.nodes import give_back, room, take, tightest
 from fleetlab.sim.placements import score
 
@@ -114,7 +114,7 @@ def slots_beside(shape: Record, enough: int, resources: Resources, reservation: 
 def rate(placement: int, shape: Record, n: int, resources: Resources, reservation: Reservation) -> tuple[float, int]:
     """Score a node that holds an instance; also return the GPU for a fraction."""
     now, masked = resources.now, reservation.masked
-    if shape.gpus == 0 or shape.milli == WHOLE:
+    if not is_masked(shape, n, reservation):
         return score(placement, shape, now.nodes[n], now.gpus, resources.scoring)
     value, g = score(placement, shape, masked.nodes[n], masked.gpus, resources.scoring)
     return value, g if g >= 0 else tightest(shape, masked.nodes[n], masked.gpus)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import RUNNING, NodeView, Record
+from fleetlab.sim.layout import NodeView, Record
 from fleetlab.sim.nodes import holds, room
 from fleetlab.sim.reference.allocation import fits, slots, start
 from fleetlab.sim.reference.easy import Shadow, reserve, start_beside
-from fleetlab.sim.reference.plan import clear_plan, drop_ended, new_search, plan_job, remove_waiting
 from fleetlab.sim.reference.queue import over_quota
 from fleetlab.sim.reference.ranking import next_job, rank_waiting
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
@@ -74,7 +71,7 @@ def try_able(sim: Simulation) -> None:
     """Let the groups be tried that fit when the pass began: no other will fit in it."""
     for k in range(sim.clock.waiting):
         group = sim.groups[sim.waiting[k]]
-        group.tried = group.able
+        group.tried, group.held = group.able, 0
 
 
 @inner
@@ -200,72 +197,5 @@ def backfill(
             able -= 1
         elif sim.clock.now + estimated_length(sim, rules, t) <= shadow.time:
             start(sim, rules, policies, t, now)
-        else:
-            start_beside(sim, rules, policies, t, now, shadow)
-
-
-# -- conservative ----------------------------------------------------------------------------------------------------
-
-
-@value
-def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
-    """Plan a start for every waiting job; a job starts only where that delays none before it."""
-    if rules.plan_stands:
-        forget_freed(sim)
-        try_all(sim)
-        keep_plan(sim, now, rules, policies, rank_waiting(sim, rules, policies))
-        return 0
-    able = find_able(sim, rules, now)
-    if able:
-        try_all(sim)
-        size = rank_waiting(sim, rules, policies)
-        try_able(sim)
-        clear_plan(sim, now)
-        search = new_search(now)
-        while able and size:  # as soon as no job is left that fits now, plans matter no more
-            t, size = next_job(sim, rules, size)
-            if over_quota(sim, sim.jobs[t].group):
-                continue
-            plan_job(sim, rules, policies, t, now, search)
-            able = count_able(sim, rules, now)
-    end_pass(sim, rules, now)
-    return 0
-
-
-@inner_loop
-def keep_plan(sim: Simulation, now: NodeView, rules: Rules, policies: Policies, size: int) -> None:
-    """Bring the plan up to date: plan new jobs, start those that are due.
-
-    After a job has ended early, all in order may move up; so again whenever a job ends, until none moves.
-    """
-    jobs, clock, anew, came, line = sim.jobs, sim.clock, False, False, np.empty(size, np.int64)
-    moving = drop_ended(sim) and clock.unsettled
-    for k in range(len(line)):
-        line[k], size = next_job(sim, rules, size)
-        planned = jobs[line[k]].planned == jobs[line[k]].planned
-        anew |= planned and came  # a job ranks before one that has a reservation
-        came |= not planned
-    if anew:
-        remove_waiting(sim)
-    if anew or moving:
-        clock.unsettled = 0
-    search = new_search(now)
-    for t in line:
-        before = jobs[t].planned
-        if before > clock.now and not (anew or moving):
-            continue
-        plan_job(sim, rules, policies, t, now, search)
-        if moving and (jobs[t].planned < before or (before > clock.now and jobs[t].status == RUNNING)):
-            clock.unsettled = 1
-
-
-@inner
-def count_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
-    """Return how many of the groups tried still fit and have a waiting job."""
-    able = 0
-    for k in range(sim.clock.waiting):
-        group = sim.groups[sim.waiting[k]]
-        if group.tried:
-            group.tried = fits(rules.shapes[group.shape_id], group.instances, now)
-            able += group.tried
-    return able
+        elif not group.held:  # what is free beside the first only becomes less
+            group.held = not start_beside(sim, rules, policies, t, now, shadow)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
-from fleetlab.sim.layout import NOW, PLANNED, RUNNING, TICK, WHOLE, Ints, NodeView, Record
+from fleetlab.sim.layout import NOW, PLANNED, TICK, WHOLE, Ints, NodeView, Record
 from fleetlab.sim.nodes import BESIDE_GPUS, give_back, holds, recount, room, take, take_gpus
 from fleetlab.sim.reference.allocation import begin, copy, leave_common, occupy, place
 from fleetlab.sim.reference.state import Policies, Rules, Simulation, on_tick
@@ -320,47 +320,3 @@ def plan_job(sim: Simulation, rules: Rules, policies: Policies, t: int, now: Nod
     job.planned = at
     add_step(sim, at, OCCUPY, t)
     add_step(sim, on_tick(at + planned_length(sim, rules, t)), RELEASE, t)
-
-
-# -- from pass to pass -----------------------------------------------------------------------------------------------
-
-
-@inner
-def clear_plan(sim: Simulation, now: NodeView) -> None:
-    """Begin a plan anew: of running jobs alone."""
-    for k in range(sim.clock.steps):
-        sim.jobs[sim.steps[k].job].planned = np.nan
-    sim.clock.steps = 0
-    for k in range(sim.clock.running):
-        plan_running(sim, now, sim.running[k])
-
-
-@inner
-def drop_ended(sim: Simulation) -> bool:
-    """Take jobs that have ended out of the plan; return whether there are any."""
-    kept, clock = 0, sim.clock
-    for k in range(clock.steps):
-        step = sim.steps[k]
-        job = sim.jobs[step.job]
-        if job.status == RUNNING or job.planned == job.planned:
-            sim.steps[kept] = step
-            kept += 1
-        elif step.time > clock.now:  # earlier than expected: others may move up
-            clock.unsettled = 1
-    ended = kept < clock.steps
-    clock.steps = kept
-    return ended
-
-
-@inner
-def remove_waiting(sim: Simulation) -> None:
-    """Take all waiting jobs out of the plan."""
-    kept = 0
-    for k in range(sim.clock.steps):
-        job = sim.jobs[sim.steps[k].job]
-        if job.status == RUNNING:
-            sim.steps[kept] = sim.steps[k]
-            kept += 1
-        else:
-            job.planned = np.nan
-    sim.clock.steps = kept

@@ -19,9 +19,10 @@ from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
 from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
+from fleetlab.sim.reference.conservative import pass_conservative
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
-from fleetlab.sim.reference.passes import pass_conservative, pass_easy, pass_greedy, pass_none
+from fleetlab.sim.reference.passes import pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
