@@ -57,7 +57,8 @@ def shadow_time(
         ends[i], heap[i] = end if end > now else now + TICK, j
     heapify(ends, heap, size)
     fits, when = slots(shape, UNLIMITED, then, resources.fit_index.header, resources.fit_index.numbers), now
-    while size and (fits < count or ends[0] == when):  # all that ends at that time is free then
+    # All that ends at that time is free then; of overdue jobs, which may end at any time, only as many as it takes.
+    while size and (fits < count or (ends[0] == when and when > now + TICK)):
         when, j = ends[0], heap[0]
         pop(ends, heap, 0, size)
         size -= 1

@@ -46,7 +46,9 @@ def reserve(sim: Simulation, rules: Rules, t: int, now: NodeView) -> Shadow:
     shape = rules.shapes[job.shape_id]
     ends, heap = running_by_end(sim)
     size, count, time = len(heap), slots(shape, UNLIMITED, then), sim.clock.now
-    while size and (count < job.instances or ends[0] == time):  # all that ends at that time is free then
+    soon = sim.clock.now + TICK
+    # All that ends at that time is free then; of overdue jobs, which may end at any time, only as many as it takes.
+    while size and (count < job.instances or (ends[0] == time and time > soon)):
         time, r = ends[0], heap[0]
         pop(ends, heap, 0, size)
         size -= 1
