@@ -5,7 +5,20 @@ import pytest
 
 from fleetlab.core import Cluster, WorkloadError
 
-COLUMNS = ["node", "pool", "gpu_type", "gpus", "gpu_memory_mib", "cpu_milli", "memory_mib", "rdma_milli", "disk_mib"]
+COLUMNS = [
+    "node",
+    "pool",
+    "gpu_type",
+    "gpus",
+    "gpu_memory_mib",
+    "cpu_milli",
+    "memory_mib",
+    "rdma_milli",
+    "disk_mib",
+    "partitions",
+    "features",
+    "weight",
+]
 
 
 def of(**columns: object) -> Cluster:
@@ -23,7 +36,7 @@ def test_the_columns_are_those_of_the_design_in_its_order():
 
 
 def test_a_node_that_says_nothing_has_nothing():
-    assert of().frame.row(0) == ("a", "default", None, 0, 0, 0, 0, 0, 0)
+    assert of().frame.row(0) == ("a", "default", None, 0, 0, 0, 0, 0, 0, [], [], 1)
 
 
 def test_uniform_nodes_are_alike_but_for_their_names():

@@ -134,7 +134,7 @@ def test_who_opens_a_trace_that_is_being_replaced_gets_a_whole_one(tmp_path):
 def test_trace_json_is_text_that_people_can_read(tmp_path):
     saved(tmp_path / "trace", 5)
     about = json.loads((tmp_path / "trace" / "trace.json").read_text("utf-8"))
-    assert (about["layout"], about["provenance"]["source"]) == (3, "5")
+    assert (about["layout"], about["provenance"]["source"]) == (4, "5")
 
 
 @pytest.mark.parametrize("name", ["none/p.csv", "file/p.csv", "folder"])

@@ -30,6 +30,7 @@ from fleetlab.core import (
     WorkloadError,
 )
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, ORDERS, PLACEMENTS, SHARINGS
+from fleetlab.core.slurm import Partition, Slurm
 from fleetlab.core.words import POLICY, WORDS, Words, shorthand
 
 JOBS = Workload.of(pl.DataFrame({"submit": [0.0, 6.0, 7.0], "user": ["ada", "bob", None]}), source="by hand")
@@ -56,6 +57,7 @@ PRICES = st.builds(
 VALUES = {
     "trace": st.sampled_from(["builtin", "builtin:20000:7", "my trace", "/a/ü&=#?+%"]),
     "cluster": st.sampled_from(["bigger.toml", "a b/ü.toml"]),
+    "scheduler": st.sampled_from([None, "site", Slurm(partitions=(Partition("gpu", tier=2),))]),
     "nodes": st.sampled_from(["", "+10%", "T4 +20", "T4 400", "T4 +20, V100 -25%"]),
     "load": st.floats(0.001, 1000),
     "latency": st.floats(0, 1e6)

@@ -29,8 +29,22 @@ DESIGN = [
     "rdma_milli",
     "disk_mib",
     "gpu_types",
+    "partitions",
+    "constraint",
+    "reservation",
     "max_per_node",
+    "distinct_nodes",
+    "exclusive",
+    "queue",
+    "qos",
     "priority",
+    "nice",
+    "limit",
+    "depends_on",
+    "dependency",
+    "gang",
+    "array",
+    "array_limit",
     "status",
     "start",
     "end",
@@ -53,9 +67,11 @@ def test_a_log_that_says_nothing_means_one_plain_instance():
     assert of().frame.row(0, named=True) == {
         **dict.fromkeys(("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end")),
         **dict.fromkeys(("job", "parent", "submit", "cpu_milli", "memory_mib", "gpu_milli", "gpu_memory_mib"), 0),
-        **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority"), 0),
+        **dict.fromkeys(("rdma_milli", "disk_mib", "max_per_node", "priority", "nice", "array_limit"), 0),
+        **dict.fromkeys(("constraint", "reservation", "queue", "qos", "limit", "gang", "array")),
+        **dict.fromkeys(("distinct_nodes", "exclusive"), False),
         "instances": 1,
-        "gpu_types": [],
+        **{name: [] for name in ("gpu_types", "partitions", "depends_on", "dependency")},
         "status": "completed",
         "initial": False,
     }
@@ -64,6 +80,15 @@ def test_a_log_that_says_nothing_means_one_plain_instance():
 def test_jobs_are_numbered_by_submission_and_ties_keep_the_order_of_the_source():
     w = of(submit=[5.0, 0.0, 5.0, 0.0], parent=[3, 1, 2, 0])
     assert w.frame.select("job", "parent").rows() == [(0, 1), (1, 0), (2, 3), (3, 2)]
+
+
+def test_dependencies_follow_the_numbers_of_jobs():
+    w = of(submit=[5.0, 0.0, 7.0], depends_on=[[1], [], [0, 1]], dependency=[["afterok"], [], ["after", "afterany"]])
+    assert w.frame["depends_on"].to_list() == [[], [0], [1, 0]]
+    cut = w.window(5.0, 9.0)
+    assert cut.frame.select("job", "depends_on", "dependency").rows() == [(0, [], []), (1, [0], ["after"])]
+    with pytest.raises(WorkloadError, match="not a rule"):
+        of(submit=[0.0, 1.0], depends_on=[[], [0]], dependency=[[], ["later"]])
 
 
 def test_without_jobs_each_job_is_its_own():
@@ -100,7 +125,15 @@ ROW = st.fixed_dictionaries(
         "rdma_milli": AMOUNT,
         "disk_mib": AMOUNT,
         "gpu_types": st.lists(st.text(max_size=2), max_size=2),
+        "partitions": st.lists(st.text(max_size=2), max_size=2),
+        **dict.fromkeys(("constraint", "reservation", "queue", "qos"), st.none() | st.text(max_size=2)),
         "max_per_node": SMALL,
+        **dict.fromkeys(("distinct_nodes", "exclusive"), st.booleans()),
+        "nice": SMALL,
+        "limit": st.none() | SECONDS,
+        **dict.fromkeys(("depends_on", "dependency"), st.just([])),
+        **dict.fromkeys(("gang", "array"), st.none() | SMALL),
+        "array_limit": SMALL,
         "priority": st.integers(-(2**31), 2**31 - 1),
         "status": st.sampled_from(STATUS.categories.to_list()),
         "start": st.none() | st.floats(-1e9, 1e12),
@@ -108,7 +141,7 @@ ROW = st.fixed_dictionaries(
         "initial": st.just(value=False),
     }
 )
-FED = {k: (pl.String() if k in ("user", "group", "app", "status") else v) for k, v in SCHEMA.items()}
+FED = {k: (pl.String() if k in ("user", "group", "app", "queue", "qos", "status") else v) for k, v in SCHEMA.items()}
 often = settings(max_examples=60, deadline=None, derandomize=True)
 
 

@@ -239,7 +239,7 @@ def test_a_folder_without_a_log_says_how_to_make_one(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing\n")
     with pytest.raises(TraceError, match="no job log") as caught:
         fleetlab.read(tmp_path, "slurm")
-    assert "sacct -a -P" in caught.value.hint
+    assert "sacct -a -D -P" in caught.value.hint
 
 
 @pytest.mark.parametrize("nodes", ["NodeName=n1 CPUTot=2 RealMemory=100\n", "NODELIST CPUS MEMORY\nn1 2 100\n"])
@@ -323,8 +323,8 @@ def test_of_a_log_that_comes_evenly_nothing_is_said_of_its_span(log):
 def test_what_is_older_than_the_log_is_submitted_as_it_begins_and_what_ran_by_then_has_no_start(log):
     trace = fleetlab.read(log(OLD, QUEUED, in_may(0)), "slurm", since="2024-05-01T09:00:00")
     assert trace.workload.frame.select("submit", "start", "end", "runtime").rows() == [
+        (0, 3620, 5400, 1780),  # jobs of one second are in the order of their numbers
         (0, None, 5400, None),
-        (0, 3620, 5400, 1780),
         (3600, 3610, 10_800, 7190),
     ]
     assert trace.workload.epoch == 1_714_554_000
@@ -356,16 +356,13 @@ c1 cpu 64 1000 (null) down
 """
 
 
-def test_jobs_that_not_every_node_may_take_are_counted_and_their_partitions_kept(log):
-    rows = [f"{k}|2024-05-01T10:00:00|PENDING|gres/gpu={g}|{p}" for k, (g, p) in enumerate(
-        [(8, "train"), (8, "all"), (8, "train,infer"), (0, "all"), (8, "")]
-    )]  # fmt: skip
+def test_jobs_and_nodes_have_the_partitions_that_the_log_names(log):
+    rows = [f"{k}|2024-05-01T10:00:00|PENDING|gres/gpu=8|{p}" for k, p in enumerate(["train", "train,infer", ""])]
     folder = log(*rows, header="JobID|Submit|State|ReqTRES|Partition\n")
     (folder / "sinfo.txt").write_text(PARTITIONS)
     trace = fleetlab.read(folder, "slurm")
-    # A GPU job of `all` may take each node that has GPUs; one without GPUs might go to c1, which is not in `all`.
-    assert [n[:22] for n in trace.notes if "partitions that" in n] == ["2 jobs name partitions"]
-    assert trace.series["partition"].collect().rows() == [(0, "train"), (1, "all"), (2, "train,infer"), (3, "all")]
+    assert trace.workload.frame["partitions"].to_list() == [["train"], ["train", "infer"], []]
+    assert trace.cluster.frame["partitions"].to_list() == [["train", "all"], ["infer", "all"], ["cpu"]]
 
 
 def test_nodes_that_are_down_or_drained_are_counted(log):

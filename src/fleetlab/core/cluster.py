@@ -22,18 +22,28 @@ SCHEMA: dict[str, pl.DataType] = {
     "pool": pl.String(),
     "gpu_type": pl.String(),
     **{name: pl.Int32() if name == "gpus" else pl.Int64() for name in AMOUNTS},
+    "partitions": pl.List(pl.String()),
+    "features": pl.List(pl.String()),
+    "weight": pl.Int32(),
 }
 
 DEFAULTS: dict[str, pl.Expr] = {
     "pool": pl.lit("default"),
     "gpu_type": pl.lit(None),
     **dict.fromkeys(AMOUNTS, pl.lit(0)),
+    "partitions": pl.lit([], dtype=pl.List(pl.String())),
+    "features": pl.lit([], dtype=pl.List(pl.String())),
+    "weight": pl.lit(1),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, checked once; `gpu_memory_mib` is that of each of a node's GPUs, the rest is of the whole node."""
+    """Nodes, checked once; `gpu_memory_mib` is that of each of a node's GPUs, the rest is of the whole node.
+
+    A node may be in several `partitions`, and has `features` that jobs may ask for. Slurm takes nodes of a low
+    `weight` first.
+    """
 
     frame: pl.DataFrame
     source: str

@@ -11,7 +11,8 @@ from fleetlab.core.catalog import BACKFILLS, ORDERS, SHARINGS
 from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
-from fleetlab.core.words import POLICY, WORDS, check, plain, shorthand, text
+from fleetlab.core.slurm import Slurm
+from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
 
 RULES = ("order", "backfill")  # every policy is named after these
 
@@ -25,6 +26,7 @@ class Policy:
     """
 
     order: Any = "fifo"  # a name, MODULE:NAME, or a function
+    scheduler: Slurm | str | None = None  # with its own order, backfill and placement; site: the trace's
     backfill: str = "greedy"
     placement: Any = "best_fit"  # a name, MODULE:NAME, or a function
     estimate: Any = "oracle"  # a name, or a column of seconds
@@ -105,7 +107,10 @@ def title(words: Mapping[str, Any]) -> str:
     'sjf/greedy, load 1.2, preemption'
     """
     rules = "/".join(str(words.get(name, WORDS[name].default)) for name in RULES)
-    return ", ".join([rules, *(_titled(name, value) for name, value in words.items() if name not in RULES)])
+    if words.get("scheduler", EVENT) != EVENT:  # which has an order and a backfill of its own
+        rules = "slurm"
+    others = (_titled(name, value) for name, value in words.items() if name not in (*RULES, "scheduler"))
+    return ", ".join([rules, *others])
 
 
 def _titled(name: str, value: Any) -> str:  # noqa: ANN401

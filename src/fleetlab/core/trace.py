@@ -20,15 +20,18 @@ from typing import Any
 
 import polars as pl
 
+from fleetlab.core.cluster import DEFAULTS as CLUSTER_DEFAULTS
 from fleetlab.core.cluster import SCHEMA as NODES
 from fleetlab.core.cluster import Cluster
 from fleetlab.core.errors import FleetlabError, TraceError
 from fleetlab.core.files import atomic_write
 from fleetlab.core.result import Estimate, Provenance, Result
+from fleetlab.core.slurm import Slurm
+from fleetlab.core.workload import DEFAULTS as WORKLOAD_DEFAULTS
 from fleetlab.core.workload import SCHEMA as JOBS
 from fleetlab.core.workload import Workload, censored
 
-LAYOUT = 3  # of the folder; layout 2 has no jobs that were there when the log began
+LAYOUT = 4  # of the folder; layout 3 has no partitions, layout 2 no jobs that were there when the log began
 # Layout 1, of version 0.1, has other column names: its tables are renamed as they are read.
 RENAMED = {"task": "job", "job": "parent", "service": "runtime"}
 
@@ -64,11 +67,13 @@ class Trace(Result):
 
     `usage` (per instance sensor averages), `placements` (instance → node) and `series` (what was measured over time, by
     name) can be larger than memory, so they are lazy frames. `names` gives the source's own name of each job.
+    `scheduler` is the site's own, where its configuration was read too.
     """
 
     workload: Workload
     provenance: Provenance
     cluster: Cluster | None = None
+    scheduler: Slurm | None = None
     usage: pl.LazyFrame | None = None
     placements: pl.LazyFrame | None = None
     names: pl.LazyFrame | None = None
@@ -160,6 +165,7 @@ class Trace(Result):
             "provenance": self.provenance.to_json(),
             "workload": {"source": w.source, "epoch": w.epoch, "zone": w.zone, "notes": w.notes},
             "cluster": None if self.cluster is None else {"source": self.cluster.source},
+            "scheduler": None if self.scheduler is None else self.scheduler.to_values(),
             "notes": self.notes,
             "tables": sorted(lazy),
         }
@@ -180,7 +186,7 @@ class Trace(Result):
     @classmethod
     def _opened(cls, tables: Path, about: dict[str, Any]) -> Trace:
         there, old = set(about["tables"]), about["layout"] == 1
-        fewer = about["layout"] < 3
+        fewer = about["layout"] < LAYOUT
 
         def scan(name: str) -> pl.LazyFrame:
             frame = _scan(tables / f"{name}.parquet")
@@ -194,9 +200,10 @@ class Trace(Result):
             # Checked when it was saved, so not again.
             workload=Workload(_whole(tables / "workload.parquet", JOBS, old=old, fewer=fewer), **w),
             provenance=Provenance.from_json(about["provenance"]),
-            cluster=Cluster(_whole(tables / "cluster.parquet", NODES), **about["cluster"])
+            cluster=Cluster(_whole(tables / "cluster.parquet", NODES, fewer=fewer), **about["cluster"])
             if about["cluster"]
             else None,
+            scheduler=Slurm.from_values(about["scheduler"]) if about.get("scheduler") is not None else None,
             usage=lazy("usage"),
             placements=lazy("placements"),
             names=lazy("names"),
@@ -223,9 +230,13 @@ def _renamed(frame: pl.LazyFrame) -> pl.LazyFrame:
 def _whole(path: Path, schema: Mapping[str, pl.DataType], *, old: bool = False, fewer: bool = False) -> pl.DataFrame:
     frame = pl.read_parquet(path, glob=False)
     frame = _renamed(frame.lazy()).collect() if old else frame
-    if fewer:  # who was there when the log began is not known: read it again to have that
-        frame = frame.with_columns(initial=pl.lit(value=False), eligible=pl.lit(None, dtype=pl.Float64))
-        frame = frame.with_columns(runtime_at_least=censored(frame)).select(list(schema))
+    if fewer:  # what an older layout does not hold takes its default: read the log again to have it
+        defaults = WORKLOAD_DEFAULTS if "submit" in schema else CLUSTER_DEFAULTS
+        missing = {k: v.cast(schema[k]) for k, v in defaults.items() if k not in frame.columns}
+        frame = frame.with_columns(**missing)
+        if "submit" in schema and "runtime_at_least" not in frame.columns:
+            frame = frame.with_columns(runtime_at_least=censored(frame))
+        frame = frame.select(list(schema))
     if dict(frame.schema) != schema:
         msg = f"{path.name} has other columns than it should"
         raise ValueError(msg)

@@ -30,8 +30,22 @@ SCHEMA: dict[str, pl.DataType] = {
     "instances": pl.Int32(),
     **{name: pl.Int32() if name == "gpu_milli" else pl.Int64() for name in REQUESTS},
     "gpu_types": pl.List(pl.String()),
+    "partitions": pl.List(pl.String()),
+    "constraint": pl.String(),
+    "reservation": pl.String(),
     "max_per_node": pl.Int32(),
+    "distinct_nodes": pl.Boolean(),
+    "exclusive": pl.Boolean(),
+    "queue": pl.Categorical(),
+    "qos": pl.Categorical(),
     "priority": pl.Int32(),
+    "nice": pl.Int32(),
+    "limit": pl.Float64(),
+    "depends_on": pl.List(pl.Int64()),
+    "dependency": pl.List(pl.String()),
+    "gang": pl.Int64(),
+    "array": pl.Int64(),
+    "array_limit": pl.Int32(),
     "status": STATUS,
     "start": pl.Float64(),
     "end": pl.Float64(),
@@ -55,16 +69,29 @@ DEFAULTS: dict[str, pl.Expr] = {
     "instances": pl.lit(1),
     **dict.fromkeys(REQUESTS, pl.lit(0)),
     "gpu_types": NO_TYPES,
+    "partitions": NO_TYPES,
+    **dict.fromkeys(("constraint", "reservation", "queue", "qos", "limit", "gang", "array"), pl.lit(None)),
     "max_per_node": pl.lit(0),
+    "distinct_nodes": pl.lit(value=False),
+    "exclusive": pl.lit(value=False),
     "priority": pl.lit(0),
+    "nice": pl.lit(0),
+    "depends_on": pl.lit([], dtype=pl.List(pl.Int64())),
+    "dependency": NO_TYPES,
+    "array_limit": pl.lit(0),
     "status": pl.lit("completed"),
     "start": pl.lit(None),
     "end": pl.lit(None),
     "initial": pl.lit(value=False),
 }
 
-TIMES = ("submit", "eligible", "runtime", "runtime_at_least", "start", "end")
-NULL_ALLOWED = {"user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"}
+TIMES = ("submit", "eligible", "runtime", "runtime_at_least", "limit", "start", "end")
+NULL_ALLOWED = {
+    *("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"),
+    *("constraint", "reservation", "queue", "qos", "limit", "gang", "array"),
+}
+# What a dependency waits for: that the other job has started, has ended, has ended well, or has not.
+DEPENDENCIES = ("after", "afterany", "afterok", "afternotok")
 
 
 def _gpu_demand() -> pl.Expr:
@@ -79,9 +106,15 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
     ("eligible", "is before its submission", pl.col("eligible") >= pl.col("submit")),
     ("submit", "is not 0, though the job was there when the log began", ~pl.col("initial") | (pl.col("submit") == 0)),
     ("instances", "is below 1", pl.col("instances") >= 1),
-    *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node")],
+    *[(name, "is negative", pl.col(name) >= 0) for name in (*REQUESTS, "max_per_node", "array_limit", "limit")],
     ("gpu_milli", "is neither a share of one GPU nor a multiple of 1000", _gpu_demand()),
     ("gpu_types", "names a type that is missing", pl.col("gpu_types").list.eval(pl.element().is_not_null()).list.all()),
+    (
+        "dependency",
+        "is not a rule for each job that it depends on",
+        (pl.col("dependency").list.len() == pl.col("depends_on").list.len())
+        & pl.col("dependency").list.eval(pl.element().is_in(DEPENDENCIES)).list.all(),
+    ),
 ]
 
 
@@ -92,7 +125,13 @@ class Workload:
     `epoch` is the Unix time of second 0 and `zone` the clock people there lived by, where the log tells: they
     give an hour of the day and a weekday to every `submit`.
 
-    A job may not start before it is `eligible`: after its dependencies, begin time and hold (null: at once).
+    A job may not start before it is `eligible`: after its begin time and hold (null: at once); and not before the
+    jobs that it `depends_on` have ended as the rule in `dependency` says. Without those, `eligible` holds what the log
+    saw of them.
+
+    It runs on nodes in one of its `partitions` (none named: any) whose features meet its `constraint`, an expression
+    of names with &, | and parentheses. Jobs of one `gang` start together; of one `array`, at most `array_limit` run at
+    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes.
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
@@ -130,8 +169,9 @@ class Workload:
             frame = frame.with_columns(initial=older(frame))
         if "runtime_at_least" not in frame.columns:
             frame = frame.with_columns(runtime_at_least=censored(frame))
-        frame = frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)
-        frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64)).select(list(SCHEMA))
+        if "job" not in frame.columns:
+            frame = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+        frame = _numbered(frame.sort(pl.col("initial").not_(), "submit", maintain_order=True)).select(list(SCHEMA))
         _obeys(frame, source)
         return cls(frame, source, epoch, zone, notes)
 
@@ -164,9 +204,8 @@ class Workload:
         submit = pl.col("submit")
         # Jobs that were there when the log began came before a window that begins later.
         inside = (submit >= begin) & (submit < end) & (~pl.col("initial") if begin else pl.lit(value=True))
-        frame = self.frame.filter(inside).with_columns(
-            pl.col("submit", "eligible", "start", "end") - begin, job=pl.int_range(pl.len(), dtype=pl.Int64)
-        )
+        frame = self.frame.filter(inside).with_columns(pl.col("submit", "eligible", "start", "end") - begin)
+        frame = _numbered(frame)
         epoch = None if self.epoch is None else self.epoch + begin
         return replace(self, frame=frame, source=f"{self.source}, {begin:g} to {end:g} s", epoch=epoch)
 
@@ -209,10 +248,23 @@ class Workload:
         first = float(submit[0]) if len(submit) else 0.0
         when, initial = pl.Series(submit - first), pl.col("initial") & pl.Series(submit == first)
         pending = pl.when(initial & (pl.col("start") > 0)).then("start")  # others start as a policy decides
-        frame = self.frame.drop(self.frame.columns[0], "end")[rows]
+        frame = self.frame.drop(self.frame.columns[0], "end", "depends_on", "dependency")[rows]
         frame = frame.with_columns(submit=when, eligible=when + DELAY, initial=initial, start=pending)
         epoch = None if self.epoch is None else self.epoch + first
         return Workload.of(frame, source=f"{self.source}, {what}", epoch=epoch, zone=self.zone, notes=self.notes)
+
+
+def _numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    """Number the jobs by their rows, also where others depend on them; dependencies on other jobs are dropped."""
+    numbered = frame.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    if not frame["depends_on"].list.len().max():
+        return numbered
+    links = numbered.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
+    renamed = pl.DataFrame({"depends_on": frame["job"], "now": numbered["job"]})
+    links = links.join(renamed, on="depends_on", maintain_order="left")
+    lists = links.group_by("job", maintain_order=True).agg(pl.col("now").alias("depends_on"), "dependency")
+    numbered = numbered.drop("depends_on", "dependency").join(lists, on="job", how="left", maintain_order="left")
+    return numbered.with_columns(pl.col("depends_on", "dependency").fill_null([])).select(frame.columns)
 
 
 def _known(frame: pl.DataFrame, source: str) -> None:

@@ -90,7 +90,7 @@ def audit(
         checks.append(check)
         progress("checks", len(checks), min(1.0, len(checks) / 10))
     waits, notes = _waits(scenario, nodes)
-    if unsized := _unsized(scenario.trace).height:
+    if unsized := _listed(scenario.trace, "unsized").height:
         notes += (f"{unsized:,} jobs have a fraction of a GPU of unknown size: they count as one milli-GPU",)
     rows = [(c.name, c.examined, c.violations.height, c.remark) for c in checks]
     broken = pl.concat([c.violations for c in checks]).sort("from", "where", "check", nulls_last=True)
@@ -133,14 +133,18 @@ def _findings(frames: Mapping[str, pl.DataFrame]) -> tuple[str, ...]:
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
-def _unsized(trace: Trace) -> pl.DataFrame:
-    """Return the jobs that count as whole GPUs because the size of their fraction is unknown."""
-    series = trace.series.get("unsized")
+def _listed(trace: Trace, name: str) -> pl.DataFrame:
+    """Return the jobs of a series.
+
+    `unsized` ones count as whole GPUs because the size of their fraction is unknown; of `unsplit` ones it is unknown
+    how much each of their nodes gave.
+    """
+    series = trace.series.get(name)
     return pl.DataFrame(schema={"job": pl.Int64}) if series is None else series.select("job").collect()
 
 
 def _checks(trace: Trace, cluster: Cluster | None) -> Iterator[AuditCheck]:
-    unsized = pl.col("job").is_in(_unsized(trace)["job"].implode())
+    unsized = pl.col("job").is_in(_listed(trace, "unsized")["job"].implode())
     jobs = trace.workload.frame.with_columns(gpu_milli=pl.when(unsized).then(1).otherwise("gpu_milli"))
     yield _times(jobs)
     if cluster is None:
@@ -153,7 +157,7 @@ def _checks(trace: Trace, cluster: Cluster | None) -> Iterator[AuditCheck]:
     if trace.placements is None:
         yield AuditCheck("nodes", 0, _none(), "the log does not say on which nodes jobs ran")
         return
-    yield from _nodes(trace.placements, jobs, cluster)
+    yield from _nodes(trace.placements, jobs, cluster, _listed(trace, "unsplit"))
 
 
 def _none() -> pl.DataFrame:
@@ -227,7 +231,9 @@ def _by_types(
     return pl.concat(parts), pl.concat(rooms)
 
 
-def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
+def _nodes(
+    placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster, unsplit: pl.DataFrame
+) -> Iterator[AuditCheck]:
     """Check the nodes on which the log saw instances."""
     requests = jobs.select("job", "instances", "gpu_types", "app", "max_per_node", *AMOUNTS.values())
     rows = placements.select("job", pl.col("node").cast(pl.String), "start", "end").collect()
@@ -248,13 +254,15 @@ def _nodes(placements: pl.LazyFrame, jobs: pl.DataFrame, cluster: Cluster) -> It
     typed = known.filter((pl.col("gpu_types").list.len() > 0) & (pl.col("gpu_milli") > 0))
     wrong = typed.filter(~pl.col("gpu_type").is_in(pl.col("gpu_types"))).select("job", *columns)
     yield AuditCheck("GPU types of nodes", typed.height, _of_jobs("node of another GPU type", wrong))
-    yield from _on_nodes(known, cluster)
+    yield from _on_nodes(known.with_columns(unsplit=pl.col("job").is_in(unsplit["job"].implode())), cluster)
 
 
 def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
     for what, column in AMOUNTS.items():
         capacity = cluster.frame.select(where="node", capacity=_capacity(column))
-        allocations = placed.select("job", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
+        exact = placed.filter(~pl.col("unsplit"))
+        allocations = exact.select("job", "start", "end", where="node", amount=pl.col(column).cast(pl.Int64))
+        allocations = pl.concat([allocations, _least(placed.filter("unsplit"), column, capacity)])
         allocations = allocations.filter(pl.col("amount") > 0)
         remark = "" if allocations.height else f"no placed job requests any {what}"
         broken = violations(f"more {what} than the node has", allocations, capacity)
@@ -265,6 +273,16 @@ def _on_nodes(placed: pl.DataFrame, cluster: Cluster) -> Iterator[AuditCheck]:
     capacity = limited.group_by(where=name).agg(capacity=pl.col("max_per_node").max().cast(pl.Int64))
     broken = violations("more instances of an app than allowed", allocations, capacity)
     yield AuditCheck("instances of an app per node", allocations.height, broken)
+
+
+def _least(placed: pl.DataFrame, column: str, capacity: pl.DataFrame) -> pl.DataFrame:
+    """Return what each node gave at least to jobs whose split is unknown: what its other nodes cannot have given."""
+    whole = pl.col(column).cast(pl.Int64) * pl.col("instances")
+    nodes = placed.select("job", "start", "end", "node", whole=whole).unique(maintain_order=True)
+    nodes = nodes.join(capacity, left_on="node", right_on="where", how="left", maintain_order="left")
+    others = pl.col("capacity").sum().over("job", "start") - pl.col("capacity")
+    least = pl.max_horizontal(pl.col("whole") - others, 0)
+    return nodes.select("job", "start", "end", where="node", amount=least)
 
 
 # -- waits -----------------------------------------------------------------------------------------------------------

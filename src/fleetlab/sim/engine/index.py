@@ -236,7 +236,7 @@ def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints, besi
         while i < leaves:  # down to the first leaf with enough
             i = 2 * i if numbers[tree + 2 * i] >= need else 2 * i + 1
         n = numbers[header.cpu_order + i - leaves]
-        able = has_beside_gpus(shape, state.nodes[n], state.apps)
+        able = shape.types & state.nodes[n].node_class != 0 and has_beside_gpus(shape, state.nodes[n], state.apps)
         if beside is not None:
             able = able and may_take(shape, n, -1, beside)
         if able:

@@ -14,7 +14,7 @@ from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, Sched
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
 from fleetlab.sim.layout import SHAPE, TICK, UNLIMITED, NodeView, Record, table, writable
-from fleetlab.sim.nodes import give_back, room, take, tightest
+from fleetlab.sim.nodes import end_gang, give_back, room, take, tightest
 from fleetlab.sim.placements import score
 
 
@@ -191,6 +191,7 @@ def allocate_beside(
         done = place_by_index(shape, count, resources.now, resources.fit_index, placed, at, reservation)
     else:
         done = place_by_scan(placement, shape, count, resources, reservation, placed, at)
+    end_gang(shape, resources.now, placed.node, at, done)
     for i in range(at, at + done):
         if each:
             free[resources.now.nodes[placed.node[i]].type_number] -= each

@@ -118,6 +118,8 @@ def start_beside(
         sim.instances[first + done].node[NOW], sim.instances[first + done].gpus[NOW] = n, bits
         take_gpus(shape, now.nodes[n], now.gpus, now.apps, bits)
         take_gpus(shape, then.nodes[n], then.gpus, then.apps, bits)
+        if shape.distinct:
+            now.apps[shape.app, n] = 1
         update_shadow(n, shadow)
         done += 1
         if shadow.spare[0] < spare:  # what it may take is less on other nodes, too
@@ -125,6 +127,9 @@ def start_beside(
             view = hide_all(shape, now, shadow)
         else:
             hide(shape, n, view, shadow)
+    if shape.distinct:  # the next job may use these nodes again
+        for i in range(first, first + done):
+            now.apps[shape.app, sim.instances[i].node[NOW]] = 0
     if done == job.instances:
         begin(sim, rules, t, now)
         return True

@@ -91,7 +91,8 @@ def leave_fewest(view: NodeView, other: NodeView, n: int) -> None:
         return
     for k in range(BESIDE_GPUS):
         node.free[k] = min(node.free[k], other.nodes[n].free[k])
-    node.up = min(node.up, other.nodes[n].up)
+    node.up, node.exclusive = min(node.up, other.nodes[n].up), max(node.exclusive, other.nodes[n].exclusive)
+    node.instances = max(node.instances, other.nodes[n].instances)
     for g in range(node.first_gpu, node.end_gpu):
         if idle and view.gpus[g].free == WHOLE:
             idle -= 1
@@ -160,6 +161,8 @@ def take_step(sim: Simulation, rules: Rules, shape: Record, k: int, view: NodeVi
             give_back(own, node, gpus, apps, instance.gpus[PLANNED])
         elif node.counted:  # which GPUs it has is not said: any that are idle at that time
             instance.gpus[PLANNED] = take(own, node, gpus, apps, -1)
+            if own.distinct:
+                apps[own.app, n] = 0
         else:
             take_gpus(own, node, gpus, apps, instance.gpus[PLANNED])
         more += planned_room(shape, n, view)
@@ -288,6 +291,28 @@ def show_free(now: NodeView, rules: Rules, search: Search, attempt: int, starts:
             copy_row(other, view, n)
 
 
+@inner
+def start_planned(sim: Simulation, rules: Rules, t: int, now: NodeView) -> None:
+    """Start a job that has its nodes."""
+    occupy(sim, rules, t, now, NOW)
+    begin(sim, rules, t, now)
+    plan_running(sim, now, t)
+
+
+@inner_loop
+def start_beside_plan(
+    sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: Search
+) -> None:  # fmt: skip
+    """Start a job now, if that delays none in the plan."""
+    clock = sim.clock
+    at, attempt = earliest_start(sim, rules, t, now, search, clock.now, clock.now + TICK)
+    starts = at == clock.now
+    if starts:
+        show_free(now, rules, search, attempt, starts)
+        place(sim, rules, policies, t, search.ahead, NOW)
+        start_planned(sim, rules, t, now)
+
+
 @inner_loop
 def plan_job(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, search: Search) -> None:
     """Plan the earliest start of a job that delays none in the plan, and start it if that is now.
@@ -309,9 +334,7 @@ def plan_job(sim: Simulation, rules: Rules, policies: Policies, t: int, now: Nod
         show_free(now, rules, search, attempt, starts)
         place(sim, rules, policies, t, search.ahead, NOW if starts else PLANNED)
     if starts:
-        occupy(sim, rules, t, now, NOW)
-        begin(sim, rules, t, now)
-        plan_running(sim, now, t)
+        start_planned(sim, rules, t, now)
         return
     for i in range(job.first_instance, job.first_instance + job.instances):
         pool = now.nodes[sim.instances[i].node[PLANNED]].pool

@@ -22,6 +22,7 @@ from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, p
 from fleetlab.sim.reference.conservative import pass_conservative
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
+from fleetlab.sim.reference.partitions import pass_easy_by_partition, pass_none_by_partition
 from fleetlab.sim.reference.passes import pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
@@ -34,6 +35,7 @@ __all__ = ["Speeds", "play", "speeds_of"]
 LEVELS = (3600.0,)  # GPU-seconds between the queues of `las`
 HORIZON = 3.0  # failures are drawn for so many times the span of the workload
 PASSES = {"none": pass_none, "greedy": pass_greedy, "easy": pass_easy, "conservative": pass_conservative}
+BY_PARTITION = {"none": pass_none_by_partition, "easy": pass_easy_by_partition}  # where there are several queues
 
 
 def play(
@@ -87,7 +89,8 @@ def play(
         levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else writable(speeds.alone),
         pair=np.ones((1, 1)) if speeds is None else writable(speeds.pair),
-        shapes=writable(world.shapes),
+        shapes=_shapes(world),
+        queues=_queues(world),
         scoring=_scoring(world, seed),
         empty=empty,
     )
@@ -128,7 +131,8 @@ class _Loop:
     ) -> None:  # fmt: skip
         self.sim, self.rules, self.events, self.draining, self.with_events = sim, rules, events, draining, with_events
         common = (sim, now, rules)
-        chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS.names[rules.backfill]]
+        passes = PASSES | BY_PARTITION if len(rules.queues) > 1 else PASSES
+        chosen = pass_preempt if rules.preempt else passes[BACKFILLS.names[rules.backfill]]
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
         self.arguments = (*common, events, schedule, handler, policies)
@@ -262,16 +266,17 @@ def _empty(world: World) -> NodeView:
     nodes, shapes = view.nodes, world.shapes
     sizes = nodes.end_gpu - nodes.first_gpu
     memory = np.append(view.gpus.free_memory, 0)[np.where(sizes, nodes.first_gpu, len(view.gpus))]
-    kinds, kind = np.unique(np.column_stack([nodes.free, sizes, nodes.gpu_type, memory]), axis=0, return_inverse=True)
+    kinds, kind = np.unique(np.column_stack([nodes.free, sizes, nodes.node_class, memory]), axis=0, return_inverse=True)
     need = np.column_stack([shapes.amounts, shapes.gpus * shapes.milli])
     for k, row in enumerate(kinds):
-        amounts, (gpus, gpu_type, on_each) = row[:-3], row[-3:]
+        amounts, (gpus, node_class, on_each) = row[:-3], row[-3:]
         has = np.append(amounts, gpus * layout.WHOLE)
         able = (need <= has).all(axis=1)
-        able &= (shapes.gpus == 0) | ((shapes.types & gpu_type != 0) & (shapes.gpu_memory <= on_each))
+        able &= (shapes.types & node_class != 0) & (shapes.gpu_memory <= on_each)
         members = np.flatnonzero(kind.reshape(-1) == k)
         nodes.counted[members] = gpus > 0 and not (able & (shapes.gpus > 0) & (shapes.milli < layout.WHOLE)).any()
-        if able.any() and (2 * need[able] > has).all(axis=0).any():  # no two instances fit together
+        alone = (2 * need > has) | (shapes.exclusive > 0)[:, None]
+        if able.any() and alone[able].all(axis=0).any():  # no two instances fit together
             nodes.pool[members] = members[0] + 1
     return view
 
@@ -295,11 +300,12 @@ def _simulation(
     owner = np.repeat(np.arange(count), world.instances)
     places = table(instances, layout.INSTANCE, neighbor=-1, job=owner, speed=1.0)
     places.node[:, NOW] = -1
-    steps = 2 * count if BACKFILLS.names[rules.backfill] == "conservative" else 0
+    steps = 2 * count if BACKFILLS[BACKFILLS.names[rules.backfill]].reserves else 0
     timers = 2 * count + 3 * nodes  # there are no more pools than nodes
     return Simulation(
         clock=table(1, layout.COUNTERS, head=-1)[0], jobs=jobs, instances=places, groups=groups,
         users=table(len(world.users), layout.USER, quota=-1 if quota is None else quota),
+        partitions=table(len(world.partitions), layout.PARTITION, classes=list(world.partitions.values())),
         nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
         running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
@@ -309,6 +315,20 @@ def _simulation(
         steps=table(steps, layout.STEP), estimate=writable(world.estimate), attained=np.zeros(count),
         remaining=np.zeros(count), usage=np.zeros(len(world.users)),
     )  # fmt: skip
+
+
+def _shapes(world: World) -> Records:
+    rows = np.arange(len(world.shapes))
+    return writable(world.shapes[np.append(rows, rows[:1]) if len(world.queues) > 1 else rows])
+
+
+def _queues(world: World) -> Ints:
+    """The partitions of each queue."""
+    number = {name: k for k, name in enumerate(world.partitions)}
+    queues = np.full((len(world.queues), max(map(len, world.queues))), -1, dtype=np.int64)
+    for q, names in enumerate(world.queues):
+        queues[q, : len(names)] = [number[name] for name in names]
+    return queues
 
 
 def _fixed_key(world: World, code: int) -> Floats:

@@ -16,6 +16,7 @@ import polars as pl
 from fleetlab.core import TraceError
 from fleetlab.traces.input import line_blocks
 from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.free_text import MOST_LINES, FreeText
 from fleetlab.traces.input.line_blocks import Block
 
 
@@ -34,6 +35,7 @@ class TableSchema:
     only: frozenset[str] | None = None
     separator: str = ","
     quote: bool = True
+    free: FreeText | None = None  # columns that may hold separators and line ends, where nothing is quoted
 
     @property
     def wanted(self) -> dict[str, type[pl.DataType]]:
@@ -47,6 +49,12 @@ class Layout:
 
     table: TableSchema
     columns: tuple[str, ...]  # columns in the file's order
+
+    @property
+    def free(self) -> FreeText | None:
+        """How rows come apart, if any of the columns is free text."""
+        free = self.table.free
+        return free if free is not None and free.columns & set(self.columns) else None
 
     @property
     def kinds(self) -> dict[str, type[pl.DataType]]:
@@ -173,6 +181,8 @@ def _record(
     lines: list[bytes], first: int, block: Block, layout: Layout, *, ended: bool
 ) -> tuple[int, list[str] | str]:
     """How many lines the record takes that begins here (0: the next block tells), and its fields or what is wrong."""
+    if layout.free is not None:
+        return _free_record(lines, first, layout, layout.free, ended=ended)
     length = _length(lines, first, block, ended=ended) if layout.table.quote else 1
     if length is None:
         return 0, []
@@ -188,6 +198,37 @@ def _record(
         return 1, f"not a row of CSV: {e}"
     if fields and len(fields) != len(layout.columns):
         return length, f"{len(layout.columns)} columns expected, got: {len(fields)}"
+    return length, fields
+
+
+def _free_record(
+    lines: list[bytes], first: int, layout: Layout, free: FreeText, *, ended: bool
+) -> tuple[int, list[str] | str]:
+    """The same of a table with free text."""
+    if not lines[first].strip():
+        return 1, []
+    length = 0
+    for size in (4, 64, MOST_LINES):  # a row is a line as a rule
+        window = [line.decode("utf-8", "replace").removesuffix("\r") for line in lines[first : first + size]]
+        whole = first + size >= len(lines)
+        length = free.length(
+            window, layout.columns, layout.table.separator, ended=ended if whole else size == MOST_LINES
+        )
+        if length or whole:
+            break
+    if not length:
+        return 0, []
+    try:
+        text = b"\n".join(lines[first : first + length]).decode().removesuffix("\r")
+    except UnicodeDecodeError:
+        return 1, "not UTF-8"
+    fields = free.fields(text, layout.columns, layout.table.separator)
+    # Lines that are no row together may each be one, or be wrong for a reason of their own.
+    if fields is None and length > 1:
+        length, fields = 1, free.fields(window[0], layout.columns, layout.table.separator)
+    if fields is None:
+        got = window[0].count(layout.table.separator) + 1
+        return length, f"{len(layout.columns)} columns expected, got: {got}"
     return length, fields
 
 

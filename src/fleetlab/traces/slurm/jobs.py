@@ -10,14 +10,19 @@ from dataclasses import dataclass, fields
 import polars as pl
 
 from fleetlab.traces.input.files import SourceFile
+from fleetlab.traces.input.format import Peek
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
 from fleetlab.traces.input.log_start import ended_before
 from fleetlab.traces.input.timestamps import LATEST
 from fleetlab.traces.slurm.arrays import split_arrays
+from fleetlab.traces.slurm.attempts import in_order, resized, with_first_node
 from fleetlab.traces.slurm.hostlist import expand
+from fleetlab.traces.slurm.sacct_columns import FREE_TEXT
+from fleetlab.traces.slurm.sacct_json import is_json_log, read_json
 from fleetlab.traces.slurm.states import STATUS
+from fleetlab.traces.slurm.submissions import with_submission
 from fleetlab.traces.slurm.time_limit import limit
-from fleetlab.traces.slurm.tres import JobRequest, PerGpu, demand
+from fleetlab.traces.slurm.tres import JobRequest, JobShape, PerGpu, demand
 
 REQUESTED = (
     "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "AllocCPUS", "NCPUS", "ReqCPUS",
@@ -26,7 +31,7 @@ REQUESTED = (
 LIMITS = ("Timelimit", "TimelimitRaw")
 OPTIONAL = (
     *("Cluster", "JobName", "User", "Account", "Priority", "Start", "End", "ElapsedRaw", "NodeList"),
-    *("Partition", "Eligible"),
+    *("Partition", "Eligible", "QOS", "SubmitLine", "Constraints", "Reservation", "Flags", "Reason", "JobIDRaw"),
     *LIMITS,
     *REQUESTED,
 )
@@ -36,6 +41,7 @@ SACCT = TableSchema(
     optional=frozenset(OPTIONAL),
     separator="|",
     quote=False,  # sacct quotes nothing, and a job may be named `"`
+    free=FREE_TEXT,
 )
 
 MOST_NAMED = 20_000_000  # nodes in all distinct lists: beyond, they are counted and not kept
@@ -101,13 +107,17 @@ def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
 def _read(
     source: SourceFile, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows = intake.table(source, SACCT).with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
+    if is_json_log(Peek(source.path).beginning(source)):
+        rows = read_json(source, intake, (*SACCT.columns, "throttle"))
+    else:
+        rows = intake.table(source, SACCT).with_columns(throttle=pl.lit(""))
+    rows = rows.with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
     rows = intake.validate(
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
     )
     rows = rows.with_columns(name=_name(), file=pl.lit(source.name))
     step = pl.col("JobID").str.contains(STEP)
-    steps = rows.filter(step).select("file", "line", "JobID", "name")
+    steps = rows.filter(step).select("file", "line", "JobID", "name", "AllocTRES", started=_moment("Start", zone))
     records = rows.filter(~step).with_columns(
         **_moments(zone),
         status=pl.col("State").str.extract(r"^([A-Za-z_]+)").str.to_uppercase().replace_strict(STATUS, default=None),
@@ -116,9 +126,12 @@ def _read(
     )
     records = intake.validate(records, "jobs", source.name, [*_skipped(zone), *RULES])
     records = intake.validate(
-        _observed_times(records, zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")]
+        _observed_times(resized(records), zone), "jobs", source.name, [*ORDER_RULES, *ended_before(since, "End")]
     )
-    return _with_requests(_with_time_limit(_placed(records, intake), intake), per_gpu, intake), steps
+    records = with_submission(_with_time_limit(_placed(records, intake), intake))
+    columns = len(rows.columns) - sum(bool((rows[c] == "").all()) for c in OPTIONAL)
+    records = _with_requests(with_first_node(records, steps), per_gpu, intake)
+    return records.with_columns(columns=pl.lit(columns)), steps.select("file", "line", "JobID", "name")
 
 
 def _name() -> pl.Expr:
@@ -213,23 +226,25 @@ def _limit(*texts: str) -> tuple[float | None, str | None]:
 
 def _with_requests(records: pl.DataFrame, per_gpu: PerGpu, intake: Intake) -> pl.DataFrame:
     """Give each job its demand, and turn away those whose resources cannot be read."""
-    distinct = records.select(*REQUESTED, "hosts").unique(maintain_order=True)
+    keys = [*REQUESTED, "hosts", *_SHAPE]
+    distinct = records.select(keys).unique(maintain_order=True)
     known = [row | _demanded(row, per_gpu) for row in distinct.iter_rows(named=True)]
     table = pl.DataFrame(known, schema=dict(distinct.schema) | _DEMAND | {"wrong": pl.String})
-    return _without_bad(records.join(table, on=[*REQUESTED, "hosts"], how="left", maintain_order="left"), intake).drop(
-        REQUESTED
-    )
+    records = records.join(table, on=keys, how="left", maintain_order="left")
+    return _without_bad(records, intake).drop(*REQUESTED, *_SHAPE)
 
 
 _DEMAND = {f.name: pl.Boolean if f.type == "bool" else pl.Int64 for f in fields(JobRequest)}
 _DEMAND |= {"gpu_types": pl.List(pl.String)}  # type: ignore[dict-item]
+_SHAPE = tuple(f.name for f in fields(JobShape))
 
 
 def _demanded(row: dict[str, object], per_gpu: PerGpu) -> dict[str, object]:
     hosts = row["hosts"]
     assert isinstance(hosts, int)
+    shape = JobShape(**{name: row[name] for name in _SHAPE})  # type: ignore[arg-type]
     try:
-        request = demand({c: str(row[c]) for c in REQUESTED}, hosts, per_gpu)
+        request = demand({c: str(row[c]) for c in REQUESTED}, hosts, per_gpu, shape)
     except ValueError as e:
         return dict.fromkeys(_DEMAND) | {"wrong": str(e)}
     return vars(request) | {"gpu_types": list(request.gpu_types), "wrong": None}
@@ -241,14 +256,19 @@ def _without_bad(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
 
 
 def _newest(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
+    """Of rows of one job, keep the one that saw it end, of the log with the most columns, of the last log."""
     # A job that is put back into the queue keeps its id and gets a new time of submission.
-    last = records.select(pl.struct("name", "submit").is_last_distinct().alias("last"))["last"]
+    ended = pl.col("status").is_in(["running", "waiting"]).not_()
+    records = records.with_row_index("at").with_columns(ended=ended)
+    order = records.select("at", "name", "submit", "ended", "columns").sort("ended", "columns", "at")
+    best = order.unique(["name", "submit"], keep="last")["at"]
+    last = records["at"].is_in(best.implode())
     kept = records.filter(last)
     # A row of several jobs goes only when each of them stands again.
     gone = records.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
     gone = gone.unique(["file", "line"], keep="first", maintain_order=True)
     _refuse(gone, "superseded by a later row of the same job: ", "JobID", intake)
-    return kept
+    return kept.drop("at", "ended").sort(*in_order(), maintain_order=True)
 
 
 def _refuse(rows: pl.DataFrame, reason: str, column: str, intake: Intake) -> None:

@@ -1,6 +1,7 @@
 """Lists of a Slurm cluster's nodes: `scontrol show node` (blocks, `-o`, `--json`) and `sinfo` (a table, `--json`).
 
-Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk, state.
+Whatever wrote a list, its rows become the same few words: name, cpus, memory, gres, tres, pool, disk, state, features,
+weight.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _SCONTROL = {
     "pool": ("Partitions",),
     "disk": ("TmpDisk",),
     "state": ("State",),
+    "features": ("ActiveFeatures", "AvailableFeatures"),
+    "weight": ("Weight",),
 }
 _SINFO = {
     "name": ("NODELIST", "HOSTNAMES"),
@@ -35,6 +38,8 @@ _SINFO = {
     "pool": ("PARTITION",),
     "disk": ("TMP_DISK",),
     "state": ("STATE",),
+    "features": ("ACTIVE_FEATURES", "AVAIL_FEATURES"),
+    "weight": ("WEIGHT",),
 }
 _NOTHING = {"", "(null)", "N/A", "n/a"}
 
@@ -46,7 +51,8 @@ def kind_of(beginning: str) -> str | None:
     # The configuration file has such lines too, but for CPUTot.
     if re.search(r"^NodeName=\S", beginning, re.MULTILINE) and "CPUTot=" in beginning:
         return "scontrol"
-    if beginning.startswith("{") and re.search(r'"(?:nodes|sinfo)"\s*:', beginning) and '"items"' not in beginning:
+    others = '"items"' in beginning or re.search(r'"jobs"\s*:', beginning)
+    if beginning.startswith("{") and re.search(r'"(?:nodes|sinfo)"\s*:', beginning) and not others:
         return "json"
     if any(_header(line) for line in beginning.splitlines()[:3]):
         return "sinfo"
@@ -97,7 +103,9 @@ def _sinfo(_name: str, text: str) -> Iterator[tuple[int, NodeFields]]:
 
 def _header(line: str) -> list[str] | None:
     names = [name.strip() for name in (line.split("|") if "|" in line else line.split())]
-    known = {name for word, names in _SINFO.items() for name in names if word != "state"}  # tells nothing that it has
+    # Its state, its features and its weight tell nothing that a node has.
+    kinds = [names for word, names in _SINFO.items() if word not in ("state", "features", "weight")]
+    known = {name for names in kinds for name in names}
     return names if {"NODELIST", "HOSTNAMES"} & set(names) and len(known & set(names)) > 2 else None
 
 
@@ -127,7 +135,7 @@ def _json(name: str, text: str) -> Iterator[tuple[int, NodeFields]]:
 def _of_scontrol(row: dict[str, Any]) -> NodeFields:
     words = {"cpus": ("effective_cpus", "cpus"), "memory": ("real_memory",), "disk": ("temporary_disk",)}
     words |= {"name": ("name",), "gres": ("gres",), "tres": ("tres",), "pool": ("partitions",)}
-    words |= {"state": ("state",)}
+    words |= {"state": ("state",), "features": ("active_features", "features"), "weight": ("weight",)}
     return _pick({k: _plain(row.get(k)) for names in words.values() for k in names}, words)
 
 
@@ -140,6 +148,7 @@ def _of_sinfo(row: dict[str, Any]) -> NodeFields:
 
     words = {"name": at("nodes", "nodes"), "cpus": at("cpus", "minimum"), "memory": at("memory", "minimum")}
     words |= {"gres": at("gres", "total"), "pool": at("partition", "name"), "disk": at("disk", "minimum")}
+    words |= {"features": at("features", "active"), "weight": at("weight", "minimum")}
     return words | {"state": at("node", "state")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,18 +27,34 @@ class NodeInventory:
 
     cluster: Cluster | None  # None if no row of the list is a node
     per_gpu: PerGpu
-    partitions: frozenset[tuple[bool, frozenset[str]]]  # of each node, and whether it has GPUs
     notes: tuple[str, ...]
 
 
 def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
     """Read a list of nodes; a row that cannot be one goes to the rejects."""
     # A table of nodes by partition names a node once for each; scontrol has no reason to.
-    again = kind != "scontrol"
+    return _inventory(rows_of(source, kind), source.name, intake, again=kind != "scontrol")
+
+
+def read_conf_nodes(rows: list[dict[str, str]], name: str, intake: Intake) -> NodeInventory:
+    """Take the nodes that slurm.conf has: `NodeName=n[1-6] CPUs=64 RealMemory=512000 Gres=gpu:a100:8`."""
+    same = {"name": "nodename", "memory": "realmemory", "disk": "tmpdisk", "features": "feature"}
+    words = [{w: row.get(same.get(w, w), "") for w in ("name", "memory", "disk", "features", "gres", "weight")}
+             | {"cpus": row.get("cpus") or _product(row)} for row in rows]  # fmt: skip
+    return _inventory(iter(enumerate(words, 1)), name, intake, again=False)
+
+
+def _product(row: dict[str, str]) -> str:
+    """CPUs by sockets, cores and threads, which are each 1 where they are not given."""
+    sockets = row.get("sockets") or str(int(row.get("boards", "1")) * int(row.get("socketsperboard", "1")))
+    return str(int(sockets) * int(row.get("corespersocket", "1")) * int(row.get("threadspercore", "1")))
+
+
+def _inventory(rows: Iterator[tuple[int, NodeFields]], source: str, intake: Intake, *, again: bool) -> NodeInventory:
     nodes: dict[str, dict[str, Any]] = {}
     named: list[list[str]] = []
     bad: list[tuple[int, str]] = []
-    for line, words in rows_of(source, kind):
+    for line, words in rows:
         intake.read("nodes", 1)
         try:
             names, row = _node(words)
@@ -50,21 +67,22 @@ def read_nodes(source: SourceFile, kind: str, intake: Intake) -> NodeInventory:
         named.append(names)
         for name in names:
             pools = nodes[name]["pools"] if name in nodes else []
-            nodes[name] = nodes.get(name, row) | {"node": name, "pools": [*dict.fromkeys([*pools, *row["pools"]])]}
+            pools = [*dict.fromkeys([*pools, *row["pools"]])]
+            nodes[name] = nodes.get(name, row) | {"node": name, "pools": pools, "partitions": pools}
         if len(nodes) > MOST:
-            msg = f"{source.name}: more nodes than any cluster has: {len(nodes):,}"
+            msg = f"{source}: more nodes than any cluster has: {len(nodes):,}"
             raise TraceError(msg, hint="is this the right file?")
-    intake.reject("nodes", source.name, bad)
-    cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.stem}")
+    intake.reject("nodes", source, bad)
+    cluster = Cluster.of(_frame(nodes), source=f"slurm:{source.split('.')[0]}")
     there = set(cluster.frame["node"])
     intake.keep("nodes", sum(there.issuperset(names) for names in named))
-    partitions = frozenset((row["gpus"] > 0, frozenset(row["pools"])) for row in nodes.values())
-    return NodeInventory(cluster if there else None, _per_gpu(nodes), partitions, _notes(nodes))
+    return NodeInventory(cluster if there else None, _per_gpu(nodes), _notes(nodes))
 
 
 def _frame(nodes: dict[str, dict[str, Any]]) -> pl.DataFrame:
-    kinds = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
-    kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib"), pl.Int64)
+    kinds: dict[str, Any] = {"node": pl.String, "pool": pl.String, "gpu_type": pl.String, "gpus": pl.Int64}
+    kinds |= dict.fromkeys(("cpu_milli", "memory_mib", "disk_mib", "weight"), pl.Int64)
+    kinds |= {"partitions": pl.List(pl.String), "features": pl.List(pl.String)}
     return pl.DataFrame([{k: row[k] for k in kinds} for row in nodes.values()], schema=kinds)
 
 
@@ -110,6 +128,8 @@ def _node(words: NodeFields) -> tuple[list[str], dict[str, Any]]:
         "disk_mib": mebibytes("disk", words.get("disk", "").rstrip("+") or "0"),
         "mps": mps,
         "shard": shard,
+        "features": [f for f in words.get("features", "").split(",") if f],
+        "weight": count("weight", words.get("weight", "") or "1"),
         "mixed": len(gpus) > 1,
         "pools": pools,
         "out": bool(OUT.search(words.get("state", ""))),

@@ -2,8 +2,7 @@
 
 A row of sacct is a job, a task of an array, a part of a heterogeneous job, or a step of one of these. Steps go into
 their job. Tasks of an array that have not started stand in one row, `103_[1-5%2]`, and come apart here. Times are those
-of the cluster's wall clock, which the log does not name. The time that users asked for is the series `requested`, the
-partitions that they named are `partition`, and jobs whose share of a GPU has no known size are `unsized`.
+of the cluster's wall clock, which the log does not name. What no column of a workload holds is a series: `summary`.
 """
 
 from __future__ import annotations
@@ -13,53 +12,85 @@ from pathlib import Path
 import polars as pl
 
 from fleetlab.core import Trace, TraceError, Workload
-from fleetlab.core.trace import PLACEMENTS
+from fleetlab.core.workload import SCHEMA
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.jobs import JobRecords, read_jobs
+from fleetlab.traces.slurm.conf import runs_epilog, site_notes
+from fleetlab.traces.slurm.dependencies import with_dependencies
+from fleetlab.traces.slurm.epilog import with_epilog
+from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
-from fleetlab.traces.slurm.nodes import NodeInventory, read_nodes
+from fleetlab.traces.slurm.nodes import read_nodes
+from fleetlab.traces.slurm.placements import placements
+from fleetlab.traces.slurm.sacct_json import is_json_log, throttles
+from fleetlab.traces.slurm.site import events_of, nodes_of, scheduler_of, site_beside, with_site
+from fleetlab.traces.slurm.site_text import Site
+from fleetlab.traces.slurm.summary import notes_of, series_of
 from fleetlab.traces.slurm.tres import PerGpu
 
 # Worth asking for.
-COLUMNS = "JobID,User,Account,JobName,Partition,Submit,Eligible,Start,End,State,AllocTRES,ReqTRES,NodeList,Timelimit"
-HOLD_SECONDS = 60  # seconds between submission and eligibility that Slurm itself may take
-DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types")
+COLUMNS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,State,ElapsedRaw,Priority,AllocTRES,ReqTRES,"
+    "NodeList,Timelimit,Reason,Flags,Constraints,Reservation,SubmitLine,JobName"  # the last may hold any character
+)
+DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types", "distinct_nodes")
+SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "nice")
 
 
 def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:
-    """Read one log of jobs or a folder of them, and the nodes if a list of them is there too."""
-    clock = valid_zone(zone or "UTC")
+    """Read one log of jobs or a folder of them, and what is beside it of the nodes and of the site's configuration."""
     logs, lists, others = _files(path)
-    nodes = read_nodes(*lists[0], intake) if lists else None
+    site = site_beside(path, others)
+    zone = site.collected.get("zone") or None if zone is None else zone
+    named, since = since, _since(site) if since is None else since
+    clock = valid_zone("UTC" if zone is None else zone)
     begin = moment(since, clock)
+    nodes = read_nodes(*lists[0], intake) if lists else nodes_of(site, intake)
     records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
-    jobs, older = clip_to_start(_jobs(records.frame), begin)
+    jobs, older = clip_to_start(with_throttles(_jobs(records.frame), path), begin)
     jobs, zero = relative_to_first(jobs)
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
+    jobs, waits = with_dependencies(jobs)
     source = f"slurm:{logs[0].stem if len(logs) == 1 else path.name}"
     workload = Workload.of(
-        jobs.drop("job", "name", "Partition", "NodeList", "limit", "unsized", "ran"),
+        jobs.select(c for c in jobs.columns if c in SCHEMA),
         source=source,
         epoch=zero if len(jobs) else None,
         zone=clock,
     )
     more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + records.steps)
+    scheduler = scheduler_of(site, zero, clock) if site else None
+    placed = placements(jobs, records.lists)
+    if scheduler is not None and runs_epilog(site):
+        scheduler = with_epilog(scheduler, placed, jobs)
     return finish(
         intake,
         workload,
         source=source,
-        cluster=nodes.cluster if nodes else None,
-        placements=_placements(jobs, records.lists),
+        cluster=with_site(nodes.cluster if nodes else None, site),
+        scheduler=scheduler,
+        placements=placed,
         names=jobs.select("job", "name").lazy(),
-        series=_series(jobs),
-        notes=(*_notes(records, nodes, zone), *older, *_unread(lists[1:], others)),
+        series=series_of(jobs, events_of(site, zero, clock)),
+        notes=(
+            *notes_of(records, jobs, nodes, zone),
+            *waits,
+            *(older if since == named or jobs["initial"].any() else ()),
+            *(site_notes(site, scheduler) if scheduler else ()),
+            *_unread(lists[1:], [s for s in others if s.name not in site.all_files]),
+        ),
         settings={"zone": clock, "since": since, "files": [s.name for s in (*logs, *(s for s, _ in lists[:1]))]},
     )
+
+
+def _since(site: Site) -> str | None:
+    """When the log begins, if whoever collected it named a time: `now-30days` is none by now."""
+    since = site.collected.get("since", "")
+    return since if since[:4].isdigit() else None
 
 
 def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], list[SourceFile]]:
@@ -69,15 +100,16 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
     peek = Peek(path)
     begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
     logs = [source for source in here if _is_log(begins[source])]
+    logs = logs or [source for source in here if is_json_log(begins[source])]  # the same, with fewer columns
     if not logs:
         for source in here:
             with source.open() as stream:
                 stream.read(PEEK)  # a damaged archive says so itself
         nodes = "a list of nodes but " if any(kind_of(begins[source]) for source in here) else ""
         msg = f"{path.name}: {nodes}no job log: its first line must have JobID, Submit and State, separated by |"
-        raise TraceError(msg, hint=f"sacct -a -P -S 2024-01-01 -o {COLUMNS}")
+        raise TraceError(msg, hint=f"sacct -a -D -P -S 2024-01-01 -o {COLUMNS}")
     lists = [(s, kind) for s in beside if s not in logs and (kind := kind_of(begins[s]))]
-    lists.sort(key=lambda series: (KINDS.index(series[1]), series[0].name))
+    lists.sort(key=lambda listed: (KINDS.index(listed[1]), listed[0].stem != "nodes", listed[0].name))
     others = [s for s in here if s not in logs and s not in [known for known, _ in lists]]
     return logs, lists, others
 
@@ -90,94 +122,46 @@ def _is_log(beginning: str) -> bool:
 def _jobs(records: pl.DataFrame) -> pl.DataFrame:
     # Tasks of an array and parts of a heterogeneous job belong together: the number before `_` or `+` is theirs.
     parent = pl.concat_str("Cluster", pl.lit("/"), pl.col("JobID").str.extract(r"^(\d+)")).rank("dense") - 1
-    text = {"user": "User", "group": "JobName", "app": "Account"}
+    text = {"user": "User", "group": "JobName", "app": "Account", "queue": "Account", "qos": "QOS"}
     tells, last = pl.col("eligible").is_not_null().any(), pl.max_horizontal(pl.col("submit", "start", "end").max())
+    in_array = pl.col("JobID").str.contains("_", literal=True)
     return records.select(
-        "name",
-        "Partition",
-        "NodeList",
-        "limit",
-        "unsized",
-        "submit",
-        "start",
-        "end",
-        "runtime",
-        "status",
+        *("name", "JobIDRaw", "User", "JobName", "wish", "begin", "hold", "NodeList", "on_first"),
+        *("unsized", "unsplit", "Flags", "Reason", "State", "piece"),
+        *("submit", "start", "end", "runtime", "status", "limit"),
         *DEMAND,
+        *SUBMITTED,
         parent=parent,
-        # A pending job that is not eligible yet is not until the log ends.
+        gang=pl.when(pl.col("JobID").str.contains("+", literal=True)).then(parent),
+        array=pl.when(in_array).then(parent),
+        array_limit=pl.when(in_array).then(pl.col("array_limit").max().over(parent)).otherwise(0),
+        # A pending job that is not eligible yet is not until the log ends; of others, nothing is known without a time.
         eligible=pl.when((pl.col("status") == "waiting") & pl.col("eligible").is_null() & tells)
         .then(last)
-        .otherwise(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
+        .when(pl.col("eligible").is_not_null())
+        .then(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
+        with_line=pl.col("SubmitLine") != "",
+        initial=pl.lit(value=False),  # until a beginning is named: what has no start was cancelled while it waited
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
     )
 
 
-def _series(jobs: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """What the log tells of jobs that a workload has no column for."""
-    series = {
-        "requested": jobs.filter(pl.col("limit").is_not_null()).select("job", seconds="limit"),
-        "partition": jobs.filter(pl.col("Partition") != "").select("job", partition="Partition"),
-        "unsized": jobs.filter("unsized").select("job"),
-    }
-    return {name: frame.lazy() for name, frame in series.items() if frame.height}
-
-
-def _placements(jobs: pl.DataFrame, lists: pl.DataFrame | None) -> pl.LazyFrame | None:
-    """One row for each job and node of it, unfolded only when somebody asks: a log of a large machine has many."""
-    if lists is None or not lists["node"].list.len().sum():
-        return None
-    ran = jobs.lazy().filter("ran").select("job", "NodeList", "status", "start", "end")
-    named = lists.lazy().filter(pl.col("node").list.len() > 0)
-    named = named.with_columns(worker=pl.int_ranges(pl.col("node").list.len()))
-    split_arrays = ran.join(named, on="NodeList", maintain_order="left").explode("node", "worker")
-    return split_arrays.select(list(PLACEMENTS)).cast(PLACEMENTS)  # type: ignore[arg-type]
-
-
-def _notes(records: JobRecords, nodes: NodeInventory | None, zone: str | None) -> tuple[str, ...]:
-    frame = records.frame
-    apart = frame.filter("array")
-    rows, untold = apart.select("file", "line").n_unique(), frame["untold"].sum()
-    bound, ran = _bound(frame, nodes), frame.filter(pl.col("eligible") - pl.col("submit") > HOLD_SECONDS).height
-    notes = {
-        "times are read as UTC, since the log has no time zone: set `zone`": zone is None,
-        f"{records.steps:,} job steps are counted with their jobs": records.steps,
-        f"{rows:,} rows stand for array tasks that had not started: {apart.height:,} jobs": rows,
-        f"{untold:,} rows stand for an unknown number of array tasks: each is one job here": untold,
-        f"{frame['uneven'].sum():,} jobs have GPUs that do not divide evenly by their nodes: "
-        "counted as one instance per GPU": frame["uneven"].any(),
-        f"{frame['got'].sum():,} jobs have no requested GPU type: the allocated type is used": frame["got"].any(),
-        f"{frame['unsized'].sum():,} jobs have fractional GPUs of unknown size: counted as whole GPUs; "
-        f"{'the list of nodes does not give it' if nodes else 'a list of nodes would give the size'}": frame[
-            "unsized"
-        ].any(),
-        f"{bound:,} jobs name partitions that not all nodes are in: here they may use any node, so waits may be "
-        "too short; the series `partition` has the names": bound,
-        f"{ran:,} jobs became eligible more than a minute after submission (dependency or begin time): "
-        "that time counts as waiting, with the reason `not_eligible`": ran,
-        "no column Eligible: time held by a dependency or a begin time counts as waiting": frame.height
-        and not (frame["Eligible"] != "").any(),
-        "no job has a GPU: AccountingStorageTRES in slurm.conf must include gres/gpu": frame.height
-        and not frame["gpu_milli"].sum(),
-        "the node lists are too long to keep: no placements": records.lists is None,
-        "no list of nodes beside the log: make one with `scontrol show node > nodes.txt`": nodes is None,
-    }
-    return (*(note for note, holds in notes.items() if holds), *(nodes.notes if nodes else ()))
-
-
-def _bound(frame: pl.DataFrame, nodes: NodeInventory | None) -> int:
-    """How many jobs name partitions that bind them, which a workload has no word for: a node that could is in none."""
-    gpu = (pl.col("gpu_milli") > 0).alias("gpu")
-    named = frame.filter(pl.col("Partition") != "").group_by("Partition", gpu).len()
-    known = {(gpus, pools) for gpus, pools in nodes.partitions if pools} if nodes else set()
-    if not known:
-        return int(named["len"].sum()) if named["Partition"].n_unique() > 1 else 0
-    return sum(
-        records for text, gpu, records in named.iter_rows()
-        if any(gpus >= gpu and pools.isdisjoint(text.split(",")) for gpus, pools in known)
-    )  # fmt: skip
+def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Take from JSON beside a log how many tasks of an array may run at once, where the log has no such thing."""
+    unknown = pl.col("array").is_not_null() & (pl.col("array_limit") == 0)
+    if jobs["with_line"].any() or not jobs.select(unknown.any()).item():
+        return jobs
+    beside = sources(path if path.is_dir() else path.parent)
+    logs = [source for source in beside if is_json_log(Peek(path).beginning(source))]
+    if not logs:
+        return jobs
+    number = pl.col("name").str.extract(r"(\d+)_[^_]*$")
+    known = throttles(logs[0])
+    jobs = jobs.with_columns(number=number).join(known, on="number", how="left", maintain_order="left")
+    limit = pl.when(unknown).then(pl.coalesce("most", "array_limit")).otherwise("array_limit")
+    return jobs.with_columns(array_limit=limit).drop("number", "most")
 
 
 def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
@@ -188,15 +172,17 @@ def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tu
 def _fits(peek: Peek) -> bool:
     # A list of nodes alone is Slurm's too: its reader tells what is missing.
     lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
-    return peek.has_columns("JobID", "Submit", "State", separator="|") or any(lists)
+    logs = peek.has_columns("JobID", "Submit", "State", separator="|")
+    return logs or any(lists) or any(is_json_log(peek.beginning(source)) for source in sources(peek.path))
 
 
 FORMAT = Format(
     name="slurm",
     title="Slurm's own log",
-    expects="what `sacct -a -P` prints, JobID, Submit and State at least; beside it `scontrol show node` or `sinfo`",
+    expects="what `sacct -a -D -P` (JobID, Submit, State at least) or `--json` prints; beside it what `scontrol show "
+    "node`, `sinfo`, `scontrol show config|partition|reservation`, `sacctmgr` and `sshare` do, and slurm.conf",
     licence="yours",
-    origin="your cluster: sacct(1), scontrol(1), sinfo(1)",
+    origin="your cluster: sacct(1), scontrol(1), sinfo(1), sacctmgr(1), sshare(1), slurm.conf(5)",
     read=read,
     fits=_fits,
     options=frozenset({"zone", "since"}),

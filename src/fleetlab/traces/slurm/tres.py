@@ -1,7 +1,9 @@
 """What a Slurm job asks for: trackable resources, `billing=8,cpu=8,gres/gpu:a100=4,mem=64G,node=2`, as a gang.
 
-Slurm counts a job as a whole, a gang is counted by its instance. One instance a node, if the GPUs divide by the nodes;
-otherwise one instance a GPU. CPU and memory are shared out alike and rounded up, so a gang asks for what its job did,
+Slurm counts a job as a whole, a gang is counted by its instance: one a node where GPUs were asked for by the node, one
+a task where they were by the task, and one a GPU where `--gpus` left it to Slurm on how many nodes they are. Where the
+log does not say how, it was by the node if the GPUs divide by the nodes that were asked for, and nothing says that
+they were divided otherwise. CPU and memory are shared out alike and rounded up, so a gang asks for what its job did,
 and for less than one milli-CPU and one MiB an instance more.
 """
 
@@ -15,6 +17,7 @@ from functools import lru_cache
 from math import ceil
 
 MOST = {"cpu": 10**9, "mem": 10**12, "node": 10**6, "gpu": 10**6, "mps": 10**8, "shard": 10**8}
+MOST_CPUS = 10_000  # instances of a job without GPUs that its nodes share unevenly
 MPS = 100  # of a GPU, where no node says otherwise: Slurm's percent
 
 # Sizes are binary, and a number alone is in MiB.
@@ -34,15 +37,31 @@ class PerGpu:
 
 
 @dataclass(frozen=True)
+class JobShape:
+    """What the log tells of how a job is divided: by its submission, and by its batch step on the first node."""
+
+    gpus_by: str = ""  # node, task or job; empty: not known
+    gpus_per_task: int = 0
+    most_nodes: int = 0  # that it may have; 0: not known
+    first: str = ""  # the resources of its first node, where the log tells
+
+
+UNKNOWN = JobShape()
+
+
+@dataclass(frozen=True)
 class JobRequest:
-    """A job as a gang of identical instances; the last three say what had to be decided on the way."""
+    """A job as a gang of identical instances; the last ones say what had to be decided on the way."""
 
     instances: int
     cpu_milli: int
     memory_mib: int
     gpu_milli: int
     gpu_types: tuple[str, ...] = ()
-    uneven: bool = False  # GPUs do not divide by nodes
+    distinct_nodes: bool = False
+    on_first: int = 0  # instances on the first of several nodes; 0: not known
+    unsplit: bool = False  # what each of several nodes had is not known for certain
+    uneven: bool = False  # GPUs are not divided evenly by nodes
     got: bool = False  # the type is the one it got: the log does not say which it asked for
     unsized: bool = False  # shares of unknown size
 
@@ -135,7 +154,7 @@ def gres_list(text: str) -> list[tuple[str, str, int]]:
 # -- a job ---------------------------------------------------------------------------------------------------------
 
 
-def demand(asked: Mapping[str, str], hosts: int, per_gpu: PerGpu) -> JobRequest:
+def demand(asked: Mapping[str, str], hosts: int, per_gpu: PerGpu, shape: JobShape = UNKNOWN) -> JobRequest:
     """What one job holds, from the columns that a log has of it; ValueError says what is wrong with them."""
     given, wanted = tres(asked["AllocTRES"]), tres(asked["ReqTRES"])
     nodes = _first(asked, "node", (given, wanted), ("AllocNodes", "NNodes", "ReqNodes")) or hosts or 1
@@ -143,8 +162,26 @@ def demand(asked: Mapping[str, str], hosts: int, per_gpu: PerGpu) -> JobRequest:
     memory = _memory(asked, (given, wanted), nodes, cpus)
     got, want = gres_of(given), gres_of(wanted)
     allocated = got or want or _old_gres(asked, nodes)
-    gang = _gang(nodes, cpus, memory, allocated, per_gpu)
-    return replace(gang, gpu_types=(want or allocated).types, got=bool(got.types and not want))
+    # Left to Slurm, a number of GPUs can be on more nodes than were asked for.
+    spread = bool(want.gpus == got.gpus > 0 and 0 < count("node", wanted.get("node", "0")) < nodes)
+    job = _Job(nodes, cpus, memory, allocated, spread, gres_of(tres(shape.first)).gpus, _cpus_of(shape.first))
+    return replace(_gang(job, shape, per_gpu), gpu_types=(want or allocated).types, got=bool(got.types and not want))
+
+
+@dataclass(frozen=True)
+class _Job:
+    nodes: int
+    cpus: int
+    memory: int
+    allocated: Gres
+    spread: bool
+    first_gpus: int
+    first_cpus: int
+
+
+def _cpus_of(text: str) -> int:
+    parts = tres(text)
+    return count("cpu", parts["cpu"]) if "cpu" in parts else 0
 
 
 def _first(asked: Mapping[str, str], name: str, parts: tuple[dict[str, str], ...], columns: tuple[str, ...]) -> int:
@@ -176,18 +213,46 @@ def _old_gres(asked: Mapping[str, str], nodes: int) -> Gres:
     return Gres(gpus, types, mps, shard)
 
 
-def _gang(nodes: int, cpus: int, memory: int, allocated: Gres, per_gpu: PerGpu) -> JobRequest:
-    uneven = bool(allocated.gpus % nodes)
-    instances = allocated.gpus if uneven else nodes
-    each, unsized = _shares_each(allocated, nodes, per_gpu)
+def _gang(job: _Job, shape: JobShape, per_gpu: PerGpu) -> JobRequest:
+    each, unsized = _shares_each(job.allocated, job.nodes, per_gpu)
+    instances = _instances(job, shape)
+    by_node = instances == job.nodes and shape.gpus_by != "task" and not _by_job(job, shape)
+    first = job.first_gpus * instances // job.allocated.gpus if job.allocated.gpus else 0
+    if not job.allocated.gpus and instances > job.nodes:
+        first = job.first_cpus
     return JobRequest(
         instances=instances,
-        cpu_milli=-(-1000 * cpus // instances),
-        memory_mib=-(-memory // instances),
-        gpu_milli=1000 * allocated.gpus // instances if allocated.gpus else each,
-        uneven=uneven,
+        cpu_milli=-(-1000 * job.cpus // instances),
+        memory_mib=-(-job.memory // instances),
+        gpu_milli=1000 * job.allocated.gpus // instances if job.allocated.gpus else each,
+        distinct_nodes=by_node and job.nodes > 1,
+        on_first=0 if by_node and not shape.first else 1 if by_node else first,
+        unsplit=job.nodes > 1 and shape.gpus_by != "node" and not (shape.first and job.nodes == 2),
+        uneven=not by_node and job.nodes > 1,
         unsized=unsized,
     )
+
+
+def _instances(job: _Job, shape: JobShape) -> int:
+    gpus = job.allocated.gpus
+    if not gpus:
+        even = not job.first_cpus or job.first_cpus * job.nodes == job.cpus or job.cpus > MOST_CPUS
+        return job.nodes if even else max(job.cpus, 1)
+    if shape.gpus_by == "task":
+        return gpus // shape.gpus_per_task if gpus % shape.gpus_per_task == 0 else gpus
+    return gpus if _by_job(job, shape) else job.nodes
+
+
+def _by_job(job: _Job, shape: JobShape) -> bool:
+    """Whether Slurm was free to divide the GPUs of a job over nodes, or did so unevenly."""
+    gpus = job.allocated.gpus
+    if not gpus or shape.gpus_by == "task":
+        return False
+    if gpus % job.nodes or (job.first_gpus and job.first_gpus * job.nodes != gpus):
+        return True
+    if shape.gpus_by == "node" or shape.most_nodes == 1:
+        return False
+    return job.spread or (shape.gpus_by == "job" and shape.most_nodes == 0)
 
 
 def _shares_each(allocated: Gres, nodes: int, per_gpu: PerGpu) -> tuple[int, bool]:

@@ -1,0 +1,311 @@
+"""Play a world by a site's Slurm: make its tables, run its loops, and read the schedule from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_type_hints
+
+import numpy as np
+import polars as pl
+
+from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core.events import Elastic, Event, Spot
+from fleetlab.core.slurm import Partition
+from fleetlab.core.slurm import Slurm as Site
+from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
+from fleetlab.sim.layout import DONE as ENDED
+from fleetlab.sim.layout import RUNNING as RUNS
+from fleetlab.sim.layout import WAITING, WHOLE, Ints, Records, table
+from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.slurm import state
+from fleetlab.sim.slurm.account_tables import accounting_of
+from fleetlab.sim.slurm.loop import CALL_AGAIN, run
+from fleetlab.sim.slurm.preemption import MOST_REQUEUES
+from fleetlab.sim.slurm.runs import RUN
+from fleetlab.sim.slurm.state import Free, Settings, Slurm
+from fleetlab.sim.world import World
+
+LOOKS = 20_000  # of the compiled loop between two reports of progress
+MODES = {None: state.OFF, "off": state.OFF, "requeue": state.REQUEUE, "cancel": state.CANCEL, "suspend": state.SUSPEND}
+ALL = "all"  # the partition of a cluster that names none
+DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
+
+
+def play(
+    world: World, site: Site, cluster: Cluster, *, events: Sequence[Event] = (), seed: int = 0,
+    epoch: float | None = None, until: float | None = None, progress: Progress | None = None,
+) -> Played:  # fmt: skip
+    """Play a world by a site's Slurm; `epoch` is the Unix time of second 0, which its plans are aligned to."""
+    settings = settings_of(site, until)
+    parts = partitions_of(site, cluster)
+    outages = _outages(world, events, cluster, seed)
+    s = tables(world, site, cluster, parts, outages)
+    s.clock.epoch = math.floor(epoch or 0.0)
+    order = np.argsort(s.jobs.submit, kind="stable")
+    acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
+    gang_start = np.zeros(len(s.jobs))
+    while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
+        if progress is not None:
+            progress("simulated", int(s.clock.finished), int(s.clock.finished) / len(s.jobs))
+    return played(world, s, until, outages if events else None)
+
+
+def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
+    if any(isinstance(event, Elastic | Spot) for event in events):
+        msg = "Slurm's loops know outages, drains and faults of nodes"
+        raise PolicyError(msg, hint="leave elastic pools and spot nodes out, or simulate without scheduler")
+    span = float(world.submit.max(initial=0.0) + world.runtime.max(initial=0.0))
+    return outages_of(events, cluster, horizon=3.0 * span, seed=seed)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def settings_of(site: Site, until: float | None) -> Settings:
+    """Return the numbers of a configuration."""
+    main, bf = site.main, site.backfill
+    values = Settings(
+        depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
+        defer=int(main.defer), max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
+        resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
+        max_jobs_partition=bf.max_jobs_partition, max_jobs_user_partition=bf.max_jobs_user_partition,
+        max_jobs_account=bf.max_jobs_account, max_backfill_start=bf.max_start, max_tasks=bf.max_tasks,
+        min_age_reserve=bf.min_age_reserve, min_priority_reserve=float(bf.min_priority_reserve),
+        one_reservation=bf.one_reservation, busy_nodes=int(bf.busy_nodes),
+        limit_stop=int("assoc_limit_stop" in site.parameters), least_loaded=int("CR_LLN" in site.select_flags),
+        epilog=site.epilog, complete_wait=site.complete_wait, kill_wait=site.kill_wait, over_time=site.over_time,
+        preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
+        until=math.inf if until is None else float(until),
+    )  # fmt: skip
+    # Compiled code has one type for each: a file may give 3 or 3.0.
+    kinds = get_type_hints(Settings)
+    return Settings(*(kinds[name](value) for name, value in values._asdict().items()))
+
+
+def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
+    """Return the partitions that nodes are in; where none are named, one of all nodes."""
+    names = cluster.frame["partitions"].explode().drop_nulls().unique(maintain_order=True).to_list()
+    return [site.partition(name) for name in names] or [Partition(ALL, default=True)]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], outages: Outages | None = None) -> Slurm:
+    """Make the tables of an idle cluster, before the first submission."""
+    jobs, named = _jobs(world, site, parts)
+    count, nodes, slots = len(jobs), len(world.nodes), int(world.first[-1])
+    parents, rules = _parents(world)
+    gangs = _members(world.frame["gang"])
+    arrays = int(jobs.array.max(initial=-1)) + 1
+    cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
+    room = Free(cpu, memory, _gpus(world))
+    allowed, jobs["request"] = _allowed(world)
+    outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
+    times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
+    again = site.preempt != "none" or len(outages.time) > 0
+    return Slurm(
+        clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9)[0], jobs=jobs,
+        nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
+                    weight=cluster.frame["weight"].to_numpy()),
+        parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
+        partition_of=named, parent_of=parents[0], rule_of=rules,
+        in_partition=_in_partition(cluster, parts), allowed=allowed,
+        reservations=table(len(site.reservations), state.RESERVATION,
+                           begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
+        reserved=_reserved(site, cluster), array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
+        pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
+        slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
+        share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
+        queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
+        by_end=_ints(count), event_keys=np.zeros(times * (count + slots) + 64),
+        events=_ints(times * (count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
+        qos_rank=_ranks(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
+        victims=_ints(count), runs=table(times * count if again else 0, RUN),
+        entries=_ints(times * slots if again else 0, 2),
+    )  # fmt: skip
+
+
+def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, Ints]:
+    frame, shapes = world.frame, world.shapes[world.shape]
+    if (world.requested % WHOLE != 0).any():
+        msg = "Slurm gives whole GPUs: a job asks for a fraction of one"
+        raise PolicyError(msg, hint="sharing=exclusive rounds fractions up")
+    names = [part.name for part in parts]
+    lists = [_named(given, names) for given in frame["partitions"].to_list()]
+    first = np.append(0, np.cumsum([len(given) for given in lists])).astype(np.int64)
+    limit = frame["limit"].to_numpy().astype(np.float64).copy()
+    fallback = np.array([_default_limit(parts[given[0]]) for given in lists])
+    limit = np.where(np.isnan(limit), fallback, limit)
+    number = np.argsort(np.argsort(frame["job"].to_numpy(), kind="stable"), kind="stable")
+    qos = {q.name: k for k, q in enumerate(site.qos)}
+    first_parent = np.append(0, np.cumsum(frame["depends_on"].list.len().to_numpy())).astype(np.int64)
+    jobs = table(
+        len(frame), state.JOB, number=number, instances=world.instances, distinct=_flag(frame["distinct_nodes"]),
+        exclusive=_flag(frame["exclusive"]), cpu=shapes.cpu, memory=shapes.memory, gpus=shapes.gpus,
+        first_partition=first[:-1], partitions=np.diff(first), user=world.user,
+        qos=[qos.get(name, qos.get("normal", -1)) for name in frame["qos"].cast(pl.String).to_list()],
+        array=_codes(frame["array"]), array_limit=frame["array_limit"].to_numpy(), gang=_codes(frame["gang"]),
+        reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
+        first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
+        begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
+        limit=limit,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
+        killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
+    )  # fmt: skip
+    return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
+
+
+def _named(given: Sequence[str], names: list[str]) -> list[int]:
+    found = [names.index(name) for name in given if name in names]
+    return found or list(range(len(names)))
+
+
+def _default_limit(part: Partition) -> float:
+    limit = part.max_time if part.default_time is None else part.default_time
+    return limit if limit < math.inf else DEFAULT_LIMIT
+
+
+def _flag(column: pl.Series) -> Ints:
+    return column.to_numpy().astype(np.int64)
+
+
+def _codes(column: pl.Series) -> Ints:
+    """Number the values from 0 on; null is -1."""
+    ranks = column.rank("dense").to_numpy()
+    return np.where(np.isnan(ranks.astype(np.float64)), 0, ranks).astype(np.int64) - 1
+
+
+def _reservations(frame: pl.DataFrame, site: Site) -> Ints:
+    places = {r.name: k for k, r in enumerate(site.reservations)}
+    return np.array([places.get(name or "", -1) for name in frame["reservation"].to_list()], dtype=np.int64)
+
+
+def _parents(world: World) -> tuple[tuple[Ints, Ints], Ints]:
+    """Return the rows of the jobs that others depend on, and by which rule."""
+    links = world.frame.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
+    row = {job: k for k, job in enumerate(world.frame["job"].to_list())}
+    parents = np.array([row.get(job, -1) for job in links["depends_on"]], dtype=np.int64)
+    names = ("after", "afterany", "afterok", "afternotok")
+    rules = np.array([names.index(rule) for rule in links["dependency"]], dtype=np.int64)
+    return (parents, parents), rules
+
+
+def _members(column: pl.Series) -> tuple[Ints, Ints]:
+    codes = _codes(column)
+    rows = np.flatnonzero(codes >= 0)
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    count = np.bincount(codes[rows], minlength=0) if len(rows) else np.zeros(0, dtype=np.int64)
+    return np.append(0, np.cumsum(count)).astype(np.int64), rows.astype(np.int64)
+
+
+def _gpus(world: World) -> Ints:
+    return (world.nodes.free_gpu // WHOLE).astype(np.int64)
+
+
+def _allowed(world: World) -> tuple[Ints, Ints]:
+    """Return for each distinct request the nodes that have its GPU types and features, and the row of each job."""
+    distinct, row = np.unique(world.shapes.types, return_inverse=True)
+    allowed = np.array([(world.nodes.node_class & mask) != 0 for mask in distinct], dtype=np.int64)
+    return allowed.reshape(len(distinct), len(world.nodes)), row[world.shape].astype(np.int64)
+
+
+def _parts(parts: list[Partition], site: Site) -> Records:
+    return table(
+        len(parts), state.PARTITION, tier=[p.tier for p in parts], up=[int(p.state in ("up", "drain")) for p in parts],
+        max_nodes=[min(p.max_nodes, 1 << 40) for p in parts], max_time=[p.max_time for p in parts],
+        over_time=[-1.0 if p.over_time is None else p.over_time for p in parts],
+        preempt_mode=[MODES[p.preempt_mode or site.preempt_mode] for p in parts], grace=[int(p.grace) for p in parts],
+        exclusive=[int(p.oversubscribe == 0) for p in parts],
+    )  # fmt: skip
+
+
+def _in_partition(cluster: Cluster, parts: list[Partition]) -> Ints:
+    lists = cluster.frame["partitions"].to_list()
+    member = [[int(not any(lists) or part.name in given) for given in lists] for part in parts]
+    return np.array(member, dtype=np.int64).reshape(len(parts), len(lists))
+
+
+def _reserved(site: Site, cluster: Cluster) -> Ints:
+    names = cluster.frame["node"].to_list()
+    kept = [[int(name in r.nodes) for name in names] for r in site.reservations]
+    return np.array(kept, dtype=np.int64).reshape(len(kept), len(names))
+
+
+def _preempts(site: Site) -> Ints:
+    names = [q.name for q in site.qos]
+    table_ = [[int(other in q.preempts) for other in names] for q in site.qos]
+    return np.array(table_, dtype=np.int64).reshape(len(names), len(names))
+
+
+def _modes(site: Site) -> Ints:
+    modes = [MODES[site.preempt_mode if q.preempt_mode in (None, "cluster") else q.preempt_mode] for q in site.qos]
+    return np.array([*modes, MODES[site.preempt_mode]], dtype=np.int64)  # the last: of jobs without one
+
+
+def _ranks(site: Site) -> Ints:
+    """Return how deep each class of service is below those that preempt it."""
+    below = {q.name: {other.name for other in site.qos if q.name in other.preempts} for q in site.qos}
+    rank = dict.fromkeys(below, 0)
+    for _ in site.qos:
+        rank = {name: max([0, *(rank[other] + 1 for other in above if other in rank)]) for name, above in below.items()}
+        rank = {name: min(value, len(rank)) for name, value in rank.items()}
+    return np.array([*rank.values(), 0], dtype=np.int64)
+
+
+def _ints(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------
+
+
+def played(world: World, s: Slurm, until: float | None, outages: Outages | None = None) -> Played:
+    """Read the schedule from the tables."""
+    jobs = s.jobs
+    ran = np.isin(jobs.state, (state.RUNNING, state.DONE))
+    status = np.where(jobs.state == state.DONE, ENDED, np.where(jobs.state == state.RUNNING, RUNS, WAITING))
+    where, got = np.full(int(world.first[-1]), -1, dtype=np.int64), _ints(int(world.first[-1]))
+    for t in np.flatnonzero(ran):
+        _write_instances(s, jobs[t], where, got)
+    stopped = None if (status == ENDED).all() else float(s.clock.now if until is None else until)
+    return Played(
+        start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
+        got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
+        segments=_segments(s, stopped) if len(s.runs) else None, backfill="conservative", keys=None, until=stopped,
+        up=None if outages is None else _up(s, outages), draining=None if outages is None else draining_of(outages),
+    )  # fmt: skip
+
+
+def _up(s: Slurm, outages: Outages) -> Up:
+    """Return when nodes were up: all but for their outages."""
+    begin, spans = dict.fromkeys(range(len(s.nodes)), -math.inf), []
+    for time, node, what in zip(outages.time.tolist(), outages.node.tolist(), outages.what.tolist(), strict=True):
+        if what == DOWN and node in begin:
+            spans.append((node, begin.pop(node), time))
+        elif what == BACK and node not in begin:
+            begin[node] = time
+    spans += [(node, time, math.inf) for node, time in begin.items()]
+    node_, first, last = np.array(spans, dtype=np.float64).reshape(-1, 3).T
+    return Up(node_.astype(np.int64), first, last)
+
+
+def _write_instances(s: Slurm, job: object, where: Ints, got: Ints) -> None:
+    at = job.first_slot  # type: ignore[attr-defined]
+    for k in range(at, at + job.slots):  # type: ignore[attr-defined]
+        left = [bit for bit in range(62) if int(s.slot_gpus[k]) >> bit & 1]
+        for i in range(int(s.slot_count[k])):
+            mine = left if i == s.slot_count[k] - 1 else left[: job.gpus]  # type: ignore[attr-defined]
+            where[at], got[at] = s.slot_node[k], sum(1 << bit for bit in mine)
+            left = left[len(mine) :]
+            at += 1
+
+
+def _segments(s: Slurm, stopped: float | None) -> Segments:
+    runs, entries = s.runs[: s.clock.runs], s.entries[: s.clock.entries]
+    first = np.append(0, np.cumsum(s.jobs.instances[runs.job]))
+    return Segments(
+        runs.job.copy(), runs.begin.copy(), runs.end.copy(), first, entries[:, 0].copy(), entries[:, 1].copy()
+    )

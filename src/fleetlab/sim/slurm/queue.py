@@ -1,0 +1,195 @@
+"""Slurm's queue: who is pending, may run, and comes first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.sim.heap import push
+from fleetlab.sim.jit import inner, inner_loop
+from fleetlab.sim.layout import Ints
+from fleetlab.sim.slurm.accounting import Accounting, charge_begin, charge_end
+from fleetlab.sim.slurm.limits import count_job
+from fleetlab.sim.slurm.select import give_back
+from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, Slurm
+
+AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
+END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
+KINDS = 8
+OVERHEAD, LAST = 0.15, 1 - 2.0**-6  # s that a job takes longer than its work, to be launched and cleaned up
+GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every second
+
+
+@inner
+def add_event(s: Slurm, time: float, kind: int, item: int) -> None:
+    """Put an event on the heap."""
+    push(s.event_keys, s.events, 0, s.clock.events, time, item * KINDS + kind)
+    s.clock.events += 1
+
+
+@inner
+def insert(listed: Ints, count: int, t: int, s: Slurm) -> None:
+    """Insert a job into a list that is in order of submission."""
+    k = count
+    while k and s.jobs[listed[k - 1]].number > s.jobs[t].number:
+        listed[k] = listed[k - 1]
+        k -= 1
+    listed[k] = t
+
+
+@inner
+def remove(listed: Ints, count: int, t: int) -> None:
+    """Take a job out of a list."""
+    k = 0
+    while listed[k] != t:
+        k += 1
+    for j in range(k, count - 1):
+        listed[j] = listed[j + 1]
+
+
+@inner
+def is_independent(s: Slurm, t: int) -> bool:
+    """Return whether the jobs that a job depends on have got as far as it waits for; sets when it became eligible."""
+    job = s.jobs[t]
+    if job.eligible < np.inf:
+        return True
+    if job.begin > s.clock.now:
+        return False
+    for k in range(job.first_parent, job.first_parent + job.parents):
+        parent = s.jobs[s.parent_of[k]]
+        done = parent.state == DONE or (s.rule_of[k] == AFTER and parent.state == RUNNING)
+        if not done or (s.rule_of[k] == AFTER_OK and parent.killed) or (
+            s.rule_of[k] == AFTER_NOT_OK and not parent.killed
+        ):  # fmt: skip
+            return False
+    job.eligible = s.clock.second if job.parents else max(job.submit, job.begin)
+    return True
+
+
+@inner
+def may_start_task(s: Slurm, t: int) -> bool:
+    """Return whether the array of a job has fewer tasks running than it may."""
+    job = s.jobs[t]
+    return job.array < 0 or job.array_limit == 0 or s.array_running[job.array] < job.array_limit
+
+
+@inner_loop
+def build_queue(s: Slurm, settings: Settings) -> int:
+    """List pending jobs that may run, once for each of their partitions, the first first; return how many."""
+    count = 0
+    for k in range(s.clock.pending):
+        t = s.pending[k]
+        job = s.jobs[t]
+        job.preempting = 0
+        if not is_independent(s, t):
+            continue
+        job.accrue = min(job.accrue, job.eligible)  # its age counts once a loop has seen it
+        for j in range(job.first_partition, job.first_partition + job.partitions):
+            p = s.partition_of[j]
+            part = s.parts[p]
+            if part.up and job.limit <= part.max_time and (not job.distinct or job.instances <= part.max_nodes):
+                s.queue_job[count], s.queue_part[count], s.queue_priority[count] = t, p, s.entry_priority[j]
+                count += 1
+    jobs, parts, priority = s.queue_job[:count].copy(), s.queue_part[:count].copy(), s.queue_priority[:count].copy()
+    keys = np.empty(count)
+    order = np.arange(count)
+    for stage in range(4):  # stable: the last stage counts most
+        for k in range(count):
+            job = s.jobs[jobs[order[k]]]
+            if stage == 0:
+                keys[k] = -priority[order[k]]
+            elif stage == 1:
+                keys[k] = -s.parts[parts[order[k]]].tier
+            elif stage == 2:
+                keys[k] = 0.0 if job.reservation >= 0 else 1.0
+            else:
+                keys[k] = s.qos_rank[job.qos] if settings.preempt == BY_QOS and job.qos >= 0 else 0.0
+        order = order[np.argsort(keys, kind="mergesort")]
+    for k in range(count):
+        s.queue_job[k], s.queue_part[k] = jobs[order[k]], parts[order[k]]
+    return count
+
+
+# -- jobs come and go ------------------------------------------------------------------------------------------------
+
+
+@inner
+def give_gpus(s: Slurm, n: int, count: int) -> int:
+    """Mark the first free GPUs of a node as used, and return them as bits."""
+    got, bit = 0, 1
+    while count:
+        if not s.gpu_used[n] & bit:
+            got |= bit
+            count -= 1
+        bit <<= 1
+    s.gpu_used[n] |= got
+    return got
+
+
+@inner
+def part_of_second(s: Slurm, t: int) -> float:
+    """Return how far into a second a job ends.
+
+    A log has whole seconds. A job that took 10.15 s is logged with 10 s, and ended a little further into its second than
+    it started; or, one in seven, with 11 s, and ended a little less far. Which of the two a job is, is drawn.
+    """
+    drawn = s.jobs[t].number * GOLDEN % 1.0
+    into = s.clock.now - s.clock.second + (OVERHEAD if drawn >= OVERHEAD else OVERHEAD - 1.0)
+    return min(max(into, 0.0), LAST)
+
+
+@inner
+def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes: int, by: int) -> None:
+    """Start a job on the nodes in `chosen`."""
+    job, now = s.jobs[t], s.clock.second
+    job.slots = nodes
+    for k in range(nodes):
+        slot, n = job.first_slot + k, s.chosen[k]
+        s.slot_node[slot], s.slot_count[slot] = n, s.share[k]
+        s.slot_gpus[slot] = give_gpus(s, n, s.nodes[n].gpus if job.exclusive else s.share[k] * job.gpus)
+    give_back(s, t, s.free, -1)
+    count_job(acct.groups, t, 1)
+    if job.array >= 0:
+        s.array_running[job.array] += 1
+    job.state, job.part, job.start, job.end, job.started_by = RUNNING, p, now, now + job.runtime, by
+    if np.isnan(job.first_start):
+        job.first_start = now
+    job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
+    job.preempting = 0
+    charge_begin(s, acct, t)
+    remove(s.pending, s.clock.pending, t)
+    s.clock.pending -= 1
+    insert(s.running, s.clock.running, t, s)
+    s.clock.running += 1
+    s.clock.changed = s.clock.second
+    add_event(s, job.end + part_of_second(s, t), END, t)
+
+
+@inner
+def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
+    """A running job leaves its nodes; they complete while the epilog runs, which keeps other jobs off them."""
+    job, now = s.jobs[t], s.clock.now
+    charge_end(s, acct, t)
+    give_back(s, t, s.free, 1)
+    count_job(acct.groups, t, -1)
+    if job.array >= 0:
+        s.array_running[job.array] -= 1
+    for k in range(job.first_slot, job.first_slot + job.slots):
+        n = s.slot_node[k]
+        s.gpu_used[n] &= ~s.slot_gpus[k]
+        if settings.epilog > 0:
+            s.nodes[n].completing += 1
+            add_event(s, now + settings.epilog, EPILOG, n)
+    remove(s.running, s.clock.running, t)
+    s.clock.running -= 1
+    s.clock.changed = s.clock.second
+
+
+@inner
+def enter(s: Slurm, t: int) -> None:
+    """A job is pending."""
+    job = s.jobs[t]
+    job.state = PENDING
+    insert(s.pending, s.clock.pending, t, s)
+    s.clock.pending += 1
+    s.clock.requested = 1
+    s.clock.changed = s.clock.second

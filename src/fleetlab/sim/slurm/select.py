@@ -1,0 +1,224 @@
+"""Which nodes a job gets, now or when others have ended: as select/cons_tres does it.
+
+Nodes next to each other that can hold a part of the job form a set. The job takes the set of the lowest weight that
+suffices with the fewest free CPUs, and in it, where one node is enough, the node with the fewest free CPUs; else the
+nodes of the set from the first on, and of further sets, until it has what it asks for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetlab.sim.jit import inner, inner_loop
+from fleetlab.sim.layout import Ints, Record
+from fleetlab.sim.slurm.state import Free, Slurm
+
+FIRST, LAST, CPUS, NODES, INSTANCES, WEIGHT, TAKEN = range(7)  # of a set of consecutive nodes
+GROUP, LATER = 30.0, 200  # s and jobs: running jobs that end close together are removed together
+
+
+@inner
+def room_on(job: Record, n: int, free: Free, s: Slurm) -> int:
+    """Return how many instances of a job a node holds; of one with `distinct` nodes, at most one."""
+    node = s.nodes[n]
+    if job.exclusive and (free.cpu[n] < node.cpu or free.gpu[n] < node.gpus):
+        return 0
+    room = 1 if job.distinct else job.instances
+    if job.cpu:
+        room = min(room, free.cpu[n] // job.cpu)
+    if job.memory:
+        room = min(room, free.memory[n] // job.memory)
+    if job.gpus:
+        room = min(room, free.gpu[n] // job.gpus)
+    return max(room, 0)
+
+
+@inner
+def find_sets(s: Slurm, job: Record, usable: Ints, free: Free) -> int:
+    """List the sets of consecutive nodes that hold a part of a job."""
+    count, is_open = 0, False
+    for n in range(len(s.nodes)):
+        s.room[n] = room_on(job, n, free, s) if usable[n] else 0
+        if not s.room[n]:
+            is_open = False
+            continue
+        if not is_open or s.sets[count - 1, WEIGHT] != s.nodes[n].weight:
+            for field in range(TAKEN + 1):
+                s.sets[count, field] = 0
+            s.sets[count, FIRST], s.sets[count, WEIGHT] = n, s.nodes[n].weight
+            count, is_open = count + 1, True
+        s.sets[count - 1, LAST] = n
+        s.sets[count - 1, CPUS] += free.cpu[n]
+        s.sets[count - 1, NODES] += 1
+        s.sets[count - 1, INSTANCES] += s.room[n]
+    return count
+
+
+@inner
+def best_set(s: Slurm, job: Record, count: int, nodes: int, instances: int) -> int:
+    """Return the set to take next, -1 if none is left."""
+    best, cpus, enough = -1, job.cpu * instances, False
+    for k in range(count):
+        if s.sets[k, TAKEN]:
+            continue
+        mine, weight = s.sets[k, CPUS], s.sets[k, WEIGHT]
+        fits = mine >= cpus and s.sets[k, NODES] >= nodes and (job.distinct or s.sets[k, INSTANCES] >= instances)
+        better = best < 0 or weight < s.sets[best, WEIGHT]
+        if not better and weight == s.sets[best, WEIGHT]:
+            other = s.sets[best, CPUS]
+            better = (fits and not enough) or (fits and mine < other) or (not fits and mine > other)
+        if better:
+            best, enough = k, fits
+    return best
+
+
+@inner
+def single_node(s: Slurm, job: Record, k: int, instances: int, free: Free) -> int:
+    """Return the node of a set that holds all with the fewest free CPUs, -1 if none does."""
+    best = -1
+    for n in range(s.sets[k, FIRST], s.sets[k, LAST] + 1):
+        if s.room[n] >= instances and (best < 0 or free.cpu[n] < free.cpu[best]):
+            best = n
+            if free.cpu[n] == job.cpu * instances:
+                break
+    return best
+
+
+@inner
+def least_loaded(s: Slurm, free: Free) -> int:
+    """Return the node with room that has the largest part of its CPUs free, -1 if none has room."""
+    best = -1
+    for n in range(len(s.nodes)):
+        if s.room[n] and (best < 0 or free.cpu[n] * s.nodes[best].cpu > free.cpu[best] * s.nodes[n].cpu):
+            best = n
+    return best
+
+
+@inner
+def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
+    """Choose nodes for a job, into `chosen` and `share`; return how many nodes, 0 if it does not fit."""
+    job = s.jobs[t]
+    nodes, instances, count = job.instances if job.distinct else 1, job.instances, 0
+    sets = find_sets(s, job, usable, free)
+    while lln and (nodes > 0 or instances > 0):
+        n = least_loaded(s, free)
+        if n < 0:
+            return 0
+        nodes, instances = nodes - 1, instances - take(s, n, count, instances)
+        count += 1
+    while nodes > 0 or instances > 0:
+        k = best_set(s, job, sets, nodes, instances)
+        if k < 0:
+            return 0
+        s.sets[k, TAKEN] = 1
+        only = single_node(s, job, k, instances, free) if nodes <= 1 else -1
+        for n in range(s.sets[k, FIRST], s.sets[k, LAST] + 1):
+            if (nodes <= 0 and instances <= 0) or (only >= 0 and n != only) or not s.room[n]:
+                continue
+            nodes, instances = nodes - 1, instances - take(s, n, count, instances)
+            count += 1
+    return count
+
+
+@inner
+def take(s: Slurm, n: int, count: int, instances: int) -> int:
+    """Take a node, and return how many instances it holds."""
+    held = min(s.room[n], instances)
+    s.chosen[count], s.share[count], s.room[n] = n, held, 0
+    return held
+
+
+@inner
+def give_back(s: Slurm, t: int, free: Free, sign: int) -> None:
+    """Add what a job holds to what is free, or with `sign` -1 take it away."""
+    job = s.jobs[t]
+    for k in range(job.first_slot, job.first_slot + job.slots):
+        n, count = s.slot_node[k], s.slot_count[k]
+        free.cpu[n] += sign * (s.nodes[n].cpu if job.exclusive else count * job.cpu)
+        free.memory[n] += sign * count * job.memory
+        free.gpu[n] += sign * (s.nodes[n].gpus if job.exclusive else count * job.gpus)
+
+
+@inner
+def overlaps(s: Slurm, t: int, usable: Ints) -> bool:
+    """Return whether a running job holds one of these nodes."""
+    job = s.jobs[t]
+    for k in range(job.first_slot, job.first_slot + job.slots):  # noqa: SIM110  compiled, a loop is quicker
+        if usable[s.slot_node[k]]:
+            return True
+    return False
+
+
+@inner
+def copy_free(s: Slurm) -> None:
+    """Let `then` be what is free now."""
+    for n in range(len(s.nodes)):
+        s.then.cpu[n], s.then.memory[n], s.then.gpu[n] = s.free.cpu[n], s.free.memory[n], s.free.gpu[n]
+
+
+@inner
+def expected_end(s: Slurm, t: int, over_time: float, kill_wait: float) -> float:
+    """Return when a running job will have ended; one that is over its time limit is expected to end soon."""
+    end, now = s.jobs[t].expected_end, s.clock.second
+    if end > now:
+        return end
+    return max(end + kill_wait + over_time, now + 1.0)
+
+
+@inner
+def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, over_time: float, lln: int) -> float:
+    """Return when a job can start on these nodes if no other comes, -1: not at all; its nodes are in `chosen`.
+
+    `by_end` lists the running jobs by expected end. Those that end close together are removed together: within 30 s of
+    the first, then 60 s, then 120 s. So a start may be planned later than necessary, as Slurm does.
+    """
+    count = choose(s, t, usable, s.free, lln)
+    if count:
+        s.sets[0, 0] = count
+        return s.clock.second
+    copy_free(s)
+    k, window, barrier = 0, GROUP, 0.0
+    while k < running:
+        removed, last, more = 0, -1, False
+        while k < running:
+            other = s.by_end[k]
+            k += 1
+            if not overlaps(s, other, usable):
+                continue
+            end = s.jobs[other].expected_end
+            if barrier == 0.0:
+                barrier = end + GROUP - (end + s.clock.epoch) % GROUP
+            last = other
+            give_back(s, other, s.then, 1)
+            more = k < running
+            if not more or s.jobs[s.by_end[k]].expected_end > barrier + window:
+                break
+            removed += 1
+            if removed > LATER:
+                break
+        if last < 0:
+            return -1.0
+        if removed > LATER and more and s.jobs[s.by_end[k]].expected_end <= barrier + window:
+            continue
+        window *= 2.0
+        while more and s.jobs[s.by_end[k]].expected_end > barrier + window:
+            window *= 2.0
+        count = choose(s, t, usable, s.then, lln)
+        if count:
+            s.sets[0, 0] = count
+            end = s.jobs[last].expected_end
+            return end if end > s.clock.second else expected_end(s, last, over_time, kill_wait)
+    return -1.0
+
+
+@inner_loop
+def sort_by_end(s: Slurm) -> int:
+    """List the running jobs by expected end; jobs that end together in order of their numbers."""
+    count = s.clock.running
+    ends = np.empty(count)
+    for k in range(count):
+        ends[k] = s.jobs[s.running[k]].expected_end
+    order = np.argsort(ends, kind="mergesort")
+    for k in range(count):
+        s.by_end[k] = s.running[order[k]]
+    return count

@@ -1,0 +1,107 @@
+"""Rows of sacct that belong to one job: its batch step, pieces of it when it was resized, and its runs.
+
+Each row that ran is a job here, so that none of the GPUs it held is lost: a job that was put back into the queue, or
+lost its node, is a job for each run, and the next one depends on the one before. A job that was resized while it ran is
+a job for each size: the next one begins when the one before ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from fleetlab.core import Trace, Workload
+
+LOST = r"^(PREEMPTED|NODE_FAIL)"  # runs that a scheduler or a node ended, not the job or its user
+
+
+def in_order() -> list[pl.Expr]:
+    """By what jobs are ordered: submission, then their numbers, as Slurm gave them within one second."""
+    number = pl.col("name").str.extract(r"(\d+)(?:_\d+|_\[.*|\+\d+)?$").cast(pl.Int64, strict=False)
+    task = pl.col("name").str.extract(r"[_+](\d+)$").cast(pl.Int64, strict=False).fill_null(-1)
+    return [pl.col("submit"), number, task]
+
+
+def resized(records: pl.DataFrame) -> pl.DataFrame:
+    """Let each piece of a resized job begin where the one before ended, and not still run when it has ended.
+
+    Slurm writes a row for each size: the first is RESIZING, and the next has the resizing as its submission but
+    still the first start, and the time elapsed since then.
+    """
+    piece = pl.col("State").str.to_uppercase().str.starts_with("RESIZING") & pl.col("end").is_not_null()
+    if not records.select(piece.any()).item():
+        return records.with_columns(piece=pl.lit(value=False))
+    records = records.with_columns(before=piece).with_row_index("row").sort("name", "submit", maintain_order=True)
+    after = pl.col("before").shift(1).over("name").fill_null(value=False) & (pl.col("start") < pl.col("submit"))
+    records = records.with_columns(after=after).sort("row")
+    return records.with_columns(
+        status=pl.when("before").then(pl.lit("completed")).otherwise("status"),
+        Start=pl.when("after").then("Submit").otherwise("Start"),
+        start=pl.when("after").then("submit").otherwise("start"),
+        ElapsedRaw=pl.when("after").then(pl.lit("")).otherwise("ElapsedRaw"),
+        piece=pl.col("before") | pl.col("after"),
+    ).drop("row", "before", "after")
+
+
+def with_first_node(records: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Give each job what its batch step had, which runs on its first node alone: as `first`, empty if not known."""
+    batch = steps.filter(pl.col("JobID").str.ends_with(".batch")).select("name", "started", first="AllocTRES")
+    if batch.is_empty():
+        return records.with_columns(first=pl.lit(""))
+    rows = records.with_row_index("row")
+    runs = rows.select("row", "name", "start", "end").join(batch, on="name")
+    of_run = (pl.col("started") >= pl.col("start")) & (pl.col("started") <= pl.col("end")).fill_null(value=True)
+    first = runs.filter(of_run).unique("row", keep="first").select("row", "first")
+    rows = rows.join(first, on="row", how="left", maintain_order="left").drop("row")
+    return rows.with_columns(pl.col("first").fill_null(""))
+
+
+def without_lost_runs(trace: Trace) -> Workload:
+    """Return the workload of a trace with one row for each job, as far as others ended its runs."""
+    return folded(trace).workload
+
+
+def folded(trace: Trace) -> Trace:
+    """Return a trace with one row for each job, as far as others ended its runs.
+
+    A run that ended with a preemption or with its node is left out where the job ran again: whoever simulates
+    preemption or failing nodes decides that anew. The job is submitted when its first run was, and keeps the runtime of
+    the last one.
+    """
+    frame = trace.workload.frame
+    series = trace.series.get("attempts")
+    runs = series.collect().filter(~pl.col("resized")) if series is not None else None
+    lost = (
+        runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
+        if runs is not None
+        else None
+    )
+    if runs is None or lost is None or lost.is_empty():
+        return trace
+    times = runs.join(frame.select("job", "submit", "eligible"), on="job").sort("job")
+    # The first of the lost runs right before a run.
+    new = (~pl.col("job").is_in(lost["job"].implode())).cast(pl.Int64).shift(1).fill_null(0).cum_sum().over("name")
+    first = times.with_columns(round=new).with_columns(pl.col("submit", "eligible").first().over("name", "round"))
+    frame = frame.join(first.select("job", s="submit", e="eligible"), on="job", how="left", maintain_order="left")
+    frame = frame.with_columns(submit=pl.coalesce("s", "submit"), eligible=pl.coalesce("e", "eligible")).drop("s", "e")
+    kept = frame.filter(~pl.col("job").is_in(lost["job"].implode()))
+    w = trace.workload
+    made = Workload.of(kept, source=w.source, epoch=w.epoch, zone=w.zone, notes=w.notes)
+    numbers = kept.sort(pl.col("initial").not_(), "submit", maintain_order=True).select(
+        "job", now=pl.int_range(pl.len())
+    )
+    what = f"{lost.height:,} runs that were preempted or lost their node are simulated as parts of the runs after them"
+    return replace(
+        trace, workload=made, notes=(*trace.notes, what), usage=_numbered(trace.usage, numbers),
+        placements=_numbered(trace.placements, numbers), names=_numbered(trace.names, numbers),
+        series={name: table for name, old in trace.series.items() if (table := _numbered(old, numbers)) is not None},
+    )  # fmt: skip
+
+
+def _numbered(table: pl.LazyFrame | None, numbers: pl.DataFrame) -> pl.LazyFrame | None:
+    """Give the jobs of a table their new numbers; those that are gone leave it."""
+    if table is None or "job" not in table.collect_schema():
+        return table
+    order = table.collect_schema().names()
+    return table.join(numbers.lazy(), on="job").with_columns(job=pl.col("now")).select(order)
