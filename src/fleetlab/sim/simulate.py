@@ -130,7 +130,16 @@ def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> 
     from fleetlab.sim.slurm.play import play
 
     with compile_notice():
-        return play(jobs, site, s.cluster, epoch=s.workload.epoch, until=s.until, progress=progress)
+        return play(
+            jobs,
+            site,
+            s.cluster,
+            events=s.events,
+            seed=s.seed,
+            epoch=s.workload.epoch,
+            until=s.until,
+            progress=progress,
+        )
 
 
 def _estimate(s: Scenario) -> str | pl.Series:

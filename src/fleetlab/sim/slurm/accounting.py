@@ -96,4 +96,5 @@ def pass_over_usage(s: Slurm, a: Accounting) -> None:
     for k in range(s.clock.pending):
         set_priority(s, a, s.pending[k])
     a.pass_at[0] = np.floor(s.clock.now) + a.period
-    s.clock.changed = now
+    if s.clock.running:
+        s.clock.changed = now

@@ -15,7 +15,7 @@ from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, S
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
-OVERHEAD, LAST = 0.1, 1 - 2.0**-6  # s that a job takes longer than its work, to be launched and cleaned up
+OVERHEAD, LAST = 0.15, 1 - 2.0**-6  # s that a job takes longer than its work, to be launched and cleaned up
 GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every second
 
 
@@ -79,6 +79,7 @@ def build_queue(s: Slurm, settings: Settings) -> int:
     for k in range(s.clock.pending):
         t = s.pending[k]
         job = s.jobs[t]
+        job.preempting = 0
         if not is_independent(s, t):
             continue
         job.accrue = min(job.accrue, job.eligible)  # its age counts once a loop has seen it
@@ -128,8 +129,8 @@ def give_gpus(s: Slurm, n: int, count: int) -> int:
 def part_of_second(s: Slurm, t: int) -> float:
     """Return how far into a second a job ends.
 
-    A log has whole seconds. A job that took 10.1 s is logged with 10 s, and ended a little further into its second than
-    it started; or, one in ten, with 11 s, and ended a little less far. Which of the two a job is, is drawn.
+    A log has whole seconds. A job that took 10.15 s is logged with 10 s, and ended a little further into its second than
+    it started; or, one in seven, with 11 s, and ended a little less far. Which of the two a job is, is drawn.
     """
     drawn = s.jobs[t].number * GOLDEN % 1.0
     into = s.clock.now - s.clock.second + (OVERHEAD if drawn >= OVERHEAD else OVERHEAD - 1.0)

@@ -13,15 +13,16 @@ FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
-    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues killed started_by"
-    " preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
-    " first_start:f preempted_at:f accrue:f"
+    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
+    " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
+    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f"
 )
-#   number: by submission; instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct;
-#   request: its row of `allowed`; partitions: entries of `partition_of` from first_partition on; leaf: its row of the
-#   tree of accounts; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
-#   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; runtime: seconds to
-#   its end; expected_end: by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown
+#   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
+#   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
+#   first_partition on; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
+#   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
+#   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
+#   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
@@ -32,7 +33,7 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job events finished queue serial runs entries"
+    " next_job next_outage events finished queue serial runs entries"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
 #   requested: somebody asked it to look;
@@ -97,8 +98,6 @@ class Slurm(NamedTuple):
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
     rule_of: Ints  # how: see `dependencies`
-    children: Ints  # jobs that wait for others
-    child_first: Ints  # [jobs + 1]
     in_partition: Ints  # [partitions, nodes]
     allowed: Ints  # [requests, nodes]: GPU types and features
     reservations: Records  # RESERVATION
@@ -129,5 +128,8 @@ class Slurm(NamedTuple):
     qos_mode: Ints  # [qos]: how jobs of it are preempted
     qos_rank: Ints  # [qos]: those that are preempted by others come later
     victims: Ints  # [jobs]: scratch
+    outage_time: Floats
+    outage_node: Ints
+    outage_what: Ints  # DOWN, DRAIN or BACK
     runs: Records  # RUN: of jobs that ran more than once
     entries: Ints  # [instances of those runs, 2]

@@ -205,11 +205,17 @@ def _free_record(
     lines: list[bytes], first: int, layout: Layout, free: FreeText, *, ended: bool
 ) -> tuple[int, list[str] | str]:
     """The same of a table with free text."""
-    window = [line.decode("utf-8", "replace").removesuffix("\r") for line in lines[first : first + MOST_LINES]]
-    if not window[0].strip():
+    if not lines[first].strip():
         return 1, []
-    more = ended or first + MOST_LINES < len(lines)
-    length = free.length(window, layout.columns, layout.table.separator, ended=more)
+    length = 0
+    for size in (4, 64, MOST_LINES):  # a row is a line as a rule
+        window = [line.decode("utf-8", "replace").removesuffix("\r") for line in lines[first : first + size]]
+        whole = first + size >= len(lines)
+        length = free.length(
+            window, layout.columns, layout.table.separator, ended=ended if whole else size == MOST_LINES
+        )
+        if length or whole:
+            break
     if not length:
         return 0, []
     try:

@@ -259,15 +259,16 @@ def _newest(records: pl.DataFrame, intake: Intake) -> pl.DataFrame:
     """Of rows of one job, keep the one that saw it end, of the log with the most columns, of the last log."""
     # A job that is put back into the queue keeps its id and gets a new time of submission.
     ended = pl.col("status").is_in(["running", "waiting"]).not_()
-    records = records.with_row_index("at")
-    best = pl.struct(ended, "columns", "at").rank("ordinal", descending=True).over("name", "submit") == 1
-    last = records.select(best.alias("last"))["last"]
+    records = records.with_row_index("at").with_columns(ended=ended)
+    order = records.select("at", "name", "submit", "ended", "columns").sort("ended", "columns", "at")
+    best = order.unique(["name", "submit"], keep="last")["at"]
+    last = records["at"].is_in(best.implode())
     kept = records.filter(last)
     # A row of several jobs goes only when each of them stands again.
     gone = records.filter(~last).join(kept, on=["file", "line"], how="anti", maintain_order="left")
     gone = gone.unique(["file", "line"], keep="first", maintain_order=True)
     _refuse(gone, "superseded by a later row of the same job: ", "JobID", intake)
-    return kept.drop("at").sort(*in_order(), maintain_order=True)
+    return kept.drop("at", "ended").sort(*in_order(), maintain_order=True)
 
 
 def _refuse(rows: pl.DataFrame, reason: str, column: str, intake: Intake) -> None:

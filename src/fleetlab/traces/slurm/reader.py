@@ -18,8 +18,9 @@ from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.conf import site_notes
+from fleetlab.traces.slurm.conf import runs_epilog, site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
+from fleetlab.traces.slurm.epilog import with_epilog
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
 from fleetlab.traces.slurm.nodes import read_nodes
@@ -63,13 +64,16 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + records.steps)
     scheduler = scheduler_of(site, zero, clock) if site else None
+    placed = placements(jobs, records.lists)
+    if scheduler is not None and runs_epilog(site):
+        scheduler = with_epilog(scheduler, placed, jobs)
     return finish(
         intake,
         workload,
         source=source,
         cluster=with_site(nodes.cluster if nodes else None, site),
         scheduler=scheduler,
-        placements=placements(jobs, records.lists),
+        placements=placed,
         names=jobs.select("job", "name").lazy(),
         series=series_of(jobs, events_of(site, zero, clock)),
         notes=(
@@ -137,6 +141,7 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("eligible").is_not_null())
         .then(pl.max_horizontal("submit", pl.min_horizontal("eligible", "start"))),
         ran=pl.col("start").is_not_null(),
+        with_line=pl.col("SubmitLine") != "",
         initial=pl.lit(value=False),  # until a beginning is named: what has no start was cancelled while it waited
         priority=pl.col("priority").fill_null(0).cast(pl.Int32),
         **{name: pl.when(pl.col(column) != "").then(column) for name, column in text.items()},
@@ -145,7 +150,8 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
 
 def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Take from JSON beside a log how many tasks of an array may run at once, where the log has no such thing."""
-    if not jobs["array"].count() or jobs["array_limit"].sum():
+    unknown = pl.col("array").is_not_null() & (pl.col("array_limit") == 0)
+    if jobs["with_line"].any() or not jobs.select(unknown.any()).item():
         return jobs
     beside = sources(path if path.is_dir() else path.parent)
     logs = [source for source in beside if is_json_log(Peek(path).beginning(source))]
@@ -154,7 +160,8 @@ def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
     number = pl.col("name").str.extract(r"(\d+)_[^_]*$")
     known = throttles(logs[0])
     jobs = jobs.with_columns(number=number).join(known, on="number", how="left", maintain_order="left")
-    return jobs.with_columns(array_limit=pl.coalesce("most", "array_limit")).drop("number", "most")
+    limit = pl.when(unknown).then(pl.coalesce("most", "array_limit")).otherwise("array_limit")
+    return jobs.with_columns(array_limit=limit).drop("number", "most")
 
 
 def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
