@@ -2,6 +2,9 @@
 PYTHON ?= python3
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN := .venv/bin
+SETTING ?= plain
+JOBS ?= 300
+REPEAT ?= 1
 SOURCES := pyproject.toml
 UNUSED := /(tests|pip|mypyc?|setuptools|sqlalchemy|matplotlib|fontTools|networkx|selenium|pygments|_inductor|testing)/
 # The tests start hundreds of processes: without bytecode each would parse every module anew.
@@ -11,17 +14,21 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Files side by side, in the order of tests/conftest.py; one more than there are cores, since servers are waited for.
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test validate check browser bench clean
+.PHONY: demo test validate realtest check browser bench clean
 
 demo: .venv/.core
 	$(BIN)/fleetlab demo --out build/demo.html
 
 test: check .venv/.dev browser
-	$(PYTEST) -m "not validate"
+	$(PYTEST) -m "not validate and not slurm"
 
 # Slow proofs: long runs against exact theory, soak tests, fuzzing of the page's interface.
 validate: .venv/.dev browser
 	$(PYTEST) -m validate
+
+# The same submissions to a real Slurm on this host and to ours; needs root and Debian's Slurm, and takes minutes.
+realtest: .venv/.dev
+	SETTING=$(SETTING) JOBS=$(JOBS) REPEAT=$(REPEAT) $(BIN)/python -m pytest -m slurm -s tests/realtest
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -79,7 +79,8 @@ def nodes_of(rows):
             "memory_mib": [0 for _ in rows],
         }
     )
-    nodes, gpus = node_tables(Cluster.of(frame, source="some nodes"), {"A": 1, "B": 2})
+    of_node = np.array([{"A": 0, "B": 1}.get(kind, 2) for kind in frame["gpu_type"]])
+    nodes, gpus = node_tables(Cluster.of(frame, source="some nodes"), of_node)
     for n, (_, left, _) in enumerate(rows):
         gpus.free[nodes[n].first_gpu : nodes[n].end_gpu] = left
         recount(nodes, n, gpus)

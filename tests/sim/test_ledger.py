@@ -48,6 +48,20 @@ CLUSTER = Cluster.of(
     ),
     source="four nodes",
 )
+# With partitions that overlap, features, and jobs that ask for both, or for nodes of their own.
+PLACES = {
+    "partitions": st.sampled_from([[], ["x"], ["y"], ["x", "y"], ["z"]]),
+    "constraint": st.sampled_from([None, None, None, "fast", "!fast"]),
+    "distinct_nodes": st.sampled_from([False, False, True]),
+    "exclusive": st.sampled_from([False, False, False, True]),
+}
+PARTITIONED = Cluster.of(
+    CLUSTER.frame.with_columns(
+        partitions=pl.Series([["x"], ["x", "y"], ["y"], ["z"]]), features=pl.Series([["fast"], [], [], ["fast"]])
+    ),
+    source="four nodes in partitions",
+)
+SCHEMA = {"partitions": pl.List(pl.String), "constraint": pl.String, "gpu_types": pl.List(pl.String)}
 # Events by hand: node, from, to, whether its jobs are lost.
 EVENTS = {
     "none": ([], []),
@@ -66,6 +80,7 @@ class Moment:
         self.up = [not any(n == m and a <= time < b for m, a, b in closed) for n in range(len(self.nodes))]
         self.gpus = [[[1000, node["gpu_memory_mib"]] for _ in range(node["gpus"])] for node in self.nodes]
         self.apps = [{} for _ in self.nodes]
+        self.counts, self.own = [0] * len(self.nodes), [False] * len(self.nodes)
         self.users, self.running = {}, []
         for k, j in enumerate(runs.job):
             if not runs.begin[k] <= time < runs.end[k]:
@@ -83,7 +98,10 @@ class Moment:
                     if int(runs.got[i]) >> g & 1:
                         card[0] -= 1000 if whole else job["gpu_milli"]
                         card[1] -= job["gpu_memory_mib"]
-                self.apps[n][job["app"]] = self.apps[n].get(job["app"], 0) + (job["max_per_node"] > 0)
+                limited = job["max_per_node"] > 0 and not self.distinct(job)
+                self.apps[n][job["app"]] = self.apps[n].get(job["app"], 0) + limited
+                self.counts[n] += 1
+                self.own[n] |= job["exclusive"]
                 self.users[job["user"]] = self.users.get(job["user"], 0) + job["gpu_milli"]
 
     @staticmethod
@@ -101,11 +119,22 @@ class Moment:
             each = other[column] if column else 0
             if resource == "gpu_memory":
                 each *= max(1, other["gpu_milli"] // 1000) if other["gpu_milli"] else 0
-            may = [n for n in nodes if not job["gpu_milli"] or self.allowed(job, n)]
+            may = [n for n in nodes if self.may(job, n) and (not job["gpu_milli"] or self.allowed(job, n))]
             kind = 0 if begin < since else 1 if (keys[i], i) < (keys[j], j) else 2
             by_kind[kind] += each * len(may)
             by_user[other["user"]] = by_user.get(other["user"], 0) + each * len(may)
         return by_kind, by_user
+
+    def may(self, job, n):
+        """Return whether a job may use a node, by its partitions and constraint."""
+        node, wanted = self.nodes[n], set(job["partitions"])
+        if wanted and any(other["partitions"] for other in self.nodes) and not wanted & set(node["partitions"]):
+            return False
+        return not job["constraint"] or (job["constraint"] == "fast") == ("fast" in node["features"])
+
+    @staticmethod
+    def distinct(job):
+        return job["distinct_nodes"] and job["instances"] > 1 and job["max_per_node"] != 1 and not job["exclusive"]
 
     def allowed(self, job, n):
         kind = self.nodes[n]["gpu_type"]
@@ -116,18 +145,22 @@ class Moment:
         node, ask = self.nodes[n], job["gpu_milli"]
         source = CLUSTER.frame.row(n, named=True) if empty else node
         cards = [[1000, node["gpu_memory_mib"]] for _ in self.gpus[n]] if empty else self.gpus[n]
-        most = 10**6
+        most = 1 if job["exclusive"] else 10**6
+        if not self.may(job, n) or (not empty and (self.own[n] or (job["exclusive"] and self.counts[n]))):
+            return 0
         if ask:
             if job["gpu_types"] and node["gpu_type"] not in job["gpu_types"]:
                 return 0
             each = min(ask, 1000)
-            most = sum(card[0] // each for card in cards) // max(1, ask // 1000)
+            most = min(most, sum(card[0] // each for card in cards) // max(1, ask // 1000))
         for name in RESOURCES[: max(0, upto)]:
             if job[name]:
                 most = min(most, source[name] // job[name])
         if upto > len(RESOURCES) and ask and job["gpu_memory_mib"]:
             fit = sum(min(card[0] // min(ask, 1000), card[1] // job["gpu_memory_mib"]) for card in cards)
             most = min(most, fit // max(1, ask // 1000))
+        if upto > len(RESOURCES) + 1 and self.distinct(job):
+            return min(most, 1)
         if upto > len(RESOURCES) + 1 and job["max_per_node"]:
             most = min(most, job["max_per_node"] - (0 if empty else self.apps[n].get(job["app"], 0)))
         return most
@@ -145,13 +178,17 @@ class Moment:
         allowed = [n for n in nodes if not job["gpu_types"] or self.nodes[n]["gpu_type"] in job["gpu_types"]]
         if sum(card[0] for n in allowed for card in self.gpus[n]) < need:
             return "gpu_type"
+        if sum(card[0] for n in allowed if self.may(job, n) for card in self.gpus[n]) < need:
+            return "partition"
         for upto, name in enumerate(("fragmentation", *NAMES, "gpu_memory", "max_per_node")):
             if sum(self.slots(job, n, upto) for n in nodes) < count:
                 if need == 0 and name in NAMES:
                     column = RESOURCES[NAMES.index(name)]
-                    if sum(self.nodes[n][column] for n in nodes) >= job[column] * count:
+                    if sum(self.nodes[n][column] for n in nodes if self.may(job, n)) >= job[column] * count:
                         return "fragmentation"
-                return name
+                    if sum(self.nodes[n][column] for n in nodes) >= job[column] * count:
+                        return "partition"
+                return "fragmentation" if name == "max_per_node" and self.distinct(job) else name
         return blocked
 
 
@@ -219,6 +256,33 @@ def test_each_second_has_the_reason_that_the_schedule_shows(
     by_user = dict(result.held_by_user.iter_rows())
     assert by_user == pytest.approx(users, abs=1e-5)
     assert ledger["scheduler"].sum() == 0  # an event-driven scheduler looks at once
+
+
+@pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])
+@settings(max_examples=40, derandomize=True)
+@given(
+    rows=st.lists(st.tuples(JOB, st.fixed_dictionaries(PLACES)), min_size=1, max_size=20),
+    order=st.sampled_from(["fifo", "sjf", "fair"]),
+    events=st.sampled_from(sorted(EVENTS)),
+    quota=st.sampled_from([None, None, 2]),
+    until=st.sampled_from([None, None, 7.0]),
+)
+def test_so_it_is_with_partitions(backfill, rows, order, events, quota, until):
+    zero = min(row["submit"] for row, _ in rows)
+    frame = pl.DataFrame(
+        [row | places | {"submit": row["submit"] - zero} for row, places in rows], schema_overrides=SCHEMA
+    )
+    happen, closed = EVENTS[events]
+    words = {"order": order, "backfill": backfill, "events": happen, "until": until}
+    words |= {"quota": quota} if quota is not None else {}
+    result = fleetlab.simulate(Workload.of(frame, source="small"), PARTITIONED, **words)
+    blocked = {"none": "head_of_line", "greedy": "scheduler"}.get(backfill, "reservation")
+    reasons, holders, users = read_again(result, closed, quota, blocked)
+    np.testing.assert_array_equal(result.ledger.drop("job").to_numpy(), reasons)
+    np.testing.assert_array_equal(reasons.sum(axis=1), result.jobs["wait"].to_numpy())
+    np.testing.assert_allclose(result.holders.drop("job").to_numpy(), holders, atol=1e-5)
+    assert dict(result.held_by_user.iter_rows()) == pytest.approx(users, abs=1e-5)
+    assert result.ledger["scheduler"].sum() == 0  # an event-driven scheduler looks at once
 
 
 @pytest.mark.parametrize("backfill", ["none", "greedy", "easy", "conservative"])

@@ -210,6 +210,27 @@ def test_a_tenth_more_is_called_so_only_where_it_is(there, title):
     assert what_if("nodes:A100", Scenario.of(jobs, nodes(A100=(there, 8, 96)))).title == title
 
 
+def test_nodes_are_advised_for_the_partition_whose_jobs_wait():
+    """Half of the jobs wait in a small partition, while the other, with the same GPUs, is half empty."""
+    n = 1200
+    names = [["small"] if k % 2 else ["large"] for k in range(n)]
+    jobs = work(submit=poisson(n, 2.2), runtime=[60.0] * n, gpu_milli=[1000] * n, partitions=names)
+    frame = nodes(A100=(12, 6, 96)).frame.with_columns(partitions=pl.Series([["small"]] * 2 + [["large"]] * 10))
+    found = fleetlab.diagnose(
+        jobs, Cluster.of(frame, source="planted"), changes=["nodes", "partitions"], backfill="none"
+    )
+    assert found.best_change in ("partitions", "nodes:small")
+    changes = {row["change"]: row for row in found.frames["changes"].iter_rows(named=True)}
+    assert changes.keys() == {"partitions", "nodes:small", "nodes:large"}
+    assert changes["nodes:small"]["verdict"] == "lower"
+    assert changes["nodes:large"]["verdict"] == "not significant"
+    assert found.frames["waiting"]["reason"][0] == "partition"
+    waits = dict(found.frames["by partitions"].select("partitions", "mean wait").iter_rows())
+    assert waits["small"] > 0 == waits["large"]
+    result = fleetlab.simulate(jobs, Cluster.of(frame, source="planted"), backfill="none")
+    assert result.tables()["by partitions"]["partitions"].to_list() == ["large", "small"]
+
+
 # -- pairs -----------------------------------------------------------------------------------------------------------
 
 
@@ -249,7 +270,7 @@ def test_a_tenth_more_nodes_costs_their_hours():
 def test_what_would_change_nothing_is_not_tried():
     found = fleetlab.diagnose(*fragments(), order="sjf", backfill="easy")
     assert set(found.tables()["changes"]["change"]) == {"fragmentation", "nodes:A100"}
-    assert sum("not simulated" in note for note in found.notes) == 7
+    assert sum("not simulated" in note for note in found.notes) == 8
 
 
 @pytest.mark.slow

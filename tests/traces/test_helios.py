@@ -1,5 +1,6 @@
 """SenseTime's jobs."""
 
+import polars as pl
 import pytest
 
 import fleetlab
@@ -60,6 +61,15 @@ def test_the_virtual_cluster_is_the_app_and_its_gpus_are_told_by_day(good):
         (midnight + 86_400, "vchbv", 24),
         (midnight + 86_400, "vcpDC", 0),
     ]
+
+
+def test_a_virtual_cluster_is_a_partition_with_nodes_of_its_own(good, tmp_path, fixtures):
+    frame = good.workload.frame
+    assert frame["partitions"].list.first().to_list() == frame["queue"].cast(str).to_list()
+    nodes = good.cluster.frame.group_by(pl.col("partitions").list.first()).agg(pl.col("gpus").sum())
+    assert dict(nodes.sort("partitions").iter_rows()) == {"vcJkd": 8, "vchbv": 24, "vcpDC": 8}  # the most on any day
+    (tmp_path / "cluster_log.csv").write_bytes((fixtures / "helios" / "good" / "cluster_log.csv").read_bytes())
+    assert fleetlab.read(tmp_path, "helios").cluster is None
 
 
 def test_each_bad_line_is_turned_away_for_its_own_reason(fixtures):

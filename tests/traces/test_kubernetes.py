@@ -207,6 +207,61 @@ def test_nodes_that_take_no_new_pods_are_there_and_counted(read):
     assert "2 nodes were cordoned or not ready when the list was made: counted as available" in trace.notes
 
 
+def affinity(*terms):
+    required = {"nodeSelectorTerms": [{"matchExpressions": list(term)} for term in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "constraint"),
+    [
+        ({}, "!taint:team=a:NoSchedule"),
+        ({"tolerations": [{"operator": "Exists"}]}, None),
+        ({"tolerations": [{"key": "team", "value": "a"}], "nodeSelector": {"zone": "z1"}}, "zone=z1"),
+        ({"tolerations": [{"key": "team", "value": "b"}]}, "!taint:team=a:NoSchedule"),
+        ({"nodeSelector": {"zone": "z1", "disk": "ssd"}}, "zone=z1&disk=ssd&!taint:team=a:NoSchedule"),
+        (
+            affinity(
+                [{"key": "zone", "operator": "In", "values": ["z1", "z2"]}, {"key": "old", "operator": "DoesNotExist"}]
+            ),
+            "((zone=z1|zone=z2)&!old)&!taint:team=a:NoSchedule",
+        ),
+        (
+            affinity([{"key": "zone", "operator": "NotIn", "values": ["z1"]}], [{"key": "disk", "operator": "Exists"}]),
+            "(!zone=z1|disk)&!taint:team=a:NoSchedule",
+        ),
+        ({"nodeSelector": {"kubernetes.io/hostname": "n1"}}, "!taint:team=a:NoSchedule"),
+        ({"nodeSelector": {"nvidia.com/gpu.product": "T4"}}, "!taint:team=a:NoSchedule"),
+    ],
+)
+def test_selectors_affinity_and_tolerations_are_a_constraint(read, spec, constraint):
+    def node(name, labels, *taints):
+        about = {"allocatable": {"cpu": "8", "nvidia.com/gpu": "1"}}
+        return {
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"taints": list(taints)},
+            "status": about,
+        }
+
+    passing = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    team = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    trace = read(node("n1", {"zone": "z1", "unasked": "1"}, team), node("n2", {"zone": "z2"}, passing), pod(**spec))
+    assert trace.workload.frame["constraint"].to_list() == [constraint]
+    features = dict(trace.cluster.frame.select("node", "features").iter_rows())
+    asks = "zone" in (constraint or "")
+    zones = {"n1": ["zone", "zone=z1"], "n2": ["zone", "zone=z2"]} if asks else {"n1": [], "n2": []}
+    assert features == {"n1": sorted([*zones["n1"], "taint:team=a:NoSchedule"]), "n2": zones["n2"]}
+    pinned = "kubernetes.io/hostname" in str(spec)
+    assert any("select a node by its name" in note for note in trace.notes) == pinned
+
+
+def test_the_queue_of_a_pod_is_a_label(read):
+    queued = pod()
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
+    assert read(queued).workload.frame["queue"].to_list() == ["research"]
+
+
 def test_devices_that_the_list_does_not_tell_are_named_in_the_notes(read):
     trace = read(pod(resourceClaims=[{"name": "gpu"}]))
     assert any("1 pods request devices by ResourceClaim" in note for note in trace.notes)

@@ -27,6 +27,11 @@ def attempt(start, end, **gpus):
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
+def test_the_virtual_cluster_is_a_queue_and_no_partition(tmp_path):
+    frame = fleetlab.read(log(tmp_path, {"vc": "11cb48"}), "philly").workload.frame
+    assert frame.select("queue", "app", "partitions").rows() == [("11cb48", "11cb48", [])]
+
+
 def test_a_job_that_was_tried_again_runs_as_long_as_all_its_attempts(good):
     first = good.workload.frame.row(0, named=True)
     assert (first["start"], first["end"], first["runtime"]) == (30, 3720, 60 + 3600)

@@ -331,6 +331,20 @@ def test_thousandths_that_can_be_meant_are_let_be(written, most):
     assert not any("never exceeds" in note for note in written(f"submit,gpu_milli\n0,0\n1,{most}\n").notes)
 
 
+def test_partitions_queues_constraints_and_limits_are_mapped(written):
+    trace = written(
+        "submit,part,team,level,wants,wall\n0,a100; h100,physics,high,ib&big,60\n1,,,,,\n",
+        partitions="part", queue="team", qos="level", constraint="wants", limit="wall*60",
+    )  # fmt: skip
+    frame = trace.workload.frame.select("partitions", "queue", "qos", "constraint", "limit")
+    assert frame.rows() == [(["a100", "h100"], "physics", "high", "ib&big", 3600), ([], None, None, None, None)]
+
+
+def test_a_partition_that_nobody_mapped_is_a_partition_and_the_app(written):
+    frame = written("submit,partition\n0,a100\n").workload.frame
+    assert frame.select("partitions", "app").rows() == [(["a100"], "a100")]
+
+
 # -- columns that nobody mapped ------------------------------------------------------------------------------------
 
 

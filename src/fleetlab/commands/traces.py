@@ -1,5 +1,6 @@
-"""Commands for traces: read, synthesize, fetch, list and show."""
+"""Commands for traces: collect, read, synthesize, fetch, list and show."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,50 @@ def read(
         trace.save(out)
     show(trace, json=json)
     say_saved(out)
+
+
+@desk.command(
+    help_epilogue=examples(
+        "fleetlab collect slurm --since 2024-05-01 --out site",
+        "fleetlab collect slurm --print > collect.sh",
+    )
+)
+def collect(
+    system: str,
+    *,
+    out: Path | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    sacct_json: Annotated[bool, Parameter(negative=())] = False,
+    print: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Gather a site's log and rules on a login node, for `fleetlab read`; what may not be read is said and left out.
+
+    Parameters
+    ----------
+    system
+        What runs the cluster: slurm.
+    out
+        Folder for the files; those of an earlier time are replaced.
+    since
+        As for `sacct -S`: 2024-05-01, now-30days (default: 30 days ago).
+    until
+        As for `sacct -E` (default: now).
+    sacct_json
+        The jobs as `sacct --json` too; large.
+    print
+        Print the script instead, to copy to a machine without fleetlab: sh collect.sh --out DIR.
+    """
+    from fleetlab.traces.slurm.collect import collect as gather
+    from fleetlab.traces.slurm.collect import script
+
+    if print:
+        sys.stdout.write(script(system))
+        return
+    if out is None:
+        msg = "nowhere to gather to"
+        raise fleetlab.TraceError(msg, hint="--out DIR names a folder, --print gives the script")
+    gather(system, out, since=since, until=until, json=sacct_json)
 
 
 @desk.command(

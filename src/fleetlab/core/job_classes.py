@@ -1,4 +1,4 @@
-"""Classes of jobs, the same in every table: by GPUs per instance, by the GPU types allowed, and by gang size."""
+"""Classes of jobs, the same in every table: by GPUs per instance, GPU types allowed, gang size, partition and queue."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ def gpu_type(jobs: pl.DataFrame) -> pl.Series:
     named = jobs.select("gpu_types").join(lists, on="gpu_types", how="left", maintain_order="left")["named"]
     word = pl.when(pl.col("gpu_milli") == 0).then(pl.lit(NO_GPU)).when(named == "").then(pl.lit("any"))
     return jobs.select(word.otherwise(named).alias("GPU type"))["GPU type"]
+
+
+def partitions() -> pl.Expr:
+    """Return the partitions that each job names, as text."""
+    named = pl.col("partitions").list.sort().list.join(", ")
+    return pl.when(named == "").then(pl.lit("any")).otherwise(named).alias("partitions")
+
+
+def queue() -> pl.Expr:
+    """Return the queue of each job: its team, account or virtual cluster."""
+    return pl.col("queue").cast(pl.String).fill_null("none").alias("queue")
+
+
+def owners(jobs: pl.DataFrame) -> tuple[str, ...]:
+    """Return which of partition and queue tell some of the jobs apart."""
+    return tuple(
+        name for name, of in (("partitions", partitions()), ("queue", queue())) if jobs.select(of.n_unique()).item() > 1
+    )
 
 
 def in_order(name: str) -> pl.Expr:

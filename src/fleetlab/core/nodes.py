@@ -76,7 +76,10 @@ def edited(nodes: pl.DataFrame, edits: tuple[Edit, ...]) -> pl.DataFrame:
 
 
 def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
-    """Return which nodes are in the pool, or have the GPU type, of that name; `CPU-only` are those without a GPU."""
+    """Return which nodes are in the pool, or have the GPU type, or are in the partition, of that name.
+
+    `CPU-only` are those without a GPU.
+    """
     import polars as pl
 
     if pool is None:
@@ -85,8 +88,10 @@ def chosen(nodes: pl.DataFrame, pool: str | None) -> pl.Series:
     if pool == CPU_ONLY:
         mask = nodes["gpus"] == 0
     if not mask.any():
-        names = sorted({*nodes["pool"], *nodes["gpu_type"].drop_nulls()} - {"default"})
-        lookup("pool or GPU type", pool, names, error=WorkloadError, models=True)
+        mask = nodes["partitions"].list.contains(pool)
+    if not mask.any():
+        names = {*nodes["pool"], *nodes["gpu_type"].drop_nulls(), *nodes["partitions"].explode().drop_nulls()}
+        lookup("pool or GPU type", pool, sorted(names - {"default"}), error=WorkloadError, models=True)
     return mask
 
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 from urllib.parse import parse_qsl, urlencode
 
 from fleetlab.core import events, toml
@@ -26,7 +26,8 @@ from fleetlab.core.names import clip, lookup
 from fleetlab.core.policy import Policy, title
 from fleetlab.core.prices import Prices
 from fleetlab.core.progress import Progress, silent
-from fleetlab.core.words import MIN_COVERAGE, POLICY, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
+from fleetlab.core.slurm import Slurm
+from fleetlab.core.words import MIN_COVERAGE, POLICY, SITE, WORDS, Opaque, Words, check, exact, fingerprint, plain, text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,7 @@ class Data:
         self.is_log = not hasattr(trace, "frame")  # and not a workload made by hand
         self.cluster_name = cluster if isinstance(cluster, str) else None
         self._trace, self._cluster = trace, cluster
+        self._folded = False
         self._run_times: dict[tuple[str, int], RunTimes] = {}
         self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
 
@@ -88,7 +90,16 @@ class Data:
             self._trace = open_trace(self._trace, progress)
         elif isinstance(self._trace, Workload):
             self._trace = Trace(self._trace, Provenance("of", self._trace.source))
+        if self._trace.scheduler is not None and not self._folded:
+            # The reader of Slurm's logs is in another room, which this one may not import: it is called by name.
+            self._trace = cast("Trace", import_module("fleetlab.traces.slurm.attempts").folded(self._trace))
+        self._folded = True
         return self._trace
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the trace is at hand."""
+        return not isinstance(self._trace, str)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -294,6 +305,26 @@ class Scenario:
         frame = self.trace.workload.frame
         return int(((frame["submit"] < begin) | frame["initial"]).sum()) if begin else 0
 
+    @cached_property
+    def scheduler(self) -> Slurm | None:
+        """The Slurm that schedules the jobs: the one given, or the trace's own; None: the rules of the policy do."""
+        given, own = self.policy.scheduler, self.trace.scheduler
+        if isinstance(given, Slurm):
+            return given
+        if given == SITE and own is None:
+            msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
+            raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
+        as_configured = given == SITE or self.policy == Policy()
+        return own if as_configured else None
+
+    @property
+    def node_events(self) -> tuple[Event, ...]:
+        """The events of nodes: those given, or what the log tells of a site that is simulated as it is configured."""
+        if self.events or self.scheduler is None or self.window or self.load != 1:
+            return self.events
+        found: tuple[Event, ...] = import_module("fleetlab.traces.slurm.events").node_events(self.trace)
+        return found
+
     def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """Return a table of the trace with its jobs numbered as in the workload of the scenario."""
         import polars as pl
@@ -382,6 +413,8 @@ class Scenario:
         """
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
         own = {name: value for name, value in self.changes().items() if name not in OF_JOBS}
+        if self.data.is_open and self.scheduler is not None:
+            own |= {"scheduler": SITE}
         return title(own | cluster)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from fleetlab.core.catalog import REASONS as WAIT_REASONS
-from fleetlab.core.job_classes import GPU_REQUEST, gang_size, gpu_request, gpu_type, in_order
+from fleetlab.core.job_classes import GPU_REQUEST, gang_size, gpu_request, gpu_type, in_order, owners, partitions, queue
 from fleetlab.sim.codes import REASONS
 from fleetlab.stats import POSITIVE, BlockBootstrap
 
@@ -24,6 +24,7 @@ def by_class(done: pl.DataFrame, blocks: BlockBootstrap) -> dict[str, pl.DataFra
         "by runtime": _told(named, blocks, "runtime").sort("runtime", descending=True),
         "by GPU type": _told(_foremost(named, "GPU type", pl.len()), blocks, "GPU type"),
         "by gang size": _told(named, blocks, "gang size").sort(in_order("gang size")),
+        **{f"by {name}": _told(_foremost(named, name, pl.len()), blocks, name) for name in owners(done)},
         "by user": _told(_foremost(named, "user", pl.col("GPU time").sum()), blocks, "user"),
     }
 
@@ -39,6 +40,8 @@ def _classed(done: pl.DataFrame) -> pl.DataFrame:
         gang_size(),
         pl.when(short).then(pl.lit("up to the median")).otherwise(pl.lit("above the median")).alias("runtime"),
         gpu_type(done),
+        partitions(),
+        queue(),
         pl.col("user").cast(pl.String).fill_null("unknown"),
         (gpu * pl.col("runtime")).alias("GPU time"),
     )

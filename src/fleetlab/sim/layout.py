@@ -24,7 +24,7 @@ WHOLE = 1000  # milli of one GPU
 # Times are whole numbers of ticks, so that sums and differences of them are exact in floats: a ledger adds up.
 TICK = 2.0**-24  # seconds: 60 ns, exact up to 17 years
 REQUESTS = 10  # kinds of GPU request: 0 a fraction, 1 to 8 whole GPUs, 9 more
-MAX_TYPES = 62  # GPU types in one cluster: a bit each
+MAX_TYPES = 62  # classes of nodes in one cluster: a bit each
 MAX_GPUS = 62  # on one node: a bit each
 AMOUNTS = tuple(r.name for r in RESOURCES if r.divisible)  # that a node has beside GPUs
 UNLIMITED = 1 << 40  # more instances than there can be
@@ -65,23 +65,26 @@ def writable(array: Any) -> Any:  # noqa: ANN401
 
 
 # What one instance of a job requests: a *shape*. Jobs with the same demand share one.
-SHAPE = record(f"{' '.join(AMOUNTS)} milli gpus gpu_memory types per_node app request", overlay="amounts")
+SHAPE = record(
+    f"{' '.join(AMOUNTS)} milli gpus gpu_memory types per_node app distinct exclusive request", overlay="amounts"
+)
 #   amounts: the first fields as an array; milli: of each GPU, a fraction or WHOLE; gpus: 0 for CPU only; gpu_memory: of
-#   each GPU; types: bits of the GPU types it may run on; per_node: most instances of its app on one node, 0: any; app:
-#   its row of NodeView.apps
+#   each GPU; types: bits of the node classes it may use; per_node: most instances of its app on one node, 0: any; app:
+#   its row of NodeView.apps; distinct: `per_node` counts within a job alone; exclusive: it shares its node with none
 
 # What is free on a node.
 NODE = record(
     " ".join(f"free_{name}" for name in AMOUNTS) + " free_gpu idle_gpus largest_free up first_gpu end_gpu gpu_type"
-    " instances version index_group index_slot cpu_rank type_number number by_request unused",
+    " instances version index_group index_slot cpu_rank type_number number by_request node_class exclusive unused",
     overlay="free",
     by_request=REQUESTS,
-    unused=4,
+    unused=2,
 )
 #   free: the first fields as an array; free_gpu: on all its GPUs; idle_gpus: with nothing allocated; largest_free: the
-#   most free on one GPU; up: 1 takes instances; its GPUs are the rows first_gpu to end_gpu - 1; gpu_type: a bit, 0
-#   without GPUs; version: counts changes; index_group, index_slot, cpu_rank: see `engine.index`; type_number: of its
-#   GPU type, -1 without GPUs; number: its own row; by_request: instances with GPUs by kind of request
+#   most free on one GPU; up: 1 takes instances; its GPUs are the rows first_gpu to end_gpu - 1; node_class: a bit, see
+#   `node_classes`; gpu_type: the same bit, 0 without GPUs; version: counts changes; index_group, index_slot, cpu_rank:
+#   see `engine.index`; type_number: of its class, -1 without GPUs; number: its own row; by_request: instances with GPUs
+#   by kind of request; exclusive: has an instance that shares its node with none
 
 GPU = record("free free_memory node index_slot")
 CAPACITY = record("cpu memory gpu tier")  # of an empty node; tier: how high-end its GPUs are, 0 the weakest
@@ -146,12 +149,14 @@ INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 NOW, PLANNED = range(2)
 
 GROUP = record(
-    "shape_id instances user gpu_milli length newest slot is_new retry able tried delays over_quota fit_bound"
+    "shape_id instances user queue of_types gpu_milli length newest slot is_new retry able tried delays over_quota"
+    " fit_bound"
 )
 #   jobs that fit or fail together; length: waiting jobs; slot: in the list of waiting groups; retry: may fit where it
 #   did not before; able: fits when the pass began; tried: is tried in this pass; delays: fits, but would delay a
 #   reservation; fit_bound: at most so many instances fit
 
+PARTITION = record("classes blocked")  # classes: bits; blocked: a job that names it does not fit, in this pass
 USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
 NODE_STATUS = record("freed pool power service up_since:f idle_since:f")  # pool: -1 none; since: inf: it is not
 POOL = record("least:f boot:f every:f idle:f")  # of an elastic pool: nodes, and seconds

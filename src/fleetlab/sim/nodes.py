@@ -7,7 +7,7 @@ result.
 from __future__ import annotations
 
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, Record, Records
+from fleetlab.sim.layout import AMOUNTS, UNLIMITED, WHOLE, Ints, NodeView, Record, Records
 
 BESIDE_GPUS = len(AMOUNTS)
 
@@ -15,6 +15,8 @@ BESIDE_GPUS = len(AMOUNTS)
 @inner
 def has_beside_gpus(shape: Record, node: Record, apps: Ints) -> bool:
     """Return whether a node has what an instance needs beside GPUs."""
+    if node.exclusive or (shape.exclusive and node.instances):
+        return False
     for k in range(BESIDE_GPUS):
         if node.free[k] < shape.amounts[k]:
             return False
@@ -27,7 +29,7 @@ def holds(shape: Record, node: Record, gpus: Records, apps: Ints) -> bool:
     if node.up == 0 or not has_beside_gpus(shape, node, apps):
         return False
     if shape.gpus == 0:
-        return True
+        return shape.types & node.node_class != 0
     if shape.types & node.gpu_type == 0:
         return False
     if shape.gpu_memory == 0:
@@ -56,7 +58,7 @@ def room(shape: Record, node: Record, gpus: Records, apps: Ints) -> int:
     """Return how many instances a node could take now, one after the other."""
     if not holds(shape, node, gpus, apps):
         return 0
-    most = UNLIMITED
+    most = 1 if shape.exclusive else UNLIMITED
     for k in range(BESIDE_GPUS):
         if shape.amounts[k]:
             most = min(most, node.free[k] // shape.amounts[k])
@@ -109,7 +111,8 @@ def change(shape: Record, node: Record, apps: Ints, sign: int) -> None:
         node.free[k] -= sign * shape.amounts[k]
     node.instances += sign
     node.version += 1
-    if shape.per_node:
+    node.exclusive += sign * shape.exclusive
+    if shape.per_node and not shape.distinct:
         apps[shape.app, node.number] += sign
 
 
@@ -120,6 +123,8 @@ def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int
     A fraction comes from GPU `at`, or, if that is -1, from the tightest that holds it; whole GPUs are the first idle.
     """
     change(shape, node, apps, 1)
+    if shape.distinct:
+        apps[shape.app, node.number] = 1
     if shape.gpus == 0:
         return 0
     node.by_request[shape.request] += 1
@@ -144,6 +149,15 @@ def take(shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int
     if node.idle_gpus == 0:
         node.largest_free = largest_free(node, gpus)
     return bits
+
+
+@inner
+def end_gang(shape: Record, view: NodeView, nodes: Ints, at: int, count: int) -> None:
+    """Say that a job has its `nodes`: where its instances are on distinct nodes, the next job may use these again."""
+    if shape.distinct:
+        for i in range(at, at + count):
+            view.apps[shape.app, nodes[i]] = 0
+            view.nodes[nodes[i]].version += 1
 
 
 @inner
@@ -184,6 +198,7 @@ def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -
     for k in range(BESIDE_GPUS):
         node.free[k] = min(node.free[k], other.free[k])
     node.up = min(node.up, other.up)
+    node.exclusive, node.instances = max(node.exclusive, other.exclusive), max(node.instances, other.instances)
     for g in range(node.first_gpu, node.end_gpu):
         gpus[g].free = min(gpus[g].free, other_gpus[g].free)
         gpus[g].free_memory = min(gpus[g].free_memory, other_gpus[g].free_memory)

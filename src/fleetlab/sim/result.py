@@ -32,7 +32,7 @@ BOUND = 10.0  # seconds: shorter runtimes count as that in a bounded slowdown
 POINTS = 500  # of a timeline, where nobody says how many
 MOST_POINTS = 100_000
 FEW = 100  # of the one among the tables
-ASKED = ("instances", "gpu_milli", "gpu_types", "user", "group", "app")
+ASKED = ("instances", "gpu_milli", "gpu_types", "partitions", "user", "group", "app", "queue")
 STATUS = ("waiting", "running", "done")
 
 

@@ -19,10 +19,13 @@ from fleetlab.sim.placements import fragmentation
 # What may be wrong with an instance on a node.
 FAULTS = (
     "", "the node is not up", "more CPU, memory, RDMA or disk than is free", "more of its app than the node may have",
-    "not one of its GPU types", "not the number of GPUs it requests", "a GPU that the node does not have",
-    "more of a GPU than is free", "the node goes down with a job on it",
+    "not one of its GPU types, partitions or features", "not the number of GPUs it requests",
+    "a GPU that the node does not have", "more of a GPU than is free", "the node goes down with a job on it",
+    "a node that is not its own, though it or another job asks for that",
 )  # fmt: skip
-NOT_UP, TOO_MUCH, OVER_LIMIT, WRONG_TYPE, WRONG_COUNT, NO_SUCH_GPU, GPU_TAKEN, LEFT_BEHIND = range(1, len(FAULTS))
+NOT_UP, TOO_MUCH, OVER_LIMIT, WRONG_TYPE, WRONG_COUNT, NO_SUCH_GPU, GPU_TAKEN, LEFT_BEHIND, NOT_ALONE = range(
+    1, len(FAULTS)
+)
 SAMPLE = ("up", "allocated", "used", "fragmented")  # columns of a sample by GPU type, in milli of GPUs
 UP, ALLOCATED, USED, FRAGMENTED = range(len(SAMPLE))
 BESIDE_GPUS = len(AMOUNTS)
@@ -56,9 +59,11 @@ def _fault(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int) ->
     for k in range(BESIDE_GPUS):
         if node.free[k] < shape.amounts[k]:
             return TOO_MUCH
+    if node.exclusive or (shape.exclusive and node.instances):
+        return NOT_ALONE
     if shape.per_node and apps[shape.app, node.number] >= shape.per_node:
-        return OVER_LIMIT
-    if shape.gpus and shape.types & node.gpu_type == 0:
+        return NOT_ALONE if shape.distinct else OVER_LIMIT
+    if shape.types & node.node_class == 0:
         return WRONG_TYPE
     if bits >> (node.end_gpu - node.first_gpu):
         return NO_SUCH_GPU
@@ -79,7 +84,8 @@ def _allocate(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int,
     for k in range(BESIDE_GPUS):
         node.free[k] -= sign * shape.amounts[k]
     node.instances += sign
-    if shape.per_node:
+    node.exclusive += sign * shape.exclusive
+    if shape.per_node and (sign > 0 or not shape.distinct):
         apps[shape.app, node.number] += sign
     g = node.first_gpu
     while bits:
@@ -109,6 +115,9 @@ def _begin(run: Record, of: RunTable, state: NodeView) -> tuple[int, int]:
         if fault:
             return fault, i
         _allocate(shape, state.nodes[n], state.gpus, state.apps, of.gpus[i], 1)
+    if shape.distinct:  # counted within this run alone
+        for i in range(run.first, run.first + run.instances):
+            state.apps[shape.app, of.node[i]] = 0
     return 0, -1
 
 

@@ -13,7 +13,9 @@ from fleetlab.core import Cluster, PolicyError, Progress, Provenance, Scenario, 
 from fleetlab.core.catalog import ORDERS, PLACEMENTS, SHARINGS
 from fleetlab.core.coverage import Coverage, require
 from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.slurm import Slurm
 from fleetlab.sim.check import check_order, check_placement
+from fleetlab.sim.components import joined, parts_of
 from fleetlab.sim.layout import WHOLE, Floats
 from fleetlab.sim.load import load
 from fleetlab.sim.policy import order as Order
@@ -74,28 +76,70 @@ def play_scenario(s: Scenario, jobs: World, progress: Progress | None = None) ->
 
 
 def _play(s: Scenario, jobs: World, progress: Progress | None) -> Played:
+    if s.scheduler is not None:
+        return _slurm(s, jobs, s.scheduler, progress)
     policy, weights, sharing = s.policy, np.array(s.policy.weights, dtype=np.float64), SHARINGS[s.policy.sharing]
     order, placement = _order(policy.order, weights), _placement(policy.placement, weights)
-    moving = sharing.needs_speed or policy.preempts or s.events or policy.recovery
+    moving = bool(sharing.needs_speed or policy.preempts or s.events or policy.recovery)
     if policy.cycle and moving:
         msg = "a scheduler that looks in cycles is simulated without preemption, node events and slowdown by sharing"
         raise PolicyError(msg, hint="leave cycle out, or the others")
-    quick = not (moving or policy.quota is not None)
-    played = _quick(s, jobs, order, placement, weights) if quick else None
-    if played is not None:
-        return played
+    if moving or policy.quota is not None:
+        return _reference(s, jobs, order, placement, weights, progress)
+    rank = _rank(order, jobs, weights) if isinstance(placement, str) else None
+    parts = parts_of(jobs) if rank is not None and _separable(jobs, placement) else []
+    if parts:
+        ranks = [rank[part.jobs] if isinstance(rank, np.ndarray) else rank for part in parts]
+        played = [_quick(s, part.world, of, placement) for part, of in zip(parts, ranks, strict=True)]
+        if isinstance(order, str) or None not in played:
+            return joined(jobs, parts, [
+                _reference(s, part.world, order, placement, weights, progress) if one is None else one
+                for part, one in zip(parts, played, strict=True)
+            ])  # fmt: skip
+    one = _quick(s, jobs, rank, placement)
+    return _reference(s, jobs, order, placement, weights, progress) if one is None else one
+
+
+def _separable(jobs: World, placement: str | Placement) -> bool:
+    """Whether jobs that share no nodes, in an order that does not change, have nothing else to do with each other."""
+    return not jobs.learners and isinstance(placement, str) and not PLACEMENTS[placement].randomized
+
+
+def _reference(
+    s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats,
+    progress: Progress | None,
+) -> Played:  # fmt: skip
+    """Use the loop that knows all rules."""
     from fleetlab.sim.jit import compile_notice
     from fleetlab.sim.reference.play import play, speeds_of
 
+    policy, sharing = s.policy, SHARINGS[s.policy.sharing]
     speeds = speeds_of(s.speed or Speed.default(), sharing.name, jobs) if sharing.needs_speed else None
     allowed = _quota(policy.quota, s.workload)
     limits = None if allowed is None else np.array([allowed.get(name, -1) for name in jobs.users], dtype=np.int64)
     with compile_notice():
         return play(
             jobs, order=order, backfill=policy.backfill, placement=placement, preempt=policy.preempts, quota=limits,
-            weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events, cluster=s.cluster, seed=s.seed,
-            until=s.until, progress=progress,
+            weights=weights, speeds=speeds, recovery=policy.recovery, events=s.events,
+            cluster=s.cluster if s.events else None, seed=s.seed, until=s.until, progress=progress,
         )  # fmt: skip
+
+
+def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> Played:
+    from fleetlab.sim.jit import compile_notice
+    from fleetlab.sim.slurm.play import play
+
+    with compile_notice():
+        return play(
+            jobs,
+            site,
+            s.cluster,
+            events=s.events,
+            seed=s.seed,
+            epoch=s.workload.epoch,
+            until=s.until,
+            progress=progress,
+        )
 
 
 def _estimate(s: Scenario) -> str | pl.Series:
@@ -110,24 +154,25 @@ def _estimate(s: Scenario) -> str | pl.Series:
     return earlier.append(measured)
 
 
-def _quick(s: Scenario, jobs: World, order: str | Order, placement: str | Placement, weights: Floats) -> Played | None:
+def _rank(order: str | Order, jobs: World, weights: Floats) -> str | Floats | None:
+    """Return an order whose keys do not change, by name or as the key of each job; None: they change with time."""
+    if isinstance(order, str):
+        return None if ORDERS[order].dynamic else order
+    return None if order.moves or jobs.learners else _fixed_keys(order, jobs, weights)
+
+
+def _quick(s: Scenario, jobs: World, rank: str | Floats | None, placement: str | Placement) -> Played | None:
     """Use the quick loop, where it knows the rules."""
     from fleetlab.sim.engine import play as quick
     from fleetlab.sim.jit import compile_notice
 
     backfill = s.policy.backfill
-    if backfill not in quick.BACKFILLS or not isinstance(placement, str):
+    if rank is None or backfill not in quick.BACKFILLS or not isinstance(placement, str):
         return None
     if backfill == "easy" and PLACEMENTS[placement].randomized:
         return None  # it has no random reservations
-    if isinstance(order, str):
-        if order not in quick.STATIC:
-            return None
-        rank: str | Floats = order
-    elif order.moves or jobs.learners:
-        return None
-    else:
-        rank = _fixed_keys(order, jobs, weights)
+    if backfill != "greedy" and len(jobs.queues) > 1:
+        return None  # it has one head
     with compile_notice():
         return quick.play(jobs, order=rank, backfill=backfill, placement=placement, seed=s.seed, until=s.until)
 

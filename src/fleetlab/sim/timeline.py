@@ -84,8 +84,9 @@ def _gpus(world: World) -> Ints:
 def _types(world: World, cluster: Cluster) -> tuple[list[str], Ints]:
     """The GPU types by name, and which of them each node has; one more than there are: without GPUs."""
     types = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
-    column = {0: len(types)} | {1 << k: k for k in range(len(types))}
-    return types, np.array([column[bit] for bit in world.nodes.gpu_type.tolist()], dtype=np.int64)
+    column = {name: k for k, name in enumerate(types)}
+    names = np.array([column.get(name, len(types)) for name in cluster.frame["gpu_type"]], dtype=np.int64)
+    return types, np.where(_gpus(world) > 0, names, len(types))
 
 
 def run_table(world: World, segments: Segments) -> RunTable:

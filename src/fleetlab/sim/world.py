@@ -9,15 +9,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetlab.core import Cluster, PolicyError, Workload, WorkloadError
+from fleetlab.core import Cluster, PolicyError, Workload
 from fleetlab.core.catalog import ESTIMATES, NODE_AMOUNTS, RESOURCES
-from fleetlab.core.catalog.reasons import ABOVE_QUOTA, CANCELLED, FITS_NOWHERE, GANG_TOO_LARGE, UNKNOWN_RUNTIME
+from fleetlab.core.catalog.reasons import (
+    ABOVE_QUOTA,
+    CANCELLED,
+    FITS_NOWHERE,
+    GANG_TOO_LARGE,
+    NO_SUCH_NODE,
+    UNKNOWN_RUNTIME,
+    UNREAD_CONSTRAINT,
+)
 from fleetlab.core.names import lookup
 from fleetlab.sim import layout
 from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
+from fleetlab.sim.node_classes import NodeClasses
 
 COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
-DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app")
+DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app", "distinct", "exclusive")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH = (
     "MISC", "K40", "K80", "M60", "P4", "T4", "P40", "P100", "A10", "L4", "V100", "V100M16", "V100M32", "L40", "A30",
@@ -48,6 +57,10 @@ class World:
     user: Ints  # 0 to users - 1; jobs without a user are one user together
     users: list[str]
     priority: Ints
+    queue: Ints  # 0 to queues - 1: the set of partitions that it names
+    queues: tuple[tuple[str, ...], ...]  # the partitions of each
+    of_types: Ints  # bits of the node classes of its GPU types, in whatever partition
+    partitions: dict[str, int]  # bits of the node classes in each partition that jobs name
     requested: Ints  # GPU milli an instance, before fractions are rounded up
     shapes: Records  # SHAPE
     nodes: Records  # NODE
@@ -77,7 +90,6 @@ def world(
     seconds that each job takes to start) too. With a `cycle`, the scheduler looks at the queue at its multiples
     alone, counted from `phase` seconds before second 0.
     """
-    bits = _bits(cluster)
     gpu = pl.col("gpu_milli")
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
     jobs = jobs.with_columns(eligible=pl.coalesce("eligible", "submit"))
@@ -94,16 +106,20 @@ def world(
     ).sort("look", maintain_order=True)  # fmt: skip
     if part > 1:
         frame = frame.with_columns(gpu_milli=pl.when(gpu < WHOLE).then((gpu + part - 1) // part * part).otherwise(gpu))
-    frame, refused = _able(frame, cluster, allowed or {})
-    shapes, shape = _shapes(frame, bits)
+    classes = NodeClasses.of(frame, cluster)
+    frame = frame.with_columns(mask=pl.Series(classes.mask), of_types=pl.Series(classes.of_types))
+    frame = frame.with_columns(queue_number=pl.Series(classes.queue))
+    frame, refused = _able(frame, cluster, classes, allowed or {})
+    shapes, shape = _shapes(frame)
     instances = _ints(frame["instances"])
     kinds, kind = _kinds(shape, instances)
-    nodes, gpus = node_tables(cluster, bits)
+    nodes, gpus = node_tables(cluster, classes.of_node)
     learner, learners = _learners(frame, estimate)
     user, users = _users(frame)
+    queues, queue = np.unique(_ints(frame["queue_number"]), return_inverse=True)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("estimate", "requested", "latency", "look", "unseen"),
+        frame=frame.drop("estimate", "requested", "latency", "look", "unseen", "mask", "of_types", "queue_number"),
         measured=_in_order(frame["job"]),
         refused=refused.filter(pl.col("job") >= 0),
         submit=_on_tick(frame["look"]),
@@ -122,6 +138,10 @@ def world(
         user=user,
         users=users,
         priority=_ints(frame["priority"]),
+        queue=queue,
+        queues=tuple(classes.queues[q] for q in queues) or classes.queues[:1],
+        of_types=_ints(frame["of_types"]),
+        partitions=classes.of_partition,
         requested=_ints(frame["requested"]),
         shapes=shapes,
         nodes=nodes,
@@ -149,15 +169,6 @@ def _on_tick(column: pl.Series) -> Floats:
     return np.rint(column.to_numpy().astype(np.float64) / layout.TICK) * layout.TICK
 
 
-def _bits(cluster: Cluster) -> dict[str, int]:
-    names = sorted(set(cluster.frame["gpu_type"].drop_nulls()))
-    most = cluster.frame["gpus"].max()
-    if len(names) > layout.MAX_TYPES or (isinstance(most, int) and most > layout.MAX_GPUS):
-        msg = f"{cluster.source}: more than {layout.MAX_TYPES} GPU types, or {layout.MAX_GPUS} GPUs on a node"
-        raise WorkloadError(msg, hint="split such nodes, or merge types that no job tells apart")
-    return {name: 1 << k for k, name in enumerate(names)}
-
-
 def _runs_at_start() -> pl.Expr:
     """Which jobs run when the log begins: they are placed before all others; pending ones the log saw start."""
     return pl.col("initial") & (pl.col("job") >= 0) & (pl.col("start").is_null() | (pl.col("start") <= 0))
@@ -180,14 +191,18 @@ def _estimates(jobs: pl.DataFrame, estimate: str | Sequence[float] | pl.Series) 
 # -- who cannot run at all ---------------------------------------------------------------------------------------
 
 
-def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _able(
+    frame: pl.DataFrame, cluster: Cluster, classes: NodeClasses, allowed: Mapping[str, int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The jobs that can run on the cluster when it is empty, and the others with their reasons."""
-    room = _room(frame, cluster)
+    room = _room(frame, cluster, classes.of_node)
     user = pl.col("user").cast(pl.String).fill_null("")
     most = user.replace_strict(list(allowed), list(allowed.values()), default=None, return_dtype=pl.Int64)
     reason = (
         pl.when(pl.col("runtime").is_null() & (pl.col("status") == "cancelled")).then(pl.lit(CANCELLED))
         .when(pl.col("runtime").is_null()).then(pl.lit(UNKNOWN_RUNTIME))
+        .when(pl.Series(classes.unreadable)).then(pl.lit(UNREAD_CONSTRAINT))
+        .when(pl.Series(classes.nowhere)).then(pl.lit(NO_SUCH_NODE))
         .when(room == 0).then(pl.lit(FITS_NOWHERE))
         .when(room < frame["instances"]).then(pl.lit(GANG_TOO_LARGE))
         .when(pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") > most)
@@ -199,23 +214,25 @@ def _able(frame: pl.DataFrame, cluster: Cluster, allowed: Mapping[str, int]) -> 
     return jobs.filter(pl.col("reason").is_null()).drop("reason"), refused
 
 
-def _room(frame: pl.DataFrame, cluster: Cluster) -> pl.Series:
+def _room(frame: pl.DataFrame, cluster: Cluster, of_node: Ints) -> pl.Series:
     """How many instances of each job the empty cluster holds."""
-    columns = [*(resource.request for resource in RESOURCES), "gpu_types"]
-    asks = frame.select(*columns, "max_per_node").with_columns(pl.col("gpu_types").list.join("\n"))
+    columns = ("mask", "max_per_node", "distinct_nodes", "exclusive")
+    asks = frame.select(*(resource.request for resource in RESOURCES), *columns)
     distinct = asks.unique(maintain_order=True)
-    nodes = cluster.frame.group_by(pl.exclude("node", "pool"), maintain_order=True).len()
-    wanted = {name: _ints(distinct[name].fill_null(0)) for name in distinct.columns if name != "gpu_types"}
+    has = cluster.frame.select(*(resource.capacity for resource in RESOURCES))
+    has = has.with_columns(bit=pl.Series(np.left_shift(np.int64(1), of_node)))
+    wanted = {name: _ints(distinct[name].fill_null(0)) for name in distinct.columns}
     room = np.zeros(distinct.height, dtype=np.int64)
-    for node in nodes.iter_rows(named=True):
-        room += _on_node(wanted, distinct["gpu_types"], node) * node["len"]
+    for node in has.group_by(pl.all(), maintain_order=True).len().iter_rows(named=True):
+        room += _on_node(wanted, node) * node["len"]
     counted = distinct.with_columns(room=pl.Series(room, dtype=pl.Int64))
     return asks.join(counted, on=asks.columns, how="left", maintain_order="left")["room"]
 
 
-def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> Ints:
+def _on_node(ask: dict[str, Ints], node: dict[str, Any]) -> Ints:
     """How many of each ask an empty node of this kind holds."""
     room = np.where(ask["max_per_node"] > 0, ask["max_per_node"], 1 << 40)
+    room = np.where(ask["distinct_nodes"] | ask["exclusive"], np.minimum(room, 1), room)
     for name in NODE_AMOUNTS:
         room = np.where(ask[name] > 0, np.minimum(room, node[name] // np.maximum(ask[name], 1)), room)
     milli, memory = ask["gpu_milli"], ask["gpu_memory_mib"]
@@ -223,16 +240,17 @@ def _on_node(ask: dict[str, Ints], types: pl.Series, node: dict[str, Any]) -> In
     shares = node["gpus"] * np.minimum(WHOLE // np.maximum(milli, 1), each)
     wholes = np.where(node["gpu_memory_mib"] >= memory, node["gpus"] * WHOLE // np.maximum(milli, 1), 0)
     by_gpu = np.minimum(room, np.where(milli >= WHOLE, wholes, shares))
-    named = [t for t in types.unique() if not t or node["gpu_type"] in t.split("\n")]
-    return np.where(milli == 0, room, np.where(types.is_in(named).to_numpy(), by_gpu, 0)).astype(np.int64)
+    return np.where(ask["mask"] & node["bit"], np.where(milli == 0, room, by_gpu), 0).astype(np.int64)
 
 
 # -- what they ask for -------------------------------------------------------------------------------------------
 
 
-def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Records, Ints]:
+def _shapes(frame: pl.DataFrame) -> tuple[Records, Ints]:
     """The distinct demands of an instance, and which of them each job has."""
     gpu, limit = pl.col("gpu_milli").cast(pl.Int64), pl.col("max_per_node")
+    # At most one instance of the app on a node, or an exclusive node, is a node for each instance of the job too.
+    distinct_nodes = pl.col("distinct_nodes") & (pl.col("instances") > 1) & (limit != 1) & ~pl.col("exclusive")
     apps = sorted(set(frame.filter(limit > 0)["app"]))
     app = pl.col("app").replace_strict(apps, list(range(len(apps))), default=0, return_dtype=pl.Int64)
     demand = frame.select(
@@ -240,23 +258,17 @@ def _shapes(frame: pl.DataFrame, bits: dict[str, int]) -> tuple[Records, Ints]:
         pl.when(gpu >= WHOLE).then(WHOLE).otherwise(gpu).alias("milli"),
         pl.when(gpu == 0).then(0).when(gpu < WHOLE).then(1).otherwise(gpu // WHOLE).alias("gpus"),
         pl.col("gpu_memory_mib").alias("gpu_memory"),
-        _mask(frame["gpu_types"], bits).alias("types"),
-        limit.alias("per_node"),
-        pl.when(limit > 0).then(app).otherwise(0).alias("app"),
+        pl.col("mask").alias("types"),
+        pl.when(distinct_nodes).then(1).otherwise(limit).alias("per_node"),
+        pl.when(distinct_nodes).then(len(apps)).when(limit > 0).then(app).otherwise(0).alias("app"),
+        distinct_nodes.cast(pl.Int64).alias("distinct"),
+        pl.col("exclusive").cast(pl.Int64),
     )
     distinct = demand.unique(maintain_order=True).with_row_index("shape")
     shape = demand.join(distinct, on=list(DEMAND), how="left", maintain_order="left")["shape"]
     shapes = table(distinct.height, layout.SHAPE, **{name: _ints(distinct[name]) for name in DEMAND})
     shapes.request = np.where(shapes.milli < WHOLE, 0, np.minimum(shapes.gpus, layout.REQUESTS - 1))
     return shapes, _ints(shape)
-
-
-def _mask(types: pl.Series, bits: dict[str, int]) -> pl.Series:
-    """The GPU types of each job as bits; none named means any."""
-    joined = types.list.join("\n")
-    distinct = joined.unique(maintain_order=True).to_list()
-    masks = [sum(bits.get(name, 0) for name in set(t.split("\n"))) if t else sum(bits.values()) for t in distinct]
-    return joined.replace_strict(distinct, masks, return_dtype=pl.Int64)
 
 
 def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
@@ -268,15 +280,16 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
 
 
 def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool) -> tuple[Records, Ints]:
-    """Return the groups of jobs that fit or fail together, and the group of each job."""
+    """Return the groups of jobs that fit or fail together and wait for the same, and the group of each job."""
     user = world.user if by_user else np.full(len(world.kind), -1)
-    pairs = pl.DataFrame({"kind": world.kind, "user": user})
-    distinct = pairs.unique(maintain_order=True).with_row_index("group")
-    group = pairs.join(distinct, on=["kind", "user"], how="left", maintain_order="left")["group"]
+    alike = pl.DataFrame({"kind": world.kind, "user": user, "queue": world.queue, "of_types": world.of_types})
+    distinct = alike.unique(maintain_order=True).with_row_index("group")
+    group = alike.join(distinct, on=alike.columns, how="left", maintain_order="left")["group"]
     kinds = world.kinds[distinct["kind"].to_numpy()]
     shapes = world.shapes[kinds.shape_id]
     groups = table(
         len(kinds), kind, shape_id=kinds.shape_id, instances=kinds.instances, user=distinct["user"].to_numpy(),
+        queue=distinct["queue"].to_numpy(), of_types=distinct["of_types"].to_numpy(),
         gpu_milli=kinds.instances * shapes.gpus * shapes.milli,
     )  # fmt: skip
     return groups, group.to_numpy().astype(np.int64)
@@ -319,16 +332,16 @@ def _typical(shapes: Records, shape: Ints, instances: Ints) -> Records:
 # -- what there is -----------------------------------------------------------------------------------------------
 
 
-def node_tables(cluster: Cluster, bits: dict[str, int]) -> tuple[Records, Records]:
-    """Return the tables of the nodes and GPUs of an empty cluster; `bits` has the bit of each GPU type."""
+def node_tables(cluster: Cluster, of_node: Ints) -> tuple[Records, Records]:
+    """Return the tables of the nodes and GPUs of an empty cluster; `of_node` has the class of each node."""
     c = cluster.frame
     count = _ints(c["gpus"])
-    end = np.cumsum(count)
-    types = [bits[kind] if kind is not None and g else 0 for kind, g in zip(c["gpu_type"], count, strict=True)]
+    end, bit = np.cumsum(count), np.left_shift(np.int64(1), of_node)
     nodes = table(
         len(count), layout.NODE, free_gpu=count * WHOLE, idle_gpus=count, up=1,
-        largest_free=np.where(count > 0, WHOLE, 0), first_gpu=end - count, end_gpu=end, gpu_type=types,
-        type_number=[bit.bit_length() - 1 for bit in types], number=np.arange(len(count)),
+        largest_free=np.where(count > 0, WHOLE, 0), first_gpu=end - count, end_gpu=end, node_class=bit,
+        gpu_type=np.where(count > 0, bit, 0), type_number=np.where(count > 0, of_node, -1),
+        number=np.arange(len(count)),
         free=np.stack([_ints(c[column]) for column in NODE_AMOUNTS], axis=1),
     )  # fmt: skip
     owner = np.repeat(np.arange(len(count)), count)

@@ -1,8 +1,9 @@
 """SenseTime's Helios trace (SC'21): every job of four Slurm clusters from April to September 2020.
 
-A virtual cluster (`vc`) becomes the `app` of its jobs. Jobs that ask for no GPU are kept. No stamp has a time zone; the
-clusters stood in China, so they are read on the clock of Shanghai. `cluster_gpu_number.csv`, where it lies beside the
-log, tells how many GPUs each virtual cluster had on each day: the series `vc_gpus`.
+A virtual cluster (`vc`) has nodes for its own jobs: it becomes their partition, `queue` and `app`. Jobs that ask for no
+GPU are kept. No stamp has a time zone; the clusters stood in China, so they are read on the clock of Shanghai.
+`cluster_gpu_number.csv`, where it lies beside the log, tells how many GPUs each virtual cluster had on each day: the
+series `vc_gpus`. The cluster then has the most that each had on any day, on nodes of 8 GPUs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetlab.core import Trace, TraceError, Workload
+from fleetlab.core import Cluster, Trace, TraceError, Workload
 from fleetlab.traces.input.files import SourceFile, sources
 from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to_first
 from fleetlab.traces.input.intake import Intake, Rule, TableSchema
@@ -21,6 +22,8 @@ from fleetlab.traces.slurm import job_list
 ZONE = "Asia/Shanghai"
 JOBS = TableSchema("jobs", job_list.COLUMNS | {"vc": pl.String})
 NO_NODES = "the log has no nodes: provide a cluster to simulate it"
+ON_A_NODE = 8  # GPUs
+PLENTY = 1_000_000  # milli-CPUs of a node, and MiB: the log does not tell, and they are not what jobs waited for
 
 
 def read(path: Path, intake: Intake) -> Trace:
@@ -32,13 +35,16 @@ def read(path: Path, intake: Intake) -> Trace:
     jobs, zero = relative_to_first(job_list.jobs(records))
     workload = Workload.of(_columns(jobs), source="helios", epoch=zero if jobs.height else None, zone=ZONE)
     intake.keep("jobs", len(workload))
+    vc_gpus = _vc_gpus(sizes, intake, zero) if sizes else None
+    cluster = None if vc_gpus is None else _cluster(vc_gpus)
     return finish(
         intake,
         workload,
         source="helios",
+        cluster=cluster,
         names=jobs.select(job=pl.int_range(pl.len(), dtype=pl.Int64), name="job_id").lazy(),
-        series={"vc_gpus": _vc_gpus(sizes, intake, zero).lazy()} if sizes else {},
-        notes=(NO_NODES, *job_list.missing_notes(jobs)),
+        series={} if vc_gpus is None else {"vc_gpus": vc_gpus.lazy()},
+        notes=(NO_NODES if cluster is None else _nodes_note(cluster), *job_list.missing_notes(jobs)),
         settings={"zero": zero},
     )
 
@@ -57,8 +63,9 @@ def _files(path: Path) -> tuple[SourceFile, SourceFile | None]:
 
 def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
     return jobs.select(
-        "user", "submit", "runtime", "instances", "cpu_milli", "gpu_milli", "status", "start", "end", app="vc"
-    )
+        "user", "submit", "runtime", "instances", "cpu_milli", "gpu_milli", "status", "start", "end",
+        app="vc", queue="vc", partitions=pl.concat_list("vc").list.drop_nulls(),
+    )  # fmt: skip
 
 
 def _vc_gpus(source: SourceFile, intake: Intake, zero: float) -> pl.DataFrame:
@@ -74,6 +81,27 @@ def _vc_gpus(source: SourceFile, intake: Intake, zero: float) -> pl.DataFrame:
     intake.keep("vc_gpus", days.height)
     long = days.unpivot(vcs, index="time", variable_name="app", value_name="gpus")
     return long.select(pl.col("time") - zero, "app", pl.col("gpus").cast(pl.Int64)).sort("time", maintain_order=True)
+
+
+def _cluster(vc_gpus: pl.DataFrame) -> Cluster | None:
+    """Nodes of 8 GPUs for each virtual cluster, and a smaller one where they do not come out even."""
+    most = vc_gpus.group_by("app", maintain_order=True).agg(pl.col("gpus").max()).filter(pl.col("gpus") > 0)
+    nodes = [
+        {"node": f"{vc}-{k // ON_A_NODE}", "pool": vc, "partitions": [vc], "gpus": min(ON_A_NODE, gpus - k)}
+        for vc, gpus in most.iter_rows()
+        for k in range(0, gpus, ON_A_NODE)
+    ]
+    if not nodes:
+        return None
+    frame = pl.DataFrame(nodes).with_columns(gpu_type=pl.lit("GPU"), cpu_milli=PLENTY, memory_mib=PLENTY)
+    return Cluster.of(frame, source="helios")
+
+
+def _nodes_note(cluster: Cluster) -> str:
+    vcs = cluster.frame["pool"].n_unique()
+    return (
+        f"the cluster is {cluster.gpus:,} GPUs of {vcs} virtual clusters, each at its largest; CPU is not told: plenty"
+    )
 
 
 def _header(source: SourceFile) -> list[str]:

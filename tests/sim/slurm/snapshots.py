@@ -31,6 +31,7 @@ from fleetlab.sim.slurm.usage import (
 )
 
 SUBMITTED, STARTED, ENDED = range(3)
+NO_VALUE = 4294967294.0
 
 
 class Job(NamedTuple):
@@ -101,6 +102,8 @@ class Replay:
         self.qos = {qos.name: k for k, qos in enumerate(slurm.qos)}
         self.partitions = {partition.name: k for k, partition in enumerate(slurm.partitions)}
         self.usage = new_usage(self.tree, slurm.qos, len(run.resources), usage_of(slurm.queues))
+        # Slurm has no NormUsage of a user before it was first asked for, but sums it up with DEPTH_OBLIVIOUS.
+        self.usage.norm[1:] = NO_VALUE
         self.priorities = priority_rules(slurm, run.resources, run.cluster, run.partitions)
         self.billing = billing_rules(slurm, run.resources)
         self.rates: dict[str, float] = {}

@@ -26,6 +26,8 @@ def _missing(name: str, meaning: str, resource: str = "") -> WaitReason:
 # Why a job is left out of a simulation: it would never start, or never end.
 UNKNOWN_RUNTIME = "runtime unknown"
 CANCELLED = "cancelled before it started"
+NO_SUCH_NODE = "no node is in its partitions and meets its constraint"
+UNREAD_CONSTRAINT = "its constraint cannot be read"
 FITS_NOWHERE = "an instance fits on no node"
 GANG_TOO_LARGE = "its instances do not all fit at once"
 ABOVE_QUOTA = "requests more GPUs than the quota of its user"
@@ -40,6 +42,7 @@ REASONS = Catalog(
                    "ReqNodeNotAvail"),
         _missing("gpu", "too few free GPUs in the cluster"),
         _missing("gpu_type", "too few free GPUs of the types it may use", "gpu"),
+        _missing("partition", "too few free GPUs in its partitions, or that meet its constraint", "gpu"),
         _missing("fragmentation", "enough is free in total, but not on nodes or GPUs where it fits", "gpu"),
         _missing("cpu", "GPUs are free, but not enough CPU on the same nodes"),
         _missing("memory", "GPUs and CPU are free, but not enough memory on the same nodes"),

@@ -8,7 +8,7 @@ from fleetlab.sim.engine.scores import Memo, place_by_score, place_randomly
 from fleetlab.sim.engine.state import Allocation, Resources
 from fleetlab.sim.jit import inline, inner
 from fleetlab.sim.layout import UNLIMITED, WHOLE, Ints, NodeView, Record
-from fleetlab.sim.nodes import give_back, room, take
+from fleetlab.sim.nodes import end_gang, give_back, room, take
 
 
 @inline
@@ -76,6 +76,7 @@ def allocate(
         done = place_randomly(shape, count, resources.now, resources.scoring.random, memo.order.heap, placed, at)
     else:
         done = place_by_score(placement, s, count, resources, memo, placed, at)
+    end_gang(shape, resources.now, placed.node, at, done)
     if each:
         for i in range(at, at + done):
             free[resources.now.nodes[placed.node[i]].type_number] -= each

@@ -31,9 +31,9 @@ class Usefulness(NamedTuple):
     cpus: Ints  # distinct amounts of CPU that typical shapes request, the least first
 
 
-def no_lines(shapes: int) -> Usefulness:
-    """Make room for lines, for a workload of so many shapes."""
-    return Usefulness(np.full(MAX_ENTRIES, -1.0), table(1, LINES)[0], np.zeros(shapes, dtype=np.int64))
+def no_lines(typical: int) -> Usefulness:
+    """Make room for lines, for so many typical shapes."""
+    return Usefulness(np.full(MAX_ENTRIES, -1.0), table(1, LINES)[0], np.zeros(typical, dtype=np.int64))
 
 
 @inner

@@ -223,7 +223,7 @@ def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints) -> i
         while i < leaves:  # down to the first leaf with enough
             i = 2 * i if numbers[tree + 2 * i] >= need else 2 * i + 1
         n = numbers[header.cpu_order + i - leaves]
-        if has_beside_gpus(shape, state.nodes[n], state.apps):
+        if shape.types & state.nodes[n].node_class and has_beside_gpus(shape, state.nodes[n], state.apps):
             return n
         while True:  # on to the next subtree to the right that has enough
             while i & 1:

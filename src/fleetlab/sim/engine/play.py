@@ -36,7 +36,7 @@ def play(
     )  # fmt: skip
     code, stop, total = PLACEMENTS.index(placement), math.inf if until is None else float(until), len(world.submit)
     resources = resources_of(world, placement, seed)
-    memo = new_memo(code, world.shapes, len(world.nodes))
+    memo = new_memo(code, world.shapes, len(world.nodes), len(world.typical))
     events, schedule = state.new_events(total, len(world.nodes)), state.new_schedule(world.first)
     common = (code, jobs, resources, memo, events)
     if backfill == "none":

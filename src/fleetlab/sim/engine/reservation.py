@@ -17,7 +17,7 @@ from fleetlab.sim.engine.state import Allocation, Events, Jobs, Resources, Sched
 from fleetlab.sim.heap import heapify, pop, sink
 from fleetlab.sim.jit import inline, inner
 from fleetlab.sim.layout import TICK, UNLIMITED, Floats, Ints, NodeView, Record, Scoring, writable
-from fleetlab.sim.nodes import BESIDE_GPUS, give_back, holds, recount, room, take, take_gpus
+from fleetlab.sim.nodes import BESIDE_GPUS, end_gang, give_back, holds, recount, room, take, take_gpus
 from fleetlab.sim.placements import score
 
 
@@ -55,6 +55,7 @@ def combine(n: int, now: NodeView, reservation: Reservation) -> None:
     combined.nodes[n] = here
     for k in range(BESIDE_GPUS):
         both.free[k] = min(here.free[k], then.free[k])
+    both.exclusive, both.instances = max(here.exclusive, then.exclusive), max(here.instances, then.instances)
     both.index_group = old
     group = group_of(both, index.header) if indexed and here.gpu_type else old
     both.index_group = group
@@ -144,6 +145,7 @@ def place_by_scan(
         else:
             pop(scores, heap, 0, size)
             size -= 1
+    end_gang(shape, state, placed.node, at, count)
 
 
 @inner
@@ -200,6 +202,7 @@ def allocate_beside(
         if count > 1 and slots(shape, count, combined, header, numbers) < count:
             return 0
         fits = place_by_index(shape, count, combined, reservation.fit_index, placed, at)
+        end_gang(shape, combined, placed.node, at, fits)
     else:
         if slots(shape, count, combined, header, numbers) < count:
             return 0

@@ -50,7 +50,7 @@ class Memo(NamedTuple):
     usefulness: Usefulness
 
 
-def new_memo(placement: int, shapes: Records, nodes: int) -> Memo | None:
+def new_memo(placement: int, shapes: Records, nodes: int, typical: int) -> Memo | None:
     """Make room for the scores of as many requests as memory allows; best_fit needs none, and compiles without."""
     if placement == BEST_FIT:
         return None
@@ -72,7 +72,7 @@ def new_memo(placement: int, shapes: Records, nodes: int) -> Memo | None:
         np.empty((count, nodes), dtype=np.int16),
         np.full((count, nodes), -1, dtype=np.int64),
         NodeOrder(lists[0], lists[1], lists[2], np.empty(nodes), lists[3]),
-        no_lines(len(shapes)),
+        no_lines(typical),
     )
 
 
@@ -139,6 +139,8 @@ def collect(
         for i in range(order.begin[t], order.begin[t + 1]):
             n = order.nodes[i]
             node = nodes[n]
+            if shape.gpus == 0 and shape.types & node.node_class == 0:
+                continue
             if memo.version[r, i] != node.version:
                 refresh(placement, request, node, resources.now, resources.scoring, memo, r, i)
             value = scores[r, i]

@@ -28,9 +28,9 @@ class Holding(NamedTuple):
     tracked: Ints  # list of the waits that are divided; its length is in `sizes`
     slot: Ints  # [waits]: place in that list; -1: this one is not divided
     amounts: Ints  # [waits that wait at once, 3, resources]: held by each kind of job, on nodes that the job may use
-    of_type: Ints  # [types + 1, resources]: all that is held, on nodes of each type; the last is of nodes without GPUs
-    of_run: Ints  # [types + 1, resources]: scratch
-    masks: Ints  # [masks]: GPU types that shapes may use, as bits; -1: all nodes
+    of_class: Ints  # [node classes, resources]: all that is held, on nodes of each class
+    of_run: Ints  # [node classes, resources]: scratch
+    masks: Ints  # [masks]: node classes that shapes may use, as bits; -1: all
     mask_of: Ints  # [shapes]
     waiting: Floats  # [masks, resources]: jobs that wait for it now
     clock: Floats  # [masks, resources]: integral of waiting jobs over what is held
@@ -40,18 +40,12 @@ class Holding(NamedTuple):
 
 
 @inner
-def allows(mask: int, t: int, types: int) -> bool:
-    """Return whether nodes of type `t` (the last: without GPUs) are among those of a mask."""
-    return mask < 0 or (t < types and mask >> t & 1 == 1)
-
-
-@inner
-def sum_run(run: Record, runs: RunTable, type_number: Ints, holding: Holding) -> None:
-    """Sum what a run holds, by the type of its nodes, into `of_run`."""
+def sum_run(run: Record, runs: RunTable, class_number: Ints, holding: Holding) -> None:
+    """Sum what a run holds, by the class of its nodes, into `of_run`."""
     shape, of_run = runs.shapes[run.shape_id], holding.of_run
     of_run[:] = 0
     for i in range(run.first, run.first + run.instances):
-        row = of_run[type_number[runs.node[i]]]  # -1, no type, is the last row
+        row = of_run[class_number[runs.node[i]]]
         row[0] += shape.gpus * shape.milli
         for k in range(len(AMOUNTS)):
             row[k + 1] += shape.amounts[k]
@@ -60,24 +54,23 @@ def sum_run(run: Record, runs: RunTable, type_number: Ints, holding: Holding) ->
 
 @inner
 def change_holding(
-    run: Record, runs: RunTable, waits: Records, shape_of: Ints, types: Ints, holding: Holding, sign: int
+    run: Record, runs: RunTable, waits: Records, shape_of: Ints, classes: Ints, holding: Holding, sign: int
 ) -> None:
     """Let a run hold its resources (1) or give them back (-1), as every waiting job sees it."""
-    sum_run(run, runs, types, holding)
-    last = len(holding.of_run) - 1
-    for t in range(last + 1):
-        part = holding.of_run[t]
+    sum_run(run, runs, classes, holding)
+    for c in range(len(holding.of_run)):
+        part = holding.of_run[c]
         if part[0] == 0 and part[1] == 0 and part[2] == 0:
             continue
         for r in range(WIDTH):
-            holding.of_type[t, r] += sign * part[r]
+            holding.of_class[c, r] += sign * part[r]
         for m in range(len(holding.masks)):
-            if run.user >= 0 and allows(holding.masks[m], t, last):
+            if run.user >= 0 and holding.masks[m] >> c & 1:
                 for r in range(WIDTH):
                     holding.by_user[run.user] -= sign * part[r] * holding.clock[m, r]
         for k in range(holding.sizes[0]):
             wait = waits[holding.tracked[k]]
-            if allows(holding.masks[holding.mask_of[shape_of[wait.job]]], t, last):
+            if holding.masks[holding.mask_of[shape_of[wait.job]]] >> c & 1:
                 kind = BEFORE
                 if run.begin >= wait.begin:
                     a, b = holding.keys[run.job], holding.keys[wait.job]
@@ -91,13 +84,13 @@ def track(w: int, wait: Record, shape_of: Ints, holding: Holding) -> None:
     """Begin to divide a wait: what is held now was held before it."""
     if holding.slot[w] < 0:
         return
-    k, last = holding.sizes[0], len(holding.of_type) - 1
+    k = holding.sizes[0]
     holding.tracked[k], holding.slot[w] = w, k
     holding.amounts[k, :, :] = 0
-    for t in range(last + 1):
-        if allows(holding.masks[holding.mask_of[shape_of[wait.job]]], t, last):
+    for c in range(len(holding.of_class)):
+        if holding.masks[holding.mask_of[shape_of[wait.job]]] >> c & 1:
             for r in range(WIDTH):
-                holding.amounts[k, BEFORE, r] += holding.of_type[t, r]
+                holding.amounts[k, BEFORE, r] += holding.of_class[c, r]
     holding.sizes[0] += 1
 
 
@@ -142,13 +135,12 @@ def divide(waits: Records, groups: Records, listed: Ints, count: int, seconds: f
         r = resource_of(group)
         if r >= 0:
             holding.waiting[holding.mask_of[group.shape_id], r] += group.length
-    last = len(holding.of_type) - 1
     for m in range(len(holding.masks)):
         for r in range(WIDTH):
             if holding.waiting[m, r] > 0:
                 held = 0
-                for t in range(last + 1):
-                    if allows(holding.masks[m], t, last):
-                        held += holding.of_type[t, r]
+                for c in range(len(holding.of_class)):
+                    if holding.masks[m] >> c & 1:
+                        held += holding.of_class[c, r]
                 if held > 0:
                     holding.clock[m, r] += seconds * holding.waiting[m, r] / held

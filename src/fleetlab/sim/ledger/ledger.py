@@ -81,8 +81,10 @@ def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) 
 
 def _holding(world: World, rows: Records, keys: Floats, sample: NDArray[np.bool_]) -> Holding:
     """Make the tables of what is held, before anything runs."""
-    types, shapes = int(world.nodes.type_number.max(initial=-1)) + 1, world.shapes
-    masks, mask_of = np.unique(np.where(shapes.gpus == 0, -1, shapes.types), return_inverse=True)
+    shapes, every = world.shapes, np.bitwise_or.reduce(world.nodes.node_class, initial=0)
+    classes = int(every).bit_length()
+    everywhere = (shapes.gpus == 0) & (shapes.types & every == every)
+    masks, mask_of = np.unique(np.where(everywhere, -1, shapes.types), return_inverse=True)
     divided = sample[rows.job]
     mine = rows[divided]
     times = np.concatenate((mine.begin, mine.end))
@@ -90,7 +92,7 @@ def _holding(world: World, rows: Records, keys: Floats, sample: NDArray[np.bool_
     most = int(np.cumsum(steps[np.lexsort((steps, times))]).max(initial=0)) + 1  # at one instant ends come first
     return Holding(
         keys=keys, tracked=_zeros(most), slot=np.where(divided, 0, -1), amounts=_zeros(most, 3, WIDTH),
-        of_type=_zeros(types + 1, WIDTH), of_run=_zeros(types + 1, WIDTH), masks=masks.astype(np.int64),
+        of_class=_zeros(classes, WIDTH), of_run=_zeros(classes, WIDTH), masks=masks.astype(np.int64),
         mask_of=mask_of.astype(np.int64), waiting=np.zeros((len(masks), WIDTH)), clock=np.zeros((len(masks), WIDTH)),
         seconds=np.zeros((len(world.submit), len(HOLDERS))), by_user=np.zeros(max(1, len(world.users))),
         sizes=_zeros(1),
@@ -123,17 +125,16 @@ def _waiting(world: World, played: Played) -> Waiting:
 
 def _nodes(world: World, played: Played) -> Nodes:
     """Make the tables of empty nodes, of which all take jobs, or, where nodes change, none yet."""
-    users, types, kinds = max(1, len(world.users)), int(world.nodes.type_number.max(initial=-1)) + 1, world.nodes
-    free_gpu, free = _zeros(types), _zeros(kinds.free.shape[1])
+    users, kinds = max(1, len(world.users)), world.nodes
+    number = np.array([int(bit).bit_length() - 1 for bit in kinds.node_class], dtype=np.int64)
+    free = _zeros(int(number.max(initial=0)) + 1, 1 + kinds.free.shape[1])
     if played.up is None:
-        gpus = kinds.type_number >= 0
-        np.add.at(free_gpu, kinds.type_number[gpus], kinds.free_gpu[gpus])
-        free += kinds.free.sum(axis=0)
+        np.add.at(free, number, np.column_stack((kinds.free_gpu, kinds.free)))
     now, empty = (NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps)) for _ in range(2))
     return Nodes(
         now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
-        shapes=writable(world.shapes), shape_of=world.shape, type_number=writable(kinds.type_number),
-        free_gpu=free_gpu, free=free, used=_zeros(users),
+        shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
+        free=free, used=_zeros(users),
         quota=_zeros(users) - 1 if played.quota is None else played.quota, scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fleetlab.sim.codes import BY_FRAGMENT, BY_GPU, BY_GPU_MEMORY, BY_NODES, BY_PER_NODE, BY_QUOTA, BY_TYPE, REASONS
+from fleetlab.sim.codes import (
+    BY_FRAGMENT,
+    BY_GPU,
+    BY_GPU_MEMORY,
+    BY_NODES,
+    BY_PARTITION,
+    BY_PER_NODE,
+    BY_QUOTA,
+    BY_TYPE,
+    REASONS,
+)
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
@@ -24,7 +34,9 @@ STAGES = BESIDE_GPUS + 3
 STAGE_REASONS = (BY_FRAGMENT, *(REASONS.index(name) for name in AMOUNTS), BY_GPU_MEMORY, BY_PER_NODE)
 
 WAIT = record("job group begin:f end:f")
-WAITING_GROUP = record("shape_id instances user gpu_milli length slot reason blocked since:f waited:f", waited=COUNT)
+WAITING_GROUP = record(
+    "shape_id instances user queue of_types gpu_milli length slot reason blocked since:f waited:f", waited=COUNT
+)
 #   length: waiting jobs; slot: in the list of waiting groups; blocked: the reason where it fits; waited: seconds by
 #   reason up to `since`
 SHAPE_ROOM = record("groups slot counted usable possible as_of", usable=STAGES)
@@ -61,9 +73,8 @@ class Nodes(NamedTuple):
     level: Ints  # [nodes]: takes jobs where it is above 0
     shapes: Records  # SHAPE
     shape_of: Ints  # [jobs]
-    type_number: Ints  # [nodes]
-    free_gpu: Ints  # [types]: milli
-    free: Ints  # [AMOUNTS]
+    class_number: Ints  # [nodes]
+    free: Ints  # [node classes, 1 + AMOUNTS]: GPU milli, and what is beside GPUs
     used: Ints  # [users]: GPU milli
     quota: Ints  # [users]: GPU milli; -1: none
     scratch: Ints  # [STAGES]
@@ -86,8 +97,12 @@ def units_with_memory(shape: Record, node: Record, gpus: Records) -> int:
 def add_room(shape: Record, node: Record, gpus: Records, apps: Ints, sign: int, usable: Ints) -> None:
     """Add to each stage the instances that a node has room for (`sign` 1), or subtract them (-1)."""
     units = UNLIMITED
+    if node.exclusive or (shape.exclusive and node.instances) or shape.types & node.node_class == 0:
+        return
     if shape.gpus:
-        units = gpu_slots(shape, node, gpus) // shape.gpus if shape.types & node.gpu_type else 0
+        units = gpu_slots(shape, node, gpus) // shape.gpus
+    if shape.exclusive:
+        units = min(units, 1)
     for k in range(BESIDE_GPUS):
         if units == 0:  # of most nodes no more must be known
             return
@@ -109,10 +124,10 @@ def count_node(n: int, nodes: Nodes, waiting: Waiting, sign: int) -> None:
     now, node = nodes.now, nodes.now.nodes[n]
     if nodes.level[n] <= 0:
         return
-    if node.type_number >= 0:
-        nodes.free_gpu[node.type_number] += sign * node.free_gpu
+    free = nodes.free[nodes.class_number[n]]
+    free[0] += sign * node.free_gpu
     for k in range(BESIDE_GPUS):
-        nodes.free[k] += sign * node.free[k]
+        free[k + 1] += sign * node.free[k]
     for i in range(nodes.sizes[COUNTED]):
         s = waiting.counted[i]
         shape = nodes.shapes[s]
@@ -157,25 +172,36 @@ def possible(s: int, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
+def free_on(classes: int, nodes: Nodes, k: int) -> int:
+    """Return how much of resource `k` is free on nodes of some classes: GPU milli (0), or what is beside GPUs."""
+    total = 0
+    for c in range(len(nodes.free)):
+        if classes >> c & 1:
+            total += nodes.free[c, k]
+    return total
+
+
+@inner
 def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
     """Return which resource a group is missing now, the first that applies; or what keeps it, if it would fit."""
     shape, room, need = nodes.shapes[group.shape_id], waiting.shapes[group.shape_id], group.gpu_milli
-    total, typed = 0, 0
-    for t in range(len(nodes.free_gpu)):
-        total += nodes.free_gpu[t]
-        typed += nodes.free_gpu[t] if shape.types >> t & 1 else 0
-    if total < need:
+    if free_on(-1, nodes, 0) < need:
         return BY_GPU
-    if typed < need:
+    if free_on(group.of_types, nodes, 0) < need:
         return BY_TYPE
+    if free_on(shape.types, nodes, 0) < need:
+        return BY_PARTITION
     if not room.counted:
         count_shape(group.shape_id, nodes, waiting)
     for stage in range(STAGES):
         if room.usable[stage] < group.instances:
-            k = stage - 1
-            if shape.gpus == 0 and k < BESIDE_GPUS and nodes.free[k] >= group.instances * shape.amounts[k]:
-                return BY_FRAGMENT
-            return STAGE_REASONS[stage]
+            if shape.gpus == 0 and 0 < stage <= BESIDE_GPUS:
+                need = group.instances * shape.amounts[stage - 1]
+                if free_on(shape.types, nodes, stage) >= need:
+                    return BY_FRAGMENT
+                if free_on(-1, nodes, stage) >= need:
+                    return BY_PARTITION
+            return BY_FRAGMENT if shape.distinct and stage == STAGES - 1 else STAGE_REASONS[stage]
     return group.blocked
 
 
@@ -263,7 +289,7 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
     `holding`, the time until the next instant is also divided by holder.
     """
     waits, table, b, e, w, came, left = waiting.waits, runs.runs, 0, 0, 0, 0, 0
-    types, before = nodes.type_number, 0.0
+    classes, before = nodes.class_number, 0.0
     while left < len(waits):
         now = waits[waiting.by_end[left]].end
         now = min(now, waits[came].begin) if came < len(waits) else now
@@ -277,7 +303,7 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
             run = table[runs.by_end[e]]
             change_run(run, runs, nodes, waiting, -1)
             if holding is not None:
-                change_holding(run, runs, waits, nodes.shape_of, types, holding, -1)
+                change_holding(run, runs, waits, nodes.shape_of, classes, holding, -1)
             e += 1
         while w < len(switches.time) and switches.time[w] == now:
             switch(switches.node[w], switches.change[w], nodes, waiting)
@@ -297,7 +323,7 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
             if run.end > now:
                 change_run(run, runs, nodes, waiting, 1)
                 if holding is not None:
-                    change_holding(run, runs, waits, nodes.shape_of, types, holding, 1)
+                    change_holding(run, runs, waits, nodes.shape_of, classes, holding, 1)
             b += 1
         for i in range(nodes.sizes[LISTED]):
             group = waiting.groups[waiting.listed[i]]
@@ -308,4 +334,4 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
     if holding is not None:
         for k in range(b):  # what still runs
             if table[runs.by_begin[k]].end > before:
-                change_holding(table[runs.by_begin[k]], runs, waits, nodes.shape_of, types, holding, -1)
+                change_holding(table[runs.by_begin[k]], runs, waits, nodes.shape_of, classes, holding, -1)

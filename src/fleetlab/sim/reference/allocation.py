@@ -86,6 +86,15 @@ def rate(rules: Rules, shape: Record, node: Record, view: NodeView, cards: Ints)
     return value
 
 
+@inner
+def end_gang(sim: Simulation, shape: Record, t: int, view: NodeView, at: int) -> None:
+    """Say that a job has its nodes: where its instances are on distinct nodes, the next job may use these again."""
+    if shape.distinct:
+        job = sim.jobs[t]
+        for i in range(job.first_instance, job.first_instance + job.instances):
+            view.apps[shape.app, sim.instances[i].node[at]] = 0
+
+
 @inner_loop
 def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -> None:
     """Do what `place` does, for several instances: what one takes changes the score of its own node alone."""
@@ -108,6 +117,7 @@ def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -
         else:
             pop(scores, able, 0, size)
             size -= 1
+    end_gang(sim, shape, t, view, at)
 
 
 @inner_loop
@@ -125,6 +135,7 @@ def place(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeV
             n, g = pick(rules.placement, shape, view, rules.scoring)
         instance = sim.instances[i]
         instance.node[at], instance.gpus[at] = n, take(shape, view.nodes[n], view.gpus, view.apps, g)
+    end_gang(sim, shape, t, view, at)
 
 
 @inner

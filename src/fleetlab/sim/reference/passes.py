@@ -80,7 +80,7 @@ def end_pass(sim: Simulation, rules: Rules, now: NodeView) -> None:
     for k in range(sim.clock.waiting):
         group, barred = sim.groups[sim.waiting[k]], over_quota(sim, sim.waiting[k])
         anew = group.is_new or group.retry or group.delays or group.over_quota
-        if anew and not barred and rules.backfill != NO_BACKFILL:
+        if anew and not barred and (rules.backfill != NO_BACKFILL or len(rules.queues) > 1):
             group.delays = group.able and fits(rules.shapes[group.shape_id], group.instances, now)
         group.over_quota = barred
         group.is_new = group.retry = 0

@@ -21,6 +21,7 @@ from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
+from fleetlab.sim.reference.partitions import pass_easy_by_partition, pass_none_by_partition
 from fleetlab.sim.reference.passes import pass_conservative, pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
@@ -33,6 +34,7 @@ __all__ = ["Speeds", "play", "speeds_of"]
 LEVELS = (3600.0,)  # GPU-seconds between the queues of `las`
 HORIZON = 3.0  # failures are drawn for so many times the span of the workload
 PASSES = {"none": pass_none, "greedy": pass_greedy, "easy": pass_easy, "conservative": pass_conservative}
+BY_PARTITION = {"none": pass_none_by_partition, "easy": pass_easy_by_partition}  # where there are several queues
 
 
 def play(
@@ -84,7 +86,8 @@ def play(
         levels=np.array(sorted(levels) if code == LAS else [], dtype=np.float64),
         alone=np.ones(1) if speeds is None else writable(speeds.alone),
         pair=np.ones((1, 1)) if speeds is None else writable(speeds.pair),
-        shapes=writable(world.shapes),
+        shapes=_shapes(world),
+        queues=_queues(world),
         scoring=_scoring(world, seed),
     )
     interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
@@ -124,7 +127,8 @@ class _Loop:
     ) -> None:  # fmt: skip
         self.sim, self.rules, self.events, self.draining, self.with_events = sim, rules, events, draining, with_events
         common = (sim, now, rules)
-        chosen = pass_preempt if rules.preempt else PASSES[BACKFILLS.names[rules.backfill]]
+        passes = PASSES | BY_PARTITION if len(rules.queues) > 1 else PASSES
+        chosen = pass_preempt if rules.preempt else passes[BACKFILLS.names[rules.backfill]]
         schedule = _as_value(chosen, *common, policies)
         handler = _as_value(handle, *common, events, 0, 0, called=with_events)
         self.arguments = (*common, events, schedule, handler, policies)
@@ -265,6 +269,7 @@ def _simulation(
     return Simulation(
         clock=table(1, layout.COUNTERS, head=-1)[0], jobs=jobs, instances=places, groups=groups,
         users=table(len(world.users), layout.USER, quota=-1 if quota is None else quota),
+        partitions=table(len(world.partitions), layout.PARTITION, classes=list(world.partitions.values())),
         nodes=table(nodes, layout.NODE_STATUS), learners=table(world.learners + 1, layout.LEARNER),
         running=_ints(count), waiting=_ints(len(groups)), freed=_ints(nodes),
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
@@ -273,6 +278,20 @@ def _simulation(
         entries=_ints(instances if interrupts else 0, 2), estimate=writable(world.estimate), attained=np.zeros(count),
         remaining=np.zeros(count), usage=np.zeros(len(world.users)),
     )  # fmt: skip
+
+
+def _shapes(world: World) -> Records:
+    rows = np.arange(len(world.shapes))
+    return writable(world.shapes[np.append(rows, rows[:1]) if len(world.queues) > 1 else rows])
+
+
+def _queues(world: World) -> Ints:
+    """The partitions of each queue."""
+    number = {name: k for k, name in enumerate(world.partitions)}
+    queues = np.full((len(world.queues), max(map(len, world.queues))), -1, dtype=np.int64)
+    for q, names in enumerate(world.queues):
+        queues[q, : len(names)] = [number[name] for name in names]
+    return queues
 
 
 def _fixed_key(world: World, code: int) -> Floats:

@@ -10,7 +10,7 @@ from fleetlab.sim.jit import inner, inner_loop, value
 from fleetlab.sim.layout import NOW, UNLIMITED, Ints, NodeView
 from fleetlab.sim.reference.allocation import copy, fits, occupy, release, requeue, slots, slots_gained, start
 from fleetlab.sim.reference.passes import end_pass, find_able, try_all
-from fleetlab.sim.reference.queue import over_quota, ranks_after
+from fleetlab.sim.reference.queue import block, open_classes, open_partitions, over_quota, ranks_after
 from fleetlab.sim.reference.ranking import next_job, rank_all, running_worst_first
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
 
@@ -77,6 +77,7 @@ def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policie
     """Start jobs in order, and evict running jobs that rank after them where that makes them fit."""
     head = -1
     find_able(sim, rules, now)
+    open_partitions(sim)
     try_all(sim)
     size = rank_all(sim, rules, policies)
     worst = running_worst_first(sim)
@@ -85,7 +86,7 @@ def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policie
         t, size = next_job(sim, rules, size)
         job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
         shape, count = rules.shapes[job.shape_id], job.instances
-        if not group.tried or over_quota(sim, job.group):
+        if not group.tried or over_quota(sim, job.group) or open_classes(sim, rules, group.queue) == 0:
             continue
         if not fits(shape, count, now):
             if best == NO_VIEW:
@@ -93,9 +94,11 @@ def pass_preempt(sim: Simulation, now: NodeView, rules: Rules, policies: Policie
             best = narrow_view(sim, rules, t, view, worst, best)
             if not fits(shape, count, view):
                 group.tried = 0
-                if rules.backfill == NO_BACKFILL:
+                if rules.backfill == NO_BACKFILL and len(rules.queues) == 1:
                     head = t
                     break
+                if rules.backfill == NO_BACKFILL:
+                    block(sim, rules, group.queue)
                 continue
             for k in range(choose_victims(sim, rules, t, now, worst, victims)):
                 size = evict(sim, rules, victims[k], now, size)

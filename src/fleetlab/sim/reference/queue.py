@@ -50,6 +50,34 @@ def leave(sim: Simulation, t: int) -> None:
         sim.groups[last].slot = group.slot
 
 
+# -- partitions ------------------------------------------------------------------------------------------------------
+
+
+@inner
+def open_partitions(sim: Simulation) -> None:
+    """Begin a pass: no partition is blocked."""
+    for p in range(len(sim.partitions)):
+        sim.partitions[p].blocked = 0
+
+
+@inner
+def block(sim: Simulation, rules: Rules, q: int) -> None:
+    """Let the jobs that come after one of queue `q` wait in its partitions."""
+    for p in rules.queues[q]:
+        if p >= 0:
+            sim.partitions[p].blocked = 1
+
+
+@inner
+def open_classes(sim: Simulation, rules: Rules, q: int) -> int:
+    """Return the node classes of the partitions of queue `q` that are not blocked, as bits; 0: all are."""
+    classes = 0
+    for p in rules.queues[q]:
+        if p >= 0 and not sim.partitions[p].blocked:
+            classes |= sim.partitions[p].classes
+    return classes
+
+
 # -- users -----------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ class Simulation(NamedTuple):
     instances: Records  # INSTANCE
     groups: Records  # GROUP
     users: Records  # USER
+    partitions: Records  # PARTITION
     nodes: Records  # NODE_STATUS
     learners: Records  # LEARNER; the last is of all jobs
     running: Ints  # [jobs]: list of running jobs
@@ -68,7 +69,8 @@ class Rules(NamedTuple):
     levels: Floats  # GPU-seconds between the queues of `las`
     alone: Floats  # [classes]: speed
     pair: Floats  # [classes, classes]: the part of its speed that a job of the first keeps beside one of the second
-    shapes: Records  # SHAPE
+    shapes: Records  # SHAPE; where there are several queues, the last is room for a copy
+    queues: Ints  # [queues, most partitions of one]: the partitions that its jobs name, then -1
     scoring: Scoring
 
 

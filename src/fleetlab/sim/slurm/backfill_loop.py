@@ -13,7 +13,8 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.slurm.limits import Groups, within_limits
+from fleetlab.sim.slurm.accounting import Accounting
+from fleetlab.sim.slurm.limits import within_limits
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
@@ -32,7 +33,7 @@ class Plan(NamedTuple):
     end: Floats
     following: Ints  # the next span, 0: none
     free: Ints  # [spans, nodes]
-    count: Ints  # [1]
+    size: Ints  # [1]: spans
 
 
 @inner
@@ -44,9 +45,9 @@ def on_grid(s: Slurm, time: float, resolution: float) -> float:
 @inner_loop
 def new_plan(s: Slurm, settings: Settings) -> Plan:
     """Make a plan with one span, in which every node that is up is free."""
-    size = 2 * min(settings.max_jobs, s.clock.pending + 1) + 4
+    most = 2 * min(settings.max_jobs, s.clock.pending + 1) + 4
     plan = Plan(
-        np.zeros(size), np.zeros(size), np.zeros(size, np.int64), np.zeros((size, len(s.nodes)), np.int64),
+        np.zeros(most), np.zeros(most), np.zeros(most, np.int64), np.zeros((most, len(s.nodes)), np.int64),
         np.ones(1, np.int64),
     )  # fmt: skip
     second, resolution = s.clock.second, settings.resolution
@@ -60,11 +61,12 @@ def new_plan(s: Slurm, settings: Settings) -> Plan:
 @inner
 def split(plan: Plan, j: int, time: float) -> int:
     """Cut a span in two at a time, and return the second."""
-    k = plan.count[0]
+    k = plan.size[0]
     plan.begin[k], plan.end[k], plan.end[j] = time, plan.end[j], time
-    plan.free[k] = plan.free[j]
+    for n in range(plan.free.shape[1]):
+        plan.free[k, n] = plan.free[j, n]
     plan.following[k], plan.following[j] = plan.following[j], k
-    plan.count[0] += 1
+    plan.size[0] += 1
     return k
 
 
@@ -190,12 +192,12 @@ def completes(s: Slurm, nodes: int) -> bool:
 
 
 @inner
-def expected(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, begin: float, running: int) -> float:
+def expected(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, begin: float, running: int) -> float:
     """Return when a job can start on the nodes in `current`, -1: not at all; at once where it preempts others."""
     over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
     when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
     if when > s.clock.second and begin <= s.clock.second and settings.preempt != NO_PREEMPTION:
-        if preempt_for(s, settings, groups, t, p, s.current):
+        if preempt_for(s, settings, acct, t, p, s.current):
             return s.clock.second
         will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
     return max(when, begin) if when >= 0 else when
@@ -203,7 +205,7 @@ def expected(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, begin
 
 @inner
 def try_job(
-    s: Slurm, settings: Settings, groups: Groups, plan: Plan, t: int, p: int, running: int, gang_start: Floats,
+    s: Slurm, settings: Settings, acct: Accounting, plan: Plan, t: int, p: int, running: int, gang_start: Floats,
     no_reserve: int,
 ) -> int:  # fmt: skip
     """Start a job, or plan its start."""
@@ -223,7 +225,7 @@ def try_job(
         later = after_reservations(s, t, begin, later)
         when = -1.0
         if count_nodes(s.current) >= least:
-            when = expected(s, settings, groups, t, p, begin, running)
+            when = expected(s, settings, acct, t, p, begin, running)
         if when < 0:
             if later and not no_reserve:
                 begin = later
@@ -233,7 +235,7 @@ def try_job(
         if when <= now and completes(s, nodes):
             when, later = now + 1.0, 0.0
         if when <= now and job.gang < 0 and not job.preempting:
-            start(s, settings, groups, t, p, nodes, BY_BACKFILL)
+            start(s, settings, acct, t, p, nodes, BY_BACKFILL)
             return STARTED
         if job.gang >= 0:
             gang_start[t] = when
@@ -249,7 +251,7 @@ def try_job(
         if when > now and overlaps_plan(s, plan, first, last, nodes):
             begin = when
             continue
-        if plan.count[0] + 2 >= len(plan.begin):
+        if plan.size[0] + 2 >= len(plan.begin):
             return TOO_LATE
         reserve(s, plan, first, last, nodes, settings.resolution)
         job.planned = when if before == 0 else min(before, when)
@@ -258,7 +260,7 @@ def try_job(
 
 
 @inner_loop
-def backfill(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -> int:
+def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats) -> int:
     """One cycle: start the jobs that delay none before them; return how many."""
     count, plan = build_queue(s, settings), new_plan(s, settings)
     for k in range(s.clock.pending):
@@ -275,7 +277,7 @@ def backfill(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -
         job = s.jobs[t]
         if tested >= settings.max_jobs:
             break
-        if job.state != PENDING or job.preempting or not within_limits(groups, t):
+        if job.state != PENDING or job.preempting or not within_limits(acct.groups, t):
             continue
         if job.array >= 0:
             if (job.array == rejected and p == rejected_part) or not may_start_task(s, t):
@@ -297,7 +299,7 @@ def backfill(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -
             or (settings.one_reservation and job.planned > 0)
         )
         tested += 1
-        done = try_job(s, settings, groups, plan, t, p, running, gang_start, 1 if no_reserve else 0)
+        done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
         if done == TOO_LATE:
             break
         if done != NO_START:
@@ -307,7 +309,7 @@ def backfill(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -
             started += 1
             if settings.max_backfill_start and started >= settings.max_backfill_start:
                 break
-    start_gangs(s, settings, groups, gang_start)
+    start_gangs(s, settings, acct, gang_start)
     return started
 
 
@@ -315,24 +317,24 @@ def backfill(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -
 
 
 @inner_loop
-def start_gangs(s: Slurm, settings: Settings, groups: Groups, gang_start: Floats) -> None:
+def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats) -> None:
     """Start the gangs of which every part can start now."""
     for g in range(len(s.gang_first) - 1):
         ready = True
         for k in range(s.gang_first[g], s.gang_first[g + 1]):
             t = s.gang_jobs[k]
             ready = ready and s.jobs[t].state == PENDING and 0.0 < gang_start[t] <= s.clock.second
-        if ready and all_fit(s, settings, groups, g):
+        if ready and all_fit(s, settings, acct, g):
             for k in range(s.gang_first[g], s.gang_first[g + 1]):
                 t = s.gang_jobs[k]
                 p = s.partition_of[s.jobs[t].first_partition]
                 usable_nodes(s, t, p, s.clock.now, s.usable)
                 without_completing(s, s.usable)
-                start(s, settings, groups, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
+                start(s, settings, acct, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
 
 
 @inner
-def all_fit(s: Slurm, settings: Settings, groups: Groups, g: int) -> bool:
+def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
     """Return whether all parts of a gang fit now, one after the other."""
     copy_free(s)
     for k in range(s.gang_first[g], s.gang_first[g + 1]):
@@ -341,7 +343,7 @@ def all_fit(s: Slurm, settings: Settings, groups: Groups, g: int) -> bool:
         usable_nodes(s, t, s.partition_of[job.first_partition], s.clock.now, s.usable)
         without_completing(s, s.usable)
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
-        if not nodes or not within_limits(groups, t):
+        if not nodes or not within_limits(acct.groups, t):
             return False
         for j in range(nodes):
             n = s.chosen[j]

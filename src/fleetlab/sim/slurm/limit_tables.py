@@ -18,7 +18,7 @@ UNITS = {"cpu": 1000}  # milli
 Key = tuple[str, ...]
 
 
-def groups_of(world: World, site: Site, jobs: Records, partitions: list[str]) -> Groups:
+def groups_of(world: World, site: Site, jobs: Records) -> Groups:
     """Return the groups with a limit, and those of each job."""
     enforced = not site.enforce or "limits" in site.enforce or "safe" in site.enforce
     frame = world.frame.select(pl.col("user", "queue", "qos").cast(pl.String).fill_null(""))

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetlab.sim.events import BACK, DRAIN
 from fleetlab.sim.heap import pop
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import Floats, Ints
+from fleetlab.sim.slurm.accounting import Accounting, pass_over_usage, set_priority
 from fleetlab.sim.slurm.backfill_loop import backfill
-from fleetlab.sim.slurm.limits import Groups
 from fleetlab.sim.slurm.main_loop import look
-from fleetlab.sim.slurm.priority_step import Priorities, recompute, set_priority
+from fleetlab.sim.slurm.preemption import mode_of
 from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, release
 from fleetlab.sim.slurm.runs import log_run
-from fleetlab.sim.slurm.state import DONE, REQUEUE, RUNNING, Settings, Slurm
+from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
 CALL_AGAIN, FINISHED = range(2)
 # How far into a second the loops look. Jobs end a little further into it than they started, so a loop that starts some
 # does not see the ends of that second that it started itself: see `queue.start`.
 MAIN, BACKFILL = 0.5, 0.75
+REQUEUE_DELAY = 121.0  # s until a requeued job is eligible again
 
 
 @inner
@@ -54,23 +56,25 @@ def next_cycle(s: Slurm, settings: Settings) -> float:
 
 
 @inner
-def next_instant(s: Slurm, settings: Settings, order: Ints, priorities: Priorities) -> float:
+def next_instant(s: Slurm, settings: Settings, order: Ints, acct: Accounting) -> float:
     """Return when something happens next."""
     clock = s.clock
     time = s.event_keys[0] if clock.events else np.inf
     if clock.next_job < len(order):
         time = min(time, s.jobs[order[clock.next_job]].submit)
+    if clock.next_outage < len(s.outage_time):
+        time = min(time, s.outage_time[clock.next_outage])
     time = min(time, next_look(s, settings), next_cycle(s, settings))
-    if clock.pending and priorities.period > 0:
-        time = min(time, priorities.next[0])
+    if acct.multifactor and (clock.pending or clock.running):
+        time = min(time, max(acct.pass_at[0], clock.now))
     return time
 
 
 @inner
-def end_of(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities, t: int) -> None:
+def end_of(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A job has ended."""
     job = s.jobs[t]
-    release(s, settings, groups, t)
+    release(s, settings, acct, t)
     job.state = DONE
     s.clock.finished += 1
     log_run(s, t)
@@ -79,26 +83,71 @@ def end_of(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities,
 
 
 @inner
-def preempted(s: Slurm, settings: Settings, groups: Groups, t: int) -> None:
+def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
+    """A running job is put back into the queue, and starts over; it is eligible again after two minutes."""
+    job = s.jobs[t]
+    release(s, settings, acct, t)
+    job.end = s.clock.second
+    log_run(s, t)
+    job.preempted_at = -1.0
+    job.requeues += 1
+    job.begin, job.eligible, job.accrue = s.clock.second + REQUEUE_DELAY, np.inf, np.inf
+    enter(s, t)
+
+
+@inner
+def strike(s: Slurm, settings: Settings, acct: Accounting, n: int, what: int) -> None:
+    """A node goes down, with the jobs on it; is drained; or comes back."""
+    node = s.nodes[n]
+    s.clock.changed, s.clock.requested = s.clock.second, 1
+    if what == BACK:
+        node.up, node.drained = 1, 0
+    elif what == DRAIN:
+        node.drained = 1
+    else:
+        node.up = 0
+        k = 0
+        while k < s.clock.running:
+            t = s.running[k]
+            if holds(s, t, n):
+                requeue(s, settings, acct, t)
+                s.jobs[t].failures += 1
+                if not acct.multifactor:
+                    set_priority(s, acct, t)
+            else:
+                k += 1
+
+
+@inner
+def holds(s: Slurm, t: int, n: int) -> bool:
+    """Return whether a running job has a node."""
+    job = s.jobs[t]
+    for k in range(job.first_slot, job.first_slot + job.slots):  # noqa: SIM110  compiled, a loop is quicker
+        if s.slot_node[k] == n:
+            return True
+    return False
+
+
+@inner
+def preempted(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job is put off its nodes: it is requeued, and starts over; or it is cancelled."""
     job = s.jobs[t]
     if job.state != RUNNING:
         return
-    release(s, settings, groups, t)
-    job.end = s.clock.now
-    log_run(s, t)
-    job.preempted_at = -1.0
-    job.requeues += 1
-    if s.qos_mode[job.qos] == REQUEUE:
-        enter(s, t)
-    else:
+    if mode_of(s, settings, t) == CANCEL:
+        release(s, settings, acct, t)
+        job.end = s.clock.second
+        log_run(s, t)
+        job.requeues += 1
         job.state, job.killed = DONE, 1
         s.clock.finished += 1
-    s.clock.requested = 1
+        s.clock.requested = 1
+    else:
+        requeue(s, settings, acct, t)
 
 
 @inner
-def happen(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities) -> None:
+def happen(s: Slurm, settings: Settings, acct: Accounting) -> None:
     """Let the events of this instant happen: ends first, as they lie on the heap."""
     clock = s.clock
     while clock.events and s.event_keys[0] <= clock.now:
@@ -106,44 +155,73 @@ def happen(s: Slurm, settings: Settings, groups: Groups, priorities: Priorities)
         pop(s.event_keys, s.events, 0, clock.events)
         clock.events -= 1
         if kind == END and s.jobs[item].state == RUNNING and s.jobs[item].end == np.floor(time):
-            end_of(s, settings, groups, priorities, item)
+            end_of(s, settings, acct, item)
         elif kind == EPILOG:
             s.nodes[item].completing -= 1
             clock.requested = 1
             clock.changed = clock.second
         elif kind == GRACE:
-            preempted(s, settings, groups, item)
+            preempted(s, settings, acct, item)
+
+
+@inner
+def is_stuck(s: Slurm, settings: Settings, order: Ints) -> bool:
+    """Return whether nothing runs or will be submitted, and both loops have looked in vain."""
+    clock = s.clock
+    if clock.running or clock.events or clock.next_job < len(order) or clock.next_outage < len(s.outage_time):
+        return False
+    return clock.last_full > clock.changed and (not settings.backfill or clock.last_backfill > clock.changed)
+
+
+@inner
+def wait_for_begin(s: Slurm, settings: Settings) -> bool:
+    """Go on when a pending job may begin, or a reservation begins or ends; return whether there is such a moment."""
+    time = np.inf
+    for k in range(s.clock.pending):
+        begin = s.jobs[s.pending[k]].begin
+        if begin > s.clock.second:
+            time = min(time, begin)
+    for r in range(len(s.reservations)):
+        for moment in (s.reservations[r].begin, s.reservations[r].end):
+            if moment > s.clock.second:
+                time = min(time, moment)
+    s.clock.last_full = time - settings.main_interval
+    s.clock.changed = time
+    return time < np.inf
 
 
 @loop
-def run(
-    s: Slurm, settings: Settings, groups: Groups, priorities: Priorities, order: Ints, gang_start: Floats, most: int
-) -> int:
+def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start: Floats, most: int) -> int:
     """Run until all jobs are done, or `most` looks were taken; `order` has the jobs by submission."""
     clock, looks = s.clock, 0
     while looks < most:
-        clock.now = next_instant(s, settings, order, priorities)
+        clock.now = next_instant(s, settings, order, acct)
         if clock.now >= settings.until or clock.now == np.inf:
             return FINISHED
         clock.second = np.floor(clock.now)
         looks += 1
-        if priorities.period > 0 and priorities.next[0] <= clock.now:
-            recompute(s, priorities)
+        if acct.multifactor and acct.pass_at[0] <= clock.now:
+            pass_over_usage(s, acct)
         while clock.next_job < len(order) and s.jobs[order[clock.next_job]].submit <= clock.now:
             t = order[clock.next_job]
-            set_priority(s, priorities, t)
+            set_priority(s, acct, t)
             enter(s, t)
             clock.next_job += 1
-        happen(s, settings, groups, priorities)
+        while clock.next_outage < len(s.outage_time) and s.outage_time[clock.next_outage] <= clock.now:
+            strike(s, settings, acct, s.outage_node[clock.next_outage], s.outage_what[clock.next_outage])
+            clock.next_outage += 1
+        happen(s, settings, acct)
         if next_look(s, settings) <= clock.now:
             full = clock.now >= clock.last_full + settings.main_interval
             clock.requested = 0
             clock.last_main = clock.second
             if full:
                 clock.last_full = clock.second
-            look(s, settings, groups, 1 if full else 0)
+            look(s, settings, acct, 1 if full else 0)
         if next_cycle(s, settings) <= clock.now:
-            backfill(s, settings, groups, gang_start)
+            backfill(s, settings, acct, gang_start)
             clock.last_backfill = clock.second
             clock.next_backfill = clock.second + settings.interval
+        if is_stuck(s, settings, order) and not wait_for_begin(s, settings):
+            return FINISHED
     return CALL_AGAIN

@@ -10,7 +10,8 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.slurm.limits import Groups, within_limits
+from fleetlab.sim.slurm.accounting import Accounting
+from fleetlab.sim.slurm.limits import within_limits
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
 from fleetlab.sim.slurm.select import choose
@@ -53,7 +54,7 @@ def too_early(s: Slurm, t: int) -> bool:
 
 
 @inner_loop
-def look(s: Slurm, settings: Settings, groups: Groups, full: int) -> int:
+def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
     """Start jobs in order; return how many."""
     count = build_queue(s, settings)
     failed, tried = np.zeros(len(s.parts), np.int64), np.zeros(len(s.parts), np.int64)
@@ -83,7 +84,7 @@ def look(s: Slurm, settings: Settings, groups: Groups, full: int) -> int:
             break
         if failed[p] and job.reservation < 0:
             continue
-        if not within_limits(groups, t):
+        if not within_limits(acct.groups, t):
             if settings.limit_stop:
                 fail(s, p, failed, available)
             continue
@@ -95,9 +96,9 @@ def look(s: Slurm, settings: Settings, groups: Groups, full: int) -> int:
                 s.usable[n] = s.usable[n] and available[n]
             nodes = choose(s, t, s.usable, s.free, settings.least_loaded)
             if not nodes and settings.preempt != NO_PREEMPTION:
-                preempt_for(s, settings, groups, t, p, s.usable)
+                preempt_for(s, settings, acct, t, p, s.usable)
         if nodes:
-            start(s, settings, groups, t, p, nodes, BY_MAIN)
+            start(s, settings, acct, t, p, nodes, BY_MAIN)
             rejected = -1
             started += 1
         elif job.reservation < 0 and blocks(s, settings, t):

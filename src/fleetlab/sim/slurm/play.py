@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_type_hints
 
 import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, PolicyError, Progress
+from fleetlab.core.events import Elastic, Event, Spot
 from fleetlab.core.slurm import Partition
 from fleetlab.core.slurm import Slurm as Site
-from fleetlab.sim.heap import push
-from fleetlab.sim.layout import NODE as WORLD_NODE
-from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, table
+from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
-from fleetlab.sim.schedule import Played, Segments
-from fleetlab.sim.slurm import queue, state
-from fleetlab.sim.slurm.limit_tables import groups_of
+from fleetlab.sim.layout import WAITING, WHOLE, Ints, Records, table
+from fleetlab.sim.schedule import Played, Segments, Up
+from fleetlab.sim.slurm import state
+from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
-from fleetlab.sim.slurm.priority_step import Priorities
+from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -32,22 +34,30 @@ DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition w
 
 
 def play(
-    world: World, site: Site, cluster: Cluster, *, epoch: float | None = None, until: float | None = None,
-    progress: Progress | None = None,
+    world: World, site: Site, cluster: Cluster, *, events: Sequence[Event] = (), seed: int = 0,
+    epoch: float | None = None, until: float | None = None, progress: Progress | None = None,
 ) -> Played:  # fmt: skip
     """Play a world by a site's Slurm; `epoch` is the Unix time of second 0, which its plans are aligned to."""
     settings = settings_of(site, until)
     parts = partitions_of(site, cluster)
-    s = tables(world, site, cluster, parts)
+    outages = _outages(world, events, cluster, seed)
+    s = tables(world, site, cluster, parts, outages)
     s.clock.epoch = math.floor(epoch or 0.0)
     order = np.argsort(s.jobs.submit, kind="stable")
-    groups = groups_of(world, site, s.jobs, [part.name for part in parts])
-    priorities = Priorities(0.0, np.zeros(1))
+    acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
     gang_start = np.zeros(len(s.jobs))
-    while run(s, settings, groups, priorities, order, gang_start, LOOKS) == CALL_AGAIN:
+    while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
         if progress is not None:
             progress("simulated", int(s.clock.finished), int(s.clock.finished) / len(s.jobs))
-    return played(world, s, until)
+    return played(world, s, until, outages if events else None)
+
+
+def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
+    if any(isinstance(event, Elastic | Spot) for event in events):
+        msg = "Slurm's loops know outages, drains and faults of nodes"
+        raise PolicyError(msg, hint="leave elastic pools and spot nodes out, or simulate without scheduler")
+    span = float(world.submit.max(initial=0.0) + world.runtime.max(initial=0.0))
+    return outages_of(events, cluster, horizon=3.0 * span, seed=seed)
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -56,7 +66,7 @@ def play(
 def settings_of(site: Site, until: float | None) -> Settings:
     """Return the numbers of a configuration."""
     main, bf = site.main, site.backfill
-    return Settings(
+    values = Settings(
         depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
         defer=int(main.defer), max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
         resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
@@ -69,6 +79,9 @@ def settings_of(site: Site, until: float | None) -> Settings:
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
         until=math.inf if until is None else float(until),
     )  # fmt: skip
+    # Compiled code has one type for each: a file may give 3 or 3.0.
+    kinds = get_type_hints(Settings)
+    return Settings(*(kinds[name](value) for name, value in values._asdict().items()))
 
 
 def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
@@ -80,25 +93,25 @@ def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition]) -> Slurm:
+def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], outages: Outages | None = None) -> Slurm:
     """Make the tables of an idle cluster, before the first submission."""
     jobs, named = _jobs(world, site, parts)
     count, nodes, slots = len(jobs), len(world.nodes), int(world.first[-1])
     parents, rules = _parents(world)
     gangs = _members(world.frame["gang"])
     arrays = int(jobs.array.max(initial=-1)) + 1
-    room = Free(*(np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory")), _gpus(world))
+    cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
+    room = Free(cpu, memory, _gpus(world))
     allowed, jobs["request"] = _allowed(world)
-    again = site.preempt != "none"
-    bits = math.ceil(math.log2(max(2, len(site.qos) + 1)))
-    assert bits
-    qos = [q.name for q in site.qos]
+    outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
+    times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
+    again = site.preempt != "none" or len(outages.time) > 0
     return Slurm(
         clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9)[0], jobs=jobs,
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
-        partition_of=named, parent_of=parents[0], rule_of=rules, children=_ints(1), child_first=_ints(1),
+        partition_of=named, parent_of=parents[0], rule_of=rules,
         in_partition=_in_partition(cluster, parts), allowed=allowed,
         reservations=table(len(site.reservations), state.RESERVATION,
                            begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
@@ -106,10 +119,12 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition]) -
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
-        queue_part=_ints(len(named)), by_end=_ints(count), event_keys=np.zeros(4 * count + 4 * slots + 64),
-        events=_ints(4 * count + 4 * slots + 64), preempts=_preempts(site), qos_mode=_modes(site),
-        qos_rank=_ranks(site), victims=_ints(count), runs=table(50 * count if again else 0, RUN),
-        entries=_ints(50 * slots if again else 0, 2),
+        queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
+        by_end=_ints(count), event_keys=np.zeros(times * (count + slots) + 64),
+        events=_ints(times * (count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
+        qos_rank=_ranks(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
+        victims=_ints(count), runs=table(times * count if again else 0, RUN),
+        entries=_ints(times * slots if again else 0, 2),
     )  # fmt: skip
 
 
@@ -137,7 +152,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
         limit=limit,
-        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
+        killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
     )  # fmt: skip
     return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
 
@@ -191,10 +207,8 @@ def _gpus(world: World) -> Ints:
 
 def _allowed(world: World) -> tuple[Ints, Ints]:
     """Return for each distinct request the nodes that have its GPU types and features, and the row of each job."""
-    shapes = world.shapes
-    masks = np.where(shapes.gpus == 0, -1, shapes.types)
-    distinct, row = np.unique(masks, return_inverse=True)
-    allowed = np.array([(mask == -1) | ((world.nodes.gpu_type & mask) != 0) for mask in distinct], dtype=np.int64)
+    distinct, row = np.unique(world.shapes.types, return_inverse=True)
+    allowed = np.array([(world.nodes.node_class & mask) != 0 for mask in distinct], dtype=np.int64)
     return allowed.reshape(len(distinct), len(world.nodes)), row[world.shape].astype(np.int64)
 
 
@@ -248,7 +262,7 @@ def _ints(*shape: int) -> Ints:
 # -- the schedule ------------------------------------------------------------------------------------------------------
 
 
-def played(world: World, s: Slurm, until: float | None) -> Played:
+def played(world: World, s: Slurm, until: float | None, outages: Outages | None = None) -> Played:
     """Read the schedule from the tables."""
     jobs = s.jobs
     ran = np.isin(jobs.state, (state.RUNNING, state.DONE))
@@ -256,13 +270,26 @@ def played(world: World, s: Slurm, until: float | None) -> Played:
     where, got = np.full(int(world.first[-1]), -1, dtype=np.int64), _ints(int(world.first[-1]))
     for t in np.flatnonzero(ran):
         _write_instances(s, jobs[t], where, got)
-    nothing = _ints(len(jobs))
     stopped = None if (status == ENDED).all() else float(s.clock.now if until is None else until)
     return Played(
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
-        got=got, preemptions=jobs.requeues.copy(), failures=nothing, lost=np.zeros(len(jobs)),
+        got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
         segments=_segments(s, stopped) if len(s.runs) else None, backfill="conservative", keys=None, until=stopped,
+        up=None if outages is None else _up(s, outages), draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
+
+
+def _up(s: Slurm, outages: Outages) -> Up:
+    """Return when nodes were up: all but for their outages."""
+    begin, spans = dict.fromkeys(range(len(s.nodes)), -math.inf), []
+    for time, node, what in zip(outages.time.tolist(), outages.node.tolist(), outages.what.tolist(), strict=True):
+        if what == DOWN and node in begin:
+            spans.append((node, begin.pop(node), time))
+        elif what == BACK and node not in begin:
+            begin[node] = time
+    spans += [(node, time, math.inf) for node, time in begin.items()]
+    node_, first, last = np.array(spans, dtype=np.float64).reshape(-1, 3).T
+    return Up(node_.astype(np.int64), first, last)
 
 
 def _write_instances(s: Slurm, job: object, where: Ints, got: Ints) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.slurm.limits import Groups
+from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.queue import GRACE, add_event
 from fleetlab.sim.slurm.select import choose, copy_free, give_back, overlaps
-from fleetlab.sim.slurm.state import BY_QOS, CANCEL, OFF, REQUEUE, SUSPEND, Settings, Slurm
+from fleetlab.sim.slurm.state import BY_QOS, OFF, Settings, Slurm
+
+PATIENCE = 10.0  # s: MessageTimeout
+MOST_REQUEUES = 40  # of one job: then it is left alone
 
 
 @inner
@@ -23,7 +26,7 @@ def mode_of(s: Slurm, settings: Settings, t: int) -> int:
 def may_preempt(s: Slurm, settings: Settings, t: int, p: int, other: int) -> bool:
     """Return whether a pending job may preempt a running one."""
     mine, theirs = s.jobs[t], s.jobs[other]
-    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0:
+    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0 or theirs.requeues >= MOST_REQUEUES:
         return False
     if settings.preempt == BY_QOS:
         return mine.qos >= 0 and theirs.qos >= 0 and s.preempts[mine.qos, theirs.qos] == 1
@@ -57,9 +60,11 @@ def is_preferred(s: Slurm, a: int, b: int) -> bool:
 
 
 @inner
-def preempt_for(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, usable: Ints) -> bool:
+def preempt_for(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, usable: Ints) -> bool:
     """Preempt jobs until a pending one fits; it starts when their nodes are free."""
     job = s.jobs[t]
+    if s.clock.second - job.preempts_since < settings.kill_wait + PATIENCE:
+        return False  # those it preempted may still be ending
     count = list_victims(s, settings, t, p)
     copy_free(s)
     for k in range(count):
@@ -70,7 +75,7 @@ def preempt_for(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, us
         nodes = choose(s, t, usable, s.then, settings.least_loaded)
         if nodes:
             put_off(s, settings, k + 1, nodes)
-            job.preempting = 1
+            job.preempting, job.preempts_since = 1, s.clock.second
             return True
     return False
 
@@ -85,6 +90,6 @@ def put_off(s: Slurm, settings: Settings, count: int, nodes: int) -> None:
             for j in range(nodes):
                 held = held or s.slot_node[slot] == s.chosen[j]
         mode = mode_of(s, settings, other)
-        if held and (mode == REQUEUE or mode == CANCEL or mode == SUSPEND):
+        if held and mode != OFF:
             job.preempted_at = s.clock.now
             add_event(s, s.clock.now, GRACE, other)

@@ -7,14 +7,16 @@ import numpy as np
 from fleetlab.sim.heap import push
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.slurm.limits import Groups, count_job
+from fleetlab.sim.slurm.accounting import Accounting, charge_begin, charge_end
+from fleetlab.sim.slurm.limits import count_job
 from fleetlab.sim.slurm.select import give_back
 from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, Slurm
 
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
-LITTLE, LAST = 0.1, 1 - 2.0**-6  # of a second
+OVERHEAD, LAST = 0.15, 1 - 2.0**-6  # s that a job takes longer than its work, to be launched and cleaned up
+GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every second
 
 
 @inner
@@ -77,22 +79,24 @@ def build_queue(s: Slurm, settings: Settings) -> int:
     for k in range(s.clock.pending):
         t = s.pending[k]
         job = s.jobs[t]
+        job.preempting = 0
         if not is_independent(s, t):
             continue
+        job.accrue = min(job.accrue, job.eligible)  # its age counts once a loop has seen it
         for j in range(job.first_partition, job.first_partition + job.partitions):
             p = s.partition_of[j]
             part = s.parts[p]
             if part.up and job.limit <= part.max_time and (not job.distinct or job.instances <= part.max_nodes):
-                s.queue_job[count], s.queue_part[count] = t, p
+                s.queue_job[count], s.queue_part[count], s.queue_priority[count] = t, p, s.entry_priority[j]
                 count += 1
-    jobs, parts = s.queue_job[:count].copy(), s.queue_part[:count].copy()
+    jobs, parts, priority = s.queue_job[:count].copy(), s.queue_part[:count].copy(), s.queue_priority[:count].copy()
     keys = np.empty(count)
     order = np.arange(count)
     for stage in range(4):  # stable: the last stage counts most
         for k in range(count):
             job = s.jobs[jobs[order[k]]]
             if stage == 0:
-                keys[k] = -job.priority
+                keys[k] = -priority[order[k]]
             elif stage == 1:
                 keys[k] = -s.parts[parts[order[k]]].tier
             elif stage == 2:
@@ -122,7 +126,19 @@ def give_gpus(s: Slurm, n: int, count: int) -> int:
 
 
 @inner
-def start(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, nodes: int, by: int) -> None:
+def part_of_second(s: Slurm, t: int) -> float:
+    """Return how far into a second a job ends.
+
+    A log has whole seconds. A job that took 10.15 s is logged with 10 s, and ended a little further into its second than
+    it started; or, one in seven, with 11 s, and ended a little less far. Which of the two a job is, is drawn.
+    """
+    drawn = s.jobs[t].number * GOLDEN % 1.0
+    into = s.clock.now - s.clock.second + (OVERHEAD if drawn >= OVERHEAD else OVERHEAD - 1.0)
+    return min(max(into, 0.0), LAST)
+
+
+@inner
+def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes: int, by: int) -> None:
     """Start a job on the nodes in `chosen`."""
     job, now = s.jobs[t], s.clock.second
     job.slots = nodes
@@ -131,7 +147,7 @@ def start(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, nodes: i
         s.slot_node[slot], s.slot_count[slot] = n, s.share[k]
         s.slot_gpus[slot] = give_gpus(s, n, s.nodes[n].gpus if job.exclusive else s.share[k] * job.gpus)
     give_back(s, t, s.free, -1)
-    count_job(groups, t, 1)
+    count_job(acct.groups, t, 1)
     if job.array >= 0:
         s.array_running[job.array] += 1
     job.state, job.part, job.start, job.end, job.started_by = RUNNING, p, now, now + job.runtime, by
@@ -139,21 +155,22 @@ def start(s: Slurm, settings: Settings, groups: Groups, t: int, p: int, nodes: i
         job.first_start = now
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
     job.preempting = 0
+    charge_begin(s, acct, t)
     remove(s.pending, s.clock.pending, t)
     s.clock.pending -= 1
     insert(s.running, s.clock.running, t, s)
     s.clock.running += 1
     s.clock.changed = s.clock.second
-    # A job ends a little further into a second than it started; its start and end are in whole seconds.
-    add_event(s, job.end + min(s.clock.now - now + LITTLE, LAST), END, t)
+    add_event(s, job.end + part_of_second(s, t), END, t)
 
 
 @inner
-def release(s: Slurm, settings: Settings, groups: Groups, t: int) -> None:
+def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job leaves its nodes; they complete while the epilog runs, which keeps other jobs off them."""
     job, now = s.jobs[t], s.clock.now
+    charge_end(s, acct, t)
     give_back(s, t, s.free, 1)
-    count_job(groups, t, -1)
+    count_job(acct.groups, t, -1)
     if job.array >= 0:
         s.array_running[job.array] -= 1
     for k in range(job.first_slot, job.first_slot + job.slots):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetlab.sim.jit import inner
+from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints, Record
 from fleetlab.sim.slurm.state import Free, Slurm
 
@@ -43,14 +43,14 @@ def find_sets(s: Slurm, job: Record, usable: Ints, free: Free) -> int:
             is_open = False
             continue
         if not is_open or s.sets[count - 1, WEIGHT] != s.nodes[n].weight:
-            s.sets[count] = 0
+            for field in range(TAKEN + 1):
+                s.sets[count, field] = 0
             s.sets[count, FIRST], s.sets[count, WEIGHT] = n, s.nodes[n].weight
             count, is_open = count + 1, True
-        row = s.sets[count - 1]
-        row[LAST] = n
-        row[CPUS] += free.cpu[n]
-        row[NODES] += 1
-        row[INSTANCES] += s.room[n]
+        s.sets[count - 1, LAST] = n
+        s.sets[count - 1, CPUS] += free.cpu[n]
+        s.sets[count - 1, NODES] += 1
+        s.sets[count - 1, INSTANCES] += s.room[n]
     return count
 
 
@@ -59,24 +59,24 @@ def best_set(s: Slurm, job: Record, count: int, nodes: int, instances: int) -> i
     """Return the set to take next, -1 if none is left."""
     best, cpus, enough = -1, job.cpu * instances, False
     for k in range(count):
-        row = s.sets[k]
-        if row[TAKEN]:
+        if s.sets[k, TAKEN]:
             continue
-        fits = row[CPUS] >= cpus and row[NODES] >= nodes and (job.distinct or row[INSTANCES] >= instances)
-        better = best < 0 or row[WEIGHT] < s.sets[best, WEIGHT]
-        if not better and row[WEIGHT] == s.sets[best, WEIGHT]:
+        mine, weight = s.sets[k, CPUS], s.sets[k, WEIGHT]
+        fits = mine >= cpus and s.sets[k, NODES] >= nodes and (job.distinct or s.sets[k, INSTANCES] >= instances)
+        better = best < 0 or weight < s.sets[best, WEIGHT]
+        if not better and weight == s.sets[best, WEIGHT]:
             other = s.sets[best, CPUS]
-            better = (fits and not enough) or (fits and row[CPUS] < other) or (not fits and row[CPUS] > other)
+            better = (fits and not enough) or (fits and mine < other) or (not fits and mine > other)
         if better:
             best, enough = k, fits
     return best
 
 
 @inner
-def single_node(s: Slurm, job: Record, row: Ints, instances: int, free: Free) -> int:
+def single_node(s: Slurm, job: Record, k: int, instances: int, free: Free) -> int:
     """Return the node of a set that holds all with the fewest free CPUs, -1 if none does."""
     best = -1
-    for n in range(row[FIRST], row[LAST] + 1):
+    for n in range(s.sets[k, FIRST], s.sets[k, LAST] + 1):
         if s.room[n] >= instances and (best < 0 or free.cpu[n] < free.cpu[best]):
             best = n
             if free.cpu[n] == job.cpu * instances:
@@ -110,10 +110,9 @@ def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
         k = best_set(s, job, sets, nodes, instances)
         if k < 0:
             return 0
-        row = s.sets[k]
-        row[TAKEN] = 1
-        only = single_node(s, job, row, instances, free) if nodes <= 1 else -1
-        for n in range(row[FIRST], row[LAST] + 1):
+        s.sets[k, TAKEN] = 1
+        only = single_node(s, job, k, instances, free) if nodes <= 1 else -1
+        for n in range(s.sets[k, FIRST], s.sets[k, LAST] + 1):
             if (nodes <= 0 and instances <= 0) or (only >= 0 and n != only) or not s.room[n]:
                 continue
             nodes, instances = nodes - 1, instances - take(s, n, count, instances)
@@ -153,9 +152,8 @@ def overlaps(s: Slurm, t: int, usable: Ints) -> bool:
 @inner
 def copy_free(s: Slurm) -> None:
     """Let `then` be what is free now."""
-    s.then.cpu[:] = s.free.cpu
-    s.then.memory[:] = s.free.memory
-    s.then.gpu[:] = s.free.gpu
+    for n in range(len(s.nodes)):
+        s.then.cpu[n], s.then.memory[n], s.then.gpu[n] = s.free.cpu[n], s.free.memory[n], s.free.gpu[n]
 
 
 @inner
@@ -213,7 +211,7 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
     return -1.0
 
 
-@inner
+@inner_loop
 def sort_by_end(s: Slurm) -> int:
     """List the running jobs by expected end; jobs that end together in order of their numbers."""
     count = s.clock.running

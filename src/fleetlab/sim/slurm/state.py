@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Floats, Ints, Record, Records, record
 
 FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
-    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues killed started_by"
-    " preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
-    " first_start:f preempted_at:f planned_in billing:f"
+    " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
+    " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
+    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f"
 )
-#   number: by submission; instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct;
-#   request: its row of `allowed`; partitions: entries of `partition_of` from first_partition on; leaf: its row of the
-#   tree of accounts; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
-#   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; runtime: seconds to
-#   its end; expected_end: by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown
+#   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
+#   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
+#   first_partition on; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
+#   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
+#   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
+#   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
@@ -35,9 +33,10 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job events finished queue serial runs entries"
+    " next_job next_outage events finished queue serial runs entries"
 )
-#   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue; requested: somebody asked it to look;
+#   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
+#   requested: somebody asked it to look;
 #   changed: when a job or a node changed last; events: length of the heap
 
 
@@ -99,8 +98,6 @@ class Slurm(NamedTuple):
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
     rule_of: Ints  # how: see `dependencies`
-    children: Ints  # jobs that wait for others
-    child_first: Ints  # [jobs + 1]
     in_partition: Ints  # [partitions, nodes]
     allowed: Ints  # [requests, nodes]: GPU types and features
     reservations: Records  # RESERVATION
@@ -122,6 +119,8 @@ class Slurm(NamedTuple):
     sets: Ints  # [nodes, 7]: scratch: sets of consecutive nodes
     queue_job: Ints  # the queue of one pass
     queue_part: Ints
+    queue_priority: Floats
+    entry_priority: Floats  # [entries of partition_of]: of a job in each of its partitions
     by_end: Ints  # [jobs]: scratch: running jobs by expected end
     event_keys: Floats  # a heap of events
     events: Ints
@@ -129,17 +128,8 @@ class Slurm(NamedTuple):
     qos_mode: Ints  # [qos]: how jobs of it are preempted
     qos_rank: Ints  # [qos]: those that are preempted by others come later
     victims: Ints  # [jobs]: scratch
+    outage_time: Floats
+    outage_node: Ints
+    outage_what: Ints  # DOWN, DRAIN or BACK
     runs: Records  # RUN: of jobs that ran more than once
     entries: Ints  # [instances of those runs, 2]
-
-
-@inner
-def sign_of(condition: bool) -> int:
-    """Return 1 or 0."""
-    return 1 if condition else 0
-
-
-@inner
-def whole(time: float) -> float:
-    """Return a time as Slurm's clock has it: in whole seconds."""
-    return np.floor(time)

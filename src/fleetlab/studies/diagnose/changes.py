@@ -13,6 +13,7 @@ from fleetlab.core import Cluster, PolicyError, Scenario, Workload
 from fleetlab.core.catalog import BACKFILLS, NODE_AMOUNTS
 from fleetlab.core.durations import plural
 from fleetlab.core.names import lookup
+from fleetlab.core.nodes import chosen
 
 MORE = 0.1  # of the nodes of a type
 LARGEST = 62  # GPUs on one node: the most that the simulator takes
@@ -20,6 +21,8 @@ WHOLE = 1000  # milli of one GPU
 CPU_ONLY = "CPU"  # the type of a cluster without GPUs
 NO_EFFECT = "it would change nothing here"
 NO_TYPES = pl.lit([], dtype=pl.List(pl.String))
+NAMES = pl.List(pl.String())
+OF_NODES: dict[str, pl.DataType] = {"gpu_type": pl.String(), "partitions": NAMES, "features": NAMES}
 FRACTION = (pl.col("gpu_milli") > 0) & (pl.col("gpu_milli") < WHOLE)
 
 
@@ -73,21 +76,21 @@ def gpu_types(cluster: Cluster) -> list[str]:
 
 def _merged(cluster: Cluster) -> Cluster:
     """Merge each pool into one node, or into as few as the simulator takes."""
-    kinds = ["gpu_type", "gpu_memory_mib"]
+    kinds = ["gpu_type", "gpu_memory_mib", "partitions", "features"]
     typed = cluster.frame.with_columns(pl.when(pl.col("gpus") > 0).then("gpu_type").alias("gpu_type"))
     amounts = (pl.col(c).cast(pl.Int64).sum() for c in ("gpus", *NODE_AMOUNTS))
     pools = typed.group_by(kinds, maintain_order=True).agg(*amounts)
     rows = [part for row in pools.iter_rows(named=True) for part in _parts(row)]
-    nodes = pl.DataFrame(rows, schema_overrides={"gpu_type": pl.String}).with_columns(
+    nodes = pl.DataFrame(rows, schema_overrides=OF_NODES).with_columns(
         node=pl.format("pool-{}", pl.int_range(pl.len())), pool=pl.col("gpu_type").fill_null(CPU_ONLY)
     )
     return Cluster.of(nodes, source=f"{cluster.source}, merged")
 
 
-def _parts(pool: dict[str, int]) -> list[dict[str, int]]:
+def _parts(pool: dict[str, Any]) -> list[dict[str, Any]]:
     """Cut a pool into equal nodes; remainders go to the first of them."""
     count = -(-pool["gpus"] // LARGEST) or 1
-    fixed = {"gpu_type": pool["gpu_type"], "gpu_memory_mib": pool["gpu_memory_mib"]}
+    fixed = {name: pool[name] for name in ("gpu_type", "gpu_memory_mib", "partitions", "features")}
     return [
         fixed | {a: pool[a] // count + (k < pool[a] % count) for a in ("gpus", *NODE_AMOUNTS)} for k in range(count)
     ]
@@ -133,6 +136,16 @@ def _one_type_or_any(scenario: Scenario) -> str:
     return _unless_any(pl.col("gpu_types").list.len() > 0)(scenario) if several else NO_EFFECT
 
 
+def partitions(scenario: Scenario) -> list[str]:
+    """Return the partitions with nodes that jobs name, where there are several."""
+    names = set(scenario.workload.frame["partitions"].explode()) & set(scenario.cluster.frame["partitions"].explode())
+    return sorted(names - {None}) if len(names - {None}) > 1 else []
+
+
+def _one_partition(scenario: Scenario) -> str:
+    return "" if partitions(scenario) else NO_EFFECT
+
+
 CHANGES: dict[str, WhatIf] = {
     c.name: c
     for c in (
@@ -142,6 +155,10 @@ CHANGES: dict[str, WhatIf] = {
             _one_type_or_any,
             _requests(gpu_types=NO_TYPES),
             ". Reasons count only the GPU types that a job may use, and the other types had free nodes",
+        ),
+        WhatIf(
+            "partitions", "no partitions", "let jobs run in any partition", "changes of the partitions",
+            ("partition",), _one_partition, _requests(partitions=NO_TYPES),
         ),
         WhatIf(
             "cpu", "unlimited CPU", "add CPU to GPU nodes, or reduce the CPU that jobs request", "CPUs", ("cpu",),
@@ -172,7 +189,7 @@ CHANGES: dict[str, WhatIf] = {
     )
 }  # fmt: skip
 SHARING = "sharing"  # exclusive GPUs where they are shared, and the reverse
-NODES = "nodes"  # one change per GPU type
+NODES = "nodes"  # one change per GPU type, or, where jobs name several, per partition
 DEFAULT = (*(name for name in CHANGES if name != "nothing"), SHARING, NODES)
 
 
@@ -188,8 +205,8 @@ def _sharing(scenario: Scenario) -> WhatIf:
 
 def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
     name = "" if gpu_type == CPU_ONLY else gpu_type
-    of_type = (pl.col("gpus") > 0) & (pl.col("gpu_type") == gpu_type)
-    there = cluster.frame.filter(of_type).height if name else len(cluster)
+    named = chosen(cluster.frame, name or None)
+    there = int((named & (cluster.frame["gpus"] > 0)).sum()) or int(named.sum())
     count = max(1, round(MORE * there))
     edit = f"{name} +{count}".strip()
     added = cluster.with_nodes(edit).gpus - cluster.gpus
@@ -198,7 +215,8 @@ def _more(gpu_type: str, cluster: Cluster) -> WhatIf:
     title = f"{share} more {gpu_type} nodes" if share == f"{100 * MORE:.0f} %" else f"{nodes} (+{share})"
     return WhatIf(
         f"{NODES}:{gpu_type}", title, f"buy or rent {nodes}", f"{nodes}, {plural(added, 'GPU')}",
-        ("gpu", "gpu_type"), lambda _: "", lambda s: s.replace(nodes=", ".join(filter(None, (s.nodes, edit)))),
+        ("gpu", "gpu_type", "partition"), lambda _: "",
+        lambda s: s.replace(nodes=", ".join(filter(None, (s.nodes, edit)))),
     )  # fmt: skip
 
 
@@ -211,12 +229,16 @@ def what_if(name: str, scenario: Scenario) -> WhatIf:
 
 
 def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
-    """Return the changes of these names; `nodes` stands for one per GPU type."""
-    every = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]
+    """Return the changes of these names; `nodes` stands for one per GPU type, or per partition that jobs name.
+
+    A node that is added is in the partitions of those it is a copy of: others cannot use it.
+    """
+    every = [f"{NODES}:{name}" for name in partitions(scenario) or gpu_types(scenario.cluster)]
+    also = [f"{NODES}:{gpu_type}" for gpu_type in gpu_types(scenario.cluster)]
     wanted = dict.fromkeys(name for word in names for name in (every if word == NODES else [word]))
     hint = f"choose from {', '.join(DEFAULT)}; nodes:TYPE for one GPU type"
     for name in wanted:
-        lookup("change", name, [*CHANGES, SHARING, *every], hint=hint, models=":" in name)
+        lookup("change", name, [*CHANGES, SHARING, *every, *also], hint=hint, models=":" in name)
     if not wanted:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)

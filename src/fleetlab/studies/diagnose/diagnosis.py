@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fleetlab.core import Cluster, Estimate, Figure, Prices, Provenance, Scenario, Words, WorkloadError
-from fleetlab.core.job_classes import GPU_REQUEST
+from fleetlab.core.job_classes import GPU_REQUEST, owners
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import ScenarioLike
@@ -57,7 +57,8 @@ def diagnose(
     changes
         What to change: types (no GPU type constraints), cpu, memory (unlimited), fragmentation (each GPU type one large
         node), gangs (instances start one by one), backfill (easy), sjf (with estimates by group), sharing (off, or on),
-        nodes (10 % more of each GPU type; nodes:T4 for one type), nothing (default: all but nothing).
+        nodes (10 % more of each GPU type; nodes:T4 for one type, or of each partition that jobs name), partitions (jobs
+        run in any), nothing (default: all but nothing).
     workers
         Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
     progress
@@ -128,12 +129,13 @@ def _waiting(
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of waiting; by the clock only where submissions have the times of the log."""
     workload, blocks = scenario.workload, result.blocks(waits)
+    classes = ("GPU type", GPU_REQUEST, "gang size", *owners(result.completed))
     frames = {
         "waterfall": waterfall(float(waits["wait"].mean()), changes),  # type: ignore[arg-type]
         "waiting": ledger.reasons(waits, blocks),
         "held by": ledger.holders(result, waits),
         "held by users": ledger.holding_users(result),
-        **{f"by {name}": ledger.by(waits, name, blocks) for name in ("GPU type", GPU_REQUEST, "gang size")},
+        **{f"by {name}": ledger.by(waits, name, blocks) for name in classes},
     }
     if scenario.load == 1:
         by_hour = ledger.by(waits, "hour", blocks).rename({"hour": f"hour ({ledger.clock_name(workload)})"})

@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetlab.core import Workload
 from fleetlab.core.catalog import HOLDERS, REASONS, Catalog
-from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order
+from fleetlab.core.job_classes import GPU_REQUEST, WHOLE, gang_size, gpu_request, gpu_type, in_order, partitions, queue
 from fleetlab.sim import SimResult
 from fleetlab.stats import POSITIVE, SHARE, BlockBootstrap, Floats, Ints
 
@@ -35,7 +35,7 @@ def waits(result: SimResult, workload: Workload) -> pl.DataFrame:
     hour, day = pl.select(hour=at.dt.hour(), day=at.dt.date())
     table = jobs.select(
         "job", "submit", "runtime", "instances", "gpu_milli", "user", "wait", "jct",
-        gpu_type(jobs), gpu_request(), gang_size(), hour, day, "gpu_types",
+        gpu_type(jobs), gpu_request(), gang_size(), partitions(), queue(), hour, day, "gpu_types",
     )  # fmt: skip
     return table.join(result.ledger, on="job", how="left", maintain_order="left")
 
@@ -150,7 +150,12 @@ def longest_waits(table: pl.DataFrame) -> tuple[pl.DataFrame, float, int]:
 
 
 def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
-    """Return, for backfill `none`, the jobs that blocked the queue longest, and how long others waited behind them."""
+    """Return, for backfill `none`, the jobs that blocked a queue longest, and how long others waited behind them."""
+    rows = pl.concat(_blocking(part) for part in table.partition_by("partitions", maintain_order=True))
+    return rows.sort("behind", "job", descending=[True, False]).head(LISTED)
+
+
+def _blocking(table: pl.DataFrame) -> pl.DataFrame:
     submit, start = table["submit"].to_numpy(), (table["submit"] + table["wait"]).to_numpy()
     # The first job to start at an instant was the head since the instant before at which a job started.
     heads = table.with_columns(start=pl.Series(start)).sort("start", "submit", "job").unique("start", keep="first")
@@ -159,7 +164,6 @@ def blocking_jobs(table: pl.DataFrame) -> pl.DataFrame:
     ends = heads["start"].to_numpy()
     both = [_elapsed(submit, at) - _elapsed(start, at) for at in (ends, ends - heads["blocked"].to_numpy())]
     rows = heads.with_columns(behind=pl.Series(both[0] - both[1]) - heads["blocked"])
-    rows = rows.sort("behind", "job", descending=[True, False]).head(LISTED)
     return rows.select("job", "user", "instances", PER_INSTANCE, "GPU type", "submit", "blocked", "behind")
 
 

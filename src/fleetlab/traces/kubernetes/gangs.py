@@ -13,7 +13,7 @@ from fleetlab.traces.kubernetes.nodes import Fleet
 from fleetlab.traces.kubernetes.pods import Pod
 from fleetlab.traces.kubernetes.requests import demand
 
-TEXTS = ("user", "group", "app")
+TEXTS = ("user", "group", "app", "queue", "constraint")
 ASKS = ("priority", *REQUESTS)
 SAME = (*TEXTS, *ASKS, "gpu_types")  # what the pods of a gang have in common
 JOB: dict[str, pl.DataType] = {
@@ -29,9 +29,10 @@ Row = dict[str, Any]
 
 def row_of(pod: Pod, fleet: Fleet) -> Row:
     """A pod in the words of a workload; Malformed if it asks for what cannot be."""
-    plain = ("name", "group", "app", "node", "priority", "submit", "start", "end", "status")
+    plain = ("name", "group", "app", "queue", "node", "priority", "submit", "start", "end", "status")
     gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
     known = {"user": pod.namespace, "gang": gang, "parent": gang or pod.owner}
+    known["constraint"] = pod.rules.constraint(fleet.taints)
     return {name: getattr(pod, name) for name in plain} | known | demand(pod, fleet)
 
 

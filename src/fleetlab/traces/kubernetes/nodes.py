@@ -38,6 +38,20 @@ MOST = 10**15  # of anything else
 
 
 @dataclass(frozen=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def feature(self) -> str:
+        """The taint as a feature of the node."""
+        return f"taint:{self.key}={self.value}:{self.effect}"
+
+
+@dataclass(frozen=True)
 class Node:
     """A node as a row of a cluster, and its GPUs as its pods see them."""
 
@@ -51,6 +65,8 @@ class Node:
     rdma_milli: int
     card: NodeGpus
     models: frozenset[tuple[str, str]]  # labels that name the model
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
     out: bool  # cordoned, or not ready: no new pod goes there
 
 
@@ -77,9 +93,21 @@ def node_of(item: Object) -> Node:
         disk_mib=limited("ephemeral-storage", floor(has.get("ephemeral-storage", 0) / 2**20)),
         rdma_milli=limited("rdma", floor(sum(v for k, v in has.items() if k.startswith("rdma/")) * 1000)),
         card=card,
+        labels=labels,
+        taints=tuple(_taints(members(item.get("spec"), "spec"))),
         models=frozenset((key, labels[key]) for key in MODELS if labels.get(key)),
         out=members(item.get("spec"), "spec").get("unschedulable") is True or not _ready(status),
     )
+
+
+def _taints(spec: Object) -> Iterable[Taint]:
+    """The taints that keep pods off for good; those that Kubernetes itself sets come and go."""
+    where = "spec.taints"
+    for item in elements(spec.get("taints"), where):
+        taint = members(item, where)
+        key, value, effect = (words(taint.get(name), f"{where}.{name}") for name in ("key", "value", "effect"))
+        if effect in ("NoSchedule", "NoExecute") and not key.startswith("node.kubernetes.io/"):
+            yield Taint(key, value, effect)
 
 
 def _ready(status: Object) -> bool:
@@ -190,6 +218,7 @@ class Fleet:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = {node.name: node for node in nodes}
+        self.taints = frozenset(taint for node in self.nodes.values() for taint in node.taints)
         with_gpus = [node for node in self.nodes.values() if node.gpus]
         cut = {node.card.replicas for node in with_gpus if (node.card.replicas or 1) > 1}
         memories = {node.card.memory for node in with_gpus}

@@ -11,6 +11,7 @@ from typing import Any
 from fleetlab.traces.kubernetes.nodes import MODELS, amounts
 from fleetlab.traces.kubernetes.objects import MalformedObject, Object, elements, members, moment, whole, words
 from fleetlab.traces.kubernetes.quantity import quantity
+from fleetlab.traces.kubernetes.selectors import NodeRules, rules_of
 
 STATUS = {
     "Succeeded": "completed",
@@ -24,6 +25,8 @@ GANGS = (
     "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name", "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name", "pod-group-name",
 )  # fmt: skip
+# The queue that a pod waits in: Kueue, Volcano, KAI and Run:ai.
+QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name", "kai.scheduler/queue", "runai/queue")
 APPS = ("app.kubernetes.io/name", "app", "k8s-app")
 MIRROR = "kubernetes.io/config.mirror"  # of a static pod: made when the kubelet first reached the API server
 # Pods that hold a GPU in whole for those that share it, which ask for their parts themselves.
@@ -67,6 +70,8 @@ class Pod:
     instead: Requests  # asked for by the pod as such
     fractions: FractionalRequest
     selects: tuple[tuple[str, str], ...]
+    queue: str | None
+    rules: NodeRules
     claims: bool
 
 
@@ -102,6 +107,8 @@ def pod_of(item: Object) -> Pod:
         instead=_requests(spec, "spec") if spec.get("resources") is not None else {},
         fractions=_fractions(notes),
         selects=tuple(_selects(spec)),
+        queue=_named({**labels, **notes}, QUEUES) or None,
+        rules=rules_of(spec),
         claims=bool(spec.get("resourceClaims")),
     )
 

@@ -26,6 +26,7 @@ from fleetlab.traces.kubernetes.nodes import Fleet, Node, node_of
 from fleetlab.traces.kubernetes.objects import HINT, MalformedObject, items, members
 from fleetlab.traces.kubernetes.pods import Pod, pod_of
 from fleetlab.traces.kubernetes.requests import unknown_resources
+from fleetlab.traces.kubernetes.selectors import features_of
 
 
 @dataclass
@@ -178,10 +179,13 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:
     if not lists.nodes:
         return None
-    rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0}
+    asked = frozenset(key for pod, _, _ in lists.pods.values() for key in pod.rules.keys)
+    rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0,
+                            "features": features_of(node, asked)}
             for node, _, _ in lists.nodes.values()]  # fmt: skip
+    columns = {name: kind for name, kind in CLUSTER.items() if name not in ("partitions", "weight")}
     cluster = Cluster.of(
-        pl.DataFrame([{k: row[k] for k in CLUSTER} for row in rows], schema=CLUSTER), source="kubernetes"
+        pl.DataFrame([{k: row[k] for k in columns} for row in rows], schema=columns), source="kubernetes"
     )
     intake.keep("nodes", len(cluster))
     return cluster
@@ -203,7 +207,7 @@ def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[
     pods = [pod for pod, _, _ in lists.pods.values()]
     out = sum(node.out for node, _, _ in lists.nodes.values())
     size = "a list of nodes would give the size" if cluster is None else "the list of nodes does not give it"
-    claims = sum(pod.claims for pod in pods)
+    claims, pinned = sum(pod.claims for pod in pods), sum(pod.rules.left_out for pod in pods)
     rounded, unsized = (sum(row[name] for row in rows) for name in ("rounded", "unsized"))
     gone = sum(row["end"] is None and row["status"] not in ("running", "waiting") for row in rows)
     unknown = Counter(name for pod in pods for name in unknown_resources(pod))
@@ -211,6 +215,7 @@ def _notes(rows: list[Row], lists: Inventory, cluster: Cluster | None) -> tuple[
     notes = {
         "the list is a snapshot: pods deleted before it was taken are missing": True,
         f"{claims:,} pods request devices by ResourceClaim, which is not in the list: not counted": claims,
+        f"{pinned:,} pods select a node by its name, or by comparing numbers: read without that": pinned,
         f"{rounded:,} pods request fractions of more than one GPU: counted as whole GPUs, rounded up": rounded,
         f"{unsized:,} pods request fractional GPUs of unknown size: counted as whole GPUs; {size}": unsized,
         f"{out:,} nodes were cordoned or not ready when the list was made: counted as available": out,

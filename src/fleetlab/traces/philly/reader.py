@@ -3,8 +3,8 @@
 A record of the job log is a job with its attempts; in the rejects, `line` is the line on which it begins. A job that
 was tried again is one job: its start is that of the first attempt that has one, its end that of the last, its
 `runtime` the time that all of them ran. An attempt without times and without machines never ran. The virtual cluster
-(`vc`) becomes the `app`. A job whose last attempt has no end was running when the log was taken, whatever its `status`
-says: so the owners describe it.
+(`vc`), a quota and not a set of nodes, becomes the `queue` and the `app`. A job whose last attempt has no end was
+running when the log was taken, whatever its `status` says: so the owners describe it.
 
 Demand is what the log saw: the GPUs of the first attempt that held any. Spread evenly, an instance is one machine's
 part; unevenly, it is one GPU.
@@ -149,7 +149,9 @@ def _jobs(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _columns(jobs: pl.DataFrame) -> pl.DataFrame:
-    return jobs.select("user", "submit", "runtime", "instances", "gpu_milli", "status", "start", "end", app="vc")
+    return jobs.select(
+        "user", "submit", "runtime", "instances", "gpu_milli", "status", "start", "end", app="vc", queue="vc"
+    )
 
 
 def _placements(log: JobLog, jobs: pl.DataFrame, zero: float) -> pl.DataFrame:

@@ -175,19 +175,23 @@ def _slurm(site: Site, zone: str) -> Slurm:
         over_time=seconds_of(values.get("overtimelimit", ""), 0.0),
         select=_select(site, values),
         select_flags=words_of(values.get("selecttypeparameters", "").upper()),
-        parameters=left_over(parameters),
+        parameters=(*left_over(parameters), *words_of(values.get("dependencyparameters", ""))),
         version=values.get("slurm_version", ""),
     )
 
 
+def runs_epilog(site: Site) -> bool:
+    """Whether the site runs something on its nodes after each job."""
+    return any(site.values.get(key, "(null)") not in ("", "(null)") for key in ("epilog", "epilogslurmctld"))
+
+
 def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     """Say what was read of a site, and what could not be."""
-    values = site.values
-    scripts = [key for key in ("prolog", "epilog", "prologslurmctld", "epilogslurmctld") if values.get(key)]
     notes = {
         f"the site's Slurm is read from: {', '.join(sorted(site.all_files))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
-        f"the site runs {', '.join(scripts)}, but no file says for how long: set `prolog` and `epilog`": scripts,
+        f"the site runs an epilog: nodes take {slurm.epilog:g} s after a job before the next starts there, by the log":
+            runs_epilog(site),
         f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,
         "no partition is configured: a job may use any node": not slurm.partitions,
         "jobs are ordered by fair share, but no file has the accounts: `sacctmgr show assoc -P`":

@@ -17,6 +17,7 @@ NODE_EVENTS = {
     "state": pl.String,
     "reason": pl.String,
 }
+AT_ONCE = 2.0  # s
 SHORTEST = 1.0  # s that a node is down whose list says 0: jobs on it end all the same
 _DOWN = re.compile(r"DOWN|FAIL|ERROR|NO_RESPOND|\*", re.IGNORECASE)
 _OUT = re.compile(r"DRAIN|DRNG|MAINT", re.IGNORECASE)
@@ -60,13 +61,31 @@ def node_events(trace: Trace) -> tuple[Event, ...]:
     last = trace.workload.frame.select(pl.max_horizontal(pl.col("submit", "start", "end").max())).item() or 0.0
     there = set(trace.cluster.frame["node"]) if trace.cluster is not None else None
     events: list[Event] = []
+    runs = _runs(trace)
     for node, start, end, state, _ in series.collect().iter_rows():
-        begin = max(0.0, start)
-        until = max(begin + SHORTEST, last if end is None else end)
         kind = event_kind(state)
+        begin = max(0.0, _drained_since(runs, node, start) if kind == "drain" else start)
+        until = max(begin + SHORTEST, last if end is None else end)
         if kind and (there is None or node in there) and (end is None or end >= 0):
             events.append(Outage(begin, until, [node]) if kind == "down" else Drain(begin, until, [node]))
     return tuple(events)
+
+
+def _runs(trace: Trace) -> pl.DataFrame:
+    """When jobs began and ended on which node."""
+    if trace.placements is None:
+        return pl.DataFrame(schema={"node": pl.String, "start": pl.Float64, "end": pl.Float64})
+    placed = trace.placements.select("job", pl.col("node").cast(pl.String)).unique().collect()
+    return placed.join(trace.workload.frame.select("job", "start", "end"), on="job")
+
+
+def _drained_since(runs: pl.DataFrame, node: str, logged: float) -> float:
+    """Return since when a node took no more jobs: Slurm logs a drain when the last job on the node has ended."""
+    here = runs.filter((pl.col("node") == node) & (pl.col("start") <= logged))
+    if here.filter((pl.col("end") - logged).abs() <= AT_ONCE).is_empty():
+        return logged
+    latest = here["start"].max()
+    return float(latest) + 1.0 if isinstance(latest, float) else logged
 
 
 def event_kind(state: str) -> str | None:

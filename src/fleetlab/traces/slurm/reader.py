@@ -18,8 +18,9 @@ from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.conf import site_notes
+from fleetlab.traces.slurm.conf import runs_epilog, site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
+from fleetlab.traces.slurm.epilog import with_epilog
 from fleetlab.traces.slurm.jobcomp import is_jobcomp
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
@@ -64,13 +65,16 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + records.steps)
     scheduler = scheduler_of(site, zero, clock) if site else None
+    placed = placements(jobs, records.lists)
+    if scheduler is not None and runs_epilog(site):
+        scheduler = with_epilog(scheduler, placed, jobs)
     return finish(
         intake,
         workload,
         source=source,
         cluster=with_site(nodes.cluster if nodes else None, site),
         scheduler=scheduler,
-        placements=placements(jobs, records.lists),
+        placements=placed,
         names=jobs.select("job", "name").lazy(),
         series=series_of(jobs, events_of(site, zero, clock)),
         notes=(

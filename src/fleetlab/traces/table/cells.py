@@ -27,6 +27,8 @@ STATUS = {
 }
 STATES = {word: status for status, words in STATUS.items() for word in words.split()}
 
+SECONDS = ("runtime", "limit")
+
 BITS = dict.fromkeys((*COUNTS, "gpu_milli"), 31)  # else 53: a float counts no further
 
 
@@ -112,11 +114,11 @@ def state() -> pl.Expr:
 
 def _typed(frame: pl.DataFrame) -> pl.DataFrame:
     there = frame.columns
-    absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, "runtime") if n not in there]
+    absent = [pl.lit(None, dtype=pl.Float64).alias(n) for n in (*TIMES, *SECONDS) if n not in there]
     absent += [pl.lit(0, dtype=pl.UInt8).alias(f"{t}?") for t in TIMES if t not in there]
     amounts = [pl.col(n).round().cast(pl.Int64) for n in AMOUNTS if n in there]
     words = [state().alias("status")] if "status" in there else []
-    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), "runtime", *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
+    kept = ["line", *TIMES, *(f"{t}?" for t in TIMES), *SECONDS, *(n for n in (*AMOUNTS, *TEXTS) if n in there)]
     return frame.with_columns(*absent, *amounts, *words).select(kept)
 
 
@@ -140,15 +142,16 @@ def _rules(plan: ColumnMap) -> list[Rule]:
         ("`submit` is missing", pl.col("submit").is_null()),
         *[
             (f"`{name}` is not finite", pl.col(name).is_finite().not_(), name)
-            for name in (*TIMES, "runtime", *AMOUNTS)
+            for name in (*TIMES, *SECONDS, *AMOUNTS)
             if name in targets
         ],
         *[
             (f"`{name}` is out of range for a date", pl.col(name).abs() > LAST, name)
-            for name in (*TIMES, "runtime")
+            for name in (*TIMES, *SECONDS)
             if name in targets
         ],
         *[rule for name in AMOUNTS if name in targets for rule in _amount_rules(name)],
+        *([("`limit` is negative", pl.col("limit") < 0, "limit")] if "limit" in targets else []),
         *(_status_rules() if "status" in targets else []),
         *([("`job` is missing", pl.col("job").is_null())] if "job" in targets.keys() - plan.guessed else []),
     ]

@@ -14,7 +14,7 @@ import polars as pl
 from fleetlab.core import TraceError
 from fleetlab.traces.input.times import moments
 from fleetlab.traces.table import cells
-from fleetlab.traces.table.expression import named
+from fleetlab.traces.table.expression import columns, named
 from fleetlab.traces.table.mapping import TEXTS, TIMES, ColumnMap, listed, map_option
 
 REQUESTED = (
@@ -45,6 +45,9 @@ NAMES = {
     "parent": "parent parentid parentjobid arrayjobid",
     "user": "user username owner submitter userid uid",
     "group": "group jobname name taskname",
+    "partitions": "partition partitions",
+    "queue": "queue queuename",
+    "qos": "qos",
     "app": "app application account project partition vc virtualcluster namespace queue",
 }
 # The units that a name may end in, and what is then done with the number; `_` is a name without one.
@@ -65,6 +68,9 @@ KNOWN = {
     }
     for target, names in NAMES.items()
 }
+
+
+SHARED = ("app", "partitions", "queue")
 
 
 class Guess(NamedTuple):
@@ -94,7 +100,7 @@ def guess(
         there = {*plan.nodes, *guesses}
         if target in {*there, *given} or (target == "runtime" and {"start", "end"} <= there):
             continue
-        used = {"line", *plan.columns, *(g.column for g in guesses.values())}
+        used = {"line", *_taken(plan, target), *(g.column for g in guesses.values() if not _shared(g.target, target))}
         likely = [
             Guess(target, name, known[_key(name)][1])
             for k, name in enumerate(header)
@@ -111,6 +117,15 @@ def guess(
         if best:
             guesses[target] = best[0]
     return list(guesses.values())
+
+
+def _shared(one: str, other: str) -> bool:
+    """Whether a column may be taken for both: a partition or a queue is also what jobs are told apart by."""
+    return one in SHARED and other in SHARED
+
+
+def _taken(plan: ColumnMap, target: str) -> set[str]:
+    return {name for of, node in plan.nodes.items() if not _shared(of, target) for name in columns(node)}
 
 
 def _key(name: str) -> str:

@@ -18,6 +18,7 @@ from fleetlab.traces.table.mapping import AMOUNTS, SPLIT, TIMES, ColumnMap, map_
 WHERE_EMPTY = {"instances": 1}  # else 0
 MOST_ON_A_NODE = 16  # GPUs; as thousandths of one they would be hardly any
 WHOLE = 1000  # milli of a GPU
+LISTS = {"gpu_types": ";|", "partitions": ",;|"}  # columns with several names in a cell, and what is between them
 DIVIDED = NODE_AMOUNTS  # with the GPUs; GPU memory is that of each GPU
 
 
@@ -215,9 +216,10 @@ def _mixed_times(t: str, value: pl.Expr, *, dated: bool) -> Rule:
 
 def _as_workload(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(pl.col(n).fill_null(WHERE_EMPTY.get(n, 0)) for n in AMOUNTS if n in rows.columns)
-    if "gpu_types" in rows.columns:
-        types = pl.col("gpu_types").fill_null("").str.replace_all(";", "|", literal=True).str.split("|")
-        rows = rows.with_columns(types.list.eval(pl.element().str.strip_chars()).list.filter(pl.element() != ""))
+    for column, separators in LISTS.items():
+        if column in rows.columns:
+            parts = pl.col(column).fill_null("").str.replace_all(f"[{separators}]", "|").str.split("|")
+            rows = rows.with_columns(parts.list.eval(pl.element().str.strip_chars()).list.filter(pl.element() != ""))
     if "parent" in rows.columns:
         rows = rows.with_columns(parent=_parents(rows["parent"]))
     # Nobody starts before being eligible: what a log says to the contrary is when it started.

@@ -24,11 +24,23 @@ from fleetlab.traces.table.expression import (
 
 TIMES = ("submit", "eligible", "start", "end")
 DERIVED = ("initial", "runtime_at_least")  # they follow from the times
+# What tables rarely have, or not as a cell.
+UNREAD = (
+    "reservation",
+    "distinct_nodes",
+    "exclusive",
+    "nice",
+    "depends_on",
+    "dependency",
+    "gang",
+    "array",
+    "array_limit",
+)
 SPLIT = "gpus_per_node"  # no column of a workload: a job of more GPUs is split into instances of at most so many
 COUNTS = ("instances", "max_per_node", "priority", SPLIT)  # of things that have no parts
 AMOUNTS = ("instances", *REQUESTS, "max_per_node", "priority", SPLIT)
-TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "status")
-TARGETS = (*(name for name in SCHEMA if name not in DERIVED), SPLIT)
+TEXTS = ("job", "parent", "user", "group", "app", "gpu_types", "partitions", "constraint", "queue", "qos", "status")
+TARGETS = (*(name for name in SCHEMA if name not in (*DERIVED, *UNREAD)), SPLIT)
 NONE = TextLiteral("")  # mapped to a column, it says that the file has none
 
 
@@ -68,7 +80,7 @@ class ColumnMap:
 
 def column_map(given: Mapping[str, str], there: Sequence[str], zone: str) -> ColumnMap:
     """Read every expression; a column that nobody mapped is taken from the file's column of that name."""
-    own = {name: ColumnRef(name) for name in SCHEMA if name in there}
+    own = {name: ColumnRef(name) for name in TARGETS if name in there and name != SPLIT}
     nodes = own | {target: _node(target, text, there) for target, text in given.items()}
     return ColumnMap({target: nodes[target] for target in TARGETS if nodes.get(target, NONE) != NONE}, zone)
 
@@ -83,7 +95,7 @@ def _node(target: str, text: str, there: Sequence[str]) -> Node:
         _must_be_there(target, name, there)
     if target not in TEXTS and isinstance(node, TextLiteral) and node != NONE:
         raise _marked(target, str(text), f"`{target}` is a number, not a word", 0)
-    if target in ("user", "group", "app", "gpu_types", "status") and isinstance(node, NumberLiteral):
+    if target in TEXTS and target not in ("job", "parent") and isinstance(node, NumberLiteral):
         raise _marked(target, str(text), f"`{target}` is a word: put it in quotes", 0)
     return node
 

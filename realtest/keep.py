@@ -1,0 +1,72 @@
+"""Keep what a real run showed, small enough for the repository: `python -m realtest.keep RUN… --into FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+SMALL = (
+    *("slurm.conf", "site.conf", "partitions.txt", "reservations.txt", "reservation-log.txt"),
+    *("assoc.txt", "qos.txt", "sshare.txt", "events.txt", "collected.txt"),
+)
+PACKED = ("sacct.txt", "nodes.txt")
+ONCE = ("config.txt", "sdiag.txt", "accounts.cfg")  # the same for every repetition: of the first only
+SNAPSHOTS = 5  # of one every ten seconds
+
+
+def keep(run: Path, out: Path, *, first: bool) -> Path:
+    """Copy a run: the log and the nodes compressed, a few snapshots, and of the submissions what sacct does not say."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (*SMALL, *(ONCE if first else ())):
+        if (run / name).exists():
+            (out / name).write_text((run / name).read_text("utf-8", errors="replace"), "utf-8")
+    for name in PACKED:
+        _pack(out / f"{name}.gz", (run / name).read_bytes())
+    begin = (run / "sshare-begin.txt").read_text()
+    (out / "sshare-begin.txt").write_text(re.sub(r"^[\d.]+\n", "", begin))
+    _pack(out / "snapshots.txt.gz", thin((run / "snapshots.txt").read_text(errors="replace")).encode())
+    rows = [json.loads(line) for line in (run / "submitted.jsonl").read_text().splitlines()]
+    about = json.loads((run / "run.json").read_text())
+    about["late"] = lateness(rows)
+    shown = ("at", "kind", "words", "error")
+    about["acts"] = [{k: row[k] for k in shown if k in row} for row in rows if "key" not in row]
+    (out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+    return out
+
+
+def lateness(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Say how far submissions were behind their times."""
+    late = sorted(row["late"] for row in rows)
+    return {"longest": late[-1], "p90": late[len(late) * 9 // 10], "mean": round(sum(late) / len(late), 4)}
+
+
+def thin(snapshots: str, count: int = SNAPSHOTS) -> str:
+    """Return so many of the snapshots, evenly spread."""
+    taken = re.split(r"^(?=== )", snapshots, flags=re.MULTILINE)[1:]
+    chosen = [taken[k * (len(taken) - 1) // max(1, count - 1)] for k in range(min(count, len(taken)))]
+    return "".join(chosen)
+
+
+def _pack(path: Path, data: bytes) -> None:
+    path.write_bytes(gzip.compress(data, 9, mtime=0))
+
+
+def main() -> None:
+    """Keep runs, those of a setting numbered from 1."""
+    parser = argparse.ArgumentParser(prog="realtest.keep", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--into", type=Path, default=Path("docs/measurements/slurm"))
+    given = parser.parse_args()
+    kept: Counter[str] = Counter()
+    for run in sorted(given.runs):
+        setting = run.name.rpartition("-")[0]
+        kept[setting] += 1
+        print(keep(run, given.into / f"{setting}-{kept[setting]}", first=kept[setting] == 1))
+
+
+if __name__ == "__main__":
+    main()

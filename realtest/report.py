@@ -1,0 +1,23 @@
+"""Write the tables of the recorded runs into their page: `python -m realtest.report`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from realtest.spread import tables
+
+PAGE = Path("docs/measurements/slurm/README.md")
+MARKS = ("<!-- tables: python -m realtest.report -->", "<!-- end of tables -->")
+
+
+def with_tables(page: str, said: str) -> str:
+    """Return the page with the tables between its two marks."""
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return f"{before}{MARKS[0]}\n\n{said}\n\n{MARKS[1]}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    path.write_text(with_tables(path.read_text("utf-8"), tables(path.parent)), "utf-8")

@@ -1,0 +1,125 @@
+"""How far two real runs of the same submissions are apart: what a simulation cannot be asked to come closer than.
+
+`python -m realtest.spread FOLDER` prints a table of the runs in it, and of each setting's pairs of runs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+STARTED = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "REQUEUED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """When each job that started was eligible and first started, in seconds; by its id."""
+
+    name: str
+    eligible: dict[str, float]
+    start: dict[str, float]
+    late: float  # the longest that a submission was behind its time
+
+    @property
+    def waits(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Seconds from eligible to start."""
+        return np.array([self.start[job] - self.eligible[job] for job in self.start])
+
+
+def text_of(folder: Path, name: str) -> str | None:
+    """Return a file of a run, compressed or not; None where it has none."""
+    if (plain := folder / name).exists():
+        return plain.read_text("utf-8", errors="replace")
+    packed = folder / f"{name}.gz"
+    return gzip.decompress(packed.read_bytes()).decode("utf-8", errors="replace") if packed.exists() else None
+
+
+def load(folder: Path) -> Run:
+    """Read a run from what `collect` gathered."""
+    about = json.loads(text_of(folder, "run.json") or "{}")
+    begin = about["begin"]
+    header, *rows = (text_of(folder, "sacct.txt") or "").splitlines()
+    names = header.split("|")
+    eligible: dict[str, float] = {}
+    start: dict[str, float] = {}
+    for row in rows:
+        cells = dict(zip(names, row.split("|"), strict=False))
+        job = cells["JobID"]
+        if "." in job or cells.get("Start", "Unknown") in ("Unknown", "None", ""):
+            continue
+        at = _seconds(cells["Start"]) - begin
+        if at < start.get(job, np.inf):
+            start[job], eligible[job] = at, _seconds(cells["Eligible"]) - begin
+    lines = (text_of(folder, "submitted.jsonl") or "").splitlines()
+    late = max((json.loads(line)["late"] for line in lines), default=about.get("late", {}).get("longest", 0.0))
+    return Run(folder.name, eligible, start, late)
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
+
+
+def compare(one: Run, other: Run) -> dict[str, float]:
+    """Compare the starts of the jobs that both runs started."""
+    both = [job for job in one.start if job in other.start]
+    apart = np.array([abs(one.start[job] - other.start[job]) for job in both])
+    waits = np.array([[run.start[job] - run.eligible[job] for job in both] for run in (one, other)])
+    return {
+        "jobs": len(both),
+        "within_2s": float(np.mean(apart <= 2)),
+        "within_10s": float(np.mean(apart <= 10)),
+        "mean_apart": float(np.mean(apart)),
+        "correlation": float(np.corrcoef(waits)[0, 1]),
+        "mean_ratio": float(waits[1].mean() / waits[0].mean()),
+    }
+
+
+def runs_by_setting(folder: Path) -> dict[str, list[Run]]:
+    """Return the complete runs in a folder, by what they are repetitions of."""
+    found: dict[str, list[Run]] = {}
+    for about in sorted(folder.glob("*/run.json")):
+        run = load(about.parent)
+        found.setdefault(run.name.rpartition("-")[0], []).append(run)
+    return found
+
+
+def tables(folder: Path) -> str:
+    """Return two tables: each run, and each setting's pairs."""
+    lines = [
+        "| run | jobs started | mean wait s | P50 | P90 | longest | most late s |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    pairs = ["| setting | runs | mean wait s | spread of the mean | spread of P90 | starts within 2 s | within 10 s |"]
+    pairs[0] += " mean difference s | correlation |"
+    pairs.append("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for setting, runs in runs_by_setting(folder).items():
+        for run in runs:
+            waits = run.waits
+            cells = [waits.mean(), *np.quantile(waits, [0.5, 0.9]), waits.max()]
+            lines.append(f"| {run.name} | {len(waits)} | {' | '.join(f'{c:.1f}' for c in cells)} | {run.late:.2f} |")
+        pairs.append(_pairs(setting, runs))
+    return "\n".join([*lines, "", *pairs])
+
+
+def _pairs(setting: str, runs: list[Run]) -> str:
+    means = np.array([run.waits.mean() for run in runs])
+    tails = np.array([np.quantile(run.waits, 0.9) for run in runs])
+    compared = [compare(one, other) for one, other in combinations(runs, 2)]
+    if not compared:
+        return f"| {setting} | 1 | {means[0]:.1f} | | | | | | |"
+    average = {name: np.mean([c[name] for c in compared]) for name in compared[0]}
+    spread = [f"{np.ptp(values) / values.mean():.1%}" for values in (means, tails)]
+    shares = [f"{average[name]:.0%}" for name in ("within_2s", "within_10s")]
+    cells = [f"{means.mean():.1f}", *spread, *shares, f"{average['mean_apart']:.1f}", f"{average['correlation']:.3f}"]
+    return f"| {setting} | {len(runs)} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(tables(Path(sys.argv[1])))

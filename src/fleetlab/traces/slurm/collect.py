@@ -1,0 +1,34 @@
+"""Gather what a site's Slurm says about its jobs, nodes and rules; the script runs alone on a login node too."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from fleetlab.core.errors import TraceError
+from fleetlab.core.names import lookup
+
+SYSTEMS = ("slurm",)
+
+
+def script(system: str) -> str:
+    """Return the script that gathers, to be copied to a machine without fleetlab."""
+    return _file(system).read_text("utf-8")
+
+
+def collect(system: str, out: Path, *, since: str | None, until: str | None, json: bool) -> None:
+    """Run the script here; what may not be read is said and left out."""
+    words = ["--out", str(out)]
+    words += [word for name, value in (("--since", since), ("--until", until)) if value for word in (name, value)]
+    with as_file(_file(system)) as path:
+        done = subprocess.run(["sh", str(path), *words, *(["--json"] if json else [])], check=False)
+    if done.returncode:
+        msg = f"nothing was gathered in {out}"
+        raise TraceError(msg, hint=f"`fleetlab collect {system} --print` gives the script to run on a login node")
+
+
+def _file(system: str) -> Traversable:
+    lookup("system to collect from", system, SYSTEMS, error=TraceError)
+    return files("fleetlab.traces.slurm") / "collect.sh"
