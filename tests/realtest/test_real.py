@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from realtest.compare import starts, table
-from realtest.everything import EVERYTHING
+from realtest.everything import ALL
 from realtest.lab import Lab, missing
 from realtest.run import run_setting
 from realtest.settings import SETTINGS
@@ -22,7 +22,6 @@ SETTING = os.environ.get("SETTING", "plain")
 JOBS = int(os.environ.get("JOBS", "300"))
 REPEAT = int(os.environ.get("REPEAT", "1"))
 PORT = int(os.environ.get("PORT", "27817"))
-ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}
 
 
 @pytest.fixture(scope="module")
