@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -63,6 +63,9 @@ class SimResult(Result):
         scenario: Scenario | None = None,
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
+        if played.eligible is not None:  # by dependencies, whose ends the loop decided
+            eligible = np.where(np.isinf(played.eligible), played.stopped, played.eligible)
+            world = replace(world, eligible=eligible, submit=np.maximum(eligible, np.minimum(world.submit, eligible)))
         said = list(notes)
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")

@@ -188,7 +188,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         array=_codes(frame["array"]), array_limit=frame["array_limit"].to_numpy(), gang=_codes(frame["gang"]),
         reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
-        begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
+        begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
+        runtime=np.ceil(world.runtime),
         limit=limit,
         start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
         killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
@@ -313,6 +314,7 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
         got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
         segments=_segments(s, stopped) if len(s.runs) else None, backfill="conservative", keys=None, until=stopped,
+        eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted),
         up=None if outages is None else _up(s, outages), draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
 

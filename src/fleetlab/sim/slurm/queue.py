@@ -60,6 +60,7 @@ def is_independent(s: Slurm, t: int) -> bool:
         ):  # fmt: skip
             return False
     job.eligible = s.clock.second if job.parents else max(job.submit, job.begin)
+    job.first_eligible = min(job.first_eligible, job.eligible)
     return True
 
 
