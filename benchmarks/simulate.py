@@ -27,6 +27,7 @@ import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.layout import TICK
+from fleetlab.sim.reference import play as reference
 from fleetlab.sim.world import world
 from fleetlab.traces.builtin import open_trace
 
@@ -120,7 +121,7 @@ STARTS = ("none/quick", "greedy/quick", "easy/quick", "greedy/preempt")
 def main(asked: list[str] | None = None) -> None:
     """Measure what is asked for, or everything; print it and keep the figures."""
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "start": start,
+        "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "plan": plan, "start": start,
         "partitions": partitions,
     }  # fmt: skip
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -259,6 +260,28 @@ def queue() -> list[dict[str, Any]]:
         row = {"what": f"all at once, {rules}", "us_a_job_30k": took[30_000], "us_a_job_120k": took[120_000]}
         rows.append(_say({**row, "ratio": took[120_000] / took[30_000], "us_a_job_as_they_came": short}))
     return rows
+
+
+def plan() -> list[dict[str, Any]]:
+    """Conservative backfill where the queue grows with the jobs: runtimes that are known, and limits above them."""
+    rows = []
+    _planned(20, longer=False)
+    for longer in (False, True):
+        for jobs in (2_000, 4_000, 8_000):
+            what = f"conservative, {jobs:,} jobs, {'limits' if longer else 'runtimes'} known"
+            rows.append(_say({"what": what, "cpu_s": _planned(jobs, longer=longer)}))
+    return rows
+
+
+def _planned(jobs: int, *, longer: bool) -> float:
+    """Return the CPU seconds of jobs of 1 to 8 GPUs on 8 nodes of 8 GPUs at load 1.1."""
+    random, sizes = np.random.default_rng(0), np.array([1, 1, 1, 2, 4, 8])
+    gpus, runtime = random.choice(sizes, jobs), random.exponential(1000, jobs)
+    submit = np.append(0.0, random.exponential(1000 * sizes.mean() / (1.1 * 64), jobs - 1)).cumsum()
+    frame = pl.DataFrame({"submit": submit, "runtime": runtime, "gpu_milli": gpus * 1000})
+    limits = runtime * random.choice([1, 1.5, 2, 4], jobs) if longer else runtime
+    drawn = world(Workload.of(frame, source="drawn"), Cluster.uniform(8, 8), estimate=limits.tolist())
+    return _cpu(lambda: reference.play(drawn, backfill="conservative"))
 
 
 def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1, times: int = 1) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
+from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
@@ -81,6 +82,8 @@ class SimResult(Result):
     @property
     def _policy(self) -> str:
         settings = self.provenance.settings
+        if self.scenario is not None and self.scenario.scheduler is not None:
+            return "Slurm as the site is configured" if self.scenario.policy.scheduler in (None, SITE) else "Slurm"
         return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
 
     @cached_property
