@@ -119,8 +119,8 @@ class Data:
         """What happened to nodes, where the log of a site tells it."""
         if self.open().scheduler is None:
             return ()
-        found: tuple[Event, ...] = import_module("fleetlab.traces.slurm.events").node_events(self.open())
-        return found
+        events_of = import_module("fleetlab.traces.slurm.events").node_events
+        return tuple(events_of(self.open()))
 
     def run_times(self, censored: str, seed: int) -> RunTimes:
         """The jobs of the whole log with the run times that it does not tell, which scenarios share."""

@@ -127,7 +127,7 @@ def holds(s: Slurm, t: int, n: int) -> bool:
 
 @inner
 def preempted(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
-    """A running job is put off its nodes: it is requeued, and starts over; or it is cancelled."""
+    """A running job is preempted: it is requeued and starts over, or it is cancelled."""
     job = s.jobs[t]
     if job.state != RUNNING:
         return
@@ -163,7 +163,7 @@ def happen(s: Slurm, settings: Settings, acct: Accounting) -> None:
 
 @inner
 def is_stuck(s: Slurm, settings: Settings, order: Ints) -> bool:
-    """Return whether nothing runs or will be submitted, and both loops have looked in vain."""
+    """Return whether nothing runs or will be submitted, and both loops found nothing to start."""
     clock = s.clock
     if clock.running or clock.events or clock.next_job < len(order) or clock.next_outage < len(s.outage_time):
         return False

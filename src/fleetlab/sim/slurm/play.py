@@ -59,8 +59,8 @@ def play(
         return s
 
     draws = max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
-    found = [once(draw) for draw in range(draws)]
-    return played(world, found[_typical([s.jobs.start for s in found])], until, outages if events else None)
+    runs = [once(draw) for draw in range(draws)]
+    return played(world, runs[_typical([s.jobs.start for s in runs])], until, outages if events else None)
 
 
 def _typical(starts: list[Floats]) -> int:
@@ -198,8 +198,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
 
 
 def _named(given: Sequence[str], names: list[str]) -> list[int]:
-    found = [names.index(name) for name in given if name in names]
-    return found or list(range(len(names)))
+    known = [names.index(name) for name in given if name in names]
+    return known or list(range(len(names)))
 
 
 def _default_limit(part: Partition) -> float:

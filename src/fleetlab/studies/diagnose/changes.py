@@ -242,8 +242,8 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
     if not wanted:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)
-    found = [what_if(name, scenario) for name in wanted]
-    return found if scenario.scheduler is None else [_under_slurm(change) for change in found]
+    changes = [what_if(name, scenario) for name in wanted]
+    return changes if scenario.scheduler is None else [_under_slurm(change) for change in changes]
 
 
 def _under_slurm(change: WhatIf) -> WhatIf:
