@@ -17,7 +17,7 @@ from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
-from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Records, table
+from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Record, Records, table
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
@@ -332,14 +332,13 @@ def _up(s: Slurm, outages: Outages) -> Up:
     return Up(node_.astype(np.int64), first, last)
 
 
-def _write_instances(s: Slurm, job: object, where: Ints, got: Ints) -> None:
-    at = job.first_slot  # type: ignore[attr-defined]
-    for k in range(at, at + job.slots):  # type: ignore[attr-defined]
+def _write_instances(s: Slurm, job: Record, where: Ints, got: Ints) -> None:
+    at = job.first_slot
+    for k in range(at, at + job.slots):
         left = [bit for bit in range(62) if int(s.slot_gpus[k]) >> bit & 1]
-        for i in range(int(s.slot_count[k])):
-            mine = left if i == s.slot_count[k] - 1 else left[: job.gpus]  # type: ignore[attr-defined]
+        for _ in range(int(s.slot_count[k])):
+            mine, left = left[: job.gpus], left[job.gpus :]
             where[at], got[at] = s.slot_node[k], sum(1 << bit for bit in mine)
-            left = left[len(mine) :]
             at += 1
 
 
