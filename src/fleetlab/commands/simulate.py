@@ -17,7 +17,7 @@ desk = App()
 COLUMNS = (
     "policy", "configuration", "setting", "was", "becomes", "reason", "class", "team", "partition", "size", "QOS",
     "jobs", "jobs that cannot run",
-    "mean wait before", "mean wait", "mean wait change",
+    "configured mean wait", "mean wait", "mean wait change",
     "mean wait change low", "mean wait change high", "median wait",
     "P95 wait", "mean JCT", "mean JCT change", "mean JCT change low", "mean JCT change high", "mean bounded slowdown",
     "GPU allocation, %", "preemptions", "energy per day, kWh", "cost per day, GPU-h",
@@ -93,7 +93,7 @@ def compare(
     with progress("policies") as bar:
         scenario = scenario_of(trace, options, bar)
         result = fleetlab.compare(scenario, policies=split(policies) or None, conf=conf, workers=workers, progress=bar)
-    show(result, json=json, columns=COLUMNS)
+    show(result, json=json, columns=[{"P95 wait": "P90 wait"}.get(name, name) if conf else name for name in COLUMNS])
 
 
 @desk.command(

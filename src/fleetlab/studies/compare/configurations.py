@@ -99,11 +99,13 @@ def by_whom(runs: Runs) -> dict[str, pl.DataFrame]:
         classes = _classes(frame.select(expression).to_series())
         if len(classes) < 2:
             continue
-        before = pl.DataFrame({"class": list(classes), "mean wait before": [first[c].mean() for c in classes.values()]})
+        before = pl.DataFrame(
+            {"class": list(classes), "configured mean wait": [first[c].mean() for c in classes.values()]}
+        )
         table = runs.by_class(classes).join(before, on="class", how="left", maintain_order="left")
         tables[kind] = table.select(
-            pl.col("policy").alias("configuration"), pl.col("class").alias(kind), "jobs", "mean wait before",
-            pl.exclude("policy", "class", "jobs", "mean wait before", "verdict"),
+            pl.col("policy").alias("configuration"), pl.col("class").alias(kind), "jobs", "configured mean wait",
+            pl.exclude("policy", "class", "jobs", "configured mean wait", "verdict"),
             pl.col("verdict").replace(GAINS),
         )  # fmt: skip
     return tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,13 @@ class Runs:
         submit = base.workload.frame["submit"].to_numpy()
         blocks = BlockBootstrap.of_times(submit[jobs], float(submit[-1]))
         return cls(scenarios, results, jobs, values, blocks)
+
+    def only(self, names: Collection[str]) -> Runs:
+        """Return some of the runs, with the same jobs."""
+        scenarios, results, values = (
+            {name: part[name] for name in part if name in names} for part in (self.scenarios, self.results, self.values)
+        )
+        return Runs(scenarios, results, self.jobs, values, self.blocks)
 
     @property
     def base(self) -> Scenario:
