@@ -16,6 +16,7 @@ from fleetlab.core.durations import duration
 from fleetlab.core.job_classes import job_size, partitions, queue
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.words import SITE
+from fleetlab.stats import Interval
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
 from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
@@ -123,7 +124,8 @@ def _classes(names: pl.Series) -> dict[str, NDArray[np.bool_]]:
 def _sentence(row: Mapping[str, Any], jobs: int) -> str:
     before = row["mean wait"] - row["mean wait change"]
     change = change_of_mean("wait", before, difference_of(row, "wait"))
-    return f"{change} with {row['policy']}, of the {jobs:,} jobs that completed under every configuration."
+    sure = ", not significantly" if Interval(*difference_of(row, "wait")).change() == "not significant" else ""
+    return f"{change} with {row['policy']}{sure}, of the {jobs:,} jobs that completed under every configuration."
 
 
 def _who(name: str, whom: Mapping[str, pl.DataFrame]) -> str:

@@ -178,7 +178,8 @@ def _queues(slurm: Slurm, rows: Iterable[Entry]) -> QueueTree:
     there = dict(slurm.queues)
     for row in rows:
         name = f"{row['account']}/{row['user']}" if "user" in row else row["account"]
-        there[lookup("account", name, there, error=TraceError)] = _queue(there[name], row)
+        lookup("account", name, there, error=TraceError)
+        there[name] = _queue(there[name], row)
     return QueueTree(there.values())
 
 
