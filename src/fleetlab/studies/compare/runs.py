@@ -50,13 +50,13 @@ class Runs:
         progress("policies", 0, 0.0)
         # Reservations take several times as long to simulate: started last, one core would be left waiting for them.
         order = sorted(scenarios, key=lambda name: not BACKFILLS[scenarios[name].policy.backfill].reserves)
-        found = run_calls(
+        arrays = run_calls(
             f"{__name__}:measure",
             [Call(scenarios[name], {}) for name in order],
             workers=process_count(base.trace.workload.instances, workers),
             done=lambda count: progress("policies", count, count / len(order)),
         )
-        by_name = dict(zip(order, found, strict=True))
+        by_name = dict(zip(order, arrays, strict=True))
         results = {name: by_name[name] for name in scenarios}
         if base.data.is_log:
             require(Coverage.of(base.run_times, left_out_of(next(iter(results.values())))), base.min_coverage)
@@ -67,10 +67,9 @@ class Runs:
 
     def only(self, names: Collection[str]) -> Runs:
         """Return some of the runs, with the same jobs."""
-        scenarios, results, values = (
-            {name: part[name] for name in part if name in names} for part in (self.scenarios, self.results, self.values)
-        )
-        return Runs(scenarios, results, self.jobs, values, self.blocks)
+        scenarios = {name: s for name, s in self.scenarios.items() if name in names}
+        results = {name: self.results[name] for name in scenarios}
+        return Runs(scenarios, results, self.jobs, {name: self.values[name] for name in scenarios}, self.blocks)
 
     @property
     def base(self) -> Scenario:

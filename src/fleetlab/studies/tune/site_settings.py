@@ -93,11 +93,11 @@ def values_of(text: str) -> list[str]:
     ['PartitionName=long MaxTime=60', 'PartitionName=long MaxTime=120']
     """
     key, values = _key_and_value(text.strip())
-    found = [v.strip() for v in values.split("|" if "|" in values else ",") if v.strip()]
-    if not key or not found:
+    parts = [v.strip() for v in values.split("|" if "|" in values else ",") if v.strip()]
+    if not key or not parts:
         msg = f"not values of a setting: `{clip(text)}`"
         raise WorkloadError(msg, hint=HINT)
-    return [f"{key}={value}" for value in dict.fromkeys(found)]
+    return [f"{key}={value}" for value in dict.fromkeys(parts)]
 
 
 def _changes(base: Scenario, combinations: Sequence[tuple[str, ...]]) -> dict[str, tuple[tuple[str, ...], ConfChange]]:

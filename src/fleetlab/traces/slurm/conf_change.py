@@ -7,7 +7,7 @@ Fairshare=40`, `Account=vision User=ann MaxJobs=2`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -215,25 +215,24 @@ def _differences(old: Slurm, nodes: Cluster, new: Slurm, moved: Cluster) -> list
     was, becomes = (text.values | _parameters(slurm) for text, slurm in zip(texts, (old, new), strict=True))
     others = {name: name for name in settings(",".join((*old.parameters, *new.parameters)))}
     names = {name.lower(): name for name in (*keys.KEYS, *keys.PARAMETERS)} | others
-    found = _changed("", was, becomes, names)
+    changes = _changed("", was, becomes, names)
     partitions = [{row["partitionname"]: row for row in text.of("partitionname")} for text in texts]
-    found += _changed_rows("PartitionName", *partitions, keys.PARTITION)
+    changes += _changed_rows("PartitionName", partitions, keys.PARTITION)
     classes = [{q.name: _texts(qos_words(q)) for q in slurm.qos} for slurm in (old, new)]
-    found += _changed_rows("QOS", *classes, keys.QOS)
+    changes += _changed_rows("QOS", classes, keys.QOS)
     queues = [{name: _texts(queue_words(q)) for name, q in slurm.queues.items()} for slurm in (old, new)]
-    return found + _changed_rows("Account", *queues, keys.ACCOUNT)
+    return changes + _changed_rows("Account", queues, keys.ACCOUNT)
 
 
-def _changed_rows(
-    first: str, was: Mapping[str, Entry], becomes: Mapping[str, Entry], known: Iterable[str]
-) -> list[Setting]:
-    names, found = {name.lower(): name for name in known}, []
+def _changed_rows(first: str, sides: Sequence[Mapping[str, Entry]], known: Iterable[str]) -> list[Setting]:
+    was, becomes = sides
+    names, changes = {name.lower(): name for name in known}, []
     for row, after in becomes.items():
         before = was.get(row, {})
         if before != after:
             user = row.replace("/", " User=") if first == "Account" else row
-            found += _changed(f"{first}={user} ", before, after, names)
-    return found
+            changes += _changed(f"{first}={user} ", before, after, names)
+    return changes
 
 
 def _changed(prefix: str, was: Entry, becomes: Entry, names: Mapping[str, str]) -> list[Setting]:
@@ -246,12 +245,12 @@ def _changed(prefix: str, was: Entry, becomes: Entry, names: Mapping[str, str]) 
 
 def _parameters(slurm: Slurm) -> Entry:
     """Return every entry of SchedulerParameters, also those at their defaults."""
-    found = {}
+    changes = {}
     for loop, numbers, flags in ((slurm.main, MAIN, MAIN_FLAGS), (slurm.backfill, BACKFILL, BACKFILL_FLAGS)):
         for name, (field, times) in numbers.items():
             value = getattr(loop, field)
-            found[name] = NOT_SET if value is None else f"{round(value / times)}"
-        found |= {name: "yes" if getattr(loop, field) else "no" for name, field in flags.items()}
-    found["bf_one_resv_per_job"] = "yes" if slurm.backfill.one_reservation else "no"
-    del found["max_job_bf"]  # an older name of bf_max_job_test
-    return found | {name: value or "yes" for name, value in settings(",".join(slurm.parameters)).items()}
+            changes[name] = NOT_SET if value is None else f"{round(value / times)}"
+        changes |= {name: "yes" if getattr(loop, field) else "no" for name, field in flags.items()}
+    changes["bf_one_resv_per_job"] = "yes" if slurm.backfill.one_reservation else "no"
+    del changes["max_job_bf"]  # an older name of bf_max_job_test
+    return changes | {name: value or "yes" for name, value in settings(",".join(slurm.parameters)).items()}
