@@ -27,6 +27,7 @@ import fleetlab
 from fleetlab import Cluster, Workload
 from fleetlab.sim.engine import play as quick
 from fleetlab.sim.layout import TICK
+from fleetlab.sim.reference import play as reference
 from fleetlab.sim.world import world
 from fleetlab.traces.builtin import open_trace
 
@@ -71,7 +72,7 @@ peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")][
 print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wait, "peak_gib": int(peak) / (1 << 20)}))
 """
 # The same jobs and nodes, without and with six partitions that share no nodes: each GPU type is dealt out evenly, and
-# users are, by what they ask for in all. Turn by turn, in one process.
+# users so that each partition is asked for as much. Turn by turn, in one process.
 PARTITIONED = """
 import json, sys, time, fleetlab, polars as pl
 from fleetlab.traces.builtin import open_trace
@@ -84,10 +85,14 @@ def split(trace):
     nodes = fleetlab.Cluster.of(dealt(trace.cluster.frame, turn), source="six")
     asked = pl.col("gpu_milli") * pl.col("instances") * pl.col("runtime").fill_null(0)
     users = trace.workload.frame.group_by("user").agg(asked=asked.sum()).sort("asked", "user", descending=True)
-    users = users.select("user", turn=pl.int_range(pl.len()))
+    load, turns = [0.0] * count, []
+    for more in users["asked"]:
+        turns.append(load.index(min(load)))
+        load[turns[-1]] += more
+    users = users.select("user", turn=pl.Series(turns))
     jobs = trace.workload.frame.join(users, on="user", how="left", maintain_order="left", nulls_equal=True)
     jobs = dealt(jobs, pl.col("turn")).drop("turn", "job", "parent", "start", "end")
-    return fleetlab.Workload.of(jobs, source="six"), nodes
+    return fleetlab.Workload.of(jobs, source=trace.workload.source), nodes
 small = open_trace("builtin:2000:0")
 for jobs, nodes in ((small.workload, small.cluster), split(small)):
     fleetlab.simulate(jobs, nodes, **rules)
@@ -116,7 +121,7 @@ STARTS = ("none/quick", "greedy/quick", "easy/quick", "greedy/preempt")
 def main(asked: list[str] | None = None) -> None:
     """Measure what is asked for, or everything; print it and keep the figures."""
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "start": start,
+        "bare": beside_bare, "whole": whole, "twice": twice, "queue": queue, "plan": plan, "start": start,
         "partitions": partitions,
     }  # fmt: skip
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -255,6 +260,28 @@ def queue() -> list[dict[str, Any]]:
         row = {"what": f"all at once, {rules}", "us_a_job_30k": took[30_000], "us_a_job_120k": took[120_000]}
         rows.append(_say({**row, "ratio": took[120_000] / took[30_000], "us_a_job_as_they_came": short}))
     return rows
+
+
+def plan() -> list[dict[str, Any]]:
+    """Conservative backfill where the queue grows with the jobs: runtimes that are known, and limits above them."""
+    rows = []
+    _planned(20, longer=False)
+    for longer in (False, True):
+        for jobs in (2_000, 4_000, 8_000):
+            what = f"conservative, {jobs:,} jobs, {'limits' if longer else 'runtimes'} known"
+            rows.append(_say({"what": what, "cpu_s": _planned(jobs, longer=longer)}))
+    return rows
+
+
+def _planned(jobs: int, *, longer: bool) -> float:
+    """Return the CPU seconds of jobs of 1 to 8 GPUs on 8 nodes of 8 GPUs at load 1.1."""
+    random, sizes = np.random.default_rng(0), np.array([1, 1, 1, 2, 4, 8])
+    gpus, runtime = random.choice(sizes, jobs), random.exponential(1000, jobs)
+    submit = np.append(0.0, random.exponential(1000 * sizes.mean() / (1.1 * 64), jobs - 1)).cumsum()
+    frame = pl.DataFrame({"submit": submit, "runtime": runtime, "gpu_milli": gpus * 1000})
+    limits = runtime * random.choice([1, 1.5, 2, 4], jobs) if longer else runtime
+    drawn = world(Workload.of(frame, source="drawn"), Cluster.uniform(8, 8), estimate=limits.tolist())
+    return _cpu(lambda: reference.play(drawn, backfill="conservative"))
 
 
 def _child(words: str, rules: str, *, faster: float = 1.0, repeats: int = 1, times: int = 1) -> dict[str, Any]:

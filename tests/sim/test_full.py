@@ -613,11 +613,12 @@ import json, numpy as np, fleetlab
 from fleetlab.sim.world import world
 from fleetlab.core.events import *
 from fleetlab.sim.ledger.ledger import holders, ledger
+from fleetlab.sim.engine import play as quick
 from fleetlab.sim.reference.play import play, speeds_of
 from fleetlab import Speed
 t = fleetlab.synthesize('pai2020', jobs=120, seed=3)
 c = fleetlab.Cluster.of(t.cluster.frame[::60], source='few')
-w = world(t.workload, c, estimate='group')
+w, known = world(t.workload, c, estimate='group'), world(t.workload, c)
 pool = c.frame['pool'][0]
 events = [Faults(200000, 5000), Drain(1000, 5000, nodes=[c.frame['node'][0]]), Elastic(pool, least=20)]
 speeds = speeds_of(Speed.default(), 'time-slicing', w)
@@ -627,6 +628,10 @@ runs = [
     play(w, order='las', preempt=True, events=events, cluster=c, speeds=speeds, quota=quota, recovery=recovery, seed=1),
     play(w, order='fair', backfill='conservative', placement='fgd', events=events, cluster=c, speeds=speeds, seed=2),
     play(w, order='sjf', backfill='easy', placement='random', quota=quota, seed=3),
+    play(w, backfill='easy'),
+    play(known, order='sjf', backfill='conservative'),
+    quick.play(w, order='fifo', backfill='easy', placement='best_fit'),
+    quick.play(known, order='fifo', backfill='easy', placement='worst_fit'),
     play(w, order='server_filling_srpt', placement='worst_fit', recovery=recovery),
     play(w, order='aging', backfill='none', placement='gpu_packing'),
 ]

@@ -12,7 +12,7 @@ from fleetlab.core.durations import duration, in_seconds
 from fleetlab.core.errors import PolicyError
 from fleetlab.core.events import Recovery
 from fleetlab.core.slurm import Slurm
-from fleetlab.core.words import POLICY, WORDS, check, plain, shorthand, text
+from fleetlab.core.words import EVENT, POLICY, WORDS, check, plain, shorthand, text
 
 RULES = ("order", "backfill")  # every policy is named after these
 
@@ -107,7 +107,7 @@ def title(words: Mapping[str, Any]) -> str:
     'sjf/greedy, load 1.2, preemption'
     """
     rules = "/".join(str(words.get(name, WORDS[name].default)) for name in RULES)
-    if "scheduler" in words:  # which has an order and a backfill of its own
+    if words.get("scheduler", EVENT) != EVENT:  # which has an order and a backfill of its own
         rules = "slurm"
     others = (_titled(name, value) for name, value in words.items() if name not in (*RULES, "scheduler"))
     return ", ".join([rules, *others])

@@ -15,7 +15,7 @@ from importlib import import_module
 from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 from urllib.parse import parse_qsl, urlencode
 
 from fleetlab.core import events, toml
@@ -76,6 +76,7 @@ class Data:
         self.is_log = not hasattr(trace, "frame")  # and not a workload made by hand
         self.cluster_name = cluster if isinstance(cluster, str) else None
         self._trace, self._cluster = trace, cluster
+        self._folded = False
         self._run_times: dict[tuple[str, int], RunTimes] = {}
         self.before: Before | None = None  # what runs before the jobs, where the trace does not tell it
 
@@ -89,7 +90,16 @@ class Data:
             self._trace = open_trace(self._trace, progress)
         elif isinstance(self._trace, Workload):
             self._trace = Trace(self._trace, Provenance("of", self._trace.source))
+        if self._trace.scheduler is not None and not self._folded:
+            # The reader of Slurm's logs is in another room, which this one may not import: it is called by name.
+            self._trace = cast("Trace", import_module("fleetlab.traces.slurm.attempts").folded(self._trace))
+        self._folded = True
         return self._trace
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the trace is at hand."""
+        return not isinstance(self._trace, str)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -103,6 +113,14 @@ class Data:
             msg = f"the trace has no cluster: {self.name or self.open().workload.source}"
             raise TraceError(msg, hint="cluster=FILE.toml gives it one: a TOML file of [[node]] entries")
         return found
+
+    @cached_property
+    def node_events(self) -> tuple[Event, ...]:
+        """What happened to nodes, where the log of a site tells it."""
+        if self.open().scheduler is None:
+            return ()
+        events_of = import_module("fleetlab.traces.slurm.events").node_events
+        return tuple(events_of(self.open()))
 
     def run_times(self, censored: str, seed: int) -> RunTimes:
         """The jobs of the whole log with the run times that it does not tell, which scenarios share."""
@@ -232,7 +250,8 @@ class Scenario:
         if rows is None and self.before is not None and self.before.of_window:
             data.before = self._before_with_estimate  # what comes before the window stays
         # Run times are filled in: what is left without one stays so.
-        policy = self.policy.replace(estimate=estimate)
+        policy = self.policy.replace(estimate=estimate, scheduler=self.scheduler or self.policy.scheduler)
+        data.node_events = self.data.node_events if rows is None else ()
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
 
     @property
@@ -298,13 +317,22 @@ class Scenario:
     @cached_property
     def scheduler(self) -> Slurm | None:
         """The Slurm that schedules the jobs: the one given, or the trace's own; None: the rules of the policy do."""
-        given = self.policy.scheduler
-        if given != SITE:
-            return given if isinstance(given, Slurm) else None
-        if self.trace.scheduler is None:
+        given, own = self.policy.scheduler, self.trace.scheduler
+        if isinstance(given, Slurm):
+            return given
+        if given == SITE and own is None:
             msg = f"the trace does not tell how its cluster is configured: {self.trace.workload.source}"
             raise TraceError(msg, hint="`fleetlab read slurm DIR` reads slurm.conf beside the log; or scheduler=FILE")
-        return self.trace.scheduler
+        as_configured = given == SITE or self.policy == Policy()
+        return own if as_configured else None
+
+    @property
+    def node_events(self) -> tuple[Event, ...]:
+        """The events of nodes: those given, or what the log tells of a site that is simulated as it is configured."""
+        if self.events or self.scheduler is None or self.window or self.load != 1:
+            return self.events
+        there = set(self.cluster.frame["node"])
+        return tuple(event for event in self.data.node_events if there.issuperset(getattr(event, "nodes", None) or ()))
 
     def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """Return a table of the trace with its jobs numbered as in the workload of the scenario."""
@@ -394,6 +422,8 @@ class Scenario:
         """
         cluster = {"cluster": self.data.cluster_name} if self.data.cluster_name else {}
         own = {name: value for name, value in self.changes().items() if name not in OF_JOBS}
+        if self.data.is_open and self.scheduler is not None:
+            own |= {"scheduler": SITE}
         return title(own | cluster)
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Rank = Callable[..., float]
 LOADS = (0.001, 1000.0)
-SITE = "site"  # the scheduler of the trace
+SITE, EVENT = "site", "event"  # the scheduler of the trace; the rules of the policy, at every event
 OTHER_JOBS = "other"  # the class of a latency for jobs of no other class
 MIN_COVERAGE = 0.5  # of the GPU-hours: an answer about less is not one about the log
 WARM_UPS = {
@@ -316,17 +316,15 @@ def _prices(value: Any) -> Prices | None:  # noqa: ANN401
 
 def _scheduler(value: Any) -> Slurm | str | None:  # noqa: ANN401
     """Read `site`, a file, a table, or a configuration."""
-    if value is None or value in ("", "event"):
+    if value is None or value == "":
         return None
-    if isinstance(value, Slurm):
-        return value
-    if value == SITE:
-        return SITE
+    if isinstance(value, Slurm) or value in (SITE, EVENT):
+        return value  # type: ignore[no-any-return]
     if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
         return Slurm.from_values(_table(value, "a Slurm configuration"))
     # The reader is in another room, which this one may not import: it is called by name.
-    found: Slurm = import_module("fleetlab.traces.slurm.conf").read_conf(Path(value))
-    return found
+    conf: Slurm = import_module("fleetlab.traces.slurm.conf").read_conf(Path(value))
+    return conf
 
 
 def _speed(value: Any) -> Any:  # noqa: ANN401
@@ -370,8 +368,9 @@ WORDS: dict[str, Word] = {
         Word("order", "policy", "fifo",
              _choices("Queue order", ORDERS, "fifo", "; or MODULE:NAME of your own"), _ranking(ORDERS), ORDERS),
         Word("scheduler", "policy", None,
-             "Slurm's own rules in place of the words below: site (as the trace's own cluster is configured), or a "
-             "slurm.conf (default: none).", _scheduler, local=True),
+             "Slurm's own rules in place of an order and a backfill: site (as the trace's cluster is configured) or a "
+             "slurm.conf; event: by the words of the policy, whenever a job comes or ends (default: site where the "
+             "trace tells it and no other word of a policy is given, else event).", _scheduler, local=True),
         Word("backfill", "policy", "greedy",
              _choices("When the first job does not fit", BACKFILLS, "greedy"), _choice(BACKFILLS), BACKFILLS),
         Word("placement", "policy", "best_fit",

@@ -75,16 +75,17 @@ SHAPE = record(
 # What is free on a node.
 NODE = record(
     " ".join(f"free_{name}" for name in AMOUNTS) + " free_gpu idle_gpus largest_free up first_gpu end_gpu gpu_type"
-    " instances version index_group index_slot cpu_rank type_number number by_request node_class exclusive unused",
+    " instances version index_group index_slot cpu_rank type_number number by_request node_class exclusive"
+    " pool counted",
     overlay="free",
     by_request=REQUESTS,
-    unused=2,
 )
 #   free: the first fields as an array; free_gpu: on all its GPUs; idle_gpus: with nothing allocated; largest_free: the
 #   most free on one GPU; up: 1 takes instances; its GPUs are the rows first_gpu to end_gpu - 1; node_class: a bit, see
 #   `node_classes`; gpu_type: the same bit, 0 without GPUs; version: counts changes; index_group, index_slot, cpu_rank:
 #   see `engine.index`; type_number: of its class, -1 without GPUs; number: its own row; by_request: instances with GPUs
-#   by kind of request; exclusive: has an instance that shares its node with none
+#   by kind of request; exclusive: has an instance that shares its node with none; pool, counted: see `reference.plan`;
+#   pool: of machines, the row of the first of them + 1, 0: none
 
 GPU = record("free free_memory node index_slot")
 CAPACITY = record("cpu memory gpu tier")  # of an empty node; tier: how high-end its GPUs are, 0 the weakest
@@ -137,11 +138,11 @@ INDEX_GROUP = record(
 JOB = record(
     "shape_id instances group user first_instance learner speed_class status slot next previous preemptions failures"
     " gpu_milli submit:f runtime:f key:f start:f end:f work:f overhead:f run_start:f since:f left:f speed:f"
-    " expected_end:f lost:f ran:f"
+    " expected_end:f lost:f ran:f planned:f"
 )
 #   slot: in the list of running jobs; next, previous: waiting jobs of its group; work: seconds not done when this run
 #   began; overhead: seconds of saving and restarting before that; left: own seconds at time `since`, which pass at
-#   `speed`; lost, ran: seconds lost and run in earlier runs
+#   `speed`; lost, ran: seconds lost and run in earlier runs; planned: start in the plan of `conservative`, nan: none
 
 INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 #   node, gpus: where it is [NOW] and where it is planned [PLANNED]; gpus: bits from the node's first GPU;
@@ -149,12 +150,12 @@ INSTANCE = record("node gpus neighbor job speed:f", node=2, gpus=2)
 NOW, PLANNED = range(2)
 
 GROUP = record(
-    "shape_id instances user queue of_types gpu_milli length newest slot is_new retry able tried delays over_quota"
+    "shape_id instances user queue of_types gpu_milli length newest slot is_new retry able tried held delays over_quota"
     " fit_bound"
 )
 #   jobs that fit or fail together; length: waiting jobs; slot: in the list of waiting groups; retry: may fit where it
-#   did not before; able: fits when the pass began; tried: is tried in this pass; delays: fits, but would delay a
-#   reservation; fit_bound: at most so many instances fit
+#   did not before; able: fits when the pass began; tried: is tried in this pass; held: did not fit beside the
+#   reservation in this pass; delays: fits, but would delay a reservation; fit_bound: at most so many instances fit
 
 PARTITION = record("classes blocked")  # classes: bits; blocked: a job that names it does not fit, in this pass
 USER = record("cpu memory gpu quota")  # allocated now; quota: GPU milli, -1: none
@@ -163,9 +164,10 @@ POOL = record("least:f boot:f every:f idle:f")  # of an elastic pool: nodes, and
 NODE_EVENT = record("time:f node action")
 UPTIME = record("node begin:f end:f")
 RUN = record("job entry begin:f end:f")
+STEP = record("time:f action job")  # of a plan
 COUNTERS = record(
     "now:f running waiting freed timers arrived node_events finished head outranked"
-    " policy_error error_job runs entries uptimes instances_running"
+    " policy_error error_job runs entries uptimes instances_running steps unsettled"
 )
-#   running, waiting, freed, timers, runs, entries, uptimes: lengths of lists; arrived, node_events: the next to come;
-#   outranked: a job came that ranks before the head
+#   running, waiting, freed, timers, runs, entries, uptimes, steps: lengths of lists; arrived, node_events: the next to
+#   come; outranked: a job came that ranks before the head; unsettled: jobs of the plan may move up

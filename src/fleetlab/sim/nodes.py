@@ -193,6 +193,41 @@ def give_back(shape: Record, node: Record, gpus: Records, apps: Ints, bits: int)
 
 
 @inner
+def units(shape: Record, free: int, memory: int) -> int:
+    """Return how often a GPU with so much free has what a shape requests of one."""
+    return min(free // shape.milli, memory // shape.gpu_memory) if shape.gpu_memory else free // shape.milli
+
+
+@inner
+def room_after(of: Record, shape: Record, node: Record, gpus: Records, apps: Ints, at: int) -> int:
+    """Return what `room` of `of` would be if a node that has some also had an instance of `shape`, a fraction on `at`.
+
+    The same as to take it, count, and give it back, but quicker: this is asked of many nodes.
+    """
+    if of.exclusive or shape.exclusive:
+        return 0
+    most = UNLIMITED
+    for k in range(BESIDE_GPUS):
+        if of.amounts[k]:
+            most = min(most, (node.free[k] - shape.amounts[k]) // of.amounts[k])
+    if of.per_node:
+        same = shape.per_node > 0 and shape.distinct == 0 and shape.app == of.app
+        most = min(most, of.per_node - apps[of.app, node.number] - (1 if same else 0))
+    if of.gpus == 0:
+        return most
+    count, left = 0, shape.gpus if shape.milli == WHOLE else 0
+    for g in range(node.first_gpu, node.end_gpu):
+        free, memory = gpus[g].free, gpus[g].free_memory
+        if left and free == WHOLE:
+            left -= 1
+        elif g == at:
+            count += units(of, free - shape.milli, memory - shape.gpu_memory)
+        else:
+            count += units(of, free, memory)
+    return min(most, count // of.gpus)
+
+
+@inner
 def intersect(node: Record, gpus: Records, other: Record, other_gpus: Records) -> None:
     """Leave of a node only what is free on the same node in another state too."""
     for k in range(BESIDE_GPUS):

@@ -1,23 +1,25 @@
 """The quick loop with EASY backfill: no job may delay the first job in the queue that does not fit, the *head*.
 
-The head has a reservation. A job behind it may start if it is expected to end before that, or if it also fits beside
-the head. A reservation stands as long as its head does and all goes as estimated; else it is made again. Kinds that
-could not start are looked at again only when that may have changed.
+The head has a reservation: the earliest time at which it fits, by estimates. A job behind it may start if it is
+expected to end before that, or if the head still fits at that time beside it. A reservation stands as long as its head
+does and all goes as estimated; else it is made again. Kinds that could not start are looked at again only when that may
+have changed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from fleetlab.sim.engine.beside import Reservation, room_beside
 from fleetlab.sim.engine.events import complete, exceeds_freed, next_instant, start, summarize_freed
 from fleetlab.sim.engine.fit import allocate, slots
 from fleetlab.sim.engine.queue import add_candidate, contend, enqueue, learn_key
-from fleetlab.sim.engine.reservation import Reservation, allocate_beside, combine, reserve
+from fleetlab.sim.engine.reservation import allocate_beside, reserve, slots_beside
 from fleetlab.sim.engine.scores import Memo
 from fleetlab.sim.engine.state import Events, Jobs, Queues, Resources, ScheduleTable
 from fleetlab.sim.heap import pop, push, remove
 from fleetlab.sim.jit import inline, inner, loop
-from fleetlab.sim.layout import Floats, NodeView, Record
+from fleetlab.sim.layout import Floats, Record
 from fleetlab.sim.nodes import room
 
 CONTINUE, AGAIN = range(2)  # what a tried job means for the pass
@@ -26,10 +28,7 @@ CONTINUE, AGAIN = range(2)  # what a tried job means for the pass
 @inner
 def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Events, queues: Queues) -> None:
     """Look again at the waiting kinds that nodes freed now may help."""
-    clock, now, both = events.clock, resources.now, reservation.combined
-    if clock.head >= 0:
-        for i in range(clock.freed):
-            combine(events.freed[i], now, reservation)
+    clock, now = events.clock, resources.now
     for i in range(clock.listed):
         k = queues.listed[i]
         queue, kind = queues.kinds[k], jobs.kinds[k]
@@ -40,7 +39,7 @@ def retry(jobs: Jobs, resources: Resources, reservation: Reservation, events: Ev
             n = events.freed[f]
             queue.fit_bound += room(shape, now.nodes[n], now.gpus, now.apps)
             if queue.delays:
-                queue.both_bound += room(shape, both.nodes[n], both.gpus, both.apps)
+                queue.both_bound += room_beside(shape, n, now, reservation)
         if (queue.both_bound if queue.delays else queue.fit_bound) >= kind.instances:
             add_candidate(k, queues, clock)
 
@@ -87,13 +86,6 @@ def leave_queue(j: int, queue: Record, queues: Queues) -> None:
 
 
 @inner
-def combine_at(j: int, jobs: Jobs, now: NodeView, schedule: ScheduleTable, reservation: Reservation) -> None:
-    """Update the combined view on the nodes of a job that has started."""
-    for i in range(jobs.first[j], jobs.first[j + 1]):
-        combine(schedule.placed.node[i], now, reservation)
-
-
-@inner
 def try_shorter(queue: Record, jobs: Jobs, queues: Queues, window: float, size: int) -> int:
     """Where a job is too long to end before the reservation, let the first that is short enough contend."""
     if queue.shortest > window:
@@ -130,13 +122,11 @@ def try_job(
         if head >= 0 and ahead:  # the head started, or a job before it: the first that does not fit is the head now
             clock.head, clock.renew = -1, 1
             return size, AGAIN
-        if head >= 0:
-            combine_at(j, jobs, resources.now, schedule, reservation)
         return contend(queue, queues, size) if queue.length else size, CONTINUE
     if ahead:
         if j == head:
             return size, CONTINUE
-        reserve(placement, j, jobs, resources, events, schedule, reservation)
+        reserve(j, jobs, resources, events, schedule, reservation)
         if clock.renew:
             return size, CONTINUE
         clock.renew = 1  # another head than before
@@ -175,8 +165,13 @@ def update_list(k: int, queue: Record, queues: Queues, clock: Record) -> None:
 
 
 @inner
-def count_candidates(jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record) -> None:
-    """After a pass: list the candidates that wait, and count how many of their instances fit."""
+def count_candidates(
+    jobs: Jobs, resources: Resources, reservation: Reservation, queues: Queues, clock: Record, exact: int
+) -> None:
+    """After a pass: list the candidates that wait, and count how many of their instances fit.
+
+    Where the next pass makes another reservation and tries all that wait, there is nothing to count.
+    """
     header, numbers = resources.fit_index.header, resources.fit_index.numbers
     for i in range(clock.candidates):
         k = queues.candidates[i]
@@ -184,11 +179,11 @@ def count_candidates(jobs: Jobs, resources: Resources, reservation: Reservation,
         shape, count = resources.shapes[kind.shape_id], kind.instances
         queue.candidate = 0
         update_list(k, queue, queues, clock)
-        if queue.length == 0:
+        if queue.length == 0 or not exact:
             continue
         queue.fit_bound = slots(shape, count, resources.now, header, numbers)
         queue.delays = queue.fit_bound >= count
-        queue.both_bound = slots(shape, count, reservation.combined, header, numbers) if queue.delays else 0
+        queue.both_bound = slots_beside(shape, count, resources, reservation) if queue.delays else 0
 
 
 @loop
@@ -200,11 +195,11 @@ def run_easy(
     clock = events.clock
     while next_instant(jobs, events, until):
         complete(jobs, resources, events, schedule, clock.listed > 0)  # before new jobs request what it frees
-        if clock.freed:
+        if clock.freed and exact:
             summarize_freed(clock, events.freed, resources.now.nodes)
             retry(jobs, resources, reservation, events, queues)
         arrive(jobs, events, queues, by_estimate)
-        if clock.candidates == 0 and (exact or clock.head < 0):
+        if clock.candidates == 0 and (exact or clock.listed == 0):
             continue
         if not exact or clock.now >= clock.shadow_time:
             clock.head = -1  # not all went as estimated: whoever is first gets a new reservation
@@ -218,6 +213,6 @@ def run_easy(
                 size, after = try_job(
                     placement, j, rank, jobs, resources, memo, events, queues, schedule, reservation, size - 1
                 )
-        count_candidates(jobs, resources, reservation, queues, clock)
+        count_candidates(jobs, resources, reservation, queues, clock, exact)
         if clock.head >= 0 and schedule.start[clock.head] == schedule.start[clock.head]:
             clock.head = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleetlab.sim.codes import RANDOM
+from fleetlab.sim.engine.beside import Reservation, claim
 from fleetlab.sim.engine.index import Index, best_cpu, best_fraction, best_whole, update_index
 from fleetlab.sim.engine.scores import Memo, place_by_score, place_randomly
 from fleetlab.sim.engine.state import Allocation, Resources
@@ -22,18 +23,23 @@ def free_on_types(shape: Record, free: Ints) -> int:
 
 
 @inline
-def place_by_index(shape: Record, count: int, state: NodeView, index: Index, placed: Allocation, at: int) -> int:
-    """Place up to `count` instances where each fits best, by the index; return how many fit."""
+def place_by_index(
+    shape: Record, count: int, state: NodeView, index: Index, placed: Allocation, at: int, beside: Reservation | None
+) -> int:
+    """Place up to `count` instances where each fits best, by the index; return how many fit.
+
+    With a reservation, each goes only where that still starts in time.
+    """
     for i in range(at, at + count):
         g, n = -1, -1
         if shape.gpus == 0:
-            n = best_cpu(shape, state, index.header, index.numbers)
+            n = best_cpu(shape, state, index.header, index.numbers, beside)
         elif shape.milli < WHOLE:
-            g = best_fraction(shape, state, index)
+            g = best_fraction(shape, state, index, beside)
             if g >= 0:
                 n = state.gpus[g].node
         else:
-            n = best_whole(shape, state, index)
+            n = best_whole(shape, state, index, beside)
         if n < 0:
             return i - at
         node = state.nodes[n]
@@ -41,6 +47,8 @@ def place_by_index(shape: Record, count: int, state: NodeView, index: Index, pla
         bits = take(shape, node, state.gpus, state.apps, g)
         placed.node[i], placed.gpus[i] = n, bits
         update_index(node, state.gpus, index, bits, shape.milli, idle)
+        if beside is not None:
+            claim(shape, n, bits, beside)
     return count
 
 
@@ -71,7 +79,7 @@ def allocate(
     if count * each > most:  # fewer milli are free in all: no need to search
         return most // each
     if memo is None:
-        done = place_by_index(shape, count, resources.now, resources.fit_index, placed, at)
+        done = place_by_index(shape, count, resources.now, resources.fit_index, placed, at, None)
     elif placement == RANDOM:
         done = place_randomly(shape, count, resources.now, resources.scoring.random, memo.order.heap, placed, at)
     else:

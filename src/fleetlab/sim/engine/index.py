@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetlab.sim.engine.beside import Reservation, may_take
 from fleetlab.sim.jit import inline, inner, loop
 from fleetlab.sim.layout import INDEX, INDEX_GROUP, WHOLE, Bits, Ints, NodeView, Record, Records, table
 from fleetlab.sim.nodes import has_beside_gpus, holds
@@ -106,7 +107,9 @@ def tier_of(header: Record, cpu: int) -> int:
 
 
 @inline
-def first_gpu(shape: Record, state: NodeView, index: Index, group: Record, level: int, below: int) -> int:
+def first_gpu(
+    shape: Record, state: NodeView, index: Index, group: Record, level: int, below: int, beside: Reservation | None
+) -> int:
     """Return the first GPU of a list, with a number below `below`, whose node has room beside it; -1: none."""
     bits, begin = index.bits, group.gpu_bits + level * group.gpu_words
     sums, vram, full = group.gpu_sums + level * group.gpu_sum_words, shape.gpu_memory, -1
@@ -124,14 +127,19 @@ def first_gpu(shape: Record, state: NodeView, index: Index, group: Record, level
                 gpu = state.gpus[g]
                 if gpu.node == full or gpu.free_memory < vram:
                     continue
-                if has_beside_gpus(shape, state.nodes[gpu.node], state.apps):
+                if not has_beside_gpus(shape, state.nodes[gpu.node], state.apps):
+                    full = gpu.node
+                    continue
+                able = True
+                if beside is not None:
+                    able = may_take(shape, gpu.node, g, beside)
+                if able:
                     return g
-                full = gpu.node
     return -1
 
 
 @inline
-def best_fraction(shape: Record, state: NodeView, index: Index) -> int:
+def best_fraction(shape: Record, state: NodeView, index: Index, beside: Reservation | None) -> int:
     """Return the GPU with the least free that holds a fraction, the first of equals; -1: none."""
     header, level, none = index.header, shape.milli, len(state.gpus)
     tiers, types = header.tiers, shape.types
@@ -149,7 +157,7 @@ def best_fraction(shape: Record, state: NodeView, index: Index) -> int:
             if types >> t & 1:
                 for group in range(t * tiers + tier, (t + 1) * tiers):
                     if index.numbers[header.gpu_counts + group * LEVELS + least]:
-                        g = first_gpu(shape, state, index, index.groups[group], least, best)
+                        g = first_gpu(shape, state, index, index.groups[group], least, best, beside)
                         if g >= 0:
                             best = g
         if best < none:
@@ -159,7 +167,9 @@ def best_fraction(shape: Record, state: NodeView, index: Index) -> int:
 
 
 @inline
-def first_node(shape: Record, state: NodeView, index: Index, group: Record, idle: int, below: int) -> int:
+def first_node(
+    shape: Record, state: NodeView, index: Index, group: Record, idle: int, below: int, beside: Reservation | None
+) -> int:
     """Return the first node of a list, with a number below `below`, that holds an instance; -1: none."""
     bits, begin = index.bits, group.node_bits + idle * group.node_words
     sums = group.node_sums + idle * group.node_sum_words
@@ -175,15 +185,18 @@ def first_node(shape: Record, state: NodeView, index: Index, group: Record, idle
                 if n >= below:
                     return -1
                 node = state.nodes[n]
-                if has_beside_gpus(shape, node, state.apps) and (
+                able = has_beside_gpus(shape, node, state.apps) and (
                     shape.gpu_memory == 0 or holds(shape, node, state.gpus, state.apps)
-                ):
+                )
+                if beside is not None:
+                    able = able and may_take(shape, n, -1, beside)
+                if able:
                     return n
     return -1
 
 
 @inline
-def best_whole(shape: Record, state: NodeView, index: Index) -> int:
+def best_whole(shape: Record, state: NodeView, index: Index, beside: Reservation | None) -> int:
     """Return the node with the fewest idle GPUs that holds an instance of whole GPUs, the first of equals; -1: none."""
     header, types, none = index.header, shape.types, len(state.nodes)
     tiers = header.tiers
@@ -202,7 +215,7 @@ def best_whole(shape: Record, state: NodeView, index: Index) -> int:
                 if types >> t & 1:
                     for group in range(t * tiers + tier, (t + 1) * tiers):
                         if index.groups[group].idle_lists >> idle & 1:
-                            n = first_node(shape, state, index, index.groups[group], idle, best)
+                            n = first_node(shape, state, index, index.groups[group], idle, best, beside)
                             if n >= 0:
                                 best = n
             if best < none:
@@ -213,7 +226,7 @@ def best_whole(shape: Record, state: NodeView, index: Index) -> int:
 
 
 @inner
-def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints) -> int:
+def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints, beside: Reservation | None) -> int:
     """Return the node with the fewest GPUs that holds an instance of CPU only, the first of equals; -1: none."""
     need, leaves, tree = shape.cpu, header.leaves, header.cpu_tree
     if numbers[tree + 1] < need:
@@ -223,7 +236,10 @@ def best_cpu(shape: Record, state: NodeView, header: Record, numbers: Ints) -> i
         while i < leaves:  # down to the first leaf with enough
             i = 2 * i if numbers[tree + 2 * i] >= need else 2 * i + 1
         n = numbers[header.cpu_order + i - leaves]
-        if shape.types & state.nodes[n].node_class and has_beside_gpus(shape, state.nodes[n], state.apps):
+        able = shape.types & state.nodes[n].node_class != 0 and has_beside_gpus(shape, state.nodes[n], state.apps)
+        if beside is not None:
+            able = able and may_take(shape, n, -1, beside)
+        if able:
             return n
         while True:  # on to the next subtree to the right that has enough
             while i & 1:

@@ -46,7 +46,7 @@ def play(
     queues = state.new_queues(np.bincount(world.kind, minlength=len(world.kinds)), len(world.shapes))
     if backfill == "easy":
         exact = world.learners == 0 and bool((world.estimate == world.runtime).all())
-        reservation = new_reservation(resources, total, int(world.kinds.instances.max(initial=1)))
+        reservation = new_reservation(resources, total)
         run_easy(*common, queues, schedule, reservation, int(learnt), int(exact), stop)
     else:
         run_greedy(*common, queues, schedule, int(learnt), stop)

@@ -121,21 +121,28 @@ def place_gang(sim: Simulation, rules: Rules, t: int, view: NodeView, at: int) -
 
 
 @inner_loop
+def place_instance(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeView) -> tuple[int, int]:
+    """Allocate a node and GPUs for one instance of a job that fits."""
+    shape, g = rules.shapes[sim.jobs[t].shape_id], -1
+    if rules.placement == OWN_PLACEMENT:
+        nodes, scores = np.empty(len(view.nodes), np.int64), np.empty(len(view.nodes))
+        n = pick_by_policy(sim, policies, shape, t, view, nodes, scores)
+    else:
+        n, g = pick(rules.placement, shape, view, rules.scoring)
+    return n, take(shape, view.nodes[n], view.gpus, view.apps, g)
+
+
+@inner_loop
 def place(sim: Simulation, rules: Rules, policies: Policies, t: int, view: NodeView, at: int) -> None:
     """Allocate nodes and GPUs for each instance of a job that fits, one after the other."""
-    job, shape, own = sim.jobs[t], rules.shapes[sim.jobs[t].shape_id], rules.placement == OWN_PLACEMENT
-    if job.instances > 1 and not own and rules.placement != RANDOM:
+    job = sim.jobs[t]
+    if job.instances > 1 and rules.placement != OWN_PLACEMENT and rules.placement != RANDOM:
         place_gang(sim, rules, t, view, at)
         return
-    nodes, scores = np.empty(len(view.nodes) if own else 0, np.int64), np.empty(len(view.nodes) if own else 0)
     for i in range(job.first_instance, job.first_instance + job.instances):
-        if own:
-            n, g = pick_by_policy(sim, policies, shape, t, view, nodes, scores), -1
-        else:
-            n, g = pick(rules.placement, shape, view, rules.scoring)
-        instance = sim.instances[i]
-        instance.node[at], instance.gpus[at] = n, take(shape, view.nodes[n], view.gpus, view.apps, g)
-    end_gang(sim, shape, t, view, at)
+        n, bits = place_instance(sim, rules, policies, t, view)
+        sim.instances[i].node[at], sim.instances[i].gpus[at] = n, bits
+    end_gang(sim, rules.shapes[job.shape_id], t, view, at)
 
 
 @inner

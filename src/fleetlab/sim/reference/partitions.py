@@ -5,15 +5,15 @@ A job that names several partitions waits in each of them.
 
 from __future__ import annotations
 
-from fleetlab.sim.jit import inner, inner_loop, value
-from fleetlab.sim.layout import NOW, PLANNED, TICK, NodeView
-from fleetlab.sim.reference.allocation import begin, copy, fits, occupy, place, start
-from fleetlab.sim.reference.backfill import RELEASE, Plan, add_step, fits_until, plan_next, plan_running
-from fleetlab.sim.reference.passes import count_able, end_pass, find_able, try_able, try_all
+from fleetlab.sim.jit import inner, value
+from fleetlab.sim.layout import NodeView
+from fleetlab.sim.reference.allocation import fits, start
+from fleetlab.sim.reference.conservative import clear_plan, count_able
+from fleetlab.sim.reference.passes import end_pass, find_able, try_able, try_all
+from fleetlab.sim.reference.plan import new_search, plan_job, start_beside_plan
 from fleetlab.sim.reference.queue import block, open_classes, open_partitions, over_quota
 from fleetlab.sim.reference.ranking import next_job, rank_waiting
-from fleetlab.sim.reference.state import Policies, Rules, Simulation, on_tick
-from fleetlab.sim.reference.work import estimated_length
+from fleetlab.sim.reference.state import Policies, Rules, Simulation
 
 
 @inner
@@ -29,7 +29,7 @@ def shape_on(sim: Simulation, rules: Rules, t: int, classes: int) -> int:
 
 @value
 def pass_none_by_partition(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
-    """Start jobs in order; one that does not fit blocks its partitions, and all that come after it wait there.
+    """Start jobs in order; one that does not fit blocks its partitions, and all jobs behind it wait there.
 
     A job that names several partitions uses those that are not blocked.
     """
@@ -71,7 +71,8 @@ def pass_easy_by_partition(sim: Simulation, now: NodeView, rules: Rules, policie
         try_all(sim)
         size = rank_waiting(sim, rules, policies)
         try_able(sim)
-        plan = plan_running(sim, size)
+        clear_plan(sim, now)
+        search = new_search(now)
         while able and size:
             t, size = next_job(sim, rules, size)
             group, running = sim.groups[sim.jobs[t].group], sim.clock.running
@@ -79,31 +80,12 @@ def pass_easy_by_partition(sim: Simulation, now: NodeView, rules: Rules, policie
                 continue
             if open_classes(sim, rules, group.queue) == 0:
                 if group.tried:
-                    start_beside_plan(sim, rules, policies, t, now, plan)
+                    start_beside_plan(sim, rules, policies, t, now, search)
             else:
-                plan_next(sim, rules, policies, t, now, plan)
+                plan_job(sim, rules, policies, t, now, search)
                 if sim.clock.running == running:
                     block(sim, rules, group.queue)
             if sim.clock.running > running:
                 able = count_able(sim, rules, now)
     end_pass(sim, rules, now)
     return 0
-
-
-@inner_loop
-def start_beside_plan(sim: Simulation, rules: Rules, policies: Policies, t: int, now: NodeView, plan: Plan) -> None:
-    """Start a job now, if that delays none in the plan."""
-    job, time = sim.jobs[t], sim.clock.now
-    length = max(TICK, estimated_length(sim, rules, t))
-    if not fits(rules.shapes[job.shape_id], job.instances, now):
-        return
-    free = copy(now)
-    if not fits_until(sim, rules, t, plan, 0, copy(now), free, time + length):
-        return
-    place(sim, rules, policies, t, free, PLANNED)
-    for i in range(job.first_instance, job.first_instance + job.instances):
-        instance = sim.instances[i]
-        instance.node[NOW], instance.gpus[NOW] = instance.node[PLANNED], instance.gpus[PLANNED]
-    occupy(sim, rules, t, now, NOW)
-    begin(sim, rules, t, now)
-    add_step(plan, on_tick(time + length), RELEASE, t)

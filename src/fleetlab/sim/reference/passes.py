@@ -6,8 +6,8 @@ from fleetlab.sim.codes import NO_BACKFILL
 from fleetlab.sim.jit import inner, inner_loop, value
 from fleetlab.sim.layout import NodeView, Record
 from fleetlab.sim.nodes import holds, room
-from fleetlab.sim.reference.allocation import copy, fits, slots, start
-from fleetlab.sim.reference.backfill import combine, combine_at, plan_next, plan_running, reserve, start_beside
+from fleetlab.sim.reference.allocation import fits, slots, start
+from fleetlab.sim.reference.easy import Shadow, reserve, start_beside
 from fleetlab.sim.reference.queue import over_quota
 from fleetlab.sim.reference.ranking import next_job, rank_waiting
 from fleetlab.sim.reference.state import Policies, Rules, Simulation
@@ -71,7 +71,7 @@ def try_able(sim: Simulation) -> None:
     """Let the groups be tried that fit when the pass began: no other will fit in it."""
     for k in range(sim.clock.waiting):
         group = sim.groups[sim.waiting[k]]
-        group.tried = group.able
+        group.tried, group.held = group.able, 0
 
 
 @inner
@@ -176,9 +176,7 @@ def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
                 continue
             able -= group.tried
             group.tried = 0
-            reserved = copy(now)
-            shadow_time = reserve(sim, rules, policies, t, reserved)
-            backfill(sim, now, rules, policies, able, size, shadow_time, reserved)
+            backfill(sim, now, rules, policies, able, size, reserve(sim, rules, t, now))
             break
     end_pass(sim, rules, now)
     return 0
@@ -186,56 +184,18 @@ def pass_easy(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) 
 
 @inner_loop
 def backfill(
-    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow_time: float,
-    reserved: NodeView,
-) -> None:  # fmt: skip
-    """Start jobs that end before the reservation starts, or that fit beside it."""
-    combined = combine(now, reserved)
+    sim: Simulation, now: NodeView, rules: Rules, policies: Policies, able: int, size: int, shadow: Shadow
+) -> None:
+    """Start jobs that end before the shadow time, or beside which the first still fits then."""
     while able and size:
         t, size = next_job(sim, rules, size)
         job, group = sim.jobs[t], sim.groups[sim.jobs[t].group]
-        shape, count = rules.shapes[job.shape_id], job.instances
         if not group.tried or over_quota(sim, job.group):
             continue
-        if not fits(shape, count, now):
+        if not fits(rules.shapes[job.shape_id], job.instances, now):
             group.tried = 0
             able -= 1
-        elif sim.clock.now + estimated_length(sim, rules, t) <= shadow_time:
+        elif sim.clock.now + estimated_length(sim, rules, t) <= shadow.time:
             start(sim, rules, policies, t, now)
-            combine_at(sim, t, combined, now)
-        elif fits(shape, count, combined):
-            start_beside(sim, rules, policies, t, now, reserved, combined)
-
-
-# -- conservative ----------------------------------------------------------------------------------------------------
-
-
-@value
-def pass_conservative(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
-    """Plan a start for every waiting job; a job starts only where that delays none before it."""
-    able = find_able(sim, rules, now)
-    if able:
-        try_all(sim)
-        size = rank_waiting(sim, rules, policies)
-        try_able(sim)
-        plan = plan_running(sim, size)
-        while able and size:  # as soon as no job is left that fits now, plans matter no more
-            t, size = next_job(sim, rules, size)
-            if over_quota(sim, sim.jobs[t].group):
-                continue
-            plan_next(sim, rules, policies, t, now, plan)
-            able = count_able(sim, rules, now)
-    end_pass(sim, rules, now)
-    return 0
-
-
-@inner
-def count_able(sim: Simulation, rules: Rules, now: NodeView) -> int:
-    """Return how many of the groups tried still fit and have a waiting job."""
-    able = 0
-    for k in range(sim.clock.waiting):
-        group = sim.groups[sim.waiting[k]]
-        if group.tried:
-            group.tried = fits(rules.shapes[group.shape_id], group.instances, now)
-            able += group.tried
-    return able
+        elif not group.held:  # what is free beside the first only becomes less
+            group.held = not start_beside(sim, rules, policies, t, now, shadow)

@@ -19,10 +19,11 @@ from fleetlab.sim.codes import LAS, OWN_ORDER, OWN_PLACEMENT
 from fleetlab.sim.events import DOWN, RECLAIM, Growth, Outages, draining_of, growth_of, outages_of
 from fleetlab.sim.layout import DONE, NOW, TICK, Floats, Ints, NodeView, Records, Scoring, table, writable
 from fleetlab.sim.policy import NO_ORDER, NO_PLACE, NO_WEIGHTS, Nobody, order, placement, state_of
+from fleetlab.sim.reference.conservative import pass_conservative
 from fleetlab.sim.reference.loop import CALL_AGAIN, POLICY_ERROR, run
 from fleetlab.sim.reference.node_events import OFF, ON, NodeEvents, handle
 from fleetlab.sim.reference.partitions import pass_easy_by_partition, pass_none_by_partition
-from fleetlab.sim.reference.passes import pass_conservative, pass_easy, pass_greedy, pass_none
+from fleetlab.sim.reference.passes import pass_easy, pass_greedy, pass_none
 from fleetlab.sim.reference.preemption import pass_preempt
 from fleetlab.sim.reference.speeds import Speeds, speeds_of
 from fleetlab.sim.reference.state import BAD_ORDER, Policies, Rules, Simulation
@@ -67,6 +68,7 @@ def play(
         msg = f"a preemptive order needs no reservation: `{backfill}` with preemption"
         raise PolicyError(msg, hint="preemption goes with the backfill rules none and greedy")
     outages, growth = _outages_and_growth(world, events, cluster, recovery, seed)
+    empty = _empty(world)
     rules = Rules(
         order=code,
         moving=int(ORDERS[order].dynamic if isinstance(order, str) else order.moves),
@@ -75,6 +77,7 @@ def play(
         preempt=int(preempt),
         sharing=int(speeds is not None),
         quota=int(quota is not None),
+        plan_stands=int(_plan_stands(world, order, quota, speeds, events, recovery)),
         checkpoint_every=_on_tick(recovery.every),
         save=_on_tick(recovery.save),
         restart=_on_tick(recovery.restart),
@@ -89,9 +92,10 @@ def play(
         shapes=_shapes(world),
         queues=_queues(world),
         scoring=_scoring(world, seed),
+        empty=empty,
     )
     interrupts = bool(preempt) or bool(np.isin(outages.what, (DOWN, RECLAIM)).any())
-    now = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
+    now = NodeView(*map(writable, empty))
     node_events = _node_events(now, outages, growth)
     sim = _simulation(world, rules, quota, speeds, interrupts=interrupts)
     _set_status(sim, now, growth, min(0.0, float(world.submit.min(initial=0.0))))
@@ -246,6 +250,37 @@ def _set_status(sim: Simulation, now: NodeView, growth: Growth, begin: float) ->
     sim.nodes.up_since, sim.nodes.idle_since = np.where(on, begin, np.inf), np.inf
 
 
+def _plan_stands(
+    world: World, order: str | order, quota: Ints | None, speeds: Speeds | None, events: Sequence[Event],
+    recovery: Recovery,
+) -> bool:  # fmt: skip
+    """Return whether the plan of conservative backfill can be kept: ranks are fixed, and no job outlasts it."""
+    moving = ORDERS[order].dynamic if isinstance(order, str) else order.moves
+    known = world.learners == 0 and bool((world.estimate >= world.runtime).all())
+    return known and not (moving or quota is not None or speeds is not None or events or recovery.every)
+
+
+def _empty(world: World) -> NodeView:
+    """Copy the empty nodes, and find those that are alike: see `plan`."""
+    view = NodeView(writable(world.nodes), writable(world.gpus), writable(world.apps))
+    nodes, shapes = view.nodes, world.shapes
+    sizes = nodes.end_gpu - nodes.first_gpu
+    memory = np.append(view.gpus.free_memory, 0)[np.where(sizes, nodes.first_gpu, len(view.gpus))]
+    kinds, kind = np.unique(np.column_stack([nodes.free, sizes, nodes.node_class, memory]), axis=0, return_inverse=True)
+    need = np.column_stack([shapes.amounts, shapes.gpus * shapes.milli])
+    for k, row in enumerate(kinds):
+        amounts, (gpus, node_class, on_each) = row[:-3], row[-3:]
+        has = np.append(amounts, gpus * layout.WHOLE)
+        able = (need <= has).all(axis=1)
+        able &= (shapes.types & node_class != 0) & (shapes.gpu_memory <= on_each)
+        members = np.flatnonzero(kind.reshape(-1) == k)
+        nodes.counted[members] = gpus > 0 and not (able & (shapes.gpus > 0) & (shapes.milli < layout.WHOLE)).any()
+        alone = (2 * need > has) | (shapes.exclusive > 0)[:, None]
+        if able.any() and alone[able].all(axis=0).any():  # no two instances fit together
+            nodes.pool[members] = members[0] + 1
+    return view
+
+
 def _scoring(world: World, seed: int) -> Scoring:
     random = np.array([1 + seed % 2_147_483_646], dtype=np.int64)
     return Scoring(writable(world.capacity), writable(world.largest), writable(world.typical), random)
@@ -260,11 +295,12 @@ def _simulation(
         count, layout.JOB, shape_id=world.shape, instances=world.instances, group=group, user=world.user,
         first_instance=world.first[:-1], learner=world.learner, speed_class=0 if speeds is None else speeds.of,
         gpu_milli=world.gpu_milli, submit=world.submit, runtime=world.runtime, work=world.runtime,
-        key=_fixed_key(world, rules.order), start=np.nan, end=np.nan,
+        key=_fixed_key(world, rules.order), start=np.nan, end=np.nan, planned=np.nan,
     )  # fmt: skip
     owner = np.repeat(np.arange(count), world.instances)
     places = table(instances, layout.INSTANCE, neighbor=-1, job=owner, speed=1.0)
     places.node[:, NOW] = -1
+    steps = 2 * count if BACKFILLS[BACKFILLS.names[rules.backfill]].reserves else 0
     timers = 2 * count + 3 * nodes  # there are no more pools than nodes
     return Simulation(
         clock=table(1, layout.COUNTERS, head=-1)[0], jobs=jobs, instances=places, groups=groups,
@@ -275,7 +311,8 @@ def _simulation(
         last_tenant=np.full(len(world.gpus), -1, dtype=np.int64), due=np.full(timers, np.inf),
         timer_keys=np.empty(2 * timers + 16), timers=_ints(2 * timers + 16), keys=np.empty(count + 1),
         heap=_ints(count + 1), to_rank=_ints(count + 1), runs=table(count if interrupts else 0, layout.RUN),
-        entries=_ints(instances if interrupts else 0, 2), estimate=writable(world.estimate), attained=np.zeros(count),
+        entries=_ints(instances if interrupts else 0, 2),
+        steps=table(steps, layout.STEP), estimate=writable(world.estimate), attained=np.zeros(count),
         remaining=np.zeros(count), usage=np.zeros(len(world.users)),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetlab.sim.heap import pop, push
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import TICK, Floats, Ints, Record, Records, Scoring
+from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Record, Records, Scoring
 from fleetlab.sim.policy import Fill, State
 
 TICKS = 1 / TICK  # in a second
@@ -42,6 +42,7 @@ class Simulation(NamedTuple):
     to_rank: Ints  # [jobs]: list
     runs: Records  # RUN: runs that have ended, emptied by Python when full
     entries: Ints  # [instances, 2]: node and GPUs of each instance of those runs
+    steps: Records  # STEP: the plan of conservative backfill
     estimate: Floats  # [jobs]
     attained: Floats  # [jobs]: GPU-seconds
     remaining: Floats  # [jobs]: estimated seconds
@@ -58,6 +59,7 @@ class Rules(NamedTuple):
     preempt: int
     sharing: int  # jobs on one GPU slow each other
     quota: int
+    plan_stands: int  # from pass to pass, since no job runs longer than estimated
     checkpoint_every: float
     save: float
     restart: float
@@ -72,6 +74,7 @@ class Rules(NamedTuple):
     shapes: Records  # SHAPE; where there are several queues, the last is room for a copy
     queues: Ints  # [queues, most partitions of one]: the partitions that its jobs name, then -1
     scoring: Scoring
+    empty: NodeView
 
 
 class Policies(NamedTuple):

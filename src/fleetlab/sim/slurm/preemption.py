@@ -10,6 +10,7 @@ from fleetlab.sim.slurm.select import choose, copy_free, give_back, overlaps
 from fleetlab.sim.slurm.state import BY_QOS, OFF, Settings, Slurm
 
 PATIENCE = 10.0  # s: MessageTimeout
+MOST_REQUEUES = 40  # of one job: then it is left alone
 
 
 @inner
@@ -25,7 +26,7 @@ def mode_of(s: Slurm, settings: Settings, t: int) -> int:
 def may_preempt(s: Slurm, settings: Settings, t: int, p: int, other: int) -> bool:
     """Return whether a pending job may preempt a running one."""
     mine, theirs = s.jobs[t], s.jobs[other]
-    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0:
+    if mode_of(s, settings, other) == OFF or theirs.preempted_at >= 0 or theirs.requeues >= MOST_REQUEUES:
         return False
     if settings.preempt == BY_QOS:
         return mine.qos >= 0 and theirs.qos >= 0 and s.preempts[mine.qos, theirs.qos] == 1
@@ -84,11 +85,11 @@ def put_off(s: Slurm, settings: Settings, count: int, nodes: int) -> None:
     """Preempt those of the listed jobs that hold one of the chosen nodes."""
     for k in range(count):
         other = s.victims[k]
-        job, held = s.jobs[other], False
+        job, shared = s.jobs[other], False
         for slot in range(job.first_slot, job.first_slot + job.slots):
             for j in range(nodes):
-                held = held or s.slot_node[slot] == s.chosen[j]
+                shared = shared or s.slot_node[slot] == s.chosen[j]
         mode = mode_of(s, settings, other)
-        if held and mode != OFF:
+        if shared and mode != OFF:
             job.preempted_at = s.clock.now
             add_event(s, s.clock.now, GRACE, other)

@@ -7,6 +7,8 @@ a job for each size: the next one begins when the one before ends.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from fleetlab.core import Trace, Workload
@@ -56,7 +58,12 @@ def with_first_node(records: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_lost_runs(trace: Trace) -> Workload:
-    """Return the workload of a trace with one row for each job, as far as others ended its runs.
+    """Return the workload of a trace with one row for each job, as far as others ended its runs."""
+    return folded(trace).workload
+
+
+def folded(trace: Trace) -> Trace:
+    """Return a trace with one row for each job, as far as others ended its runs.
 
     A run that ended with a preemption or with its node is left out where the job ran again: whoever simulates
     preemption or failing nodes decides that anew. The job is submitted when its first run was, and keeps the runtime of
@@ -64,10 +71,14 @@ def without_lost_runs(trace: Trace) -> Workload:
     """
     frame = trace.workload.frame
     series = trace.series.get("attempts")
-    if series is None:
-        return trace.workload
-    runs = series.collect().filter(~pl.col("resized"))
-    lost = runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
+    runs = series.collect().filter(~pl.col("resized")) if series is not None else None
+    lost = (
+        runs.filter(pl.col("state").str.contains(LOST) & (pl.col("attempt") < pl.col("of")))
+        if runs is not None
+        else None
+    )
+    if runs is None or lost is None or lost.is_empty():
+        return trace
     times = runs.join(frame.select("job", "submit", "eligible"), on="job").sort("job")
     # The first of the lost runs right before a run.
     new = (~pl.col("job").is_in(lost["job"].implode())).cast(pl.Int64).shift(1).fill_null(0).cum_sum().over("name")
@@ -76,4 +87,21 @@ def without_lost_runs(trace: Trace) -> Workload:
     frame = frame.with_columns(submit=pl.coalesce("s", "submit"), eligible=pl.coalesce("e", "eligible")).drop("s", "e")
     kept = frame.filter(~pl.col("job").is_in(lost["job"].implode()))
     w = trace.workload
-    return Workload.of(kept, source=w.source, epoch=w.epoch, zone=w.zone, notes=w.notes)
+    made = Workload.of(kept, source=w.source, epoch=w.epoch, zone=w.zone, notes=w.notes)
+    numbers = kept.sort(pl.col("initial").not_(), "submit", maintain_order=True).select(
+        "job", now=pl.int_range(pl.len())
+    )
+    what = f"{lost.height:,} runs that were preempted or lost their node are simulated as parts of the runs after them"
+    return replace(
+        trace, workload=made, notes=(*trace.notes, what), usage=_numbered(trace.usage, numbers),
+        placements=_numbered(trace.placements, numbers), names=_numbered(trace.names, numbers),
+        series={name: table for name, old in trace.series.items() if (table := _numbered(old, numbers)) is not None},
+    )  # fmt: skip
+
+
+def _numbered(table: pl.LazyFrame | None, numbers: pl.DataFrame) -> pl.LazyFrame | None:
+    """Give the jobs of a table their new numbers; those that are gone leave it."""
+    if table is None or "job" not in table.collect_schema():
+        return table
+    order = table.collect_schema().names()
+    return table.join(numbers.lazy(), on="job").with_columns(job=pl.col("now")).select(order)

@@ -122,7 +122,11 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
     elif kind == "accounts":
         site.accounts += read_accounts(text)
     elif kind == "qos":
-        site.qos += read_qos(text)
+        try:
+            site.qos += read_qos(text)
+        except ValueError as e:
+            msg = f"{name}: {e}"
+            raise TraceError(msg, hint="write it again: sacctmgr show qos -P") from None
     elif kind == "shares":
         site.shares += read_shares(text)
     elif kind == "dump":
@@ -139,6 +143,14 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
 
 def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
     """Make the record of a site; times of reservations by the clock of `zone`."""
+    try:
+        return _slurm(site, zone)
+    except ValueError as e:
+        msg = f"the configuration of Slurm cannot be read: {e}"
+        raise TraceError(msg, hint=f"it is in {', '.join(sorted(site.all_files))}") from None
+
+
+def _slurm(site: Site, zone: str) -> Slurm:
     values = site.values
     parameters = values.get("schedulerparameters", "")
     preempt = values.get("preempttype", "preempt/none").removeprefix("preempt/")
@@ -168,14 +180,18 @@ def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
     )
 
 
+def runs_epilog(site: Site) -> bool:
+    """Whether the site runs something on its nodes after each job."""
+    return any(site.values.get(key, "(null)") not in ("", "(null)") for key in ("epilog", "epilogslurmctld"))
+
+
 def site_notes(site: Site, slurm: Slurm) -> tuple[str, ...]:
     """Say what was read of a site, and what could not be."""
-    values = site.values
-    scripts = [key for key in ("prolog", "epilog", "prologslurmctld", "epilogslurmctld") if values.get(key)]
     notes = {
         f"the site's Slurm is read from: {', '.join(sorted(site.all_files))}": True,
         f"files that the configuration includes are missing: {', '.join(site.conf.missing)}": site.conf.missing,
-        f"the site runs {', '.join(scripts)}, but no file says for how long: set `prolog` and `epilog`": scripts,
+        f"the site runs an epilog: nodes take {slurm.epilog:g} s after a job before the next starts there, by the log":
+            runs_epilog(site),
         f"settings of the scheduler that are kept and not used: {', '.join(slurm.parameters)}": slurm.parameters,
         "no partition is configured: a job may use any node": not slurm.partitions,
         "jobs are ordered by fair share, but no file has the accounts: `sacctmgr show assoc -P`":

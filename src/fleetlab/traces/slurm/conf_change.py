@@ -65,7 +65,9 @@ def change_conf(slurm: Slurm, cluster: Cluster, conf: Path | str) -> ConfChange:
         slurm,
         **{f: getattr(rules, f) for f in ("partitions", "priority", "main", "backfill", "enforce", "preempt", "gang")},
         **{f: getattr(rules, f) for f in ("preempt_mode", "exempt", "complete_wait", "kill_wait", "over_time")},
-        **{f: getattr(rules, f) for f in ("select", "select_flags", "parameters")},
+        select=rules.select,
+        select_flags=rules.select_flags,
+        parameters=tuple(dict.fromkeys(rules.parameters)),
         qos=_qos(slurm, given.of("qos")),
         queues=_queues(slurm, given.of("account")),
     )
@@ -245,12 +247,12 @@ def _changed(prefix: str, was: Entry, becomes: Entry, names: Mapping[str, str]) 
 
 def _parameters(slurm: Slurm) -> Entry:
     """Return every entry of SchedulerParameters, also those at their defaults."""
-    changes = {}
+    entries = {}
     for loop, numbers, flags in ((slurm.main, MAIN, MAIN_FLAGS), (slurm.backfill, BACKFILL, BACKFILL_FLAGS)):
         for name, (field, times) in numbers.items():
             value = getattr(loop, field)
-            changes[name] = NOT_SET if value is None else f"{round(value / times)}"
-        changes |= {name: "yes" if getattr(loop, field) else "no" for name, field in flags.items()}
-    changes["bf_one_resv_per_job"] = "yes" if slurm.backfill.one_reservation else "no"
-    del changes["max_job_bf"]  # an older name of bf_max_job_test
-    return changes | {name: value or "yes" for name, value in settings(",".join(slurm.parameters)).items()}
+            entries[name] = NOT_SET if value is None else f"{round(value / times)}"
+        entries |= {name: "yes" if getattr(loop, field) else "no" for name, field in flags.items()}
+    entries["bf_one_resv_per_job"] = "yes" if slurm.backfill.one_reservation else "no"
+    del entries["max_job_bf"]  # an older name of bf_max_job_test
+    return entries | {name: value or "yes" for name, value in settings(",".join(slurm.parameters)).items()}

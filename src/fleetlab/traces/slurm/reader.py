@@ -18,8 +18,10 @@ from fleetlab.traces.input.format import PEEK, Format, Peek, finish, relative_to
 from fleetlab.traces.input.intake import Intake
 from fleetlab.traces.input.log_start import clip_to_start, moment
 from fleetlab.traces.input.timestamps import valid_zone
-from fleetlab.traces.slurm.conf import site_notes
+from fleetlab.traces.slurm.conf import runs_epilog, site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
+from fleetlab.traces.slurm.epilog import with_epilog
+from fleetlab.traces.slurm.jobcomp import is_jobcomp
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
 from fleetlab.traces.slurm.nodes import read_nodes
@@ -63,13 +65,16 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     more = jobs.height - records.rows  # tasks of an array, beyond the one that its row counts for
     intake.keep("jobs", len(workload) - more + records.steps)
     scheduler = scheduler_of(site, zero, clock) if site else None
+    placed = placements(jobs, records.lists)
+    if scheduler is not None and runs_epilog(site):
+        scheduler = with_epilog(scheduler, placed, jobs)
     return finish(
         intake,
         workload,
         source=source,
         cluster=with_site(nodes.cluster if nodes else None, site),
         scheduler=scheduler,
-        placements=placements(jobs, records.lists),
+        placements=placed,
         names=jobs.select("job", "name").lazy(),
         series=series_of(jobs, events_of(site, zero, clock)),
         notes=(
@@ -96,7 +101,8 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
     peek = Peek(path)
     begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
     logs = [source for source in here if _is_log(begins[source])]
-    logs = logs or [source for source in here if is_json_log(begins[source])]  # the same, with fewer columns
+    for form in (is_json_log, is_jobcomp):  # the same jobs, with fewer columns
+        logs = logs or [source for source in here if form(begins[source])]
     if not logs:
         for source in here:
             with source.open() as stream:
@@ -169,7 +175,8 @@ def _fits(peek: Peek) -> bool:
     # A list of nodes alone is Slurm's too: its reader tells what is missing.
     lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
     logs = peek.has_columns("JobID", "Submit", "State", separator="|")
-    return logs or any(lists) or any(is_json_log(peek.beginning(source)) for source in sources(peek.path))
+    begins = (peek.beginning(source) for source in sources(peek.path))
+    return logs or any(lists) or any(is_json_log(text) or is_jobcomp(text) for text in begins)
 
 
 FORMAT = Format(
