@@ -81,7 +81,7 @@ def test_the_differences_of_the_parts_add_up_to_that_of_all(by_qos):
 
 def test_the_first_sentence_is_the_difference_and_the_lines_that_change_are_listed(by_qos):
     assert by_qos.findings[0].startswith("Mean wait ")
-    assert "with PriorityWeightQOS=100000, of the 450 jobs" in by_qos.findings[0]
+    assert "with PriorityWeightQOS=100000, not significantly, of the 450 jobs" in by_qos.findings[0]
     assert by_qos.tables()["changes"].rows() == [
         ("PriorityWeightQOS=100000", "PriorityWeightQOS", "0", "100000"),
         ("bf_interval=5", "bf_interval", "1", "5"),
