@@ -99,8 +99,8 @@ def test_a_partition_with_fewer_nodes_is_another_cluster():
     nodes = pl.concat([small.cluster.frame, small.cluster.frame.with_columns(node=pl.lit("n2"))])
     both = replace(small, cluster=Cluster.of(nodes, source="hand"))
     rows = fleetlab.compare(both, conf=["PartitionName=gpu Nodes=n1"]).tables()["configurations"]
-    assert rows["mean wait"][0] == 0
-    assert rows["mean wait"][1] > 0
+    assert rows["mean wait"][0] < 1  # whole seconds of Slurm's loops
+    assert rows["mean wait"][1] > 10
 
 
 def test_a_trace_that_does_not_tell_its_configuration_is_refused(trace):
