@@ -17,7 +17,7 @@ from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
 from fleetlab.core.policy import RULES, title
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.scenario import ScenarioLike
-from fleetlab.core.words import shorthand
+from fleetlab.core.words import EVENT, SITE, shorthand
 from fleetlab.studies.compare.configurations import compare_conf
 from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
 from fleetlab.studies.sentences import change_of_mean
@@ -109,7 +109,12 @@ def _scenarios(
 
 
 def _usual(base: Scenario) -> Sequence[str]:
-    """Return the policies that are compared by default: without sharing too, where jobs request fractions of a GPU."""
+    """Return the policies that are compared by default: a site as it is configured first, where the trace tells that.
+
+    Without sharing too, where jobs request fractions of a GPU.
+    """
+    if base.trace.scheduler is not None:
+        return (f"scheduler={SITE}", *FIVE)
     fractions = base.trace.workload.frame["gpu_milli"].is_between(1, 999).any()
     return (*FIVE, WITHOUT_SHARING) if fractions and base.policy.sharing == "fractional" else FIVE
 
@@ -118,7 +123,11 @@ def _scenario(entry: PolicyLike, base: Scenario | None) -> Scenario:
     if isinstance(entry, Scenario):
         return entry
     assert base is not None
-    words = {"policy": entry} if isinstance(entry, Policy) else shorthand(entry) if isinstance(entry, str) else entry
+    if isinstance(entry, Policy):
+        return base.replace(policy=entry)
+    words = shorthand(entry) if isinstance(entry, str) else dict(entry)
+    if base.trace.scheduler is not None and base.policy.scheduler is None:
+        words.setdefault("scheduler", EVENT)  # else the default policy would be the site as it is configured
     return base.replace(**words)
 
 
