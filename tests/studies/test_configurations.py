@@ -81,7 +81,7 @@ def test_the_differences_of_the_parts_add_up_to_that_of_all(by_qos):
 
 def test_the_first_sentence_is_the_difference_and_the_lines_that_change_are_listed(by_qos):
     assert by_qos.findings[0].startswith("Mean wait ")
-    assert "with PriorityWeightQOS=100000, of the 450 jobs" in by_qos.findings[0]
+    assert "with PriorityWeightQOS=100000, not significantly, of the 450 jobs" in by_qos.findings[0]
     assert by_qos.tables()["changes"].rows() == [
         ("PriorityWeightQOS=100000", "PriorityWeightQOS", "0", "100000"),
         ("bf_interval=5", "bf_interval", "1", "5"),
@@ -99,8 +99,8 @@ def test_a_partition_with_fewer_nodes_is_another_cluster():
     nodes = pl.concat([small.cluster.frame, small.cluster.frame.with_columns(node=pl.lit("n2"))])
     both = replace(small, cluster=Cluster.of(nodes, source="hand"))
     rows = fleetlab.compare(both, conf=["PartitionName=gpu Nodes=n1"]).tables()["configurations"]
-    assert rows["mean wait"][0] == 0
-    assert rows["mean wait"][1] > 0
+    assert rows["mean wait"][0] < 1  # whole seconds of Slurm's loops
+    assert rows["mean wait"][1] > 10
 
 
 def test_a_trace_that_does_not_tell_its_configuration_is_refused(trace):
