@@ -72,7 +72,7 @@ peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")][
 print(json.dumps({**told, "instances": int(result.world.first[-1]), "wait_s": wait, "peak_gib": int(peak) / (1 << 20)}))
 """
 # The same jobs and nodes, without and with six partitions that share no nodes: each GPU type is dealt out evenly, and
-# users are, by what they ask for in all. Turn by turn, in one process.
+# users so that each partition is asked for as much. Turn by turn, in one process.
 PARTITIONED = """
 import json, sys, time, fleetlab, polars as pl
 from fleetlab.traces.builtin import open_trace
@@ -85,10 +85,14 @@ def split(trace):
     nodes = fleetlab.Cluster.of(dealt(trace.cluster.frame, turn), source="six")
     asked = pl.col("gpu_milli") * pl.col("instances") * pl.col("runtime").fill_null(0)
     users = trace.workload.frame.group_by("user").agg(asked=asked.sum()).sort("asked", "user", descending=True)
-    users = users.select("user", turn=pl.int_range(pl.len()))
+    load, turns = [0.0] * count, []
+    for more in users["asked"]:
+        turns.append(load.index(min(load)))
+        load[turns[-1]] += more
+    users = users.select("user", turn=pl.Series(turns))
     jobs = trace.workload.frame.join(users, on="user", how="left", maintain_order="left", nulls_equal=True)
     jobs = dealt(jobs, pl.col("turn")).drop("turn", "job", "parent", "start", "end")
-    return fleetlab.Workload.of(jobs, source="six"), nodes
+    return fleetlab.Workload.of(jobs, source=trace.workload.source), nodes
 small = open_trace("builtin:2000:0")
 for jobs, nodes in ((small.workload, small.cluster), split(small)):
     fleetlab.simulate(jobs, nodes, **rules)

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import fleetlab
-from realtest.everything import EVERYTHING
+from realtest.everything import ALL
 from realtest.lab import Lab, missing
 from realtest.run import run_setting, run_trace
-from realtest.settings import NODES, SETTINGS
-
-ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}
+from realtest.settings import NODES
 
 
 def main() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 import fleetlab
+from fleetlab.traces.slurm.events import node_events
+from realtest.everything import ALL
+from realtest.settings import PLAIN
 
 WAIT = pl.col("start") - pl.coalesce("eligible", "submit")
 COLUMNS = (
@@ -21,7 +26,9 @@ FEWEST = 20  # jobs of a partition or account that has a row
 def starts(run: Path, **words: Any) -> pl.DataFrame:  # noqa: ANN401
     """Return a row for each job that started in both: its real start, the simulated one, and what it waited."""
     trace = fleetlab.read(run, "slurm")
-    simulated = fleetlab.simulate(trace, **words).jobs.select("job", simulated="start")
+    if words.get("scheduler") == "site" and trace.scheduler is not None:
+        words["scheduler"] = replace(trace.scheduler, **hooks(run))
+    simulated = fleetlab.simulate(trace, events=node_events(trace), **words).jobs.select("job", simulated="start")
     both = trace.workload.frame.join(simulated, on="job").drop_nulls(["start", "simulated"])
     return both.select(
         "job",
@@ -32,6 +39,14 @@ def starts(run: Path, **words: Any) -> pl.DataFrame:  # noqa: ANN401
         real_wait=WAIT,
         simulated_wait=WAIT - pl.col("start") + pl.col("simulated"),
     )
+
+
+def hooks(run: Path) -> dict[str, float]:
+    """Return how long prolog and epilog took in a run; slurm.conf only names their scripts."""
+    about = run / "run.json"
+    setting = json.loads(about.read_text()).get("setting") if about.exists() else None
+    slurm = ALL[setting].slurm if setting in ALL else PLAIN
+    return {"prolog": slurm.prolog, "epilog": slurm.epilog}
 
 
 def row(name: str, jobs: pl.DataFrame) -> str:

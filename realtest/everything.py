@@ -12,6 +12,7 @@ from realtest.settings import (
     FAIR,
     PARTITIONS,
     PLAIN,
+    SETTINGS,
     Setting,
     choose_partition,
     depend,
@@ -119,3 +120,4 @@ EVERYTHING = Setting(
     lambda nodes: partitioned(nodes, features=True),
     load=1.1,
 )
+ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}

@@ -15,7 +15,7 @@ SMALL = (
 )
 PACKED = ("sacct.txt", "nodes.txt")
 ONCE = ("config.txt", "sdiag.txt", "accounts.cfg")  # the same for every repetition: of the first only
-SNAPSHOTS = 5  # of one every ten seconds
+SNAPSHOTS = 4  # of one every ten seconds
 
 
 def keep(run: Path, out: Path, *, first: bool) -> Path:
@@ -32,9 +32,12 @@ def keep(run: Path, out: Path, *, first: bool) -> Path:
     rows = [json.loads(line) for line in (run / "submitted.jsonl").read_text().splitlines()]
     about = json.loads((run / "run.json").read_text())
     about["late"] = lateness(rows)
+    ids = [row["id"] for row in rows if "id" in row]
+    if ids != list(range(1, len(ids) + 1)):
+        about["ids"] = ids  # tasks of arrays took some in between
     shown = ("at", "kind", "words", "error")
     about["acts"] = [{k: row[k] for k in shown if k in row} for row in rows if "key" not in row]
-    (out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+    (out / "run.json").write_text(json.dumps(about) + "\n")
     return out
 
 

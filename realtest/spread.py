@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,16 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-STARTED = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "REQUEUED"}
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """When each job that started was eligible and first started, in seconds; by its id."""
+    """When each job that started was eligible and first started, in seconds; by the order of submission."""
 
     name: str
     eligible: dict[str, float]
     start: dict[str, float]
+    attempts: int  # starts, also those after a job was put back into the queue
     late: float  # the longest that a submission was behind its time
 
     @property
@@ -45,21 +45,30 @@ def load(folder: Path) -> Run:
     """Read a run from what `collect` gathered."""
     about = json.loads(text_of(folder, "run.json") or "{}")
     begin = about["begin"]
-    header, *rows = (text_of(folder, "sacct.txt") or "").splitlines()
+    header, *lines = (text_of(folder, "sacct.txt") or "").splitlines()
     names = header.split("|")
+    rows = [dict(zip(names, line.split("|"), strict=False)) for line in lines]
+    rows = [row for row in rows if row["JobID"][:1].isdigit() and "." not in row["JobID"]]
+    # Tasks of an array take ids when they start, so ids differ between runs; their order does not.
+    submitted = [json.loads(line) for line in (text_of(folder, "submitted.jsonl") or "").splitlines()]
+    ids = [row["id"] for row in submitted if "id" in row] or about.get("ids", ())
+    order = {number: rank for rank, number in enumerate(ids, start=1)}
     eligible: dict[str, float] = {}
     start: dict[str, float] = {}
+    rows = [row for row in rows if row.get("Start", "Unknown") not in ("Unknown", "None", "")]
     for row in rows:
-        cells = dict(zip(names, row.split("|"), strict=False))
-        job = cells["JobID"]
-        if "." in job or cells.get("Start", "Unknown") in ("Unknown", "None", ""):
-            continue
-        at = _seconds(cells["Start"]) - begin
+        number = _submission(row)
+        job = row["JobID"].replace(str(number), str(order.get(number, number)), 1)
+        at = _seconds(row["Start"]) - begin
         if at < start.get(job, np.inf):
-            start[job], eligible[job] = at, _seconds(cells["Eligible"]) - begin
-    lines = (text_of(folder, "submitted.jsonl") or "").splitlines()
-    late = max((json.loads(line)["late"] for line in lines), default=about.get("late", {}).get("longest", 0.0))
-    return Run(folder.name, eligible, start, late)
+            start[job], eligible[job] = at, _seconds(row["Eligible"]) - begin
+    late = max((row["late"] for row in submitted), default=about.get("late", {}).get("longest", 0.0))
+    return Run(folder.name, eligible, start, len(rows), late)
+
+
+def _submission(row: dict[str, str]) -> int:
+    """Return the id that sbatch gave: 12 of 12_3 and of 12+1."""
+    return int(re.split(r"[_+]", row["JobID"])[0])
 
 
 def _seconds(stamp: str) -> float:

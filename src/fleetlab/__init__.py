@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from fleetlab.studies.sweep import runs as runs
     from fleetlab.studies.sweep import sweep as sweep
     from fleetlab.studies.tune import tune as tune
+    from fleetlab.studies.tune import tune_conf as tune_conf
     from fleetlab.studies.validate import validate as validate
     from fleetlab.traces import fetch as fetch
     from fleetlab.traces import read as read

@@ -3,15 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from realtest.everything import EVERYTHING
+from realtest.everything import ALL
 from realtest.jobs import USERS, Job, draw_jobs, span
-from realtest.settings import ACCOUNTS, SETTINGS
+from realtest.settings import ACCOUNTS
 
 from fleetlab.core.queues import QueueTree
 from fleetlab.traces.slurm.conf import read_conf
 from fleetlab.traces.slurm.conf_writer import accounts, slurm_conf
-
-ALL = {**SETTINGS, "everything": EVERYTHING}
 
 
 @pytest.mark.parametrize("name", ALL)

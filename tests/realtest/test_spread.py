@@ -44,6 +44,14 @@ def test_a_requeued_job_counts_from_its_first_start_and_a_job_without_a_start_no
     assert sorted(loaded.waits) == [1, 10]
 
 
+def test_jobs_are_matched_by_the_order_of_submission(run, tmp_path):
+    folder = run("deps-1", [("1_1", 0, 10), ("1_2", 0, 20), ("4", 0, 30)])
+    ids = [{"late": 0, "key": f"k{number}", "id": number} for number in (1, 3, 4)]
+    (folder / "submitted.jsonl").write_text("\n".join(map(json.dumps, ids)))
+    assert load(folder).start == {"1_1": 10, "1_2": 20, "3": 30}
+    assert load(keep(folder, tmp_path / "kept" / "deps-1", first=True)).start == load(folder).start
+
+
 def test_two_runs_are_compared_job_by_job(run):
     one = load(run("plain-1", [("1", 0, 10), ("2", 0, 20), ("3", 0, 30), ("4", 0, 3)]))
     other = load(run("plain-2", [("1", 0, 11), ("2", 0, 25), ("3", 0, 50)]))

@@ -2,10 +2,15 @@
 
 import json
 import math
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fleetlab.core import TraceError
+from fleetlab.core import FleetlabError, TraceError
 from fleetlab.core.slurm import Slurm
 from fleetlab.traces.slurm.accounts import queue_tree, read_accounts, read_dump, read_qos, read_shares
 from fleetlab.traces.slurm.conf import read_conf, weights_of
@@ -199,3 +204,27 @@ def test_the_sites_of_the_recorded_runs(data):
     assert (full.preempt, full.preempt_mode, full.priority.half_life) == ("qos", "requeue", 300)
     assert full.queues["lang"].shares == 30
     assert full.queues["lang/cyd"].usage == 732
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("qos.txt", "Name|Priority|GraceTime|Preempt|MaxTRESPU\na|1|||banana\n"),
+        ("slurm.conf", "ClusterName=a\nKillWait=soon\n"),
+        ("slurm.conf", "PartitionName=a OverSubscribe=FORCE:many\n"),
+        ("slurm.conf", "ClusterName=a\ninclude slurm.conf\n"),
+    ],
+)
+def test_a_value_that_cannot_be_is_an_error_with_a_hint(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TraceError) as caught:
+        read_conf(tmp_path)
+    assert caught.value.hint
+
+
+@given(st.text(alphabet='NodeName=PartitonClusterDEFAULT []123-,\n\\#"|:', max_size=200))
+def test_any_text_is_a_configuration_or_an_error_of_ours(text):
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "slurm.conf").write_text("ClusterName=a\n" + text)
+        with suppress(FleetlabError):
+            read_conf(folder)

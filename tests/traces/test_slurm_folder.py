@@ -7,6 +7,7 @@ import fleetlab
 from fleetlab.core.events import Drain, Outage
 from fleetlab.traces.slurm.attempts import without_lost_runs
 from fleetlab.traces.slurm.events import node_events
+from fleetlab.traces.slurm.site import with_partitions
 
 HEADER = "JobID|User|Account|Submit|Eligible|Start|End|State|ReqTRES|AllocTRES|NodeList|ElapsedRaw|Flags|Reason"
 NODES = "\n".join(
@@ -217,3 +218,33 @@ def test_a_trace_keeps_the_site_when_it_is_saved(folder, tmp_path):
     again = fleetlab.Trace.load(trace.save(tmp_path / "saved"))
     assert again.scheduler == trace.scheduler
     assert again.cluster.frame["partitions"].to_list() == [["gpu"]] * 3
+
+
+def test_the_partitions_of_another_configuration(folder, tmp_path):
+    trace = read(folder(row("7", 0, 10, 200)))
+    (tmp_path / "new.conf").write_text("PartitionName=a Nodes=n1\nPartitionName=b Nodes=ALL\n")
+    changed = with_partitions(trace.cluster, tmp_path / "new.conf")
+    assert changed.frame["partitions"].to_list() == [["a", "b"], ["b"], ["b"]]
+
+
+JOBCOMP = (
+    "JobId=7 UserId=ann(1001) GroupId=users(100) Name=my own job JobState=COMPLETED Partition=gpu TimeLimit=60 "
+    "StartTime=2024-05-01T10:00:10 EndTime=2024-05-01T10:01:00 NodeList=n[1-2] NodeCnt=2 ProcCnt=4 WorkDir=/home/a b "
+    "ReservationName= Tres=cpu=4,mem=2G,node=2,gres/gpu=8 Account=vision QOS=high WcKey= Cluster=lab "
+    "SubmitTime=2024-05-01T10:00:00 EligibleTime=2024-05-01T10:00:05 ArrayJobId=6 ArrayTaskId=3 DerivedExitCode=0:0 "
+    "ExitCode=0:0 \n"
+)
+
+
+def test_a_log_of_jobcomp(tmp_path):
+    (tmp_path / "jobcomp.log").write_text(
+        JOBCOMP + JOBCOMP.replace("JobId=7", "JobId=8").replace("TaskId=3", "TaskId=4")
+    )
+    trace = read(tmp_path)
+    assert trace.names.collect()["name"].to_list() == ["6_3", "6_4"]
+    frame = trace.workload.frame
+    assert frame.select("user", "group", "queue", "qos", "limit", "eligible", "start", "end").row(0) == (
+        "ann", "my own job", "vision", "high", 3600, 5, 10, 60
+    )  # fmt: skip
+    assert frame.select("instances", "gpu_milli", "cpu_milli").row(0) == (2, 4000, 2000)
+    assert trace.counts.rows() == [("jobs", 2, 2, 0)]

@@ -38,6 +38,12 @@ def records(path):
     after = len(names) - free - 1
     for text in texts:
         cells = text.split("|")
+        if names[-2:] == ["SubmitLine", "JobName"]:  # the line has the name: `-J a|b`
+            rest = "|".join(cells[len(names) - 2 :])
+            cuts = [m.start() for m in re.finditer(r"\|", rest)]
+            cut = next((k for k in cuts if f" -J {rest[k + 1 :]} " in rest[:k]), cuts[-1])
+            yield dict(zip(names, [*cells[: len(names) - 2], rest[:cut], rest[cut + 1 :]], strict=True))
+            continue
         middle = "|".join(cells[free : len(cells) - after])
         yield dict(zip(names, [*cells[:free], middle, *cells[len(cells) - after :]], strict=True))
 

@@ -38,6 +38,7 @@ class ScenarioOptions:
     """The words of a scenario beside its trace; what is not given has the default that its help names."""
 
     order: Annotated[str | None, _option("order")] = None
+    scheduler: Annotated[str | None, _option("scheduler")] = None
     backfill: Annotated[str | None, _option("backfill")] = None
     placement: Annotated[str | None, _option("placement")] = None
     estimate: Annotated[str | None, _option("estimate")] = None

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 desk = App()
 # Of the table of policies, those that a terminal has room for.
 COLUMNS = (
-    "policy", "reason", "class", "jobs", "jobs that cannot run", "mean wait", "mean wait change",
+    "policy", "configuration", "setting", "was", "becomes", "reason", "class", "team", "partition", "size", "QOS",
+    "jobs", "jobs that cannot run",
+    "configured mean wait", "mean wait", "mean wait change",
     "mean wait change low", "mean wait change high", "median wait",
     "P95 wait", "mean JCT", "mean JCT change", "mean JCT change low", "mean JCT change high", "mean bounded slowdown",
     "GPU allocation, %", "preemptions", "energy per day, kWh", "cost per day, GPU-h",
@@ -61,6 +63,7 @@ def simulate(
     help_epilogue=examples(
         "fleetlab compare builtin:20000",
         "fleetlab compare my-trace --policies fifo,sjf/easy/estimate=group,fifo/easy --load 1.2",
+        "fleetlab compare my-trace --conf new-slurm.conf --conf bf_interval=60",
         "fleetlab compare my-trace --policies fifo,las/preemption=true,my_module:mine --json > compared.json",
     )
 )
@@ -68,6 +71,7 @@ def compare(
     trace: TraceName,
     *,
     policies: str = "",
+    conf: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     options: ScenarioOptions = DEFAULTS,
     workers: Workers = None,
     json: Json = False,
@@ -80,13 +84,16 @@ def compare(
         Policies separated by commas; the first is the baseline. A policy is ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING,
         of which the last parts may be left out, or WORD=VALUE for any option below (default: fifo, fifo/easy,
         smallest, sjf with group estimates, sjf; fifo without sharing of GPUs). The options below hold for all of them.
+    conf
+        Instead of policies: a new slurm.conf, a file of the lines that change, or one such line (bf_interval=60);
+        repeatable. The baseline is the site as it is configured; what is not named stays.
     """
     from fleetlab._screen import progress, show
 
     with progress("policies") as bar:
         scenario = scenario_of(trace, options, bar)
-        result = fleetlab.compare(scenario, policies=split(policies) or None, workers=workers, progress=bar)
-    show(result, json=json, columns=COLUMNS)
+        result = fleetlab.compare(scenario, policies=split(policies) or None, conf=conf, workers=workers, progress=bar)
+    show(result, json=json, columns=[{"P95 wait": "P90 wait"}.get(name, name) if conf else name for name in COLUMNS])
 
 
 @desk.command(

@@ -1,9 +1,9 @@
 """The search for a better policy."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 import fleetlab
 from fleetlab.commands.options import DEFAULTS, Json, ScenarioOptions, TraceName, scenario_of, split
@@ -16,6 +16,7 @@ desk = App()
     help_epilogue=examples(
         "fleetlab tune my-trace --out tuned",
         "fleetlab tune my-trace --cluster small.toml --trials 300 --train-weeks 4 --held-out 4 --goal jct",
+        "fleetlab tune my-trace --conf-range bf_interval=10,30,60 --conf-range PriorityWeightFairshare=0,1000,10000",
         "fleetlab tune builtin:20000 --days 0.25 --warm 0.05 --against fifo,sjf,smallest --json > tuned.json",
     )
 )
@@ -29,11 +30,15 @@ def tune(
     warm: float = 1.0,
     goal: Literal["wait", "jct", "bounded_slowdown"] = "wait",
     against: str = "",
+    conf_range: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     options: ScenarioOptions = DEFAULTS,
     out: Path | None = None,
     json: Json = False,
 ) -> None:
     """Search for a better policy on some weeks of a trace; judge it on later weeks against the built-in policies.
+
+    With --conf-range, search among settings of the site's own Slurm instead: those that are best for the jobs of the
+    first half are judged on the rest.
 
     Estimates are learned by default (--estimate group): with an oracle the search would know the future.
 
@@ -53,11 +58,18 @@ def tune(
         Mean to minimize: wait, jct (job completion time) or bounded_slowdown.
     against
         Built-in orders to compare with, separated by commas (default: all).
+    conf_range
+        KEY=VALUE,VALUE,… of a setting of the site's Slurm; repeatable, and all combinations are tried. A KEY is one of
+        slurm.conf or of SchedulerParameters; a line may begin with whom it is for: "PartitionName=long MaxTime=60,120",
+        "QOS=normal MaxTRESPerUser=gres/gpu=4,gres/gpu=8". Values with commas of their own are separated by |.
     out
         A folder for the policy (tuned.py), the result (tuned.json) and the trials; an interrupted search resumes.
     """
     from fleetlab._screen import progress, show
 
+    if conf_range:
+        _settings(trace, conf_range, trials, goal, [train_weeks, held_out, against], options, out, json=json)
+        return
     with progress("runs") as bar:
         result = fleetlab.tune(
             scenario_of(trace, options, bar, estimate="group"),
@@ -74,5 +86,24 @@ def tune(
     if out is not None:
         result.save(out)
     show(result, json=json, only=("policies", "weeks", "weights"))
+    if out is not None:
+        say_saved(out)
+
+
+def _settings(
+    trace: str, conf_range: tuple[str, ...], trials: int, goal: str, others: list[int | str | None],
+    options: ScenarioOptions, out: Path | None, *, json: bool,
+) -> None:  # fmt: skip
+    from fleetlab._screen import progress, show
+
+    if any(others):
+        msg = "settings are judged on the second half of the jobs: leave --train-weeks, --held-out and --against out"
+        raise fleetlab.WorkloadError(msg, hint="--conf-range with --trials, --goal and --out")
+    with progress("runs") as bar:
+        scenario = scenario_of(trace, options, bar)
+        result = fleetlab.tune_conf(scenario, conf_range=conf_range, trials=trials, goal=goal, progress=bar)
+    if out is not None:
+        result.save(out)
+    show(result, json=json)
     if out is not None:
         say_saved(out)

@@ -17,7 +17,7 @@ from fleetlab.core.result import Estimate, amount_and_interval
 
 UNKNOWN = "–"
 INTERVAL = "95 % CI"
-SIDES = "recorded|simulated|calibrated"  # of one wait
+SIDES = "recorded|simulated|calibrated|configured|training"  # of one wait
 DURATION = re.compile(
     rf"(({SIDES}) )?((mean|median|total|P\d+) )?(wait|JCT|jct|runtime|submit|blocked|behind)( change| error)?"
 )

@@ -8,6 +8,7 @@ NO_GPU, FRACTION, ONE, SEVERAL = "no GPU", "fraction of a GPU", "1 GPU", "2 GPUs
 GPU_REQUEST = "GPUs per instance"  # the heading of this class in every table
 GPU_REQUESTS = (NO_GPU, FRACTION, ONE, SEVERAL)
 GANG_SIZES = {"1": 1, "2 to 7": 2, "8 to 31": 8, "32 and more": 32}  # by their fewest instances
+JOB_SIZES = {"2 to 7 GPUs": 2, "8 to 31 GPUs": 8, "32 GPUs and more": 32}  # of all instances, by their fewest GPUs
 WHOLE = 1000  # milli of one GPU
 
 
@@ -24,6 +25,15 @@ def gang_size() -> pl.Expr:
     for name, fewest in GANG_SIZES.items():
         gang = pl.when(pl.col("instances") >= fewest).then(pl.lit(name)).otherwise(gang)
     return gang.alias("gang size")
+
+
+def job_size() -> pl.Expr:
+    """Return the class of the GPUs that all instances of a job request together."""
+    gpus = pl.col("gpu_milli").cast(pl.Int64) * pl.col("instances") / WHOLE
+    size = pl.when(gpus == 0).then(pl.lit(NO_GPU)).when(gpus < 1).then(pl.lit(FRACTION)).otherwise(pl.lit(ONE))
+    for name, fewest in JOB_SIZES.items():
+        size = pl.when(gpus >= fewest).then(pl.lit(name)).otherwise(size)
+    return size.alias("size")
 
 
 def gpu_type(jobs: pl.DataFrame) -> pl.Series:

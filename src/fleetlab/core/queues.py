@@ -102,12 +102,12 @@ class QueueTree(Mapping[str, Queue]):
 
     def path(self, name: str) -> list[Queue]:
         """Return a queue and those above it, the root last."""
-        found: list[Queue] = []
+        path: list[Queue] = []
         at: str | None = name
         while at is not None:
-            found.append(self._queues[at])
-            at = found[-1].parent
-        return found
+            path.append(self._queues[at])
+            at = path[-1].parent
+        return path
 
     def of(self, account: str | None, user: str | None) -> Queue | None:
         """Return the queue of a user's jobs in an account: the user's own, else the account's."""

@@ -14,12 +14,12 @@ Record = TypeVar("Record")
 
 def to_values(record: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the fields that differ from their defaults."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for f in fields(record):
         default = f.default if f.default_factory is MISSING else f.default_factory()
         if (value := getattr(record, f.name)) != default:
-            found[f.name] = _plain(value)
-    return found
+            values[f.name] = _plain(value)
+    return values
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

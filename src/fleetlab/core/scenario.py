@@ -114,6 +114,14 @@ class Data:
             raise TraceError(msg, hint="cluster=FILE.toml gives it one: a TOML file of [[node]] entries")
         return found
 
+    @cached_property
+    def node_events(self) -> tuple[Event, ...]:
+        """What happened to nodes, where the log of a site tells it."""
+        if self.open().scheduler is None:
+            return ()
+        events_of = import_module("fleetlab.traces.slurm.events").node_events
+        return tuple(events_of(self.open()))
+
     def run_times(self, censored: str, seed: int) -> RunTimes:
         """The jobs of the whole log with the run times that it does not tell, which scenarios share."""
         from fleetlab.core.censoring import run_times
@@ -242,7 +250,8 @@ class Scenario:
         if rows is None and self.before is not None and self.before.of_window:
             data.before = self._before_with_estimate  # what comes before the window stays
         # Run times are filled in: what is left without one stays so.
-        policy = self.policy.replace(estimate=estimate)
+        policy = self.policy.replace(estimate=estimate, scheduler=self.scheduler or self.policy.scheduler)
+        data.node_events = self.data.node_events if rows is None else ()
         return replace(self, data=data, policy=policy, load=1.0, window="", censored="drop")
 
     @property
@@ -322,8 +331,8 @@ class Scenario:
         """The events of nodes: those given, or what the log tells of a site that is simulated as it is configured."""
         if self.events or self.scheduler is None or self.window or self.load != 1:
             return self.events
-        found: tuple[Event, ...] = import_module("fleetlab.traces.slurm.events").node_events(self.trace)
-        return found
+        there = set(self.cluster.frame["node"])
+        return tuple(event for event in self.data.node_events if there.issuperset(getattr(event, "nodes", None) or ()))
 
     def by_job(self, table: pl.LazyFrame) -> pl.LazyFrame:
         """Return a table of the trace with its jobs numbered as in the workload of the scenario."""

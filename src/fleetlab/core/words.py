@@ -323,8 +323,8 @@ def _scheduler(value: Any) -> Slurm | str | None:  # noqa: ANN401
     if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
         return Slurm.from_values(_table(value, "a Slurm configuration"))
     # The reader is in another room, which this one may not import: it is called by name.
-    found: Slurm = import_module("fleetlab.traces.slurm.conf").read_conf(Path(value))
-    return found
+    conf: Slurm = import_module("fleetlab.traces.slurm.conf").read_conf(Path(value))
+    return conf
 
 
 def _speed(value: Any) -> Any:  # noqa: ANN401

@@ -90,13 +90,13 @@ def _asks(jobs: pl.DataFrame, nodes: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     """The distinct things that jobs ask of nodes, and which each job asks."""
     nothing = pl.lit("")
     types = pl.when(pl.col("gpu_milli") > 0).then(_joined("gpu_types")).otherwise(pl.lit(None))
-    asked = jobs.select(
+    requests = jobs.select(
         types=types,
         partitions=_joined("partitions") if nodes["partitions"].list.len().max() else nothing,
         constraint=pl.col("constraint").fill_null("") if nodes["features"].list.len().max() else nothing,
     )
-    distinct = asked.unique(maintain_order=True)
-    return distinct, _rows(asked, distinct)
+    distinct = requests.unique(maintain_order=True)
+    return distinct, _rows(requests, distinct)
 
 
 def _joined(column: str) -> pl.Expr:
@@ -105,8 +105,8 @@ def _joined(column: str) -> pl.Expr:
 
 def _rows(rows: pl.DataFrame, distinct: pl.DataFrame) -> Ints:
     number = distinct.with_row_index("row")
-    found = rows.join(number, on=distinct.columns, how="left", maintain_order="left", nulls_equal=True)["row"]
-    return found.to_numpy().astype(np.int64)
+    numbers = rows.join(number, on=distinct.columns, how="left", maintain_order="left", nulls_equal=True)["row"]
+    return numbers.to_numpy().astype(np.int64)
 
 
 def _allowed(places: pl.DataFrame, nodes: pl.DataFrame) -> tuple[Bools, Bools]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from fleetlab.core.coverage import Coverage
 from fleetlab.core.durations import duration, plural
 from fleetlab.core.job_classes import GPU_REQUEST
 from fleetlab.core.result import amount
+from fleetlab.core.words import SITE
 from fleetlab.sim import accounts, estimates, figures, job_classes
 from fleetlab.sim.accounts import DAY, HOUR
 from fleetlab.sim.codes import BY_ELIGIBLE, BY_START_UP, REASONS
@@ -62,6 +63,9 @@ class SimResult(Result):
         scenario: Scenario | None = None,
     ) -> SimResult:
         """Take what a loop hands back, and say what a reader must know of it."""
+        if played.eligible is not None:  # by dependencies, whose ends the loop decided
+            eligible = np.where(np.isinf(played.eligible), played.stopped, played.eligible)
+            world = replace(world, eligible=eligible, submit=np.maximum(eligible, np.minimum(world.submit, eligible)))
         said = list(notes)
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
@@ -81,6 +85,8 @@ class SimResult(Result):
     @property
     def _policy(self) -> str:
         settings = self.provenance.settings
+        if self.scenario is not None and self.scenario.scheduler is not None:
+            return "Slurm as the site is configured" if self.scenario.policy.scheduler in (None, SITE) else "Slurm"
         return "/".join(str(settings[k]) for k in ("order", "backfill", "placement") if k in settings)
 
     @cached_property

@@ -55,6 +55,7 @@ class Played:
     backfill: str = "greedy"
     quota: Ints | None = None  # [users]: GPU milli, -1: none
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
+    eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     until: float | None = None  # when the loop stopped; None: with the last completion
 
     @property

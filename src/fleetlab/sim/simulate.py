@@ -134,7 +134,7 @@ def _slurm(s: Scenario, jobs: World, site: Slurm, progress: Progress | None) -> 
             jobs,
             site,
             s.cluster,
-            events=s.events,
+            events=s.node_events,
             seed=s.seed,
             epoch=s.workload.epoch,
             until=s.until,

@@ -60,7 +60,7 @@ EVERY = {
     "events": [[{"event": "drain", "begin": 1.0, "end": 2.0, "pool": "a"}], []], "weights": [[1.0], [2.0, 3.0]],
     "prices": [{"per_gpu_hour": 2.0}, {"per_gpu_hour": 3.0}], "seed": [1, 2], "until": ["1h", 7200],
     "window": ["1h..", "0..7200"], "warm_up": ["none", "repeat"], "censored": ["impute", "drop"],
-    "min_coverage": [0.0, 0.25], "cycle": ["30s", 60],
+    "min_coverage": [0.0, 0.25], "cycle": ["30s", 60], "scheduler": ["event", {"epilog": 3.0}],
 }  # fmt: skip
 
 

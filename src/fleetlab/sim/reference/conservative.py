@@ -81,7 +81,7 @@ def keep_plan(sim: Simulation, now: NodeView, rules: Rules, policies: Policies, 
         before = jobs[t].planned
         if before > clock.now and not (anew or moving):
             continue
-        plan_job(sim, rules, policies, t, now, search)
+        plan_job(sim, rules, policies, int(t), now, search)
         if moving and (jobs[t].planned < before or (before > clock.now and jobs[t].status == RUNNING)):
             clock.unsettled = 1
 

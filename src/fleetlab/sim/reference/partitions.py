@@ -29,7 +29,7 @@ def shape_on(sim: Simulation, rules: Rules, t: int, classes: int) -> int:
 
 @value
 def pass_none_by_partition(sim: Simulation, now: NodeView, rules: Rules, policies: Policies) -> int:
-    """Start jobs in order; one that does not fit blocks its partitions, and all that come after it wait there.
+    """Start jobs in order; one that does not fit blocks its partitions, and all jobs behind it wait there.
 
     A job that names several partitions uses those that are not blocked.
     """

@@ -62,7 +62,7 @@ def open_partitions(sim: Simulation) -> None:
 
 @inner
 def block(sim: Simulation, rules: Rules, q: int) -> None:
-    """Let the jobs that come after one of queue `q` wait in its partitions."""
+    """Let the jobs behind one of queue `q` wait in its partitions."""
     for p in rules.queues[q]:
         if p >= 0:
             sim.partitions[p].blocked = 1

@@ -25,7 +25,7 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
     rules = usage_rules(site.priority, site.enforce)
     associations = associations_of(site.queues, fair_tree=bool(rules.fair_tree))
     names = world.frame.select(pl.col("queue", "user").cast(pl.String))
-    found = [site.queues.of(account, user) for account, user in names.iter_rows()]
+    queues = [site.queues.of(account, user) for account, user in names.iter_rows()]
     qos = s.jobs.qos
     amounts = _amounts(s)
     factor = np.array([*(q.usage_factor for q in site.qos), 1.0])
@@ -38,7 +38,7 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
         usage_rules=rules, billing=billing_rules(site, RESOURCES),
         rules=priority_rules(site, RESOURCES, _totals(cluster.frame), _of_partitions(site, cluster)), amounts=amounts,
         cpus=amounts[:, 0].copy(), nodes=amounts[:, 2].copy(),
-        association=np.array([rows[queue.name] if queue else 0 for queue in found], dtype=np.int64),
+        association=np.array([rows[queue.name] if queue else 0 for queue in queues], dtype=np.int64),
         qos_row=np.where(qos >= 0, qos + len(associations.parent), -1), factor=factor[qos],
         rate=np.full(len(s.jobs), -1.0),
     )  # fmt: skip

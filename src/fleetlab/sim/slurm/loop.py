@@ -23,9 +23,6 @@ from fleetlab.sim.slurm.runs import log_run
 from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
 CALL_AGAIN, FINISHED = range(2)
-# How far into a second the loops look. Jobs end a little further into it than they started, so a loop that starts some
-# does not see the ends of that second that it started itself: see `queue.start`.
-MAIN, BACKFILL = 0.5, 0.75
 REQUEUE_DELAY = 121.0  # s until a requeued job is eligible again
 
 
@@ -43,7 +40,7 @@ def next_look(s: Slurm, settings: Settings) -> float:
         return np.inf
     whole_queue = clock.last_full + settings.main_interval
     wanted = min(clock.last_main + settings.delay, whole_queue) if clock.requested else whole_queue
-    return next_at(max(wanted, clock.now), MAIN)
+    return next_at(max(wanted, clock.now), settings.main_phase)
 
 
 @inner
@@ -52,7 +49,7 @@ def next_cycle(s: Slurm, settings: Settings) -> float:
     clock = s.clock
     if not settings.backfill or not clock.pending or clock.changed < clock.last_backfill:
         return np.inf
-    return next_at(max(clock.next_backfill, clock.now), BACKFILL)
+    return next_at(max(clock.next_backfill, clock.now), settings.backfill_phase)
 
 
 @inner
@@ -130,7 +127,7 @@ def holds(s: Slurm, t: int, n: int) -> bool:
 
 @inner
 def preempted(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
-    """A running job is put off its nodes: it is requeued, and starts over; or it is cancelled."""
+    """A running job is preempted: it is requeued and starts over, or it is cancelled."""
     job = s.jobs[t]
     if job.state != RUNNING:
         return
@@ -166,7 +163,7 @@ def happen(s: Slurm, settings: Settings, acct: Accounting) -> None:
 
 @inner
 def is_stuck(s: Slurm, settings: Settings, order: Ints) -> bool:
-    """Return whether nothing runs or will be submitted, and both loops have looked in vain."""
+    """Return whether nothing runs or will be submitted, and both loops found nothing to start."""
     clock = s.clock
     if clock.running or clock.events or clock.next_job < len(order) or clock.next_outage < len(s.outage_time):
         return False

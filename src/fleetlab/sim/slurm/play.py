@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_type_hints
 
 import numpy as np
@@ -17,7 +17,7 @@ from fleetlab.core.slurm import Slurm as Site
 from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
-from fleetlab.sim.layout import WAITING, WHOLE, Ints, Records, table
+from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Record, Records, table
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
@@ -27,6 +27,8 @@ from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
 
+MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so many jobs in all
+OVERHEAD = 0.05, 0.3  # s that a job takes longer than its work, to be launched and cleaned up
 LOOKS = 20_000  # of the compiled loop between two reports of progress
 MODES = {None: state.OFF, "off": state.OFF, "requeue": state.REQUEUE, "cancel": state.CANCEL, "suspend": state.SUSPEND}
 ALL = "all"  # the partition of a cluster that names none
@@ -38,18 +40,54 @@ def play(
     epoch: float | None = None, until: float | None = None, progress: Progress | None = None,
 ) -> Played:  # fmt: skip
     """Play a world by a site's Slurm; `epoch` is the Unix time of second 0, which its plans are aligned to."""
-    settings = settings_of(site, until)
-    parts = partitions_of(site, cluster)
-    outages = _outages(world, events, cluster, seed)
-    s = tables(world, site, cluster, parts, outages)
-    s.clock.epoch = math.floor(epoch or 0.0)
-    order = np.argsort(s.jobs.submit, kind="stable")
-    acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
-    gang_start = np.zeros(len(s.jobs))
-    while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
-        if progress is not None:
-            progress("simulated", int(s.clock.finished), int(s.clock.finished) / len(s.jobs))
-    return played(world, s, until, outages if events else None)
+    parts, outages = partitions_of(site, cluster), _outages(world, events, cluster, seed)
+
+    def once(draw: int) -> Slurm:
+        """Play one order of what happened within the same second."""
+        within = Draw.of(len(world.submit), seed, draw)
+        s = tables(world, site, cluster, parts, outages)
+        s.clock.epoch = math.floor(epoch or 0.0)
+        s.jobs.submit += within.submitted
+        s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
+        s.jobs.overhead = within.overhead
+        settings = settings_of(site, until)._replace(main_phase=within.main, backfill_phase=within.backfill)
+        acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
+        order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
+        while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
+            if progress is not None:
+                progress("simulated", int(s.clock.finished), (draw + int(s.clock.finished) / len(s.jobs)) / draws)
+        return s
+
+    draws = max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
+    runs = [once(draw) for draw in range(draws)]
+    return played(world, runs[_typical([s.jobs.start for s in runs])], until, outages if events else None)
+
+
+def _typical(starts: list[Floats]) -> int:
+    """Return which of several schedules is closest to all: to the median of each start."""
+    every = np.nan_to_num(np.array(starts), nan=1e9)
+    return int(np.abs(every - np.median(every, axis=0)).sum(axis=1).argmin())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """What a log does not tell: the order of what happened within one second.
+
+    Slurm logs whole seconds. A job that took 10.2 s, with what its launch and end cost, is logged with 10 s and ended a
+    bit further into its second than it started; or with 11 s, if that was in the next second.
+    """
+
+    main: float  # how far into a second the loops look
+    backfill: float
+    submitted: Floats  # [jobs]: how far into its second a job was submitted
+    overhead: Floats  # [jobs]: how much further a job ends than it started
+
+    @classmethod
+    def of(cls, jobs: int, seed: int, draw: int) -> Draw:
+        """Draw one; those of one seed differ by `draw`."""
+        rng = np.random.default_rng((seed, draw))
+        main, backfill = rng.random(2)
+        return cls(float(main), float(backfill), rng.random(jobs), rng.uniform(*OVERHEAD, jobs))
 
 
 def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
@@ -77,7 +115,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
         limit_stop=int("assoc_limit_stop" in site.parameters), least_loaded=int("CR_LLN" in site.select_flags),
         epilog=site.epilog, complete_wait=site.complete_wait, kill_wait=site.kill_wait, over_time=site.over_time,
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
-        until=math.inf if until is None else float(until),
+        until=math.inf if until is None else float(until), main_phase=0.5, backfill_phase=0.75,
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
     kinds = get_type_hints(Settings)
@@ -150,7 +188,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         array=_codes(frame["array"]), array_limit=frame["array_limit"].to_numpy(), gang=_codes(frame["gang"]),
         reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
-        begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, runtime=np.ceil(world.runtime),
+        begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
+        runtime=np.ceil(world.runtime),
         limit=limit,
         start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
         killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
@@ -159,8 +198,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
 
 
 def _named(given: Sequence[str], names: list[str]) -> list[int]:
-    found = [names.index(name) for name in given if name in names]
-    return found or list(range(len(names)))
+    known = [names.index(name) for name in given if name in names]
+    return known or list(range(len(names)))
 
 
 def _default_limit(part: Partition) -> float:
@@ -275,6 +314,7 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
         got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
         segments=_segments(s, stopped) if len(s.runs) else None, backfill="conservative", keys=None, until=stopped,
+        eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted),
         up=None if outages is None else _up(s, outages), draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
 
@@ -292,14 +332,13 @@ def _up(s: Slurm, outages: Outages) -> Up:
     return Up(node_.astype(np.int64), first, last)
 
 
-def _write_instances(s: Slurm, job: object, where: Ints, got: Ints) -> None:
-    at = job.first_slot  # type: ignore[attr-defined]
-    for k in range(at, at + job.slots):  # type: ignore[attr-defined]
+def _write_instances(s: Slurm, job: Record, where: Ints, got: Ints) -> None:
+    at = job.first_slot
+    for k in range(at, at + job.slots):
         left = [bit for bit in range(62) if int(s.slot_gpus[k]) >> bit & 1]
-        for i in range(int(s.slot_count[k])):
-            mine = left if i == s.slot_count[k] - 1 else left[: job.gpus]  # type: ignore[attr-defined]
+        for _ in range(int(s.slot_count[k])):
+            mine, left = left[: job.gpus], left[job.gpus :]
             where[at], got[at] = s.slot_node[k], sum(1 << bit for bit in mine)
-            left = left[len(mine) :]
             at += 1
 
 

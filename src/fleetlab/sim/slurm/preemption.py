@@ -85,11 +85,11 @@ def put_off(s: Slurm, settings: Settings, count: int, nodes: int) -> None:
     """Preempt those of the listed jobs that hold one of the chosen nodes."""
     for k in range(count):
         other = s.victims[k]
-        job, held = s.jobs[other], False
+        job, shared = s.jobs[other], False
         for slot in range(job.first_slot, job.first_slot + job.slots):
             for j in range(nodes):
-                held = held or s.slot_node[slot] == s.chosen[j]
+                shared = shared or s.slot_node[slot] == s.chosen[j]
         mode = mode_of(s, settings, other)
-        if held and mode != OFF:
+        if shared and mode != OFF:
             job.preempted_at = s.clock.now
             add_event(s, s.clock.now, GRACE, other)

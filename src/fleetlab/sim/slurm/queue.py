@@ -15,8 +15,6 @@ from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, S
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
-OVERHEAD, LAST = 0.15, 1 - 2.0**-6  # s that a job takes longer than its work, to be launched and cleaned up
-GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every second
 
 
 @inner
@@ -62,6 +60,7 @@ def is_independent(s: Slurm, t: int) -> bool:
         ):  # fmt: skip
             return False
     job.eligible = s.clock.second if job.parents else max(job.submit, job.begin)
+    job.first_eligible = min(job.first_eligible, job.eligible)
     return True
 
 
@@ -126,18 +125,6 @@ def give_gpus(s: Slurm, n: int, count: int) -> int:
 
 
 @inner
-def part_of_second(s: Slurm, t: int) -> float:
-    """Return how far into a second a job ends.
-
-    A log has whole seconds. A job that took 10.15 s is logged with 10 s, and ended a little further into its second than
-    it started; or, one in seven, with 11 s, and ended a little less far. Which of the two a job is, is drawn.
-    """
-    drawn = s.jobs[t].number * GOLDEN % 1.0
-    into = s.clock.now - s.clock.second + (OVERHEAD if drawn >= OVERHEAD else OVERHEAD - 1.0)
-    return min(max(into, 0.0), LAST)
-
-
-@inner
 def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes: int, by: int) -> None:
     """Start a job on the nodes in `chosen`."""
     job, now = s.jobs[t], s.clock.second
@@ -161,7 +148,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     insert(s.running, s.clock.running, t, s)
     s.clock.running += 1
     s.clock.changed = s.clock.second
-    add_event(s, job.end + part_of_second(s, t), END, t)
+    add_event(s, job.end + (s.clock.now - now + job.overhead) % 1.0, END, t)
 
 
 @inner

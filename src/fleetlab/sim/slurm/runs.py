@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetlab.sim.jit import inner
-from fleetlab.sim.layout import record
+from fleetlab.sim.layout import Ints, record
 from fleetlab.sim.slurm.state import Slurm
 
 RUN = record("job begin:f end:f")
@@ -23,18 +23,17 @@ def log_run(s: Slurm, t: int) -> None:
 
 
 @inner
-def write_instances(s: Slurm, t: int, into: object, first: int) -> None:
+def write_instances(s: Slurm, t: int, into: Ints, first: int) -> None:
     """Write the node and the GPUs of each instance of a job."""
     job, at = s.jobs[t], first
     for k in range(job.first_slot, job.first_slot + job.slots):
         left = s.slot_gpus[k]
-        for i in range(s.slot_count[k]):
+        for _ in range(s.slot_count[k]):
             got, wanted = 0, job.gpus
-            last = i == s.slot_count[k] - 1
-            while left and (wanted or (last and job.exclusive)):
+            while left and wanted:
                 bit = left & -left
                 got |= bit
                 left &= ~bit
                 wanted -= 1
-            into[at, 0], into[at, 1] = s.slot_node[k], got  # type: ignore[index]
+            into[at, 0], into[at, 1] = s.slot_node[k], got
             at += 1

@@ -123,9 +123,9 @@ def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
 @inner
 def take(s: Slurm, n: int, count: int, instances: int) -> int:
     """Take a node, and return how many instances it holds."""
-    held = min(s.room[n], instances)
-    s.chosen[count], s.share[count], s.room[n] = n, held, 0
-    return held
+    count_here = min(s.room[n], instances)
+    s.chosen[count], s.share[count], s.room[n] = n, count_here, 0
+    return count_here
 
 
 @inner

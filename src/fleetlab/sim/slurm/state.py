@@ -15,7 +15,7 @@ JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
     " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
-    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f"
+    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f first_eligible:f"
 )
 #   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
 #   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
@@ -70,6 +70,8 @@ class Settings(NamedTuple):
     complete_wait: float
     kill_wait: float
     over_time: float
+    main_phase: float  # how far into a second the main loop looks
+    backfill_phase: float
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
     until: float
 

@@ -20,7 +20,7 @@ from fleetlab.core.files import atomic_write
 from fleetlab.core.progress import Progress, silent
 from fleetlab.core.result import FieldsResult
 from fleetlab.core.scenario import BUILTIN, ScenarioLike
-from fleetlab.core.words import WORDS
+from fleetlab.core.words import EVENT, WORDS
 from fleetlab.sim import simulate
 from fleetlab.stats import Floats
 from fleetlab.studies.calibrate.findings import findings, first_line, statement
@@ -82,6 +82,8 @@ def calibrate(
 
     """
     scenario = Scenario.of(source, cluster, **words)
+    if scenario.trace.scheduler is not None:  # which rules are closest is asked of the event-driven ones
+        scenario = scenario.replace(scheduler=EVENT)
     _check(scenario, fit)
     log, nodes = Recorded(scenario.workload, _told(scenario)), _cluster(scenario)
     evidence = Evidence.of(log, nodes)

@@ -242,4 +242,13 @@ def chosen_changes(names: Sequence[str], scenario: Scenario) -> list[WhatIf]:
     if not wanted:
         msg = "a diagnosis needs at least one change"
         raise PolicyError(msg, hint=hint)
-    return [what_if(name, scenario) for name in wanted]
+    changes = [what_if(name, scenario) for name in wanted]
+    return changes if scenario.scheduler is None else [_under_slurm(change) for change in changes]
+
+
+def _under_slurm(change: WhatIf) -> WhatIf:
+    """Leave out what replaces the rules of Slurm: its own are changed with another configuration."""
+    if change.name not in ("backfill", "sjf", SHARING):
+        return change
+    why = "the site's Slurm decides that: `fleetlab compare TRACE --conf FILE` shows another configuration"
+    return replace(change, skip=lambda _: why)

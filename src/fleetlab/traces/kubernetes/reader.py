@@ -179,9 +179,9 @@ def _again(before: tuple[object, str, int] | None, table: str, name: str, intake
 def _cluster(lists: Inventory, intake: Intake) -> Cluster | None:
     if not lists.nodes:
         return None
-    asked = frozenset(key for pod, _, _ in lists.pods.values() for key in pod.rules.keys)
+    keys = frozenset(key for pod, _, _ in lists.pods.values() for key in pod.rules.keys)
     rows = [asdict(node) | {"node": node.name, "gpu_memory_mib": node.card.memory or 0 if node.gpus else 0,
-                            "features": features_of(node, asked)}
+                            "features": features_of(node, keys)}
             for node, _, _ in lists.nodes.values()]  # fmt: skip
     columns = {name: kind for name, kind in CLUSTER.items() if name not in ("partitions", "weight")}
     cluster = Cluster.of(

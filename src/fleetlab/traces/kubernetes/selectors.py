@@ -53,10 +53,10 @@ def rules_of(spec: Object) -> NodeRules:
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
         affinity = members(affinity.get(step), where)
     terms = [_choices(members(term, where)) for term in elements(affinity.get("nodeSelectorTerms"), where)]
-    told = [_all(selector), _any([_all(choices) for choices in terms])]
+    parts = [_all(selector), _any([_all(choices) for choices in terms])]
     every = [choice for choices in (selector, *terms) for choice in choices]
     return NodeRules(
-        "&".join(f"({text})" if "|" in text else text for text in told if text),
+        "&".join(f"({text})" if "|" in text else text for text in parts if text),
         frozenset(key for key, _, _ in every),
         tuple(_tolerations(spec)),
         any(key in NAMES or operator in ("Gt", "Lt") for key, operator, _ in every),
@@ -76,12 +76,12 @@ Choice = tuple[str, str, list[str]]  # a label, an operator, values
 def _choices(term: Object) -> list[Choice]:
     where = "spec.affinity"
     listed = [*elements(term.get("matchExpressions"), where), *elements(term.get("matchFields"), where)]
-    found = []
+    choices = []
     for item in listed:
         choice = members(item, where)
         key, operator = (words(choice.get(name), f"{where}.{name}") for name in ("key", "operator"))
-        found.append((key, operator, [words(value, where) for value in elements(choice.get("values"), where)]))
-    return found
+        choices.append((key, operator, [words(value, where) for value in elements(choice.get("values"), where)]))
+    return choices
 
 
 def _all(choices: list[Choice]) -> str:

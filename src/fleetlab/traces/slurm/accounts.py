@@ -15,7 +15,7 @@ ROOT = "root"
 PARENT = ("parent", "2147483647")  # no share of its own: as a word, and as a dump has it
 HEADER_LINES = 3  # a listing may begin with the time when it was made
 # Names of columns by those that they had, or have in a dump, without case and spaces.
-_SAME = {
+SAME = {
     "parname": "parent", "parentname": "parent", "share": "shares", "rawshares": "shares",
     "defqos": "defaultqos", "grpsubmitjobs": "grpsubmit", "maxsubmitjobs": "maxsubmit", "maxtresperjob": "maxtres",
     "maxtresminsperjob": "maxtresmins", "maxwalldurationperjob": "maxwall", "maxwallpj": "maxwall",
@@ -65,7 +65,7 @@ def is_qos(header: str) -> bool:
 
 def _columns(header: str) -> list[str]:
     names = [re.sub(r"[ _]", "", name).lower() for name in header.split("|")]
-    return [_SAME.get(name, name) for name in names]
+    return [SAME.get(name, name) for name in names]
 
 
 def _rows(text: str, fits: Callable[[str], bool]) -> Iterator[Texts]:
@@ -129,7 +129,7 @@ def read_dump(text: str) -> list[Account]:
             continue
         kind, name, more = match.groups()
         pairs = (part.partition("=") for part in re.split(r":(?=[A-Z]\w*=)", more) if part)
-        texts = {_SAME.get(key.lower(), key.lower()): value.strip("'") for key, _, value in pairs}
+        texts = {SAME.get(key.lower(), key.lower()): value.strip("'") for key, _, value in pairs}
         texts |= {"shares": texts["fairshare"]} if "fairshare" in texts else {}
         if kind == "Parent":
             parent = name
@@ -157,10 +157,11 @@ def queue_tree(accounts: Iterable[Account], shares: Iterable[Account] = ()) -> l
     merged.setdefault(ROOT, Account(ROOT))
     for row in list(merged.values()):  # a user of an account that no row tells of
         merged.setdefault(row.account, Account(row.account))
-    return [_queue(row, merged) for row in merged.values()]
+    return [queue_of(row, merged) for row in merged.values()]
 
 
-def _queue(row: Account, known: Mapping[str, Account]) -> Queue:
+def queue_of(row: Account, known: Mapping[str, Account]) -> Queue:
+    """Return the queue that a row of a listing tells of; below the root, where its parent is not known."""
     parent = row.account if row.user else row.parent
     if row.name == ROOT:
         parent = None
@@ -203,10 +204,11 @@ def _both(own: Limits, most: Limits) -> Limits:
 
 def read_qos(text: str) -> list[Qos]:
     """Read `sacctmgr show qos -P`."""
-    return [_qos(row) for row in _rows(text, is_qos) if row.get("name")]
+    return [qos_of(row) for row in _rows(text, is_qos) if row.get("name")]
 
 
-def _qos(row: Texts) -> Qos:
+def qos_of(row: Texts) -> Qos:
+    """Return the class of service that a row of a listing tells of."""
     mode = row.get("preemptmode", "").lower()
     exempt = row.get("preemptexempttime", "")
     return Qos(

@@ -122,7 +122,11 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
     elif kind == "accounts":
         site.accounts += read_accounts(text)
     elif kind == "qos":
-        site.qos += read_qos(text)
+        try:
+            site.qos += read_qos(text)
+        except ValueError as e:
+            msg = f"{name}: {e}"
+            raise TraceError(msg, hint="write it again: sacctmgr show qos -P") from None
     elif kind == "shares":
         site.shares += read_shares(text)
     elif kind == "dump":
@@ -139,6 +143,14 @@ def add_listing(site: Site, kind: str, text: str, name: str) -> None:
 
 def slurm_of(site: Site, zone: str = "UTC") -> Slurm:
     """Make the record of a site; times of reservations by the clock of `zone`."""
+    try:
+        return _slurm(site, zone)
+    except ValueError as e:
+        msg = f"the configuration of Slurm cannot be read: {e}"
+        raise TraceError(msg, hint=f"it is in {', '.join(sorted(site.all_files))}") from None
+
+
+def _slurm(site: Site, zone: str) -> Slurm:
     values = site.values
     parameters = values.get("schedulerparameters", "")
     preempt = values.get("preempttype", "preempt/none").removeprefix("preempt/")

@@ -15,7 +15,7 @@ from fleetlab.core import TraceError
 
 LARGEST = 64 << 20  # bytes of a configuration
 DEEPEST = 20  # includes in includes
-LISTS = ("nodename", "partitionname", "reservationname", "nodeset", "downnodes", "frontendname")
+LISTS = ("nodename", "partitionname", "reservationname", "nodeset", "downnodes", "frontendname", "qos", "account")
 _PAIR = re.compile(r'([A-Za-z][\w./-]*(?:\[\d+\])?)\s*\+?=\s*("[^"]*"|[^\s"]+(?:"[^"]*")?|)(?=\s|$)')
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
 _SHOWN = re.compile(r"([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*)")

@@ -43,10 +43,10 @@ def accounts(slurm: Slurm) -> list[list[str]]:
     """Return the words after `sacctmgr -i` that make the classes of service, then the accounts and their users."""
     named = [["add", "qos", q.name] for q in slurm.qos if q.name != "normal"]
     # A class may name others that it preempts: all are there before any is described.
-    described = [["modify", "qos", q.name, "set", *words] for q in slurm.qos if (words := list(_qos(q)))]
+    described = [["modify", "qos", q.name, "set", *words] for q in slurm.qos if (words := list(qos_words(q)))]
     users = [q for q in slurm.queues.values() if q.user is not None]
     return [*named, *described, *(w for q in slurm.queues.values() if q.user is None for w in _account(q))] + [
-        ["add", "user", str(q.user), f"account={q.parent}", *_queue(q)] for q in users
+        ["add", "user", str(q.user), f"account={q.parent}", *queue_words(q)] for q in users
     ]
 
 
@@ -172,7 +172,8 @@ def _oversubscribe(jobs: int) -> str | None:
 # -- accounts ----------------------------------------------------------------------------------------------------------
 
 
-def _qos(qos: Qos) -> Iterator[str]:
+def qos_words(qos: Qos) -> Iterator[str]:
+    """Say a class of service in words of sacctmgr."""
     yield f"priority={qos.priority}"
     if qos.preempts:
         yield f"preempt={','.join(qos.preempts)}"
@@ -194,10 +195,11 @@ def _qos(qos: Qos) -> Iterator[str]:
 
 def _account(queue: Queue) -> Iterator[list[str]]:
     if queue.parent is not None:  # the root is there from the beginning
-        yield ["add", "account", queue.name, f"parent={queue.parent}", *_queue(queue)]
+        yield ["add", "account", queue.name, f"parent={queue.parent}", *queue_words(queue)]
 
 
-def _queue(queue: Queue) -> Iterator[str]:
+def queue_words(queue: Queue) -> Iterator[str]:
+    """Say an account, or a user in one, in words of sacctmgr."""
     yield f"fairshare={'parent' if queue.shares is None else f'{queue.shares:.0f}'}"
     if queue.priority:
         yield f"priority={queue.priority}"

@@ -17,6 +17,7 @@ from fleetlab.traces.input.timestamps import LATEST
 from fleetlab.traces.slurm.arrays import split_arrays
 from fleetlab.traces.slurm.attempts import in_order, resized, with_first_node
 from fleetlab.traces.slurm.hostlist import expand
+from fleetlab.traces.slurm.jobcomp import is_jobcomp, read_jobcomp
 from fleetlab.traces.slurm.sacct_columns import FREE_TEXT
 from fleetlab.traces.slurm.sacct_json import is_json_log, read_json
 from fleetlab.traces.slurm.states import STATUS
@@ -107,10 +108,7 @@ def _lists(records: pl.DataFrame) -> pl.DataFrame | None:
 def _read(
     source: SourceFile, intake: Intake, zone: str, per_gpu: PerGpu, since: float | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if is_json_log(Peek(source.path).beginning(source)):
-        rows = read_json(source, intake, (*SACCT.columns, "throttle"))
-    else:
-        rows = intake.table(source, SACCT).with_columns(throttle=pl.lit(""))
+    rows = _rows(source, intake)
     rows = rows.with_columns(pl.col(pl.String).str.strip_chars().fill_null(""))
     rows = intake.validate(
         rows, "jobs", source.name, [("not the id of a job", ~pl.col("JobID").str.contains(ID), "JobID")]
@@ -132,6 +130,16 @@ def _read(
     columns = len(rows.columns) - sum(bool((rows[c] == "").all()) for c in OPTIONAL)
     records = _with_requests(with_first_node(records, steps), per_gpu, intake)
     return records.with_columns(columns=pl.lit(columns)), steps.select("file", "line", "JobID", "name")
+
+
+def _rows(source: SourceFile, intake: Intake) -> pl.DataFrame:
+    """The rows of a log in any of its forms, with the columns of `sacct -P`."""
+    beginning, columns = Peek(source.path).beginning(source), (*SACCT.columns, "throttle")
+    if is_json_log(beginning):
+        return read_json(source, intake, columns)
+    if is_jobcomp(beginning):
+        return read_jobcomp(source, intake, columns)
+    return intake.table(source, SACCT).with_columns(throttle=pl.lit(""))
 
 
 def _name() -> pl.Expr:

@@ -46,8 +46,9 @@ def read_conf_nodes(rows: list[dict[str, str]], name: str, intake: Intake) -> No
 
 def _product(row: dict[str, str]) -> str:
     """CPUs by sockets, cores and threads, which are each 1 where they are not given."""
-    sockets = row.get("sockets") or str(int(row.get("boards", "1")) * int(row.get("socketsperboard", "1")))
-    return str(int(sockets) * int(row.get("corespersocket", "1")) * int(row.get("threadspercore", "1")))
+    number = {key: int(value) for key, value in row.items() if value.isdigit() and len(value) < 7}
+    sockets = number.get("sockets") or number.get("boards", 1) * number.get("socketsperboard", 1)
+    return str(sockets * number.get("corespersocket", 1) * number.get("threadspercore", 1))
 
 
 def _inventory(rows: Iterator[tuple[int, NodeFields]], source: str, intake: Intake, *, again: bool) -> NodeInventory:

@@ -21,6 +21,7 @@ from fleetlab.traces.input.timestamps import valid_zone
 from fleetlab.traces.slurm.conf import runs_epilog, site_notes
 from fleetlab.traces.slurm.dependencies import with_dependencies
 from fleetlab.traces.slurm.epilog import with_epilog
+from fleetlab.traces.slurm.jobcomp import is_jobcomp
 from fleetlab.traces.slurm.jobs import read_jobs
 from fleetlab.traces.slurm.node_lists import KINDS, kind_of
 from fleetlab.traces.slurm.nodes import read_nodes
@@ -100,7 +101,8 @@ def _files(path: Path) -> tuple[list[SourceFile], list[tuple[SourceFile, str]], 
     peek = Peek(path)
     begins = {source: peek.beginning(source).lstrip("\ufeff") for source in {*here, *beside}}
     logs = [source for source in here if _is_log(begins[source])]
-    logs = logs or [source for source in here if is_json_log(begins[source])]  # the same, with fewer columns
+    for form in (is_json_log, is_jobcomp):  # the same jobs, with fewer columns
+        logs = logs or [source for source in here if form(begins[source])]
     if not logs:
         for source in here:
             with source.open() as stream:
@@ -173,7 +175,8 @@ def _fits(peek: Peek) -> bool:
     # A list of nodes alone is Slurm's too: its reader tells what is missing.
     lists = (kind_of(peek.beginning(source).lstrip("\ufeff")) for source in peek.files.values())
     logs = peek.has_columns("JobID", "Submit", "State", separator="|")
-    return logs or any(lists) or any(is_json_log(peek.beginning(source)) for source in sources(peek.path))
+    begins = (peek.beginning(source) for source in sources(peek.path))
+    return logs or any(lists) or any(is_json_log(text) or is_jobcomp(text) for text in begins)
 
 
 FORMAT = Format(

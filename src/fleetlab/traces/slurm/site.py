@@ -13,7 +13,7 @@ from fleetlab.core.queues import QueueTree
 from fleetlab.core.slurm import Slurm
 from fleetlab.traces.input.files import SourceFile
 from fleetlab.traces.input.intake import Intake
-from fleetlab.traces.slurm.conf import add_confs, add_listing, kind_of_conf, slurm_of
+from fleetlab.traces.slurm.conf import add_confs, add_listing, kind_of_conf, read_site, slurm_of
 from fleetlab.traces.slurm.conf_text import read_text
 from fleetlab.traces.slurm.events import read_events
 from fleetlab.traces.slurm.nodes import NodeInventory, read_conf_nodes
@@ -95,6 +95,11 @@ def nodes_of(site: Site, intake: Intake) -> NodeInventory | None:
     """Return the nodes that the configuration has."""
     rows = site.conf.of("nodename")
     return read_conf_nodes(rows, site.conf.files[0], intake) if rows else None
+
+
+def with_partitions(cluster: Cluster, *paths: Path | str) -> Cluster:
+    """Give nodes of a cluster the partitions that another configuration puts them in."""
+    return with_site(cluster, read_site(*(Path(path) for path in paths))) or cluster
 
 
 def with_site(cluster: Cluster | None, site: Site) -> Cluster | None:

@@ -1,0 +1,222 @@
+"""Compare policies, or any scenarios, on the same jobs: wait, JCT and slowdown, with paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.core import Cluster, Policy, Provenance, Scenario, Words, WorkloadError
+from fleetlab.core.catalog import BACKFILLS, ORDERS
+from fleetlab.core.durations import duration
+from fleetlab.core.job_classes import GPU_REQUESTS, gpu_request
+from fleetlab.core.policy import RULES, title
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.words import EVENT, SITE, shorthand
+from fleetlab.studies.compare.configurations import compare_conf
+from fleetlab.studies.compare.runs import Comparison, Runs, difference_of, figures_of, refused_by_reason
+from fleetlab.studies.sentences import change_of_mean
+
+PolicyLike = str | Policy | Mapping[str, Any] | Scenario
+
+FIVE = ("fifo", "fifo/easy", "smallest", "sjf/estimate=group", "sjf")
+WITHOUT_SHARING = "fifo/sharing=exclusive"
+SHORT, LONG = "runtime up to the median", "runtime above the median"
+
+
+def compare(
+    source: ScenarioLike | Sequence[Scenario],
+    cluster: Cluster | None = None,
+    *,
+    policies: Sequence[PolicyLike] | None = None,
+    conf: Sequence[Path | str] = (),
+    workers: int | None = None,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> Comparison:
+    """Compare policies on the same jobs; the first is the baseline.
+
+    Parameters
+    ----------
+    source, cluster, words
+        What builds a scenario, as `Scenario.of` takes it; or several scenarios with the same jobs, as `Scenario.vary`
+        returns them.
+    policies
+        Changes of the scenario, each as ORDER/BACKFILL/PLACEMENT/ESTIMATE/SHARING (the last may be left out, WORD=VALUE
+        for other words), a `Policy`, a mapping of words, or a `Scenario` (default: fifo, fifo/easy, smallest, sjf with
+        estimates by group and with true runtimes; fifo without sharing, where jobs request fractions of a GPU).
+    conf
+        Instead of policies: other configurations of the site's Slurm, each a slurm.conf, a file of the lines that
+        change, or one such line. The baseline is the site as it is configured.
+    workers
+        Processes to run at once (default: one per core, at most 4, for a large workload; 0: none but this one).
+    progress
+        Called as policies are done.
+
+    """
+    if conf:
+        base = _one_scenario(source, cluster, policies, words)
+        return compare_conf(base, conf, workers=workers, progress=progress)
+    scenarios = _scenarios(source, cluster, policies, words)
+    runs = Runs.of(scenarios, workers=workers, progress=progress)
+    settings = runs.base.words() | {"policies": _spellings(scenarios)}
+    return _comparison(runs, Provenance("compare", runs.base.workload.source, settings, runs.base.seed))
+
+
+# -- what is compared ------------------------------------------------------------------------------------------------
+
+
+def _one_scenario(
+    source: ScenarioLike | Sequence[Scenario],
+    cluster: Cluster | None,
+    policies: Sequence[PolicyLike] | None,
+    words: Words,
+) -> Scenario:
+    if policies is not None or (isinstance(source, Sequence) and not isinstance(source, str)):
+        msg = "configurations of one site are compared with it: leave `policies` out"
+        raise WorkloadError(msg, hint="one scenario, and `conf`")
+    return Scenario.of(source, cluster, **words)
+
+
+def _scenarios(
+    source: ScenarioLike | Sequence[Scenario],
+    cluster: Cluster | None,
+    policies: Sequence[PolicyLike] | None,
+    words: Words,
+) -> dict[str, Scenario]:
+    """Return the scenarios by a name each, the baseline first."""
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        if policies is not None:
+            msg = "several scenarios are compared as they are: leave `policies` out"
+            raise WorkloadError(msg, hint="or pass one scenario and `policies`")
+        entries: Sequence[PolicyLike] = [Scenario.of(s, cluster, **words) for s in source]
+        base = None
+    else:
+        base = Scenario.of(source, cluster, **words)
+        entries = _usual(base) if policies is None else policies
+    distinct = list(dict.fromkeys(entries)) if all(isinstance(e, str) for e in entries) else entries
+    named = _by_name([_scenario(entry, base) for entry in distinct])
+    if len(named) < 2:
+        msg = f"at least two different policies are needed to compare: {', '.join(named) or 'none'}"
+        raise WorkloadError(msg, hint="fifo,sjf,fifo/easy,sjf/estimate=group")
+    _check_same_jobs(named)
+    return named
+
+
+def _usual(base: Scenario) -> Sequence[str]:
+    """Return the policies that are compared by default: a site as it is configured first, where the trace tells that.
+
+    Without sharing too, where jobs request fractions of a GPU.
+    """
+    if base.trace.scheduler is not None:
+        return (f"scheduler={SITE}", *FIVE)
+    fractions = base.trace.workload.frame["gpu_milli"].is_between(1, 999).any()
+    return (*FIVE, WITHOUT_SHARING) if fractions and base.policy.sharing == "fractional" else FIVE
+
+
+def _scenario(entry: PolicyLike, base: Scenario | None) -> Scenario:
+    if isinstance(entry, Scenario):
+        return entry
+    assert base is not None
+    if isinstance(entry, Policy):
+        return base.replace(policy=entry)
+    words = shorthand(entry) if isinstance(entry, str) else dict(entry)
+    if base.trace.scheduler is not None and base.policy.scheduler is None:
+        words.setdefault("scheduler", EVENT)  # else the default policy would be the site as it is configured
+    return base.replace(**words)
+
+
+def _by_name(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
+    """Return the scenarios by order/backfill, and whatever else is not the same in all of them."""
+    changes = [s.changes() | ({"cluster": name} if (name := s.data.cluster_name) else {}) for s in scenarios]
+    names = [title({k: v for k, v in c.items() if any(o.get(k) != v for o in changes) or k in RULES}) for c in changes]
+    unique = [f"{name} ({k})" if name in names[: k - 1] else name for k, name in enumerate(names, 1)]
+    return dict(zip(unique, scenarios, strict=True))
+
+
+def _check_same_jobs(scenarios: Mapping[str, Scenario]) -> None:
+    frames = [scenario.trace.workload.frame for scenario in scenarios.values()]
+    if not all(frame is frames[0] or frame.equals(frames[0]) for frame in frames):
+        msg = f"scenarios of different jobs cannot be compared: {', '.join(scenarios)}"
+        raise WorkloadError(msg, hint="`sweep` compares workloads with each other")
+
+
+def _spellings(scenarios: Mapping[str, Scenario]) -> list[dict[str, Any]]:
+    """Return the words of each scenario that differ from the baseline's."""
+    words = [scenario.words() for scenario in scenarios.values()]
+    return [{k: v for k, v in w.items() if v != words[0].get(k)} for w in words]
+
+
+# -- the comparison --------------------------------------------------------------------------------------------------
+
+
+def _comparison(runs: Runs, provenance: Provenance) -> Comparison:
+    rows, classes = runs.rows(), runs.by_class(_classes(runs.frame))
+    first, *others = _findings(rows, runs.scenarios, len(runs.jobs))
+    findings = (first, *runs.of_whom(), *others, _for_whom(rows, classes, runs.scenarios))
+    tables = {"policies": rows, "by class": classes, "left out": refused_by_reason(runs.results)}
+    notes = ("`by class`: the intervals of all classes of a policy hold together with 95 % confidence",)
+    charts = figures_of(runs.values, rows)
+    return Comparison(provenance, findings, runs.summary(), tables, charts, notes, runs.coverage)
+
+
+def _classes(jobs: pl.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """Return which jobs are in each class by GPU request, and in each by runtime."""
+    long = jobs["runtime"] > jobs["runtime"].median()
+    request = jobs.select(gpu_request()).to_series()
+    classes = {name: request == name for name in GPU_REQUESTS} | {SHORT: ~long, LONG: long}
+    return {name: rows.to_numpy() for name, rows in classes.items() if rows.any()}
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _findings(rows: pl.DataFrame, scenarios: Mapping[str, Scenario], jobs: int) -> list[str]:
+    """Return the best policy by mean wait with its JCT, and those that are significantly worse than the baseline."""
+    base = rows.row(0, named=True)
+    best = rows.sort("mean wait", maintain_order=True).row(0, named=True)
+    of = f"of the {jobs:,} jobs that completed under {'both' if rows.height == 2 else f'all {rows.height}'} policies"
+    worse = [row for row in rows.iter_rows(named=True) if row["mean wait change low"] > 0]
+    sentences = [f"{change_of_mean('wait', base['mean wait'], difference_of(row, 'wait'))} under "
+                 f"{_title(row['policy'], scenarios)}." for row in worse]  # fmt: skip
+    # Without an interval (few jobs), the lowest mean is reported as it is.
+    if best["policy"] == base["policy"] or best["mean wait change high"] >= 0 or not best["mean wait change"]:
+        lowest = f"No policy has a significantly lower mean wait than {_title(base['policy'], scenarios)}"
+        return [f"{lowest} ({duration(base['mean wait'])}), {of}.", *sentences]
+    name = _title(best["policy"], scenarios)
+    return [
+        f"{change_of_mean('wait', base['mean wait'], difference_of(best, 'wait'))} under {name}, {of}.",
+        f"{change_of_mean('JCT', base['mean JCT'], difference_of(best, 'JCT'))} under {name}.",
+        *sentences,
+    ]
+
+
+def _title(name: str, scenarios: Mapping[str, Scenario]) -> str:
+    """Return the name of a policy, and whether it knows true runtimes, which no scheduler does."""
+    policy = scenarios[name].policy
+    needs = (policy.order in ORDERS and ORDERS[policy.order].needs_estimate) or BACKFILLS[policy.backfill].reserves
+    oracle = isinstance(policy.estimate, str) and policy.estimate == "oracle"
+    return f"{name} (true runtimes known in advance)" if needs and oracle else name
+
+
+def _for_whom(rows: pl.DataFrame, classes: pl.DataFrame, scenarios: Mapping[str, Scenario]) -> str:
+    """Return for whom the best policy but the first is better, and at whose cost."""
+    base = _title(rows["policy"][0], scenarios)
+    name = rows[1:].sort("mean wait", maintain_order=True)["policy"][0]
+    best, own = _title(name, scenarios), classes.filter(pl.col("policy") == name).rows(named=True)
+    gain, loss = (", ".join(_class(row) for row in own if row["verdict"] == side) for side in ("lower", "higher"))
+    if not gain and not loss:
+        none = "No class of jobs by GPU request or runtime waits significantly longer or shorter"
+        return f"{none} under {best} than under {base}."
+    cost = f"at the cost of jobs of {loss}" if loss else "and no class of jobs waits significantly longer"
+    return f"{best} is better than {base} for {f'jobs of {gain}' if gain else 'no class of jobs'}, {cost}."
+
+
+def _class(row: Mapping[str, Any]) -> str:
+    change = row["mean wait change"]
+    return f"{row['class']} ({row['jobs']:,} jobs, mean wait {'+' if change > 0 else ''}{duration(change)})"

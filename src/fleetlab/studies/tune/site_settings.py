@@ -1,0 +1,221 @@
+"""Search among settings of a site's Slurm: all combinations on the same jobs, chosen on the first half of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fleetlab.core import Cluster, Estimate, Figure, Provenance, Scenario, Words, WorkloadError, as_json
+from fleetlab.core.catalog import METRICS
+from fleetlab.core.files import atomic_write
+from fleetlab.core.names import clip, lookup
+from fleetlab.core.progress import Progress, silent
+from fleetlab.core.result import FieldsResult, amount_and_interval
+from fleetlab.core.scenario import ScenarioLike
+from fleetlab.core.words import SITE
+from fleetlab.stats import Interval, paired_difference
+from fleetlab.studies.compare.configurations import AS_IS, as_configured, by_whom, with_change
+from fleetlab.studies.compare.runs import MEASURES, Runs, columns_of, not_compared, refused_by_reason
+from fleetlab.studies.sentences import change_of_mean
+from fleetlab.studies.tune.result import GOALS, RESULT
+from fleetlab.traces.slurm.conf_change import ConfChange, change_conf
+
+MOST = 100_000  # combinations
+CONF = "tuned.conf"
+HEADER = (
+    "# Settings of SchedulerParameters stand on lines of their own; lines of QOS and Account are for sacctmgr modify.\n"
+)
+NOT_RUN = "jobs not run"  # that run as the site is configured
+HINT = "bf_interval=10,30,60, or QOS=normal MaxTRESPerUser=gres/gpu=4,gres/gpu=8"
+
+
+@dataclass(frozen=True, repr=False)
+class ConfTuning(FieldsResult):
+    """Settings of a site's Slurm by a goal, and the best of them on jobs that it was not chosen by."""
+
+    conf: tuple[str, ...] = ()  # the lines of the best settings; none, where the site's own are best
+
+    def save(self, folder: Path) -> None:
+        """Write the lines that change and this result into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / CONF, HEADER + "".join(f"{line}\n" for line in self.conf))
+        atomic_write(folder / RESULT, as_json(self))
+
+
+def tune_conf(
+    source: ScenarioLike,
+    cluster: Cluster | None = None,
+    *,
+    conf_range: Sequence[str],
+    trials: int = 100,
+    goal: str = "wait",
+    workers: int | None = None,
+    progress: Progress = silent,
+    **words: Unpack[Words],
+) -> ConfTuning:
+    """Try combinations of settings of the site's Slurm, and rank them by the mean of a goal.
+
+    Each entry of `conf_range` is KEY=VALUE,VALUE,… (docs/slurm-compare.md). Of more combinations than `trials`, so many
+    are drawn at random. The best is chosen by the jobs of the first half and judged by the others, paired with the site
+    as it is configured. `goal` is the mean to minimize: wait, jct or bounded_slowdown.
+    """
+    lookup("goal", goal, GOALS, error=WorkloadError)
+    base = as_configured(Scenario.of(source, cluster, **words))
+    ranges = [values_of(text) for text in conf_range]
+    count = math.prod(map(len, ranges))
+    if not 1 <= trials <= MOST or not 1 < count <= MOST:
+        msg = f"from 2 to {MOST:,} combinations of settings, and trials: {count:,} and {trials:,}"
+        raise WorkloadError(msg, hint=HINT)
+    chosen = sorted(random.Random(base.seed).sample(range(count), trials)) if count > trials else range(count)
+    every = list(product(*ranges))
+    changes = _changes(base, [every[k] for k in chosen])
+    scenarios = {AS_IS: base} | {name: with_change(base, change) for name, (_, change) in changes.items()}
+    runs = Runs.of(scenarios, workers=workers, progress=progress)
+    settings = base.replace(scheduler=SITE).words() | {"conf_range": list(conf_range), "trials": trials, "goal": goal}
+    provenance = Provenance("tune", base.workload.source, settings, base.seed)
+    notes = [f"{trials:,} of {count:,} combinations, drawn at random"] if count > trials else []
+    return _result(runs, {name: lines for name, (lines, _) in changes.items()}, goal, provenance, notes)
+
+
+def values_of(text: str) -> list[str]:
+    """Return the lines that a range stands for.
+
+    >>> values_of("PartitionName=long MaxTime=60,120")
+    ['PartitionName=long MaxTime=60', 'PartitionName=long MaxTime=120']
+    """
+    key, values = _key_and_value(text.strip())
+    parts = [v.strip() for v in values.split("|" if "|" in values else ",") if v.strip()]
+    if not key or not parts:
+        msg = f"not values of a setting: `{clip(text)}`"
+        raise WorkloadError(msg, hint=HINT)
+    return [f"{key}={value}" for value in dict.fromkeys(parts)]
+
+
+def _changes(base: Scenario, combinations: Sequence[tuple[str, ...]]) -> dict[str, tuple[tuple[str, ...], ConfChange]]:
+    """Return the combinations that differ from the site as it is configured, by their names."""
+    assert base.scheduler is not None
+    changes = {}
+    for lines in combinations:
+        change = change_conf(base.scheduler, base.data.cluster, "\n".join((*lines, "")))
+        if change.settings:
+            changes[", ".join(lines)] = lines, change
+    if not changes:
+        msg = "every combination is as the site is configured"
+        raise WorkloadError(msg, hint=HINT)
+    return changes
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Halves:
+    """A goal in the first and in the second half of the jobs, by submission."""
+
+    runs: Runs
+    metric: str
+
+    @property
+    def early(self) -> NDArray[np.bool_]:
+        return np.arange(len(self.runs.jobs)) < len(self.runs.jobs) // 2
+
+    def mean(self, name: str, rows: NDArray[np.bool_]) -> float:
+        values = self.runs.values[name][self.metric][rows]
+        return float(values.mean()) if len(values) else math.nan
+
+    def jobs_not_run(self, name: str) -> int:
+        there, own = (self.runs.results[k]["job"] for k in (AS_IS, name))
+        return len(np.setdiff1d(there, own))
+
+    def change(self, name: str, rows: NDArray[np.bool_]) -> Interval:
+        part = self.runs.blocks.part(rows)
+        before, after = (part.means(self.runs.values[k][self.metric][rows]) for k in (AS_IS, name))
+        return paired_difference(before, after).interval()
+
+
+def _result(
+    runs: Runs, lines: Mapping[str, tuple[str, ...]], goal: str, provenance: Provenance, notes: Sequence[str]
+) -> ConfTuning:
+    metric = next(name for name, column in MEASURES.items() if column == goal)
+    halves = _Halves(runs, metric)
+    table = _table(halves, lines)
+    best = table["settings"][0]
+    unit = METRICS[metric].unit
+    estimates = tuple(
+        Estimate(f"mean {metric}, {best} − {AS_IS}, {of}", *halves.change(best, rows), unit)
+        for of, rows in (("jobs held out", ~halves.early), ("jobs to choose by", halves.early))
+    )
+    tables, left = {"settings": table.drop("settings")}, refused_by_reason(runs.results)
+    if best != AS_IS:
+        tables |= {f"by {kind}": t for kind, t in by_whom(runs.only((AS_IS, best))).items()}
+    notes = (
+        f"chosen by the first {int(halves.early.sum()):,} of {len(runs.jobs):,} jobs, judged by the others; each "
+        "interval is paired with the site as configured and holds by itself",
+        *notes,
+    )
+    findings = (_sentence(halves, best, unit), *_starving(table), *not_compared(runs.base, left, len(runs.jobs)))
+    charts = _figures(table, metric, unit)
+    return ConfTuning(provenance, findings, estimates, tables, charts, notes, runs.coverage, lines.get(best, ()))
+
+
+def _table(halves: _Halves, lines: Mapping[str, tuple[str, ...]]) -> pl.DataFrame:
+    """Return all settings, the best for the first half of the jobs first."""
+    early, metric, rows = halves.early, halves.metric, []
+    keys = [_key_and_value(line)[0] for line in next(iter(lines.values()))]
+    for name in halves.runs.values:
+        own = dict(_key_and_value(line) for line in lines.get(name, ()))
+        change = halves.change(name, ~early)
+        row: dict[str, Any] = {"settings": name, **{key: own.get(key, AS_IS) for key in keys}}
+        row |= {NOT_RUN: halves.jobs_not_run(name)}
+        row |= {f"training mean {metric}": halves.mean(name, early), f"mean {metric}": halves.mean(name, ~early)}
+        rows.append(row | columns_of(f"mean {metric} change", change) | {"verdict": change.change()})
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    # Whoever never runs some of the jobs has an easy time with the others.
+    ranked = frame.sort(pl.col(NOT_RUN) > 0, f"training mean {metric}", maintain_order=True)
+    return ranked.with_row_index("rank", 1)
+
+
+def _key_and_value(line: str) -> tuple[str, str]:
+    whom, space, last = line.rpartition(" ")
+    key, _, value = last.partition("=")
+    return f"{whom}{space}{key}", value
+
+
+def _sentence(halves: _Halves, best: str, unit: str) -> str:
+    count, held = len(halves.runs.values) - 1, ~halves.early
+    if best == AS_IS:
+        return f"None of {count:,} settings has a lower mean {halves.metric} than the site as it is configured."
+    before, change = halves.mean(AS_IS, held), halves.change(best, held)
+    if unit == "s":
+        said = change_of_mean(halves.metric, before, change)
+    else:
+        by, interval = amount_and_interval(Estimate("", *change, unit))
+        said = f"Mean {halves.metric} goes from {before:.3g} to {before + change.value:.3g} ({by}, 95 % CI {interval})"
+    sure = {"lower": "", "higher": ": it is worse there"}.get(change.change(), ": not significant")
+    first = f"the best of {count:,} settings for the first half of the jobs"
+    return f"{said} with {best}, {first}, on the {int(held.sum()):,} held out{sure}."
+
+
+def _starving(table: pl.DataFrame) -> list[str]:
+    count = int((table[NOT_RUN] > 0).sum())
+    return (
+        [f"{count:,} settings never run some jobs that run as the site is configured: they are last."] if count else []
+    )
+
+
+def _figures(table: pl.DataFrame, metric: str, unit: str) -> dict[str, Figure]:
+    name = f"mean {metric} change"
+    data = table.select(x="settings", y=name, low=f"{name} low", high=f"{name} high")
+    alt = f"{table['settings'][0]} is best for the jobs to choose by"
+    in_unit = f", {unit}" if unit else ""
+    title = "Each setting minus the site as configured, jobs held out"
+    return {"settings": Figure(title, "dots", data, "settings", f"{name}{in_unit}", alt)}

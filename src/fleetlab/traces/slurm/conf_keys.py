@@ -1,0 +1,131 @@
+"""What may stand in a changed configuration, and which form its value has: keys of slurm.conf and words of sacctmgr."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from fleetlab.core import TraceError
+from fleetlab.core.names import clip, lookup
+from fleetlab.traces.slurm.accounts import SAME
+from fleetlab.traces.slurm.scheduler_parameters import BACKFILL, BACKFILL_FLAGS, MAIN, MAIN_FLAGS, settings
+
+
+class Form(NamedTuple):
+    """The form of a value, without case, and how to say it."""
+
+    pattern: str
+    takes: str
+
+
+NUMBER = Form(r"\d+(\.\d+)?", "a number, not below 0")
+WHOLE = Form(r"\d+", "a whole number, not below 0")
+COUNT = Form(r"-1|\d+|unlimited|infinite", "a whole number, -1 for none")
+TIME = Form(
+    r"-1|unlimited|infinite|none|[\d:-]+|\d+ *(usec|sec|min)", "a time: minutes, h:m:s, days-hours or UNLIMITED"
+)
+YES = Form(r"yes|no|true|false|on|off|1|0", "YES or NO")
+TRES = Form(r"([\w/:.-]+=-?\d+(\.\d+)?[kmgtp]?(,(?!$)|$))*", "resources: cpu=64,gres/gpu=8")
+ANY = Form(r".*", "anything")
+MODE = Form(r"(off|requeue|cancel|suspend|gang|within|,)+", "OFF, REQUEUE, CANCEL or SUSPEND, with GANG or not")
+
+KEYS: dict[str, Form] = {
+    "AccountingStorageEnforce": ANY,
+    "CompleteWait": TIME,
+    "DependencyParameters": ANY,
+    "KillWait": TIME,
+    "OverTimeLimit": TIME,
+    "PreemptExemptTime": TIME,
+    "PreemptMode": MODE,
+    "PreemptType": Form("preempt/(none|qos|partition_prio)", "preempt/none, preempt/qos or preempt/partition_prio"),
+    "PriorityCalcPeriod": TIME,
+    "PriorityDecayHalfLife": TIME,
+    "PriorityFavorSmall": YES,
+    "PriorityFlags": ANY,
+    "PriorityMaxAge": TIME,
+    "PriorityType": Form("priority/(basic|multifactor)", "priority/basic or priority/multifactor"),
+    **{f"PriorityWeight{of}": NUMBER for of in ("Age", "Assoc", "Fairshare", "JobSize", "Partition", "QOS")},
+    "PriorityWeightTRES": TRES,
+    "SchedulerParameters": ANY,
+    "SchedulerType": Form("sched/(backfill|builtin)", "sched/backfill or sched/builtin"),
+    "SelectType": Form("select/(cons_tres|cons_res|linear)", "select/cons_tres, select/cons_res or select/linear"),
+    "SelectTypeParameters": ANY,
+}
+PARTITION: dict[str, Form] = {
+    "Nodes": ANY,
+    "Default": YES,
+    "State": Form("up|down|drain|inactive", "UP, DOWN, DRAIN or INACTIVE"),
+    **dict.fromkeys(("MaxTime", "DefaultTime", "OverTimeLimit", "GraceTime"), TIME),
+    **dict.fromkeys(("Priority", "PriorityTier", "PriorityJobFactor", "MinNodes"), WHOLE),
+    "MaxNodes": COUNT,
+    "OverSubscribe": Form(r"exclusive|no|yes(:\d+)?|force(:\d+)?", "NO, YES, FORCE:4 or EXCLUSIVE"),
+    "PreemptMode": MODE,
+    "TRESBillingWeights": TRES,
+    **dict.fromkeys(("QOS", "AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "AllowGroups", "Hidden"), ANY),
+}
+_OF_ALL = {"GrpTRES": TRES, "GrpTRESMins": TRES, "GrpTRESRunMins": TRES, "GrpJobs": COUNT, "GrpSubmit": COUNT,
+           "GrpWall": TIME, "MaxTRES": TRES, "MaxTRESPerNode": TRES, "MaxTRESMins": TRES, "MaxWall": TIME,
+           "Priority": WHOLE}  # fmt: skip
+QOS: dict[str, Form] = _OF_ALL | {
+    **dict.fromkeys(("MaxTRESPU", "MaxTRESPA", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA", "MinTRES"), TRES),
+    **dict.fromkeys(("MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA"), COUNT),
+    **dict.fromkeys(("GraceTime", "PreemptExemptTime"), TIME),
+    **dict.fromkeys(("Preempt", "PreemptMode", "Flags"), ANY),
+    "UsageFactor": NUMBER,
+}
+ACCOUNT: dict[str, Form] = _OF_ALL | {
+    "User": ANY, "Shares": Form(r"\d+|parent", "a whole number, or parent"), "MaxJobs": COUNT, "MaxSubmit": COUNT,
+}  # fmt: skip
+# What a line may begin with that names one of several, and what may follow.
+LINES = {"PartitionName": PARTITION, "QOS": QOS, "Account": ACCOUNT}
+ALSO = {"fairshare": "shares"}  # another name of it on a line of an account
+NUMBERS = {name: Form("-1|" + WHOLE.pattern, WHOLE.takes) for name in (*MAIN, *BACKFILL)}
+PARAMETERS = NUMBERS | dict.fromkeys((*MAIN_FLAGS, *BACKFILL_FLAGS, "bf_one_resv_per_job"), YES)
+
+
+def spelled(key: str, known: Iterable[str]) -> str | None:
+    """Return how a key is written, by its letters without case or by another name that sacctmgr has for it."""
+    same = {name.lower(): name for name in known}
+    return same.get(key.lower()) or same.get(listed(key.lower()))
+
+
+def listed(key: str) -> str:
+    """Return what a word of sacctmgr is called in its listings.
+
+    >>> listed("maxtresperuser"), listed("fairshare")
+    ('maxtrespu', 'shares')
+    """
+    return SAME.get(key, ALSO.get(key, key))
+
+
+def check_value(where: str, name: str, value: str, form: Form) -> None:
+    """Refuse a value that has another form."""
+    if not re.fullmatch(form.pattern, value.strip(), re.IGNORECASE):
+        msg = f"{where}: not a value of {name}: `{clip(value)}`"
+        raise TraceError(msg, hint=f"{name} takes {form.takes}")
+
+
+def check_pairs(where: str, pairs: Mapping[str, str], known: Mapping[str, Form]) -> list[str]:
+    """Refuse values of another form; return the keys that are not known."""
+    unknown = []
+    for key, value in pairs.items():
+        name = spelled(key, known)
+        if name is None:
+            unknown.append(key)
+        else:
+            check_value(where, name, value, known[name])
+    return unknown
+
+
+def check_parameters(where: str, text: str) -> None:
+    """Refuse entries of SchedulerParameters whose values have another form; a flag has none."""
+    for name, value in settings(text).items():
+        if name in NUMBERS:
+            check_value(where, name, value, NUMBERS[name])
+
+
+def known_key(key: str, known: Iterable[str]) -> str:
+    """Refuse a key that is not known, with the closest one that is."""
+    names = list(known)
+    return spelled(key, names) or lookup("setting", key, names, error=TraceError)
