@@ -79,8 +79,9 @@ def test_one_who_comes_late_and_is_first_is_the_head_though_others_like_it_wait(
 
 
 @numba.njit
-def both_ways(of, shape, node, gpus, apps, at):
-    """What room is left for `of`, as EASY backfill computes it, and by taking the instance and giving it back."""
+def both_ways(shapes, table, gpus, apps, at):
+    """What room is left for the first shape beside the second: as EASY computes it, and by taking that."""
+    of, shape, node = shapes[0], shapes[1], table[0]
     quick = nodes.room_after(of, shape, node, gpus, apps, at)
     bits = nodes.take(shape, node, gpus, apps, at)
     left = nodes.room(of, node, gpus, apps)
@@ -89,34 +90,37 @@ def both_ways(of, shape, node, gpus, apps, at):
 
 
 @numba.njit
-def has_room(of, shape, node, gpus, apps):
+def has_room(shapes, table, gpus, apps):
+    of, shape, node = shapes[0], shapes[1], table[0]
     nodes.recount(node, gpus)
     return nodes.room(of, node, gpus, apps) > 0 and nodes.holds(shape, node, gpus, apps)
 
 
-def a_shape(rng):
-    gpus, milli = rng.choice([(0, 0), (1, 250), (1, 400), (1, 700), (1, 1000), (3, 1000)])
-    shape = layout.table(1, layout.SHAPE, gpus=gpus, milli=milli, types=1, per_node=rng.choice([0, 0, 1, 2, 3]))[0]
-    shape.app, shape.gpu_memory = rng.randint(0, 1), rng.choice([0, 0, 3]) if gpus else 0
+def draw(rng, shape):
+    shape.gpus, shape.milli = rng.choice([(0, 0), (1, 250), (1, 400), (1, 700), (1, 1000), (3, 1000)])
+    shape.per_node, shape.app = rng.choice([0, 0, 1, 2, 3]), rng.randint(0, 1)
+    shape.types, shape.exclusive = 1, rng.random() < 0.1
+    shape.gpu_memory = rng.choice([0, 0, 3]) if shape.gpus else 0
     shape.amounts[:] = rng.choices([0, 0, 1, 3], k=len(layout.AMOUNTS))
-    return shape
 
 
 def test_room_beside_an_instance_is_what_is_left_when_it_is_there():
     rng, tried = random.Random(1), 0
     for _ in range(8000):
         count = rng.randint(0, 4)
-        node = layout.table(1, layout.NODE, up=1, end_gpu=count, gpu_type=int(count > 0))[0]
-        node.free[:] = rng.choices(range(12), k=len(layout.AMOUNTS))
+        node = layout.table(1, layout.NODE, up=1, end_gpu=count, gpu_type=int(count > 0), node_class=1)
+        node[0].free[:] = rng.choices(range(12), k=len(layout.AMOUNTS))
         gpus = layout.table(4, layout.GPU, free=rng.choices([0, 250, 500, 750, 1000, 1000], k=4))
         gpus.free_memory = [10 if free == layout.WHOLE else rng.randint(0, 10) for free in gpus.free]
         apps = np.array([[rng.randint(0, 2)], [rng.randint(0, 2)]])
-        of, shape = a_shape(rng), a_shape(rng)
-        if not has_room(of, shape, node, gpus, apps):
+        shapes = layout.table(2, layout.SHAPE)
+        for shape in shapes:
+            draw(rng, shape)
+        if not has_room(shapes, node, gpus, apps):
             continue
         able = [g for g in range(count) if gpus[g].free >= shape.milli and gpus[g].free_memory >= shape.gpu_memory]
         for at in able if 0 < shape.milli < layout.WHOLE else [-1]:
-            quick, left = both_ways(of, shape, node, gpus, apps, at)
+            quick, left = both_ways(shapes, node, gpus, apps, at)
             assert quick == left
             tried += 1
     assert tried > 1000

@@ -76,7 +76,8 @@ def keep_plan(sim: Simulation, now: NodeView, rules: Rules, policies: Policies, 
     if anew or moving:
         clock.unsettled = 0
     search = new_search(now)
-    for t in line:
+    for k in range(len(line)):
+        t = line[k]
         before = jobs[t].planned
         if before > clock.now and not (anew or moving):
             continue
