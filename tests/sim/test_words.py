@@ -8,6 +8,7 @@ import pytest
 import fleetlab
 from fleetlab import Cluster, Faults, Prices, Recovery, Scenario, Speed, Trace, Workload
 from fleetlab.core.catalog import BACKFILLS, ESTIMATES, SHARINGS
+from fleetlab.core.slurm import Slurm
 from fleetlab.core.words import WORDS
 
 JOBS = Workload.of(
@@ -24,6 +25,7 @@ SPELLINGS = {
     "load": (2.0, "2"),
     "latency": ({"1 GPU": [2.0, 3.0], "other": [5.0]}, "1 GPU=2/3,other=5"),
     "order": ("sjf", "sjf"),
+    "scheduler": (Slurm(epilog=3.0), '{"epilog": 3}'),
     "backfill": ("easy", "easy"),
     "placement": ("worst_fit", "worst_fit"),
     "estimate": ("user", "user"),
@@ -43,7 +45,11 @@ SPELLINGS = {
     "censored": ("drop", "drop"),
     "min_coverage": (0.25, "0.25"),
 }
-NEEDS = {"speed": {"sharing": "time-slicing"}, "preemption": {"order": "sjf"}}  # without these a word changes nothing
+NEEDS = {
+    "scheduler": {"sharing": "exclusive"},
+    "speed": {"sharing": "time-slicing"},
+    "preemption": {"order": "sjf"},
+}  # without these a word changes nothing
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,7 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
 
 def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, Ints]:
     frame, shapes = world.frame, world.shapes[world.shape]
-    if (world.requested % WHOLE != 0).any():
+    if ((shapes.milli > 0) & (shapes.milli < WHOLE)).any():
         msg = "Slurm gives whole GPUs: a job asks for a fraction of one"
         raise PolicyError(msg, hint="sharing=exclusive rounds fractions up")
     names = [part.name for part in parts]
