@@ -7,146 +7,23 @@ to `bf_resolution`. So a job starts early only where it delays none before it, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
-from fleetlab.sim.layout import Floats, Ints
+from fleetlab.sim.layout import UNLIMITED, Floats, Record
 from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.limits import within_limits
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
+from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
+from fleetlab.sim.slurm.plan import Plan, enough_by, free_of_plans, new_plan, on_grid, overlaps_plan, reserve, span_at
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
-from fleetlab.sim.slurm.select import choose, copy_free, sort_by_end, will_start
+from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, room_up_to, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
 YEAR = 365 * 86_400.0
 TRIES = 10_000  # of one job in one cycle
 NO_START, STARTED, PLANNED, TOO_LATE = range(4)
-
-
-class Plan(NamedTuple):
-    """Spans of time, linked in order, and the nodes that are free of plans in each."""
-
-    begin: Floats
-    end: Floats
-    following: Ints  # the next span, 0: none
-    free: Ints  # [spans, nodes]
-    size: Ints  # [1]: spans
-
-
-@inner
-def on_grid(s: Slurm, time: float, resolution: float) -> float:
-    """Return the last moment before a time whose Unix time is a multiple of the resolution."""
-    return np.floor((time + s.clock.epoch) / resolution) * resolution - s.clock.epoch
-
-
-@inner_loop
-def new_plan(s: Slurm, settings: Settings) -> Plan:
-    """Make a plan with one span, in which every node that is up is free."""
-    most = 2 * min(settings.max_jobs, s.clock.pending + 1) + 4
-    plan = Plan(
-        np.zeros(most), np.zeros(most), np.zeros(most, np.int64), np.zeros((most, len(s.nodes)), np.int64),
-        np.ones(1, np.int64),
-    )  # fmt: skip
-    second, resolution = s.clock.second, settings.resolution
-    plan.begin[0] = on_grid(s, second, resolution)
-    plan.end[0] = on_grid(s, second + settings.window, resolution)
-    for n in range(len(s.nodes)):
-        plan.free[0, n] = s.nodes[n].up and not s.nodes[n].drained
-    return plan
-
-
-@inner
-def split(plan: Plan, j: int, time: float) -> int:
-    """Cut a span in two at a time, and return the second."""
-    k = plan.size[0]
-    plan.begin[k], plan.end[k], plan.end[j] = time, plan.end[j], time
-    for n in range(plan.free.shape[1]):
-        plan.free[k, n] = plan.free[j, n]
-    plan.following[k], plan.following[j] = plan.following[j], k
-    plan.size[0] += 1
-    return k
-
-
-@inner
-def reserve(s: Slurm, plan: Plan, begin: float, end: float, nodes: int, resolution: float) -> None:
-    """Take the chosen nodes out of the plan for a time, at least one step of the resolution."""
-    begin = max(begin, plan.begin[0])
-    end = max(end, begin + resolution)
-    j, before = 0, 0
-    while plan.end[j] < begin:
-        before = j
-        j = plan.following[j]
-        if j == 0:
-            return
-    if plan.end[j] > begin:
-        split(plan, j, begin)
-    after = -1
-    while plan.following[j]:
-        j = plan.following[j]
-        if end < plan.end[j]:
-            split(plan, j, end)
-        for k in range(nodes):
-            plan.free[j, s.chosen[k]] = 0
-        if plan.end[j] == end:
-            after = plan.following[j] if plan.following[j] else -1
-            break
-    join_equal(plan, before, after)
-
-
-@inner
-def join_equal(plan: Plan, j: int, after: int) -> None:
-    """Join the first two spans in a row that have the same nodes."""
-    while j != after:
-        k = plan.following[j]
-        if k == 0:
-            return
-        same = True
-        for n in range(plan.free.shape[1]):
-            same = same and plan.free[j, n] == plan.free[k, n]
-        if same:
-            plan.end[j], plan.following[j] = plan.end[k], plan.following[k]
-            return
-        j = k
-
-
-@inner
-def overlaps_plan(s: Slurm, plan: Plan, begin: float, end: float, nodes: int) -> bool:
-    """Return whether one of the chosen nodes is planned for another job in that time."""
-    j = 0
-    while True:
-        if plan.end[j] > begin and plan.begin[j] < end:
-            for k in range(nodes):
-                if not plan.free[j, s.chosen[k]]:
-                    return True
-        j = plan.following[j]
-        if j == 0:
-            return False
-
-
-@inner
-def free_of_plans(s: Slurm, plan: Plan, begin: float, end: float) -> float:
-    """Leave in `current` the usable nodes that are free from `begin` to `end`; return when to try again, 0: never."""
-    later, j = 0.0, 0
-    for n in range(len(s.nodes)):
-        s.current[n] = s.usable[n]
-    while True:
-        after = plan.following[j]
-        if plan.end[j] > begin and after and later == 0.0:
-            for n in range(len(s.nodes)):
-                if s.usable[n] and plan.free[after, n] and not (s.current[n] and plan.free[j, n]):
-                    later = plan.end[j]
-        if plan.end[j] > begin:
-            if plan.begin[j] > end:
-                break
-            for n in range(len(s.nodes)):
-                s.current[n] = s.current[n] and plan.free[j, n]
-        j = after
-        if j == 0:
-            break
-    return later
 
 
 @inner
@@ -171,15 +48,6 @@ def gang_time(s: Slurm, t: int, gang_start: Floats) -> float:
         if other != t:
             latest = max(latest, gang_start[other])
     return latest
-
-
-@inner
-def count_nodes(usable: Ints) -> int:
-    """Return how many nodes are left."""
-    count = 0
-    for n in range(len(usable)):
-        count += usable[n] != 0
-    return count
 
 
 @inner
@@ -219,12 +87,27 @@ def try_job(
     begin = max(begin, gang_time(s, t, gang_start))
     if begin > now + settings.window:
         return NO_START
+    span, when, may_skip = 0, -1.0, job.gang < 0
+    plan.tried[0] = -1  # no set
+    plan.ended[0] = -1
     for _ in range(TRIES):
-        usable_nodes(s, t, p, begin, s.usable)
-        later = free_of_plans(s, plan, begin, begin + job.limit)
+        usable_set(s, t, p, begin, plan.up, plan.usable)
+        span = span_at(plan, span, begin)
+        later = free_of_plans(plan, span, begin, begin + job.limit, least)
         later = after_reservations(s, t, begin, later)
-        when = -1.0
-        if count_nodes(s.current) >= least:
+        if count_nodes(plan.current) < least:
+            when = -1.0
+            plan.tried[0] = -1
+        elif same_set(plan.current, plan.tried) and begin > now:
+            when = max(when, begin) if when >= 0 else when  # as before, on the same nodes
+        elif may_skip and later and (begin > now or settings.preempt == NO_PREEMPTION) and not enough_by(
+            s, plan, t, later, running
+        ):  # fmt: skip
+            when = -1.0  # or after `later`, which is the same
+            plan.tried[0] = -1
+        else:
+            copy_set(plan.current, plan.tried)
+            list_nodes(plan.current, s.current)
             when = expected(s, settings, acct, t, p, begin, running)
         if when < 0:
             if later and not no_reserve:
@@ -259,6 +142,34 @@ def try_job(
     return NO_START
 
 
+@inner
+def last_candidate(s: Slurm, settings: Settings, count: int) -> int:
+    """Return where in the queue those end that might start in this cycle: what is planned behind them changes nothing.
+
+    In a cycle jobs start and none end: where nodes have no room for a job now, they have none later in it.
+    """
+    if settings.preempt != NO_PREEMPTION:
+        return count
+    s.shape_room[:] = -1
+    for k in range(count - 1, -1, -1):
+        job, p = s.jobs[s.queue_job[k]], s.queue_part[k]
+        if s.shape_room[job.shape_id, p] < 0:
+            s.shape_room[job.shape_id, p] = room_in_partition(s, job, p)
+        if job.gang >= 0 or s.shape_room[job.shape_id, p] >= job.instances:
+            return k + 1
+    return 0
+
+
+@inner
+def room_in_partition(s: Slurm, job: Record, p: int) -> int:
+    """Return how many instances of a job the nodes of a partition hold now."""
+    room = 0
+    for n in range(len(s.nodes)):
+        if s.in_partition[p, n] and s.allowed[job.request, n]:
+            room += room_up_to(1 if job.distinct else UNLIMITED, job, n, s.free, s)
+    return room
+
+
 @inner_loop
 def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats) -> int:
     """One cycle: start the jobs that delay none before them; return how many."""
@@ -269,9 +180,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         if s.clock.serial % 2 == 0:
             gang_start[g] = 0.0
     s.clock.serial += 1
-    running, tested, started = sort_by_end(s), 0, 0
+    running, tested, started, last = sort_by_end(s), 0, 0, last_candidate(s, settings, count)
     rejected, rejected_part, tasks, task_array = -1, -1, 0, -1
-    of_part, of_user = np.zeros(len(s.parts), np.int64), np.zeros(int(s.jobs.user.max()) + 1, np.int64)
+    of_part, of_user = np.zeros(len(s.parts), np.int64), s.of_user
+    of_user[:] = 0
     for k in range(count):
         t, p = s.queue_job[k], s.queue_part[k]
         job = s.jobs[t]
@@ -299,13 +211,17 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             or (settings.one_reservation and job.planned > 0)
         )
         tested += 1
-        done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
+        if k < last:
+            done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
+        else:
+            done = NO_START
         if done == TOO_LATE:
             break
         if done != NO_START:
             rejected = -1
         if done == STARTED:
-            running = sort_by_end(s)
+            add_by_end(s, running, t)
+            running += 1
             started += 1
             if settings.max_backfill_start and started >= settings.max_backfill_start:
                 break

@@ -22,6 +22,7 @@ from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
+from fleetlab.sim.slurm.node_sets import pack
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
@@ -141,6 +142,8 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
     room = Free(cpu, memory, _gpus(world))
     allowed, jobs["request"] = _allowed(world)
+    jobs["shape_id"], shapes = _shapes(jobs)
+    inside, reserved = _in_partition(cluster, parts), _reserved(site, cluster)
     outages = outages or Outages(np.zeros(0), _ints(0), _ints(0))
     times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
     again = site.preempt != "none" or len(outages.time) > 0
@@ -149,11 +152,13 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
+        ahead=Free(*(column.copy() for column in room)), ahead_room=_ints(nodes), shape_room=_ints(shapes, len(parts)),
         partition_of=named, parent_of=parents[0], rule_of=rules,
-        in_partition=_in_partition(cluster, parts), allowed=allowed,
+        in_partition=inside, allowed=allowed, partition_set=pack(inside), allowed_set=pack(allowed),
         reservations=table(len(site.reservations), state.RESERVATION,
                            begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
-        reserved=_reserved(site, cluster), array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
+        reserved=reserved, reserved_set=pack(reserved), of_user=_ints(int(jobs.user.max(initial=0)) + 1),
+        array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
         slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
@@ -249,6 +254,13 @@ def _allowed(world: World) -> tuple[Ints, Ints]:
     distinct, row = np.unique(world.shapes.types, return_inverse=True)
     allowed = np.array([(world.nodes.node_class & mask) != 0 for mask in distinct], dtype=np.int64)
     return allowed.reshape(len(distinct), len(world.nodes)), row[world.shape].astype(np.int64)
+
+
+def _shapes(jobs: Records) -> tuple[Ints, int]:
+    """Number the distinct requests of jobs, whatever their instances; return the number of each job, and how many."""
+    fields = [jobs[name] for name in ("cpu", "memory", "gpus", "distinct", "exclusive", "request")]
+    distinct, number = np.unique(np.stack(fields, axis=1), axis=0, return_inverse=True)
+    return number.reshape(-1).astype(np.int64), max(1, len(distinct))
 
 
 def _parts(parts: list[Partition], site: Site) -> Records:

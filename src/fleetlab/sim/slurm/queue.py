@@ -92,6 +92,13 @@ def build_queue(s: Slurm, settings: Settings) -> int:
     keys = np.empty(count)
     order = np.arange(count)
     for stage in range(4):  # stable: the last stage counts most
+        if (
+            (stage == 1 and len(s.parts) == 1)
+            or (stage == 2 and len(s.reservations) == 0)
+            or (stage == 3 and settings.preempt != BY_QOS)
+        ):
+            continue  # all are equal
+        rising = True
         for k in range(count):
             job = s.jobs[jobs[order[k]]]
             if stage == 0:
@@ -102,7 +109,9 @@ def build_queue(s: Slurm, settings: Settings) -> int:
                 keys[k] = 0.0 if job.reservation >= 0 else 1.0
             else:
                 keys[k] = s.qos_rank[job.qos] if settings.preempt == BY_QOS and job.qos >= 0 else 0.0
-        order = order[np.argsort(keys, kind="mergesort")]
+            rising = rising and (k == 0 or keys[k - 1] <= keys[k])
+        if not rising:
+            order = order[np.argsort(keys, kind="mergesort")]
     for k in range(count):
         s.queue_job[k], s.queue_part[k] = jobs[order[k]], parts[order[k]]
     return count

@@ -20,10 +20,15 @@ GROUP, LATER = 30.0, 200  # s and jobs: running jobs that end close together are
 @inner
 def room_on(job: Record, n: int, free: Free, s: Slurm) -> int:
     """Return how many instances of a job a node holds; of one with `distinct` nodes, at most one."""
+    return room_up_to(1 if job.distinct else job.instances, job, n, free, s)
+
+
+@inner
+def room_up_to(room: int, job: Record, n: int, free: Free, s: Slurm) -> int:
+    """Return how many instances of a job a node holds, but no more than `room`."""
     node = s.nodes[n]
     if job.exclusive and (free.cpu[n] < node.cpu or free.gpu[n] < node.gpus):
         return 0
-    room = 1 if job.distinct else job.instances
     if job.cpu:
         room = min(room, free.cpu[n] // job.cpu)
     if job.memory:
@@ -166,15 +171,39 @@ def expected_end(s: Slurm, t: int, over_time: float, kill_wait: float) -> float:
 
 
 @inner
+def find_room(s: Slurm, job: Record, usable: Ints, free: Free) -> int:
+    """Count the instances that each node holds, into `room`; return how many in all: if enough, `choose` finds them."""
+    count = 0
+    for n in range(len(s.nodes)):
+        s.room[n] = room_on(job, n, free, s) if usable[n] else 0
+        count += s.room[n]
+    return count
+
+
+@inner
+def more_room(s: Slurm, job: Record, other: int, usable: Ints) -> int:
+    """Count anew on the nodes of a job that has ended in `then`; return how many instances more there is room for."""
+    count, ended = 0, s.jobs[other]
+    for k in range(ended.first_slot, ended.first_slot + ended.slots):
+        n = s.slot_node[k]
+        if usable[n]:
+            room = room_on(job, n, s.then, s)
+            count += room - s.room[n]
+            s.room[n] = room
+    return count
+
+
+@inner
 def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, over_time: float, lln: int) -> float:
     """Return when a job can start on these nodes if no other comes, -1: not at all; its nodes are in `chosen`.
 
     `by_end` lists the running jobs by expected end. Those that end close together are removed together: within 30 s of
     the first, then 60 s, then 120 s. So a start may be planned later than necessary, as Slurm does.
     """
-    count = choose(s, t, usable, s.free, lln)
-    if count:
-        s.sets[0, 0] = count
+    job = s.jobs[t]
+    room = find_room(s, job, usable, s.free)
+    if room >= job.instances:
+        s.sets[0, 0] = choose(s, t, usable, s.free, lln)
         return s.clock.second
     copy_free(s)
     k, window, barrier = 0, GROUP, 0.0
@@ -190,6 +219,7 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
                 barrier = end + GROUP - (end + s.clock.epoch) % GROUP
             last = other
             give_back(s, other, s.then, 1)
+            room += more_room(s, job, other, usable)
             more = k < running
             if not more or s.jobs[s.by_end[k]].expected_end > barrier + window:
                 break
@@ -203,9 +233,8 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
         window *= 2.0
         while more and s.jobs[s.by_end[k]].expected_end > barrier + window:
             window *= 2.0
-        count = choose(s, t, usable, s.then, lln)
-        if count:
-            s.sets[0, 0] = count
+        if room >= job.instances:
+            s.sets[0, 0] = choose(s, t, usable, s.then, lln)
             end = s.jobs[last].expected_end
             return end if end > s.clock.second else expected_end(s, last, over_time, kill_wait)
     return -1.0
@@ -222,3 +251,18 @@ def sort_by_end(s: Slurm) -> int:
     for k in range(count):
         s.by_end[k] = s.running[order[k]]
     return count
+
+
+@inner
+def add_by_end(s: Slurm, count: int, t: int) -> None:
+    """Insert a job that has started into the list of running jobs by expected end."""
+    job, k = s.jobs[t], count
+    while k:
+        other = s.jobs[s.by_end[k - 1]]
+        if other.expected_end < job.expected_end or (
+            other.expected_end == job.expected_end and other.number < job.number
+        ):
+            break
+        s.by_end[k] = s.by_end[k - 1]
+        k -= 1
+    s.by_end[k] = t

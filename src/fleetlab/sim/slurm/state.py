@@ -14,11 +14,11 @@ FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
+    " started_by preempting shape_id submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
     " planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f first_eligible:f"
 )
 #   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
-#   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
+#   nodes of their own if distinct; request: its row of `allowed`; shape_id: jobs of one ask for the same; partitions: entries of `partition_of` from
 #   first_partition on; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
 #   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
 #   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
@@ -97,6 +97,9 @@ class Slurm(NamedTuple):
     parts: Records  # PARTITION
     free: Free
     then: Free  # scratch: what is free when some running jobs have ended
+    ahead: Free  # scratch of `enough_by`
+    ahead_room: Ints  # [nodes]: scratch: instances of a job that each node holds then
+    shape_room: Ints  # [shapes, partitions]: scratch: instances that there is room for now, -1: not counted
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
     rule_of: Ints  # how: see `dependencies`
@@ -104,6 +107,10 @@ class Slurm(NamedTuple):
     allowed: Ints  # [requests, nodes]: GPU types and features
     reservations: Records  # RESERVATION
     reserved: Ints  # [reservations, nodes]
+    partition_set: Ints  # [partitions, words]: the same as sets of nodes, see `node_sets`
+    allowed_set: Ints  # [requests, words]
+    reserved_set: Ints  # [reservations, words]
+    of_user: Ints  # [users]: scratch: jobs that a cycle of backfill has looked at
     array_running: Ints  # [arrays]
     gang_first: Ints  # [gangs + 1]
     gang_jobs: Ints
