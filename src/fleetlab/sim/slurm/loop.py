@@ -1,9 +1,10 @@
 """The clock of a simulated Slurm: jobs are submitted and end, and its two loops look when the real ones would.
 
-slurmctld looks at its list of wishes once a second: there the main loop starts after a submission or an end (with its
-epilog), `batch_sched_delay` seconds after its last look at the soonest, and every `sched_interval` for the whole queue.
-The backfill loop sleeps `bf_interval` seconds after each cycle, and goes on
-sleeping while no job and no node changes.
+slurmctld looks at its list of wishes once a second: there the main loop starts after a submission or an end,
+`batch_sched_delay` seconds after its last look at the soonest, and every `sched_interval` for the whole queue. Where a
+site runs an epilog, each node tells when its own is over, and the main loop looks at that very moment, unless `defer`
+is set. The backfill loop sleeps `bf_interval` seconds after each cycle, and goes on sleeping while no job and no node
+changes.
 """
 
 from __future__ import annotations
@@ -155,8 +156,11 @@ def happen(s: Slurm, settings: Settings, acct: Accounting) -> None:
             end_of(s, settings, acct, item)
         elif kind == EPILOG:
             s.nodes[item].completing -= 1
-            clock.requested = 1
             clock.changed = clock.second
+            if settings.defer:
+                clock.requested = 1
+            else:
+                clock.at_once = 1
         elif kind == GRACE:
             preempted(s, settings, acct, item)
 
@@ -215,6 +219,9 @@ def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start:
             if full:
                 clock.last_full = clock.second
             look(s, settings, acct, 1 if full else 0)
+        elif clock.at_once:
+            look(s, settings, acct, 0)
+        clock.at_once = 0
         if next_cycle(s, settings) <= clock.now:
             backfill(s, settings, acct, gang_start)
             clock.last_backfill = clock.second

@@ -33,10 +33,10 @@ RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job next_outage events finished queue serial runs entries"
+    " at_once next_job next_outage events finished queue serial runs entries"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
-#   requested: somebody asked it to look;
+#   requested: somebody asked it to look; at_once: and now, not in its time;
 #   changed: when a job or a node changed last; events: length of the heap
 
 
