@@ -11,8 +11,8 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import UNLIMITED, Floats, Record
-from fleetlab.sim.slurm.accounting import Accounting
-from fleetlab.sim.slurm.limits import within_limits
+from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
 from fleetlab.sim.slurm.plan import Plan, enough_by, free_of_plans, new_plan, on_grid, overlaps_plan, reserve, span_at
@@ -23,6 +23,7 @@ from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
 YEAR = 365 * 86_400.0
 TRIES = 10_000  # of one job in one cycle
+AT_LIMIT = 500.0  # s until a job at a limit is planned, where nothing else is known (assoc_limit_stop)
 NO_START, STARTED, PLANNED, TOO_LATE = range(4)
 
 
@@ -74,7 +75,7 @@ def expected(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, beg
 @inner
 def try_job(
     s: Slurm, settings: Settings, acct: Accounting, plan: Plan, t: int, p: int, running: int, gang_start: Floats,
-    no_reserve: int,
+    no_reserve: int, limited: int,
 ) -> int:  # fmt: skip
     """Start a job, or plan its start."""
     job, now = s.jobs[t], s.clock.second
@@ -117,6 +118,10 @@ def try_job(
         nodes = s.sets[0, 0]
         if when <= now and completes(s, nodes):
             when, later = now + 1.0, 0.0
+        if when <= now and (limited or not within_limits(s, acct, t, p, nodes)):
+            if not settings.limit_stop:
+                return NO_START
+            when = later if later else now + AT_LIMIT
         if when <= now and job.gang < 0 and not job.preempting:
             start(s, settings, acct, t, p, nodes, BY_BACKFILL)
             return STARTED
@@ -189,7 +194,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         job = s.jobs[t]
         if tested >= settings.max_jobs:
             break
-        if job.state != PENDING or job.preempting or not within_limits(acct.groups, t):
+        if job.state != PENDING or job.preempting:
+            continue
+        limited = not within_limits(s, acct, t, p, UNKNOWN_NODES)
+        if limited and not settings.limit_stop:
             continue
         if job.array >= 0:
             if (job.array == rejected and p == rejected_part) or not may_start_task(s, t):
@@ -212,7 +220,9 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         )
         tested += 1
         if k < last:
-            done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
+            done = try_job(
+                s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0, 1 if limited else 0
+            )
         else:
             done = NO_START
         if done == TOO_LATE:
@@ -259,7 +269,7 @@ def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
         usable_nodes(s, t, s.partition_of[job.first_partition], s.clock.now, s.usable)
         without_completing(s, s.usable)
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
-        if not nodes or not within_limits(acct.groups, t):
+        if not nodes or not within_limits(s, acct, t, s.partition_of[job.first_partition], nodes):
             return False
         for j in range(nodes):
             n = s.chosen[j]
