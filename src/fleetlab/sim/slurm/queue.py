@@ -141,7 +141,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     if np.isnan(job.first_start):
         job.first_start = now
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
-    job.preempting = 0
+    job.preempting, job.preempts_since, job.preempted_at, job.grace_end = 0, -1e9, -1.0, np.inf
     charge_begin(s, acct, t)
     remove(s.pending, s.clock.pending, t)
     s.clock.pending -= 1
