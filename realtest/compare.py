@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 import fleetlab
+from fleetlab.core import Scenario
 from fleetlab.traces.slurm.events import node_events
 from realtest.everything import ALL
 from realtest.settings import PLAIN
@@ -25,10 +26,15 @@ FEWEST = 20  # jobs of a partition or account that has a row
 
 def starts(run: Path, **words: Any) -> pl.DataFrame:  # noqa: ANN401
     """Return a row for each job that started in both: its real start, the simulated one, and what it waited."""
-    trace = fleetlab.read(run, "slurm")
+    trace = Scenario.of(fleetlab.read(run, "slurm")).trace  # a row for each job, not for each of its runs
     if words.get("scheduler") == "site" and trace.scheduler is not None:
         words["scheduler"] = replace(trace.scheduler, **hooks(run))
-    simulated = fleetlab.simulate(trace, events=node_events(trace), **words).jobs.select("job", simulated="start")
+    result = fleetlab.simulate(trace, events=node_events(trace), **words)
+    jobs = result.jobs.join(trace.workload.frame.select("job", "runtime"), on="job")
+    # The log tells of the last run of a job.
+    again = pl.col("preemptions") + pl.col("failures") > 0
+    last = pl.when(again).then(pl.col("end") - pl.col("runtime").ceil()).otherwise("start")
+    simulated = jobs.select("job", simulated=last)
     both = trace.workload.frame.join(simulated, on="job").drop_nulls(["start", "simulated"])
     return both.select(
         "job",

@@ -172,6 +172,65 @@ def choose_preempted(job: Job, draws: random.Random) -> Job:
     return job
 
 
+GRACE = (
+    Qos("normal", priority=10, preempts=("scav", "free")),
+    Qos("high", priority=100, preempts=("scav", "free")),
+    Qos("scav", priority=0, preempt_mode="requeue", grace=15.0),
+    Qos("free", priority=0, preempt_mode="cancel", grace=5.0, exempt=10.0),
+)
+
+
+# -- jobs that use CPUs of others --------------------------------------------------------------------------------------
+
+CPUS_OF_GPU = 16  # twice what a node has for each of its GPUs: CPUs run out first
+TIERS = (
+    Partition("low", default=True, max_time=HOUR, default_time=300.0, tier=1),
+    Partition("high", max_time=HOUR, default_time=300.0, tier=10),
+)
+
+
+def need_cpus(job: Job) -> Job:
+    """Let a job need so many CPUs that half of the GPUs stay free."""
+    gpus = min(job.gpus, GPUS // 2)
+    return replace(job, gpus=gpus).adding(f"--cpus-per-task={gpus * CPUS_OF_GPU}")
+
+
+def choose_tier(job: Job, draws: random.Random) -> Job:
+    """Let a quarter suspend others; those do a second of work at a time, which a suspension keeps from going on."""
+    job = need_cpus(job)
+    if draws.random() < 0.25:
+        return job.adding("-phigh", kind="high")
+    return replace(job, script=f"for i in $(seq {job.seconds}); do sleep 1; done", kind="low")
+
+
+SHARING = (
+    Partition("gpu", default=True, max_time=HOUR, default_time=300.0),
+    Partition("whole", max_time=HOUR, default_time=300.0, oversubscribe=0),
+    Partition("shared", max_time=HOUR, default_time=300.0, oversubscribe=2),
+)
+
+
+def sharing_nodes(nodes: int) -> Cluster:
+    """Some nodes for each partition, and some for two of them."""
+    fifth = nodes // 5
+    kinds = {
+        "n": (nodes - 4 * fifth, "a100", ("gpu",)),
+        "s": (fifth, "a100", ("shared",)),
+        "t": (fifth, "a100", ("gpu", "shared")),
+        "w": (fifth, "a100", ("whole",)),
+        "x": (fifth, "a100", ("gpu", "whole")),
+    }
+    return cluster_of(kinds)
+
+
+def choose_sharing(job: Job, draws: random.Random) -> Job:
+    """Send a third to CPUs that two jobs may use at a time, a fifth to nodes of their own."""
+    job, at = need_cpus(job), draws.random()
+    if at < 0.35:
+        return job.adding("-pshared", kind="shared")
+    return job.adding("-pwhole", kind="whole") if at < 0.5 else job.adding("-pgpu", kind="gpu")
+
+
 CLASSES = (Qos("normal", priority=10), Qos("high", priority=100), Qos("low", priority=0))
 SHARED = (
     Partition("gpu", default=True, max_time=HOUR, default_time=300.0, factor=10),
@@ -332,6 +391,35 @@ SETTINGS = {
                 priority=Priority(multifactor=True, weights=Weights(age=1000, qos=5000), max_age=86_400.0),
             ),
             choose_preempted,
+        ),
+        Setting(
+            "grace",
+            "preemption by QOS with grace times, of jobs that have run for a while",
+            replace(
+                PLAIN,
+                qos=GRACE,
+                preempt="qos",
+                preempt_mode="requeue",
+                exempt=20.0,
+                priority=Priority(multifactor=True, weights=Weights(age=1000, qos=5000), max_age=86_400.0),
+            ),
+            choose_preempted,
+        ),
+        Setting(
+            "suspend",
+            "preemption by partition: jobs of the lower tier are suspended, and go on when CPUs are free",
+            replace(PLAIN, partitions=TIERS, preempt="partition", preempt_mode="suspend", gang=True),
+            choose_tier,
+            cluster=lambda nodes: cluster_of({"n": (nodes, "a100", ("low", "high"))}),
+            load=0.85,
+        ),
+        Setting(
+            "share",
+            "partitions that share CPUs (FORCE:2), that give nodes away whole, and one that does neither",
+            replace(PLAIN, partitions=SHARING),
+            choose_sharing,
+            cluster=sharing_nodes,
+            load=0.85,
         ),
         Setting("nodes", "nodes that are drained or fail while jobs run, and return", PLAIN, more=fail_nodes, load=1.1),
         Setting("reservations", "nodes kept for users, an account and maintenance", PLAIN, more=reserve, load=1.05),

@@ -49,6 +49,7 @@ class Qos:
     priority: int = 0
     preempts: tuple[str, ...] = ()
     preempt_mode: str | None = None
+    within: bool = False  # jobs of higher priority preempt others of the same class
     grace: float = 0.0
     exempt: float | None = None  # PreemptExemptTime
     flags: tuple[str, ...] = ()
@@ -154,7 +155,9 @@ class Slurm:
     preempt: str = "none"  # none, qos, partition
     preempt_mode: str = "off"  # off, requeue, cancel, suspend; gang is a flag of its own
     gang: bool = False
+    within: bool = False  # as of a class of service, for all of them
     exempt: float = 0.0  # PreemptExemptTime
+    requeue: bool = True  # JobRequeue: of jobs that do not say
     reservations: tuple[Reservation, ...] = ()
     prolog: float = 0.0  # s that a job holds its nodes before it runs
     epilog: float = 0.0  # s that a node completes after it ran

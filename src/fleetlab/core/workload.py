@@ -36,6 +36,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "max_per_node": pl.Int32(),
     "distinct_nodes": pl.Boolean(),
     "exclusive": pl.Boolean(),
+    "requeue": pl.Boolean(),
     "queue": pl.Categorical(),
     "qos": pl.Categorical(),
     "priority": pl.Int32(),
@@ -70,7 +71,7 @@ DEFAULTS: dict[str, pl.Expr] = {
     **dict.fromkeys(REQUESTS, pl.lit(0)),
     "gpu_types": NO_TYPES,
     "partitions": NO_TYPES,
-    **dict.fromkeys(("constraint", "reservation", "queue", "qos", "limit", "gang", "array"), pl.lit(None)),
+    **dict.fromkeys(("constraint", "reservation", "requeue", "queue", "qos", "limit", "gang", "array"), pl.lit(None)),
     "max_per_node": pl.lit(0),
     "distinct_nodes": pl.lit(value=False),
     "exclusive": pl.lit(value=False),
@@ -88,7 +89,7 @@ DEFAULTS: dict[str, pl.Expr] = {
 TIMES = ("submit", "eligible", "runtime", "runtime_at_least", "limit", "start", "end")
 NULL_ALLOWED = {
     *("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"),
-    *("constraint", "reservation", "queue", "qos", "limit", "gang", "array"),
+    *("constraint", "reservation", "requeue", "queue", "qos", "limit", "gang", "array"),
 }
 # What a dependency waits for: that the other job has started, has ended, has ended well, or has not.
 DEPENDENCIES = ("after", "afterany", "afterok", "afternotok")
@@ -131,7 +132,8 @@ class Workload:
 
     It runs on nodes in one of its `partitions` (none named: any) whose features meet its `constraint`, an expression
     of names with &, | and parentheses. Jobs of one `gang` start together; of one `array`, at most `array_limit` run at
-    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes.
+    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes. A job that loses
+    a node, or is preempted, runs again if `requeue` says so, and has ended otherwise (null: as the scheduler does).
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.

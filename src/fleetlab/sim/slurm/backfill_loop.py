@@ -61,12 +61,12 @@ def completes(s: Slurm, nodes: int) -> bool:
 
 
 @inner
-def expected(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, begin: float, running: int) -> float:
+def expected(s: Slurm, settings: Settings, t: int, p: int, begin: float, running: int) -> float:
     """Return when a job can start on the nodes in `current`, -1: not at all; at once where it preempts others."""
     over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
     when = will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
     if when > s.clock.second and begin <= s.clock.second and settings.preempt != NO_PREEMPTION:
-        if preempt_for(s, settings, acct, t, p, s.current):
+        if preempt_for(s, settings, t, p, s.current, 1):
             return s.clock.second
         will_start(s, t, s.current, running, settings.kill_wait, over_time, settings.least_loaded)
     return max(when, begin) if when >= 0 else when
@@ -109,7 +109,7 @@ def try_job(
         else:
             copy_set(plan.current, plan.tried)
             list_nodes(plan.current, s.current)
-            when = expected(s, settings, acct, t, p, begin, running)
+            when = expected(s, settings, t, p, begin, running)
         if when < 0:
             if later and not no_reserve:
                 begin = later

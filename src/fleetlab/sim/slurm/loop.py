@@ -27,7 +27,7 @@ from fleetlab.sim.slurm.accounting import (
 from fleetlab.sim.slurm.backfill_loop import backfill
 from fleetlab.sim.slurm.main_loop import look
 from fleetlab.sim.slurm.preemption import mode_of
-from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, kill_time, release
+from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, next_check, release
 from fleetlab.sim.slurm.runs import log_run
 from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
@@ -81,7 +81,7 @@ def next_instant(s: Slurm, settings: Settings, order: Ints, acct: Accounting) ->
 @inner
 def next_kill(s: Slurm, settings: Settings) -> float:
     """Return when running jobs are looked at next for minutes that their groups have used."""
-    return max(kill_time(settings, s.clock.last_kill + 1.0), s.clock.now)
+    return max(next_check(settings, s.clock.last_kill + 1.0), s.clock.now)
 
 
 @inner
@@ -133,10 +133,24 @@ def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     release(s, settings, acct, t)
     job.end = s.clock.second
     log_run(s, t)
-    job.preempted_at = -1.0
+    job.preempted_at, job.grace_end = -1.0, np.inf
     job.requeues += 1
     job.begin, job.eligible, job.accrue = s.clock.second + REQUEUE_DELAY, np.inf, np.inf
     enter(s, t)
+
+
+@inner
+def end_early(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
+    """A running job ends before its time, and does not run again."""
+    job = s.jobs[t]
+    release(s, settings, acct, t)
+    job.end = s.clock.second
+    log_run(s, t)
+    job.requeues += 1
+    job.state, job.killed = DONE, 1
+    leave(s, acct, t)
+    s.clock.finished += 1
+    s.clock.requested = 1
 
 
 @inner
@@ -154,8 +168,11 @@ def strike(s: Slurm, settings: Settings, acct: Accounting, n: int, what: int) ->
         while k < s.clock.running:
             t = s.running[k]
             if holds(s, t, n):
-                requeue(s, settings, acct, t)
                 s.jobs[t].failures += 1
+                if not s.jobs[t].may_requeue:
+                    end_early(s, settings, acct, t)
+                    continue
+                requeue(s, settings, acct, t)
                 if not acct.multifactor:
                     set_priority(s, acct, t)
             else:
@@ -176,17 +193,10 @@ def holds(s: Slurm, t: int, n: int) -> bool:
 def preempted(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job is preempted: it is requeued and starts over, or it is cancelled."""
     job = s.jobs[t]
-    if job.state != RUNNING:
-        return
-    if mode_of(s, settings, t) == CANCEL:
-        release(s, settings, acct, t)
-        job.end = s.clock.second
-        log_run(s, t)
-        job.requeues += 1
-        job.state, job.killed = DONE, 1
-        leave(s, acct, t)
-        s.clock.finished += 1
-        s.clock.requested = 1
+    if job.state != RUNNING or job.preempted_at < 0 or job.grace_end > s.clock.now:
+        return  # it has ended by itself, and may even run again
+    if mode_of(s, settings, t) == CANCEL or not job.may_requeue:
+        end_early(s, settings, acct, t)
     else:
         requeue(s, settings, acct, t)
 

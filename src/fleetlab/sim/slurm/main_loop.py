@@ -100,7 +100,7 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
                     fail(s, p, failed, available)
                 continue
             if not nodes and settings.preempt != NO_PREEMPTION:
-                preempt_for(s, settings, acct, t, p, s.usable)
+                preempt_for(s, settings, t, p, s.usable, 0)
         if nodes:
             start(s, settings, acct, t, p, nodes, BY_MAIN)
             rejected = -1

@@ -25,7 +25,7 @@ from fleetlab.sim.slurm.loop import CALL_AGAIN, run
 from fleetlab.sim.slurm.node_sets import pack
 from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
-from fleetlab.sim.slurm.queue import KILL_PERIOD
+from fleetlab.sim.slurm.queue import CHECK_PERIOD
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -34,6 +34,7 @@ MOST_DRAWS, WORK = 9, 20_000  # orders within a second that are played: of so ma
 OVERHEAD = 0.05, 0.3  # s that a job takes longer than its work, to be launched and cleaned up
 LOOKS = 20_000  # of the compiled loop between two reports of progress
 MODES = {None: state.OFF, "off": state.OFF, "requeue": state.REQUEUE, "cancel": state.CANCEL, "suspend": state.SUSPEND}
+MOST_WEIGHT = 0xFFFF  # of a class of service, when jobs to preempt are chosen
 ALL = "all"  # the partition of a cluster that names none
 DEFAULT_LIMIT = 365 * 86_400.0  # of a job without a time limit in a partition without one: a year, as Slurm counts
 
@@ -54,7 +55,7 @@ def play(
         s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
         s.jobs.overhead = within.overhead
         settings = settings_of(site, until)._replace(
-            main_phase=within.main, backfill_phase=within.backfill, kill_phase=within.kill
+            main_phase=within.main, backfill_phase=within.backfill, check_phase=within.check
         )
         acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
@@ -86,7 +87,7 @@ class Draw:
     backfill: float
     submitted: Floats  # [jobs]: how far into its second a job was submitted
     overhead: Floats  # [jobs]: how much further a job ends than it started
-    kill: float  # s: when time limits are looked at, within half a minute
+    check: float  # how far into half a minute slurmctld looks for jobs whose time is over
 
     @classmethod
     def of(cls, jobs: int, seed: int, draw: int) -> Draw:
@@ -94,7 +95,7 @@ class Draw:
         rng = np.random.default_rng((seed, draw))
         main, backfill = rng.random(2)
         submitted, overhead = rng.random(jobs), rng.uniform(*OVERHEAD, jobs)
-        return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(KILL_PERIOD)))
+        return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(int(CHECK_PERIOD))))
 
 
 def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
@@ -113,21 +114,28 @@ def settings_of(site: Site, until: float | None) -> Settings:
     main, bf = site.main, site.backfill
     values = Settings(
         depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
-        defer=int(main.defer), max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
+        max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
         resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
         max_jobs_partition=bf.max_jobs_partition, max_jobs_user_partition=bf.max_jobs_user_partition,
         max_jobs_account=bf.max_jobs_account, max_backfill_start=bf.max_start, max_tasks=bf.max_tasks,
         min_age_reserve=bf.min_age_reserve, min_priority_reserve=float(bf.min_priority_reserve),
-        one_reservation=bf.one_reservation, busy_nodes=int(bf.busy_nodes),
+        one_reservation=bf.one_reservation,
         limit_stop=int("assoc_limit_stop" in site.parameters), least_loaded=int("CR_LLN" in site.select_flags),
         epilog=site.epilog, complete_wait=site.complete_wait, kill_wait=site.kill_wait, over_time=site.over_time,
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
+        youngest_first=int("preempt_youngest_first" in site.parameters),
+        strict_order=int("preempt_strict_order" in site.parameters), reorders=_reorders(site), check_phase=0.0,
         until=math.inf if until is None else float(until), main_phase=0.5, backfill_phase=0.75,
-        kill_phase=0.0,
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
     kinds = get_type_hints(Settings)
     return Settings(*(kinds[name](value) for name, value in values._asdict().items()))
+
+
+def _reorders(site: Site) -> int:
+    """Return how often preemptable jobs are sorted anew, to preempt fewer of them."""
+    counts = [word.partition("=")[2] for word in site.parameters if word.startswith("preempt_reorder_count=")]
+    return int(counts[0]) if counts and counts[0].isdigit() else 1
 
 
 def partitions_of(site: Site, cluster: Cluster) -> list[Partition]:
@@ -171,10 +179,12 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
         queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
-        by_end=_ints(count), event_keys=np.zeros(times * (count + slots) + 64),
-        events=_ints(times * (count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
-        qos_rank=_ranks(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
-        victims=_ints(count), runs=table(times * count if again else 0, RUN),
+        by_end=_ints(count), event_keys=np.zeros(times * (2 * count + slots) + 64),
+        events=_ints(times * (2 * count + slots) + 64), preempts=_preempts(site), qos_mode=_modes(site),
+        qos_rank=_ranks(site), qos_weight=_weights(site), qos_grace=np.array([*(q.grace for q in site.qos), 0.0]),
+        qos_exempt=_exempt(site), outage_time=np.ceil(outages.time), outage_node=outages.node, outage_what=outages.what,
+        victims=_ints(count), victim_nodes=_ints(count), target=_ints(nodes),
+        runs=table(times * count if again else 0, RUN),
         entries=_ints(times * slots if again else 0, 2),
     )  # fmt: skip
 
@@ -203,7 +213,8 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
         runtime=np.ceil(world.to_end), limit=limit, tolerance=_tolerance(frame, site),
-        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
+        start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, grace_end=np.inf, preempts_since=-1e9,
+        may_requeue=_flag(frame["requeue"].fill_null(value=site.requeue)),
         killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
     )  # fmt: skip
     named = np.array([p for given in lists for p in given], dtype=np.int64)
@@ -213,7 +224,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
 
 def _tolerance(frame: pl.DataFrame, site: Site) -> Floats:
     """Return how far above its time limit a job may run: limits are looked at twice a minute, and the log tells."""
-    return np.where(frame["end"].is_null().to_numpy(), 0.0, 2 * KILL_PERIOD + site.kill_wait)
+    return np.where(frame["end"].is_null().to_numpy(), 0.0, 2 * CHECK_PERIOD + site.kill_wait)
 
 
 def _named(given: Sequence[str], names: list[str]) -> list[int]:
@@ -301,7 +312,9 @@ def _reserved(site: Site, cluster: Cluster) -> Ints:
 
 def _preempts(site: Site) -> Ints:
     names = [q.name for q in site.qos]
-    table_ = [[int(other in q.preempts) for other in names] for q in site.qos]
+    within = [state.WITHIN if q.within or site.within else 0 for q in site.qos]
+    table_ = [[within[k] if q.name == other else int(other in q.preempts) for other in names]
+              for k, q in enumerate(site.qos)]  # fmt: skip
     return np.array(table_, dtype=np.int64).reshape(len(names), len(names))
 
 
@@ -318,6 +331,15 @@ def _ranks(site: Site) -> Ints:
         rank = {name: max([0, *(rank[other] + 1 for other in above if other in rank)]) for name, above in below.items()}
         rank = {name: min(value, len(rank)) for name, value in rank.items()}
     return np.array([*rank.values(), 0], dtype=np.int64)
+
+
+def _weights(site: Site) -> Ints:
+    return np.array([*(min(q.priority, MOST_WEIGHT) for q in site.qos), 0], dtype=np.int64)
+
+
+def _exempt(site: Site) -> Floats:
+    """Return how long jobs of a class are not preempted: its own time before the cluster's."""
+    return np.array([*(site.exempt if q.exempt is None else q.exempt for q in site.qos), site.exempt])
 
 
 def _ints(*shape: int) -> Ints:

@@ -14,7 +14,7 @@ from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, S
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
-KILL_PERIOD = 30.0  # s between two looks at time limits: PERIODIC_TIMEOUT
+CHECK_PERIOD = 30.0  # s between two looks at time limits and grace times: PERIODIC_TIMEOUT
 
 
 @inner
@@ -148,7 +148,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     if np.isnan(job.first_start):
         job.first_start = now
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
-    job.preempting = 0
+    job.preempting, job.preempts_since, job.preempted_at, job.grace_end = 0, -1e9, -1.0, np.inf
     end_at_limit(s, settings, t, p)
     charge_begin(s, acct, t)
     remove(s.pending, s.clock.pending, t)
@@ -160,9 +160,9 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
 
 
 @inner
-def kill_time(settings: Settings, time: float) -> float:
-    """Return when Slurm looks at time limits next, from a moment on."""
-    return np.ceil((time - settings.kill_phase) / KILL_PERIOD) * KILL_PERIOD + settings.kill_phase
+def next_check(settings: Settings, time: float) -> float:
+    """Return when Slurm looks next, from a moment on, for jobs whose time is over."""
+    return np.ceil((time - settings.check_phase) / CHECK_PERIOD) * CHECK_PERIOD + settings.check_phase
 
 
 @inner
@@ -172,7 +172,7 @@ def end_at_limit(s: Slurm, settings: Settings, t: int, p: int) -> None:
     over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
     job.times_out = 0
     if job.runtime > job.limit + over_time + job.tolerance:
-        killed = kill_time(settings, job.start + job.limit + over_time)
+        killed = next_check(settings, job.start + job.limit + over_time)
         if killed < job.end:
             job.end, job.times_out = killed, 1
 

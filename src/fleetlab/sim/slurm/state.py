@@ -14,9 +14,9 @@ FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " refused times_out timed_out started_by preempting shape_id submit:f begin:f eligible:f runtime:f limit:f"
-    " priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f preempts_since:f accrue:f"
-    " overhead:f first_eligible:f tolerance:f"
+    " refused times_out timed_out started_by preempting may_requeue shape_id submit:f begin:f eligible:f runtime:f"
+    " limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f grace_end:f"
+    " preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
 )
 #   number: by submission; killed: it does not end well; refused: at its submission, by REFUSALS; times_out: its time
 #   limit ends this run; timed_out: one did; tolerance: how far above its limit it may run, because the log saw it;
@@ -26,7 +26,8 @@ JOB = record(
 #   parents: entries of `parent_of`; slots: the nodes that it holds, from first_slot on; begin: not before; eligible:
 #   since when it could run, inf: not yet; accrue: since when its age counts; runtime: seconds to its end; expected_end:
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
-#   jobs that it preempted, since preempts_since
+#   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
+#   when it may stay
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
@@ -51,7 +52,6 @@ class Settings(NamedTuple):
     partition_depth: int
     main_interval: float
     delay: float
-    defer: int
     max_start: int
     backfill: int
     interval: float
@@ -67,7 +67,6 @@ class Settings(NamedTuple):
     min_age_reserve: float
     min_priority_reserve: float
     one_reservation: int
-    busy_nodes: int
     limit_stop: int  # assoc_limit_stop: a job at a limit blocks its partition
     least_loaded: int  # CR_LLN
     epilog: float
@@ -76,13 +75,17 @@ class Settings(NamedTuple):
     over_time: float
     main_phase: float  # how far into a second the main loop looks
     backfill_phase: float
-    kill_phase: float  # s: when time limits are looked at, within half a minute
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
+    youngest_first: int  # preempt_youngest_first
+    strict_order: int  # preempt_strict_order
+    reorders: int  # preempt_reorder_count
+    check_phase: float  # how far into half a minute slurmctld looks for jobs whose time is over
     until: float
 
 
 NO_PREEMPTION, BY_QOS, BY_PARTITION = range(3)
 OFF, REQUEUE, CANCEL, SUSPEND = range(4)
+WITHIN = 2  # of `preempts`: if its priority is higher
 
 
 class Free(NamedTuple):
@@ -142,7 +145,12 @@ class Slurm(NamedTuple):
     preempts: Ints  # [qos, qos]
     qos_mode: Ints  # [qos]: how jobs of it are preempted
     qos_rank: Ints  # [qos]: those that are preempted by others come later
+    qos_weight: Ints  # [qos]: its priority, by which jobs are preempted
+    qos_grace: Floats  # [qos]: s between being told to go and going
+    qos_exempt: Floats  # [qos]: s after its start in which a job is not preempted
     victims: Ints  # [jobs]: scratch
+    victim_nodes: Ints  # [jobs]: scratch: how many of the chosen nodes each holds
+    target: Ints  # [nodes]: scratch: where a job would go that preempts others
     outage_time: Floats
     outage_node: Ints
     outage_what: Ints  # DOWN, DRAIN or BACK

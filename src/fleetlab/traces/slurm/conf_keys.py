@@ -34,6 +34,7 @@ KEYS: dict[str, Form] = {
     "AccountingStorageEnforce": ANY,
     "CompleteWait": TIME,
     "DependencyParameters": ANY,
+    "JobRequeue": YES,
     "KillWait": TIME,
     "OverTimeLimit": TIME,
     "PreemptExemptTime": TIME,

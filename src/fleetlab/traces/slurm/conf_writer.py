@@ -80,6 +80,8 @@ def _scheduling(slurm: Slurm) -> Iterator[str]:
     if slurm.select_flags:
         yield f"SelectTypeParameters={','.join(slurm.select_flags)}"
     yield f"KillWait={slurm.kill_wait:.0f}"
+    if not slurm.requeue:
+        yield "JobRequeue=0"
     if slurm.complete_wait:
         yield f"CompleteWait={slurm.complete_wait:.0f}"
     if slurm.over_time:
@@ -120,7 +122,8 @@ def _preemption(slurm: Slurm) -> Iterator[str]:
     if slurm.preempt == "none":
         return
     yield f"PreemptType=preempt/{'partition_prio' if slurm.preempt == 'partition' else slurm.preempt}"
-    yield f"PreemptMode={slurm.preempt_mode.upper()}{',GANG' if slurm.gang else ''}"
+    flags = (",GANG" if slurm.gang else "") + (",WITHIN" if slurm.within else "")
+    yield f"PreemptMode={slurm.preempt_mode.upper()}{flags}"
     if slurm.exempt:
         yield f"PreemptExemptTime={_clock(slurm.exempt)}"
 
@@ -179,8 +182,8 @@ def qos_words(qos: Qos) -> Iterator[str]:
     yield f"priority={qos.priority}"
     if qos.preempts:
         yield f"preempt={','.join(qos.preempts)}"
-    if qos.preempt_mode:
-        yield f"preemptmode={qos.preempt_mode}"
+    if modes := [*([qos.preempt_mode] if qos.preempt_mode else []), *(["within"] if qos.within else [])]:
+        yield f"preemptmode={','.join(modes)}"
     if qos.grace:
         yield f"gracetime={qos.grace:.0f}"
     if qos.exempt is not None:

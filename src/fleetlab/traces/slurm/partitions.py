@@ -28,7 +28,7 @@ def partitions_of(site: Site) -> tuple[Partition, ...]:
 def _partition(name: str, row: Entry) -> Partition:
     usual = Partition(name)
     priority = row.get("priority", "1")  # of versions before 17: of both
-    mode = row.get("preemptmode", "").split(",")[0].lower()
+    mode = preempt_mode(row) if row.get("preemptmode") else None
     default_time = row.get("defaulttime", "")
     return Partition(
         name,
@@ -42,7 +42,7 @@ def _partition(name: str, row: Entry) -> Partition:
         min_nodes=int(whole(row.get("minnodes", ""), 0)),
         qos=name_of(row.get("qos", "")),
         oversubscribe=_oversubscribe(row.get("oversubscribe", row.get("shared", "no"))),
-        preempt_mode=mode or None,
+        preempt_mode=mode,
         grace=seconds_of(row.get("gracetime", ""), usual.grace, seconds=True),
         allow_accounts=names_of(row.get("allowaccounts", "")),
         deny_accounts=names_of(row.get("denyaccounts", "")),
@@ -87,4 +87,4 @@ def expanded(text: str) -> list[str]:
 def preempt_mode(values: Mapping[str, str]) -> str:
     """Return how the cluster preempts: off, requeue, cancel or suspend."""
     modes = (word.strip().lower() for word in values.get("preemptmode", "off").split(","))
-    return next((mode for mode in modes if mode != "gang"), "off")
+    return next((mode for mode in modes if mode not in ("gang", "within", "")), "off")

@@ -38,7 +38,7 @@ COLUMNS = (
     "NodeList,Timelimit,Reason,Flags,Constraints,Reservation,SubmitLine,JobName"  # the last may hold any character
 )
 DEMAND = ("instances", "cpu_milli", "memory_mib", "gpu_milli", "gpu_types", "distinct_nodes")
-SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "nice")
+SUBMITTED = ("partitions", "constraint", "reservation", "exclusive", "requeue", "nice")
 
 
 def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | None = None) -> Trace:

@@ -18,6 +18,7 @@ SUBMISSION: dict[str, Any] = {
     "constraint": pl.String,
     "reservation": pl.String,
     "exclusive": pl.Boolean,
+    "requeue": pl.Boolean,  # null: not said
     "nice": pl.Int64,
     "array_limit": pl.Int64,
     "gpus_by": pl.String,  # node, task, job: of what a number of GPUs was asked for; empty: not known
@@ -60,6 +61,7 @@ def _submission(row: dict[str, Any]) -> dict[str, Any]:
         "constraint": constraint(row["Constraints"] or options.get("constraint", "")),
         "reservation": row["Reservation"] or options.get("reservation") or None,
         "exclusive": options.get("exclusive", "no") in ("", "exclusive"),
+        "requeue": _requeue(row["SubmitLine"], parts[0]),
         "nice": _nice(options.get("nice")),
         "array_limit": int(throttle[1]) if throttle else 0,
         "gpus_by": by,
@@ -76,6 +78,13 @@ def _with_short_name(line: str, name: str) -> str:
     if len(name.split()) < 2:
         return line
     return re.sub(rf"(-J[ =]?|--job-name[ =]){re.escape(name)}(?=\s|$)", "-J name", line)
+
+
+def _requeue(line: str, options: dict[str, str]) -> bool | None:
+    """Whether a job may run again; what runs at a terminal never does, and None is as the site says."""
+    if line.split(" ", 1)[0].rsplit("/", 1)[-1] in ("srun", "salloc") or "no-requeue" in options:
+        return False
+    return True if "requeue" in options else None
 
 
 def _gpus_by(options: dict[str, str]) -> tuple[str, int]:

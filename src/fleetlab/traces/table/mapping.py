@@ -29,6 +29,7 @@ UNREAD = (
     "reservation",
     "distinct_nodes",
     "exclusive",
+    "requeue",
     "nice",
     "depends_on",
     "dependency",
