@@ -114,7 +114,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
     main, bf = site.main, site.backfill
     values = Settings(
         depth=main.depth, partition_depth=main.partition_depth, main_interval=main.interval, delay=main.delay,
-        max_start=main.max_start, backfill=int(bf.on), interval=bf.interval,
+        max_start=main.max_start, defer=int(main.defer), backfill=int(bf.on), interval=bf.interval,
         resolution=bf.resolution, window=bf.window, max_jobs=bf.max_jobs, max_jobs_user=bf.max_jobs_user,
         max_jobs_partition=bf.max_jobs_partition, max_jobs_user_partition=bf.max_jobs_user_partition,
         max_jobs_account=bf.max_jobs_account, max_backfill_start=bf.max_start, max_tasks=bf.max_tasks,

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     main_interval: float
     delay: float
     max_start: int
+    defer: int
     backfill: int
     interval: float
     resolution: float

@@ -191,13 +191,13 @@ def read_qos(text: str) -> list[Qos]:
 def qos_of(row: Texts) -> Qos:
     """Return the class of service that a row of a listing tells of."""
     modes = [mode for word in row.get("preemptmode", "").lower().split(",") if (mode := word.strip())]
-    mode = next((mode for mode in modes if mode not in ("within", "gang", "cluster")), None)
+    preempts_by = next((mode for mode in modes if mode not in ("within", "gang", "cluster")), None)
     exempt = row.get("preemptexempttime", "")
     return Qos(
         row["name"],
         priority=int(_number(row.get("priority", ""), 0)),
         preempts=_names(row.get("preempt", "")),
-        preempt_mode=mode,
+        preempt_mode=preempts_by,
         within="within" in modes,
         grace=_seconds(row.get("gracetime", "")) or 0.0,
         exempt=_seconds(exempt) or 0.0 if exempt else None,

@@ -28,6 +28,10 @@ from fleetlab.traces.slurm.scheduler_parameters import BACKFILL, BACKFILL_FLAGS,
 from fleetlab.traces.slurm.site_text import Site
 
 NOT_SET = "not set"
+FIELDS = (  # of a site that slurm.conf sets, beside those of select
+    *("partitions", "priority", "main", "backfill", "enforce", "enforce_partitions", "preempt", "gang"),
+    *("preempt_mode", "within", "exempt", "requeue", "complete_wait", "kill_wait", "over_time"),
+)
 HINT = "a file of lines as in slurm.conf, or one line: bf_interval=60, PartitionName=long MaxTime=1-0"
 
 
@@ -63,20 +67,7 @@ def change_conf(slurm: Slurm, cluster: Cluster, conf: Path | str) -> ConfChange:
     rules = slurm_of(site)
     changed = replace(
         slurm,
-        **{f: getattr(rules, f) for f in ("partitions", "priority", "main", "backfill", "enforce", "preempt", "gang")},
-        **{
-            f: getattr(rules, f)
-            for f in (
-                "preempt_mode",
-                "within",
-                "exempt",
-                "requeue",
-                "complete_wait",
-                "kill_wait",
-                "over_time",
-                "enforce_partitions",
-            )
-        },
+        **{field: getattr(rules, field) for field in FIELDS},
         select=rules.select,
         select_flags=rules.select_flags,
         parameters=tuple(dict.fromkeys(rules.parameters)),
