@@ -133,7 +133,7 @@ class Workload:
     It runs on nodes in one of its `partitions` (none named: any) whose features meet its `constraint`, an expression
     of names with &, | and parentheses. Jobs of one `gang` start together; of one `array`, at most `array_limit` run at
     once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes. A job that
-    loses a node, or is preempted, runs again if `requeue` says so, and has ended otherwise (null: the scheduler decides).
+    loses a node, or is preempted, runs again if `requeue` says so, else it has ended (null: the scheduler decides).
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.
