@@ -15,7 +15,17 @@ from fleetlab.sim.slurm.accounting import Accounting, within_limits
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
-from fleetlab.sim.slurm.plan import Plan, enough_by, free_of_plans, new_plan, on_grid, overlaps_plan, reserve, span_at
+from fleetlab.sim.slurm.plan import (
+    Plan,
+    free_of_plans,
+    is_too_early,
+    may_start_now,
+    new_plan,
+    on_grid,
+    overlaps_plan,
+    reserve,
+    span_at,
+)
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
 from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, room_up_to, sort_by_end, will_start
@@ -90,7 +100,6 @@ def try_job(
         return NO_START
     span, when, may_skip = 0, -1.0, job.gang < 0
     plan.tried[0] = -1  # no set
-    plan.ended[0] = -1
     for _ in range(TRIES):
         usable_set(s, t, p, begin, plan.up, plan.usable)
         span = span_at(plan, span, begin)
@@ -101,8 +110,8 @@ def try_job(
             plan.tried[0] = -1
         elif same_set(plan.current, plan.tried) and begin > now:
             when = max(when, begin) if when >= 0 else when  # as before, on the same nodes
-        elif may_skip and later and (begin > now or settings.preempt == NO_PREEMPTION) and not enough_by(
-            s, plan, t, later, running
+        elif may_skip and later and (begin > now or settings.preempt == NO_PREEMPTION) and is_too_early(
+            s, plan, t, later, least, running
         ):  # fmt: skip
             when = -1.0  # or after `later`, which is the same
             plan.tried[0] = -1
@@ -148,21 +157,23 @@ def try_job(
 
 
 @inner
-def last_candidate(s: Slurm, settings: Settings, count: int) -> int:
-    """Return where in the queue those end that might start in this cycle: what is planned behind them changes nothing.
+def last_candidate(s: Slurm, settings: Settings, plan: Plan, k: int, last: int) -> int:
+    """Return where in the queue those end that might start in this cycle; it is after `k`, and not after `last`.
 
-    In a cycle jobs start and none end: where nodes have no room for a job now, they have none later in it.
+    In a cycle jobs start and are planned, and none end: a job without room has none later in it.
     """
     if settings.preempt != NO_PREEMPTION:
-        return count
-    s.shape_room[:] = -1
-    for k in range(count - 1, -1, -1):
-        job, p = s.jobs[s.queue_job[k]], s.queue_part[k]
+        return last
+    while last > k + 1:
+        t, p = s.queue_job[last - 1], s.queue_part[last - 1]
+        job = s.jobs[t]
         if s.shape_room[job.shape_id, p] < 0:
             s.shape_room[job.shape_id, p] = room_in_partition(s, job, p)
-        if job.gang >= 0 or s.shape_room[job.shape_id, p] >= job.instances:
-            return k + 1
-    return 0
+        room = s.shape_room[job.shape_id, p] >= job.instances
+        if job.gang >= 0 or (room and job.state == PENDING and may_start_now(s, plan, t, p)):
+            break
+        last -= 1
+    return last
 
 
 @inner
@@ -185,7 +196,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         if s.clock.serial % 2 == 0:
             gang_start[g] = 0.0
     s.clock.serial += 1
-    running, tested, started, last = sort_by_end(s), 0, 0, last_candidate(s, settings, count)
+    running, tested, started = sort_by_end(s), 0, 0
+    s.shape_room[:] = -1
+    s.ready_shape[:] = -1
+    last = last_candidate(s, settings, plan, -1, count)
     rejected, rejected_part, tasks, task_array = -1, -1, 0, -1
     of_part, of_user = np.zeros(len(s.parts), np.int64), s.of_user
     of_user[:] = 0
@@ -219,7 +233,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             or (settings.one_reservation and job.planned > 0)
         )
         tested += 1
-        if k < last:
+        if k < last:  # behind it none can start: what is planned for them changes nothing
             done = try_job(
                 s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0, 1 if limited else 0
             )
@@ -229,7 +243,9 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             break
         if done != NO_START:
             rejected = -1
+            last = last_candidate(s, settings, plan, k, last)
         if done == STARTED:
+            s.ready_shape[:] = -1
             add_by_end(s, running, t)
             running += 1
             started += 1

@@ -8,9 +8,11 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.slurm.node_sets import WORD, add_node, count_nodes, drop_node, has_node, same_set
-from fleetlab.sim.slurm.select import give_back, room_on
+from fleetlab.sim.slurm.node_sets import WORD, add_node, count_nodes, drop_node, has_node, same_set, usable_set
+from fleetlab.sim.slurm.select import copy_free, give_back, room_on, room_up_to
 from fleetlab.sim.slurm.state import Settings, Slurm
+
+READY_ROWS = 64  # shapes of jobs for which it is known when nodes have room
 
 
 class Plan(NamedTuple):
@@ -25,8 +27,7 @@ class Plan(NamedTuple):
     usable: Ints  # [words]: scratch
     current: Ints  # [words]: scratch
     tried: Ints  # [words]: scratch: where the last try of a job was
-    roomy: Ints  # [words]: scratch of `enough_by`
-    ended: Ints  # [1]: scratch of `enough_by`: running jobs that have ended, -1: not begun
+    open: Ints  # [words]: nodes that had a free GPU when it was made
 
 
 @inner
@@ -42,7 +43,7 @@ def new_plan(s: Slurm, settings: Settings) -> Plan:
     plan = Plan(
         np.zeros(most), np.zeros(most), np.zeros(most, np.int64), np.zeros((most, words), np.int64),
         np.ones(1, np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64),
-        np.zeros(words, np.int64), np.zeros(words, np.int64), np.zeros(1, np.int64),
+        np.zeros(words, np.int64), np.zeros(words, np.int64),
     )  # fmt: skip
     second, resolution = s.clock.second, settings.resolution
     plan.begin[0] = on_grid(s, second, resolution)
@@ -50,6 +51,8 @@ def new_plan(s: Slurm, settings: Settings) -> Plan:
     for n in range(len(s.nodes)):
         if s.nodes[n].up and not s.nodes[n].drained:
             add_node(plan.up, n)
+        if s.free.gpu[n]:
+            add_node(plan.open, n)
     for w in range(words):
         plan.free[0, w] = plan.up[w]
     return plan
@@ -164,34 +167,62 @@ def frees_nodes(plan: Plan, j: int, after: int) -> bool:
 
 
 @inner
-def enough_by(s: Slurm, plan: Plan, t: int, time: float, running: int) -> bool:
-    """Return whether the nodes in `current` hold a job when all running jobs have ended that end by a time.
-
-    If not, it starts later than that. Asked about times that rise; `by_end` lists the running jobs.
-    """
+def ready_row(s: Slurm, t: int, running: int) -> int:
+    """Return the row of `ready_at` for jobs like this one; `by_end` lists the running jobs."""
     job = s.jobs[t]
-    if plan.ended[0] < 0:
-        plan.ended[0] = 0
-        for w in range(len(plan.roomy)):
-            plan.roomy[w] = 0
-        for n in range(len(s.nodes)):
-            s.ahead.cpu[n], s.ahead.memory[n], s.ahead.gpu[n] = s.free.cpu[n], s.free.memory[n], s.free.gpu[n]
-            count_ahead(s, plan, t, n)
-    while plan.ended[0] < running:
-        other = s.by_end[plan.ended[0]]
+    row = job.shape_id % READY_ROWS
+    if s.ready_shape[row] == job.shape_id:
+        return row
+    s.ready_shape[row] = job.shape_id
+    copy_free(s)
+    for n in range(len(s.nodes)):
+        s.ready_at[row, n] = -np.inf if room_up_to(1, job, n, s.then, s) else np.inf
+    for k in range(running):
+        other = s.by_end[k]
         ended = s.jobs[other]
-        if ended.expected_end > time:
-            break
-        give_back(s, other, s.ahead, 1)
-        for k in range(ended.first_slot, ended.first_slot + ended.slots):
-            count_ahead(s, plan, t, s.slot_node[k])
-        plan.ended[0] += 1
-    room = 0
-    for w in range(len(plan.roomy)):
-        bits = plan.current[w] & plan.roomy[w]
+        give_back(s, other, s.then, 1)
+        for slot in range(ended.first_slot, ended.first_slot + ended.slots):
+            n = s.slot_node[slot]
+            if s.ready_at[row, n] == np.inf and room_up_to(1, job, n, s.then, s):
+                s.ready_at[row, n] = ended.expected_end
+    return row
+
+
+@inner
+def is_too_early(s: Slurm, plan: Plan, t: int, time: float, least: int, running: int) -> bool:
+    """Return whether fewer than `least` of the nodes in `current` have room for an instance of a job by a time."""
+    row, count = ready_row(s, t, running), 0
+    for w in range(len(plan.current)):
+        bits = plan.current[w]
         while bits:
             low = bits & -bits
-            room += s.ahead_room[w * WORD + log2(low)]
+            count += s.ready_at[row, w * WORD + place_of(low)] <= time
+            if count >= least:
+                return False
+            bits ^= low
+    return True
+
+
+@inner
+def may_start_now(s: Slurm, plan: Plan, t: int, p: int) -> bool:
+    """Return whether a job has room now on nodes on which no other is planned before its time limit ends."""
+    job, room, j = s.jobs[t], 0, 0
+    usable_set(s, t, p, s.clock.second, plan.up, plan.current)
+    for w in range(len(plan.current)):
+        plan.current[w] &= plan.open[w] if job.gpus else plan.up[w]
+    while plan.begin[j] <= s.clock.second + job.limit:
+        left = False
+        for w in range(len(plan.current)):
+            plan.current[w] &= plan.free[j, w]
+            left = left or plan.current[w] != 0
+        j = plan.following[j]
+        if not left or j == 0:
+            break
+    for w in range(len(plan.current)):
+        bits = plan.current[w]
+        while bits:
+            low = bits & -bits
+            room += room_on(job, w * WORD + place_of(low), s.free, s)
             if room >= job.instances:
                 return True
             bits ^= low
@@ -199,16 +230,8 @@ def enough_by(s: Slurm, plan: Plan, t: int, time: float, running: int) -> bool:
 
 
 @inner
-def count_ahead(s: Slurm, plan: Plan, t: int, n: int) -> None:
-    """Count the instances of a job that a node holds in `ahead`."""
-    s.ahead_room[n] = room_on(s.jobs[t], n, s.ahead, s)
-    if s.ahead_room[n]:
-        add_node(plan.roomy, n)
-
-
-@inner
-def log2(bit: int) -> int:
-    """Return which bit is set."""
+def place_of(bit: int) -> int:
+    """Return which bit of a word is set."""
     place = 0
     for step in (32, 16, 8, 4, 2, 1):
         if bit >> step:

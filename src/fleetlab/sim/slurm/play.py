@@ -24,6 +24,7 @@ from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
 from fleetlab.sim.slurm.node_sets import pack
 from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
+from fleetlab.sim.slurm.plan import READY_ROWS
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.queue import CHECK_PERIOD
 from fleetlab.sim.slurm.runs import RUN
@@ -167,7 +168,7 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
-        ahead=Free(*(column.copy() for column in room)), ahead_room=_ints(nodes), shape_room=_ints(shapes, len(parts)),
+        shape_room=_ints(shapes, len(parts)), ready_shape=_ints(READY_ROWS), ready_at=np.zeros((READY_ROWS, nodes)),
         partition_of=named, entry_open=open_partitions(world, site, jobs, parts, named), parent_of=parents[0],
         rule_of=rules,
         in_partition=inside, allowed=allowed, partition_set=pack(inside), allowed_set=pack(allowed),

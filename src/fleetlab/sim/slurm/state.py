@@ -106,9 +106,9 @@ class Slurm(NamedTuple):
     parts: Records  # PARTITION
     free: Free
     then: Free  # scratch: what is free when some running jobs have ended
-    ahead: Free  # scratch of `enough_by`
-    ahead_room: Ints  # [nodes]: scratch: instances of a job that each node holds then
     shape_room: Ints  # [shapes, partitions]: scratch: instances that there is room for now, -1: not counted
+    ready_shape: Ints  # [rows]: scratch of `ready_row`: the shape of each row of `ready_at`, -1: none
+    ready_at: Floats  # [rows, nodes]: when a node has room for an instance of that shape, as running jobs end
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
     rule_of: Ints  # how: see `dependencies`
