@@ -91,8 +91,9 @@ NULL_ALLOWED = {
     *("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"),
     *("constraint", "reservation", "requeue", "queue", "qos", "limit", "gang", "array"),
 }
-# What a dependency waits for: that the other job has started, has ended, has ended well, or has not.
-DEPENDENCIES = ("after", "afterany", "afterok", "afternotok")
+# What a dependency waits for: that the other job has started (or did so many minutes ago: after+5), has ended, has
+# ended well, or has not; with a question mark, one of all those of the job is enough.
+DEPENDENCY = r"^(after(\+\d{1,9})?|afterany|afterok|afternotok)\??$"
 
 
 def _gpu_demand() -> pl.Expr:
@@ -114,7 +115,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
         "dependency",
         "is not a rule for each job that it depends on",
         (pl.col("dependency").list.len() == pl.col("depends_on").list.len())
-        & pl.col("dependency").list.eval(pl.element().is_in(DEPENDENCIES)).list.all(),
+        & pl.col("dependency").list.eval(pl.element().str.contains(DEPENDENCY)).list.all(),
     ),
 ]
 
@@ -132,8 +133,9 @@ class Workload:
 
     It runs on nodes in one of its `partitions` (none named: any) whose features meet its `constraint`, an expression
     of names with &, | and parentheses. Jobs of one `gang` start together; of one `array`, at most `array_limit` run at
-    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes. A job that loses
-    a node, or is preempted, runs again if `requeue` says so, and has ended otherwise (null: as the scheduler does).
+    once (0: all). `distinct_nodes` puts each instance on a node of its own, `exclusive` takes whole nodes. A job that
+    loses a node, or is preempted, runs again if `requeue` says so, and has ended otherwise (null: as the scheduler
+    does).
 
     A job that is `initial` was there when the log began, submitted at a time that it does not tell: running, or
     pending where the log saw it start. `runtime_at_least` is how long a job of unknown runtime was seen to run.

@@ -14,10 +14,11 @@ import numpy as np
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.slurm.accounting import Accounting
+from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import within_limits
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
+from fleetlab.sim.slurm.queue import build_queue, may_start_task
 from fleetlab.sim.slurm.select import choose, copy_free, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
@@ -235,7 +236,7 @@ def try_job(
         if when <= now and completes(s, nodes):
             when, later = now + 1.0, 0.0
         if when <= now and job.gang < 0 and not job.preempting:
-            start(s, settings, acct, t, p, nodes, BY_BACKFILL)
+            start_job(s, settings, acct, t, p, nodes, BY_BACKFILL)
             return STARTED
         if job.gang >= 0:
             gang_start[t] = when
@@ -330,7 +331,7 @@ def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floa
                 p = s.partition_of[s.jobs[t].first_partition]
                 usable_nodes(s, t, p, s.clock.now, s.usable)
                 without_completing(s, s.usable)
-                start(s, settings, acct, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
+                start_job(s, settings, acct, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
 
 
 @inner

@@ -209,8 +209,8 @@ def read_qos(text: str) -> list[Qos]:
 
 def qos_of(row: Texts) -> Qos:
     """Return the class of service that a row of a listing tells of."""
-    modes = [mode for word in row.get("preemptmode", "").lower().split(",") if (mode := word.strip())]
-    mode = next((mode for mode in modes if mode not in ("within", "gang", "cluster")), None)
+    modes = row.get("preemptmode", "").lower().replace(" ", "").split(",")
+    mode = next((word for word in modes if word not in ("within", "gang", "cluster", "")), None)
     exempt = row.get("preemptexempttime", "")
     return Qos(
         row["name"],
