@@ -91,8 +91,9 @@ NULL_ALLOWED = {
     *("user", "group", "app", "eligible", "runtime", "runtime_at_least", "start", "end"),
     *("constraint", "reservation", "requeue", "queue", "qos", "limit", "gang", "array"),
 }
-# What a dependency waits for: that the other job has started, has ended, has ended well, or has not.
-DEPENDENCIES = ("after", "afterany", "afterok", "afternotok")
+# What a dependency waits for: that the other job has started (or did so many minutes ago: after+5), has ended, has
+# ended well, or has not; with a question mark, one of all those of the job is enough.
+DEPENDENCY = r"^(after(\+\d{1,9})?|afterany|afterok|afternotok)\??$"
 
 
 def _gpu_demand() -> pl.Expr:
@@ -114,7 +115,7 @@ LAWS: list[tuple[str, str, pl.Expr]] = [
         "dependency",
         "is not a rule for each job that it depends on",
         (pl.col("dependency").list.len() == pl.col("depends_on").list.len())
-        & pl.col("dependency").list.eval(pl.element().is_in(DEPENDENCIES)).list.all(),
+        & pl.col("dependency").list.eval(pl.element().str.contains(DEPENDENCY)).list.all(),
     ),
 ]
 

@@ -12,6 +12,7 @@ import numpy as np
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import UNLIMITED, Floats, Record
 from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
@@ -27,8 +28,8 @@ from fleetlab.sim.slurm.plan import (
     span_at,
 )
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
-from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, room_up_to, sort_by_end, will_start
+from fleetlab.sim.slurm.queue import build_queue, may_start_task
+from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, look_in, room_up_to, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
 YEAR = 365 * 86_400.0
@@ -89,6 +90,7 @@ def try_job(
 ) -> int:  # fmt: skip
     """Start a job, or plan its start."""
     job, now = s.jobs[t], s.clock.second
+    look_in(s, t, p)
     least = job.instances if job.distinct else 1
     begin, before = now, job.planned
     if job.reservation >= 0:
@@ -98,7 +100,7 @@ def try_job(
     begin = max(begin, gang_time(s, t, gang_start))
     if begin > now + settings.window:
         return NO_START
-    span, when, may_skip = 0, -1.0, job.gang < 0
+    span, when, may_skip = 0, -1.0, job.gang < 0 and job.whole == job.exclusive and not len(s.free.cores)
     plan.tried[0] = -1  # no set
     for _ in range(TRIES):
         usable_set(s, t, p, begin, plan.up, plan.usable)
@@ -132,7 +134,7 @@ def try_job(
                 return NO_START
             when = later if later else now + AT_LIMIT
         if when <= now and job.gang < 0 and not job.preempting:
-            start(s, settings, acct, t, p, nodes, BY_BACKFILL)
+            start_job(s, settings, acct, t, p, nodes, BY_BACKFILL)
             return STARTED
         if job.gang >= 0:
             gang_start[t] = when
@@ -162,11 +164,12 @@ def last_candidate(s: Slurm, settings: Settings, plan: Plan, k: int, last: int) 
 
     In a cycle jobs start and are planned, and none end: a job without room has none later in it.
     """
-    if settings.preempt != NO_PREEMPTION:
+    if settings.preempt != NO_PREEMPTION or len(s.free.cores):
         return last
     while last > k + 1:
         t, p = s.queue_job[last - 1], s.queue_part[last - 1]
         job = s.jobs[t]
+        look_in(s, t, p)
         if s.shape_room[job.shape_id, p] < 0:
             s.shape_room[job.shape_id, p] = room_in_partition(s, job, p)
         room = s.shape_room[job.shape_id, p] >= job.instances
@@ -272,7 +275,7 @@ def start_gangs(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floa
                 p = s.partition_of[s.jobs[t].first_partition]
                 usable_nodes(s, t, p, s.clock.now, s.usable)
                 without_completing(s, s.usable)
-                start(s, settings, acct, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
+                start_job(s, settings, acct, t, p, choose(s, t, s.usable, s.free, settings.least_loaded), BY_BACKFILL)
 
 
 @inner

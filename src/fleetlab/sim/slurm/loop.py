@@ -25,9 +25,10 @@ from fleetlab.sim.slurm.accounting import (
     usage_may_fall,
 )
 from fleetlab.sim.slurm.backfill_loop import backfill
+from fleetlab.sim.slurm.gang import next_slice, release_job
 from fleetlab.sim.slurm.main_loop import look
 from fleetlab.sim.slurm.preemption import mode_of
-from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, next_check, release
+from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, SLICE, enter, next_check
 from fleetlab.sim.slurm.runs import log_run
 from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
@@ -88,7 +89,7 @@ def next_kill(s: Slurm, settings: Settings) -> float:
 def end_of(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A job has ended."""
     job = s.jobs[t]
-    release(s, settings, acct, t)
+    release_job(s, settings, acct, t)
     job.state = DONE
     if job.times_out:
         job.killed, job.timed_out = 1, 1
@@ -130,7 +131,7 @@ def submit(s: Slurm, acct: Accounting, t: int) -> None:
 def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job is put back into the queue, and starts over; it is eligible again after two minutes."""
     job = s.jobs[t]
-    release(s, settings, acct, t)
+    release_job(s, settings, acct, t)
     job.end = s.clock.second
     log_run(s, t)
     job.preempted_at, job.grace_end = -1.0, np.inf
@@ -143,7 +144,7 @@ def requeue(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
 def end_early(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job ends before its time, and does not run again."""
     job = s.jobs[t]
-    release(s, settings, acct, t)
+    release_job(s, settings, acct, t)
     job.end = s.clock.second
     log_run(s, t)
     job.requeues += 1
@@ -220,6 +221,8 @@ def happen(s: Slurm, settings: Settings, acct: Accounting) -> None:
                 clock.at_once = 1
         elif kind == GRACE:
             preempted(s, settings, acct, item)
+        elif kind == SLICE:
+            next_slice(s, settings)
 
 
 @inner
@@ -232,6 +235,18 @@ def is_stuck(s: Slurm, settings: Settings, order: Ints) -> bool:
 
 
 @inner
+def minutes_after(s: Slurm, t: int) -> float:
+    """Return when the minutes are over that a job waits for after the start of another, inf: it waits for none."""
+    job, time = s.jobs[t], np.inf
+    for k in range(job.first_parent, job.first_parent + job.parents):
+        if s.parent_of[k] >= 0 and s.delay_of[k] > 0:
+            moment = np.ceil(s.jobs[s.parent_of[k]].first_start + s.delay_of[k])
+            if moment > s.clock.second:  # not a number: it has not started
+                time = min(time, moment)
+    return time
+
+
+@inner
 def wait_for_begin(s: Slurm, settings: Settings) -> bool:
     """Go on when a pending job may begin, or a reservation begins or ends; return whether there is such a moment."""
     time = np.inf
@@ -239,6 +254,7 @@ def wait_for_begin(s: Slurm, settings: Settings) -> bool:
         begin = s.jobs[s.pending[k]].begin
         if begin > s.clock.second:
             time = min(time, begin)
+        time = min(time, minutes_after(s, s.pending[k]))
     for r in range(len(s.reservations)):
         for moment in (s.reservations[r].begin, s.reservations[r].end):
             if moment > s.clock.second:

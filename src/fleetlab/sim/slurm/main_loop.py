@@ -11,10 +11,11 @@ import numpy as np
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
 from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
-from fleetlab.sim.slurm.select import choose
+from fleetlab.sim.slurm.queue import build_queue, may_start_task
+from fleetlab.sim.slurm.select import choose, look_in
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
 BY_MAIN, BY_BACKFILL = 1, 2
@@ -23,8 +24,8 @@ BY_MAIN, BY_BACKFILL = 1, 2
 @inner
 def usable_nodes(s: Slurm, t: int, p: int, time: float, into: Ints) -> int:
     """Find the nodes that a job may use from a time on for its time limit: partition, request, state, reservations."""
-    job = s.jobs[t]
-    count = 0
+    job, count = s.jobs[t], 0
+    look_in(s, t, p)
     for n in range(len(s.nodes)):
         node = s.nodes[n]
         into[n] = s.in_partition[p, n] and s.allowed[job.request, n] and node.up and not node.drained
@@ -102,7 +103,7 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
             if not nodes and settings.preempt != NO_PREEMPTION:
                 preempt_for(s, settings, t, p, s.usable, 0)
         if nodes:
-            start(s, settings, acct, t, p, nodes, BY_MAIN)
+            start_job(s, settings, acct, t, p, nodes, BY_MAIN)
             rejected = -1
             started += 1
         elif job.reservation < 0 and blocks(s, settings, t):

@@ -21,6 +21,7 @@ from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Record, Records, t
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
+from fleetlab.sim.slurm.cores import MILLI, WORD
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
 from fleetlab.sim.slurm.node_sets import pack
 from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
@@ -121,6 +122,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
         max_jobs_account=bf.max_jobs_account, max_backfill_start=bf.max_start, max_tasks=bf.max_tasks,
         min_age_reserve=bf.min_age_reserve, min_priority_reserve=float(bf.min_priority_reserve),
         one_reservation=bf.one_reservation,
+        kill_invalid=int("kill_invalid_depend" in site.parameters),
         limit_stop=int("assoc_limit_stop" in site.parameters), least_loaded=int("CR_LLN" in site.select_flags),
         epilog=site.epilog, complete_wait=site.complete_wait, kill_wait=site.kill_wait, over_time=site.over_time,
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
@@ -152,11 +154,13 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     """Make the tables of an idle cluster, before the first submission."""
     jobs, named = _jobs(world, site, parts)
     count, nodes, slots = len(jobs), len(world.nodes), int(world.first[-1])
-    parents, rules = _parents(world)
+    parents, rules, delays = _parents(world)
     gangs = _members(world.frame["gang"])
     arrays = int(jobs.array.max(initial=-1)) + 1
     cpu, memory = (np.ascontiguousarray(world.nodes[name]) for name in ("free_cpu", "free_memory"))
-    room = Free(cpu, memory, _gpus(world))
+    rows = _rows(parts, site)
+    words = -(-int(cpu.max(initial=0)) // (WORD * MILLI)) if len(rows) else 0
+    room = Free(cpu, memory, _gpus(world), _ints(len(rows), nodes, words), _ints(nodes), _ints(nodes))
     allowed, jobs["request"] = _allowed(world)
     jobs["shape_id"], shapes = _shapes(jobs)
     inside, reserved = _in_partition(cluster, parts), _reserved(site, cluster)
@@ -164,20 +168,25 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
     times = MOST_REQUEUES + 4 + math.ceil(len(outages.time) / max(1, count))
     again = site.preempt != "none" or len(outages.time) > 0
     return Slurm(
-        clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9)[0], jobs=jobs,
+        clock=table(1, state.CLOCK, last_main=-1e9, last_full=-1e9, last_backfill=-1e9, slice_at=-1e9,
+                    suspends=int(suspends(site)))[0],
+        jobs=jobs,
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
         shape_room=_ints(shapes, len(parts)), ready_shape=_ints(READY_ROWS), ready_at=np.zeros((READY_ROWS, nodes)),
-        partition_of=named, entry_open=open_partitions(world, site, jobs, parts, named), parent_of=parents[0],
-        rule_of=rules,
+        partition_of=named, entry_open=open_partitions(world, site, jobs, parts, named), parent_of=parents,
+        rule_of=rules, delay_of=delays,
         in_partition=inside, allowed=allowed, partition_set=pack(inside), allowed_set=pack(allowed),
         reservations=table(len(site.reservations), state.RESERVATION,
                            begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
         reserved=reserved, reserved_set=pack(reserved), of_user=_ints(int(jobs.user.max(initial=0)) + 1),
         array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
         pending=_ints(count), running=_ints(count), slot_node=_ints(slots), slot_count=_ints(slots),
-        slot_gpus=_ints(slots), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
+        slot_gpus=_ints(slots), slot_cores=_ints(slots if words else 0, words), row_part=rows,
+        first_row=np.searchsorted(rows, np.arange(len(parts) + 1)), skip_row=_ints(len(rows)),
+        open_bits=_ints(nodes, words), open_cpu=_ints(nodes), joinable=_ints(nodes), active=_ints(nodes),
+        turns=_ints(count), gpu_used=_ints(nodes), usable=_ints(nodes), current=_ints(nodes), chosen=_ints(nodes),
         share=_ints(nodes), room=_ints(nodes), sets=_ints(nodes + 1, 7), queue_job=_ints(len(named)),
         queue_part=_ints(len(named)), queue_priority=np.zeros(len(named)), entry_priority=np.zeros(len(named)),
         by_end=_ints(count), event_keys=np.zeros(times * (2 * count + slots) + 64),
@@ -215,6 +224,7 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
         runtime=np.ceil(world.to_end), limit=limit, tolerance=_tolerance(frame, site),
         start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, grace_end=np.inf, preempts_since=-1e9,
+        any_parent=_flag(frame["dependency"].list.first().str.ends_with("?").fill_null(value=False)),
         may_requeue=_flag(frame["requeue"].fill_null(value=site.requeue)),
         killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
     )  # fmt: skip
@@ -253,14 +263,15 @@ def _reservations(frame: pl.DataFrame, site: Site) -> Ints:
     return np.array([places.get(name or "", -1) for name in frame["reservation"].to_list()], dtype=np.int64)
 
 
-def _parents(world: World) -> tuple[tuple[Ints, Ints], Ints]:
-    """Return the rows of the jobs that others depend on, and by which rule."""
+def _parents(world: World) -> tuple[Ints, Ints, Floats]:
+    """Return the rows of the jobs that others depend on (-1: not simulated), by which rule, and how long after."""
     links = world.frame.select("job", "depends_on", "dependency").explode("depends_on", "dependency").drop_nulls()
     row = {job: k for k, job in enumerate(world.frame["job"].to_list())}
     parents = np.array([row.get(job, -1) for job in links["depends_on"]], dtype=np.int64)
     names = ("after", "afterany", "afterok", "afternotok")
-    rules = np.array([names.index(rule) for rule in links["dependency"]], dtype=np.int64)
-    return (parents, parents), rules
+    words = [rule.rstrip("?").partition("+") for rule in links["dependency"]]
+    rules = np.array([names.index(name) for name, _, _ in words], dtype=np.int64)
+    return parents, rules, np.array([60.0 * int(minutes or 0) for _, _, minutes in words])
 
 
 def _members(column: pl.Series) -> tuple[Ints, Ints]:
@@ -295,8 +306,20 @@ def _parts(parts: list[Partition], site: Site) -> Records:
         max_time=[p.max_time for p in parts],
         over_time=[-1.0 if p.over_time is None else p.over_time for p in parts],
         preempt_mode=[MODES[p.preempt_mode or site.preempt_mode] for p in parts], grace=[int(p.grace) for p in parts],
-        exclusive=[int(p.oversubscribe == 0) for p in parts],
+        exclusive=[int(p.oversubscribe == 0) for p in parts], sharing=[max(1, p.oversubscribe) for p in parts],
     )  # fmt: skip
+
+
+def suspends(site: Site) -> bool:
+    """Return whether jobs of a lower tier are suspended for others."""
+    return site.gang and site.preempt == "partition" and site.preempt_mode == "suspend"
+
+
+def _rows(parts: list[Partition], site: Site) -> Ints:
+    """Return the partition of each row of CPUs; none where no CPUs are shared."""
+    if not suspends(site) and all(p.oversubscribe < 2 for p in parts):
+        return _ints(0)
+    return np.repeat(np.arange(len(parts)), [max(1, p.oversubscribe) for p in parts])
 
 
 def _in_partition(cluster: Cluster, parts: list[Partition]) -> Ints:

@@ -8,11 +8,13 @@ from fleetlab.sim.heap import push
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
 from fleetlab.sim.slurm.accounting import Accounting, charge_begin, charge_end
+from fleetlab.sim.slurm.cores import take_cores
 from fleetlab.sim.slurm.select import give_back
-from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, Slurm
+from fleetlab.sim.slurm.state import BY_QOS, DONE, DROPPED, PENDING, RUNNING, Settings, Slurm
 
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
-END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
+WAITS, MET, NEVER_MET = range(3)
+END, EPILOG, NODE_EVENT, KILL, GRACE, SLICE = range(6)  # kinds of events
 KINDS = 8
 CHECK_PERIOD = 30.0  # s between two looks at time limits and grace times: PERIODIC_TIMEOUT
 
@@ -45,6 +47,55 @@ def remove(listed: Ints, count: int, t: int) -> None:
 
 
 @inner
+def dependency_of(s: Slurm, k: int) -> int:
+    """Return whether one dependency is met, or never will be; a job that is not simulated is taken to have ended."""
+    if s.parent_of[k] < 0:
+        return MET
+    parent, rule = s.jobs[s.parent_of[k]], s.rule_of[k]
+    if rule == AFTER and parent.state == DROPPED:  # some minutes after its start is never
+        return WAITS if s.delay_of[k] else MET
+    if rule == AFTER:
+        return MET if parent.first_start + s.delay_of[k] <= s.clock.now else WAITS
+    if parent.state != DONE and parent.state != DROPPED:
+        return WAITS
+    wrong = (rule == AFTER_OK and parent.killed) or (rule == AFTER_NOT_OK and not parent.killed)
+    return NEVER_MET if wrong else MET
+
+
+@inner
+def dependencies_of(s: Slurm, t: int) -> int:
+    """Return whether the dependencies of a job are met, all of them or any one, or never will be."""
+    job, met, never = s.jobs[t], 0, 0
+    for k in range(job.first_parent, job.first_parent + job.parents):
+        one = dependency_of(s, k)
+        met += one == MET
+        never += one == NEVER_MET
+    decides, other = (met, never) if job.any_parent else (never, met)
+    if decides:
+        return MET if job.any_parent else NEVER_MET
+    if other == job.parents:
+        return NEVER_MET if job.any_parent else MET
+    return WAITS
+
+
+@inner
+def drop_invalid(s: Slurm) -> None:
+    """Cancel pending jobs whose dependencies can never be met, and then those that depend on them."""
+    k = 0
+    while k < s.clock.pending:
+        t = s.pending[k]
+        job = s.jobs[t]
+        if job.parents and job.eligible == np.inf and dependencies_of(s, t) == NEVER_MET:
+            job.state, job.killed = DROPPED, 1
+            remove(s.pending, s.clock.pending, t)
+            s.clock.pending -= 1
+            s.clock.finished += 1
+            k = 0
+        else:
+            k += 1
+
+
+@inner
 def is_independent(s: Slurm, t: int) -> bool:
     """Return whether the jobs that a job depends on have got as far as it waits for; sets when it became eligible."""
     job = s.jobs[t]
@@ -52,13 +103,8 @@ def is_independent(s: Slurm, t: int) -> bool:
         return True
     if job.begin > s.clock.now:
         return False
-    for k in range(job.first_parent, job.first_parent + job.parents):
-        parent = s.jobs[s.parent_of[k]]
-        done = parent.state == DONE or (s.rule_of[k] == AFTER and parent.state == RUNNING)
-        if not done or (s.rule_of[k] == AFTER_OK and parent.killed) or (
-            s.rule_of[k] == AFTER_NOT_OK and not parent.killed
-        ):  # fmt: skip
-            return False
+    if job.parents and dependencies_of(s, t) != MET:
+        return False
     job.eligible = s.clock.second if job.parents else max(job.submit, job.begin)
     job.first_eligible = min(job.first_eligible, job.eligible)
     return True
@@ -75,6 +121,8 @@ def may_start_task(s: Slurm, t: int) -> bool:
 def build_queue(s: Slurm, settings: Settings) -> int:
     """List pending jobs that may run, once for each of their partitions, the first first; return how many."""
     count = 0
+    if settings.kill_invalid:
+        drop_invalid(s)
     for k in range(s.clock.pending):
         t = s.pending[k]
         job = s.jobs[t]
@@ -140,7 +188,9 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     for k in range(nodes):
         slot, n = job.first_slot + k, s.chosen[k]
         s.slot_node[slot], s.slot_count[slot] = n, s.share[k]
-        s.slot_gpus[slot] = give_gpus(s, n, s.nodes[n].gpus if job.exclusive else s.share[k] * job.gpus)
+        s.slot_gpus[slot] = give_gpus(s, n, s.nodes[n].gpus if job.whole else s.share[k] * job.gpus)
+    if len(s.free.cores):
+        take_cores(s, t)
     give_back(s, t, s.free, -1)
     if job.array >= 0:
         s.array_running[job.array] += 1

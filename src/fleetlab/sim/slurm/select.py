@@ -11,10 +11,27 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints, Record
+from fleetlab.sim.slurm.cores import (
+    ONE_ROW,
+    count_cores,
+    kind_of,
+    may_join,
+    next_tier,
+    open_cores,
+    skip_higher,
+    skip_tier,
+)
 from fleetlab.sim.slurm.state import Free, Slurm
 
 FIRST, LAST, CPUS, NODES, INSTANCES, WEIGHT, TAKEN = range(7)  # of a set of consecutive nodes
 GROUP, LATER = 30.0, 200  # s and jobs: running jobs that end close together are removed together
+
+
+@inner
+def look_in(s: Slurm, t: int, p: int) -> None:
+    """Let a job be one of a partition, which may give whole nodes only."""
+    job = s.jobs[t]
+    job.part, job.whole = p, max(job.exclusive, s.parts[p].exclusive)
 
 
 @inner
@@ -27,7 +44,7 @@ def room_on(job: Record, n: int, free: Free, s: Slurm) -> int:
 def room_up_to(room: int, job: Record, n: int, free: Free, s: Slurm) -> int:
     """Return how many instances of a job a node holds, but no more than `room`."""
     node = s.nodes[n]
-    if job.exclusive and (free.cpu[n] < node.cpu or free.gpu[n] < node.gpus):
+    if job.whole and (free.cpu[n] < node.cpu or free.gpu[n] < node.gpus):
         return 0
     if job.cpu:
         room = min(room, free.cpu[n] // job.cpu)
@@ -100,8 +117,8 @@ def least_loaded(s: Slurm, free: Free) -> int:
 
 
 @inner
-def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
-    """Choose nodes for a job, into `chosen` and `share`; return how many nodes, 0 if it does not fit."""
+def choose_free(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
+    """Choose nodes with free CPUs, into `chosen` and `share`; return how many nodes, 0 if it does not fit."""
     job = s.jobs[t]
     nodes, instances, count = job.instances if job.distinct else 1, job.instances, 0
     sets = find_sets(s, job, usable, free)
@@ -126,6 +143,58 @@ def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
 
 
 @inner
+def choose(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
+    """Choose nodes for a job, into `chosen` and `share`; return how many nodes, 0 if it does not fit."""
+    return choose_shared(s, t, usable, free, lln) if len(free.cores) else choose_free(s, t, usable, free, lln)
+
+
+@inner
+def choose_open(s: Slurm, t: int, free: Free, lln: int) -> int:
+    """Choose nodes by the CPUs that no row in `skip_row` holds."""
+    open_cores(s, free, s.joinable)
+    return choose_free(
+        s, t, s.joinable, Free(s.open_cpu, free.memory, free.gpu, free.cores, free.alone, free.one_row), lln
+    )
+
+
+@inner
+def choose_shared(s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
+    """Choose nodes where jobs share CPUs; those that a job may have are in `open_bits`."""
+    p = s.jobs[t].part
+    for n in range(len(s.nodes)):
+        s.joinable[n] = usable[n] and may_join(s, free, n, p)
+    for r in range(len(s.skip_row)):
+        s.skip_row[r] = 1
+    nodes = choose_open(s, t, free, lln)  # CPUs that nobody holds
+    suspends = s.clock.suspends == 1
+    if nodes or (not suspends and s.parts[p].sharing < 2) or kind_of(s, p) < ONE_ROW:
+        return nodes
+    tier = s.parts[p].tier
+    skip_higher(s, p, 1 if suspends else 0)
+    skip_tier(s, tier)
+    nodes = choose_open(s, t, free, lln)
+    lower = next_tier(s, tier)
+    while nodes and lower >= 0:  # and as few as possible of lower tiers
+        skip_tier(s, lower)
+        if not choose_open(s, t, free, lln):
+            break
+        lower = next_tier(s, lower)
+    if nodes:
+        skip_higher(s, p, 1 if suspends else 0)
+        while tier > lower:
+            skip_tier(s, tier)
+            tier = next_tier(s, tier)
+        return choose_open(s, t, free, lln)
+    for r in range(s.first_row[p], s.first_row[p + 1]):  # CPUs that are free in one row
+        skip_higher(s, p, 1 if suspends else 0)
+        s.skip_row[r] = 1
+        nodes = choose_open(s, t, free, lln)
+        if nodes:
+            return nodes
+    return 0
+
+
+@inner
 def take(s: Slurm, n: int, count: int, instances: int) -> int:
     """Take a node, and return how many instances it holds."""
     count_here = min(s.room[n], instances)
@@ -139,9 +208,11 @@ def give_back(s: Slurm, t: int, free: Free, sign: int) -> None:
     job = s.jobs[t]
     for k in range(job.first_slot, job.first_slot + job.slots):
         n, count = s.slot_node[k], s.slot_count[k]
-        free.cpu[n] += sign * (s.nodes[n].cpu if job.exclusive else count * job.cpu)
+        free.cpu[n] += sign * (s.nodes[n].cpu if job.whole else count * job.cpu)
         free.memory[n] += sign * count * job.memory
-        free.gpu[n] += sign * (s.nodes[n].gpus if job.exclusive else count * job.gpus)
+        free.gpu[n] += sign * (s.nodes[n].gpus if job.whole else count * job.gpus)
+    if len(free.cores):
+        count_cores(s, t, free, sign)
 
 
 @inner
@@ -159,6 +230,10 @@ def copy_free(s: Slurm) -> None:
     """Let `then` be what is free now."""
     for n in range(len(s.nodes)):
         s.then.cpu[n], s.then.memory[n], s.then.gpu[n] = s.free.cpu[n], s.free.memory[n], s.free.gpu[n]
+        for r in range(len(s.free.cores)):
+            for w in range(s.free.cores.shape[2]):
+                s.then.cores[r, n, w] = s.free.cores[r, n, w]
+        s.then.alone[n], s.then.one_row[n] = s.free.alone[n], s.free.one_row[n]
 
 
 @inner
@@ -194,6 +269,14 @@ def more_room(s: Slurm, job: Record, other: int, usable: Ints) -> int:
 
 
 @inner
+def choose_from(room: int, s: Slurm, t: int, usable: Ints, free: Free, lln: int) -> int:
+    """Choose nodes for a job where so many instances have room; CPUs that jobs share are not counted in it."""
+    if room < s.jobs[t].instances and not len(free.cores):
+        return 0
+    return choose(s, t, usable, free, lln)
+
+
+@inner
 def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, over_time: float, lln: int) -> float:
     """Return when a job can start on these nodes if no other comes, -1: not at all; its nodes are in `chosen`.
 
@@ -202,8 +285,8 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
     """
     job = s.jobs[t]
     room = find_room(s, job, usable, s.free)
-    if room >= job.instances:
-        s.sets[0, 0] = choose(s, t, usable, s.free, lln)
+    s.sets[0, 0] = choose_from(room, s, t, usable, s.free, lln)
+    if s.sets[0, 0]:
         return s.clock.second
     copy_free(s)
     k, window, barrier = 0, GROUP, 0.0
@@ -233,8 +316,8 @@ def will_start(s: Slurm, t: int, usable: Ints, running: int, kill_wait: float, o
         window *= 2.0
         while more and s.jobs[s.by_end[k]].expected_end > barrier + window:
             window *= 2.0
-        if room >= job.instances:
-            s.sets[0, 0] = choose(s, t, usable, s.then, lln)
+        s.sets[0, 0] = choose_from(room, s, t, usable, s.then, lln)
+        if s.sets[0, 0]:
             end = s.jobs[last].expected_end
             return end if end > s.clock.second else expected_end(s, last, over_time, kill_wait)
     return -1.0

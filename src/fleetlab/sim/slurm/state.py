@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 from fleetlab.sim.layout import Floats, Ints, Record, Records, record
 
-FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
+FUTURE, PENDING, RUNNING, DONE, DROPPED = range(5)  # state of a job; dropped: cancelled before it ran
 
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " refused times_out timed_out started_by preempting may_requeue shape_id submit:f begin:f eligible:f runtime:f"
+    " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked"
+    " shape_id submit:f begin:f eligible:f runtime:f"
     " limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f grace_end:f"
-    " preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
+    " preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f suspended_at:f left:f"
 )
 #   number: by submission; killed: it does not end well; refused: at its submission, by REFUSALS; times_out: its time
 #   limit ends this run; timed_out: one did; tolerance: how far above its limit it may run, because the log saw it;
@@ -27,22 +28,24 @@ JOB = record(
 #   since when it could run, inf: not yet; accrue: since when its age counts; runtime: seconds to its end; expected_end:
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
-#   when it may stay
+#   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
 #   rows of `first_gpu` for the GPUs that a job was given
 
-PARTITION = record("tier up grace preempt_mode qos factor:f max_time:f over_time:f exclusive")
+PARTITION = record("tier up grace preempt_mode qos factor:f max_time:f over_time:f exclusive sharing")
 RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " at_once next_job next_outage events finished queue serial runs entries last_kill:f"
+    " at_once next_job next_outage events finished queue serial runs entries last_kill:f turns checks suspends"
+    " slice_at:f"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
 #   requested: somebody asked it to look; at_once: and now, not in its time;
-#   changed: when a job or a node changed last; events: length of the heap; last_kill: when time limits were looked at
+#   changed: when a job or a node changed last; events: length of the heap; last_kill: when time limits were looked at;
+#   suspends: jobs of lower tiers are suspended for others; turns, checks, slice_at: see `gang`
 
 
 class Settings(NamedTuple):
@@ -68,6 +71,7 @@ class Settings(NamedTuple):
     min_age_reserve: float
     min_priority_reserve: float
     one_reservation: int
+    kill_invalid: int  # kill_invalid_depend: a job that can never run is cancelled
     limit_stop: int  # assoc_limit_stop: a job at a limit blocks its partition
     least_loaded: int  # CR_LLN
     epilog: float
@@ -95,6 +99,9 @@ class Free(NamedTuple):
     cpu: Ints
     memory: Ints
     gpu: Ints
+    cores: Ints  # [rows, nodes, words]: CPUs that are held in each row, as bits; no rows where none are shared
+    alone: Ints  # [nodes]: jobs that have it to themselves
+    one_row: Ints  # [nodes]: jobs that share no CPUs
 
 
 class Slurm(NamedTuple):
@@ -111,7 +118,8 @@ class Slurm(NamedTuple):
     ready_at: Floats  # [rows, nodes]: when a node has room for an instance of that shape, as running jobs end
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
-    rule_of: Ints  # how: see `dependencies`
+    rule_of: Ints  # how: see `queue`
+    delay_of: Floats  # s after the start of the other job
     entry_open: Ints  # [entries of partition_of]: whether a job may run in each of its partitions
     in_partition: Ints  # [partitions, nodes]
     allowed: Ints  # [requests, nodes]: GPU types and features
@@ -129,6 +137,15 @@ class Slurm(NamedTuple):
     slot_node: Ints  # [instances]: nodes that jobs hold
     slot_count: Ints  # instances there
     slot_gpus: Ints  # GPUs there, as bits
+    slot_cores: Ints  # [instances, words]: CPUs there, as bits
+    first_row: Ints  # [partitions + 1]: rows of each
+    row_part: Ints  # [rows]: their partitions
+    skip_row: Ints  # [rows]: scratch
+    open_bits: Ints  # [nodes, words]: scratch: CPUs that a job may have
+    open_cpu: Ints  # [nodes]: scratch: how many, milli
+    joinable: Ints  # [nodes]: scratch
+    active: Ints  # [nodes]: scratch: CPU milli of jobs that run
+    turns: Ints  # [jobs]: running jobs, in the order in which they have their turn
     gpu_used: Ints  # [nodes]: bits
     usable: Ints  # [nodes]: scratch
     current: Ints  # [nodes]: scratch

@@ -2,7 +2,8 @@
 
 Slurm lets a job go whose dependency names a job that it does not know any more; so do we with one that is not in the
 log. `aftercorr` lets task k wait for task k of another array, `singleton` a job for all earlier ones of the same user
-and name. Alternatives (`a?b`) are not kept: for these the logged time of eligibility stands.
+and name. With `?` between them, one dependency is enough. Where a job depends on one that never started, the logged
+time of eligibility stands: when that one was cancelled is not known here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FRAME: dict[str, Any] = {
     "job": pl.Int64,
     "depends_on": pl.List(pl.Int64),
     "dependency": pl.List(pl.String),
-    "later": pl.Boolean,
+    "never_ran": pl.Boolean,
 }
 _ID = re.compile(r"(\d+)(?:_(\d+|\*|\[\*\]))?(?:\+(\d+))?")
 
@@ -31,40 +32,33 @@ class Wish(NamedTuple):
     rule: str
     number: str  # of a job; empty for `singleton`
     task: str = ""
-    later: bool = False  # some minutes after
+    minutes: int = 0  # after
 
 
 @dataclass
 class Dependencies:
     """What each job depends on, and what could not be kept."""
 
-    frame: pl.DataFrame  # job, depends_on, dependency, later
-    any_of: int = 0
-    delayed: int = 0
+    frame: pl.DataFrame  # job, depends_on, dependency, never_ran
     gone: int = 0  # on jobs that are not in the log
 
     def notes(self) -> tuple[str, ...]:
         """Say what was left out."""
         notes = {
             f"{self.frame.height:,} jobs depend on others of the log": self.frame.height,
-            f"{self.any_of:,} jobs depend on any one of several: their logged time of eligibility stands": self.any_of,
-            f"{self.delayed:,} dependencies hold for some minutes more: the logged time stands": self.delayed,
             f"{self.gone:,} dependencies are on jobs that are not in the log: taken as fulfilled": self.gone,
         }
         return tuple(note for note, holds in notes.items() if holds)
 
 
-def wishes(text: str) -> list[Wish] | None:
-    """Return what a job waits for, all of it; None if any one of several is enough.
+def wishes(text: str) -> list[Wish]:
+    """Return what a job waits for: all of it or, if there is a question mark between, one.
 
-    >>> wishes("afterok:17:18,singleton")
-    [Wish(rule='afterok', number='17', task='', later=False), Wish(rule='afterok', number='18', task='', later=False), \
-Wish(rule='singleton', number='', task='', later=False)]
+    >>> wishes("afterok:17,singleton")
+    [Wish(rule='afterok', number='17', task='', minutes=0), Wish(rule='singleton', number='', task='', minutes=0)]
     """
-    if "?" in text:
-        return None
     rules: list[Wish] = []
-    for part in text.split(","):
+    for part in re.split("[,?]", text):
         rule, *ids = part.strip().lower().split(":")
         if rule == "singleton":
             rules.append(Wish("singleton", ""))
@@ -72,7 +66,7 @@ Wish(rule='singleton', number='', task='', later=False)]
             rule, ids = "afterany", [rule]
         if rule in RULES:
             matches = [_ID.fullmatch(name) for name in ids]
-            rules += [Wish(rule, m[1], (m[2] or "").strip("[]*"), bool(m[3])) for m in matches if m]
+            rules += [Wish(rule, m[1], (m[2] or "").strip("[]*"), int((m[3] or "0")[:6])) for m in matches if m]
     return rules
 
 
@@ -92,22 +86,26 @@ def dependencies(jobs: pl.DataFrame) -> Dependencies:
         return Dependencies(pl.DataFrame(schema=FRAME))
     log = _index(jobs.unique("name", keep="last", maintain_order=True))  # of several runs, the last one tells
     result = Dependencies(pl.DataFrame(schema=FRAME))
+    never = set(jobs.filter(pl.col("start").is_null())["job"].to_list()) if "start" in jobs.columns else set()
     rows = []
     for job, name, user, title, text in wanted.select("job", "name", "User", "JobName", "wish").iter_rows():
-        rules = wishes(text)
-        if rules is None:
-            result.any_of += 1
-            continue
         pairs: dict[int, str] = {}
-        for wish in rules:
+        one = "?" in text
+        gone = False
+        for wish in wishes(text):
             on = _jobs_of(wish, job, name, (user, title), log)
+            gone = gone or (not on and wish.rule != "singleton")
             result.gone += not on and wish.rule != "singleton"
-            result.delayed += wish.later
-            pairs |= {other: RULES.get(wish.rule, "afterany") for other in on if other != job}
-        if pairs:
-            rows.append((job, list(pairs), list(pairs.values()), any(wish.later for wish in rules)))
+            pairs |= {other: _rule(wish, one=one) for other in on if other != job}
+        if pairs and not (one and gone):
+            rows.append((job, list(pairs), list(pairs.values()), not never.isdisjoint(pairs)))
     result.frame = pl.DataFrame(rows, schema=FRAME, orient="row")
     return result
+
+
+def _rule(wish: Wish, *, one: bool) -> str:
+    rule = RULES.get(wish.rule, "afterany")
+    return rule + (f"+{wish.minutes}" if wish.minutes and rule == "after" else "") + ("?" if one else "")
 
 
 def _index(jobs: pl.DataFrame) -> _Log:
@@ -132,10 +130,10 @@ def with_dependencies(jobs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     Slurm logs one time of eligibility: when the last dependency was fulfilled, or the begin time if one was set.
     """
     waits = dependencies(jobs)
-    kept = waits.frame.drop("later")
+    kept = waits.frame.drop("never_ran")
     both = pl.concat([kept, runs(jobs).cast(kept.schema)])
     both = both.group_by("job", maintain_order=True).agg(pl.col("depends_on", "dependency").explode())
-    mine = waits.frame.select("job", waits=~pl.col("later"))
+    mine = waits.frame.select("job", waits=~pl.col("never_ran"))
     jobs = jobs.join(both, on="job", how="left", maintain_order="left")
     jobs = jobs.join(mine, on="job", how="left", maintain_order="left")
     own = pl.col("waits").fill_null(value=False) & (pl.col("begin") == "") & ~pl.col("hold")
