@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
+from fleetlab.sim.ledger.rules import Looks, Rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,8 @@ class Played:
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
     until: float | None = None  # when the loop stopped; None: with the last completion
+    rules: Rules | None = None  # of a site's Slurm, before anything runs
+    looks: Looks | None = None  # of its loops
 
     @property
     def stopped(self) -> float:

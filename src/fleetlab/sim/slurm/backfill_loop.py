@@ -15,9 +15,9 @@ from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.limits import within_limits
-from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
+from fleetlab.sim.slurm.main_loop import too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task, start
+from fleetlab.sim.slurm.queue import BY_BACKFILL, build_queue, may_start_task, start
 from fleetlab.sim.slurm.select import choose, copy_free, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
@@ -280,7 +280,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         if job.state != PENDING or job.preempting or not within_limits(acct.groups, t):
             continue
         if job.array >= 0:
-            if (job.array == rejected and p == rejected_part) or not may_start_task(s, t):
+            if not may_start_task(s, t):
+                continue
+            if job.array == rejected and p == rejected_part:
+                job.tested = s.clock.second  # with the task before it
                 continue
             tasks = tasks + 1 if job.array == task_array else 1
             task_array = job.array
@@ -302,6 +305,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
         if done == TOO_LATE:
             break
+        job.tested = s.clock.second
         if done != NO_START:
             rejected = -1
         if done == STARTED:

@@ -15,6 +15,7 @@ from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, S
 AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits for
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
+BY_MAIN, BY_BACKFILL = 1, 2  # the loop that starts a job
 
 
 @inner
@@ -141,6 +142,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     if np.isnan(job.first_start):
         job.first_start = now
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
+    job.looked = job.tested if by == BY_BACKFILL else max(job.passed, job.tested)
     job.preempting = 0
     charge_begin(s, acct, t)
     remove(s.pending, s.clock.pending, t)
@@ -175,7 +177,7 @@ def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
 def enter(s: Slurm, t: int) -> None:
     """A job is pending."""
     job = s.jobs[t]
-    job.state = PENDING
+    job.state, job.passed, job.tested = PENDING, -np.inf, -np.inf
     insert(s.pending, s.clock.pending, t, s)
     s.clock.pending += 1
     s.clock.requested = 1

@@ -15,14 +15,17 @@ JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
     " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
-    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f first_eligible:f"
+    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f first_eligible:f passed:f tested:f"
+    " looked:f"
 )
 #   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
 #   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
 #   first_partition on; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
 #   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
 #   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
-#   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since
+#   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since;
+#   passed, tested: when the main loop passed it over for a job ahead of it, and when backfill last left it waiting, for
+#   the wait ledger; looked: which of the two counts, as it starts
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
