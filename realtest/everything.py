@@ -8,6 +8,7 @@ from dataclasses import replace
 from fleetlab.core.queues import Limits
 from fleetlab.core.slurm import BackfillLoop, MainLoop, Qos, Slurm
 from realtest.jobs import Act, Job, span
+from realtest.limits import LIMITS
 from realtest.settings import (
     FAIR,
     PARTITIONS,
@@ -120,4 +121,4 @@ EVERYTHING = Setting(
     lambda nodes: partitioned(nodes, features=True),
     load=1.1,
 )
-ALL = {**SETTINGS, EVERYTHING.name: EVERYTHING}
+ALL = {**SETTINGS, LIMITS.name: LIMITS, EVERYTHING.name: EVERYTHING}

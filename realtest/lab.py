@@ -135,6 +135,7 @@ class Lab:
         self._munge()
         self._database()
         self._accounting()
+        self._classes(slurm, "add")  # slurmctld wants those of partitions to be there
         self._start("slurmctld", "-c")  # -c: nothing of an earlier run
         self._wait(lambda: "UP" in self.run("scontrol", "ping", check=False), "slurmctld")
         self._wait(lambda: "gres" in self.run("sacctmgr", "show", "tres", check=False), "slurmctld in the accounting")
@@ -232,12 +233,16 @@ class Lab:
         self._wait(lambda: "Cluster" in self.run("sacctmgr", "show", "cluster", check=False), "slurmdbd")
         self.run("sacctmgr", "-i", "add", "cluster", "lab")
 
+    def _classes(self, slurm: Slurm, what: str) -> None:
+        for words in accounts(Slurm(qos=slurm.qos)):
+            if words[0] == what:
+                self.run("sacctmgr", "-i", *words)
+
     def _accounts(self, slurm: Slurm) -> None:
         if slurm.qos:
             # The root's own user runs the harness, and may use every class.
             names = ",".join(["normal", *(q.name for q in slurm.qos if q.name != "normal")])
-            for words in accounts(Slurm(qos=slurm.qos)):
-                self.run("sacctmgr", "-i", *words)
+            self._classes(slurm, "modify")
             self.run("sacctmgr", "-i", "modify", "account", "root", "set", f"qos={names}")
         for words in accounts(Slurm(queues=slurm.queues)):
             self.run("sacctmgr", "-i", *words)

@@ -65,15 +65,15 @@ def recorded(trace: Trace) -> tuple[World, Played]:
     world, parts = world_of(s), partitions_of(site, s.cluster)
     start, end, where, got = _placed(world, trace, s.cluster.frame)
     t = tables(world, site, s.cluster, parts)
-    groups = accounting_of(world, replace(site, partitions=tuple(parts)), t, s.cluster).groups
+    accounts = accounting_of(world, replace(site, partitions=tuple(parts)), t, s.cluster)
     ran, eligible = ~np.isnan(start), _eligible(world, start, end)
     world = replace(world, eligible=np.minimum(eligible, float(np.nanmax(end))))
     outages = outages_of(node_events(trace), s.cluster, horizon=1e9)
-    none = np.zeros(len(start), dtype=np.int64)
+    none, never = np.zeros(len(start), dtype=np.int64), np.full(len(start), np.inf)
     played = Played(
         start, end, np.where(ran, 2, 0), where, got, none, none, np.zeros(len(start)), backfill="conservative",
-        rules=rules_of(t, groups, site.epilog), until=float(np.nanmax(end)), up=up_of(len(s.cluster), outages),
-        looks=Looks(eligible[ran], start[ran] - 1.0, eligible, np.full(len(start), np.inf)),
+        rules=rules_of(t, accounts, site.epilog), until=float(np.nanmax(end)), up=up_of(len(s.cluster), outages),
+        looks=Looks(eligible[ran], start[ran] - 1.0, eligible, never, never, -never),
         draining=draining_of(outages),
     )  # fmt: skip
     return world, played

@@ -21,7 +21,11 @@ from realtest.trace import replay_of, site_of
 
 SNAPSHOT_S = 10.0
 STUCK_S = 90.0  # nothing runs, and what waits for other jobs has not moved: more than the minute of after+1
-NEVER = ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")  # such jobs stay in the queue
+# Such jobs stay in the queue: they are held, or are above a limit that does not change.
+NEVER = (
+    *("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit"),
+    *("PerJob", "PerNode", "QOSMin", "not permitted"),
+)
 SPRIO = "%i|%u|%Y|%A|%F|%J|%P|%Q|%T|%N|%a|%f|%j|%p|%q|%t|%y|%r"
 SQUEUE = "%i|%T|%r|%p|%Q|%S|%N|%V|%e"
 KEY = re.compile(r"\{(\w+)\}")

@@ -165,10 +165,10 @@ class Moment:
         return sum(self.room(job, node) for node in nodes) >= job["instances"]
 
     def reason(self, job, blocked):
-        if self.at_limit(job):
-            return "limit"
         if not self.open_partitions(job):
             return "partition_down"
+        if self.at_limit(job):
+            return "limit"
         own = next((r for r in self.site.reservations if r.name == job["reservation"]), None)
         if own and not own.begin <= self.time < own.end:
             return "advance_reservation"

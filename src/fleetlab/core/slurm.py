@@ -150,6 +150,7 @@ class Slurm:
     main: MainLoop = field(default_factory=MainLoop)
     backfill: BackfillLoop = field(default_factory=BackfillLoop)
     enforce: tuple[str, ...] = ()  # AccountingStorageEnforce: associations, limits, qos, safe
+    enforce_partitions: str = "no"  # EnforcePartLimits: no (such jobs wait), any, all
     preempt: str = "none"  # none, qos, partition
     preempt_mode: str = "off"  # off, requeue, cancel, suspend; gang is a flag of its own
     gang: bool = False

@@ -90,8 +90,8 @@ def _part(world: World, classes: int, masks: Ints) -> Part:
     typical = writable(world.typical)
     typical.types = _renumbered(typical.types, classes)
     queues, queue = np.unique(world.queue[jobs], return_inverse=True)
-    of_jobs = ("submit", "submitted", "eligible", "runtime", "estimate", "learner", "gpu_milli", "user", "priority")
-    columns = {name: getattr(world, name)[jobs] for name in (*of_jobs, "requested", "latency", "unseen")}
+    of_jobs = ("submit", "submitted", "eligible", "runtime", "to_end", "estimate", "learner", "gpu_milli", "user")
+    columns = {name: getattr(world, name)[jobs] for name in (*of_jobs, "priority", "requested", "latency", "unseen")}
     part = replace(
         world, frame=world.frame.select("job")[jobs], measured=jobs[:0], refused=world.refused.clear(), shape=shape,
         instances=instances, kind=kind, kinds=kind_table, first=np.append(0, np.cumsum(instances)), queue=queue,

@@ -67,6 +67,10 @@ class SimResult(Result):
             eligible = np.where(np.isinf(played.eligible), played.stopped, played.eligible)
             world = replace(world, eligible=eligible, submit=np.maximum(eligible, np.minimum(world.submit, eligible)))
         said = list(notes)
+        if played.refused is not None and played.refused.any():
+            world = world.leaving_out(played.refused)
+        if count := int(_timed_out(world, played)[world.measured].sum()):
+            said.append(f"time limits end {plural(count, 'job')}")
         if left := _unfinished(world, played):
             said.append(f"{left} when the simulation stops: means and quantiles are of the jobs that completed")
         if prices is None:
@@ -413,6 +417,13 @@ class SimResult(Result):
         stopped = self.played.stopped
         times = np.linspace(0.0, stopped, FEW + 1) if stopped else np.zeros(1)
         return timeline(self.world, self.played, self.cluster, times).filter(pl.col("gpu_type") == ALL).drop("gpu_type")
+
+
+def _timed_out(world: World, played: Played) -> NDArray[np.bool_]:
+    """Which jobs their time limits have ended."""
+    if played.timed_out is not None:
+        return np.asarray(played.timed_out > 0)
+    return np.asarray((world.to_end > world.runtime) & ~np.isnan(played.end))
 
 
 def _start(world: World, scenario: Scenario | None) -> str:

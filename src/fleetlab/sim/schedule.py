@@ -57,6 +57,8 @@ class Played:
     quota: Ints | None = None  # [users]: GPU milli, -1: none
     keys: Floats | None = None  # [jobs]: ranks in the queue, the lowest first; None: they change with time
     eligible: Floats | None = None  # [jobs]: since when it could start, where that depends on other jobs; inf: never
+    refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS
+    timed_out: Ints | None = None  # [jobs]: 1: its time limit ended it; None: as the world says
     until: float | None = None  # when the loop stopped; None: with the last completion
     rules: Rules | None = None  # of a site's Slurm, before anything runs
     looks: Looks | None = None  # of its loops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fleetlab.core.catalog.reasons import (
     FITS_NOWHERE,
     GANG_TOO_LARGE,
     NO_SUCH_NODE,
+    REFUSALS,
     UNKNOWN_RUNTIME,
     UNREAD_CONSTRAINT,
 )
@@ -26,6 +27,7 @@ from fleetlab.sim.layout import AMOUNTS, WHOLE, Floats, Ints, Records, table
 from fleetlab.sim.node_classes import NodeClasses
 
 COVER = 0.95  # of the instances, by the typical shapes that fragmentation is measured against
+MASKS = ("mask", "of_types", "queue_number")  # columns of node classes
 DEMAND = (*AMOUNTS, "milli", "gpus", "gpu_memory", "types", "per_node", "app", "distinct", "exclusive")
 # What high-end means: the order in which types are spared, the strongest last; others rank by their GPU memory.
 STRENGTH = (
@@ -44,7 +46,8 @@ class World:
     submit: Floats  # on the tick: when the scheduler first looks at it; negative: before the jobs that are measured
     submitted: Floats  # on the tick
     eligible: Floats  # on the tick
-    runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included
+    runtime: Floats  # on the tick: how long it holds its GPUs, start-up latency included, to its limit at most
+    to_end: Floats  # on the tick: how long it would if no time limit ended it
     estimate: Floats  # 0 where it is learnt from finished jobs
     learner: Ints  # whose finished jobs the estimate is the mean of, 0 to learners - 1; -1: `estimate` stands
     learners: int
@@ -72,6 +75,16 @@ class World:
     latency: Floats  # on the tick: the part of its runtime in which it starts up and still waits
     unseen: Floats  # on the tick: the part of its runtime after its end, until the scheduler looks again
 
+    def leaving_out(self, refused: Ints) -> World:
+        """Return it without the jobs that a scheduler refused: each with the number of its reason, 0: taken."""
+        rows = self.measured[refused[self.measured] > 0]
+        jobs = self.frame[rows]
+        hours = pl.Series(self.gpu_milli[rows] / WHOLE * self.runtime[rows] / 3600)
+        reasons = pl.Series([REFUSALS[k] for k in refused[rows]], dtype=pl.String)
+        more = jobs.select("job", reason=reasons, gpu_hours=hours)
+        kept = self.measured[refused[self.measured] == 0]
+        return replace(self, measured=kept, refused=pl.concat([self.refused, more], how="vertical_relaxed"))
+
     @property
     def before(self) -> int:
         """How many jobs are simulated and not measured."""
@@ -94,7 +107,7 @@ def world(
     jobs = workload.frame if before is None else pl.concat([before, workload.frame])
     jobs = jobs.with_columns(eligible=pl.coalesce("eligible", "submit"))
     jobs = jobs.with_columns(latency=pl.lit(0.0) if latency is None else pl.Series(latency))
-    jobs = jobs.with_columns(runtime=pl.col("runtime") + pl.col("latency"))
+    jobs = jobs.with_columns(whole=pl.col("runtime") + pl.col("latency"), runtime=_to_limit() + pl.col("latency"))
     # Where all arrivals and ends are seen at multiples of the cycle, so are all starts.
     look = _next_look(pl.col("eligible") + phase, cycle) - phase if cycle else pl.col("eligible")
     seen = _next_look(pl.col("runtime"), cycle)
@@ -119,13 +132,16 @@ def world(
     queues, queue = np.unique(_ints(frame["queue_number"]), return_inverse=True)
     limited = (int(shapes.app.max(initial=0)) + 1, len(nodes)) if (shapes.per_node > 0).any() else (1, 1)
     return World(
-        frame=frame.drop("estimate", "requested", "latency", "look", "unseen", "mask", "of_types", "queue_number"),
+        frame=frame.drop(
+            "whole", "estimate", "requested", "latency", "look", "unseen", "mask", "of_types", "queue_number"
+        ),
         measured=_in_order(frame["job"]),
         refused=refused.filter(pl.col("job") >= 0),
         submit=_on_tick(frame["look"]),
         submitted=_on_tick(frame["submit"]),
         eligible=np.minimum(_on_tick(frame["eligible"]), _on_tick(frame["look"])),
         runtime=_on_tick(frame["runtime"]),
+        to_end=np.maximum(_on_tick(frame["whole"]), _on_tick(frame["runtime"])),
         estimate=np.zeros(frame.height) if learners else _on_tick(frame["estimate"].fill_null(frame["runtime"])),
         learner=learner,
         learners=learners,
@@ -153,6 +169,12 @@ def world(
         latency=_on_tick(frame["latency"]),
         unseen=_on_tick(frame["unseen"]),
     )
+
+
+def _to_limit() -> pl.Expr:
+    """How long a job runs: its time limit ends it, unless the log saw it end later."""
+    runtime, limit = pl.col("runtime"), pl.col("limit")
+    return pl.when(pl.col("end").is_null() & (runtime > limit)).then(limit).otherwise(runtime)
 
 
 def _next_look(time: pl.Expr, cycle: float) -> pl.Expr:

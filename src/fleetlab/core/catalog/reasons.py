@@ -31,6 +31,10 @@ UNREAD_CONSTRAINT = "its constraint cannot be read"
 FITS_NOWHERE = "an instance fits on no node"
 GANG_TOO_LARGE = "its instances do not all fit at once"
 ABOVE_QUOTA = "requests more GPUs than the quota of its user"
+# Why a job is left out of a simulation: it is refused when it is submitted.
+ABOVE_SUBMIT_LIMIT = "refused: a limit on submitted jobs, or with DenyOnLimit on the job itself"
+CLOSED_PARTITION = "refused: its partitions take no jobs, or none like it"
+REFUSALS = ("", ABOVE_SUBMIT_LIMIT, CLOSED_PARTITION)  # by number
 
 # At every instant a waiting job has the first of these that applies in the state after the scheduling pass.
 REASONS = Catalog(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fleetlab.core.catalog import BACKFILLS, HOLDERS
 from fleetlab.core.censoring import Bools
-from fleetlab.sim.codes import BY_ELIGIBLE, BY_HEAD, BY_RESERVATION, BY_SCHEDULER
+from fleetlab.sim.codes import BY_ELIGIBLE, BY_HEAD, BY_LIMIT, BY_RESERVATION, BY_SCHEDULER
 from fleetlab.sim.jit import compile_notice
 from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Records, table, writable
 from fleetlab.sim.ledger.holders import WIDTH, Holding
@@ -24,7 +24,7 @@ from fleetlab.sim.ledger.reasons import (
     Waiting,
     replay_waits,
 )
-from fleetlab.sim.ledger.rules import alike, anew, first_after
+from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
 from fleetlab.sim.ledger.waits import Waits, waits
 from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.schedule_check import RunTable
@@ -66,7 +66,7 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
     most = np.argmax(seconds, axis=1)
     seconds[np.arange(len(rows)), most] += wait[rows] - seconds.sum(axis=1)
-    seconds[:, HOLDERS.index("nobody")] += waiting.ledger[rows, BY_ELIGIBLE]
+    seconds[:, HOLDERS.index("nobody")] += waiting.before[rows]
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
@@ -112,11 +112,11 @@ def _zeros(*shape: int) -> Ints:
 
 def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
     every = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
-    intervals, unseen, early = _unseen(world, played, every)
+    intervals, unseen, seconds = _unseen(world, played, every)
     if within is not None:
         inside = np.flatnonzero((intervals.begin < within[1]) & (intervals.end > within[0]))
         intervals, unseen = intervals.rows(inside).clipped(*within), unseen[inside]
-        early = np.zeros_like(early)
+        seconds[:] = 0.0
     by = None if played.rules is None else alike(played.rules)
     groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None, by=by)
     rule = BACKFILLS[played.backfill]
@@ -132,30 +132,40 @@ def _waiting(world: World, played: Played, within: tuple[float, float] | None = 
     by_end = np.argsort(intervals.end, kind="stable")
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
     listed, counted = _zeros(len(groups)), _zeros(len(world.shapes))
-    seconds = np.zeros((len(world.submit), COUNT))
-    seconds[:, BY_ELIGIBLE] = early
-    return Waiting(rows, by_end, groups, listed, shapes, counted, seconds)
+    return Waiting(rows, by_end, groups, listed, shapes, counted, seconds, seconds.sum(axis=1))
 
 
 def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, Floats]:
-    """Return intervals by whether the scheduler has looked, which it has not; and of each job what it may not start in.
+    """Return intervals that the schedule explains, in which the scheduler has not looked, and seconds by other reasons.
 
     A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
     is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
     """
+    seconds = np.zeros((len(world.submit), COUNT))
     if played.looks is None:
-        intervals, unseen = every.split(world.submit[every.job])
-        return intervals, unseen, np.zeros(len(world.submit))
+        return *every.split(world.submit[every.job]), seconds
     looks, runs = played.looks, played.runs(world.first)
     eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
     begin = np.maximum(every.begin, eligible)
-    early = np.bincount(every.job, begin - every.begin, minlength=len(world.submit))
+    np.add.at(seconds[:, BY_ELIGIBLE], every.job, begin - every.begin)
     later = np.flatnonzero(begin < every.end)
     may_start = replace(every, begin=begin).rows(later[np.lexsort((every.job[later], begin[later]))])
+    may_start = _within_minutes(may_start, looks, seconds)
     looked = may_start.of_run(looks.looked, looks.last_looked)
     since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
     intervals, seen = may_start.split(since)
-    return intervals, ~seen, early
+    return intervals, ~seen, seconds
+
+
+def _within_minutes(waits: Waits, looks: Looks, seconds: Floats) -> Waits:
+    """Charge the time in which loops found jobs at limits on minutes, and return the rest."""
+    if not (looks.limited_since < looks.limited_until).any():
+        return waits
+    for bound in (looks.limited_since, looks.limited_until):
+        waits, _ = waits.split(bound[waits.job])
+    at_limit = (looks.limited_since[waits.job] <= waits.begin) & (waits.end <= looks.limited_until[waits.job])
+    np.add.at(seconds[:, BY_LIMIT], waits.job[at_limit], (waits.end - waits.begin)[at_limit])
+    return waits.rows(np.flatnonzero(~at_limit))
 
 
 def _freed(played: Played, runs: Segments) -> Floats:

@@ -66,6 +66,7 @@ class Waiting(NamedTuple):
     shapes: Records  # SHAPE_ROOM
     counted: Ints  # shapes whose room is counted
     ledger: Floats  # [jobs, reasons]
+    before: Floats  # [jobs]: seconds that are in the ledger before the replay
 
 
 class Nodes(NamedTuple):

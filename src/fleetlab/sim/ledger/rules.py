@@ -14,7 +14,19 @@ import numpy as np
 from fleetlab.sim.codes import BY_ADVANCE, BY_COMPLETING, BY_LIMIT, BY_PARTITION, BY_PARTITION_DOWN
 from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Floats, Ints, Records
-from fleetlab.sim.slurm.limits import Groups, count_job, within_limits
+from fleetlab.sim.slurm.limits import (
+    BILLING,
+    GROUP,
+    JOB_MINUTES,
+    KIND,
+    NODE,
+    OVER_TIME,
+    RESOURCE,
+    SUBMITTED,
+    Groups,
+    blocks_start,
+    count_running,
+)
 
 OPEN, FITS = -1, -2  # no rule of the first kind applies; nothing keeps it from nodes on which it fits
 
@@ -27,12 +39,17 @@ class Looks:
     looked: Floats  # [runs]
     last_eligible: Floats  # [jobs]: of those that wait when the loop stops
     last_looked: Floats  # [jobs]
+    limited_since: Floats  # [jobs]: when a loop first found it at a limit on minutes; inf: none did
+    limited_until: Floats  # [jobs]: and last
 
 
 class Rules(NamedTuple):
     """A site's rules, and what changes of them while runs begin and end."""
 
     groups: Groups  # limits
+    profile: Ints  # [entries of `partition_of`]: its limits there
+    run_profile: Ints  # [jobs]: limits that it counts in while it runs
+    amounts: Floats  # [jobs, resources]: with which it counts
     array: Ints  # [jobs]; -1: none
     array_limit: Ints  # [jobs]: tasks of its array that run at once; 0: any number
     array_running: Ints  # [arrays]
@@ -55,7 +72,7 @@ class Rules(NamedTuple):
 @inner
 def count_run(rules: Rules, t: int, sign: int) -> None:
     """Count a run that begins, or with `sign` -1 one that ends."""
-    count_job(rules.groups, t, sign)
+    count_running(rules.groups, rules.run_profile[t], rules.amounts[t], sign)
     if rules.array[t] >= 0:
         rules.array_running[rules.array[t]] += sign
 
@@ -69,14 +86,35 @@ def complete_node(rules: Rules, n: int, change: int) -> None:
 
 
 @inner
+def at_limit(rules: Rules, t: int) -> bool:
+    """Return whether a limit keeps a job from starting in each of its partitions.
+
+    Limits on minutes change while nothing begins or ends: the loops tell when a job is at one (`Looks`).
+    """
+    g = rules.groups
+    for j in range(rules.first_partition[t], rules.first_partition[t + 1]):
+        blocked = False
+        for k in range(g.first_rule[rules.profile[j]], g.first_rule[rules.profile[j] + 1]):
+            rule = g.rules[k]
+            on_nodes = rule[RESOURCE] == NODE and rule[GROUP] >= 0 and g.counts_nodes
+            if rule[KIND] in OVER_TIME or rule[KIND] == SUBMITTED or rule[RESOURCE] == BILLING or on_nodes:
+                continue
+            asks = g.requests[t, rule[RESOURCE]]
+            blocked = blocked or blocks_start(g, rule, asks, g.requests[t, NODE], g.minutes[t], 0.0)
+        if not blocked:
+            return False
+    return True
+
+
+@inner
 def rule_of(rules: Rules, t: int, now: float) -> int:
     """Return which rule keeps a job waiting whatever is free, `OPEN`: none."""
-    if rules.array[t] >= 0 and 0 < rules.array_limit[t] <= rules.array_running[rules.array[t]]:
-        return BY_LIMIT
-    if not within_limits(rules.groups, t):
-        return BY_LIMIT
     if rules.first_partition[t] == rules.first_partition[t + 1]:
         return BY_PARTITION_DOWN
+    if rules.array[t] >= 0 and 0 < rules.array_limit[t] <= rules.array_running[rules.array[t]]:
+        return BY_LIMIT
+    if at_limit(rules, t):
+        return BY_LIMIT
     r = rules.reservation[t]
     if r >= 0 and not rules.kept_begin[r] <= now < rules.kept_end[r]:
         return BY_ADVANCE
@@ -128,23 +166,33 @@ def keeper(rules: Rules, t: int, instances: int, room: Ints, now: float) -> int:
 
 def alike(rules: Rules) -> Ints:
     """Number jobs so that those of one number are kept waiting by the same rules."""
-    groups, numbers = rules.groups, dict[tuple[object, ...], int]()
+    numbers = dict[tuple[object, ...], int]()
     found = np.empty(len(rules.array), dtype=np.int64)
-    limit = rules.limit if len(rules.kept_begin) else np.zeros(len(found))  # else it tells no jobs apart
-    array = np.where(rules.array_limit > 0, rules.array, -1)
+    kept = len(rules.kept_begin) or (rules.groups.rules[:, KIND] >= JOB_MINUTES).any()
+    limit = rules.limit if kept else np.zeros(len(found))  # else it tells no jobs apart
+    array, profile = np.where(rules.array_limit > 0, rules.array, -1), _same_limits(rules.groups)[rules.profile]
     columns = zip(array.tolist(), rules.reservation.tolist(), limit.tolist(), strict=True)
     for t, column in enumerate(columns):
-        own = groups.of[groups.first[t] : groups.first[t + 1]]
-        parts = rules.partition_of[rules.first_partition[t] : rules.first_partition[t + 1]]
-        found[t] = numbers.setdefault((*column, own.tobytes(), parts.tobytes()), len(numbers))
+        mine = slice(rules.first_partition[t], rules.first_partition[t + 1])
+        key = (*column, rules.partition_of[mine].tobytes(), profile[mine].tobytes())
+        found[t] = numbers.setdefault(key, len(numbers))
     return found
+
+
+def _same_limits(groups: Groups) -> Ints:
+    """Number sets of limits by what they are: two users without any have the same."""
+    seen = dict[bytes, int]()
+    bounds = zip(groups.first_rule[:-1].tolist(), groups.first_rule[1:].tolist(), strict=True)
+    return np.array([seen.setdefault(groups.rules[a:b].tobytes(), len(seen)) for a, b in bounds], dtype=np.int64)
 
 
 def anew(rules: Rules, waits: Records, groups: int) -> Rules:
     """Return rules before anything runs, with one job for each group that waits."""
     of_group = np.zeros(groups, dtype=np.int64)
     of_group[waits.group] = waits.job
-    limits = rules.groups._replace(used=np.zeros_like(rules.groups.used))
+    limits = rules.groups._replace(
+        running=np.zeros_like(rules.groups.running), held=np.zeros_like(rules.groups.held)
+    )
     return rules._replace(
         groups=limits, array_running=np.zeros_like(rules.array_running), completing=np.zeros_like(rules.completing),
         of_group=of_group, sizes=np.zeros_like(rules.sizes),

@@ -7,16 +7,13 @@ import polars as pl
 
 from fleetlab.core import Cluster
 from fleetlab.core.slurm import Slurm as Site
-from fleetlab.sim.layout import Floats
 from fleetlab.sim.slurm.accounting import Accounting
 from fleetlab.sim.slurm.associations import associations_of, places, usage_of
-from fleetlab.sim.slurm.limit_tables import groups_of
+from fleetlab.sim.slurm.limit_tables import groups_of, requests_of, resource_names
 from fleetlab.sim.slurm.priority import FIRST_BASIC, priority_rules
 from fleetlab.sim.slurm.state import Slurm
 from fleetlab.sim.slurm.usage import billing_rules, new_usage, usage_rules
 from fleetlab.sim.world import World
-
-RESOURCES = ("cpu", "memory", "node", "gpu", "billing")
 
 
 def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accounting:
@@ -27,29 +24,24 @@ def accounting_of(world: World, site: Site, s: Slurm, cluster: Cluster) -> Accou
     names = world.frame.select(pl.col("queue", "user").cast(pl.String))
     queues = [site.queues.of(account, user) for account, user in names.iter_rows()]
     qos = s.jobs.qos
-    amounts = _amounts(s)
+    resources = resource_names(cluster.frame)
+    amounts = requests_of(world, s, resources)
+    classes = {q.name: len(associations.parent) + k for k, q in enumerate(site.qos)}
     factor = np.array([*(q.usage_factor for q in site.qos), 1.0])
     return Accounting(
-        groups=groups_of(world, site, s.jobs), multifactor=int(site.priority.multifactor),
-        period=max(1.0, site.priority.calc_period),
+        groups=groups_of(world, site, s, resources, cluster.frame["gpu_type"].to_list()),
+        multifactor=int(site.priority.multifactor), period=max(1.0, site.priority.calc_period),
         always=int("ACCRUE_ALWAYS" in {flag.upper() for flag in site.priority.flags}),
         pass_at=np.array([np.floor(s.jobs.submit.min(initial=0.0))]), lowest=np.array([FIRST_BASIC], dtype=np.int64),
-        associations=associations, usage=new_usage(associations, site.qos, len(RESOURCES), usage_of(site.queues)),
-        usage_rules=rules, billing=billing_rules(site, RESOURCES),
-        rules=priority_rules(site, RESOURCES, _totals(cluster.frame), _of_partitions(site, cluster)), amounts=amounts,
+        associations=associations, usage=new_usage(associations, site.qos, len(resources), usage_of(site.queues)),
+        usage_rules=rules, billing=billing_rules(site, resources),
+        rules=priority_rules(site, resources, _totals(cluster.frame), _of_partitions(site, cluster)), amounts=amounts,
         cpus=amounts[:, 0].copy(), nodes=amounts[:, 2].copy(),
         association=np.array([rows[queue.name] if queue else 0 for queue in queues], dtype=np.int64),
+        partition_row=np.array([classes.get(part.qos or "", -1) for part in site.partitions], dtype=np.int64),
         qos_row=np.where(qos >= 0, qos + len(associations.parent), -1), factor=factor[qos],
         rate=np.full(len(s.jobs), -1.0),
     )  # fmt: skip
-
-
-def _amounts(s: Slurm) -> Floats:
-    jobs = s.jobs
-    nodes = np.where(jobs.distinct == 1, jobs.instances, 1)
-    cpus = np.maximum(jobs.instances * jobs.cpu // 1000, 1)
-    columns = (cpus, jobs.instances * jobs.memory, nodes, jobs.instances * jobs.gpus, cpus)
-    return np.stack([column.astype(np.float64) for column in columns], axis=1)
 
 
 def _totals(nodes: pl.DataFrame) -> dict[str, float]:

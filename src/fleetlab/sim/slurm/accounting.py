@@ -10,10 +10,45 @@ from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
 from fleetlab.sim.slurm.associations import Associations
 from fleetlab.sim.slurm.fair_share import begin_fair_share, end_fair_share, fair_share
-from fleetlab.sim.slurm.limits import Groups
+from fleetlab.sim.slurm.limits import (
+    BILLING,
+    GROUP,
+    JOB_MINUTES,
+    KIND,
+    MINUTE,
+    MOST,
+    NODE,
+    REFUSED,
+    RESOURCE,
+    SPENT,
+    SUBMITTED,
+    TAKEN,
+    TYPES,
+    UNKNOWN_NODES,
+    WALL,
+    WITHIN,
+    Groups,
+    blocks_start,
+    count_ahead,
+    count_node,
+    count_running,
+    count_submitted,
+    is_above,
+    too_many,
+)
 from fleetlab.sim.slurm.priority import PriorityRules, Request, basic_priority, total_priority, weighted_factors
 from fleetlab.sim.slurm.state import Slurm
-from fleetlab.sim.slurm.usage import Billing, Charge, Usage, UsageRules, billing_of, charge, charge_start, decay_usage
+from fleetlab.sim.slurm.usage import (
+    Billing,
+    Charge,
+    Usage,
+    UsageRules,
+    billing_of,
+    charge,
+    charge_start,
+    decay_usage,
+    seconds_ahead,
+)
 
 
 class Accounting(NamedTuple):
@@ -30,11 +65,12 @@ class Accounting(NamedTuple):
     usage_rules: UsageRules
     billing: Billing
     rules: PriorityRules
-    amounts: Floats  # [jobs, resources]: what each job requests
+    amounts: Floats  # [jobs, resources]: what each job requests; since it started, what it holds
     cpus: Floats  # [jobs]
     nodes: Floats  # [jobs]
     association: Ints  # [jobs]: row
     qos_row: Ints  # [jobs]: row of usage, -1: none
+    partition_row: Ints  # [partitions]: row of usage of its QOS, -1: none
     factor: Floats  # [jobs]: UsageFactor
     rate: Floats  # [jobs]: billing; -1: not computed yet
 
@@ -66,21 +102,185 @@ def charge_of(s: Slurm, a: Accounting, t: int) -> Charge:
     job = s.jobs[t]
     if a.rate[t] < 0:
         a.rate[t] = billing_of(a.billing, job.part, a.amounts[t], a.cpus[t])
-    return Charge(a.association[t], a.qos_row[t], -1, a.rate[t], a.factor[t], job.start, job.limit)
+    other = a.partition_row[job.part]
+    other = -1 if other == a.qos_row[t] else other
+    return Charge(a.association[t], a.qos_row[t], other, a.rate[t], a.factor[t], job.start, job.limit)
 
 
 @inner
 def charge_begin(s: Slurm, a: Accounting, t: int) -> None:
-    """A job starts: its time limit counts in the limits of running minutes."""
+    """A job starts: it counts in its groups, and its time limit in the limits of running minutes."""
+    profile, amounts = profile_of(s, a, t, s.jobs[t].part), a.amounts[t]
+    count_types(s, a, t)
+    charged = charge_of(s, a, t)
+    amounts[BILLING] = np.floor(a.rate[t])
+    count_running(a.groups, profile, amounts, 1)
+    count_nodes(s, a, t, profile, 1)
+    count_ahead(a.groups, profile, np.floor(np.floor(charged.limit) * charged.factor), amounts)
     if a.multifactor:
-        charge_start(a.associations, a.usage, a.usage_rules, charge_of(s, a, t), a.amounts[t])
+        charge_start(a.associations, a.usage, a.usage_rules, charged, amounts)
 
 
 @inner
 def charge_end(s: Slurm, a: Accounting, t: int) -> None:
-    """A job ends: charge what it used since the last pass."""
+    """A job ends: it leaves its groups, and is charged what it used since the last pass."""
+    profile, amounts, charged = profile_of(s, a, t, s.jobs[t].part), a.amounts[t], charge_of(s, a, t)
+    count_running(a.groups, profile, amounts, -1)
+    count_nodes(s, a, t, profile, -1)
+    seconds = np.floor(np.floor(charged.limit) * charged.factor)
     if a.multifactor:
-        charge(a.associations, a.usage, a.usage_rules, charge_of(s, a, t), a.amounts[t], s.clock.second, 1)
+        seconds = seconds_ahead(charged, max(a.usage.clock[0], np.floor(charged.start)), s.clock.second, 1)
+    count_ahead(a.groups, profile, -seconds, amounts)
+    if a.multifactor:
+        charge(a.associations, a.usage, a.usage_rules, charged, amounts, s.clock.second, 1)
+
+
+@inner
+def count_types(s: Slurm, a: Accounting, t: int) -> None:
+    """Write down of which types the GPUs are that a job got."""
+    job, amounts = s.jobs[t], a.amounts[t]
+    for r in range(TYPES, len(amounts)):
+        amounts[r] = 0.0
+    for k in range(job.first_slot, job.first_slot + job.slots):
+        of = a.groups.node_type[s.slot_node[k]]
+        if of >= 0:
+            amounts[of] += s.slot_count[k] * job.gpus
+
+
+@inner
+def count_nodes(s: Slurm, a: Accounting, t: int, profile: int, sign: int) -> None:
+    """Count the nodes that a job takes or leaves."""
+    job = s.jobs[t]
+    if a.groups.counts_nodes:
+        for k in range(job.first_slot, job.first_slot + job.slots):
+            count_node(a.groups, profile, s.slot_node[k], sign)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@inner
+def profile_of(s: Slurm, a: Accounting, t: int, p: int) -> int:
+    """Return which rules a job has in a partition."""
+    job = s.jobs[t]
+    for k in range(job.first_partition, job.first_partition + job.partitions):
+        if s.partition_of[k] == p:
+            return int(a.groups.profile[k])
+    return int(a.groups.profile[job.first_partition])
+
+
+@inner
+def limit_at(s: Slurm, a: Accounting, t: int, p: int, nodes: int) -> int:
+    """Return the first rule that keeps a job from starting in a partition now, WITHIN: none does.
+
+    A limit on nodes counts those that the job adds to its group's: `nodes` of them are in `chosen`, 0: none was found.
+    """
+    g, profile, minutes = a.groups, profile_of(s, a, t, p), a.groups.minutes[t]
+    for k in range(g.first_rule[profile], g.first_rule[profile + 1]):
+        rule = g.rules[k]
+        if rule[KIND] == SUBMITTED:
+            continue
+        asks, spent = g.requests[t, rule[RESOURCE]], 0.0
+        if rule[RESOURCE] == BILLING:
+            asks = np.floor(billing_of(a.billing, p, g.requests[t], a.cpus[t]))
+        if rule[KIND] in (SPENT, WALL):
+            row = g.row[rule[GROUP]]
+            spent = a.usage.wall[row] if rule[KIND] == WALL else a.usage.amounts[row, rule[RESOURCE]]
+        if rule[RESOURCE] == NODE and rule[GROUP] >= 0 and g.counts_nodes:
+            if nodes == UNKNOWN_NODES:
+                continue
+            for j in range(nodes):
+                asks -= g.on_node[rule[GROUP], s.chosen[j]] > 0
+        if blocks_start(g, rule, asks, g.requests[t, NODE], minutes, spent):
+            return k
+    return WITHIN
+
+
+@inner
+def within_limits(s: Slurm, a: Accounting, t: int, p: int, nodes: int) -> bool:
+    """Return whether no limit keeps a job from starting in a partition now; `nodes` as for `limit_at`."""
+    k = limit_at(s, a, t, p, nodes)
+    if k == WITHIN:
+        return True
+    if a.groups.rules[k, KIND] in OVER_TIME or a.groups.rules[k, RESOURCE] == BILLING:
+        job = s.jobs[t]
+        job.limited_since, job.limited_until = min(job.limited_since, s.clock.second), s.clock.second
+    return False
+
+
+@inner
+def may_submit(s: Slurm, a: Accounting, t: int) -> bool:
+    """Return whether a job is taken: not above a limit on submitted jobs, nor with DenyOnLimit above any; counts it."""
+    job, g = s.jobs[t], a.groups
+    array = job.array
+    if array < 0 or g.array_fate[array] not in (TAKEN, REFUSED):
+        tasks = 1 if array < 0 else g.array_size[array]
+        refused = False
+        for k in range(job.first_partition, job.first_partition + job.partitions):
+            refused = refused or too_many(g, g.profile[k], tasks)
+            refused = refused or (g.deny[g.profile[k]] == 1 and never_starts(s, a, t, k))
+        if array >= 0:
+            g.array_fate[array] = REFUSED if refused else TAKEN
+        if refused:
+            return False
+    elif g.array_fate[array] == REFUSED:
+        return False
+    count_submitted(g, g.profile[job.first_partition], 1)
+    return True
+
+
+@inner
+def never_starts(s: Slurm, a: Accounting, t: int, entry: int) -> bool:
+    """Return whether a job by itself is above a limit in one of its partitions."""
+    g, profile = a.groups, a.groups.profile[entry]
+    for k in range(g.first_rule[profile], g.first_rule[profile + 1]):
+        rule = g.rules[k]
+        asks = g.requests[t, rule[RESOURCE]]
+        if rule[RESOURCE] == BILLING:
+            asks = np.floor(billing_of(a.billing, s.partition_of[entry], g.requests[t], a.cpus[t]))
+        if rule[KIND] != SUBMITTED and is_above(g, rule, asks, g.requests[t, NODE], g.minutes[t]):
+            return True
+    return False
+
+
+@inner
+def leave(s: Slurm, a: Accounting, t: int) -> None:
+    """A job is over: it counts as submitted no more."""
+    count_submitted(a.groups, a.groups.profile[s.jobs[t].first_partition], -1)
+
+
+@inner
+def usage_may_fall(a: Accounting) -> bool:
+    """Return whether a job may wait for usage that decays: some is left in a group that limits it."""
+    g = a.groups
+    if not a.multifactor or a.usage_rules.decay == 1.0:
+        return False
+    for k in range(len(g.rules)):
+        rule = g.rules[k]
+        if rule[KIND] in (SPENT, WALL) and a.usage.decays[g.row[rule[GROUP]]]:
+            row = g.row[rule[GROUP]]
+            spent = a.usage.wall[row] if rule[KIND] == WALL else a.usage.amounts[row, rule[RESOURCE]]
+            if spent >= MINUTE:
+                return True
+    return False
+
+
+@inner
+def minutes_are_used(s: Slurm, a: Accounting, t: int) -> bool:
+    """Return whether a running job is to end because a group of its has used its minutes."""
+    g, profile, job = a.groups, profile_of(s, a, t, s.jobs[t].part), s.jobs[t]
+    ran = np.floor((s.clock.second - job.start) / MINUTE)
+    for k in range(g.first_rule[profile], g.first_rule[profile + 1]):
+        rule = g.rules[k]
+        if rule[KIND] in (SPENT, WALL):
+            row = g.row[rule[GROUP]]
+            spent = a.usage.wall[row] if rule[KIND] == WALL else a.usage.amounts[row, rule[RESOURCE]]
+            holds = rule[KIND] == WALL or a.amounts[t, rule[RESOURCE]] > 0
+            if holds and np.floor(spent / MINUTE) >= rule[MOST]:
+                return True
+        elif rule[KIND] == JOB_MINUTES and ran * a.amounts[t, rule[RESOURCE]] + 1.0 > rule[MOST]:
+            return True
+    return False
 
 
 @inner_loop
@@ -91,7 +291,10 @@ def pass_over_usage(s: Slurm, a: Accounting) -> None:
     decay_usage(a.usage, a.usage_rules, now)
     for k in range(s.clock.running):
         t = s.running[k]
-        charge(a.associations, a.usage, a.usage_rules, charge_of(s, a, t), a.amounts[t], now, 0)
+        charged = charge_of(s, a, t)
+        ahead = seconds_ahead(charged, max(a.usage.clock[0], np.floor(charged.start)), now, 0)
+        count_ahead(a.groups, profile_of(s, a, t, s.jobs[t].part), -ahead, a.amounts[t])
+        charge(a.associations, a.usage, a.usage_rules, charged, a.amounts[t], now, 0)
     end_fair_share(a.associations, a.usage, a.usage_rules, now)
     for k in range(s.clock.pending):
         set_priority(s, a, s.pending[k])

@@ -13,8 +13,8 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.slurm.accounting import Accounting
-from fleetlab.sim.slurm.limits import within_limits
+from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.main_loop import too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import BY_BACKFILL, build_queue, may_start_task, start
@@ -23,6 +23,7 @@ from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
 YEAR = 365 * 86_400.0
 TRIES = 10_000  # of one job in one cycle
+AT_LIMIT = 500.0  # s until a job at a limit is planned, where nothing else is known (assoc_limit_stop)
 NO_START, STARTED, PLANNED, TOO_LATE = range(4)
 
 
@@ -206,7 +207,7 @@ def expected(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, beg
 @inner
 def try_job(
     s: Slurm, settings: Settings, acct: Accounting, plan: Plan, t: int, p: int, running: int, gang_start: Floats,
-    no_reserve: int,
+    no_reserve: int, limited: int,
 ) -> int:  # fmt: skip
     """Start a job, or plan its start."""
     job, now = s.jobs[t], s.clock.second
@@ -234,6 +235,10 @@ def try_job(
         nodes = s.sets[0, 0]
         if when <= now and completes(s, nodes):
             when, later = now + 1.0, 0.0
+        if when <= now and (limited or not within_limits(s, acct, t, p, nodes)):
+            if not settings.limit_stop:
+                return NO_START
+            when = later if later else now + AT_LIMIT
         if when <= now and job.gang < 0 and not job.preempting:
             start(s, settings, acct, t, p, nodes, BY_BACKFILL)
             return STARTED
@@ -277,7 +282,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         job = s.jobs[t]
         if tested >= settings.max_jobs:
             break
-        if job.state != PENDING or job.preempting or not within_limits(acct.groups, t):
+        if job.state != PENDING or job.preempting:
+            continue
+        limited = not within_limits(s, acct, t, p, UNKNOWN_NODES)
+        if limited and not settings.limit_stop:
             continue
         if job.array >= 0:
             if not may_start_task(s, t):
@@ -302,7 +310,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             or (settings.one_reservation and job.planned > 0)
         )
         tested += 1
-        done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0)
+        done = try_job(s, settings, acct, plan, t, p, running, gang_start, 1 if no_reserve else 0, 1 if limited else 0)
         if done == TOO_LATE:
             break
         job.tested = s.clock.second
@@ -347,7 +355,7 @@ def all_fit(s: Slurm, settings: Settings, acct: Accounting, g: int) -> bool:
         usable_nodes(s, t, s.partition_of[job.first_partition], s.clock.now, s.usable)
         without_completing(s, s.usable)
         nodes = choose(s, t, s.usable, s.then, settings.least_loaded)
-        if not nodes or not within_limits(acct.groups, t):
+        if not nodes or not within_limits(s, acct, t, s.partition_of[job.first_partition], nodes):
             return False
         for j in range(nodes):
             n = s.chosen[j]

@@ -14,11 +14,19 @@ from fleetlab.sim.events import BACK, DRAIN
 from fleetlab.sim.heap import pop
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import Floats, Ints
-from fleetlab.sim.slurm.accounting import Accounting, pass_over_usage, set_priority
+from fleetlab.sim.slurm.accounting import (
+    Accounting,
+    leave,
+    may_submit,
+    minutes_are_used,
+    pass_over_usage,
+    set_priority,
+    usage_may_fall,
+)
 from fleetlab.sim.slurm.backfill_loop import backfill
 from fleetlab.sim.slurm.main_loop import look
 from fleetlab.sim.slurm.preemption import mode_of
-from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, release
+from fleetlab.sim.slurm.queue import END, EPILOG, GRACE, KINDS, enter, kill_time, release
 from fleetlab.sim.slurm.runs import log_run
 from fleetlab.sim.slurm.state import CANCEL, DONE, RUNNING, Settings, Slurm
 
@@ -64,7 +72,15 @@ def next_instant(s: Slurm, settings: Settings, order: Ints, acct: Accounting) ->
     time = min(time, next_look(s, settings), next_cycle(s, settings))
     if acct.multifactor and (clock.pending or clock.running):
         time = min(time, max(acct.pass_at[0], clock.now))
+    if acct.groups.kills and clock.running:
+        time = min(time, next_kill(s, settings))
     return time
+
+
+@inner
+def next_kill(s: Slurm, settings: Settings) -> float:
+    """Return when running jobs are looked at next for minutes that their groups have used."""
+    return max(kill_time(settings, s.clock.last_kill + 1.0), s.clock.now)
 
 
 @inner
@@ -73,10 +89,40 @@ def end_of(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     job = s.jobs[t]
     release(s, settings, acct, t)
     job.state = DONE
+    if job.times_out:
+        job.killed, job.timed_out = 1, 1
+    leave(s, acct, t)
     s.clock.finished += 1
     log_run(s, t)
     if settings.epilog == 0:
         s.clock.requested = 1
+
+
+@inner
+def end_used_up(s: Slurm, settings: Settings, acct: Accounting) -> None:
+    """End the running jobs whose groups have used their minutes."""
+    s.clock.last_kill = s.clock.second
+    k = 0
+    while k < s.clock.running:
+        t = s.running[k]
+        if minutes_are_used(s, acct, t):
+            s.jobs[t].end, s.jobs[t].times_out = s.clock.second, 1
+            end_of(s, settings, acct, t)
+        else:
+            k += 1
+
+
+@inner
+def submit(s: Slurm, acct: Accounting, t: int) -> None:
+    """A job is submitted: it is pending, or it is refused."""
+    job = s.jobs[t]
+    if not job.refused and may_submit(s, acct, t):
+        set_priority(s, acct, t)
+        enter(s, t)
+        return
+    job.refused = max(job.refused, 1)
+    job.state, job.killed = DONE, 1
+    s.clock.finished += 1
 
 
 @inner
@@ -137,6 +183,7 @@ def preempted(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
         log_run(s, t)
         job.requeues += 1
         job.state, job.killed = DONE, 1
+        leave(s, acct, t)
         s.clock.finished += 1
         s.clock.requested = 1
     else:
@@ -200,14 +247,14 @@ def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start:
         if acct.multifactor and acct.pass_at[0] <= clock.now:
             pass_over_usage(s, acct)
         while clock.next_job < len(order) and s.jobs[order[clock.next_job]].submit <= clock.now:
-            t = order[clock.next_job]
-            set_priority(s, acct, t)
-            enter(s, t)
+            submit(s, acct, order[clock.next_job])
             clock.next_job += 1
         while clock.next_outage < len(s.outage_time) and s.outage_time[clock.next_outage] <= clock.now:
             strike(s, settings, acct, s.outage_node[clock.next_outage], s.outage_what[clock.next_outage])
             clock.next_outage += 1
         happen(s, settings, acct)
+        if acct.groups.kills and clock.running and next_kill(s, settings) <= clock.now:
+            end_used_up(s, settings, acct)
         if next_look(s, settings) <= clock.now:
             full = clock.now >= clock.last_full + settings.main_interval
             clock.requested = 0
@@ -219,6 +266,6 @@ def run(s: Slurm, settings: Settings, acct: Accounting, order: Ints, gang_start:
             backfill(s, settings, acct, gang_start)
             clock.last_backfill = clock.second
             clock.next_backfill = clock.second + settings.interval
-        if is_stuck(s, settings, order) and not wait_for_begin(s, settings):
+        if is_stuck(s, settings, order) and not usage_may_fall(acct) and not wait_for_begin(s, settings):
             return FINISHED
     return CALL_AGAIN

@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
-from fleetlab.sim.slurm.accounting import Accounting
-from fleetlab.sim.slurm.limits import within_limits
+from fleetlab.sim.slurm.accounting import Accounting, within_limits
+from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.preemption import preempt_for
 from fleetlab.sim.slurm.queue import BY_MAIN, build_queue, may_start_task, start
 from fleetlab.sim.slurm.select import choose
@@ -83,7 +83,7 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
         if failed[p] and job.reservation < 0:
             job.passed = s.clock.second
             continue
-        if not within_limits(acct.groups, t):
+        if not within_limits(s, acct, t, p, UNKNOWN_NODES):
             if settings.limit_stop:
                 fail(s, p, failed, available)
             continue
@@ -94,6 +94,10 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
             for n in range(len(s.nodes)):
                 s.usable[n] = s.usable[n] and available[n]
             nodes = choose(s, t, s.usable, s.free, settings.least_loaded)
+            if acct.groups.counts_nodes and not within_limits(s, acct, t, p, nodes):
+                if settings.limit_stop:
+                    fail(s, p, failed, available)
+                continue
             if not nodes and settings.preempt != NO_PREEMPTION:
                 preempt_for(s, settings, acct, t, p, s.usable)
         if nodes:

@@ -23,7 +23,9 @@ from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
 from fleetlab.sim.slurm.loop import CALL_AGAIN, run
+from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_submission
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
+from fleetlab.sim.slurm.queue import KILL_PERIOD
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.rule_tables import rules_of
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
@@ -52,7 +54,9 @@ def play(
         s.jobs.submit += within.submitted
         s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
         s.jobs.overhead = within.overhead
-        settings = settings_of(site, until)._replace(main_phase=within.main, backfill_phase=within.backfill)
+        settings = settings_of(site, until)._replace(
+            main_phase=within.main, backfill_phase=within.backfill, kill_phase=within.kill
+        )
         acct = accounting_of(world, replace(site, partitions=tuple(parts)), s, cluster)
         order, gang_start = np.argsort(s.jobs.submit, kind="stable"), np.zeros(len(s.jobs))
         while run(s, settings, acct, order, gang_start, LOOKS) == CALL_AGAIN:
@@ -66,7 +70,7 @@ def play(
     accounts = accounting_of(world, replace(site, partitions=tuple(parts)), found, cluster)
     return replace(
         played(world, found, until, outages if events else None),
-        rules=rules_of(found, accounts.groups, site.epilog), backfill="conservative" if site.backfill.on else "none",
+        rules=rules_of(found, accounts, site.epilog), backfill="conservative" if site.backfill.on else "none",
     )  # fmt: skip
 
 
@@ -88,13 +92,15 @@ class Draw:
     backfill: float
     submitted: Floats  # [jobs]: how far into its second a job was submitted
     overhead: Floats  # [jobs]: how much further a job ends than it started
+    kill: float  # s: when time limits are looked at, within half a minute
 
     @classmethod
     def of(cls, jobs: int, seed: int, draw: int) -> Draw:
         """Draw one; those of one seed differ by `draw`."""
         rng = np.random.default_rng((seed, draw))
         main, backfill = rng.random(2)
-        return cls(float(main), float(backfill), rng.random(jobs), rng.uniform(*OVERHEAD, jobs))
+        submitted, overhead = rng.random(jobs), rng.uniform(*OVERHEAD, jobs)
+        return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(KILL_PERIOD)))
 
 
 def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
@@ -123,6 +129,7 @@ def settings_of(site: Site, until: float | None) -> Settings:
         epilog=site.epilog, complete_wait=site.complete_wait, kill_wait=site.kill_wait, over_time=site.over_time,
         preempt={"none": 0, "qos": state.BY_QOS, "partition": state.BY_PARTITION}[site.preempt],
         until=math.inf if until is None else float(until), main_phase=0.5, backfill_phase=0.75,
+        kill_phase=0.0,
     )  # fmt: skip
     # Compiled code has one type for each: a file may give 3 or 3.0.
     kinds = get_type_hints(Settings)
@@ -156,8 +163,8 @@ def tables(world: World, site: Site, cluster: Cluster, parts: list[Partition], o
         nodes=table(nodes, state.NODE, cpu=room.cpu, memory=room.memory, gpus=room.gpu, up=1,
                     weight=cluster.frame["weight"].to_numpy()),
         parts=_parts(parts, site), free=room, then=Free(*(column.copy() for column in room)),
-        partition_of=named, parent_of=parents[0], rule_of=rules,
-        in_partition=_in_partition(cluster, parts), allowed=allowed,
+        partition_of=named, entry_open=open_partitions(world, site, jobs, parts, named), parent_of=parents[0],
+        rule_of=rules, in_partition=_in_partition(cluster, parts), allowed=allowed,
         reservations=table(len(site.reservations), state.RESERVATION,
                            begin=[r.begin for r in site.reservations], end=[r.end for r in site.reservations]),
         reserved=_reserved(site, cluster), array_running=_ints(max(1, arrays)), gang_first=gangs[0], gang_jobs=gangs[1],
@@ -196,12 +203,18 @@ def _jobs(world: World, site: Site, parts: list[Partition]) -> tuple[Records, In
         reservation=_reservations(frame, site), first_parent=first_parent[:-1], parents=np.diff(first_parent),
         first_slot=world.first[:-1], nice=frame["nice"].to_numpy(), submit=np.ceil(world.submitted),
         begin=np.ceil(np.maximum(world.eligible, world.submitted)), eligible=np.inf, first_eligible=np.inf,
-        runtime=np.ceil(world.runtime),
-        limit=limit,
+        runtime=np.ceil(world.to_end), limit=limit, tolerance=_tolerance(frame, site),
         start=np.nan, end=np.nan, first_start=np.nan, preempted_at=-1.0, preempts_since=-1e9,
         killed=(frame["status"] == "failed").to_numpy(), accrue=np.inf,
     )  # fmt: skip
-    return jobs, np.array([p for given in lists for p in given], dtype=np.int64)
+    named = np.array([p for given in lists for p in given], dtype=np.int64)
+    jobs.refused = refused_at_submission(world, site, jobs, parts, named)
+    return jobs, named
+
+
+def _tolerance(frame: pl.DataFrame, site: Site) -> Floats:
+    """Return how far above its time limit a job may run: limits are looked at twice a minute, and the log tells."""
+    return np.where(frame["end"].is_null().to_numpy(), 0.0, 2 * KILL_PERIOD + site.kill_wait)
 
 
 def _named(given: Sequence[str], names: list[str]) -> list[int]:
@@ -261,7 +274,7 @@ def _allowed(world: World) -> tuple[Ints, Ints]:
 def _parts(parts: list[Partition], site: Site) -> Records:
     return table(
         len(parts), state.PARTITION, tier=[p.tier for p in parts], up=[int(p.state in ("up", "drain")) for p in parts],
-        max_nodes=[min(p.max_nodes, 1 << 40) for p in parts], max_time=[p.max_time for p in parts],
+        max_time=[p.max_time for p in parts],
         over_time=[-1.0 if p.over_time is None else p.over_time for p in parts],
         preempt_mode=[MODES[p.preempt_mode or site.preempt_mode] for p in parts], grace=[int(p.grace) for p in parts],
         exclusive=[int(p.oversubscribe == 0) for p in parts],
@@ -313,17 +326,20 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
     jobs = s.jobs
     ran = np.isin(jobs.state, (state.RUNNING, state.DONE))
     status = np.where(jobs.state == state.DONE, ENDED, np.where(jobs.state == state.RUNNING, RUNS, WAITING))
+    status = np.where(jobs.refused > 0, WAITING, status)
+    ran &= jobs.refused == 0
     where, got = np.full(int(world.first[-1]), -1, dtype=np.int64), _ints(int(world.first[-1]))
     for t in np.flatnonzero(ran):
         _write_instances(s, jobs[t], where, got)
-    stopped = None if (status == ENDED).all() else float(s.clock.now if until is None else until)
+    stopped = None if ((status == ENDED) | (jobs.refused > 0)).all() else float(s.clock.now if until is None else until)
     segments = _segments(s, world, where, got, stopped) if len(s.runs) else None
     return Played(
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
         got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
         segments=segments, keys=None, until=stopped, looks=_looks(s),
-        eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted),
-        up=None if outages is None else up_of(len(s.nodes), outages), draining=None if outages is None else draining_of(outages),
+        eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted), refused=jobs.refused.copy(),
+        timed_out=jobs.timed_out.copy(), up=None if outages is None else up_of(len(s.nodes), outages),
+        draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
 
 
@@ -358,6 +374,7 @@ def _looks(s: Slurm) -> Looks:
     return Looks(
         eligible=np.floor(np.append(runs.eligible, now.eligible)), looked=np.append(runs.looked, now.looked),
         last_eligible=np.floor(again), last_looked=np.maximum(jobs.passed, jobs.tested),
+        limited_since=jobs.limited_since.copy(), limited_until=jobs.limited_until.copy(),
     )  # fmt: skip
 
 

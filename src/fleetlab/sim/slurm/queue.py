@@ -8,7 +8,6 @@ from fleetlab.sim.heap import push
 from fleetlab.sim.jit import inner, inner_loop
 from fleetlab.sim.layout import Ints
 from fleetlab.sim.slurm.accounting import Accounting, charge_begin, charge_end
-from fleetlab.sim.slurm.limits import count_job
 from fleetlab.sim.slurm.select import give_back
 from fleetlab.sim.slurm.state import BY_QOS, DONE, PENDING, RUNNING, Settings, Slurm
 
@@ -16,6 +15,7 @@ AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits f
 END, EPILOG, NODE_EVENT, KILL, GRACE = range(5)  # kinds of events
 KINDS = 8
 BY_MAIN, BY_BACKFILL = 1, 2  # the loop that starts a job
+KILL_PERIOD = 30.0  # s between two looks at time limits: PERIODIC_TIMEOUT
 
 
 @inner
@@ -85,8 +85,7 @@ def build_queue(s: Slurm, settings: Settings) -> int:
         job.accrue = min(job.accrue, job.eligible)  # its age counts once a loop has seen it
         for j in range(job.first_partition, job.first_partition + job.partitions):
             p = s.partition_of[j]
-            part = s.parts[p]
-            if part.up and job.limit <= part.max_time and (not job.distinct or job.instances <= part.max_nodes):
+            if s.parts[p].up and s.entry_open[j]:
                 s.queue_job[count], s.queue_part[count], s.queue_priority[count] = t, p, s.entry_priority[j]
                 count += 1
     jobs, parts, priority = s.queue_job[:count].copy(), s.queue_part[:count].copy(), s.queue_priority[:count].copy()
@@ -135,7 +134,6 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
         s.slot_node[slot], s.slot_count[slot] = n, s.share[k]
         s.slot_gpus[slot] = give_gpus(s, n, s.nodes[n].gpus if job.exclusive else s.share[k] * job.gpus)
     give_back(s, t, s.free, -1)
-    count_job(acct.groups, t, 1)
     if job.array >= 0:
         s.array_running[job.array] += 1
     job.state, job.part, job.start, job.end, job.started_by = RUNNING, p, now, now + job.runtime, by
@@ -144,6 +142,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
     job.looked = job.tested if by == BY_BACKFILL else max(job.passed, job.tested)
     job.preempting = 0
+    end_at_limit(s, settings, t, p)
     charge_begin(s, acct, t)
     remove(s.pending, s.clock.pending, t)
     s.clock.pending -= 1
@@ -154,12 +153,29 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
 
 
 @inner
+def kill_time(settings: Settings, time: float) -> float:
+    """Return when Slurm looks at time limits next, from a moment on."""
+    return np.ceil((time - settings.kill_phase) / KILL_PERIOD) * KILL_PERIOD + settings.kill_phase
+
+
+@inner
+def end_at_limit(s: Slurm, settings: Settings, t: int, p: int) -> None:
+    """Let a job that starts end at its time limit, if it would run longer and the log did not see it do so."""
+    job = s.jobs[t]
+    over_time = settings.over_time if s.parts[p].over_time < 0 else s.parts[p].over_time
+    job.times_out = 0
+    if job.runtime > job.limit + over_time + job.tolerance:
+        killed = kill_time(settings, job.start + job.limit + over_time)
+        if killed < job.end:
+            job.end, job.times_out = killed, 1
+
+
+@inner
 def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
     """A running job leaves its nodes; they complete while the epilog runs, which keeps other jobs off them."""
     job, now = s.jobs[t], s.clock.now
     charge_end(s, acct, t)
     give_back(s, t, s.free, 1)
-    count_job(acct.groups, t, -1)
     if job.array >= 0:
         s.array_running[job.array] -= 1
     for k in range(job.first_slot, job.first_slot + job.slots):
@@ -177,7 +193,7 @@ def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
 def enter(s: Slurm, t: int) -> None:
     """A job is pending."""
     job = s.jobs[t]
-    job.state, job.passed, job.tested = PENDING, -np.inf, -np.inf
+    job.state, job.passed, job.tested, job.limited_since, job.limited_until = PENDING, -np.inf, -np.inf, np.inf, -np.inf
     insert(s.pending, s.clock.pending, t, s)
     s.clock.pending += 1
     s.clock.requested = 1

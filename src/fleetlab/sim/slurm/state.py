@@ -14,33 +14,36 @@ FUTURE, PENDING, RUNNING, DONE = range(4)  # state of a job
 JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
-    " started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f"
-    " planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f first_eligible:f passed:f tested:f"
-    " looked:f"
+    " refused times_out timed_out started_by preempting submit:f begin:f eligible:f runtime:f limit:f priority:f"
+    " start:f end:f expected_end:f planned:f first_start:f preempted_at:f preempts_since:f accrue:f overhead:f "
+    " first_eligible:f tolerance:f passed:f tested:f looked:f"
+    " limited_since:f limited_until:f"
 )
-#   number: by submission; killed: it does not end well; instances: each of cpu milli, memory MiB and so many GPUs, on
-#   nodes of their own if distinct; request: its row of `allowed`; partitions: entries of `partition_of` from
-#   first_partition on; array, gang, reservation: -1 for none; parents: entries of `parent_of`; slots: the nodes that it
-#   holds, from first_slot on; begin: not before; eligible: since when it could run, inf: not yet; accrue: since when
-#   its age counts; runtime: seconds to its end; expected_end: by its time limit; planned: when the last cycle of
-#   backfill expects its start, 0: unknown; preempting: it waits for jobs that it preempted, since preempts_since;
-#   passed, tested: when the main loop passed it over for a job ahead of it, and when backfill last left it waiting, for
-#   the wait ledger; looked: which of the two counts, as it starts
+#   number: by submission; killed: it does not end well; refused: at its submission, by REFUSALS; times_out: its time
+#   limit ends this run; timed_out: one did; tolerance: how far above its limit it may run, because the log saw it;
+#   instances: each of cpu milli, memory MiB and so many GPUs, on nodes of their own if distinct; request: its row of
+#   `allowed`; partitions: entries of `partition_of` from first_partition on; array, gang, reservation: -1 for none;
+#   parents: entries of `parent_of`; slots: the nodes that it holds, from first_slot on; begin: not before; eligible:
+#   since when it could run, inf: not yet; accrue: since when its age counts; runtime: seconds to its end; expected_end:
+#   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
+#   jobs that it preempted, since preempts_since; for the wait ledger: passed, tested: when the main loop passed it over
+#   for a job ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts;
+#   limited_since, limited_until: when a loop first and last found it at a limit on minutes
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:
 #   rows of `first_gpu` for the GPUs that a job was given
 
-PARTITION = record("tier up max_nodes grace preempt_mode qos factor:f max_time:f over_time:f exclusive")
+PARTITION = record("tier up grace preempt_mode qos factor:f max_time:f over_time:f exclusive")
 RESERVATION = record("begin:f end:f ignore_jobs")
 
 CLOCK = record(
     "now:f second:f epoch:f last_main:f last_full:f last_backfill:f next_backfill:f changed:f pending running requested"
-    " next_job next_outage events finished queue serial runs entries"
+    " next_job next_outage events finished queue serial runs entries last_kill:f"
 )
 #   epoch: the Unix time of second 0; last_main, last_full: when the main loop looked last, and at the whole queue;
 #   requested: somebody asked it to look;
-#   changed: when a job or a node changed last; events: length of the heap
+#   changed: when a job or a node changed last; events: length of the heap; last_kill: when time limits were looked at
 
 
 class Settings(NamedTuple):
@@ -75,6 +78,7 @@ class Settings(NamedTuple):
     over_time: float
     main_phase: float  # how far into a second the main loop looks
     backfill_phase: float
+    kill_phase: float  # s: when time limits are looked at, within half a minute
     preempt: int  # NO_PREEMPTION, BY_QOS, BY_PARTITION
     until: float
 
@@ -103,6 +107,7 @@ class Slurm(NamedTuple):
     partition_of: Ints  # partitions that jobs name
     parent_of: Ints  # jobs that others depend on
     rule_of: Ints  # how: see `dependencies`
+    entry_open: Ints  # [entries of partition_of]: whether a job may run in each of its partitions
     in_partition: Ints  # [partitions, nodes]
     allowed: Ints  # [requests, nodes]: GPU types and features
     reservations: Records  # RESERVATION

@@ -175,7 +175,7 @@ def charge_start(associations: Associations, usage: Usage, rules: UsageRules, jo
 
 
 @inner
-def _seconds_ahead(job: Charge, begin: float, end: float, ends: int) -> float:
+def seconds_ahead(job: Charge, begin: float, end: float, ends: int) -> float:
     """Return how many of the seconds to its time limit a job gives back for the time from `begin` to `end`."""
     limit_ends = np.floor(job.start) + np.floor(job.limit)
     if begin >= limit_ends:
@@ -197,7 +197,7 @@ def charge(
     begin, end = max(usage.clock[0], np.floor(job.start)), np.floor(now)
     seconds = max(end - begin, 0.0)
     decayed = seconds * rules.decay**seconds
-    ahead = _seconds_ahead(job, begin, end, ends)
+    ahead = seconds_ahead(job, begin, end, ends)
     for row in (job.qos, job.partition_qos):
         if row >= 0:
             _charge_row(usage, row, job.factor, decayed if usage.decays[row] else seconds, job.billing, amounts)

@@ -167,9 +167,6 @@ def queue_of(row: Account, known: Mapping[str, Account]) -> Queue:
         parent = None
     elif parent is None or parent not in known or (parent == row.name):
         parent = ROOT
-    own = _limits(row.texts, "grp")
-    most = _limits(row.texts, "max")
-    limits = _both(own, most) if row.user else own
     shares = row.texts.get("shares", "1")
     return Queue(
         row.name,
@@ -177,28 +174,12 @@ def queue_of(row: Account, known: Mapping[str, Account]) -> Queue:
         user=row.user or None,
         shares=None if shares in PARENT else _number(shares, 1.0),
         usage=_number(row.texts.get("rawusage", ""), 0.0),
-        limits=limits,
-        per_user=Limits() if row.user else most,
+        limits=_limits(row.texts, "grp"),
+        per_user=_limits(row.texts, "max"),  # of a user's own jobs, and of users below who have none
         job=_job_limits(row.texts),
         priority=int(_number(row.texts.get("priority", ""), 0)),
         qos=_names(row.texts.get("qos", "")),
         default_qos=row.texts.get("defaultqos") or None,
-    )
-
-
-def _both(own: Limits, most: Limits) -> Limits:
-    """A user's own limits: of all jobs of the association, whichever way they are said."""
-
-    def lower(a: int | None, b: int | None) -> int | None:
-        return min((n for n in (a, b) if n is not None), default=None)
-
-    return Limits(
-        jobs=lower(own.jobs, most.jobs),
-        submitted=lower(own.submitted, most.submitted),
-        resources=own.resources,
-        minutes=own.minutes,
-        running_minutes=own.running_minutes,
-        wall_minutes=own.wall_minutes,
     )
 
 

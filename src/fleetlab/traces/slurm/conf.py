@@ -165,6 +165,7 @@ def _slurm(site: Site, zone: str) -> Slurm:
         main=main_loop(parameters),
         backfill=replace(backfill, on=on),
         enforce=_enforced(values.get("accountingstorageenforce", "")),
+        enforce_partitions=_enforced_partitions(values.get("enforcepartlimits", "no")),
         preempt={"partition_prio": "partition"}.get(preempt, preempt),
         preempt_mode=preempt_mode(values),
         gang="gang" in modes,
@@ -212,6 +213,12 @@ def _enforced(text: str) -> tuple[str, ...]:
     words |= {"limits"} if words & {"safe"} else set()
     words |= {"associations"} if words & {"limits", "qos", "wckeys"} else set()
     return tuple(sorted(words - {"none", "0", "all"}))
+
+
+def _enforced_partitions(text: str) -> str:
+    """Return which of its partitions must admit a job: yes and true are all."""
+    word = text.strip().lower()
+    return {"yes": "all", "true": "all"}.get(word, word if word in ("any", "all") else "no")
 
 
 def _select(site: Site, values: Mapping[str, str]) -> str:

@@ -64,6 +64,7 @@ def change_conf(slurm: Slurm, cluster: Cluster, conf: Path | str) -> ConfChange:
     changed = replace(
         slurm,
         **{f: getattr(rules, f) for f in ("partitions", "priority", "main", "backfill", "enforce", "preempt", "gang")},
+        enforce_partitions=rules.enforce_partitions,
         **{f: getattr(rules, f) for f in ("preempt_mode", "exempt", "complete_wait", "kill_wait", "over_time")},
         select=rules.select,
         select_flags=rules.select_flags,

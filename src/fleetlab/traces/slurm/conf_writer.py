@@ -86,6 +86,8 @@ def _scheduling(slurm: Slurm) -> Iterator[str]:
         yield f"OverTimeLimit={_minutes(slurm.over_time)}"
     if slurm.enforce:
         yield f"AccountingStorageEnforce={','.join(slurm.enforce)}"
+    if slurm.enforce_partitions != "no":
+        yield f"EnforcePartLimits={slurm.enforce_partitions.upper()}"
 
 
 def _priority(priority: Priority) -> Iterator[str]:
