@@ -151,7 +151,7 @@ class SimResult(Result):
         """The seconds each job waited, by reason; they sum to its `wait`."""
         by_reason = ledger(self.world, self.played)
         by_reason[:, BY_START_UP] = self._start_up
-        by_reason[:, BY_ELIGIBLE] = self._not_eligible
+        by_reason[:, BY_ELIGIBLE] += self._not_eligible
         by_reason = by_reason[self.world.measured]
         seconds = {reason: by_reason[:, k] for k, reason in enumerate(REASONS)}
         return self._measured.select("job").with_columns(**{k: pl.Series(k, v) for k, v in seconds.items()})

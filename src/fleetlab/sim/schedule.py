@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetlab.sim.layout import RUNNING, Floats, Ints
+from fleetlab.sim.ledger.rules import Looks, Rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,8 @@ class Played:
     refused: Ints | None = None  # [jobs]: at submission: 0 no, else a place in REFUSALS
     timed_out: Ints | None = None  # [jobs]: 1: its time limit ended it; None: as the world says
     until: float | None = None  # when the loop stopped; None: with the last completion
+    rules: Rules | None = None  # of a site's Slurm, before anything runs
+    looks: Looks | None = None  # of its loops
 
     @property
     def stopped(self) -> float:

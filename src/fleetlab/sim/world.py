@@ -301,10 +301,14 @@ def _kinds(shape: Ints, instances: Ints) -> tuple[Records, Ints]:
     return table(distinct.height, layout.KIND, **columns), _ints(kind)
 
 
-def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool) -> tuple[Records, Ints]:
-    """Return the groups of jobs that fit or fail together and wait for the same, and the group of each job."""
+def groups_of(world: World, kind: np.dtype[Any], *, by_user: bool, by: Ints | None = None) -> tuple[Records, Ints]:
+    """Return the groups of jobs that fit or fail together and wait for the same, and the group of each job.
+
+    `by` numbers what else tells jobs apart.
+    """
     user = world.user if by_user else np.full(len(world.kind), -1)
     alike = pl.DataFrame({"kind": world.kind, "user": user, "queue": world.queue, "of_types": world.of_types})
+    alike = alike if by is None else alike.with_columns(by=by)
     distinct = alike.unique(maintain_order=True).with_row_index("group")
     group = alike.join(distinct, on=alike.columns, how="left", maintain_order="left")["group"]
     kinds = world.kinds[distinct["kind"].to_numpy()]

@@ -61,6 +61,15 @@ REASONS = Catalog(
         WaitReason("scheduler", "it fits now, but the scheduler has not looked at it yet", "rule", "None"),
         WaitReason("start_up", "its GPUs are allocated, and it starts up (images, containers)", "rule",
                    "None"),
+        # Appended, because saved results know reasons by their place: `limit` and `partition_down` are asked after
+        # `quota`, the other two where a job would fit.
+        WaitReason("limit", "a limit of its account, user, QOS, partition or array is reached", "rule",
+                   "QOSMaxGRESPerUser"),
+        WaitReason("partition_down", "its partitions are down, or refuse its time limit or its size", "rule",
+                   "PartitionDown"),
+        WaitReason("advance_reservation", "it would fit, but an advance reservation keeps the nodes", "rule",
+                   "Reservation"),
+        WaitReason("completing", "it would fit, but an epilog still runs on the nodes", "rule", "Resources"),
     ),
 )  # fmt: skip
 

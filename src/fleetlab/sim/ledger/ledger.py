@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetlab.core.catalog import BACKFILLS, HOLDERS
-from fleetlab.sim.codes import BY_HEAD, BY_RESERVATION, BY_SCHEDULER
+from fleetlab.core.censoring import Bools
+from fleetlab.sim.codes import BY_ELIGIBLE, BY_HEAD, BY_LIMIT, BY_RESERVATION, BY_SCHEDULER
 from fleetlab.sim.jit import compile_notice
 from fleetlab.sim.layout import TICK, Floats, Ints, NodeView, Records, table, writable
 from fleetlab.sim.ledger.holders import WIDTH, Holding
@@ -23,8 +24,9 @@ from fleetlab.sim.ledger.reasons import (
     Waiting,
     replay_waits,
 )
-from fleetlab.sim.ledger.waits import waits
-from fleetlab.sim.schedule import Played
+from fleetlab.sim.ledger.rules import Looks, alike, anew, first_after
+from fleetlab.sim.ledger.waits import Waits, waits
+from fleetlab.sim.schedule import Played, Segments
 from fleetlab.sim.schedule_check import RunTable
 from fleetlab.sim.timeline import run_table
 from fleetlab.sim.world import World, groups_of
@@ -41,9 +43,12 @@ class Holders:
     by_user: Floats  # [users of the world]: of all jobs that waited, seconds
 
 
-def ledger(world: World, played: Played) -> Floats:
-    """Return the seconds each job that is measured waited, by reason: [jobs, reasons]; 0 of those before."""
-    waiting, runs = _waiting(world, played), run_table(world, played.runs(world.first))
+def ledger(world: World, played: Played, *, within: tuple[float, float] | None = None) -> Floats:
+    """Return the seconds each job that is measured waited, by reason: [jobs, reasons]; 0 of those before.
+
+    `within` counts those between two times only, and none in which a job may not start yet.
+    """
+    waiting, runs = _waiting(world, played, within), run_table(world, played.runs(world.first))
     _replay(world, played, waiting, runs, None)
     return waiting.ledger
 
@@ -61,12 +66,14 @@ def holders(world: World, played: Played, *, pairs: int = PAIRS, seed: int = 0) 
     wait = np.bincount(waiting.waits.job, waiting.waits.end - waiting.waits.begin, minlength=len(world.submit))
     most = np.argmax(seconds, axis=1)
     seconds[np.arange(len(rows)), most] += wait[rows] - seconds.sum(axis=1)
+    seconds[:, HOLDERS.index("nobody")] += waiting.before[rows]
     return Holders(rows, seconds, np.maximum(holding.by_user, 0.0))
 
 
 def _replay(world: World, played: Played, waiting: Waiting, runs: RunTable, holding: Holding | None) -> None:
+    rules = None if played.rules is None else anew(played.rules, waiting.waits, len(waiting.groups))
     with compile_notice():
-        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding)
+        replay_waits(runs, _switches(played), waiting, _nodes(world, played), holding, rules)
 
 
 def _sample(world: World, rows: Records, runs: RunTable, pairs: int, seed: int) -> NDArray[np.bool_]:
@@ -103,13 +110,18 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _waiting(world: World, played: Played) -> Waiting:
-    intervals = waits(world, played).of(world.frame["job"].to_numpy() >= 0).split(world.submit)
-    groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None)
+def _waiting(world: World, played: Played, within: tuple[float, float] | None = None) -> Waiting:
+    every = waits(world, played).of(world.frame["job"].to_numpy() >= 0)
+    intervals, unseen, seconds = _unseen(world, played, every)
+    if within is not None:
+        inside = np.flatnonzero((intervals.begin < within[1]) & (intervals.end > within[0]))
+        intervals, unseen = intervals.rows(inside).clipped(*within), unseen[inside]
+        seconds[:] = 0.0
+    by = None if played.rules is None else alike(played.rules)
+    groups, group = groups_of(world, WAITING_GROUP, by_user=played.quota is not None, by=by)
     rule = BACKFILLS[played.backfill]
     groups.blocked = BY_RESERVATION if rule.reserves else BY_HEAD if rule.name == "none" else BY_SCHEDULER
     # A job that the scheduler has not looked at is in a group of its own: whatever the rule, that keeps it waiting.
-    unseen = intervals.begin < world.submit[intervals.job]
     if unseen.any():
         groups = writable(groups[np.tile(np.arange(len(groups)), 2)])
         groups.blocked[len(groups) // 2 :] = BY_SCHEDULER
@@ -120,7 +132,48 @@ def _waiting(world: World, played: Played) -> Waiting:
     by_end = np.argsort(intervals.end, kind="stable")
     shapes = table(len(world.shapes), SHAPE_ROOM, as_of=-1)
     listed, counted = _zeros(len(groups)), _zeros(len(world.shapes))
-    return Waiting(rows, by_end, groups, listed, shapes, counted, np.zeros((len(world.submit), COUNT)))
+    return Waiting(rows, by_end, groups, listed, shapes, counted, seconds, seconds.sum(axis=1))
+
+
+def _unseen(world: World, played: Played, every: Waits) -> tuple[Waits, Bools, Floats]:
+    """Return intervals that the schedule explains, in which the scheduler has not looked, and seconds by other reasons.
+
+    A scheduler that looks in cycles first looks at `submit`. Slurm's loops look again and again: where a job fits, it
+    is the scheduler that keeps it waiting from when something was freed after the last look that left it waiting.
+    """
+    seconds = np.zeros((len(world.submit), COUNT))
+    if played.looks is None:
+        return *every.split(world.submit[every.job]), seconds
+    looks, runs = played.looks, played.runs(world.first)
+    eligible = np.minimum(every.of_run(looks.eligible, looks.last_eligible), every.end)
+    begin = np.maximum(every.begin, eligible)
+    np.add.at(seconds[:, BY_ELIGIBLE], every.job, begin - every.begin)
+    later = np.flatnonzero(begin < every.end)
+    may_start = replace(every, begin=begin).rows(later[np.lexsort((every.job[later], begin[later]))])
+    may_start = _within_minutes(may_start, looks, seconds)
+    looked = may_start.of_run(looks.looked, looks.last_looked)
+    since = np.where(np.isinf(looked), looked, first_after(looked, _freed(played, runs)))
+    intervals, seen = may_start.split(since)
+    return intervals, ~seen, seconds
+
+
+def _within_minutes(waits: Waits, looks: Looks, seconds: Floats) -> Waits:
+    """Charge the time in which loops found jobs at limits on minutes, and return the rest."""
+    if not (looks.limited_since < looks.limited_until).any():
+        return waits
+    for bound in (looks.limited_since, looks.limited_until):
+        waits, _ = waits.split(bound[waits.job])
+    at_limit = (looks.limited_since[waits.job] <= waits.begin) & (waits.end <= looks.limited_until[waits.job])
+    np.add.at(seconds[:, BY_LIMIT], waits.job[at_limit], (waits.end - waits.begin)[at_limit])
+    return waits.rows(np.flatnonzero(~at_limit))
+
+
+def _freed(played: Played, runs: Segments) -> Floats:
+    """Return when something became free: a run ended, with its epilog, or a node came back."""
+    epilog = 0.0 if played.rules is None else played.rules.epilog
+    back = () if played.up is None else (played.up.begin,)
+    resumed = () if played.draining is None else (played.draining.end,)
+    return np.concatenate((runs.end + epilog, *back, *resumed))
 
 
 def _nodes(world: World, played: Played) -> Nodes:
@@ -134,7 +187,7 @@ def _nodes(world: World, played: Played) -> Nodes:
     return Nodes(
         now=now, empty=empty, level=np.full(len(kinds), played.up is None, dtype=np.int64),
         shapes=writable(world.shapes), shape_of=world.shape, class_number=number,
-        free=free, used=_zeros(users),
+        free=free, used=_zeros(users), room=_zeros(len(kinds)),
         quota=_zeros(users) - 1 if played.quota is None else played.quota, scratch=_zeros(STAGES), sizes=_zeros(3),
     )  # fmt: skip
 

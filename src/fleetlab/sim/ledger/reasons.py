@@ -2,13 +2,15 @@
 
 A job has the first reason that applies in the state after the scheduling pass, so this needs no policy: quota, nodes
 that are down, a resource that is missing even if the job were first in line, or, where it fits, the rule that keeps it
-from starting. Jobs of one group request the same and have the same reason, so time is charged to the group; a job gets
+from starting. Under a site's Slurm there are more rules (`rules`), which follow from what runs too. Jobs of one group request the same and have the same reason, so time is charged to the group; a job gets
 the difference between what its group had waited for when the job came and when it left.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import numpy as np
 
 from fleetlab.sim.codes import (
     BY_FRAGMENT,
@@ -24,7 +26,8 @@ from fleetlab.sim.codes import (
 from fleetlab.sim.jit import inner, loop
 from fleetlab.sim.layout import AMOUNTS, UNLIMITED, Floats, Ints, NodeView, Record, Records, record
 from fleetlab.sim.ledger.holders import Holding, change_holding, divide, track, untrack
-from fleetlab.sim.nodes import give_back, gpu_slots, take_gpus
+from fleetlab.sim.ledger.rules import FITS, OPEN, Rules, complete_node, count_run, keeper, keeps_nothing, rule_of
+from fleetlab.sim.nodes import give_back, gpu_slots, room, take_gpus
 from fleetlab.sim.schedule_check import RunTable
 
 COUNT = len(REASONS)
@@ -63,6 +66,7 @@ class Waiting(NamedTuple):
     shapes: Records  # SHAPE_ROOM
     counted: Ints  # shapes whose room is counted
     ledger: Floats  # [jobs, reasons]
+    before: Floats  # [jobs]: seconds that are in the ledger before the replay
 
 
 class Nodes(NamedTuple):
@@ -78,6 +82,7 @@ class Nodes(NamedTuple):
     used: Ints  # [users]: GPU milli
     quota: Ints  # [users]: GPU milli; -1: none
     scratch: Ints  # [STAGES]
+    room: Ints  # [nodes]: scratch
     sizes: Ints  # [3]: waiting groups, counted shapes, changes of the nodes that take jobs
 
 
@@ -206,6 +211,29 @@ def missing(group: Record, nodes: Nodes, waiting: Waiting) -> int:
 
 
 @inner
+def count_room(s: int, nodes: Nodes) -> None:
+    """Count the instances of a shape that each node that takes jobs has room for now, into `room`."""
+    now = nodes.now
+    for n in range(len(now.nodes)):
+        nodes.room[n] = room(nodes.shapes[s], now.nodes[n], now.gpus, now.apps) if nodes.level[n] > 0 else 0
+
+
+@inner
+def judge_by_rules(g: int, nodes: Nodes, waiting: Waiting, rules: Rules, now: float) -> int:
+    """Return the reason of a waiting group under a site's Slurm."""
+    group, t = waiting.groups[g], rules.of_group[g]
+    found = rule_of(rules, t, now)
+    if found != OPEN:
+        return found
+    found = judge(group, nodes, waiting)
+    if found != group.blocked or keeps_nothing(rules, t):
+        return found
+    count_room(group.shape_id, nodes)
+    found = keeper(rules, t, group.instances, nodes.room, now)
+    return group.blocked if found == FITS else found
+
+
+@inner
 def judge(group: Record, nodes: Nodes, waiting: Waiting) -> int:
     """Return the reason of a waiting group."""
     limit = nodes.quota[group.user] if group.user >= 0 else -1
@@ -281,14 +309,46 @@ def switch(n: int, change: int, nodes: Nodes, waiting: Waiting) -> None:
     nodes.sizes[CHANGES] += 1
 
 
+@inner
+def follow_run(run: Record, runs: RunTable, rules: Rules, sign: int) -> None:
+    """Let a run that begins or ends count in limits; after its end its nodes complete."""
+    count_run(rules, run.job, sign)
+    if sign < 0 and rules.epilog > 0.0:
+        for i in range(run.first, run.first + run.instances):
+            complete_node(rules, runs.node[i], 1)
+
+
+@inner
+def next_mark(rules: Rules, runs: RunTable, completed: int, marked: int) -> float:
+    """Return when an epilog is over, or an advance reservation begins to keep nodes or ceases to."""
+    now = rules.marks[marked] if marked < len(rules.marks) else np.inf
+    if rules.epilog > 0.0 and completed < len(runs.by_end):
+        now = min(now, runs.runs[runs.by_end[completed]].end + rules.epilog)
+    return now
+
+
+@inner
+def complete_runs(rules: Rules, runs: RunTable, completed: int, now: float) -> int:
+    """Let epilogs that are over free their nodes; return how many runs have completed."""
+    while completed < len(runs.by_end) and runs.runs[runs.by_end[completed]].end + rules.epilog <= now:
+        run = runs.runs[runs.by_end[completed]]
+        for i in range(run.first, run.first + run.instances):
+            complete_node(rules, runs.node[i], -1)
+        completed += 1
+    return completed
+
+
 @loop
-def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None) -> None:
+def replay_waits(
+    runs: RunTable, switches: Switches, waiting: Waiting, nodes: Nodes, holding: Holding | None, rules: Rules | None
+) -> None:
     """Replay the runs and charge every waiting second.
 
     At one instant runs end, nodes change, waits end and begin, runs begin; what holds after that is judged. With
-    `holding`, the time until the next instant is also divided by holder.
+    `holding`, the time until the next instant is also divided by holder; with `rules`, those of a site's Slurm hold.
     """
     waits, table, b, e, w, came, left = waiting.waits, runs.runs, 0, 0, 0, 0, 0
+    completed, marked = 0, 0
     classes, before = nodes.class_number, 0.0
     while left < len(waits):
         now = waits[waiting.by_end[left]].end
@@ -296,15 +356,24 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
         now = min(now, table[runs.by_begin[b]].begin) if b < len(runs.by_begin) else now
         now = min(now, table[runs.by_end[e]].end) if e < len(runs.by_end) else now
         now = min(now, switches.time[w]) if w < len(switches.time) else now
+        if rules is not None:
+            now = min(now, next_mark(rules, runs, completed, marked))
         if holding is not None and now > before:
             divide(waits, waiting.groups, waiting.listed, nodes.sizes[LISTED], now - before, holding)
         before = now
         while e < len(runs.by_end) and table[runs.by_end[e]].end == now:
             run = table[runs.by_end[e]]
             change_run(run, runs, nodes, waiting, -1)
+            if rules is not None:
+                follow_run(run, runs, rules, -1)
             if holding is not None:
                 change_holding(run, runs, waits, nodes.shape_of, classes, holding, -1)
             e += 1
+        if rules is not None:
+            if rules.epilog > 0.0:
+                completed = complete_runs(rules, runs, completed, now)
+            while marked < len(rules.marks) and rules.marks[marked] <= now:
+                marked += 1
         while w < len(switches.time) and switches.time[w] == now:
             switch(switches.node[w], switches.change[w], nodes, waiting)
             w += 1
@@ -322,12 +391,17 @@ def replay_waits(runs: RunTable, switches: Switches, waiting: Waiting, nodes: No
             run = table[runs.by_begin[b]]
             if run.end > now:
                 change_run(run, runs, nodes, waiting, 1)
+                if rules is not None:
+                    follow_run(run, runs, rules, 1)
                 if holding is not None:
                     change_holding(run, runs, waits, nodes.shape_of, classes, holding, 1)
             b += 1
         for i in range(nodes.sizes[LISTED]):
             group = waiting.groups[waiting.listed[i]]
-            reason = judge(group, nodes, waiting)
+            if rules is None:
+                reason = judge(group, nodes, waiting)
+            else:
+                reason = judge_by_rules(waiting.listed[i], nodes, waiting, rules, now)
             if reason != group.reason:
                 charge(group, now)
                 group.reason = reason

@@ -19,21 +19,35 @@ class Waits:
     job: Ints
     begin: Floats
     end: Floats
+    run: Ints  # that ends it: a row of `Played.runs`, -1: none does
 
     def of(self, jobs: Bools) -> Waits:
         """Return those of some jobs."""
-        kept = jobs[self.job]
-        return Waits(self.job[kept], self.begin[kept], self.end[kept])
+        return self.rows(np.flatnonzero(jobs[self.job]))
 
-    def split(self, at: Floats) -> Waits:
-        """Return intervals that end where the scheduler first looks at a job (`at`), and those that begin there."""
-        crossed = np.flatnonzero((self.begin < at[self.job]) & (at[self.job] < self.end))
-        end = self.end.copy()
-        end[crossed] = at[self.job[crossed]]
-        job, begin = np.append(self.job, self.job[crossed]), np.append(self.begin, end[crossed])
-        end = np.append(end, self.end[crossed])
+    def rows(self, rows: Ints) -> Waits:
+        return Waits(self.job[rows], self.begin[rows], self.end[rows], self.run[rows])
+
+    def clipped(self, begin: float, end: float) -> Waits:
+        """Return the part of each that lies between two times."""
+        return Waits(self.job, np.maximum(self.begin, begin), np.minimum(self.end, end), self.run)
+
+    def of_run(self, runs: Floats, jobs: Floats) -> Floats:
+        """Return for each interval what is known of its run, or, where none ends it, of its job."""
+        at = jobs[self.job]
+        ends = self.run >= 0
+        at[ends] = runs[self.run[ends]]
+        return at
+
+    def split(self, at: Floats) -> tuple[Waits, Bools]:
+        """Return intervals that end at a time of their own (`at`) and those that begin there; and which lie before."""
+        crossed = np.flatnonzero((self.begin < at) & (at < self.end))
+        begin, end = np.append(self.begin, at[crossed]), np.append(self.end, self.end[crossed])
+        end[crossed] = at[crossed]
+        job, run = np.append(self.job, self.job[crossed]), np.append(self.run, self.run[crossed])
+        before = begin < np.append(at, at[crossed])
         order = np.lexsort((job, begin))
-        return Waits(job[order], begin[order], end[order])
+        return Waits(job, begin, end, run).rows(order), before[order]
 
 
 def waits(world: World, played: Played) -> Waits:
@@ -41,16 +55,18 @@ def waits(world: World, played: Played) -> Waits:
     runs = played.runs(world.first)
     order = np.lexsort((runs.begin, runs.job))
     job, begin, end = runs.job[order], world.eligible[runs.job[order]], runs.begin[order]
+    run = order
     again = np.flatnonzero(job[1:] == job[:-1]) + 1
     begin[again] = runs.end[order][again - 1]
     last = np.array(world.eligible)
     last[job] = runs.end[order]  # the last assignment of a job stands
     left = np.flatnonzero((played.status == WAITING) & (last < played.stopped))
     job, begin = np.append(job, left), np.append(begin, last[left])
+    run = np.append(run, np.full(len(left), -1))
     end = np.append(end, np.full(len(left), played.stopped))
     waiting = np.flatnonzero(end > begin)
     order = waiting[np.lexsort((job[waiting], begin[waiting]))]
-    return Waits(job[order], begin[order], end[order])
+    return Waits(job[order], begin[order], end[order], run[order])
 
 
 def seconds(world: World, played: Played) -> Floats:

@@ -18,6 +18,7 @@ from fleetlab.sim.slurm.limits import (
     MINUTE,
     MOST,
     NODE,
+    OVER_TIME,
     REFUSED,
     RESOURCE,
     SPENT,
@@ -199,7 +200,13 @@ def limit_at(s: Slurm, a: Accounting, t: int, p: int, nodes: int) -> int:
 @inner
 def within_limits(s: Slurm, a: Accounting, t: int, p: int, nodes: int) -> bool:
     """Return whether no limit keeps a job from starting in a partition now; `nodes` as for `limit_at`."""
-    return limit_at(s, a, t, p, nodes) == WITHIN
+    k = limit_at(s, a, t, p, nodes)
+    if k == WITHIN:
+        return True
+    if a.groups.rules[k, KIND] in OVER_TIME or a.groups.rules[k, RESOURCE] == BILLING:
+        job = s.jobs[t]
+        job.limited_since, job.limited_until = min(job.limited_since, s.clock.second), s.clock.second
+    return False
 
 
 @inner

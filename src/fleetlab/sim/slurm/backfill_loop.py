@@ -14,7 +14,7 @@ from fleetlab.sim.layout import UNLIMITED, Floats, Record
 from fleetlab.sim.slurm.accounting import Accounting, within_limits
 from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
-from fleetlab.sim.slurm.main_loop import BY_BACKFILL, too_early, usable_nodes, without_completing
+from fleetlab.sim.slurm.main_loop import too_early, usable_nodes, without_completing
 from fleetlab.sim.slurm.node_sets import copy_set, count_nodes, list_nodes, same_set, usable_set
 from fleetlab.sim.slurm.plan import (
     Plan,
@@ -28,7 +28,7 @@ from fleetlab.sim.slurm.plan import (
     span_at,
 )
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task
+from fleetlab.sim.slurm.queue import BY_BACKFILL, build_queue, may_start_task
 from fleetlab.sim.slurm.select import add_by_end, choose, copy_free, look_in, room_up_to, sort_by_end, will_start
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
 
@@ -217,7 +217,10 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
         if limited and not settings.limit_stop:
             continue
         if job.array >= 0:
-            if (job.array == rejected and p == rejected_part) or not may_start_task(s, t):
+            if not may_start_task(s, t):
+                continue
+            if job.array == rejected and p == rejected_part:
+                job.tested = s.clock.second  # with the task before it
                 continue
             tasks = tasks + 1 if job.array == task_array else 1
             task_array = job.array
@@ -244,6 +247,7 @@ def backfill(s: Slurm, settings: Settings, acct: Accounting, gang_start: Floats)
             done = NO_START
         if done == TOO_LATE:
             break
+        job.tested = s.clock.second
         if done != NO_START:
             rejected = -1
             last = last_candidate(s, settings, plan, k, last)

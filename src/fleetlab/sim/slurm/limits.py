@@ -21,6 +21,7 @@ CPU, MEMORY, NODE, GPU, BILLING, TYPES = range(6)
 # least resources, its resource-minutes and minutes.
 JOBS, HELD, AHEAD, SPENT, WALL, SUBMITTED, PER_JOB, PER_NODE, AT_LEAST, JOB_MINUTES, JOB_WALL = range(11)
 KIND, GROUP, RESOURCE, MOST = range(4)  # columns of a rule
+OVER_TIME = (AHEAD, SPENT, WALL)  # they change while nothing begins or ends
 WITHIN = -1  # no rule keeps a job from starting
 MINUTE = 60.0
 UNKNOWN_NODES = -1  # where it would start: limits on nodes are not looked at

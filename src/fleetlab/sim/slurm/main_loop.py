@@ -14,11 +14,9 @@ from fleetlab.sim.slurm.accounting import Accounting, within_limits
 from fleetlab.sim.slurm.gang import start_job
 from fleetlab.sim.slurm.limits import UNKNOWN_NODES
 from fleetlab.sim.slurm.preemption import preempt_for
-from fleetlab.sim.slurm.queue import build_queue, may_start_task
+from fleetlab.sim.slurm.queue import BY_MAIN, build_queue, may_start_task
 from fleetlab.sim.slurm.select import choose, look_in
 from fleetlab.sim.slurm.state import NO_PREEMPTION, PENDING, Settings, Slurm
-
-BY_MAIN, BY_BACKFILL = 1, 2
 
 
 @inner
@@ -84,6 +82,7 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
         if not full and depth > settings.depth + 1:
             break
         if failed[p] and job.reservation < 0:
+            job.passed = s.clock.second
             continue
         if not within_limits(s, acct, t, p, UNKNOWN_NODES):
             if settings.limit_stop:
@@ -106,7 +105,9 @@ def look(s: Slurm, settings: Settings, acct: Accounting, full: int) -> int:
             start_job(s, settings, acct, t, p, nodes, BY_MAIN)
             rejected = -1
             started += 1
-        elif job.reservation < 0 and blocks(s, settings, t):
+            continue
+        job.passed = s.clock.second
+        if job.reservation < 0 and blocks(s, settings, t):
             fail(s, p, failed, available)
     return started
 

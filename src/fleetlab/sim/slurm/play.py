@@ -18,6 +18,7 @@ from fleetlab.sim.events import BACK, DOWN, Outages, draining_of, outages_of
 from fleetlab.sim.layout import DONE as ENDED
 from fleetlab.sim.layout import RUNNING as RUNS
 from fleetlab.sim.layout import WAITING, WHOLE, Floats, Ints, Record, Records, table
+from fleetlab.sim.ledger.rules import Looks
 from fleetlab.sim.schedule import Played, Segments, Up
 from fleetlab.sim.slurm import state
 from fleetlab.sim.slurm.account_tables import accounting_of
@@ -28,6 +29,7 @@ from fleetlab.sim.slurm.partition_access import open_partitions, refused_at_subm
 from fleetlab.sim.slurm.plan import READY_ROWS
 from fleetlab.sim.slurm.preemption import MOST_REQUEUES
 from fleetlab.sim.slurm.queue import CHECK_PERIOD
+from fleetlab.sim.slurm.rule_tables import rules_of
 from fleetlab.sim.slurm.runs import RUN
 from fleetlab.sim.slurm.state import Free, Settings, Slurm
 from fleetlab.sim.world import World
@@ -68,7 +70,12 @@ def play(
 
     draws = max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
     runs = [once(draw) for draw in range(draws)]
-    return played(world, runs[_typical([s.jobs.start for s in runs])], until, outages if events else None)
+    found = runs[_typical([s.jobs.start for s in runs])]
+    accounts = accounting_of(world, replace(site, partitions=tuple(parts)), found, cluster)
+    return replace(
+        played(world, found, until, outages if events else None),
+        rules=rules_of(found, accounts, site.epilog), backfill="conservative" if site.backfill.on else "none",
+    )  # fmt: skip
 
 
 def _typical(starts: list[Floats]) -> int:
@@ -384,19 +391,20 @@ def played(world: World, s: Slurm, until: float | None, outages: Outages | None 
     for t in np.flatnonzero(ran):
         _write_instances(s, jobs[t], where, got)
     stopped = None if ((status == ENDED) | (jobs.refused > 0)).all() else float(s.clock.now if until is None else until)
+    segments = _segments(s, world, where, got, stopped) if len(s.runs) else None
     return Played(
         start=jobs.first_start.copy(), end=np.where(status == ENDED, jobs.end, np.nan), status=status, where=where,
         got=got, preemptions=jobs.requeues - jobs.failures, failures=jobs.failures.copy(), lost=np.zeros(len(jobs)),
-        segments=_segments(s, stopped) if len(s.runs) else None, backfill="conservative", keys=None, until=stopped,
+        segments=segments, keys=None, until=stopped, looks=_looks(s),
         eligible=np.maximum(np.floor(jobs.first_eligible), world.submitted), refused=jobs.refused.copy(),
-        timed_out=jobs.timed_out.copy(),
-        up=None if outages is None else _up(s, outages), draining=None if outages is None else draining_of(outages),
+        timed_out=jobs.timed_out.copy(), up=None if outages is None else up_of(len(s.nodes), outages),
+        draining=None if outages is None else draining_of(outages),
     )  # fmt: skip
 
 
-def _up(s: Slurm, outages: Outages) -> Up:
+def up_of(nodes: int, outages: Outages) -> Up:
     """Return when nodes were up: all but for their outages."""
-    begin, spans = dict.fromkeys(range(len(s.nodes)), -math.inf), []
+    begin, spans = dict.fromkeys(range(nodes), -math.inf), []
     for time, node, what in zip(outages.time.tolist(), outages.node.tolist(), outages.what.tolist(), strict=True):
         if what == DOWN and node in begin:
             spans.append((node, begin.pop(node), time))
@@ -417,9 +425,26 @@ def _write_instances(s: Slurm, job: Record, where: Ints, got: Ints) -> None:
             at += 1
 
 
-def _segments(s: Slurm, stopped: float | None) -> Segments:
+def _looks(s: Slurm) -> Looks:
+    """Return when jobs could start and were looked at, before each run and since the last one."""
+    jobs, runs = s.jobs, s.runs[: s.clock.runs]
+    now = jobs[jobs.state == state.RUNNING] if len(s.runs) else jobs[~np.isnan(jobs.first_start)]
+    again = np.where(np.isinf(jobs.eligible) & (jobs.parents == 0), jobs.begin, jobs.eligible)
+    return Looks(
+        eligible=np.floor(np.append(runs.eligible, now.eligible)), looked=np.append(runs.looked, now.looked),
+        last_eligible=np.floor(again), last_looked=np.maximum(jobs.passed, jobs.tested),
+        limited_since=jobs.limited_since.copy(), limited_until=jobs.limited_until.copy(),
+    )  # fmt: skip
+
+
+def _segments(s: Slurm, world: World, where: Ints, got: Ints, stopped: float | None) -> Segments:
+    """Return the runs that ended, then those that still run when the loop stops."""
     runs, entries = s.runs[: s.clock.runs], s.entries[: s.clock.entries]
-    first = np.append(0, np.cumsum(s.jobs.instances[runs.job]))
+    still = np.flatnonzero(s.jobs.state == state.RUNNING)
+    job = np.append(runs.job, still)
+    slots = np.concatenate([np.arange(world.first[t], world.first[t + 1]) for t in still] or [_ints(0)])
+    end = np.append(runs.end, np.full(len(still), math.inf if stopped is None else stopped))
     return Segments(
-        runs.job.copy(), runs.begin.copy(), runs.end.copy(), first, entries[:, 0].copy(), entries[:, 1].copy()
-    )
+        job, np.append(runs.begin, s.jobs.start[still]), end, np.append(0, np.cumsum(s.jobs.instances[job])),
+        np.append(entries[:, 0], where[slots]), np.append(entries[:, 1], got[slots]),
+    )  # fmt: skip

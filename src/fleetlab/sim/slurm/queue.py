@@ -16,6 +16,7 @@ AFTER, AFTER_ANY, AFTER_OK, AFTER_NOT_OK = range(4)  # what a dependency waits f
 WAITS, MET, NEVER_MET = range(3)
 END, EPILOG, NODE_EVENT, KILL, GRACE, SLICE = range(6)  # kinds of events
 KINDS = 8
+BY_MAIN, BY_BACKFILL = 1, 2  # the loop that starts a job
 CHECK_PERIOD = 30.0  # s between two looks at time limits and grace times: PERIODIC_TIMEOUT
 
 
@@ -198,6 +199,7 @@ def start(s: Slurm, settings: Settings, acct: Accounting, t: int, p: int, nodes:
     if np.isnan(job.first_start):
         job.first_start = now
     job.expected_end = s.clock.second + min(job.limit, s.parts[p].max_time)
+    job.looked = job.tested if by == BY_BACKFILL else max(job.passed, job.tested)
     job.preempting, job.preempts_since, job.preempted_at, job.grace_end = 0, -1e9, -1.0, np.inf
     end_at_limit(s, settings, t, p)
     charge_begin(s, acct, t)
@@ -250,7 +252,7 @@ def release(s: Slurm, settings: Settings, acct: Accounting, t: int) -> None:
 def enter(s: Slurm, t: int) -> None:
     """A job is pending."""
     job = s.jobs[t]
-    job.state = PENDING
+    job.state, job.passed, job.tested, job.limited_since, job.limited_until = PENDING, -np.inf, -np.inf, np.inf, -np.inf
     insert(s.pending, s.clock.pending, t, s)
     s.clock.pending += 1
     s.clock.requested = 1

@@ -6,7 +6,7 @@ from fleetlab.sim.jit import inner
 from fleetlab.sim.layout import Ints, record
 from fleetlab.sim.slurm.state import Slurm
 
-RUN = record("job begin:f end:f")
+RUN = record("job begin:f end:f eligible:f looked:f")
 
 
 @inner
@@ -16,7 +16,7 @@ def log_run(s: Slurm, t: int) -> None:
         return
     job, clock = s.jobs[t], s.clock
     row = s.runs[clock.runs]
-    row.job, row.begin, row.end = t, job.start, job.end
+    row.job, row.begin, row.end, row.eligible, row.looked = t, job.start, job.end, job.eligible, job.looked
     clock.runs += 1
     write_instances(s, t, s.entries, clock.entries)
     clock.entries += job.instances

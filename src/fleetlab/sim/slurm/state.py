@@ -15,9 +15,9 @@ JOB = record(
     "number instances distinct exclusive cpu memory gpus request first_partition partitions user leaf qos account array"
     " array_limit gang reservation first_parent parents first_slot slots nice part state requeues failures killed"
     " refused times_out timed_out started_by preempting may_requeue any_parent whole row turn suspended checked"
-    " shape_id submit:f begin:f eligible:f runtime:f"
-    " limit:f priority:f start:f end:f expected_end:f planned:f first_start:f preempted_at:f grace_end:f"
-    " preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f suspended_at:f left:f"
+    " shape_id submit:f begin:f eligible:f runtime:f limit:f priority:f start:f end:f expected_end:f planned:f"
+    " first_start:f preempted_at:f grace_end:f preempts_since:f accrue:f overhead:f first_eligible:f tolerance:f"
+    " suspended_at:f left:f passed:f tested:f looked:f limited_since:f limited_until:f"
 )
 #   number: by submission; killed: it does not end well; refused: at its submission, by REFUSALS; times_out: its time
 #   limit ends this run; timed_out: one did; tolerance: how far above its limit it may run, because the log saw it;
@@ -28,7 +28,10 @@ JOB = record(
 #   since when it could run, inf: not yet; accrue: since when its age counts; runtime: seconds to its end; expected_end:
 #   by its time limit; planned: when the last cycle of backfill expects its start, 0: unknown; preempting: it waits for
 #   jobs that it preempted, since preempts_since; preempted_at: when it was told to go, -1: it was not; grace_end: until
-#   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`
+#   when it may stay; whole: it has its nodes to itself; row, turn, suspended, left: see `cores` and `gang`;
+#   for the wait ledger: passed, tested: when the main loop passed it over
+#   for a job ahead of it, and when backfill last left it waiting; looked: which of the two counts, as it starts;
+#   limited_since, limited_until: when a loop first and last found it at a limit on minutes
 
 NODE = record("free_cpu free_memory free_gpu cpu memory gpus weight up drained completing exclusive single")
 #   completing: jobs whose epilog runs there, which keeps all others off; exclusive: given to one job alone; single:

@@ -51,7 +51,7 @@ def read(path: Path, intake: Intake, *, zone: str | None = None, since: str | No
     begin = moment(since, clock)
     nodes = read_nodes(*lists[0], intake) if lists else nodes_of(site, intake)
     records = read_jobs(logs, intake, clock, nodes.per_gpu if nodes else PerGpu(), begin)
-    jobs, older = clip_to_start(with_throttles(_jobs(records.frame), path), begin)
+    jobs, older = clip_to_start(without_throttled_times(with_throttles(_jobs(records.frame), path)), begin)
     jobs, zero = relative_to_first(jobs)
     jobs = jobs.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     jobs, waits = with_dependencies(jobs)
@@ -164,6 +164,16 @@ def with_throttles(jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
     jobs = jobs.with_columns(number=number).join(known, on="number", how="left", maintain_order="left")
     limit = pl.when(unknown).then(pl.coalesce("most", "array_limit")).otherwise("array_limit")
     return jobs.with_columns(array_limit=limit).drop("number", "most")
+
+
+def without_throttled_times(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Let all tasks of an array with a throttle be eligible with the first of them.
+
+    Slurm logs a task as eligible when the throttle lets it start. When that is depends on the schedule: it is a limit.
+    """
+    throttled = (pl.col("array_limit") > 0) & pl.col("eligible").is_not_null() & ~pl.col("hold")
+    first = pl.max_horizontal("submit", pl.col("eligible").min().over("array"))
+    return jobs.with_columns(eligible=pl.when(throttled).then(first).otherwise("eligible"))
 
 
 def _unread(lists: list[tuple[SourceFile, str]], others: list[SourceFile]) -> tuple[str, ...]:
