@@ -250,7 +250,7 @@ def _row(rule: Rule, number: Mapping[Key, int], names: Sequence[str]) -> tuple[i
 def _rows(site: Site, number: Mapping[Key, int]) -> Ints:
     """Return the rows of usage: those of associations, then of classes of service."""
     queues = places(site.queues)
-    rows = {("queue", name): row for name, row in queues.items()}
+    rows: dict[Key, int] = {("queue", name): row for name, row in queues.items()}
     first = max(queues.values(), default=0) + 1
     rows |= {("qos", q.name): first + k for k, q in enumerate(site.qos)}
     return np.array([rows.get(key, -1) for key in number] or [-1], dtype=np.int64)

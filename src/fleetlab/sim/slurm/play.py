@@ -93,7 +93,7 @@ class Draw:
         rng = np.random.default_rng((seed, draw))
         main, backfill = rng.random(2)
         submitted, overhead = rng.random(jobs), rng.uniform(*OVERHEAD, jobs)
-        return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(KILL_PERIOD)))
+        return cls(float(main), float(backfill), submitted, overhead, float(rng.integers(int(KILL_PERIOD))))
 
 
 def _outages(world: World, events: Sequence[Event], cluster: Cluster, seed: int) -> Outages:
