@@ -135,7 +135,7 @@ def test_accounts_are_queues_and_their_users_leaves():
         "normal",
     )
     assert (ann.parent, ann.user, ann.shares) == ("vision", "ann", None)
-    assert (ann.limits.jobs, ann.limits.submitted) == (2, 9)
+    assert (ann.per_user.jobs, ann.limits.submitted) == (2, 9)
 
 
 SSHARE = """Account|User|RawShares|NormShares|RawUsage|EffectvUsage|FairShare
@@ -168,7 +168,7 @@ User - 'ann':DefaultAccount='vision':Fairshare=5:MaxJobs=3
     queues = {queue.name: queue for queue in queue_tree(read_dump(text))}
     assert (queues["vision"].parent, queues["vision"].shares) == ("science", None)
     assert queues["science"].limits.resources == {"gpu:a100": 8, "memory": 1024}
-    assert (queues["vision/ann"].shares, queues["vision/ann"].limits.jobs) == (5, 3)
+    assert (queues["vision/ann"].shares, queues["vision/ann"].per_user.jobs) == (5, 3)
 
 
 def test_classes_of_service():

@@ -122,7 +122,7 @@ def test_a_limit_of_a_qos_is_that_of_the_resources_it_names():
 def test_shares_and_limits_of_accounts_change_and_their_usage_stays():
     queues = change("Account=vision Fairshare=10 GrpTRES=gres/gpu=16", "Account=vision User=ann MaxJobs=2").slurm.queues
     assert queues["vision"] == replace(SITE.queues["vision"], shares=10.0, limits=Limits(resources={"gpu": 16.0}))
-    assert queues["vision/ann"] == replace(SITE.queues["vision/ann"], limits=Limits(jobs=2))
+    assert queues["vision/ann"] == replace(SITE.queues["vision/ann"], per_user=Limits(jobs=2))
 
 
 def test_a_file_is_read_with_what_it_includes_and_what_it_says_beside_is_noted(tmp_path):
