@@ -47,6 +47,7 @@ def play(
         within = Draw.of(len(world.submit), seed, draw)
         s = tables(world, site, cluster, parts, outages)
         s.clock.epoch = math.floor(epoch or 0.0)
+        _set_phases(s, site)
         s.jobs.submit += within.submitted
         s.jobs.begin = np.maximum(s.jobs.begin, s.jobs.submit)
         s.jobs.overhead = within.overhead
@@ -61,6 +62,16 @@ def play(
     draws = max(1, min(MOST_DRAWS, WORK // max(1, len(world.submit))))
     runs = [once(draw) for draw in range(draws)]
     return played(world, runs[_typical([s.jobs.start for s in runs])], until, outages if events else None)
+
+
+def _set_phases(s: Slurm, site: Site) -> None:
+    """Let both loops go on as they began when slurmctld started, if the site tells when that was."""
+    first = float(s.jobs.submit.min(initial=0.0))
+    if site.boot is None or site.boot > first:
+        return
+    every = max(1.0, site.main.interval)
+    s.clock.last_full = site.boot + math.floor((first - site.boot) / every) * every
+    s.clock.next_backfill = site.boot + site.backfill.interval  # it sleeps before its first cycle
 
 
 def _typical(starts: list[Floats]) -> int:
